@@ -1,0 +1,91 @@
+package api
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// Backend is the node as the handlers see it. The api package knows no Raft.
+type Backend interface {
+	// Propose replicates one command and returns its result once this node has
+	// applied it, with the index of the log entry that carries it. Errors:
+	// *Unavailable, *RateLimited, or ctx's.
+	Propose(ctx context.Context, from Sender, body fsm.Body) (fsm.Result, uint64, error)
+	// View returns the newest view of the local state; the caller releases it.
+	View() *fsm.View
+	// WaitIndex waits until this node has applied the log index. Errors:
+	// *Unavailable with CodeBehind when the context ends first.
+	WaitIndex(ctx context.Context, index uint64) error
+	// ReadIndex returns a log index such that a view that has applied it holds
+	// everything acknowledged before the call. Errors: *Unavailable.
+	ReadIndex(ctx context.Context) (uint64, error)
+	// Fingerprint returns the pseudonym of a client address (IPv4 whole, IPv6
+	// /64) under the cluster's data key. Addresses themselves are never kept.
+	Fingerprint(addr netip.Addr) string
+	// StaleFor returns for how long this node has not heard from a leader;
+	// zero on the leader itself.
+	StaleFor() time.Duration
+	// NodeName is the name shown in X-Commons-Node.
+	NodeName() string
+	// Status is what GET /status shows.
+	Status() Status
+	// Checks are the conditions of readiness, in a fixed order.
+	Checks() []Check
+}
+
+// Sender says from whom a write came: the keys of its rate limits. Neither
+// enters the log.
+type Sender struct {
+	Fingerprint string
+	AgentKey    string // folded agent name; "" for anonymous
+}
+
+// Status describes a node and its part in the cluster.
+type Status struct {
+	Node          string   `json:"node"`   // server id
+	Role          string   `json:"role"`   // leader, follower or candidate
+	Leader        *string  `json:"leader"` // server id of the leader, null when unknown
+	Term          uint64   `json:"term"`
+	AppliedIndex  uint64   `json:"appliedIndex"`
+	CommitIndex   uint64   `json:"commitIndex"`
+	Voters        []string `json:"voters"` // server ids
+	Version       string   `json:"version"`
+	UptimeSeconds int64    `json:"uptimeSeconds"`
+	Format        int      `json:"format"` // replicated format number
+}
+
+// Check is one condition of readiness.
+type Check struct {
+	Name   string
+	OK     bool
+	Detail string // one line for an operator
+}
+
+// Code is the stable code of an Error object.
+type Code string
+
+// The codes of unavailability: the request was fine, the cluster was not.
+const (
+	CodeNotEnqueued    Code = "not_enqueued"    // nothing was written; repeat freely
+	CodeOutcomeUnknown Code = "outcome_unknown" // may have been written; repeat with the same request_id
+	CodeNoLeader       Code = "no_leader"       // a strong read found no leader
+	CodeBehind         Code = "behind"          // this node has not applied the asked index in time
+)
+
+// Unavailable is the error of a node that cannot serve a request now.
+type Unavailable struct {
+	Code   Code
+	Reason string // one clause for a person, no trailing full stop
+}
+
+func (e *Unavailable) Error() string { return string(e.Code) + ": " + e.Reason }
+
+// RateLimited is the error of a write over its sender's or its agent's limit.
+type RateLimited struct {
+	RetryAfter time.Duration
+}
+
+func (e *RateLimited) Error() string { return "rate limit exceeded" }
