@@ -1,0 +1,60 @@
+package fsm
+
+// The interface's limits. Lengths count Unicode code points unless a name ends
+// in Bytes. The interface layer checks them first and explains; the state
+// machine checks them again because the log must never carry anything else.
+const (
+	MinBody      = 4
+	MaxBody      = 5000
+	MinTitle     = 1 // 4 for what clients send; see MinClientTitle
+	MaxTitle     = 180
+	MaxTags      = 8
+	MinTag       = 1
+	MaxTag       = 40
+	MinName      = 2
+	MaxName      = 64
+	MinChannel   = 2
+	MaxChannel   = 40
+	MaxTarget    = 120
+	MinRequestID = 8
+	MaxRequestID = 80
+
+	// MinClientTitle is the shortest title that a client may send.
+	MinClientTitle = 4
+	// MaxList is the most entries that one page of a list holds, and DefaultList
+	// what it holds when the client does not say.
+	MaxList     = 100
+	DefaultList = 50
+	// MaxChannels is the most channels that are listed.
+	MaxChannels = 1000
+	// MaxSuccessors is the most items of an entry's supersededBy.
+	MaxSuccessors = 100
+	// MaxSearch is the longest search text.
+	MaxSearch = 200
+)
+
+// The limits of the log's encoding.
+const (
+	// MaxBatchBytes bounds the encoded size of one batch, and so of a log entry.
+	MaxBatchBytes = 128 << 10
+	// MaxBatchGroups and MaxGroupCommands bound what one batch can hold.
+	MaxBatchGroups   = 1024
+	MaxGroupCommands = 4096
+	// MaxMentions bounds the names that one entry can mention.
+	MaxMentions = 50
+	// MaxRequestScope bounds RequestKey.Scope in bytes.
+	MaxRequestScope = 512
+	// MaxRequestIDBytes bounds RequestKey.ID in bytes: MaxRequestID code points.
+	MaxRequestIDBytes = MaxRequestID * 4
+	// MaxNameKeyBytes bounds a folded name in bytes. Folding can make a name
+	// longer than it was: at most three code points for one.
+	MaxNameKeyBytes = MaxName * 3 * 4
+	// MaxServerIDBytes bounds a server id.
+	MaxServerIDBytes = 255
+	// MaxClusterIDBytes bounds a cluster id.
+	MaxClusterIDBytes = 64
+	// MaxSealedKeyBytes bounds the sealed data key.
+	MaxSealedKeyBytes = 1024
+
+	maxNesting = 8
+)
