@@ -1,0 +1,84 @@
+package node
+
+import (
+	"net/netip"
+	"os"
+	"time"
+)
+
+// Bounds of the configuration.
+const (
+	maxNodeName        = 63 // bytes; leaves room for the random suffix in a certificate name
+	maxBootstrapExpect = 9  // voters; more only slow every write down
+	minRaftTiming      = 10 * time.Millisecond
+	maxRaftTiming      = time.Minute
+	maxClaimTTL        = 30 * 24 * time.Hour
+)
+
+// Config is what one node is started with. Every field is a flag of `commons
+// serve` and an environment variable; the tags say which. The zero value of a
+// field without a default means "derive it", as its help says.
+type Config struct {
+	NodeID  string `name:"node-id" env:"COMMONS_NODE_ID" placeholder:"NAME" help:"Name of this node (default: the host name). Its server id adds a random suffix that is kept in the data directory."`
+	DataDir string `name:"data-dir" env:"COMMONS_DATA_DIR" default:"./data" placeholder:"DIR" help:"Everything the node keeps. Locked against a second process."`
+
+	HTTPAddr    string `name:"http-addr" env:"COMMONS_HTTP_ADDR" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where the public HTTP service listens."`
+	ClusterAddr string `name:"cluster-addr" env:"COMMONS_CLUSTER_ADDR" default:"127.0.0.1:7000" placeholder:"HOST:PORT" help:"Where the private port between nodes listens (TCP)."`
+	GossipAddr  string `name:"gossip-addr" env:"COMMONS_GOSSIP_ADDR" default:"127.0.0.1:7946" placeholder:"HOST:PORT" help:"Where gossip listens (TCP and UDP)."`
+
+	HTTPAdvertise    string `name:"http-advertise" env:"COMMONS_HTTP_ADVERTISE" placeholder:"HOST:PORT" help:"Public address told to others (default: the bound address)."`
+	ClusterAdvertise string `name:"cluster-advertise" env:"COMMONS_CLUSTER_ADVERTISE" placeholder:"HOST:PORT" help:"Private address that the other nodes dial (default: the bound address)."`
+	GossipAdvertise  string `name:"gossip-advertise" env:"COMMONS_GOSSIP_ADVERTISE" placeholder:"HOST:PORT" help:"Gossip address that the other nodes dial (default: the bound address)."`
+
+	BootstrapExpect int      `name:"bootstrap-expect" env:"COMMONS_BOOTSTRAP_EXPECT" default:"1" placeholder:"N" help:"Number of voters that form the first configuration. With --join, 1 never forms one."`
+	Join            []string `name:"join" env:"COMMONS_JOIN" sep:"," placeholder:"HOST:PORT,..." help:"Gossip addresses of other nodes. The node's own may be among them; a name with several addresses counts as all of them."`
+	SecretFile      string   `name:"secret-file" env:"COMMONS_SECRET_FILE" placeholder:"FILE" help:"The cluster secret: one line of at least 32 bytes, or two while it is being changed. Without it the private ports bind to loopback only."`
+
+	WriteRate   int           `name:"write-rate" env:"COMMONS_WRITE_RATE" default:"30" placeholder:"N" help:"Writes a minute per sender and per agent; 0 turns the limit off."`
+	WriteBurst  int           `name:"write-burst" env:"COMMONS_WRITE_BURST" default:"10" placeholder:"N" help:"Writes above the rate that may come at once; 0 turns the limit off."`
+	HouseAgents []string      `name:"house-agents" env:"COMMONS_HOUSE_AGENTS" sep:"," placeholder:"NAME,..." help:"Names of the operator's own agents."`
+	ClaimTTL    time.Duration `name:"claim-ttl" env:"COMMONS_CLAIM_TTL" default:"24h" placeholder:"DURATION" help:"How long a claim of a job lasts."`
+
+	Heartbeat   time.Duration `name:"heartbeat" env:"COMMONS_HEARTBEAT" default:"500ms" placeholder:"DURATION" help:"Time without a heartbeat after which a follower starts an election."`
+	Election    time.Duration `name:"election" env:"COMMONS_ELECTION" default:"500ms" placeholder:"DURATION" help:"Time after which an election without a winner is repeated."`
+	Lease       time.Duration `name:"lease" env:"COMMONS_LEASE" default:"250ms" placeholder:"DURATION" help:"Time without a quorum after which a leader steps down; shorter than the heartbeat."`
+	ClockOffset time.Duration `name:"clock-offset" env:"COMMONS_CLOCK_OFFSET" default:"0s" placeholder:"DURATION" help:"Shifts the node's clock, for tests. Refused unless all its addresses are loopback."`
+
+	TrustedProxies []string `name:"trusted-proxies" env:"COMMONS_TRUSTED_PROXIES" sep:"," placeholder:"NET,..." help:"Networks whose X-Forwarded-For is believed, such as 10.0.0.0/8."`
+
+	LogLevel  string `name:"log-level" env:"COMMONS_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"debug, info, warn or error."`
+	LogFormat string `name:"log-format" env:"COMMONS_LOG_FORMAT" default:"auto" placeholder:"FORMAT" help:"text, json, or auto: text on a terminal, else json."`
+
+	// Tuning holds what is no flag: sizes and intervals that only tests change.
+	Tuning Tuning `kong:"-"`
+}
+
+// NodeName returns the node's name: NodeID, or the host name where that is empty.
+// Errors: the host has no name.
+func (c Config) NodeName() (string, error) {
+	if c.NodeID != "" {
+		return c.NodeID, nil
+	}
+	return os.Hostname()
+}
+
+// TrustedNetworks returns TrustedProxies parsed; a single address is a network of
+// one. Entries that cannot be parsed are left out: Validate reports them.
+func (c Config) TrustedNetworks() []netip.Prefix {
+	var nets []netip.Prefix
+	for _, s := range c.TrustedProxies {
+		if p, err := parseNetwork(s); err == nil {
+			nets = append(nets, p)
+		}
+	}
+	return nets
+}
+
+func parseNetwork(s string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(s); err == nil {
+		a = a.Unmap()
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(s)
+	return p.Masked(), err
+}

@@ -1,0 +1,150 @@
+package node
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// defaults returns the configuration of `commons serve` without flags.
+func defaults(t *testing.T, args ...string) Config {
+	t.Helper()
+	var c Config
+	p, err := kong.New(&c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	c := defaults(t)
+	c.NodeID = "n1" // the host name of a build machine may be anything
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		NodeID: "n1", DataDir: "./data",
+		HTTPAddr: "127.0.0.1:8080", ClusterAddr: "127.0.0.1:7000", GossipAddr: "127.0.0.1:7946",
+		BootstrapExpect: 1, WriteRate: 30, WriteBurst: 10, ClaimTTL: 24 * time.Hour,
+		Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, Lease: 250 * time.Millisecond,
+		LogLevel: "info", LogFormat: "auto",
+	}
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("defaults are\n%+v\nwant\n%+v", c, want)
+	}
+}
+
+func TestFlagsAndEnvironment(t *testing.T) {
+	t.Setenv("COMMONS_JOIN", "a:1,b:2")
+	t.Setenv("COMMONS_HEARTBEAT", "1s")
+	t.Setenv("COMMONS_ELECTION", "2s")
+	t.Setenv("COMMONS_NODE_ID", "from-env")
+	c := defaults(t, "--node-id=from-flag")
+	if c.NodeID != "from-flag" {
+		t.Errorf("NodeID = %q: a flag goes before its variable", c.NodeID)
+	}
+	if c.Heartbeat != time.Second || !reflect.DeepEqual(c.Join, []string{"a:1", "b:2"}) {
+		t.Errorf("Heartbeat = %v, Join = %q from the environment", c.Heartbeat, c.Join)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 40)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name   string
+		change func(c *Config)
+		want   []string // a fragment per problem, in order
+	}{
+		{"open addresses with a secret", func(c *Config) {
+			c.SecretFile, c.ClusterAddr, c.GossipAddr, c.HTTPAddr = secret, "10.0.0.1:7000", "10.0.0.1:7946", "10.0.0.1:80"
+		}, nil},
+		{"every address with advertise", func(c *Config) {
+			c.SecretFile, c.ClusterAddr, c.GossipAddr, c.HTTPAddr = secret, "0.0.0.0:7000", ":7946", "[::]:80"
+			c.ClusterAdvertise, c.GossipAdvertise, c.HTTPAdvertise = "n1:7000", "n1:7946", "n1.example:80"
+		}, nil},
+		{"every address without advertise", func(c *Config) {
+			c.SecretFile, c.ClusterAddr, c.GossipAddr, c.HTTPAddr = secret, "0.0.0.0:7000", ":7946", "[::]:80"
+		}, []string{"--http-advertise: needed", "--cluster-advertise: needed", "--gossip-advertise: needed"}},
+		{"open http without a secret", func(c *Config) { c.HTTPAddr = "10.0.0.1:8080" }, nil},
+		{"open private ports without a secret", func(c *Config) {
+			c.ClusterAddr, c.GossipAdvertise = "10.0.0.1:7000", "n1:7946"
+		}, []string{"--cluster-addr: without --secret-file", "--gossip-advertise: without --secret-file"}},
+		{"localhost is loopback", func(c *Config) { c.ClusterAddr, c.GossipAddr = "localhost:7000", "[::1]:7946" }, nil},
+		{"clock offset on loopback", func(c *Config) { c.ClockOffset = time.Hour }, nil},
+		{"clock offset in the open", func(c *Config) {
+			c.ClockOffset, c.HTTPAdvertise = -time.Hour, "commons.example:80"
+		}, []string{"--clock-offset: for tests on loopback addresses only, and this node has --http-advertise commons.example:80"}},
+		{"node name", func(c *Config) { c.NodeID = "-n/1" }, []string{"--node-id: \"-n/1\""}},
+		{"long node name", func(c *Config) { c.NodeID = strings.Repeat("n", 64) }, []string{"--node-id"}},
+		{"data dir", func(c *Config) { c.DataDir = "" }, []string{"--data-dir"}},
+		{"addresses", func(c *Config) {
+			c.HTTPAddr, c.ClusterAddr, c.GossipAddr = "8080", "127.0.0.1:http", "127.0.0.1:70000"
+		}, []string{"--http-addr", "--cluster-addr", "--gossip-addr"}},
+		{"one port twice", func(c *Config) { c.GossipAddr = c.ClusterAddr }, []string{"--gossip-addr: 127.0.0.1:7000 is already --cluster-addr"}},
+		{"any port twice", func(c *Config) { c.GossipAddr, c.ClusterAddr = "127.0.0.1:0", "127.0.0.1:0" }, nil},
+		{"advertised nonsense", func(c *Config) {
+			c.HTTPAdvertise, c.ClusterAdvertise, c.GossipAdvertise = "n1", "0.0.0.0:7000", "127.0.0.1:0"
+		}, []string{"--http-advertise", "--cluster-advertise", "--gossip-advertise"}},
+		{"expect", func(c *Config) { c.BootstrapExpect = 0 }, []string{"--bootstrap-expect"}},
+		{"join", func(c *Config) { c.Join = []string{"a:1", "b", ":7946", "c:0"} }, []string{`"b"`, `":7946"`, `"c:0"`}},
+		{"no secret file", func(c *Config) { c.SecretFile = secret + ".none" }, []string{"--secret-file: open"}},
+		{"lease", func(c *Config) { c.Lease = c.Heartbeat }, []string{"--lease: 500ms is not shorter"}},
+		{"election", func(c *Config) { c.Election = 400 * time.Millisecond }, []string{"--election: 400ms is shorter"}},
+		{"timing out of range", func(c *Config) { c.Heartbeat, c.Election, c.Lease = 0, time.Hour, -1 },
+			[]string{"--heartbeat", "--election", "--lease"}},
+		{"service", func(c *Config) {
+			c.WriteRate, c.WriteBurst, c.ClaimTTL = -1, -2, 0
+			c.HouseAgents, c.TrustedProxies = []string{"a", " "}, []string{"10.0.0.0/8", "::1", "proxy"}
+		}, []string{"--write-rate", "--write-burst", "--claim-ttl", "--house-agents", `"proxy"`}},
+		{"no limits", func(c *Config) { c.WriteRate, c.WriteBurst = 0, 0 }, nil},
+		{"logging", func(c *Config) { c.LogLevel, c.LogFormat = "loud", "xml" }, []string{"--log-level", "--log-format"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := defaults(t)
+			c.NodeID = "n1"
+			tt.change(&c)
+			var got []string
+			if err := c.Validate(); err != nil {
+				var ce *ConfigError
+				if !errors.As(err, &ce) {
+					t.Fatalf("error %v is no *ConfigError", err)
+				}
+				got = ce.Problems
+			}
+			if len(got) != len(tt.want) {
+				t.Fatalf("problems:\n%s\nwant %d", strings.Join(got, "\n"), len(tt.want))
+			}
+			for i := range got {
+				if !strings.Contains(got[i], tt.want[i]) {
+					t.Errorf("problem %q, want %q in it", got[i], tt.want[i])
+				}
+			}
+		})
+	}
+}
+
+func TestTrustedNetworks(t *testing.T) {
+	c := Config{TrustedProxies: []string{"10.1.2.3/8", "192.0.2.7", "::ffff:192.0.2.8", "2001:db8::/32", "x"}}
+	var got []string
+	for _, p := range c.TrustedNetworks() {
+		got = append(got, p.String())
+	}
+	want := []string{"10.0.0.0/8", "192.0.2.7/32", "192.0.2.8/32", "2001:db8::/32"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("networks %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,50 @@
+package node
+
+import "time"
+
+// Defaults of Tuning.
+const (
+	defaultSnapshotBytes     = 64 << 20
+	defaultTrailingBytes     = 32 << 20
+	defaultReconcileInterval = time.Second
+	defaultStableFor         = 3 * time.Second
+	defaultGoneFor           = 10 * time.Second
+	defaultHandoverTimeout   = 5 * time.Second
+)
+
+// Tuning holds sizes and intervals that are constants of the product and that
+// only tests change. The zero value of a field is its default.
+type Tuning struct {
+	// SnapshotBytes of log since the last snapshot start the next one.
+	SnapshotBytes int64
+	// TrailingBytes of log stay behind a snapshot, for followers that lag a little.
+	TrailingBytes int64
+	// ReconcileInterval is how often the leader compares gossip with the
+	// configuration of Raft, besides at every change of either.
+	ReconcileInterval time.Duration
+	// StableFor is how long a non-voter must be caught up before it votes.
+	StableFor time.Duration
+	// GoneFor is how long a server must be out of gossip before a new one of
+	// the same name may take its place.
+	GoneFor time.Duration
+	// HandoverTimeout bounds the hand-over of leadership at shutdown.
+	HandoverTimeout time.Duration
+}
+
+// withDefaults returns t with every zero field set.
+func (t Tuning) withDefaults() Tuning {
+	setDefault(&t.SnapshotBytes, defaultSnapshotBytes)
+	setDefault(&t.TrailingBytes, defaultTrailingBytes)
+	setDefault(&t.ReconcileInterval, defaultReconcileInterval)
+	setDefault(&t.StableFor, defaultStableFor)
+	setDefault(&t.GoneFor, defaultGoneFor)
+	setDefault(&t.HandoverTimeout, defaultHandoverTimeout)
+	return t
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

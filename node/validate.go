@@ -1,0 +1,278 @@
+package node
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ConfigError lists everything that is wrong with a Config. Each problem names
+// the flag and says what to do.
+type ConfigError struct {
+	Problems []string
+}
+
+func (e *ConfigError) Error() string {
+	if len(e.Problems) == 1 {
+		return "configuration: " + e.Problems[0]
+	}
+	return fmt.Sprintf("configuration: %d problems:\n  - %s", len(e.Problems), strings.Join(e.Problems, "\n  - "))
+}
+
+// validation collects problems.
+type validation struct {
+	problems []string
+}
+
+func (v *validation) addf(format string, args ...any) {
+	v.problems = append(v.problems, fmt.Sprintf(format, args...))
+}
+
+// Validate returns nil, or a *ConfigError with all problems.
+func (c Config) Validate() error {
+	var v validation
+	v.identity(c)
+	addrs := v.addresses(c)
+	v.loopback(c, addrs)
+	v.membership(c)
+	v.timing(c)
+	v.service(c)
+	v.logging(c)
+	if len(v.problems) > 0 {
+		return &ConfigError{Problems: v.problems}
+	}
+	return nil
+}
+
+func (v *validation) identity(c Config) {
+	name, err := c.NodeName()
+	switch {
+	case err != nil:
+		v.addf("--node-id: the host has no name to take (%v); give one", err)
+	case !validNodeName(name) && c.NodeID == "":
+		v.addf("--node-id: the host name %q cannot be a node's name; give one of letters, digits, '.', '_' and '-', at most %d long", name, maxNodeName)
+	case !validNodeName(name):
+		v.addf("--node-id: %q cannot be a node's name; use letters, digits, '.', '_' and '-', at most %d, beginning with a letter or digit", name, maxNodeName)
+	}
+	if c.DataDir == "" {
+		v.addf("--data-dir: name a directory")
+	}
+}
+
+// validNodeName reports whether name may stand in certificates, file names and logs.
+func validNodeName(name string) bool {
+	if name == "" || len(name) > maxNodeName {
+		return false
+	}
+	for i := range len(name) {
+		c := name[i]
+		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alnum && (i == 0 || c != '.' && c != '_' && c != '-') {
+			return false
+		}
+	}
+	return true
+}
+
+// address is one of a node's three places to be reached at.
+type address struct {
+	flag            string // without the leading dashes: http, cluster or gossip
+	bind, advertise string
+	private         bool
+}
+
+func (c Config) addressList() []address {
+	return []address{
+		{"http", c.HTTPAddr, c.HTTPAdvertise, false},
+		{"cluster", c.ClusterAddr, c.ClusterAdvertise, true},
+		{"gossip", c.GossipAddr, c.GossipAdvertise, true},
+	}
+}
+
+// addresses checks the addresses one by one and returns those that can be read.
+func (v *validation) addresses(c Config) []address {
+	var good []address
+	taken := map[string]string{}
+	for _, a := range c.addressList() {
+		host, port, err := splitAddr(a.bind)
+		if err != nil {
+			v.addf("--%s-addr: %q %v; write it as host:port, such as 127.0.0.1:8080", a.flag, a.bind, err)
+			continue
+		}
+		if port != 0 {
+			key := net.JoinHostPort(host, strconv.Itoa(port))
+			if other, ok := taken[key]; ok {
+				v.addf("--%s-addr: %s is already --%s-addr; give each its own port", a.flag, a.bind, other)
+			}
+			taken[key] = a.flag
+		}
+		if a.advertise == "" && unspecified(host) {
+			v.addf("--%s-advertise: needed because --%s-addr %s is every address of the host; give the host:port that others reach this node at", a.flag, a.flag, a.bind)
+		}
+		if a.advertise != "" && !v.advertise(a) {
+			continue
+		}
+		good = append(good, a)
+	}
+	return good
+}
+
+func (v *validation) advertise(a address) bool {
+	host, port, err := splitAddr(a.advertise)
+	switch {
+	case err != nil:
+		v.addf("--%s-advertise: %q %v; write it as host:port", a.flag, a.advertise, err)
+	case unspecified(host):
+		v.addf("--%s-advertise: %q names no host that others could dial; give an address or a host name", a.flag, a.advertise)
+	case port == 0:
+		v.addf("--%s-advertise: %q names no port that others could dial; give it", a.flag, a.advertise)
+	default:
+		return true
+	}
+	return false
+}
+
+// loopback checks what is allowed on loopback addresses only.
+func (v *validation) loopback(c Config, addrs []address) {
+	var open []string // flags with an address that is not loopback
+	for _, a := range addrs {
+		for _, f := range []struct{ suffix, value string }{{"addr", a.bind}, {"advertise", a.advertise}} {
+			if f.value == "" || isLoopback(f.value) {
+				continue
+			}
+			open = append(open, fmt.Sprintf("--%s-%s %s", a.flag, f.suffix, f.value))
+			if c.SecretFile == "" && a.private {
+				v.addf("--%s-%s: without --secret-file the private ports stay on loopback, and %s is not; give a secret file, or an address such as 127.0.0.1:7000",
+					a.flag, f.suffix, f.value)
+			}
+		}
+	}
+	if c.ClockOffset != 0 && len(open) > 0 {
+		v.addf("--clock-offset: for tests on loopback addresses only, and this node has %s; leave it out", strings.Join(open, ", "))
+	}
+}
+
+func (v *validation) membership(c Config) {
+	if c.BootstrapExpect < 1 || c.BootstrapExpect > maxBootstrapExpect {
+		v.addf("--bootstrap-expect: %d is out of range; give the number of first voters, 1 to %d, usually 1, 3 or 5", c.BootstrapExpect, maxBootstrapExpect)
+	}
+	for _, j := range c.Join {
+		host, port, err := splitAddr(j)
+		switch {
+		case err != nil:
+			v.addf("--join: %q %v; write gossip addresses as host:port, separated by commas", j, err)
+		case unspecified(host) || port == 0:
+			v.addf("--join: %q cannot be dialled; give a host and a port", j)
+		}
+	}
+	if c.SecretFile != "" {
+		if err := readable(c.SecretFile); err != nil {
+			v.addf("--secret-file: %v; give a file that this user can read", err)
+		}
+	}
+}
+
+func (v *validation) timing(c Config) {
+	inRange := true
+	for _, t := range []struct {
+		flag  string
+		value time.Duration
+	}{{"heartbeat", c.Heartbeat}, {"election", c.Election}, {"lease", c.Lease}} {
+		if t.value < minRaftTiming || t.value > maxRaftTiming {
+			v.addf("--%s: %v is out of range; give %v to %v", t.flag, t.value, minRaftTiming, maxRaftTiming)
+			inRange = false
+		}
+	}
+	if !inRange {
+		return
+	}
+	if c.Election < c.Heartbeat {
+		v.addf("--election: %v is shorter than --heartbeat %v; give at least the same", c.Election, c.Heartbeat)
+	}
+	if c.Lease >= c.Heartbeat {
+		v.addf("--lease: %v is not shorter than --heartbeat %v, so two nodes could lead at once; give about half", c.Lease, c.Heartbeat)
+	}
+}
+
+func (v *validation) service(c Config) {
+	if c.WriteRate < 0 {
+		v.addf("--write-rate: %d is negative; give writes a minute, or 0 for no limit", c.WriteRate)
+	}
+	if c.WriteBurst < 0 {
+		v.addf("--write-burst: %d is negative; give a number of writes, or 0 for no limit", c.WriteBurst)
+	}
+	if c.ClaimTTL < time.Millisecond || c.ClaimTTL > maxClaimTTL {
+		v.addf("--claim-ttl: %v is out of range; give 1ms to %v", c.ClaimTTL, maxClaimTTL)
+	}
+	for _, s := range c.HouseAgents {
+		if strings.TrimSpace(s) == "" {
+			v.addf("--house-agents: an empty name; separate names by single commas")
+		}
+	}
+	for _, s := range c.TrustedProxies {
+		if _, err := parseNetwork(s); err != nil {
+			v.addf("--trusted-proxies: %q is neither a network such as 10.0.0.0/8 nor an address", s)
+		}
+	}
+}
+
+func (v *validation) logging(c Config) {
+	switch c.LogLevel {
+	case "debug", "info", "warn", "error":
+	default:
+		v.addf("--log-level: %q is unknown; use debug, info, warn or error", c.LogLevel)
+	}
+	switch c.LogFormat {
+	case "text", "json", "auto":
+	default:
+		v.addf("--log-format: %q is unknown; use text, json or auto", c.LogFormat)
+	}
+}
+
+// splitAddr splits host:port; the port must be a number.
+func splitAddr(addr string) (host string, port int, err error) {
+	host, p, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0, fmt.Errorf("is no address")
+	}
+	n, err := strconv.ParseUint(p, 10, 16)
+	if err != nil {
+		return "", 0, fmt.Errorf("has no port from 0 to 65535")
+	}
+	return host, int(n), nil
+}
+
+// unspecified reports whether host stands for every address of the machine.
+func unspecified(host string) bool {
+	if host == "" {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Unmap().IsUnspecified()
+}
+
+// isLoopback reports whether addr can be reached from this machine only. Of host
+// names only localhost counts: others may come to mean something else.
+func isLoopback(addr string) bool {
+	host, _, err := splitAddr(addr)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Unmap().IsLoopback()
+}
+
+func readable(path string) error {
+	f, err := os.Open(path) //nolint:gosec // the operator names the file
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
