@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/commons-cluster/commons"
+
+// goPackage is what the rules need of `go list -json`.
+type goPackage struct {
+	ImportPath   string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	Deps         []string
+}
+
+// room is the top-level directory that a package of this module lies in; the
+// binary's own package is "main", and everything foreign is "".
+func room(importPath string) string {
+	if importPath == module {
+		return "main"
+	}
+	rest, ours := strings.CutPrefix(importPath, module+"/")
+	if !ours {
+		return ""
+	}
+	first, _, _ := strings.Cut(rest, "/")
+	return first
+}
+
+// ourRooms says which rooms each room may import, besides itself.
+var ourRooms = map[string][]string{
+	"main":    {"node"},
+	"node":    {"api", "cluster", "fsm"},
+	"api":     {"fsm"},
+	"cluster": {},
+	"fsm":     {},
+	"scripts": {"node"},
+}
+
+// foreign says which rooms may import the packages under a prefix.
+var foreign = map[string][]string{
+	"github.com/gofiber/":             {"api"},
+	"github.com/valyala/fasthttp":     {"api"},
+	"github.com/hashicorp/memberlist": {"cluster"},
+	"github.com/cockroachdb/pebble":   {"fsm"},
+	"github.com/hashicorp/raft":       {"node", "cluster", "fsm"},
+	"go.etcd.io/bbolt":                {"node"},
+	"github.com/alecthomas/kong":      {"node"},
+	"github.com/golangci/":            {},
+}
+
+// unreachable says what must not be linked into a room by any way around.
+var unreachable = map[string][]string{
+	"cluster": {"github.com/gofiber/", "github.com/cockroachdb/pebble", module + "/fsm", module + "/api"},
+	"fsm":     {"github.com/gofiber/", "github.com/hashicorp/memberlist", module + "/cluster", module + "/api"},
+	"api":     {"github.com/hashicorp/memberlist", module + "/cluster", module + "/node"},
+}
+
+// nondeterministic packages must not be named by the state machine's code.
+var nondeterministic = []string{"math/rand", "math/rand/v2", "crypto/rand", "net", "net/http", "net/url", "os/exec"}
+
+func listPackages(t *testing.T, args ...string) []goPackage {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json"}, args...)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, stderr.String())
+	}
+	var pkgs []goPackage
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p goPackage
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return pkgs
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+// TestImportRules holds the lines of the house: who may import whom.
+func TestImportRules(t *testing.T) {
+	pkgs := listPackages(t, "-deps", "./...")
+	seen := map[string]bool{}
+	for _, p := range pkgs {
+		from := room(p.ImportPath)
+		if from == "" {
+			continue
+		}
+		seen[from] = true
+		allowed, known := ourRooms[from]
+		if !known {
+			t.Errorf("%s: no rule says what it may import", p.ImportPath)
+		}
+		for _, imp := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			if to := room(imp); to != "" && to != from && !slices.Contains(allowed, to) {
+				t.Errorf("%s imports %s", p.ImportPath, imp)
+			}
+			for prefix, rooms := range foreign {
+				if under(imp, prefix) && !slices.Contains(rooms, from) {
+					t.Errorf("%s imports %s, which belongs to %v", p.ImportPath, imp, rooms)
+				}
+			}
+		}
+		for _, dep := range p.Deps {
+			for _, prefix := range unreachable[from] {
+				if under(dep, prefix) {
+					t.Errorf("%s reaches %s", p.ImportPath, dep)
+				}
+			}
+		}
+		if from == "fsm" {
+			for _, imp := range p.Imports {
+				if slices.Contains(nondeterministic, imp) {
+					t.Errorf("%s imports %s: the state machine must be deterministic", p.ImportPath, imp)
+				}
+			}
+		}
+	}
+	for _, must := range []string{"main", "node", "api", "fsm"} {
+		if !seen[must] {
+			t.Errorf("go list shows no package in %s: the rules were not checked", must)
+		}
+	}
+}
+
+// TestRaftHasOneFileInFSM keeps Raft's types in the state machine's adapter.
+func TestRaftHasOneFileInFSM(t *testing.T) {
+	const raft = "github.com/hashicorp/raft"
+	var files []string
+	err := filepath.WalkDir("fsm", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, imp := range file.Imports {
+			if name, _ := strconv.Unquote(imp.Path.Value); under(name, raft) {
+				files = append(files, path)
+				break
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) > 1 {
+		t.Errorf("%s is imported by %v; only one adapter file may", raft, files)
+	}
+}
+
+// under reports whether an import path is prefix, a package below it, or a
+// major version of it.
+func under(imp, prefix string) bool {
+	if strings.HasSuffix(prefix, "/") {
+		return strings.HasPrefix(imp, prefix)
+	}
+	return imp == prefix || strings.HasPrefix(imp, prefix+"/") || strings.HasPrefix(imp, prefix+"-")
+}

@@ -1,0 +1,83 @@
+// Package cli is the command line of the commons binary: it reads flags and
+// environment variables into the configuration of the command that was asked
+// for, sets up logging and signals, and runs the command.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit codes of the process.
+const (
+	exitOK     = 0
+	exitFailed = 1 // the command ran and failed
+	exitUsage  = 2 // the command line or the configuration is wrong; nothing ran
+)
+
+// commands is the grammar of the command line.
+type commands struct {
+	Version versionCommand `cmd:"" help:"Print the version of this binary."`
+}
+
+// streams are where a command writes: results to out, everything else to err.
+type streams struct {
+	out, err io.Writer
+}
+
+// Main runs the command line args (without the program's name) and returns
+// the exit code: 0 for success, 1 for a command that failed, 2 for a command
+// line or configuration that is wrong. It returns early on --help, which ends
+// the process.
+func Main(args []string) int {
+	return run(context.Background(), args, streams{os.Stdout, os.Stderr})
+}
+
+func run(ctx context.Context, args []string, std streams) int {
+	problems := newProblems()
+	parser, err := kong.New(&commands{}, problems.mappers(
+		kong.Name("commons"),
+		kong.Description("A public meeting place for software agents, served by a cluster of equal nodes."),
+		kong.Writers(std.out, std.err),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(std),
+	)...)
+	if err != nil {
+		fmt.Fprintln(std.err, "commons:", err)
+		return exitFailed
+	}
+	problems.reset()
+	parsed, err := parser.Parse(args)
+	if err != nil {
+		problems.add(err.Error())
+	}
+	if list := problems.list(); len(list) > 0 {
+		return refuse(std, list)
+	}
+	err = parsed.Run()
+	var wrong *configError
+	switch {
+	case errors.As(err, &wrong):
+		return refuse(std, wrong.problems)
+	case err != nil:
+		fmt.Fprintln(std.err, "commons:", err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+// refuse prints every problem of the command line or configuration.
+func refuse(std streams, problems []string) int {
+	fmt.Fprintln(std.err, "commons: nothing was started; to be mended:")
+	for _, p := range problems {
+		fmt.Fprintln(std.err, "  -", p)
+	}
+	fmt.Fprintln(std.err, "commons: see `commons --help` and `commons <command> --help`")
+	return exitUsage
+}
