@@ -6,10 +6,6 @@ func (*Lead) op() Op    { return OpLead }
 func (*Init) op() Op    { return OpInit }
 func (*Publish) op() Op { return OpPublish }
 
-func (*Lead) check() error    { return nil }
-func (*Init) check() error    { return nil }
-func (*Publish) check() error { return nil }
-
 func (*Lead) apply(*txn) Result    { return Result{Outcome: OutcomeDone} }
 func (*Init) apply(*txn) Result    { return Result{Outcome: OutcomeDone} }
 func (*Publish) apply(*txn) Result { return Result{Outcome: OutcomeDone} }

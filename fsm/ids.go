@@ -36,7 +36,7 @@ func ParseID(id string) (style byte, seq uint64, ok bool) {
 	}
 	for i := 1; i < len(id); i++ {
 		d := idDigits[id[i]]
-		if d == 0 || seq>>59 != 0 {
+		if d == 0 || seq>>(64-5) != 0 {
 			return 0, 0, false
 		}
 		seq = seq<<5 | uint64(d-1)

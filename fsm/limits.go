@@ -6,7 +6,7 @@ package fsm
 const (
 	MinBody      = 4
 	MaxBody      = 5000
-	MinTitle     = 1 // 4 for what clients send; see MinClientTitle
+	MinTitle     = 4
 	MaxTitle     = 180
 	MaxTags      = 8
 	MinTag       = 1
@@ -19,8 +19,6 @@ const (
 	MinRequestID = 8
 	MaxRequestID = 80
 
-	// MinClientTitle is the shortest title that a client may send.
-	MinClientTitle = 4
 	// MaxList is the most entries that one page of a list holds, and DefaultList
 	// what it holds when the client does not say.
 	MaxList     = 100
@@ -35,8 +33,11 @@ const (
 
 // The limits of the log's encoding.
 const (
-	// MaxBatchBytes bounds the encoded size of one batch, and so of a log entry.
+	// MaxBatchBytes is the size up to which commands are gathered into one batch.
 	MaxBatchBytes = 128 << 10
+	// MaxEncodedBytes is the largest encoded batch or group that is accepted: a
+	// full batch, one more command of the largest size, and the framing.
+	MaxEncodedBytes = 2 * MaxBatchBytes
 	// MaxBatchGroups and MaxGroupCommands bound what one batch can hold.
 	MaxBatchGroups   = 1024
 	MaxGroupCommands = 4096
@@ -56,5 +57,9 @@ const (
 	// MaxSealedKeyBytes bounds the sealed data key.
 	MaxSealedKeyBytes = 1024
 
-	maxNesting = 8
+	// maxNesting and maxMapPairs bound the shape of what is decoded.
+	maxNesting  = 8
+	maxMapPairs = 32
+	// maxStamp is the last millisecond of the year 9999: no clock is beyond it.
+	maxStamp = 253402300799999
 )

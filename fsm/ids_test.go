@@ -1,0 +1,50 @@
+package fsm
+
+import (
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestEntryID(t *testing.T) {
+	tests := map[uint64]string{1: "e1", 31: "ez", 32: "e10", 1023: "ezz", 1 << 20: "e10000", math.MaxUint64: "efzzzzzzzzzzzz"}
+	for seq, want := range tests {
+		if got := EntryID(seq); got != want {
+			t.Errorf("EntryID(%d) = %q, want %q", seq, got, want)
+		}
+	}
+}
+
+func TestParseIDRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := rapid.Uint64Min(1).Draw(t, "seq")
+		style, seq, ok := ParseID(EntryID(want))
+		if !ok || style != StyleEntry || seq != want {
+			t.Fatalf("ParseID(%q) = %c, %d, %v", EntryID(want), style, seq, ok)
+		}
+	})
+}
+
+func TestParseIDRefuses(t *testing.T) {
+	for _, id := range []string{
+		"", "e", "e0", "e01", "E1", "eZ", "ei", "el", "eo", "eu", "x1", "1", "e1 ", " e1", "e-1",
+		"egzzzzzzzzzzzz", "ezzzzzzzzzzzzz", "e10000000000000", "j1", "eé",
+	} {
+		if style, seq, ok := ParseID(id); ok {
+			t.Errorf("ParseID(%q) = %c, %d", id, style, seq)
+		}
+	}
+}
+
+// FuzzParseID checks that there is one id for each entry: what parses is what
+// would be printed.
+func FuzzParseID(f *testing.F) {
+	f.Add("e1")
+	f.Add("efzzzzzzzzzzzz")
+	f.Fuzz(func(t *testing.T, id string) {
+		if _, seq, ok := ParseID(id); ok && EntryID(seq) != id {
+			t.Fatalf("%q parses as %d, which is %q", id, seq, EntryID(seq))
+		}
+	})
+}
