@@ -1,0 +1,162 @@
+// Package bench measures a running cluster over HTTP: a closed loop of
+// keep-alive connections, each sending its next request when the last one is
+// answered.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Bounds of the options.
+const (
+	MaxConnections = 10_000
+	MinSize        = 40   // bytes of a body; room for what makes it unique
+	MaxSize        = 5000 // bytes of a body; the service takes no more characters
+)
+
+// Mode is what the connections do.
+type Mode string
+
+// The modes.
+const (
+	Write  Mode = "write"  // publish entries
+	List   Mode = "list"   // read the newest 50 of all entries or of one channel
+	Search Mode = "search" // search two words, sometimes within one channel
+	Mixed  Mode = "mixed"  // of ten requests seven lists, two searches and one write
+)
+
+// Options say what to measure.
+type Options struct {
+	Mode        Mode
+	URLs        []string      // base URLs of nodes; the connections are spread over them
+	Connections int           // 1 to MaxConnections
+	Duration    time.Duration // of the measurement
+	Size        int           // bytes of a written body, MinSize to MaxSize
+	Fill        int           // entries to publish before the measurement starts
+	AllowRemote bool          // allow URLs that are not loopback
+}
+
+// Validate returns nil, or all problems joined.
+func (o Options) Validate() error {
+	_, err := o.targets()
+	var problems []error
+	if o.Connections < 1 || o.Connections > MaxConnections {
+		problems = append(problems, fmt.Errorf("--connections: %d is not between 1 and %d", o.Connections, MaxConnections))
+	}
+	if o.Duration <= 0 {
+		problems = append(problems, fmt.Errorf("--duration: %v is not above zero", o.Duration))
+	}
+	if o.Size < MinSize || o.Size > MaxSize {
+		problems = append(problems, fmt.Errorf("--size: %d is not between %d and %d", o.Size, MinSize, MaxSize))
+	}
+	if o.Fill < 0 {
+		problems = append(problems, fmt.Errorf("--fill: %d is below zero", o.Fill))
+	}
+	return errors.Join(append(problems, err)...)
+}
+
+func (o Options) targets() ([]*url.URL, error) {
+	var targets []*url.URL
+	var problems []error
+	if len(o.URLs) == 0 {
+		problems = append(problems, errors.New("--url: name at least one node"))
+	}
+	for _, raw := range o.URLs {
+		u, err := url.Parse(raw)
+		switch {
+		case err != nil:
+			problems = append(problems, fmt.Errorf("--url: %w", err))
+		case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+			problems = append(problems, fmt.Errorf("--url: %q is not http://host:port", raw))
+		case !o.AllowRemote && !loopback(u.Hostname()):
+			problems = append(problems, fmt.Errorf("--url: %s is not on this machine; --allow-remote loads it anyway", raw))
+		default:
+			targets = append(targets, u)
+		}
+	}
+	return targets, errors.Join(problems...)
+}
+
+func loopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+}
+
+// Run measures until the duration is over or ctx ends. Errors: invalid options,
+// or no request at all was answered.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	targets, err := o.targets()
+	if err != nil {
+		return nil, err
+	}
+	// Marks of different runs differ, so that bodies never repeat.
+	run := "bench-" + strconv.FormatInt(time.Now().UnixMicro(), 36) + strconv.Itoa(os.Getpid())
+	if o.Fill > 0 {
+		fill := o
+		fill.Mode = Write
+		if err := fill.fill(ctx, targets, run+"f"); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Duration)
+	defer cancel()
+	start := time.Now()
+	workers := o.start(ctx, targets, run, nil)
+	elapsed := time.Since(start)
+	report := summarize(o, workers, elapsed)
+	if report.Requests == 0 {
+		return report, fmt.Errorf("no request was answered: %s", report.firstError())
+	}
+	return report, nil
+}
+
+// fill publishes o.Fill entries and fails when one of them is refused.
+func (o Options) fill(ctx context.Context, targets []*url.URL, run string) error {
+	var left atomic.Int64
+	left.Store(int64(o.Fill))
+	report := summarize(o, o.start(ctx, targets, run, &left), time.Second)
+	if report.Errors > 0 {
+		return fmt.Errorf("filling with %d entries: %s", o.Fill, report.firstError())
+	}
+	return ctx.Err()
+}
+
+// start runs all connections to their end.
+func (o Options) start(ctx context.Context, targets []*url.URL, run string, left *atomic.Int64) []*worker {
+	workers := make([]*worker, o.Connections)
+	var group sync.WaitGroup
+	for i := range workers {
+		workers[i] = newWorker(o, targets, run, i, left)
+		group.Go(func() { workers[i].loop(ctx) })
+	}
+	group.Wait()
+	return workers
+}
+
+// errorKind names a transport error for counting.
+func errorKind(err error) string {
+	var timeout net.Error
+	switch {
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "timeout"
+	case errors.Is(err, errMalformed):
+		return "malformed"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "refused"
+	}
+	return "broken connection"
+}

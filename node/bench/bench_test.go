@@ -1,0 +1,334 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// recorder is a server that keeps what it was asked.
+type recorder struct {
+	mu     sync.Mutex
+	bodies map[string]int // of publications
+	paths  map[string]int // of reads
+	conns  atomic.Int64
+	answer http.HandlerFunc
+}
+
+func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	r.mu.Lock()
+	if req.Method == http.MethodPost {
+		var entry struct{ Body, Title, Channel, Agent string }
+		if err := json.NewDecoder(req.Body).Decode(&entry); err != nil {
+			entry.Body = "undecodable: " + err.Error()
+		}
+		r.bodies[entry.Body]++
+	} else {
+		r.paths[req.URL.RequestURI()]++
+	}
+	r.mu.Unlock()
+	if r.answer != nil {
+		r.answer(w, req)
+		return
+	}
+	if req.Method == http.MethodPost {
+		w.WriteHeader(http.StatusCreated)
+	}
+	fmt.Fprint(w, `{"entries":[]}`)
+}
+
+func newRecorder(t *testing.T, answer http.HandlerFunc) (*recorder, string) {
+	t.Helper()
+	r := &recorder{bodies: map[string]int{}, paths: map[string]int{}, answer: answer}
+	server := httptest.NewUnstartedServer(r)
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			r.conns.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	return r, server.URL
+}
+
+func options(mode Mode, urls ...string) Options {
+	return Options{Mode: mode, URLs: urls, Connections: 4, Duration: 300 * time.Millisecond, Size: 200}
+}
+
+func TestWriteSendsUniqueBodiesOverKeptConnections(t *testing.T) {
+	first, firstURL := newRecorder(t, nil)
+	second, secondURL := newRecorder(t, nil)
+	report, err := Run(t.Context(), options(Write, firstURL, secondURL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := uint64(0)
+	for _, r := range []*recorder{first, second} {
+		r.mu.Lock()
+		for body, times := range r.bodies {
+			sent++
+			if times != 1 || len(body) != 200 {
+				t.Fatalf("body %q of %d bytes was sent %d times", body, len(body), times)
+			}
+		}
+		r.mu.Unlock()
+		if n := r.conns.Load(); n != 2 {
+			t.Errorf("%d connections to one of two nodes, want 2 of 4", n)
+		}
+	}
+	// The last request of each connection may be cut off by the end.
+	if report.Statuses["201"] == 0 || report.Statuses["201"] > sent || sent > report.Statuses["201"]+4 {
+		t.Errorf("reported %v, the servers saw %d", report.Statuses, sent)
+	}
+	if report.Errors != 0 || report.Latency["write"].Requests != report.Requests {
+		t.Errorf("report %+v", report)
+	}
+}
+
+func TestModes(t *testing.T) {
+	for _, tc := range []struct {
+		mode          Mode
+		writes, reads bool
+		query         string
+	}{
+		{Write, true, false, ""},
+		{List, false, true, "?limit=50"},
+		{Search, false, true, "?q="},
+		{Mixed, true, true, "?q="},
+	} {
+		t.Run(string(tc.mode), func(t *testing.T) {
+			r, base := newRecorder(t, nil)
+			report, err := Run(t.Context(), options(tc.mode, base))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if (len(r.bodies) > 0) != tc.writes || (len(r.paths) > 0) != tc.reads {
+				t.Errorf("%d different writes, %d different reads", len(r.bodies), len(r.paths))
+			}
+			found := tc.query == ""
+			for path := range r.paths {
+				u, err := url.ParseRequestURI(path)
+				if err != nil || u.Path != "/api/entries" || u.Query().Get("limit") != "50" {
+					t.Errorf("asked for %q: %v", path, err)
+				}
+				found = found || strings.Contains(path, tc.query)
+			}
+			if !found {
+				t.Errorf("no request with %q", tc.query)
+			}
+			if _, ok := report.Latency[all]; ok != (tc.mode == Mixed) {
+				t.Errorf("latencies %v", report.Latency)
+			}
+		})
+	}
+}
+
+func TestFillComesFirst(t *testing.T) {
+	r, base := newRecorder(t, nil)
+	o := options(List, base)
+	o.Fill = 123
+	report, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.bodies) != 123 {
+		t.Errorf("%d entries filled in, want 123", len(r.bodies))
+	}
+	if report.Statuses["201"] != 0 {
+		t.Errorf("the filling was measured: %v", report.Statuses)
+	}
+}
+
+func TestErrorsAreCountedByStatus(t *testing.T) {
+	var n atomic.Int64
+	_, base := newRecorder(t, func(w http.ResponseWriter, _ *http.Request) {
+		if n.Add(1)%2 == 0 {
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	})
+	report, err := Run(t.Context(), options(List, base))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Statuses["429"] == 0 || report.Errors != report.Statuses["429"] {
+		t.Errorf("report %+v", report)
+	}
+	var text bytes.Buffer
+	if err := report.WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), "status 429: ") || !strings.Contains(text.String(), "rate limits are on") {
+		t.Errorf("text:\n%s", &text)
+	}
+}
+
+func TestADeadNodeIsLeftForALivingOne(t *testing.T) {
+	dead := httptest.NewServer(http.NotFoundHandler())
+	dead.Close()
+	r, base := newRecorder(t, nil)
+	report, err := Run(t.Context(), options(List, dead.URL, base))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Failures["refused"] != 2 {
+		t.Errorf("failures %v, want one refusal for each of the two connections", report.Failures)
+	}
+	if n := r.conns.Load(); n != 4 {
+		t.Errorf("%d connections at the living node, want all 4", n)
+	}
+}
+
+func TestNothingAnswered(t *testing.T) {
+	dead := httptest.NewServer(http.NotFoundHandler())
+	dead.Close()
+	_, err := Run(t.Context(), options(Write, dead.URL))
+	if err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestBrokenServers(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"broken connection": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"malformed": func(w http.ResponseWriter, _ *http.Request) {
+			c, _, _ := w.(http.Hijacker).Hijack()
+			fmt.Fprint(c, "HELLO I AM NOT HTTP\r\n\r\n")
+			c.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, base := newRecorder(t, answer)
+			report, err := Run(t.Context(), options(List, base))
+			if err == nil || report.Failures[name] == 0 {
+				t.Errorf("error %v, report %+v", err, report)
+			}
+		})
+	}
+}
+
+func TestEveryShapeOfResponseIsRead(t *testing.T) {
+	big := strings.Repeat("x", 200_000)
+	for name, tc := range map[string]struct {
+		answer http.HandlerFunc
+		kept   bool
+	}{
+		"length": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "short") }, true},
+		"empty":  {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "0") }, true},
+		"chunked": {func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, big)
+			w.(http.Flusher).Flush()
+			fmt.Fprint(w, big)
+		}, true},
+		"trailer": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Trailer", "X-Sum")
+			fmt.Fprint(w, big)
+			w.Header().Set("X-Sum", "1")
+		}, true},
+		"close": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Connection", "close")
+			fmt.Fprint(w, big)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, base := newRecorder(t, tc.answer)
+			target, err := url.Parse(base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := dial(t.Context(), target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			for range 3 {
+				status, keep, err := c.exchange(c.appendRequest(nil, "/", nil))
+				if err != nil || status != http.StatusOK || keep != tc.kept {
+					t.Fatalf("status %d, keep %v, %v", status, keep, err)
+				}
+				if !keep {
+					return
+				}
+			}
+		})
+	}
+}
+
+func TestTheEndCutsOffAHungServer(t *testing.T) {
+	release := make(chan struct{})
+	_, base := newRecorder(t, func(_ http.ResponseWriter, req *http.Request) {
+		select {
+		case <-release:
+		case <-req.Context().Done():
+		}
+	})
+	defer close(release)
+	done := make(chan error, 1)
+	go func() {
+		_, err := Run(context.Background(), options(List, base))
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("no error, though nothing was answered")
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("Run does not end")
+	}
+}
+
+func TestValidateListsEverything(t *testing.T) {
+	bad := Options{Mode: Write, URLs: []string{"http://10.0.0.1:8080", "ftp://127.0.0.1", "http://127.0.0.1:1", "://"}, Size: 1, Fill: -1}
+	err := bad.Validate()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"10.0.0.1:8080 is not on this machine", "ftp://127.0.0.1", "missing protocol scheme", "--connections", "--duration", "--size", "--fill"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in:\n%v", want, err)
+		}
+	}
+	for _, host := range []string{"http://localhost:8080", "http://127.0.0.9:1", "http://[::1]:8080"} {
+		if err := options(Write, host).Validate(); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	remote := options(Write, "http://10.0.0.1:8080")
+	remote.AllowRemote = true
+	if err := remote.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReportIsJSON(t *testing.T) {
+	_, base := newRecorder(t, nil)
+	report, err := Run(t.Context(), options(Mixed, base))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := report.WriteJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	var back Report
+	if err := json.Unmarshal(out.Bytes(), &back); err != nil {
+		t.Fatal(err)
+	}
+	if back.Requests != report.Requests || back.Latency[all] != report.Latency[all] {
+		t.Errorf("%+v came back as %+v", report, back)
+	}
+}

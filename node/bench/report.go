@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+	"time"
+)
+
+// Report is what was measured.
+type Report struct {
+	Mode              Mode               `json:"mode"`
+	Connections       int                `json:"connections"`
+	Seconds           float64            `json:"seconds"`
+	Requests          uint64             `json:"requests"` // answered, whatever the status
+	RequestsPerSecond float64            `json:"requestsPerSecond"`
+	Errors            uint64             `json:"errors"` // statuses of 400 and above, and requests without an answer
+	Latency           map[string]Latency `json:"latencyMs"`
+	Statuses          map[string]uint64  `json:"statuses"`
+	Failures          map[string]uint64  `json:"failures"` // requests without an answer, by kind
+}
+
+// Latency of one kind of request, in milliseconds.
+type Latency struct {
+	Requests uint64  `json:"requests"`
+	P50      float64 `json:"p50"`
+	P90      float64 `json:"p90"`
+	P99      float64 `json:"p99"`
+	Max      float64 `json:"max"`
+}
+
+const firstErrorStatus = 400
+
+// all is the key of the latencies of every kind of request together.
+const all = "all"
+
+func summarize(o Options, workers []*worker, elapsed time.Duration) *Report {
+	r := &Report{
+		Mode: o.Mode, Connections: len(workers), Seconds: elapsed.Seconds(),
+		Latency: map[string]Latency{}, Statuses: map[string]uint64{}, Failures: map[string]uint64{},
+	}
+	merged := map[string]*histogram{all: {}}
+	for _, w := range workers {
+		for mode, h := range w.latencies {
+			if merged[string(mode)] == nil {
+				merged[string(mode)] = &histogram{}
+			}
+			merged[string(mode)].merge(h)
+			merged[all].merge(h)
+		}
+		for status, n := range w.statuses {
+			r.Statuses[strconv.Itoa(status)] += n
+			r.Requests += n
+			if status >= firstErrorStatus {
+				r.Errors += n
+			}
+		}
+		for kind, n := range w.failures {
+			r.Failures[kind] += n
+			r.Errors += n
+		}
+	}
+	for name, h := range merged {
+		if name == all && o.Mode != Mixed {
+			continue
+		}
+		r.Latency[name] = Latency{
+			Requests: h.total,
+			P50:      milliseconds(h.quantile(0.50)), P90: milliseconds(h.quantile(0.90)),
+			P99: milliseconds(h.quantile(0.99)), Max: milliseconds(h.max),
+		}
+	}
+	r.RequestsPerSecond = float64(r.Requests) / elapsed.Seconds()
+	return r
+}
+
+func milliseconds(d time.Duration) float64 {
+	return float64(d.Microseconds()) / 1000
+}
+
+// firstError describes the most frequent kind of error.
+func (r *Report) firstError() string {
+	var kind string
+	var most uint64
+	for k, n := range r.Failures {
+		if n > most {
+			kind, most = k, n
+		}
+	}
+	for status, n := range r.Statuses {
+		if code, _ := strconv.Atoi(status); code >= firstErrorStatus && n > most {
+			kind, most = "status "+status, n
+		}
+	}
+	if kind == "" {
+		return "the time was too short"
+	}
+	return fmt.Sprintf("%s, %d times", kind, most)
+}
+
+// WriteText writes the report for people.
+func (r *Report) WriteText(w io.Writer) error {
+	fmt.Fprintf(w, "%s: %.0f requests/s (%d requests in %.1f s over %d connections), %d errors\n",
+		r.Mode, r.RequestsPerSecond, r.Requests, r.Seconds, r.Connections, r.Errors)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "ms\tp50\tp90\tp99\tmax\trequests\t")
+	for _, name := range slices.Sorted(maps.Keys(r.Latency)) {
+		l := r.Latency[name]
+		fmt.Fprintf(table, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t\n", name, l.P50, l.P90, l.P99, l.Max, l.Requests)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, status := range slices.Sorted(maps.Keys(r.Statuses)) {
+		fmt.Fprintf(w, "status %s: %d\n", status, r.Statuses[status])
+	}
+	for _, kind := range slices.Sorted(maps.Keys(r.Failures)) {
+		fmt.Fprintf(w, "%s: %d\n", kind, r.Failures[kind])
+	}
+	if r.Statuses["429"] > 0 {
+		fmt.Fprintln(w, "429 means that the rate limits are on; nodes started with --write-rate 0 have none")
+	}
+	return nil
+}
+
+// WriteJSON writes the report as one JSON object.
+func (r *Report) WriteJSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
+}
