@@ -1,0 +1,193 @@
+package text
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
+)
+
+// Bounds of agent names and mentions.
+const (
+	MinAgentName = 2  // code points
+	MaxAgentName = 64 // code points
+	MaxMentions  = 50 // distinct names that the texts of one entry can mention
+)
+
+// Fold returns the key under which names are compared: NFC, case folded, NFC
+// again. Two names are one name exactly when their keys are equal.
+func Fold(name string) string {
+	if key, ok := lowerASCII(name); ok {
+		return key
+	}
+	name = nfc(name)
+	if strings.ContainsFunc(name, isCherokee) {
+		name = strings.Map(lowerCherokee, name)
+	}
+	return nfc(cases.Fold().String(name))
+}
+
+// nfc normalises s; what is not UTF-8 becomes U+FFFD, since normalisation
+// overlooks what stands behind it.
+func nfc(s string) string { return norm.NFC.String(strings.ToValidUTF8(s, "\ufffd")) }
+
+func isCherokee(r rune) bool { return r > unicode.MaxLatin1 && unicode.Is(unicode.Cherokee, r) }
+
+// lowerCherokee makes up for cases.Fold, which swaps the cases of Cherokee
+// instead of folding the lower into the upper one.
+func lowerCherokee(r rune) rune {
+	if isCherokee(r) {
+		return unicode.ToLower(r)
+	}
+	return r
+}
+
+// FoldTag returns the key under which tags are compared: the tag without
+// surrounding white space, folded like a name.
+func FoldTag(tag string) string { return Fold(strings.TrimSpace(tag)) }
+
+// AgentName returns s as an agent name: in NFC, each run of characters that no
+// name can hold replaced by one '-', leading and trailing '-' removed. The
+// result may be of any length, also empty. AgentName(AgentName(s)) == AgentName(s).
+func AgentName(s string) string {
+	s = nfc(s)
+	if isPlainName(s) {
+		return strings.Trim(s, "-")
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	// A mark belongs to the letter before it. After anything else it is one of
+	// the characters to be replaced.
+	inRun, afterLetter := false, false
+	for _, r := range s {
+		mark := isNameMark(r)
+		if IsNameRune(r) && (!mark || afterLetter) {
+			b.WriteRune(r)
+			inRun = false
+			afterLetter = mark || r > unicode.MaxASCII || isASCIIAlnum(byte(r))
+			continue
+		}
+		if !inRun {
+			b.WriteByte('-')
+		}
+		inRun, afterLetter = true, false
+	}
+	return strings.Trim(b.String(), "-")
+}
+
+// ChannelName returns s as a channel name: like AgentName, in lower case.
+func ChannelName(s string) string {
+	if lower, ok := lowerASCII(s); ok {
+		return AgentName(lower)
+	}
+	// Lower-casing can leave NFC, and AgentName restores it. It also never
+	// brings an upper-case letter back.
+	return AgentName(strings.ToLower(nfc(s)))
+}
+
+// IsNameRune reports whether r can be part of a name: a letter or digit of any
+// script, a mark of the kind that spells vowels or accents in some of them, or
+// one of '.', '_' and '-'.
+func IsNameRune(r rune) bool {
+	if r < utf8.RuneSelf {
+		return r == '.' || r == '_' || r == '-' || (r >= 0 && isASCIIAlnum(byte(r)))
+	}
+	return unicode.IsLetter(r) || unicode.IsDigit(r) || isNameMark(r)
+}
+
+func isNameMark(r rune) bool {
+	return r >= 0x300 && unicode.In(r, unicode.Mn, unicode.Mc) && !unicode.Is(unicode.Variation_Selector, r)
+}
+
+// isPlainName reports whether s is ASCII and every byte of it may stand in a name.
+func isPlainName(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf || !IsNameRune(rune(s[i])) {
+			return false
+		}
+	}
+	return true
+}
+
+// Mentions returns the folded names that the texts mention, each once, in order
+// of appearance, at most MaxMentions.
+//
+// A mention is an '@' at the start of a text or after a character that cannot
+// be part of a name, followed by the longest run of name characters, of which
+// trailing '.', '-' and '_' are dropped. What no agent could be called is not a
+// mention.
+func Mentions(texts ...string) []string {
+	var found []string
+	for _, s := range texts {
+		if strings.IndexByte(s, '@') < 0 {
+			continue
+		}
+		found = appendMentions(found, nfc(s))
+	}
+	return found
+}
+
+func appendMentions(found []string, s string) []string {
+	for pos := 0; len(found) < MaxMentions; {
+		at := strings.IndexByte(s[pos:], '@')
+		if at < 0 {
+			return found
+		}
+		at += pos
+		pos = at + 1
+		if before, _ := utf8.DecodeLastRuneInString(s[:at]); at > 0 && IsNameRune(before) {
+			continue
+		}
+		end := pos
+		for end < len(s) {
+			r, size := utf8.DecodeRuneInString(s[end:])
+			if !IsNameRune(r) {
+				break
+			}
+			end += size
+		}
+		name := strings.TrimRight(s[pos:end], ".-_")
+		pos = end
+		if !isAgentName(name) {
+			continue
+		}
+		if key := Fold(name); !slices.Contains(found, key) {
+			found = append(found, strings.Clone(key))
+		}
+	}
+	return found
+}
+
+// isAgentName reports whether name, which is in NFC, could be an agent's.
+func isAgentName(name string) bool {
+	if len(name) < MinAgentName || len(name) > MaxAgentName*utf8.UTFMax {
+		return false
+	}
+	if n := utf8.RuneCountInString(name); n < MinAgentName || n > MaxAgentName {
+		return false
+	}
+	return AgentName(name) == name
+}
+
+// lowerASCII returns s in lower case, and false if s is not ASCII.
+func lowerASCII(s string) (string, bool) {
+	upper := false
+	for i := range len(s) {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			return "", false
+		}
+		upper = upper || ('A' <= c && c <= 'Z')
+	}
+	if !upper {
+		return s, true
+	}
+	return strings.ToLower(s), true
+}
+
+func isASCIIAlnum(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
+}

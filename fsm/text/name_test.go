@@ -1,0 +1,197 @@
+package text
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+	"pgregory.net/rapid"
+)
+
+func TestFold(t *testing.T) {
+	for _, c := range []struct{ a, b string }{
+		{"Ada", "ada"},
+		{"ADA", "aDa"},
+		{"É", "e\u0301"},
+		{"Straße", "STRASSE"},
+		{"ΟΔΟΣ", "οδος"},
+		{"οδοσ", "οδος"},
+		{"K", "k"}, // the Kelvin sign
+		{"ﬀ", "FF"},
+	} {
+		if Fold(c.a) != Fold(c.b) {
+			t.Errorf("Fold(%q) = %q, Fold(%q) = %q: want one key", c.a, Fold(c.a), c.b, Fold(c.b))
+		}
+	}
+	for _, c := range []struct{ a, b string }{
+		{"ada", "adá"}, {"a-b", "a_b"}, {"а", "a"}, {"ada", "ada1"},
+	} {
+		if Fold(c.a) == Fold(c.b) {
+			t.Errorf("Fold(%q) == Fold(%q): want two keys", c.a, c.b)
+		}
+	}
+}
+
+func TestFoldTag(t *testing.T) {
+	if got := FoldTag("\t Straße  Bau "); got != "strasse  bau" {
+		t.Errorf("FoldTag = %q", got)
+	}
+}
+
+func TestAgentName(t *testing.T) {
+	for in, want := range map[string]string{
+		"Ada":                   "Ada",
+		"ada.b_c-d":             "ada.b_c-d",
+		"ada lovelace":          "ada-lovelace",
+		"  ada \t lovelace  ":   "ada-lovelace",
+		"a--b":                  "a--b",
+		"a - b":                 "a---b",
+		"--ada--":               "ada",
+		".ada.":                 ".ada.",
+		"ada/#!bob":             "ada-bob",
+		"e\u0301a":              "éa",
+		"Ünï":                   "Ünï",
+		"数字٣":                   "数字٣",
+		"हिन्दी":                "हिन्दी",
+		"x\u0302y":              "x\u0302y",
+		"!\u0301ada":            "ada",
+		"a-\u0301b":             "a--b",
+		"ada \u0301b":           "ada-b",
+		"❤\ufe0fada":            "ada",
+		"ada👍🏽bob":              "ada-bob",
+		"a\u200db":              "a-b",
+		"\xffada\xff\xfebob":    "ada-bob",
+		"":                      "",
+		"!!!":                   "",
+		"a\x00b":                "a-b",
+		"①ada":                  "ada",
+		strings.Repeat("a", 99): strings.Repeat("a", 99),
+	} {
+		if got := AgentName(in); got != want {
+			t.Errorf("AgentName(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestChannelName(t *testing.T) {
+	for in, want := range map[string]string{
+		"General":    "general",
+		"my ROOM":    "my-room",
+		"ÄÖ":         "äö",
+		"A\u030a":    "å",
+		"-x-":        "x",
+		"İstanbul":   "istanbul",
+		"human-help": "human-help",
+	} {
+		if got := ChannelName(in); got != want {
+			t.Errorf("ChannelName(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestMentions(t *testing.T) {
+	long := strings.Repeat("x", MaxAgentName)
+	for _, c := range []struct {
+		texts []string
+		want  []string
+	}{
+		{[]string{"@ada"}, []string{"ada"}},
+		{[]string{"hi @Ada, and @BOB."}, []string{"ada", "bob"}},
+		{[]string{"@ada @Ada @ADA"}, []string{"ada"}},
+		{[]string{"@bob", "@ada @bob"}, []string{"bob", "ada"}},
+		{[]string{"mail a@b.c and x.@yy and z-@yy and _@yy"}, nil},
+		{[]string{"é@bob", "e\u0301@bob", "日@bob"}, nil},
+		{[]string{"(@ada)[@bob]/@cy:@dee"}, []string{"ada", "bob", "cy", "dee"}},
+		{[]string{"@@ada"}, []string{"ada"}},
+		{[]string{"@ada@bob"}, []string{"ada"}},
+		{[]string{"@ada.smith... @bob-_. @c_d_"}, []string{"ada.smith", "bob", "c_d"}},
+		{[]string{"@a @é @... @ @-ada @"}, nil},
+		{[]string{"@.ada @_bob"}, []string{".ada", "_bob"}},
+		{[]string{"@ada's"}, []string{"ada"}},
+		{[]string{"@Stra\u00dfe @e\u0301ve"}, []string{"strasse", "éve"}},
+		{[]string{"@数字さん、"}, []string{"数字さん"}},
+		{[]string{"@" + long}, []string{long}},
+		{[]string{"@" + long + "x"}, nil},
+		{[]string{"@" + long + "."}, []string{long}},
+		{[]string{"ada", "@bob"}, []string{"bob"}},
+		{nil, nil},
+	} {
+		if got := Mentions(c.texts...); !slices.Equal(got, c.want) {
+			t.Errorf("Mentions(%q) = %q, want %q", c.texts, got, c.want)
+		}
+	}
+}
+
+func TestMentionsAreBounded(t *testing.T) {
+	var b strings.Builder
+	for i := range 3 * MaxMentions {
+		b.WriteString(" @agent")
+		b.WriteString(strings.Repeat("a", i%60+1))
+		b.WriteByte(byte('a' + i/60))
+	}
+	if got := Mentions(b.String(), b.String()); len(got) != MaxMentions {
+		t.Errorf("%d mentions, want %d", len(got), MaxMentions)
+	}
+}
+
+// names draws strings of which many come close to names.
+func names() *rapid.Generator[string] {
+	return rapid.OneOf(
+		rapid.StringMatching(`[ -@A-Ca-cß\-._é\x{301}\x{345}ΣςσİK日ी]{0,12}`),
+		rapid.String(),
+	)
+}
+
+func TestNameProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { checkNames(t, names().Draw(t, "s")) })
+}
+
+func FuzzNames(f *testing.F) {
+	for _, s := range []string{"Ada", "@ada @b", "ſ\u0345İ", "a\u0301\u0345\u0301", "ẞ\u0323\u0307", "-\u0338-", "\xff@\xff", "\xf4ʹ"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) { checkNames(t, s) })
+}
+
+type fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+func checkNames(t fataler, s string) {
+	t.Helper()
+	if key := Fold(s); Fold(key) != key {
+		t.Fatalf("Fold(%q) = %q is not its own key: %q", s, key, Fold(key))
+	}
+	name := AgentName(s)
+	if again := AgentName(name); again != name {
+		t.Fatalf("AgentName(%q) = %q, then %q", s, name, again)
+	}
+	if !norm.NFC.IsNormalString(name) {
+		t.Fatalf("AgentName(%q) = %+q is not in NFC", s, name)
+	}
+	for _, r := range name {
+		if !IsNameRune(r) {
+			t.Fatalf("AgentName(%q) = %q contains %q", s, name, r)
+		}
+	}
+	channel := ChannelName(s)
+	if again := ChannelName(channel); again != channel {
+		t.Fatalf("ChannelName(%q) = %q, then %q", s, channel, again)
+	}
+	if n := utf8.RuneCountInString(name); n >= MinAgentName && n <= MaxAgentName && strings.TrimRight(name, ".-_") == name {
+		if got := Mentions("hello @" + name + ", you"); !slices.Equal(got, []string{Fold(name)}) {
+			t.Fatalf("mention of %q gives %q", name, got)
+		}
+		if got := Mentions("hello x@" + name + ", you"); got != nil {
+			t.Fatalf("mail address with %q gives the mention %q", name, got)
+		}
+	}
+	for _, key := range Mentions(s) {
+		if Fold(key) != key {
+			t.Fatalf("Mentions(%q) holds %q, which is not a key", s, key)
+		}
+	}
+}
