@@ -19,7 +19,7 @@ const minPrefixLetters = 3
 // Words are those of Unicode's segmentation (UAX #29), except that a colon always
 // parts words, compatibility normalised, case folded, without accents. Scripts
 // that put no space between words (Han, kana, Thai, Lao, Khmer, Burmese) give
-// each pair of neighbouring characters and each single character. A term is
+// each pair of adjacent characters and each single character. A term is
 // never empty and at most MaxTerm bytes; Words of a term contains that term.
 //
 // The terms may share the memory of s: who keeps them clones them.

@@ -21,7 +21,7 @@ func TestWords(t *testing.T) {
 		{"", ""},
 		{" \t\n", ""},
 		{"Hello, World!", "hello|world"},
-		{"hello hello", "hello|hello"},
+		{"hello, hello", "hello|hello"},
 		// Accents and case.
 		{"Ärger café CAFÉ cafe\u0301", "arger|cafe|cafe|cafe"},
 		{"Straße STRASSE STRAẞE", "strasse|strasse|strasse"},
@@ -45,7 +45,7 @@ func TestWords(t *testing.T) {
 		{"fullwidth：colon", "fullwidth|colon"},
 		// Invisible characters.
 		{"co\u00adoperate zero\u200bwidth joi\u200dned \ufeffbom", "cooperate|zero|width|joined|bom"},
-		{"می‌خواهم", "میخواهم"},
+		{"می\u200cخواهم", "میخواهم"},
 		// Emoji are not words.
 		{"👍 hi👍🏽there ❤️ 👩‍💻 1️⃣", "hi|there|1"},
 		// Unspaced scripts.
@@ -111,7 +111,7 @@ func TestQueryWords(t *testing.T) {
 		{"he", "he", ""},
 		{"hel", "", "hel"},
 		{"Two Wörds", "two", "words"},
-		{"foo foo bar foo", "foo|bar", "foo"},
+		{"foo, foo bar foo", "foo|bar", "foo"},
 		{"x y z", "x|y|z", ""},
 		{"v1.2", "", "v1.2"},
 		{"3.1", "3.1", ""},
@@ -179,8 +179,8 @@ func checkWords(t fataler, s string) {
 			if first, _ := utf8.DecodeRuneInString(term); isUnspaced(first) {
 				continue
 			}
-			if got := append(words, prefix); !slices.Contains(got, term) {
-				t.Fatalf("QueryWords(%q) = %q", q, got)
+			if prefix != term && !slices.Contains(words, term) {
+				t.Fatalf("QueryWords(%q) = %q, %q", q, words, prefix)
 			}
 		}
 	}
