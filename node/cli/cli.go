@@ -22,6 +22,10 @@ const (
 
 // commands is the grammar of the command line.
 type commands struct {
+	Serve   serveCommand   `cmd:"" help:"Run one node."`
+	Dev     devCommand     `cmd:"" help:"Run three nodes on this machine, to try things out."`
+	Health  healthCommand  `cmd:"" help:"Succeed when a node is ready, and else say why not."`
+	Bench   benchCommand   `cmd:"" help:"Measure a running cluster: write, list, search or mixed."`
 	Version versionCommand `cmd:"" help:"Print the version of this binary."`
 }
 
@@ -32,19 +36,19 @@ type streams struct {
 
 // Main runs the command line args (without the program's name) and returns
 // the exit code: 0 for success, 1 for a command that failed, 2 for a command
-// line or configuration that is wrong. It returns early on --help, which ends
-// the process.
+// line or configuration that is wrong. --help ends the process by itself.
 func Main(args []string) int {
 	return run(context.Background(), args, streams{os.Stdout, os.Stderr})
 }
 
 func run(ctx context.Context, args []string, std streams) int {
-	problems := newProblems()
-	parser, err := kong.New(&commands{}, problems.mappers(
+	undecoded := &undecoded{}
+	parser, err := kong.New(&commands{}, append(undecoded.mappers(),
 		kong.Name("commons"),
 		kong.Description("A public meeting place for software agents, served by a cluster of equal nodes."),
 		kong.Writers(std.out, std.err),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.ValueFormatter(describeValue),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(std),
 	)...)
@@ -52,12 +56,8 @@ func run(ctx context.Context, args []string, std streams) int {
 		fmt.Fprintln(std.err, "commons:", err)
 		return exitFailed
 	}
-	problems.reset()
 	parsed, err := parser.Parse(args)
-	if err != nil {
-		problems.add(err.Error())
-	}
-	if list := problems.list(); len(list) > 0 {
+	if list := append(undecoded.of(pathOf(parsed, err)), problemsOf(err)...); len(list) > 0 {
 		return refuse(std, list)
 	}
 	err = parsed.Run()
@@ -80,4 +80,14 @@ func refuse(std streams, problems []string) int {
 	}
 	fmt.Fprintln(std.err, "commons: see `commons --help` and `commons <command> --help`")
 	return exitUsage
+}
+
+// describeValue is the help of a flag with its default and its variable.
+func describeValue(value *kong.Value) string {
+	if value.HasDefault && value.Default != "" && !value.IsBool() {
+		described := *value
+		described.Help += " Default: " + value.Default + "."
+		value = &described
+	}
+	return kong.DefaultHelpValueFormatter(value)
 }

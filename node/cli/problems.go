@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/commons-cluster/commons/node"
 )
 
 // configError is a configuration that must not run, with all its problems.
@@ -17,58 +20,116 @@ type configError struct {
 // Error joins the problems, one per line.
 func (e *configError) Error() string { return strings.Join(e.problems, "\n") }
 
-// problems collects the values that could not be decoded, where the parser by
-// itself stops at the first one.
-type problems struct {
-	decoded map[*kong.Value]bool
-	found   []string
-}
-
-func newProblems() *problems { return &problems{decoded: map[*kong.Value]bool{}} }
-
-func (p *problems) reset() {
-	p.found = nil
-	clear(p.decoded)
-}
-
-func (p *problems) add(problem string) { p.found = append(p.found, problem) }
-
-func (p *problems) list() []string { return p.found }
-
-// mappers adds to options decoders that note a problem and go on.
-func (p *problems) mappers(options ...kong.Option) []kong.Option {
-	defaults := kong.NewRegistry().RegisterDefaults()
-	for _, kind := range []reflect.Kind{
-		reflect.Bool, reflect.Int, reflect.Int64, reflect.Uint64, reflect.Float64, reflect.Slice,
-	} {
-		options = append(options, kong.KindMapper(kind, &collecting{p, defaults}))
+// problemsOf takes the error of a parse apart into its problems.
+func problemsOf(err error) []string {
+	if err == nil {
+		return nil
 	}
-	return append(options, kong.TypeMapper(reflect.TypeFor[time.Duration](), &collecting{p, defaults}))
+	if wrong, ok := errors.AsType[*node.ConfigError](err); ok {
+		return wrong.Problems
+	}
+	if wrong, ok := errors.AsType[*configError](err); ok {
+		return wrong.problems
+	}
+	return []string{err.Error()}
+}
+
+// pathOf returns the commands that the command line names, also where it could
+// not be parsed.
+func pathOf(parsed *kong.Context, err error) []*kong.Path {
+	if failed, ok := errors.AsType[*kong.ParseError](err); ok {
+		parsed = failed.Context
+	}
+	if parsed == nil {
+		return nil
+	}
+	return parsed.Path
+}
+
+// undecoded collects the values that could not be decoded, where the parser by
+// itself stops at the first one.
+type undecoded struct {
+	values []outcome
+}
+
+// outcome is what the first attempt to decode a value brought.
+type outcome struct {
+	value   *kong.Value
+	problem string // "" when it was decoded
+}
+
+// mappers are decoders that note a problem and go on.
+func (u *undecoded) mappers() []kong.Option {
+	collect := &collecting{into: u, defaults: kong.NewRegistry().RegisterDefaults()}
+	return []kong.Option{
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), collect),
+		kong.KindMapper(reflect.Bool, collect),
+		kong.KindMapper(reflect.Int, collect),
+		kong.KindMapper(reflect.Slice, collect),
+	}
+}
+
+// of returns the problems with values of the commands in path; a variable may
+// also belong to a command that is not asked for.
+func (u *undecoded) of(path []*kong.Path) []string {
+	var problems []string
+	for _, o := range u.values {
+		for _, p := range path {
+			for _, flag := range p.Flags {
+				if flag.Value == o.value && o.problem != "" {
+					problems = append(problems, o.problem)
+				}
+			}
+		}
+	}
+	return problems
+}
+
+func (u *undecoded) has(value *kong.Value) bool {
+	for _, o := range u.values {
+		if o.value == value {
+			return true
+		}
+	}
+	return false
 }
 
 // collecting decodes like the default decoder of the target's type, and notes
 // a failure instead of returning it.
 type collecting struct {
-	problems *problems
+	into     *undecoded
 	defaults *kong.Registry
 }
 
 // IsBoolFromValue makes a flag of a bool field need no value.
 func (c *collecting) IsBoolFromValue(v reflect.Value) bool { return v.Kind() == reflect.Bool }
 
-// Decode implements kong.Mapper.
+// Decode implements kong.Mapper. A value that cannot be decoded leaves the
+// default standing, so that nothing else complains of it.
 func (c *collecting) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
-	// A flag is decoded before its environment variable and its default, and
-	// wins over them: what the losers say is no problem.
-	first := !c.problems.decoded[ctx.Value]
-	c.problems.decoded[ctx.Value] = true
-	err := c.defaults.ForType(target.Type()).Decode(ctx, target)
-	if err != nil && first {
-		name := ctx.Value.ShortSummary()
-		if len(ctx.Value.Tag.Envs) > 0 {
-			name += " (or " + strings.Join(ctx.Value.Tag.Envs, ", ") + ")"
+	decoder := c.defaults.ForType(target.Type())
+	problem := ""
+	if err := decoder.Decode(ctx, target); err != nil {
+		problem = fmt.Sprintf("%s: %v", named(ctx.Value), err)
+		if ctx.Value.HasDefault {
+			byDefault := kong.ScanFromTokens(kong.Token{Type: kong.FlagValueToken, Value: ctx.Value.Default})
+			if err := decoder.Decode(ctx.WithScanner(byDefault), target); err != nil {
+				return err
+			}
 		}
-		c.problems.add(fmt.Sprintf("%s: %v", name, err))
+	}
+	// A flag is decoded before its variable and its default, and wins over
+	// them: what the losers say is no problem.
+	if !c.into.has(ctx.Value) {
+		c.into.values = append(c.into.values, outcome{ctx.Value, problem})
 	}
 	return nil
+}
+
+func named(value *kong.Value) string {
+	name := value.ShortSummary()
+	if len(value.Tag.Envs) > 0 {
+		name += " (or " + strings.Join(value.Tag.Envs, ", ") + ")"
+	}
+	return name
 }

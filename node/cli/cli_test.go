@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+func execute(t *testing.T, args ...string) (code int, out, err string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = run(t.Context(), args, streams{&stdout, &stderr})
+	return code, stdout.String(), stderr.String()
+}
+
+func TestEveryProblemIsListed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		env    map[string]string
+		args   []string
+		want   []string // parts of the problems, one each
+		unsaid []string
+	}{
+		"values that cannot be read and values that make no sense": {
+			env:  map[string]string{"COMMONS_LEASE": "soon", "COMMONS_HTTP_ADDR": "nowhere"},
+			args: []string{"serve", "--node-id", "a b", "--heartbeat", "abc", "--write-rate=x"},
+			want: []string{
+				`--heartbeat (or COMMONS_HEARTBEAT): `, `--write-rate (or COMMONS_WRITE_RATE): `, `--lease (or COMMONS_LEASE): `,
+				`--node-id: "a b"`, `--http-addr: "nowhere"`,
+			},
+		},
+		"a flag is stronger than a variable": {
+			env:    map[string]string{"COMMONS_LEASE": "soon", "COMMONS_WRITE_RATE": "-5"},
+			args:   []string{"serve", "--lease", "100ms", "--node-id", "%"},
+			want:   []string{"--node-id", "--write-rate"},
+			unsaid: []string{"--lease"},
+		},
+		"options of the bench": {
+			args: []string{"bench", "write", "--size=1", "--connections=many", "--url", "http://192.0.2.1,http://127.0.0.1:1"},
+			want: []string{"--connections: ", "--size: 1 is not between", "http://192.0.2.1 is not on this machine"},
+		},
+		"mode of the bench":           {args: []string{"bench", "sleep"}, want: []string{`"sleep"`}},
+		"unknown flag":                {args: []string{"serve", "--nope"}, want: []string{"--nope"}},
+		"no command":                  {want: []string{"expected one of"}},
+		"address of the health check": {args: []string{"health", "--http-addr=nowhere"}, want: []string{"--http-addr: "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for k, v := range tc.env {
+				t.Setenv(k, v)
+			}
+			code, out, stderr := execute(t, tc.args...)
+			if code != exitUsage || out != "" {
+				t.Errorf("exit code %d, output %q", code, out)
+			}
+			if n := strings.Count(stderr, "\n  - "); n != len(tc.want) {
+				t.Errorf("%d problems, want %d", n, len(tc.want))
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("%q is missing", want)
+				}
+			}
+			for _, no := range tc.unsaid {
+				if strings.Contains(stderr, no) {
+					t.Errorf("%q is no problem", no)
+				}
+			}
+			if t.Failed() {
+				t.Log(stderr)
+			}
+		})
+	}
+}
+
+func TestVariablesOfOtherCommandsAreNoProblem(t *testing.T) {
+	t.Setenv("COMMONS_LEASE", "soon")
+	t.Setenv("COMMONS_BOOTSTRAP_EXPECT", "some")
+	if code, _, stderr := execute(t, "version"); code != exitOK {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+func TestFlagsReachTheConfiguration(t *testing.T) {
+	t.Setenv("COMMONS_JOIN", "a:1,b:2")
+	t.Setenv("COMMONS_ELECTION", "700ms")
+	t.Setenv("COMMONS_CLAIM_TTL", "1h")
+	var all commands
+	parser, err := kong.New(&all, (&undecoded{}).mappers()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parser.Parse([]string{"serve", "--node-id=n7", "--claim-ttl=2h", "--write-rate=0", "--house-agents=x,y"}); err != nil {
+		t.Fatal(err)
+	}
+	c := all.Serve.Config
+	if c.NodeID != "n7" || strings.Join(c.Join, " ") != "a:1 b:2" || c.Election != 700*time.Millisecond ||
+		c.ClaimTTL != 2*time.Hour || c.WriteRate != 0 || len(c.HouseAgents) != 2 || c.HTTPAddr != "127.0.0.1:8080" {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	status := http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" {
+			status = http.StatusNotFound
+		}
+		w.WriteHeader(status)
+		if _, err := w.Write([]byte("leader: none\n")); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	addr := strings.TrimPrefix(server.URL, "http://")
+
+	if code, out, stderr := execute(t, "health", "--http-addr", addr); code != exitOK || !strings.Contains(out, "leader: none") {
+		t.Errorf("ready: exit code %d, %s%s", code, out, stderr)
+	}
+	t.Setenv("COMMONS_HTTP_ADDR", addr)
+	if code, _, stderr := execute(t, "health"); code != exitOK {
+		t.Errorf("by variable: exit code %d, %s", code, stderr)
+	}
+	if code, _, stderr := execute(t, "health", "--url", server.URL+"/"); code != exitOK {
+		t.Errorf("by URL: exit code %d, %s", code, stderr)
+	}
+	status = http.StatusServiceUnavailable
+	if code, out, stderr := execute(t, "health"); code != exitFailed || !strings.Contains(out, "leader: none") || !strings.Contains(stderr, "not ready") {
+		t.Errorf("not ready: exit code %d, %s%s", code, out, stderr)
+	}
+	server.Close()
+	if code, _, stderr := execute(t, "health"); code != exitFailed || !strings.Contains(stderr, "refused") {
+		t.Errorf("gone: exit code %d, %s", code, stderr)
+	}
+}
+
+func TestLocalURL(t *testing.T) {
+	for addr, want := range map[string]string{
+		"127.0.0.1:8080": "http://127.0.0.1:8080",
+		":8080":          "http://127.0.0.1:8080",
+		"0.0.0.0:80":     "http://127.0.0.1:80",
+		"[::]:80":        "http://[::1]:80",
+		"node-1:80":      "http://node-1:80",
+		"127.0.0.1:":     "",
+		"8080":           "",
+	} {
+		got, err := localURL(addr)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %q, %v", addr, got, err)
+		}
+	}
+}
+
+func TestLogFormats(t *testing.T) {
+	for format, want := range map[string]string{"json": `{"time"`, "text": "time=", "auto": `{"time"`} {
+		var out bytes.Buffer
+		logger, err := newLogger(&out, "warn", format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		logger.Info("hidden")
+		if out.Len() != 0 {
+			t.Errorf("%s: %s", format, &out)
+		}
+		logger.Warn("shown", slog.Int("n", 1))
+		if !strings.HasPrefix(out.String(), want) {
+			t.Errorf("%s: %s", format, &out)
+		}
+	}
+	if _, err := newLogger(os.Stderr, "loud", "auto"); err == nil {
+		t.Error("a level that is none is accepted")
+	}
+}
+
+func TestBenchPrintsAReport(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+	}))
+	defer server.Close()
+	args := []string{"bench", "write", "--url", server.URL, "--connections=2", "--duration=100ms"}
+	code, out, stderr := execute(t, args...)
+	if code != exitOK || !strings.Contains(out, "requests/s") || !strings.Contains(out, "status 201") {
+		t.Errorf("exit code %d: %s%s", code, out, stderr)
+	}
+	code, out, stderr = execute(t, append(args, "--json")...)
+	if code != exitOK || !json.Valid([]byte(out)) {
+		t.Errorf("exit code %d: %s%s", code, out, stderr)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	code, out, _ := execute(t, "version")
+	if code != exitOK || !regexp.MustCompile(`^commons \S+ \(go\S+, \w+/\w+\)\n$`).MatchString(out) {
+		t.Errorf("exit code %d: %q", code, out)
+	}
+	settings := []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"}}
+	if got := revision(settings); got != "devel-0123456789ab+dirty" {
+		t.Error(got)
+	}
+	if got := revision(nil); got != "devel" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,193 @@
+package dev
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// How a child that dies is restarted.
+const (
+	firstBackoff = 500 * time.Millisecond
+	maxBackoff   = 10 * time.Second
+	steadyAfter  = 30 * time.Second // a child that ran this long starts with firstBackoff again
+	exitConfig   = 2                // exit code of a node that refuses its configuration
+	maxLogLine   = 1 << 20
+)
+
+// child is the process of one member.
+type child struct {
+	member
+	options Options
+	args    []string
+	out     *terminal
+}
+
+// keepRunning runs the process, and runs it again when it dies, until ctx ends.
+// Errors: it cannot be started, or refuses its configuration.
+func (c *child) keepRunning(ctx context.Context) error {
+	log, err := openLog(c.logPath)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	backoff := firstBackoff
+	for {
+		started := time.Now()
+		err := c.runOnce(ctx, log)
+		if ctx.Err() != nil {
+			if err != nil {
+				c.out.line(c.name, err.Error())
+			}
+			return nil
+		}
+		exit, died := errors.AsType[*exec.ExitError](err)
+		if err != nil && !died {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		if died && exit.ExitCode() == exitConfig {
+			return fmt.Errorf("%s refuses its configuration; see above and %s", c.name, c.logPath)
+		}
+		if time.Since(started) >= steadyAfter {
+			backoff = firstBackoff
+		}
+		c.out.printf("%s died (%s); it starts again in %v", c.name, describe(err), backoff)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(backoff):
+		}
+		backoff = min(2*backoff, maxBackoff)
+	}
+}
+
+func describe(err error) string {
+	if err == nil {
+		return "exit status 0"
+	}
+	return err.Error()
+}
+
+// runOnce runs the process to its end, or ends it when ctx ends. Errors: it
+// could not be started, an *exec.ExitError, or it had to be killed.
+func (c *child) runOnce(ctx context.Context, log io.Writer) error {
+	// The kernel ties the signal for a parent's death to the thread that
+	// started the child, so this thread has to stay.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	// endWith ends the process gently where CommandContext's default would kill.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), c.options.Binary, c.args...)
+	cmd.Env = append(withoutOwn(os.Environ()), c.options.Env...)
+	cmd.Stdout, cmd.Stderr = writer, writer
+	cmd.SysProcAttr = childAttributes()
+	err = cmd.Start()
+	writer.Close()
+	if err != nil {
+		reader.Close()
+		return err
+	}
+	c.out.printf("%s runs as process %d", c.name, cmd.Process.Pid)
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		c.copyLog(log, reader)
+	}()
+	killed := make(chan bool, 1)
+	exited := make(chan struct{})
+	go func() { killed <- c.endWith(ctx, cmd.Process, exited) }()
+	err = cmd.Wait()
+	close(exited)
+	if <-killed {
+		err = fmt.Errorf("did not end within %v and was killed", c.options.StopTimeout)
+	}
+	<-copied
+	return err
+}
+
+// endWith asks the process to end when ctx does, and kills it when it does not
+// end in time. It returns whether it killed.
+func (c *child) endWith(ctx context.Context, process *os.Process, exited <-chan struct{}) bool {
+	select {
+	case <-exited:
+		return false
+	case <-ctx.Done():
+	}
+	// An error means that the process is gone already.
+	_ = process.Signal(syscall.SIGTERM)
+	select {
+	case <-exited:
+		return false
+	case <-time.After(c.options.StopTimeout):
+		return process.Kill() == nil
+	}
+}
+
+// withoutOwn drops our own variables: an address meant for one node would
+// become that of all three.
+func withoutOwn(environment []string) []string {
+	var kept []string
+	for _, v := range environment {
+		if !strings.HasPrefix(v, "COMMONS_") {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+// openLog opens a fresh log, and keeps the one of the last time beside it.
+func openLog(path string) (*os.File, error) {
+	if err := os.Rename(path, path+".old"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+}
+
+// copyLog writes every line to the log and the important ones to the terminal.
+// It goes on to the end of the stream, whatever fails, so that the child never
+// blocks on its output.
+func (c *child) copyLog(log io.Writer, from io.ReadCloser) {
+	defer from.Close()
+	important := newFilter(time.Now)
+	reader := bufio.NewReaderSize(from, 64<<10)
+	for {
+		line, err := readLine(reader)
+		if line != "" {
+			if _, err := fmt.Fprintln(log, line); err != nil {
+				c.out.line(c.name, "log: "+err.Error())
+			}
+			if important.shows(line) {
+				c.out.line(c.name, line)
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// readLine returns the next line, cut at maxLogLine.
+func readLine(r *bufio.Reader) (string, error) {
+	var line strings.Builder
+	for {
+		part, more, err := r.ReadLine()
+		if line.Len() < maxLogLine {
+			line.Write(part)
+		}
+		if err != nil || !more {
+			return line.String(), err
+		}
+	}
+}

@@ -1,0 +1,9 @@
+package dev
+
+import "syscall"
+
+// childAttributes gives a child a process group of its own, so that Ctrl-C
+// reaches it only through us, and makes it die with us.
+func childAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}

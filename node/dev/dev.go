@@ -1,0 +1,158 @@
+// Package dev runs a small cluster on one machine for people who try things
+// out: child processes of the same binary, restarted when they die, with their
+// logs in files and what matters on the terminal.
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// nodeCount is how many nodes there are: the smallest cluster that goes on
+// without any one of its members.
+const nodeCount = 3
+
+// Options say what to run and where.
+type Options struct {
+	Binary      string   // program whose `serve` command is one node
+	Env         []string // added to the environment of the nodes
+	DataDir     string   // data, logs and secret of the nodes
+	ServeFlags  []string // added to the command line of each node
+	HTTPPort    int      // of the first node; the others take the next ones
+	ClusterPort int
+	GossipPort  int
+	Out         io.Writer     // for people
+	StopTimeout time.Duration // after which a node that was asked to end is killed; 0: DefaultStopTimeout
+}
+
+// DefaultStopTimeout is a little more than a node allows itself for its end.
+const DefaultStopTimeout = 25 * time.Second
+
+// member is one node of the cluster.
+type member struct {
+	name    string
+	dataDir string
+	logPath string
+	http    string // host:port, as the two below
+	cluster string
+	gossip  string
+}
+
+func (o Options) members() []member {
+	members := make([]member, nodeCount)
+	for i := range members {
+		name := "n" + strconv.Itoa(i+1)
+		members[i] = member{
+			name:    name,
+			dataDir: filepath.Join(o.DataDir, name),
+			logPath: filepath.Join(o.DataDir, name+".log"),
+			http:    local(o.HTTPPort + i),
+			cluster: local(o.ClusterPort + i),
+			gossip:  local(o.GossipPort + i),
+		}
+	}
+	return members
+}
+
+func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// Run starts the cluster and keeps it running until ctx ends, which is a
+// success. Errors: ports in use, a directory that cannot be written, a binary
+// that cannot be started, or a node that refuses its configuration.
+func Run(ctx context.Context, o Options) error {
+	if o.StopTimeout == 0 {
+		o.StopTimeout = DefaultStopTimeout
+	}
+	members := o.members()
+	if err := checkPorts(ctx, members); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
+		return err
+	}
+	secret := filepath.Join(o.DataDir, "secret")
+	if err := ensureSecret(secret); err != nil {
+		return err
+	}
+	out := &terminal{out: o.Out}
+	out.printf("starting three nodes; their data and logs are in %s", o.DataDir)
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var group sync.WaitGroup
+	for _, m := range members {
+		child := &child{member: m, options: o, args: o.arguments(m, members, secret), out: out}
+		group.Go(func() {
+			if err := child.keepRunning(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	group.Go(func() { newWatch(members, out).run(ctx) })
+	<-ctx.Done()
+	cause := context.Cause(ctx)
+	out.printf("stopping the nodes")
+	group.Wait()
+	out.printf("stopped; the data stays in %s", o.DataDir)
+	if errors.Is(cause, context.Canceled) {
+		return nil
+	}
+	return cause
+}
+
+// arguments of the command line of one node.
+func (o Options) arguments(m member, members []member, secret string) []string {
+	join := make([]string, len(members))
+	for i, other := range members {
+		join[i] = other.gossip
+	}
+	return append([]string{
+		"serve",
+		"--node-id", m.name,
+		"--data-dir", m.dataDir,
+		"--http-addr", m.http,
+		"--cluster-addr", m.cluster,
+		"--gossip-addr", m.gossip,
+		"--bootstrap-expect", strconv.Itoa(len(members)),
+		"--join", strings.Join(join, ","),
+		"--secret-file", secret,
+		"--write-rate", "0",
+		"--write-burst", "0",
+		"--log-format", "text",
+		"--log-level", slog.LevelInfo.String(),
+	}, o.ServeFlags...)
+}
+
+// terminal prints whole lines for people.
+type terminal struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+func (t *terminal) printf(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fmt.Fprintf(t.out, "dev| "+format+"\n", args...)
+}
+
+func (t *terminal) line(prefix, line string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fmt.Fprintf(t.out, "%s| %s\n", prefix, line)
+}
+
+func (t *terminal) block(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fmt.Fprint(t.out, text)
+}

@@ -1,0 +1,416 @@
+package dev
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// fakeNode, when set in the environment, makes this test binary stand in for
+// the commons binary: "ok", "stubborn" (ignores SIGTERM) or "refuses".
+const fakeNode = "COMMONS_DEV_FAKE_NODE"
+
+func TestMain(m *testing.M) {
+	if kind := os.Getenv(fakeNode); kind != "" {
+		os.Exit(runFakeNode(kind, os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+func runFakeNode(kind string, args []string) int {
+	if args[0] != "serve" {
+		return 3
+	}
+	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
+	values := map[string]*string{}
+	for _, name := range []string{
+		"node-id", "data-dir", "http-addr", "cluster-addr", "gossip-addr", "bootstrap-expect",
+		"join", "secret-file", "write-rate", "write-burst", "log-format", "log-level",
+	} {
+		values[name] = flags.String(name, "", "")
+	}
+	if err := flags.Parse(args[1:]); err != nil || kind == "refuses" {
+		fmt.Fprintln(os.Stderr, "fake: bad configuration")
+		return exitConfig
+	}
+	fmt.Fprintln(os.Stderr, "time=now level=INFO msg=args args="+strings.Join(args, " ")+" leak="+os.Getenv("COMMONS_HTTP_ADVERTISE"))
+	fmt.Fprintln(os.Stderr, `time=now level=WARN msg="something odd"`)
+	id := *values["node-id"]
+	mux := http.NewServeMux()
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok leader") })
+	mux.HandleFunc("/status", func(w http.ResponseWriter, _ *http.Request) {
+		status := map[string]any{"node": id + "-x", "leader": "n1-x", "term": 7, "voters": []string{"n1-x", "n2-x", "n3-x"}}
+		if err := json.NewEncoder(w).Encode(status); err != nil {
+			panic(err)
+		}
+	})
+	listener, err := net.Listen("tcp", *values["http-addr"])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGTERM)
+	go func() { fmt.Fprintln(os.Stderr, (&http.Server{Handler: mux}).Serve(listener)) }()
+	<-end
+	if kind == "stubborn" {
+		select {}
+	}
+	fmt.Fprintln(os.Stderr, "time=now level=WARN msg=goodbye")
+	return 0
+}
+
+// safeBuffer is a terminal that can be read while it is written to.
+type safeBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// cluster is a running `dev`.
+type cluster struct {
+	options Options
+	out     *safeBuffer
+	cancel  context.CancelFunc
+	ended   chan error
+}
+
+func start(t *testing.T, kind string) *cluster {
+	t.Helper()
+	out := &safeBuffer{}
+	ctx, cancel := context.WithCancel(t.Context())
+	c := &cluster{out: out, cancel: cancel, ended: make(chan error, 1), options: Options{
+		Binary: os.Args[0], Env: []string{fakeNode + "=" + kind}, DataDir: filepath.Join(t.TempDir(), "dev"), Out: out,
+		HTTPPort: freePorts(t), ClusterPort: freePorts(t), GossipPort: freePorts(t),
+	}}
+	if kind == "stubborn" {
+		c.options.StopTimeout = 100 * time.Millisecond
+	}
+	go func() { c.ended <- Run(ctx, c.options) }()
+	t.Cleanup(func() {
+		cancel()
+		if t.Failed() {
+			t.Logf("terminal:\n%s", out)
+		}
+	})
+	return c
+}
+
+// wait waits until the terminal shows every pattern, and returns the last match.
+func (c *cluster) wait(t *testing.T, patterns ...string) []string {
+	t.Helper()
+	var match []string
+	for _, p := range patterns {
+		re := regexp.MustCompile(p)
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			if match = re.FindStringSubmatch(c.out.String()); match != nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the terminal does not show %q", p)
+			}
+		}
+	}
+	return match
+}
+
+// stop ends the cluster as Ctrl-C does and returns what Run returned.
+func (c *cluster) stop(t *testing.T) error {
+	t.Helper()
+	c.cancel()
+	return c.end(t)
+}
+
+func (c *cluster) end(t *testing.T) error {
+	t.Helper()
+	select {
+	case err := <-c.ended:
+		return err
+	case <-time.After(30 * time.Second):
+		t.Fatal("the cluster does not end")
+		return nil
+	}
+}
+
+func (c *cluster) pids(t *testing.T) []int {
+	t.Helper()
+	var pids []int
+	for i := range nodeCount {
+		pid, err := strconv.Atoi(c.wait(t, fmt.Sprintf(`n%d runs as process (\d+)`, i+1))[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
+
+// freePorts returns the first of nodeCount successive ports free for TCP and UDP.
+func freePorts(t *testing.T) int {
+	t.Helper()
+	for range 100 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		l.Close()
+		var members []member
+		for i := range nodeCount {
+			members = append(members, member{http: local(port + i), cluster: local(0), gossip: local(port + i + nodeCount)})
+		}
+		if checkPorts(t.Context(), members) == nil {
+			return port
+		}
+	}
+	t.Fatal("no free ports")
+	return 0
+}
+
+func TestClusterComesUpAndStops(t *testing.T) {
+	t.Setenv("COMMONS_HTTP_ADVERTISE", "of-the-parent")
+	c := start(t, "ok")
+	c.wait(
+		t, "n1 is ready", "n2 is ready", "n3 is ready", `the leader is n1-x \(term 7\)`, "voters: n1-x, n2-x, n3-x",
+		"n1  http://"+local(c.options.HTTPPort), "n3  http://"+local(c.options.HTTPPort+2),
+		"curl -s http://"+local(c.options.HTTPPort)+"/api/entries -d", "The cluster is ready",
+		`(?m)^n2\| time=now level=WARN msg="something odd"$`,
+	)
+	pids := c.pids(t)
+	if err := c.stop(t); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range pids {
+		if alive(pid) {
+			t.Errorf("process %d lives on", pid)
+		}
+	}
+	if out := c.out.String(); strings.Contains(out, "level=INFO") || !strings.Contains(out, "n3| time=now level=WARN msg=goodbye") || strings.Contains(out, "killed") {
+		t.Error("the terminal shows what it should not, or not what it should")
+	}
+	log, err := os.ReadFile(filepath.Join(c.options.DataDir, "n2.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"level=INFO msg=args", "--node-id n2", "--write-rate 0", "--bootstrap-expect 3", "--http-addr " + local(c.options.HTTPPort+1),
+		fmt.Sprintf("--join %s,%s,%s", local(c.options.GossipPort), local(c.options.GossipPort+1), local(c.options.GossipPort+2)),
+	} {
+		if !strings.Contains(string(log), want) {
+			t.Errorf("the log lacks %q:\n%s", want, log)
+		}
+	}
+	if strings.Contains(string(log), "leak=of-the-parent") {
+		t.Error("a variable of ours reached the nodes")
+	}
+}
+
+func TestAKilledNodeComesBack(t *testing.T) {
+	c := start(t, "ok")
+	c.wait(t, "The cluster is ready")
+	pid := c.pids(t)[1]
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	c.wait(t, `n2 died \(signal: killed\); it starts again in`)
+	for deadline := time.Now().Add(30 * time.Second); strings.Count(c.out.String(), "n2 runs as process") < 2; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("n2 was not started again")
+		}
+	}
+	if err := c.stop(t); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAStubbornNodeIsKilled(t *testing.T) {
+	c := start(t, "stubborn")
+	c.wait(t, "The cluster is ready")
+	pids := c.pids(t)
+	if err := c.stop(t); err != nil {
+		t.Fatal(err)
+	}
+	c.wait(t, "n1\\| did not end within 100ms and was killed")
+	for _, pid := range pids {
+		if alive(pid) {
+			t.Errorf("process %d lives on", pid)
+		}
+	}
+}
+
+func TestARefusedConfigurationEndsEverything(t *testing.T) {
+	c := start(t, "refuses")
+	err := c.end(t)
+	if err == nil || !strings.Contains(err.Error(), "refuses its configuration") {
+		t.Errorf("error %v", err)
+	}
+	if !strings.Contains(c.out.String(), "| fake: bad configuration") {
+		t.Error("the terminal does not show why")
+	}
+}
+
+func TestABinaryThatCannotBeStarted(t *testing.T) {
+	err := Run(t.Context(), Options{
+		Binary: filepath.Join(t.TempDir(), "none"), DataDir: t.TempDir(), Out: &safeBuffer{},
+		HTTPPort: freePorts(t), ClusterPort: freePorts(t), GossipPort: freePorts(t),
+	})
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestBusyPortsAreAllListed(t *testing.T) {
+	o := Options{HTTPPort: freePorts(t), ClusterPort: freePorts(t), GossipPort: freePorts(t), DataDir: t.TempDir(), Out: &safeBuffer{}}
+	var config net.ListenConfig
+	web, err := config.Listen(t.Context(), "tcp", local(o.HTTPPort+1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer web.Close()
+	gossip, err := config.ListenPacket(t.Context(), "udp", local(o.GossipPort+2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gossip.Close()
+	err = Run(t.Context(), o)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{
+		local(o.HTTPPort+1) + " (n2 HTTP): ", local(o.GossipPort+2) + " (n3 gossip, UDP): ", "address already in use", "--http-port",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in:\n%v", want, err)
+		}
+	}
+	if n := strings.Count(err.Error(), "\n  - "); n != 2 {
+		t.Errorf("%d addresses listed, want 2:\n%v", n, err)
+	}
+}
+
+func TestTheSecretIsMadeOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := ensureSecret(path); err != nil {
+		t.Fatal(err)
+	}
+	first, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o600 || len(strings.TrimSpace(string(first))) < 32 {
+		t.Errorf("mode %v, %d bytes", info.Mode(), len(first))
+	}
+	if err := ensureSecret(path); err != nil {
+		t.Fatal(err)
+	}
+	if second, err := os.ReadFile(path); err != nil || !bytes.Equal(first, second) {
+		t.Errorf("the secret changed: %v", err)
+	}
+}
+
+func TestFilter(t *testing.T) {
+	now := time.Now()
+	f := newFilter(func() time.Time { return now })
+	for _, tc := range []struct {
+		line  string
+		after time.Duration
+		want  bool
+	}{
+		{`time=x level=INFO msg=hello`, 0, false},
+		{`time=x level=DEBUG msg="a level=ERROR quoted"`, 0, false},
+		{`time=x level=WARN msg="vote failed" term=1`, 0, true},
+		{`time=x level=WARN msg="vote failed" term=2`, time.Second, false},
+		{`time=x level=WARN msg="vote failed" term=3`, quietFor, true},
+		{`time=x level=ERROR msg=other`, 0, true},
+		{`panic: runtime error`, 0, true},
+		{`panic: runtime error`, 0, true},
+	} {
+		now = now.Add(tc.after)
+		if got := f.shows(tc.line); got != tc.want {
+			t.Errorf("%s: shown %v", tc.line, got)
+		}
+	}
+	for i := range 2 * quietMessages {
+		f.shows(fmt.Sprintf("level=WARN msg=m%d", i))
+	}
+	if len(f.shown) > quietMessages {
+		t.Errorf("%d messages remembered", len(f.shown))
+	}
+}
+
+// TestChildrenDieWithTheirParent runs a `dev` in a process of its own and kills it.
+func TestChildrenDieWithTheirParent(t *testing.T) {
+	if os.Getenv("DEV_TEST_PARENT") != "" {
+		c := start(t, "ok")
+		c.wait(t, "The cluster is ready")
+		fmt.Println("PIDS", c.pids(t))
+		select {}
+	}
+	if _, err := os.Stat("/proc/self"); err != nil {
+		t.Skip("only Linux kills children with their parent")
+	}
+	parent := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")
+	parent.Env = append(os.Environ(), "DEV_TEST_PARENT=1")
+	out := &safeBuffer{}
+	parent.Stdout, parent.Stderr = out, out
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{out: out}
+	match := c.wait(t, `PIDS \[(\d+) (\d+) (\d+)\]`)
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	// The children hold the parent's pipes only until they die.
+	_ = parent.Wait()
+	for _, text := range match[1:] {
+		pid, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(10 * time.Second); alive(pid) && !zombie(pid); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("process %d outlives its parent", pid)
+			}
+		}
+	}
+}
+
+// zombie reports whether a process is dead and only nobody has asked for it.
+func zombie(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && strings.Contains(string(stat), ") Z ")
+}

@@ -1,0 +1,182 @@
+package dev
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// How the members are watched.
+const (
+	pollEvery   = 500 * time.Millisecond
+	pollTimeout = 2 * time.Second
+	slowStart   = 20 * time.Second // after which people are told what is waited for
+	maxAnswer   = 1 << 20          // bytes read of an answer
+)
+
+// state is what a member says of itself and of the cluster.
+type state struct {
+	up     bool
+	ready  bool
+	detail string   // why it is not ready
+	Node   string   `json:"node"`
+	Leader string   `json:"leader"`
+	Term   uint64   `json:"term"`
+	Voters []string `json:"voters"`
+}
+
+// watch polls the members and prints what changes.
+type watch struct {
+	members []member
+	out     *terminal
+	client  *http.Client
+
+	started   time.Time
+	announced bool // that the cluster is ready
+	warned    bool // that it takes long
+	last      []state
+	leader    string
+	voters    string
+}
+
+func newWatch(members []member, out *terminal) *watch {
+	return &watch{
+		members: members, out: out, started: time.Now(), last: make([]state, len(members)),
+		client: &http.Client{Timeout: pollTimeout},
+	}
+}
+
+func (w *watch) run(ctx context.Context) {
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	defer w.client.CloseIdleConnections()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		states := make([]state, len(w.members))
+		for i, m := range w.members {
+			states[i] = w.poll(ctx, m)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		w.compare(states)
+	}
+}
+
+// poll asks one member.
+func (w *watch) poll(ctx context.Context, m member) state {
+	var s state
+	code, body, err := w.get(ctx, m, "/readyz")
+	if err != nil {
+		return s
+	}
+	s.up, s.ready = true, code == http.StatusOK
+	s.detail = strings.Join(strings.Split(strings.TrimSpace(string(body)), "\n"), "; ")
+	if code, body, err = w.get(ctx, m, "/status"); err == nil && code == http.StatusOK {
+		// Anything but a status leaves the fields empty: no leader known.
+		_ = json.Unmarshal(body, &s)
+	}
+	return s
+}
+
+func (w *watch) get(ctx context.Context, m member, path string) (int, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.http+path, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	res, err := w.client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	return res.StatusCode, body, err
+}
+
+// compare prints the differences between the last states and these.
+func (w *watch) compare(states []state) {
+	for i, s := range states {
+		switch last := w.last[i]; {
+		case s.ready && !last.ready:
+			w.out.printf("%s is ready", w.members[i].name)
+		case s.up && !s.ready && last.ready:
+			w.out.printf("%s is not ready: %s", w.members[i].name, s.detail)
+		case !s.up && last.up:
+			w.out.printf("%s is gone", w.members[i].name)
+		}
+	}
+	w.last = states
+	newest := newestView(states)
+	if newest.Leader != w.leader {
+		w.leader = newest.Leader
+		if w.leader == "" {
+			w.out.printf("there is no leader")
+		} else {
+			w.out.printf("the leader is %s (term %d)", w.leader, newest.Term)
+		}
+	}
+	if voters := strings.Join(slices.Sorted(slices.Values(newest.Voters)), ", "); voters != "" && voters != w.voters {
+		w.voters = voters
+		w.out.printf("voters: %s", voters)
+	}
+	w.announce(states)
+}
+
+// newestView returns what the member with the highest term says; among equals
+// one that knows the leader.
+func newestView(states []state) state {
+	var newest state
+	for _, s := range states {
+		if s.Term > newest.Term || s.Term == newest.Term && newest.Leader == "" {
+			newest = s
+		}
+	}
+	return newest
+}
+
+// announce tells people once that the cluster is ready, or that it takes long.
+func (w *watch) announce(states []state) {
+	if w.announced {
+		return
+	}
+	if !slices.ContainsFunc(states, func(s state) bool { return !s.ready }) {
+		w.announced = true
+		w.out.block(w.welcome())
+		return
+	}
+	if !w.warned && time.Since(w.started) > slowStart {
+		w.warned = true
+		for i, s := range states {
+			if !s.ready {
+				w.out.printf("still waiting for %s (%s); see %s", w.members[i].name, s.detail, w.members[i].logPath)
+			}
+		}
+	}
+}
+
+// welcome is what people see when the cluster is ready.
+func (w *watch) welcome() string {
+	var b strings.Builder
+	b.WriteString("\nThe cluster is ready. Every node takes every call:\n")
+	for _, m := range w.members {
+		fmt.Fprintf(&b, "  %s  http://%s\n", m.name, m.http)
+	}
+	fmt.Fprintf(&b, `
+Publish an entry:
+  curl -s http://%s/api/entries -d 'agent=me' -d 'body=Hello from my first agent'
+List the newest ones, from another node:
+  curl -s 'http://%s/api/entries?limit=5'
+Ctrl-C stops all nodes.
+
+`, w.members[0].http, w.members[len(w.members)-1].http)
+	return b.String()
+}
