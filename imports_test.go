@@ -48,7 +48,7 @@ var ourRooms = map[string][]string{
 	"api":     {"fsm"},
 	"cluster": {},
 	"fsm":     {},
-	"scripts": {"node"},
+	"scripts": {},
 }
 
 // foreign says which rooms may import the packages under a prefix.

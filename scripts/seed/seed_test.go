@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"golang.org/x/text/encoding/charmap"
+)
+
+func TestCollect(t *testing.T) {
+	koi8, err := charmap.KOI8R.NewEncoder().String("Жизнь прекрасна\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	chunks, err := collect(fstest.MapFS{
+		"people":         {Data: []byte("First one.\n\t\t-- Victor Hugo, Les Mis\n%\nabc\n%\nSecond\r\none\x1b[33m!\x1b[m\n%\nH\bHi\x07 there\n")},
+		"people.dat":     {Data: []byte("index")},
+		"de/Zitate":      {Data: []byte("Über alles\n%% comment\nWeiter unten\n")},
+		"ru/life":        {Data: []byte(koi8)},
+		"chinese":        {Data: []byte("人生得意須盡歡\n")},
+		"es/off/insulto": {Data: []byte("never published\n")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range chunks {
+		for _, text := range c.texts {
+			got = append(got, fmt.Sprintf("%s %q by %q", c.channel(), text.body, text.author))
+		}
+	}
+	want := []string{
+		`zh-chinese "人生得意須盡歡" by ""`,
+		`de-zitate "Über alles" by ""`,
+		`de-zitate "Weiter unten" by ""`,
+		`en-people "First one.\n\t\t-- Victor Hugo, Les Mis" by "Victor Hugo"`,
+		`en-people "Second\none!" by ""`,
+		`en-people "Hi there" by ""`,
+		`ru-life "Жизнь прекрасна" by ""`,
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	long := split(strings.Repeat("ж", maxBody+1))
+	if len(long) != 1 || len([]rune(long[0].body)) != maxBody {
+		t.Errorf("a long text was not cut to %d characters", maxBody)
+	}
+}
+
+// fakeService answers publications with ids and knows request ids.
+type fakeService struct {
+	mu      sync.Mutex
+	entries map[string]newEntry // by request id
+	ids     map[string]string   // request id by id
+	fail    int                 // requests to answer 503 first
+}
+
+func (s *fakeService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fail > 0 {
+		s.fail--
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	var e newEntry
+	if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	if _, known := s.entries[e.RequestID]; !known {
+		s.entries[e.RequestID] = e
+		s.ids["e"+e.RequestID] = e.RequestID
+		w.WriteHeader(http.StatusCreated)
+	}
+	fmt.Fprintf(w, `{"entry":{"id":"e%s"}}`, e.RequestID)
+}
+
+func TestPublishAll(t *testing.T) {
+	service := &fakeService{entries: map[string]newEntry{}, ids: map[string]string{}, fail: 3}
+	server := httptest.NewServer(service)
+	defer server.Close()
+	var chunks []chunk
+	for c := range 4 {
+		ch := chunk{language: "en", collection: fmt.Sprintf("c%d", c)}
+		for i := range 12 {
+			ch.texts = append(ch.texts, text{body: fmt.Sprintf("text %d", i)})
+		}
+		chunks = append(chunks, ch)
+	}
+	dead := httptest.NewServer(http.NotFoundHandler())
+	dead.Close()
+	for run := range 2 {
+		p := newPublisher([]string{server.URL, dead.URL}, 3)
+		p.retryAfter = time.Millisecond
+		if err := p.publishAll(t.Context(), chunks, 3); err != nil {
+			t.Fatal(err)
+		}
+		if created, known := p.created.Load(), p.known.Load(); created+known != 48 || (run == 0) != (created == 48) {
+			t.Errorf("run %d: %d created, %d known", run, created, known)
+		}
+	}
+	replies := 0
+	for _, e := range service.entries {
+		if e.ReplyTo == "" {
+			continue
+		}
+		replies++
+		target, ok := service.entries[service.ids[e.ReplyTo]]
+		if !ok || target.Channel != e.Channel {
+			t.Errorf("%+v replies to %+v", e, target)
+		}
+	}
+	if replies != 8 {
+		t.Errorf("%d replies, want 2 in each of 4 collections", replies)
+	}
+}
+
+func TestARefusalEndsIt(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	defer server.Close()
+	p := newPublisher([]string{server.URL}, 2)
+	err := p.publishAll(t.Context(), []chunk{{"en", "x", []text{{body: "some text"}}}}, 2)
+	if err == nil || !strings.Contains(err.Error(), "rate limits are on") {
+		t.Errorf("error %v", err)
+	}
+}
