@@ -1,0 +1,155 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+)
+
+const (
+	// MaxAddrsPerName bounds how many addresses of one host name are tried.
+	MaxAddrsPerName = 16
+	// lookupTimeout bounds one host name lookup.
+	lookupTimeout = 5 * time.Second
+	maxHostLen    = 253 // DNS name
+)
+
+// lookupFunc resolves a host name to addresses, as net.Resolver.LookupHost.
+type lookupFunc func(ctx context.Context, host string) ([]string, error)
+
+// CheckLoopback returns an error unless every address that addr (host:port,
+// the host a name or an address) stands for is a loopback address. Nodes
+// without a secret file are held to that.
+func CheckLoopback(addr string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
+	defer cancel()
+	return checkLoopback(ctx, net.DefaultResolver.LookupHost, addr)
+}
+
+func checkLoopback(ctx context.Context, lookup lookupFunc, addr string) error {
+	const remedy = "without a secret file only loopback addresses are allowed; set --secret-file or use 127.0.0.1"
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("address %q: %w", addr, err)
+	}
+	if host == "" {
+		return fmt.Errorf("address %q stands for all interfaces: %s", addr, remedy)
+	}
+	ips, err := lookupIPs(ctx, lookup, host)
+	if err != nil {
+		return fmt.Errorf("address %q: %w", addr, err)
+	}
+	for _, ip := range ips {
+		if !ip.IsLoopback() {
+			return fmt.Errorf("address %q is not a loopback address (%s): %s", addr, ip, remedy)
+		}
+	}
+	return nil
+}
+
+// lookupIPs returns at least one and at most MaxAddrsPerName addresses.
+func lookupIPs(ctx context.Context, lookup lookupFunc, host string) ([]netip.Addr, error) {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{ip.Unmap()}, nil
+	}
+	names, err := lookup(ctx, host)
+	if err != nil {
+		return nil, fmt.Errorf("look up %q: %w", host, err)
+	}
+	ips := make([]netip.Addr, 0, len(names))
+	for _, name := range names {
+		if ip, err := netip.ParseAddr(name); err == nil && len(ips) < MaxAddrsPerName {
+			ips = append(ips, ip.Unmap())
+		}
+	}
+	if len(ips) == 0 {
+		return nil, fmt.Errorf("look up %q: no addresses", host)
+	}
+	return ips, nil
+}
+
+// splitAddr takes host:port or a host alone apart; port is 0 when not given.
+func splitAddr(addr string) (host string, port uint16, err error) {
+	host, portText, err := net.SplitHostPort(addr)
+	if err != nil {
+		var malformed *net.AddrError
+		if errors.As(err, &malformed) && malformed.Err == "missing port in address" {
+			return addr, 0, nil
+		}
+		return "", 0, fmt.Errorf("address %q: %w", addr, err)
+	}
+	n, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return "", 0, fmt.Errorf("address %q: port %q is not a number from 0 to 65535", addr, portText)
+	}
+	return host, uint16(n), nil
+}
+
+func joinAddr(host string, port uint16) string {
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
+// AdvertiseAddr returns the host:port that others are to dial for a listener.
+// What advertise leaves out (all of it, or a port of 0) is taken from the bound
+// address; where that stands for all interfaces, the first address of this
+// machine that is not a loopback address is taken, private ones preferred.
+func AdvertiseAddr(advertise string, bound net.Addr) (string, error) {
+	boundAddr, err := netip.ParseAddrPort(bound.String())
+	if err != nil {
+		return "", fmt.Errorf("bound address %q: %w", bound, err)
+	}
+	host, port := "", uint16(0)
+	if advertise != "" {
+		if host, port, err = splitAddr(advertise); err != nil {
+			return "", fmt.Errorf("advertise %w", err)
+		}
+	}
+	if port == 0 {
+		port = boundAddr.Port()
+	}
+	if host != "" && !isUnspecified(host) {
+		return joinAddr(host, port), nil
+	}
+	ip := boundAddr.Addr().Unmap()
+	if ip.IsUnspecified() {
+		if ip, err = machineAddr(); err != nil {
+			return "", err
+		}
+	}
+	return joinAddr(ip.String(), port), nil
+}
+
+// isUnspecified reports whether host is the address of all interfaces.
+func isUnspecified(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsUnspecified()
+}
+
+func machineAddr() (netip.Addr, error) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("this machine's addresses: %w", err)
+	}
+	var best netip.Addr
+	for _, a := range addrs {
+		prefix, err := netip.ParsePrefix(a.String())
+		if err != nil {
+			continue
+		}
+		ip := prefix.Addr().Unmap()
+		if !ip.IsGlobalUnicast() || best.IsPrivate() {
+			continue
+		}
+		if !best.IsValid() || ip.IsPrivate() {
+			best = ip
+		}
+	}
+	if !best.IsValid() {
+		return netip.Addr{}, errors.New("bound to all interfaces but this machine has only loopback addresses: say what to advertise")
+	}
+	return best, nil
+}

@@ -1,0 +1,167 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// minAttempt is the least share of a dial's time that one address gets, as long
+// as there is time left.
+const minAttempt = 500 * time.Millisecond
+
+type dialTargetKey struct{}
+
+// DialTarget returns the server id that a PortConfig.DialContext is called for.
+func DialTarget(ctx context.Context) string {
+	id, _ := ctx.Value(dialTargetKey{}).(string)
+	return id
+}
+
+// streamLayer is raft.StreamLayer over a port.
+type streamLayer struct{ port *Port }
+
+// Accept returns the next Raft connection of a verified peer.
+func (s *streamLayer) Accept() (net.Conn, error) { return s.port.raft.Accept() }
+
+// Close ends Accept; the port stays open.
+func (s *streamLayer) Close() error { return s.port.raft.Close() }
+
+// Addr is this node's server id.
+func (s *streamLayer) Addr() net.Addr { return s.port.raft.Addr() }
+
+// Dial connects to the server with that id. The timeout covers name lookup,
+// connecting and the handshake, over all addresses of the server.
+func (s *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(s.port.stop, timeout)
+	defer cancel()
+	tc, err := s.port.dial(ctx, string(address), ProtocolRaft, nil)
+	if err != nil {
+		return nil, err
+	}
+	return tc, nil
+}
+
+// dial connects to a server, trying all addresses of its host name until one
+// proves to be that server.
+func (p *Port) dial(ctx context.Context, serverID, protocol string, via any) (*tls.Conn, error) {
+	addr, ok := p.cfg.Resolve(serverID)
+	if !ok {
+		return nil, fmt.Errorf("dial %s: no address known", serverID)
+	}
+	host, port, err := splitAddr(addr)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", serverID, err)
+	}
+	ips, err := lookupIPs(ctx, p.cfg.LookupHost, host)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", serverID, err)
+	}
+	ctx = context.WithValue(ctx, dialTargetKey{}, serverID)
+	var problems []error
+	for i, ip := range ips {
+		tc, err := p.dialOne(ctx, netip.AddrPortFrom(ip, port), serverID, protocol, via, len(ips)-i)
+		if err == nil {
+			return tc, nil
+		}
+		problems = append(problems, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	err = fmt.Errorf("dial %s: %w", serverID, errors.Join(problems...))
+	p.logDialFailure(serverID, err)
+	return nil, err
+}
+
+// dialOne tries one address. left counts the addresses still to be tried, this
+// one included; the remaining time is shared among them.
+func (p *Port) dialOne(ctx context.Context, to netip.AddrPort, serverID, protocol string, via any, left int) (*tls.Conn, error) {
+	if p.cfg.Secrets.LoopbackOnly() && !to.Addr().IsLoopback() {
+		return nil, fmt.Errorf("%s is not a loopback address, and there is no secret file", to)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		share := max(time.Until(deadline)/time.Duration(left), minAttempt)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, share)
+		defer cancel()
+	}
+	raw, err := p.cfg.DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return nil, err
+	}
+	c := p.conns.add(raw, false)
+	if c == nil {
+		_ = raw.Close() // shutting down
+		return nil, net.ErrClosed
+	}
+	tc, err := p.clientHandshake(ctx, c, serverID, protocol, via)
+	if err != nil {
+		_ = c.Close() // not the server that was meant
+		return nil, fmt.Errorf("%s: %w", to, err)
+	}
+	return tc, nil
+}
+
+func (p *Port) clientHandshake(ctx context.Context, c *conn, serverID, protocol string, via any) (*tls.Conn, error) {
+	keys := p.cfg.Secrets.current.Load()
+	own, err := p.creds.certificate(keys)
+	if err != nil {
+		return nil, err
+	}
+	var peer verifiedPeer
+	tc := tls.Client(c, &tls.Config{
+		MinVersion:   tls.VersionTLS13,
+		Certificates: []tls.Certificate{*own},
+		RootCAs:      keys.pool,
+		ServerName:   certDNSName,
+		NextProtos:   []string{protocol},
+		VerifyConnection: func(cs tls.ConnectionState) (err error) {
+			if peer, err = p.creds.verifyPeer(cs, keys); err != nil {
+				return err
+			}
+			if peer.serverID != serverID {
+				return fmt.Errorf("server %s is there, not %s", peer.serverID, serverID)
+			}
+			if cs.NegotiatedProtocol != protocol {
+				return fmt.Errorf("server %s does not speak %s", serverID, protocol)
+			}
+			return nil
+		},
+	})
+	if err := tc.HandshakeContext(ctx); err != nil {
+		return nil, &handshakeError{err}
+	}
+	ok := p.conns.establish(c, func(c *conn) {
+		c.peer, c.protocol, c.via = serverID, protocol, via
+		c.peerKeyID, c.ownKeyID = peer.keyID, keys.first().id
+	})
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return tc, nil
+}
+
+// handshakeError is a failed TLS handshake, in an operator's words.
+type handshakeError struct{ err error }
+
+func (e *handshakeError) Error() string { return explain(e.err) }
+func (e *handshakeError) Unwrap() error { return e.err }
+
+// logDialFailure logs what an operator has to mend: a wrong secret, cluster or
+// server. That a server is down is for the caller to report.
+func (p *Port) logDialFailure(serverID string, err error) {
+	var failed *handshakeError
+	if p.stop.Err() != nil || !errors.As(err, &failed) || isBrokenOff(failed) {
+		return
+	}
+	if suppressed, ok := p.dialFails.allow(serverID + " " + failed.Error()); ok {
+		p.logger.Warn("did not connect to a server", "server", serverID, "reason", err, "suppressed", suppressed)
+	}
+}

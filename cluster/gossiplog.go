@@ -1,0 +1,71 @@
+package cluster
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+)
+
+// gossipLog is the handler behind memberlist's logger. It passes everything on
+// at debug level, and what an operator has to know as a throttled warning.
+type gossipLog struct{ g *Gossip }
+
+// Enabled takes everything; Handle decides.
+func (l gossipLog) Enabled(context.Context, slog.Level) bool { return true }
+
+// WithAttrs is not used by a standard logger.
+func (l gossipLog) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+// WithGroup is not used by a standard logger.
+func (l gossipLog) WithGroup(string) slog.Handler { return l }
+
+// noteworthy are the beginnings of lines that tell of misconfiguration or
+// strangers; memberlist's other errors are weather, and membership changes are
+// logged from its events.
+var noteworthy = []string{
+	"Decrypt packet failed",
+	"failed to receive",
+	"discarding",
+	"Failed push/pull merge",
+	"Received invalid msgType",
+	"Was able to connect to",
+	"Too many pending",
+	"handler queue full",
+	"Remote node state size",
+	"Error accepting TCP connection",
+	"Error reading UDP packet",
+}
+
+// Handle takes one line of the form "[LEVEL] memberlist: text".
+func (l gossipLog) Handle(ctx context.Context, record slog.Record) error {
+	_, text, found := strings.Cut(record.Message, "memberlist: ")
+	if !found {
+		text = record.Message
+	}
+	for _, kind := range noteworthy {
+		if !strings.HasPrefix(text, kind) {
+			continue
+		}
+		if strings.Contains(text, " EOF") {
+			break // somebody hung up
+		}
+		if suppressed, ok := l.g.lines.allow("memberlist " + kind + remoteHost(text)); ok {
+			l.g.logger.WarnContext(ctx, "trouble in gossip", "detail", text, "suppressed", suppressed)
+		}
+		return nil
+	}
+	l.g.logger.DebugContext(ctx, "gossip", "detail", text)
+	return nil
+}
+
+// remoteHost finds the "from=host:port" at the end of a line, without the port.
+func remoteHost(text string) string {
+	_, from, found := strings.Cut(text, "from=")
+	if !found {
+		return ""
+	}
+	if i := strings.LastIndexByte(from, ':'); i >= 0 {
+		from = from[:i]
+	}
+	return from
+}

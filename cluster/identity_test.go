@@ -1,0 +1,137 @@
+package cluster
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestCheckNodeName(t *testing.T) {
+	t.Parallel()
+	for name, ok := range map[string]bool{
+		"n1": true, "a": true, "A.b_c-9": true, strings.Repeat("x", 63): true,
+		"": false, strings.Repeat("x", 64): false, "a b": false, "a/b": false, "ä": false, "a\n": false, "a:1": false,
+	} {
+		if got := CheckNodeName(name) == nil; got != ok {
+			t.Errorf("%q: accepted %v", name, got)
+		}
+	}
+}
+
+func TestIdentityIsKept(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first, err := LoadIdentity(dir, "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(first.ServerID, "n1-") || len(first.ServerID) != len("n1-")+suffixChars || !ValidServerID(first.ServerID) {
+		t.Fatalf("server id %q", first.ServerID)
+	}
+	for _, name := range []string{"n1", ""} {
+		if again, err := LoadIdentity(dir, name); err != nil || again != first {
+			t.Errorf("name %q: %v, %v", name, again, err)
+		}
+	}
+	_, err = LoadIdentity(dir, "n2")
+	if err == nil || !strings.Contains(err.Error(), `"n2"`) || !strings.Contains(err.Error(), `"n1"`) || !strings.Contains(err.Error(), "use that name") {
+		t.Errorf("contradiction: %v", err)
+	}
+	other, err := LoadIdentity(t.TempDir(), "n1")
+	if err != nil || other.ServerID == first.ServerID {
+		t.Errorf("another directory: %v, %v", other, err)
+	}
+}
+
+func TestIdentityDamaged(t *testing.T) {
+	t.Parallel()
+	for _, content := range []string{
+		"", "{", `{"version":2,"nodeName":"n1","serverId":"n1-x"}`,
+		`{"version":1,"nodeName":"","serverId":"n1-x"}`, `{"version":1,"nodeName":"n1","serverId":"a b"}`,
+	} {
+		dir := t.TempDir()
+		mustWrite(t, filepath.Join(dir, identityFile), content)
+		if id, err := LoadIdentity(dir, ""); err == nil || !strings.Contains(err.Error(), "damaged") {
+			t.Errorf("%q: %v, %v", content, id, err)
+		}
+	}
+}
+
+func TestIdentityFromHostName(t *testing.T) {
+	t.Parallel()
+	id, err := LoadIdentity(t.TempDir(), "")
+	if err != nil || CheckNodeName(id.NodeName) != nil {
+		t.Fatalf("%v, %v", id, err)
+	}
+	for host, want := range map[string]string{"a.b": "a.b", "ä b": "--b", "": "node", strings.Repeat("h", 80): strings.Repeat("h", 63)} {
+		if got := hostNodeName(host); got != want {
+			t.Errorf("%q: %q", host, got)
+		}
+	}
+}
+
+const lockHelperDir = "COMMONS_TEST_LOCK_DIR"
+
+func TestLockDir(t *testing.T) {
+	if dir := os.Getenv(lockHelperDir); dir != "" {
+		_, err := LockDir(dir)
+		if err == nil {
+			os.Exit(0)
+		}
+		_, _ = os.Stderr.WriteString(err.Error())
+		os.Exit(3)
+	}
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	lock, err := LockDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := func() string {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestLockDir$")
+		cmd.Env = append(os.Environ(), lockHelperDir+"="+dir)
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			return ""
+		}
+		return string(out)
+	}
+	if out := second(); !strings.Contains(out, "in use by another process (process ") || !strings.Contains(out, dir) {
+		t.Errorf("second process: %q", out)
+	}
+	if err := lock.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Release(); err != nil {
+		t.Errorf("second release: %v", err)
+	}
+	if out := second(); out != "" {
+		t.Errorf("after release: %q", out)
+	}
+}
+
+func TestWriteFileAtomicLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	for _, content := range []string{"one", "two"} {
+		if err := writeFileAtomic(path, []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != content {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	target := filepath.Join(dir, "dir")
+	if err := os.MkdirAll(filepath.Join(target, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeFileAtomic(target, []byte("x")); err == nil {
+		t.Error("replaced a directory")
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "*.tmp*")); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}

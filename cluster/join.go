@@ -1,0 +1,173 @@
+package cluster
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	maxLost         = 64             // members that went and are looked for
+	lostKept        = 24 * time.Hour // for so long
+	hintPace        = 5              // rejoin intervals between attempts at lost and known addresses
+	maxJoinTargets  = 256
+	joinConcurrency = 8
+)
+
+// lostMember is where a member was that died or left.
+type lostMember struct {
+	addr string // IP:port
+	at   time.Time
+}
+
+// joinLoop looks for the others for as long as gossip runs: at the join
+// addresses, at addresses known from before, and where members died.
+func (g *Gossip) joinLoop() {
+	defer g.wg.Done()
+	for {
+		missing := g.missingTargets()
+		g.joinAll(missing)
+		select {
+		case <-g.stop.Done():
+			return
+		case <-time.After(g.cfg.RejoinInterval):
+		}
+	}
+}
+
+// missingTargets returns the addresses that no live member has and whose turn
+// it is.
+func (g *Gossip) missingTargets() []string {
+	targets := make(map[string]struct{})
+	add := func(addr netip.AddrPort) {
+		reachable := !g.cfg.Secrets.LoopbackOnly() || addr.Addr().IsLoopback()
+		if addr != g.advertise && reachable && len(targets) < maxJoinTargets {
+			targets[addr.String()] = struct{}{}
+		}
+	}
+	for _, name := range g.cfg.Join {
+		for _, addr := range g.lookupJoin(name) {
+			add(addr)
+		}
+	}
+	listed := maps.Clone(targets)
+	for _, text := range g.hints() {
+		if addr, err := netip.ParseAddrPort(text); err == nil {
+			add(addr)
+		}
+	}
+	now := time.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, m := range g.members {
+		delete(targets, m.GossipAddr)
+	}
+	for addr, until := range g.settled {
+		if now.Before(until) {
+			delete(targets, addr)
+		} else {
+			delete(g.settled, addr)
+		}
+	}
+	for addr := range targets {
+		if _, ok := listed[addr]; !ok {
+			g.settled[addr] = now.Add(hintPace * g.cfg.RejoinInterval)
+		}
+	}
+	return slices.Collect(maps.Keys(targets))
+}
+
+// hints are addresses where members were, apart from the join list.
+func (g *Gossip) hints() []string {
+	var addrs []string
+	if g.cfg.Known != nil {
+		addrs = g.cfg.Known()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for id, lost := range g.lost {
+		if time.Since(lost.at) > lostKept {
+			delete(g.lost, id)
+			continue
+		}
+		addrs = append(addrs, lost.addr)
+	}
+	return addrs
+}
+
+// lookupJoin returns all addresses of a join entry.
+func (g *Gossip) lookupJoin(name string) []netip.AddrPort {
+	host, port, err := splitAddr(name)
+	if err != nil {
+		return nil // checked at the start
+	}
+	if port == 0 {
+		port = DefaultGossipPort
+	}
+	ctx, cancel := context.WithTimeout(g.stop, lookupTimeout)
+	defer cancel()
+	ips, err := lookupIPs(ctx, g.cfg.LookupHost, host)
+	if err != nil {
+		g.logJoinFailure(name, err)
+		return nil
+	}
+	addrs := make([]netip.AddrPort, len(ips))
+	for i, ip := range ips {
+		addrs[i] = netip.AddrPortFrom(ip, port)
+	}
+	return addrs
+}
+
+// joinAll exchanges members with every address, a few at a time.
+func (g *Gossip) joinAll(addrs []string) {
+	slots := make(chan struct{}, joinConcurrency)
+	var wg sync.WaitGroup
+	for _, addr := range addrs {
+		select {
+		case <-g.stop.Done():
+			wg.Wait()
+			return
+		case slots <- struct{}{}:
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			_, err := g.list.Join([]string{addr})
+			if err != nil {
+				g.logJoinFailure(addr, err)
+				return
+			}
+			g.mu.Lock()
+			g.settled[addr] = time.Now().Add(g.cfg.SettledInterval)
+			g.mu.Unlock()
+		})
+	}
+	wg.Wait()
+}
+
+func (g *Gossip) logJoinFailure(addr string, err error) {
+	if g.stop.Err() != nil {
+		return
+	}
+	if suppressed, ok := g.lines.allow("join " + addr); ok {
+		g.logger.Info("no gossip with a join address yet, trying on", "address", addr, "error", err, "suppressed", suppressed)
+	}
+}
+
+// rememberLost keeps where a member was; the caller holds the lock. Of too many
+// the oldest is forgotten.
+func (g *Gossip) rememberLost(serverID, addr string) {
+	if len(g.lost) >= maxLost {
+		oldest := ""
+		for id, lost := range g.lost {
+			if oldest == "" || lost.at.Before(g.lost[oldest].at) {
+				oldest = id
+			}
+		}
+		delete(g.lost, oldest)
+	}
+	g.lost[serverID] = lostMember{addr: addr, at: time.Now()}
+	delete(g.settled, addr)
+}

@@ -1,0 +1,319 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// MinSecretBytes is the least length of a secret after trimming.
+	MinSecretBytes = 32
+	// MaxSecrets is how many secrets a file may hold: the one in use and one
+	// more that is accepted, so that a secret can be rotated.
+	MaxSecrets = 2
+	// MaxSecretFileBytes bounds what is read of a secret file.
+	MaxSecretFileBytes = 8 << 10
+	// SecretReloadInterval is how often Watch reads the secret file again.
+	SecretReloadInterval = 2 * time.Second
+
+	gossipKeyBytes = 32 // AES-256
+	keyIDBytes     = 8
+
+	// loopbackSecret keys nodes without a secret file. It is public, so it
+	// protects nothing; it only keeps the protocol the same. Nodes that use it
+	// are confined to loopback addresses.
+	loopbackSecret = "commons: the well-known secret of nodes bound to loopback addresses"
+)
+
+// Secrets holds everything derived from the cluster secret: the certificate
+// authorities, the gossip keys and the sealing keys. It follows its file (see
+// Reload and Watch) and is safe for concurrent use.
+type Secrets struct {
+	path     string
+	loopback *secretKey // well-known key, always able to open what it sealed
+
+	current  atomic.Pointer[keyset]
+	reloadMu sync.Mutex
+
+	subMu   sync.Mutex
+	subs    map[int]func()
+	nextSub int
+}
+
+// keyset is one generation of keys: the first is used, all are accepted.
+type keyset struct {
+	keys []*secretKey
+	pool *x509.CertPool
+}
+
+// secretKey is what one secret gives.
+type secretKey struct {
+	id     string // public name of the secret, hex
+	ca     *authority
+	gossip []byte
+	seal   cipher.AEAD
+}
+
+// LoadSecrets reads the cluster secret from a file of at most MaxSecrets lines:
+// the first secret is used, both are accepted. Blank lines do not count. An
+// empty path gives the well-known loopback secret (see LoopbackOnly). The error
+// names every problem of the file and how to make a secret.
+func LoadSecrets(path string) (*Secrets, error) {
+	loopback, err := deriveKey([]byte(loopbackSecret))
+	if err != nil {
+		return nil, err
+	}
+	s := &Secrets{path: path, loopback: loopback, subs: make(map[int]func())}
+	keys := []*secretKey{loopback}
+	if path != "" {
+		if keys, err = readSecretFile(path); err != nil {
+			return nil, err
+		}
+	}
+	s.current.Store(newKeyset(keys))
+	return s, nil
+}
+
+// LoopbackOnly reports whether no secret file is in use. Everything then has to
+// stay on loopback addresses, because the built-in secret is public.
+func (s *Secrets) LoopbackOnly() bool { return s.path == "" }
+
+// KeyIDs returns a public name of each secret, the one in use first. Equal
+// names on two nodes mean equal secrets; nothing else can be told from them.
+func (s *Secrets) KeyIDs() []string {
+	keys := s.current.Load().keys
+	ids := make([]string, len(keys))
+	for i, k := range keys {
+		ids[i] = k.id
+	}
+	return ids
+}
+
+// GossipKeys returns the AES-256 keys of gossip, the one to encrypt with first.
+func (s *Secrets) GossipKeys() [][]byte {
+	keys := s.current.Load().keys
+	out := make([][]byte, len(keys))
+	for i, k := range keys {
+		out[i] = bytes.Clone(k.gossip)
+	}
+	return out
+}
+
+// Reload reads the secret file again. New handshakes, gossip and Seal use what
+// it now says; established connections are replaced in their own time. It
+// reports whether the secrets changed. On an error the former secrets stay.
+func (s *Secrets) Reload() (changed bool, err error) {
+	if s.path == "" {
+		return false, nil
+	}
+	s.reloadMu.Lock()
+	defer s.reloadMu.Unlock()
+	keys, err := readSecretFile(s.path)
+	if err != nil {
+		return false, err
+	}
+	next := newKeyset(keys)
+	if next.equal(s.current.Load()) {
+		return false, nil
+	}
+	s.current.Store(next)
+	for _, fn := range s.subscribers() {
+		fn()
+	}
+	return true, nil
+}
+
+// Watch calls Reload every SecretReloadInterval until the context ends. It logs
+// changes, and each new problem of the file once.
+func (s *Secrets) Watch(ctx context.Context, logger *slog.Logger) {
+	if s.path == "" {
+		return
+	}
+	tick := time.NewTicker(SecretReloadInterval)
+	defer tick.Stop()
+	lastProblem := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		changed, err := s.Reload()
+		switch {
+		case err != nil && err.Error() != lastProblem:
+			lastProblem = err.Error()
+			logger.WarnContext(ctx, "secret file not reloaded, the former secrets stay in use", "error", err)
+		case err == nil:
+			lastProblem = ""
+		}
+		if changed {
+			logger.InfoContext(ctx, "cluster secrets changed", "keys", s.KeyIDs())
+		}
+	}
+}
+
+// subscribe has fn called after each change of the secrets, until cancelled.
+func (s *Secrets) subscribe(fn func()) (cancel func()) {
+	s.subMu.Lock()
+	defer s.subMu.Unlock()
+	id := s.nextSub
+	s.nextSub++
+	s.subs[id] = fn
+	return func() {
+		s.subMu.Lock()
+		defer s.subMu.Unlock()
+		delete(s.subs, id)
+	}
+}
+
+func (s *Secrets) subscribers() []func() {
+	s.subMu.Lock()
+	defer s.subMu.Unlock()
+	fns := make([]func(), 0, len(s.subs))
+	for _, fn := range s.subs {
+		fns = append(fns, fn)
+	}
+	return fns
+}
+
+func newKeyset(keys []*secretKey) *keyset {
+	k := &keyset{keys: keys, pool: x509.NewCertPool()}
+	for _, key := range keys {
+		k.pool.AddCert(key.ca.cert)
+	}
+	return k
+}
+
+// first is the key in use.
+func (k *keyset) first() *secretKey { return k.keys[0] }
+
+// accepts reports whether certificates under the named key are valid.
+func (k *keyset) accepts(id string) bool {
+	for _, key := range k.keys {
+		if key.id == id {
+			return true
+		}
+	}
+	return false
+}
+
+func (k *keyset) equal(other *keyset) bool {
+	if len(k.keys) != len(other.keys) {
+		return false
+	}
+	for i, key := range k.keys {
+		if key.id != other.keys[i].id {
+			return false
+		}
+	}
+	return true
+}
+
+// deriveKey expands one secret. The labels are part of the protocol between
+// nodes: changing one separates the nodes that have it from those that do not.
+func deriveKey(secret []byte) (*secretKey, error) {
+	var problems []error
+	expand := func(label string, size int) []byte {
+		out, err := hkdf.Key(sha256.New, secret, nil, "commons/v1/"+label, size)
+		problems = append(problems, err)
+		return out
+	}
+	id := hex.EncodeToString(expand("key-id", keyIDBytes))
+	seed := expand("ca-ed25519", caSeedBytes)
+	gossip := expand("gossip-aes256", gossipKeyBytes)
+	sealing := expand("seal-aes256gcm", sealKeyBytes)
+	if err := errors.Join(problems...); err != nil {
+		return nil, fmt.Errorf("derive keys from the cluster secret: %w", err)
+	}
+	ca, err := newAuthority(id, seed)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := newSealer(sealing)
+	if err != nil {
+		return nil, err
+	}
+	return &secretKey{id: id, ca: ca, gossip: gossip, seal: aead}, nil
+}
+
+const makeSecretHint = "make a secret with: openssl rand -base64 48 > secret.txt (one per line)"
+
+func readSecretFile(path string) ([]*secretKey, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the cluster secret: %w; %s", err, makeSecretHint)
+	}
+	defer func() { _ = f.Close() }() // read only
+	data, err := io.ReadAll(io.LimitReader(f, MaxSecretFileBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the cluster secret: %w", err)
+	}
+	secrets, problems := parseSecrets(data)
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("secret file %s: %s; %s", path, strings.Join(problems, "; "), makeSecretHint)
+	}
+	keys := make([]*secretKey, 0, len(secrets))
+	for _, secret := range secrets {
+		key, err := deriveKey(secret)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// parseSecrets returns the distinct secrets of a file, or all its problems.
+func parseSecrets(data []byte) (secrets [][]byte, problems []string) {
+	if len(data) > MaxSecretFileBytes {
+		return nil, []string{fmt.Sprintf("it is longer than %d bytes", MaxSecretFileBytes)}
+	}
+	found := 0
+	for i, line := range bytes.Split(data, []byte{'\n'}) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 {
+			continue
+		}
+		found++
+		if problem := checkSecretLine(line); problem != "" {
+			problems = append(problems, fmt.Sprintf("line %d %s", i+1, problem))
+			continue
+		}
+		if len(secrets) == 0 || !bytes.Equal(secrets[0], line) {
+			secrets = append(secrets, line)
+		}
+	}
+	if found == 0 {
+		problems = append(problems, "it holds no secret")
+	}
+	if found > MaxSecrets {
+		problems = append(problems, fmt.Sprintf("it has %d lines, at most %d are allowed", found, MaxSecrets))
+	}
+	return secrets, problems
+}
+
+func checkSecretLine(line []byte) string {
+	if !utf8.Valid(line) || bytes.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) && r != '\t' }) {
+		return "is not printable text"
+	}
+	if len(line) < MinSecretBytes {
+		return fmt.Sprintf("has %d bytes, at least %d are needed", len(line), MinSecretBytes)
+	}
+	return ""
+}

@@ -1,0 +1,229 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestLoadSecretsProblems(t *testing.T) {
+	t.Parallel()
+	good := strings.Repeat("s", MinSecretBytes)
+	other := strings.Repeat("o", MinSecretBytes)
+	tests := []struct {
+		name, content string
+		keys          int
+		problems      []string
+	}{
+		{"one", good + "\n", 1, nil},
+		{"no newline at the end", good, 1, nil},
+		{"two", good + "\n" + other + "\n", 2, nil},
+		{"white space and blank lines", "\n  " + good + "\t\r\n\n" + other + "\r\n\n", 2, nil},
+		{"twice the same", good + "\n" + good + "\n", 1, nil},
+		{"empty", "", 0, []string{"holds no secret"}},
+		{"blank", " \n\n", 0, []string{"holds no secret"}},
+		{"one byte short", good[1:], 0, []string{"line 1 has 31 bytes, at least 32"}},
+		{"short after trimming", good[1:] + "   ", 0, []string{"line 1 has 31 bytes"}},
+		{"three", good + "\n" + other + "\n" + good + "x\n", 0, []string{"3 lines, at most 2"}},
+		{"binary", good + "\x00\x01", 0, []string{"line 1 is not printable"}},
+		{"bad UTF-8", good + "\xff", 0, []string{"line 1 is not printable"}},
+		{"too long", strings.Repeat("x", MaxSecretFileBytes+1), 0, []string{"longer than 8192 bytes"}},
+		{"all at once", "short\n\x01\nalso short\n", 0, []string{"line 1 has 5", "line 2 is not", "line 3 has 10", "3 lines"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "secret")
+			mustWrite(t, path, tt.content)
+			s, err := LoadSecrets(path)
+			if len(tt.problems) == 0 {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n := len(s.KeyIDs()); n != tt.keys {
+					t.Fatalf("%d keys, want %d", n, tt.keys)
+				}
+				return
+			}
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, part := range append(tt.problems, "openssl rand -base64 48", path) {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error does not say %q: %v", part, err)
+				}
+			}
+		})
+	}
+}
+
+func TestLoadSecretsMissingFile(t *testing.T) {
+	t.Parallel()
+	_, err := LoadSecrets(filepath.Join(t.TempDir(), "none"))
+	if err == nil || !strings.Contains(err.Error(), "openssl rand") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestSecretsAreDeterministicAndDistinct(t *testing.T) {
+	t.Parallel()
+	a1, a2, b := testSecrets(t, "a"), testSecrets(t, "a"), testSecrets(t, "b")
+	ka1, ka2, kb := a1.current.Load().first(), a2.current.Load().first(), b.current.Load().first()
+	if ka1.id != ka2.id || !bytes.Equal(ka1.gossip, ka2.gossip) || !ka1.ca.cert.Equal(ka2.ca.cert) {
+		t.Error("one secret gives different keys")
+	}
+	if ka1.id == kb.id || bytes.Equal(ka1.gossip, kb.gossip) || ka1.ca.key.Equal(kb.ca.key) {
+		t.Error("two secrets give equal keys")
+	}
+	if a1.LoopbackOnly() || len(a1.GossipKeys()[0]) != gossipKeyBytes {
+		t.Error("secret file not in use")
+	}
+}
+
+// The derivation is a protocol between versions of the program.
+func TestDerivationIsFixed(t *testing.T) {
+	t.Parallel()
+	s, err := LoadSecrets("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.LoopbackOnly() {
+		t.Error("no secret file, yet not confined to loopback")
+	}
+	if got, want := s.KeyIDs()[0], "5cde8bee0004c355"; got != want {
+		t.Errorf("key id %s, want %s", got, want)
+	}
+}
+
+func TestSealOpen(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "secret")
+	writeSecrets(t, path, "a")
+	s, err := LoadSecrets(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := []byte("data key")
+	sealed, err := s.Seal(plain, "purpose")
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(want error) {
+		t.Helper()
+		got, err := s.Open(sealed, "purpose")
+		if !errors.Is(err, want) || want == nil && !bytes.Equal(got, plain) {
+			t.Fatalf("got %q, %v; want error %v", got, err, want)
+		}
+	}
+	open(nil)
+	if _, err := s.Open(sealed, "other"); err == nil {
+		t.Error("opened for another purpose")
+	}
+	for i := range sealed {
+		bad := bytes.Clone(sealed)
+		bad[i] ^= 1
+		if _, err := s.Open(bad, "purpose"); err == nil {
+			t.Fatalf("opened with byte %d changed", i)
+		}
+		if _, err := s.Open(sealed[:i], "purpose"); err == nil {
+			t.Fatalf("opened when cut to %d bytes", i)
+		}
+	}
+	for _, step := range []struct {
+		names  []string
+		reseal bool
+		want   error
+	}{
+		{[]string{"a", "b"}, false, nil},
+		{[]string{"b", "a"}, true, nil},
+		{[]string{"b"}, true, ErrSealedElsewhere},
+	} {
+		writeSecrets(t, path, step.names...)
+		if changed, err := s.Reload(); err != nil || !changed {
+			t.Fatalf("reload: %v, %v", changed, err)
+		}
+		if got := s.NeedsReseal(sealed); got != step.reseal {
+			t.Errorf("%v: needs reseal %v", step.names, got)
+		}
+		open(step.want)
+	}
+}
+
+func TestOpenWhatALoopbackNodeSealed(t *testing.T) {
+	t.Parallel()
+	loop, err := LoadSecrets("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := loop.Seal([]byte("x"), "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := testSecrets(t, "a")
+	if got, err := s.Open(sealed, "c"); err != nil || string(got) != "x" {
+		t.Fatalf("got %q, %v", got, err)
+	}
+	if !s.NeedsReseal(sealed) {
+		t.Error("the loopback seal would stay")
+	}
+}
+
+func TestReloadKeepsFormerSecretsOnError(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "secret")
+	writeSecrets(t, path, "a")
+	s, err := LoadSecrets(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	cancel := s.subscribe(func() { calls++ })
+	before := s.KeyIDs()[0]
+	mustWrite(t, path, "short\n")
+	if changed, err := s.Reload(); err == nil || changed {
+		t.Fatalf("reload: %v, %v", changed, err)
+	}
+	writeSecrets(t, path, "a")
+	if changed, err := s.Reload(); err != nil || changed {
+		t.Fatalf("unchanged file: %v, %v", changed, err)
+	}
+	if calls != 0 || s.KeyIDs()[0] != before {
+		t.Fatalf("%d calls, key %v", calls, s.KeyIDs())
+	}
+	writeSecrets(t, path, "b", "a")
+	if changed, err := s.Reload(); err != nil || !changed || calls != 1 {
+		t.Fatalf("changed file: %v, %v, %d calls", changed, err, calls)
+	}
+	cancel()
+	writeSecrets(t, path, "b")
+	if _, err := s.Reload(); err != nil || calls != 1 {
+		t.Fatalf("after cancel: %v, %d calls", err, calls)
+	}
+}
+
+func TestWatchFollowsTheFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "secret")
+	writeSecrets(t, path, "a")
+	s, err := LoadSecrets(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out logs
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); s.Watch(ctx, out.logger()) }()
+	mustWrite(t, path, "short\n")
+	eventually(t, "bad file logged", func() bool { return out.has("former secrets stay") })
+	writeSecrets(t, path, "a", "b")
+	eventually(t, "second secret taken", func() bool { return len(s.KeyIDs()) == 2 })
+	eventually(t, "change logged", func() bool { return out.has("secrets changed") })
+	cancel()
+	<-done
+	if n := out.count("former secrets stay"); n != 1 {
+		t.Errorf("problem logged %d times", n)
+	}
+}
