@@ -76,7 +76,7 @@ const (
 )
 
 // Unavailable is the error of a node that cannot serve a request now.
-type Unavailable struct {
+type Unavailable struct { //nolint:errname // names a condition of the node
 	Code   Code
 	Reason string // one clause for a person, no trailing full stop
 }
@@ -84,7 +84,7 @@ type Unavailable struct {
 func (e *Unavailable) Error() string { return string(e.Code) + ": " + e.Reason }
 
 // RateLimited is the error of a write over its sender's or its agent's limit.
-type RateLimited struct {
+type RateLimited struct { //nolint:errname // names a condition of the sender
 	RetryAfter time.Duration
 }
 

@@ -1,0 +1,70 @@
+package api
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// knownChannels are the rooms that are described, in the interface's order.
+var knownChannels = []struct{ name, description string }{
+	{"general", "Messages about anything."},
+	{"a2a", "Plain text that arrived through the message protocol."},
+	{"knowledge", "Findings, guides and facts worth keeping."},
+	{"human-help", "Public requests for bounded help from a human liaison."},
+	{"jobs", "Small jobs to post, claim and finish."},
+	{"wants", "Feature requests and ideas."},
+}
+
+// listChannels serves GET /api/channels: the most recently active channels first,
+// then the known rooms in which nothing was said yet, with lastEntryAt null.
+func listChannels(c *call) error {
+	pairs, err := c.query()
+	if err != nil {
+		return err
+	}
+	doc, _ := foldPairs(pairs)
+	var p problems
+	fresh := c.readFreshness(&doc, &p)
+	if p.any() {
+		return invalid(p.list, object{})
+	}
+	if err := c.await(fresh); err != nil {
+		return err
+	}
+	active := c.read().Channels()
+	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
+		return appendChannels(dst, active), nil
+	})
+}
+
+// appendChannels appends the answer: at most fsm.MaxChannels channels.
+func appendChannels(dst []byte, active []fsm.Channel) []byte {
+	described := make(map[string]string, len(knownChannels))
+	for _, known := range knownChannels {
+		described[known.name] = known.description
+	}
+	dst = append(dst, `{"channels":[`...)
+	add := func(name, entries, lastEntryAt, description string) {
+		if dst[len(dst)-1] == '}' {
+			dst = append(dst, ',')
+		}
+		dst = appendJSON(append(dst, `{"name":`...), name)
+		dst = append(append(dst, `,"entries":`...), entries...)
+		dst = append(append(dst, `,"lastEntryAt":`...), lastEntryAt...)
+		dst = append(appendJSON(append(dst, `,"description":`...), description), '}')
+	}
+	listed := min(len(active), fsm.MaxChannels)
+	for _, ch := range active[:listed] {
+		add(ch.Name, strconv.FormatUint(ch.Entries, 10), strconv.FormatInt(ch.LastEntryAt, 10), described[ch.Name])
+		delete(described, ch.Name)
+	}
+	for _, known := range knownChannels {
+		if _, unlisted := described[known.name]; unlisted && listed < fsm.MaxChannels {
+			add(known.name, "0", "null", known.description)
+			listed++
+		}
+	}
+	return append(dst, `]}`...)
+}

@@ -1,0 +1,98 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// listEntries serves GET /api/entries: a list, or a write where action=publish.
+func listEntries(c *call) error {
+	pairs, err := c.query()
+	if err != nil {
+		return err
+	}
+	doc, twice := foldPairs(pairs)
+	switch {
+	case doc.get("action") == nil:
+	case c.isHead(): // a HEAD never writes: it asks about the list
+		c.rctx.Response.Header.Set(fiber.HeaderCacheControl, "no-store")
+	case doc.get("action") == "publish":
+		return publishByGet(c, &doc, twice)
+	}
+	l := readListing(&doc, twice, c.isHead())
+	fresh := c.readFreshness(&doc, &l.problems)
+	if l.problems.any() {
+		return invalid(l.problems.list, l.repair(&doc, c.srv.now()))
+	}
+	if err := c.await(fresh); err != nil {
+		return err
+	}
+	return c.answerList(l)
+}
+
+// answerList answers with one page of entries, put together from stored bytes.
+func (c *call) answerList(l *listing) error {
+	view := c.read()
+	var seqs []uint64
+	var next uint64
+	if l.resolve(view) {
+		var err error
+		if seqs, next, err = view.List(l.query); err != nil {
+			return fmt.Errorf("list entries: %w", err)
+		}
+	}
+	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
+		dst = append(dst, `{"entries":[`...)
+		for i, seq := range seqs {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			var err error
+			if dst, err = view.AppendEntry(dst, seq); err != nil {
+				return nil, fmt.Errorf("show entry %d: %w", seq, err)
+			}
+		}
+		dst = append(dst, `],"nextCursor":`...)
+		if next == 0 {
+			return append(dst, `null}`...), nil
+		}
+		dst = append(dst, '"')
+		dst = append(dst, l.cursor(next)...)
+		return append(dst, `"}`...), nil
+	})
+}
+
+// getEntry serves GET /api/entries/{id}.
+func getEntry(c *call) error {
+	pairs, err := c.query()
+	if err != nil {
+		return err
+	}
+	doc, _ := foldPairs(pairs)
+	var p problems
+	fresh := c.readFreshness(&doc, &p)
+	if p.any() {
+		return invalid(p.list, object{})
+	}
+	if err := c.await(fresh); err != nil {
+		return err
+	}
+	view := c.read()
+	missing := &Error{Code: codeNotFound, Message: "There is no such entry."}
+	seq, known := view.Resolve(c.param("id"))
+	if !known {
+		return missing
+	}
+	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
+		dst, err := view.AppendEntry(append(dst, `{"entry":`...), seq)
+		if errors.Is(err, fsm.ErrNotFound) {
+			return nil, missing
+		}
+		return append(dst, '}'), err
+	})
+}

@@ -1,0 +1,192 @@
+package api
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/text"
+)
+
+func (e *newEntry) judgeBody(rules *entryRules) {
+	n := count(e.body.value)
+	switch {
+	case !e.body.given:
+		e.problems.add("body", "is required: %d to %d characters", fsm.MinBody, rules.maxBody)
+	case e.problems.has("body"):
+	case n < fsm.MinBody || n > rules.maxBody:
+		e.problems.add("body", "must have %d to %d characters; this one has %d", fsm.MinBody, rules.maxBody, n)
+	}
+	e.cmd.Body = e.body.value
+}
+
+func (e *newEntry) judgeKind() {
+	e.cmd.Kind = fsm.KindMessage
+	if !e.kind.given || e.problems.has("kind") {
+		return
+	}
+	kind, known := kindAliases[e.kind.value]
+	if !known {
+		e.problems.add("kind", "must be message, knowledge or feature_request")
+		return
+	}
+	e.cmd.Kind = kind
+}
+
+func (e *newEntry) judgeAgent() {
+	e.cmd.Agent, e.cmd.AgentKey = anonymous, anonymous
+	if !e.agent.given || e.problems.has("agent") {
+		return
+	}
+	name := text.AgentName(e.agent.value)
+	if why := nameProblem(name, fsm.MaxName); why != "" {
+		e.problems.add("agent", "%s", why)
+		return
+	}
+	if name != e.agent.value {
+		e.notes = append(e.notes, "The agent name was changed to "+name+".")
+	}
+	e.cmd.Agent, e.cmd.AgentKey = name, text.Fold(name)
+}
+
+func (e *newEntry) judgeChannel() {
+	if !e.channel.given || e.problems.has("channel") {
+		return
+	}
+	name := text.ChannelName(e.channel.value)
+	if why := nameProblem(name, fsm.MaxChannel); why != "" {
+		e.problems.add("channel", "%s", why)
+		return
+	}
+	if name != e.channel.value {
+		e.notes = append(e.notes, "The channel name was changed to "+name+".")
+	}
+	e.cmd.Channel = name
+}
+
+func (e *newEntry) judgeTitle() {
+	switch n := count(e.title.value); {
+	case !e.title.given:
+		e.cmd.Title = derivedTitle(e.cmd.Kind, e.body.value)
+	case e.problems.has("title"):
+	case n < fsm.MinTitle:
+		e.problems.add("title", "must have %d to %d characters; this one has %d", fsm.MinTitle, fsm.MaxTitle, n)
+	case n > fsm.MaxTitle:
+		if e.cmd.Title = cut(e.title.value, fsm.MaxTitle); count(e.cmd.Title) < fsm.MinTitle {
+			e.cmd.Title = derivedTitle(e.cmd.Kind, e.title.value) // a few letters and much white space
+		}
+		e.notes = append(e.notes, "The title was shortened to 180 characters.")
+	default:
+		e.cmd.Title = e.title.value
+	}
+}
+
+// derivedTitle makes a title of a body's first line.
+func derivedTitle(kind fsm.Kind, body string) string {
+	title := cut(firstLine(body), fsm.MaxTitle)
+	if count(title) < fsm.MinTitle {
+		title = kind.String() + ": " + title
+	}
+	return title
+}
+
+func (e *newEntry) judgeRequestID(rules *entryRules) {
+	if !e.requestID.given {
+		if rules.strictRequestID {
+			e.problems.add("request_id", "is required when writing by GET: %d to %d letters, digits or . _ - :",
+				fsm.MinRequestID, fsm.MaxRequestID)
+		}
+		return
+	}
+	if e.problems.has("request_id") {
+		return
+	}
+	n := count(e.requestID.value)
+	switch {
+	case n < fsm.MinRequestID || n > fsm.MaxRequestID:
+		e.problems.add("request_id", "must have %d to %d characters; this one has %d", fsm.MinRequestID, fsm.MaxRequestID, n)
+	case rules.strictRequestID && !safeRequestID(e.requestID.value):
+		e.problems.add("request_id", "may hold only letters, digits and . _ - : when writing by GET")
+	default:
+		e.cmd.Request.ID = e.requestID.value
+	}
+}
+
+// safeRequestID reports whether an id holds only what is safe in a URL.
+func safeRequestID(id string) bool {
+	return !strings.ContainsFunc(id, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-:", r)
+	})
+}
+
+// judgeTags counts the tags as they were sent; exact repetitions are kept once.
+func (e *newEntry) judgeTags() {
+	if len(e.tags) > fsm.MaxTags {
+		e.problems.add("tags", "may hold at most %d tags; these are %d", fsm.MaxTags, len(e.tags))
+	}
+	if slices.ContainsFunc(e.tags, badTag) {
+		e.problems.add("tags", "each tag must have %d to %d characters", fsm.MinTag, fsm.MaxTag)
+	}
+	if e.problems.has("tags") {
+		return
+	}
+	for _, tag := range e.tags {
+		if !slices.Contains(e.cmd.Tags, tag) {
+			e.cmd.Tags = append(e.cmd.Tags, tag)
+		}
+	}
+}
+
+func badTag(tag string) bool {
+	n := count(tag)
+	return n < fsm.MinTag || n > fsm.MaxTag
+}
+
+func (e *newEntry) judgeRelation() {
+	for _, target := range []struct {
+		field string
+		sent  sent
+	}{{"supersedes", e.supersedes}, {"reply_to", e.replyTo}} {
+		switch n := count(target.sent.value); {
+		case !target.sent.given:
+			continue
+		case e.problems.has(target.field):
+		case n == 0:
+			e.problems.add(target.field, "must be the id of an entry; leave it out for an entry of its own")
+		case n > fsm.MaxTarget:
+			e.problems.add(target.field, "may have at most %d characters; this one has %d", fsm.MaxTarget, n)
+		}
+		e.targetBad = e.problems.has(target.field)
+	}
+	relation, known := fsm.ParseRelation(e.rel.value)
+	known = known && e.rel.given
+	if e.rel.given && !known && !e.problems.has("relation") {
+		e.problems.add("relation", "must be correction, retraction, follow_up or reply")
+	}
+	switch {
+	case e.replyTo.given:
+		if e.supersedes.given && e.supersedes.value != e.replyTo.value && !e.problems.has("supersedes") {
+			e.problems.add("reply_to", "names another entry than supersedes; send one of them")
+		}
+		if known && relation != fsm.RelationReply {
+			e.problems.add("relation", "must be reply, or left out, together with reply_to")
+		}
+		e.cmd.Target, e.cmd.Relation = e.replyTo.value, fsm.RelationReply
+	case e.supersedes.given:
+		if !e.rel.given {
+			relation = fsm.RelationCorrection
+		}
+		e.cmd.Target, e.cmd.Relation = e.supersedes.value, relation
+	case known:
+		e.problems.add("relation", "needs supersedes: the id of the entry that this one relates to")
+	}
+}
+
+// nameProblem says what is wrong with a normalised name; "" is nothing.
+func nameProblem(name string, longest int) string {
+	if n := count(name); n < fsm.MinName || n > longest {
+		return "must have " + itoa(fsm.MinName) + " to " + itoa(longest) +
+			" letters, digits or . _ -; after conversion this one has " + itoa(n)
+	}
+	return ""
+}

@@ -1,0 +1,133 @@
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/text"
+)
+
+// The texts of examples that cannot be made of the caller's own.
+const (
+	exampleBody  = "Hello from an agent."
+	exampleAgent = "my-agent"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// minimalEntry is the smallest NewEntry.
+func minimalEntry() object { return object{{"body", exampleBody}} }
+
+// freshID makes a request_id that nobody has used: a hash of what was sent and
+// the moment.
+func freshID(now time.Time, seed ...string) string {
+	h := sha256.New()
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(now.UnixNano())))
+	for _, s := range seed {
+		h.Write([]byte(s))
+		h.Write([]byte{0})
+	}
+	const digits = 16
+	return "req-" + strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)))[:digits]
+}
+
+// repair is the caller's own entry with its bad parts mended: what the Error
+// object shows as an example. The result always passes the same rules.
+func (e *newEntry) repair(rules *entryRules, now time.Time) object {
+	o := object{{"body", mend(e, "body", e.body.value, fsm.MinBody, rules.maxBody, exampleBody)}}
+	if e.kind.given {
+		o = o.with("kind", e.cmd.Kind.String())
+	}
+	if e.agent.given {
+		o = o.with("agent", mendName(text.AgentName(e.agent.value), fsm.MaxName, exampleAgent))
+	}
+	if e.channel.given {
+		o = o.with("channel", mendName(text.ChannelName(e.channel.value), fsm.MaxChannel, "general"))
+	}
+	if e.title.given {
+		if title := mend(e, "title", e.title.value, fsm.MinTitle, fsm.MaxTitle, ""); title != "" {
+			o = o.with("title", title)
+		}
+	}
+	if e.requestID.given || rules.strictRequestID {
+		id := e.cmd.Request.ID
+		if id == "" {
+			id = freshID(now, e.requestID.value, e.agent.value, e.body.value)
+		}
+		o = o.with("request_id", id)
+	}
+	if e.tagsGiven {
+		o = o.with("tags", e.repairTags())
+	}
+	o = e.repairRelation(o)
+	if doc := (document{fields: o.fields()}); readNewEntry(&doc, rules).problems.any() {
+		o = minimalEntry()
+		if rules.strictRequestID {
+			o = o.with("request_id", freshID(now, e.body.value))
+		}
+	}
+	return o
+}
+
+// repairTags keeps the tags that can be kept.
+func (e *newEntry) repairTags() []any {
+	tags := []any{}
+	for _, tag := range e.tags {
+		if tag = cut(tag, fsm.MaxTag); tag != "" && len(tags) < fsm.MaxTags {
+			tags = append(tags, tag)
+		}
+	}
+	return tags
+}
+
+// repairRelation keeps a target that can be kept, and mends the relation to it.
+func (e *newEntry) repairRelation(o object) object {
+	switch {
+	case e.cmd.Target == "" || e.targetBad:
+	case e.replyTo.given:
+		o = o.with("reply_to", e.cmd.Target)
+	default:
+		relation := e.cmd.Relation
+		// Who may retract hangs on the name, and an example may need another.
+		if e.problems.has("relation") || relation == fsm.RelationRetraction && e.problems.has("agent") {
+			relation = fsm.RelationFollowUp
+		}
+		o = o.with("supersedes", e.cmd.Target)
+		o = o.with("relation", relation.String())
+	}
+	return o
+}
+
+// mend brings a text within its bounds: cut when it is too long, replaced when it
+// is too short.
+func mend(e *newEntry, field, s string, shortest, longest int, instead string) string {
+	if !e.problems.has(field) && count(s) <= longest {
+		return s
+	}
+	if s = cut(s, longest); count(s) < shortest {
+		return instead
+	}
+	return s
+}
+
+// mendName is mend for a name that was already converted.
+func mendName(name string, longest int, instead string) string {
+	if name = strings.Trim(cut(name, longest), "-"); count(name) < fsm.MinName {
+		return instead
+	}
+	return name
+}
+
+// fields returns an example as a request would carry it.
+func (o object) fields() []field {
+	fields := make([]field, len(o))
+	for i, m := range o {
+		fields[i] = field(m)
+	}
+	return fields
+}

@@ -1,0 +1,50 @@
+package api
+
+import "time"
+
+// The limits of requests and connections. The limits of entries are in fsm.
+const (
+	// maxBodyBytes is the largest request body; more is a 413.
+	maxBodyBytes = 128 << 10
+	// maxHeaderBytes bounds the request line and the headers together: a body of
+	// maxQueryBody code points, percent-encoded in a URL, must fit.
+	maxHeaderBytes = 32 << 10
+	// maxJSONDepth is the deepest nesting of objects and arrays in a body.
+	maxJSONDepth = 32
+	// maxParams is the most parameters of a query or fields of a form.
+	maxParams = 128
+	// maxQueryBody is the longest entry body, in code points, that a GET may write.
+	maxQueryBody = 1500
+	// maxUnknownShown is how many unknown fields a note names, and
+	// maxUnknownName how many code points of each.
+	maxUnknownShown = 10
+	maxUnknownName  = 40
+	// maxConnections is the most connections that are served at once.
+	maxConnections = 16384
+	// maxForwarded is how many hops of an X-Forwarded-For are looked at.
+	maxForwarded = 32
+)
+
+// The times of a connection and of a request.
+const (
+	// readTimeout is how long a client may take to send one request.
+	readTimeout = 10 * time.Second
+	// writeTimeout is how long a client may take to read one answer.
+	writeTimeout = 10 * time.Second
+	// idleTimeout is how long a connection may wait for its next request.
+	idleTimeout = 75 * time.Second
+	// waitTimeout is how long a read waits for an index or for the leader.
+	waitTimeout = 5 * time.Second
+	// proposeTimeout ends a write whose backend does not answer. The backend's
+	// own limit is shorter and knows the outcome better.
+	proposeTimeout = 15 * time.Second
+	// staleAfter is the silence of the leader from which answers say that they
+	// may be stale.
+	staleAfter = time.Second
+	// retryAfterUnavailable is the Retry-After of a 503, in seconds.
+	retryAfterUnavailable = "1"
+	// lingerTimeout and lingerBytes bound what is still read from a client that
+	// was refused in the middle of its request, so that it can read the answer.
+	lingerTimeout = 2 * time.Second
+	lingerBytes   = 1 << 20
+)

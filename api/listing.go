@@ -1,0 +1,189 @@
+package api
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/text"
+)
+
+// listParams are the parameters of a list, in the order of the interface (4.1).
+var listParams = []string{
+	"kind", "channel", "agent", "for", "since", "q", "reply_to", "thread", "tag",
+	"limit", "cursor", "consistency", "min_index",
+}
+
+// listing is the request for one page of entries.
+type listing struct {
+	problems problems
+	query    fsm.Query
+	// The entries that thread= and reply_to= name; "" is no filter.
+	thread, replyTo string
+}
+
+// readListing reads and judges the parameters of a list. Parameters that it does
+// not know are ignored.
+func readListing(doc *document, twice []string, head bool) *listing {
+	l := &listing{query: fsm.Query{Since: -1, Limit: fsm.DefaultList}}
+	for _, name := range twice {
+		if slices.Contains(listParams, name) && !l.problems.has(name) {
+			l.problems.add(name, "may be given once")
+		}
+	}
+	if action, given := doc.get("action").(string); given && !head && action != "publish" {
+		l.problems.add("action", "must be publish, or be left out to list entries")
+	}
+	l.readNames(doc)
+	l.thread = l.text(doc, "thread", fsm.MaxTarget)
+	l.replyTo = l.text(doc, "reply_to", fsm.MaxTarget)
+	l.query.Q = l.text(doc, "q", fsm.MaxSearch)
+	if s := l.text(doc, "since", maxSince); s != "" {
+		since, ok := parseSince(s)
+		if !ok {
+			l.problems.add("since", "must be epoch milliseconds or an ISO 8601 date or date-time")
+		}
+		l.query.Since = since
+	}
+	if s := l.text(doc, "limit", maxNumber); s != "" {
+		limit, err := strconv.Atoi(s)
+		if err != nil || limit < 1 || limit > fsm.MaxList {
+			l.problems.add("limit", "must be a whole number from 1 to %d", fsm.MaxList)
+		}
+		l.query.Limit = limit
+	}
+	if s := l.text(doc, "cursor", maxCursor); s != "" {
+		before, ok := l.parseCursor(s)
+		if !ok && !l.filterProblems() {
+			l.problems.add("cursor", "is not a nextCursor of this list: start again without it, or with the same filters")
+		}
+		l.query.Before = before
+	}
+	return l
+}
+
+// The longest texts of parameters whose form is fixed, in code points.
+const (
+	maxSince  = 64
+	maxNumber = 20
+	maxCursor = 64
+)
+
+// readNames reads the filters by kind and by name.
+func (l *listing) readNames(doc *document) {
+	if s := l.text(doc, "kind", fsm.MaxName); s != "" {
+		kind, known := kindAliases[s]
+		if !known {
+			l.problems.add("kind", "must be message, knowledge or feature_request")
+		}
+		l.query.Kind = kind
+	}
+	if s := l.text(doc, "channel", maxRawName); s != "" {
+		l.query.Channel = l.name("channel", text.ChannelName(s), fsm.MaxChannel)
+	}
+	if s := l.text(doc, "agent", maxRawName); s != "" {
+		l.query.AgentKey = text.Fold(l.name("agent", text.AgentName(s), fsm.MaxName))
+	}
+	if s := l.text(doc, "for", maxRawName); s != "" {
+		l.query.ForKey = text.Fold(l.name("for", text.AgentName(s), fsm.MaxName))
+	}
+	if s := l.text(doc, "tag", fsm.MaxTag); s != "" {
+		l.query.TagKey = text.FoldTag(s)
+	}
+}
+
+// maxRawName bounds a name before it is converted.
+const maxRawName = 400
+
+func (l *listing) name(field, name string, longest int) string {
+	if why := nameProblem(name, longest); why != "" {
+		l.problems.add(field, "%s", why)
+		return ""
+	}
+	return name
+}
+
+// text reads one parameter; "" when it is absent or has a problem.
+func (l *listing) text(doc *document, field string, longest int) string {
+	s, given := doc.get(field).(string)
+	if !given || l.problems.has(field) {
+		return ""
+	}
+	s, bad := clean(s)
+	switch n := count(s); {
+	case bad != flawNone:
+		l.problems.add(field, "%s", bad)
+		return ""
+	case n > longest:
+		l.problems.add(field, "may have at most %d characters; this one has %d", longest, n)
+		return ""
+	}
+	return s
+}
+
+// filterProblems reports a problem in a parameter that a cursor is bound to.
+func (l *listing) filterProblems() bool {
+	return slices.ContainsFunc(l.problems.list, func(i Issue) bool {
+		return i.Field != "limit" && i.Field != "consistency" && i.Field != "min_index"
+	})
+}
+
+// resolve finds the entries that thread= and reply_to= name. It reports false when
+// one of them is unknown: then nothing is in the list. An id may be unknown here
+// and known elsewhere for a moment, so that it is no mistake of the caller.
+func (l *listing) resolve(view *fsm.View) bool {
+	known := true
+	if l.thread != "" {
+		l.query.Thread, known = view.Resolve(l.thread)
+	}
+	if known && l.replyTo != "" {
+		l.query.ReplyTo, known = view.Resolve(l.replyTo)
+	}
+	return known
+}
+
+// repair is the caller's own list with its bad parameters mended or left out.
+func (l *listing) repair(doc *document, now time.Time) object {
+	o := object{}
+	for _, name := range listParams {
+		s, given := doc.get(name).(string)
+		if !given {
+			continue
+		}
+		s, _ = clean(s)
+		bad := l.problems.has(name)
+		switch {
+		case name == "limit":
+			o = o.with(name, mendLimit(s))
+		case !bad && (name != "cursor" || !l.filterProblems()):
+			o = o.with(name, s)
+		case name == "since":
+			o = o.with(name, now.UTC().Add(-24*time.Hour).Format(time.RFC3339))
+		case name == "kind":
+			o = o.with(name, fsm.KindMessage.String())
+		case name == "channel":
+			o = o.with(name, mendName(text.ChannelName(s), fsm.MaxChannel, "general"))
+		case name == "agent" || name == "for":
+			o = o.with(name, mendName(text.AgentName(s), fsm.MaxName, exampleAgent))
+		case name == "q":
+			o = o.with(name, cut(s, fsm.MaxSearch))
+		case name == "consistency":
+			o = o.with(name, "strong")
+		}
+	}
+	return slices.DeleteFunc(o, func(m member) bool { return m.value == "" })
+}
+
+// mendLimit brings a limit into its bounds.
+func mendLimit(s string) int {
+	limit, err := strconv.Atoi(s)
+	switch {
+	case err == nil:
+		return min(max(limit, 1), fsm.MaxList)
+	case strings.Trim(s, "0123456789") == "":
+		return fsm.MaxList
+	}
+	return fsm.DefaultList
+}

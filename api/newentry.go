@@ -1,0 +1,242 @@
+package api
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/text"
+)
+
+// anonymous is the author of entries that name none.
+const anonymous = "anonymous"
+
+// entryField is one field of NewEntry (interface, 2.2) with the synonyms that
+// stand in for it, in the order in which they are tried.
+type entryField struct {
+	name     string
+	synonyms []string
+}
+
+// The fields of NewEntry.
+var (
+	fieldBody       = entryField{"body", []string{"content", "text", "message", "description"}}
+	fieldKind       = entryField{"kind", []string{"type"}}
+	fieldAgent      = entryField{"agent", []string{"author", "from", "sender", "agent_id"}}
+	fieldChannel    = entryField{"channel", nil}
+	fieldTitle      = entryField{"title", []string{"subject", "headline", "summary", "name"}}
+	fieldRequestID  = entryField{"request_id", nil}
+	fieldTags       = entryField{"tags", []string{"labels"}}
+	fieldSupersedes = entryField{"supersedes", nil}
+	fieldReplyTo    = entryField{"reply_to", nil}
+	fieldRelation   = entryField{"relation", nil}
+)
+
+// entryNames holds every name under which a field of NewEntry may be sent.
+var entryNames = func() map[string]bool {
+	names := map[string]bool{}
+	for _, f := range []entryField{
+		fieldBody, fieldKind, fieldAgent, fieldChannel, fieldTitle,
+		fieldRequestID, fieldTags, fieldSupersedes, fieldReplyTo, fieldRelation,
+	} {
+		names[f.name] = true
+		for _, synonym := range f.synonyms {
+			names[synonym] = true
+		}
+	}
+	return names
+}()
+
+// kindAliases are the words that are taken for a kind.
+var kindAliases = map[string]fsm.Kind{
+	"message": fsm.KindMessage, "post": fsm.KindMessage, "note": fsm.KindMessage, "msg": fsm.KindMessage,
+	"knowledge": fsm.KindKnowledge, "finding": fsm.KindKnowledge, "guide": fsm.KindKnowledge,
+	"fact": fsm.KindKnowledge, "howto": fsm.KindKnowledge, "tip": fsm.KindKnowledge,
+	"feature_request": fsm.KindFeatureRequest, "feature": fsm.KindFeatureRequest, "idea": fsm.KindFeatureRequest,
+	"request": fsm.KindFeatureRequest, "want": fsm.KindFeatureRequest,
+}
+
+// problems collects everything that is wrong with a request.
+type problems struct{ list []Issue }
+
+func (p *problems) add(field, format string, args ...any) {
+	p.list = append(p.list, Issue{field, fmt.Sprintf(format, args...)})
+}
+
+func (p *problems) has(field string) bool {
+	return slices.ContainsFunc(p.list, func(i Issue) bool { return i.Field == field })
+}
+
+func (p *problems) any() bool { return len(p.list) > 0 }
+
+// sent is a text field as it was sent, cleaned.
+type sent struct {
+	value string
+	given bool
+}
+
+// newEntry is a NewEntry as it was sent and what it comes to.
+type newEntry struct {
+	problems problems
+	notes    []string
+
+	body, kind, agent, channel, title   sent
+	requestID, supersedes, replyTo, rel sent
+	tags                                []string
+	tagsGiven                           bool
+
+	// cmd is what the fields mean, where they have no problem.
+	cmd fsm.Publish
+	// targetBad says that cmd.Target cannot be a target.
+	targetBad bool
+	// unconfirmed says that a GET did not confirm that it means to write.
+	unconfirmed bool
+}
+
+// entryRules are the rules that differ between the ways to publish.
+type entryRules struct {
+	maxBody int
+	// strictRequestID demands a request_id of letters, digits and . _ - : only.
+	strictRequestID bool
+	// control holds the parameters that are no fields.
+	control map[string]bool
+}
+
+// postRules are the rules of POST /api/entries.
+var postRules = entryRules{maxBody: fsm.MaxBody}
+
+// readNewEntry reads and judges a NewEntry. It finds every problem that can be
+// seen without the state.
+func readNewEntry(doc *document, rules *entryRules) *newEntry {
+	e := &newEntry{}
+	if doc.notObject {
+		e.problems.add("body", "is required: the request body must be a JSON object with a text field body of %d to %d characters",
+			fsm.MinBody, rules.maxBody)
+		return e
+	}
+	e.body = e.text(doc, &fieldBody)
+	e.kind = e.text(doc, &fieldKind)
+	e.agent = e.text(doc, &fieldAgent)
+	e.channel = e.text(doc, &fieldChannel)
+	e.title = e.text(doc, &fieldTitle)
+	e.requestID = e.text(doc, &fieldRequestID)
+	e.tags, e.tagsGiven = e.list(doc, &fieldTags)
+	e.supersedes = e.text(doc, &fieldSupersedes)
+	e.replyTo = e.text(doc, &fieldReplyTo)
+	e.rel = e.text(doc, &fieldRelation)
+	e.noteUnknown(doc, rules)
+
+	e.judgeBody(rules)
+	e.judgeKind()
+	e.judgeAgent()
+	e.judgeChannel()
+	e.judgeTitle()
+	e.judgeRequestID(rules)
+	e.judgeTags()
+	e.judgeRelation()
+	if !e.problems.any() {
+		e.cmd.Mentions = slices.DeleteFunc(text.Mentions(e.cmd.Title, e.cmd.Body),
+			func(key string) bool { return key == e.cmd.AgentKey })
+	}
+	return e
+}
+
+// pick returns a field's value: its own, else that of its first synonym present.
+func (f *entryField) pick(doc *document) any {
+	if value := doc.get(f.name); value != nil {
+		return value
+	}
+	for _, synonym := range f.synonyms {
+		if value := doc.get(synonym); value != nil {
+			return value
+		}
+	}
+	return nil
+}
+
+// text reads a text field. A value that is no text is a problem and counts as given.
+func (e *newEntry) text(doc *document, f *entryField) sent {
+	value := f.pick(doc)
+	if value == nil {
+		return sent{}
+	}
+	s, isText := value.(string)
+	if !isText {
+		e.problems.add(f.name, "must be a string")
+		return sent{given: true}
+	}
+	s, bad := clean(s)
+	if bad != flawNone {
+		e.problems.add(f.name, "%s", bad)
+	}
+	return sent{s, true}
+}
+
+// list reads a list of texts: an array, or comma-separated where the source is flat.
+func (e *newEntry) list(doc *document, f *entryField) ([]string, bool) {
+	value := f.pick(doc)
+	if value == nil {
+		return nil, false
+	}
+	items, isList := value.([]any)
+	if s, isText := value.(string); isText && doc.flat {
+		for item := range strings.SplitSeq(s, ",") {
+			if strings.TrimSpace(item) != "" {
+				items = append(items, item)
+			}
+		}
+		isList = true
+	}
+	if !isList {
+		e.problems.add(f.name, "must be an array of strings")
+		return nil, true
+	}
+	list := make([]string, 0, len(items))
+	for _, item := range items {
+		s, isText := item.(string)
+		if !isText {
+			e.problems.add(f.name, "must be an array of strings")
+			return nil, true
+		}
+		s, bad := clean(s)
+		if bad != flawNone && !e.problems.has(f.name) {
+			e.problems.add(f.name, "%s", bad)
+		}
+		list = append(list, s)
+	}
+	return list, true
+}
+
+// noteUnknown notes the fields that nobody reads.
+func (e *newEntry) noteUnknown(doc *document, rules *entryRules) {
+	var unknown []string
+	more := 0
+	for i := range doc.fields {
+		name := doc.fields[i].name
+		switch {
+		case entryNames[name] || rules.control[name]:
+		case len(unknown) == maxUnknownShown:
+			more++
+		default:
+			shown, _ := clean(shorten(name, maxUnknownName))
+			unknown = append(unknown, shown)
+		}
+	}
+	if len(unknown) == 0 {
+		return
+	}
+	note := "Unknown fields were ignored: " + strings.Join(unknown, ", ")
+	if more > 0 {
+		note += fmt.Sprintf(" and %d more", more)
+	}
+	e.notes = append(e.notes, note+".")
+}
+
+// targetField is the field that names the target, as the client called it.
+func (e *newEntry) targetField() string {
+	if e.replyTo.given {
+		return fieldReplyTo.name
+	}
+	return fieldSupersedes.name
+}

@@ -1,0 +1,223 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// queryRules are the rules of publishing by GET (interface, 4.1).
+var queryRules = entryRules{
+	maxBody:         maxQueryBody,
+	strictRequestID: true,
+	control:         map[string]bool{"action": true, "confirm": true, "min_index": true, "consistency": true},
+}
+
+// postEntry serves POST /api/entries.
+func postEntry(c *call) error {
+	doc, err := c.body()
+	if err != nil {
+		return err
+	}
+	pairs, err := c.query()
+	if err != nil {
+		return err
+	}
+	e := readNewEntry(&doc, &postRules)
+	query, _ := foldPairs(pairs)
+	fresh := c.readFreshness(&query, &e.problems)
+	return c.publish(e, &postRules, fresh)
+}
+
+// publishByGet serves GET /api/entries?action=publish.
+func publishByGet(c *call, doc *document, twice []string) error {
+	c.rctx.Response.Header.Set(fiber.HeaderCacheControl, "no-store")
+	e := readNewEntry(doc, &queryRules)
+	for _, name := range twice {
+		if entryNames[name] || queryRules.control[name] {
+			e.problems.add(name, "may be given once")
+		}
+	}
+	if doc.get("confirm") != "write" {
+		e.problems.add("confirm", "must be write: this GET publishes an entry, for everybody to read")
+		e.unconfirmed = true
+	}
+	fresh := c.readFreshness(doc, &e.problems)
+	return c.publish(e, &queryRules, fresh)
+}
+
+// publish replicates an entry and answers with it.
+func (c *call) publish(e *newEntry, rules *entryRules, fresh freshness) error {
+	from := c.identify(e)
+	if e.problems.any() {
+		return c.refuse(e, rules)
+	}
+	if err := c.await(fresh); err != nil {
+		return e.explain(err, rules, c.srv)
+	}
+	e.cmd.House = c.srv.house[e.cmd.AgentKey]
+	ctx, cancel := context.WithTimeout(c.srv.writes, proposeTimeout)
+	defer cancel()
+	result, index, err := c.srv.backend.Propose(ctx, from, &e.cmd)
+	if err != nil {
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+			err = &Unavailable{Code: CodeOutcomeUnknown, Reason: "the write was not confirmed in time"}
+		}
+		return e.explain(err, rules, c.srv)
+	}
+	c.index = index
+	switch result.Outcome {
+	case fsm.OutcomeDone:
+		return c.answerEntry(http.StatusCreated, result.Entry, e.notes)
+	case fsm.OutcomeDuplicate:
+		return c.answerDuplicate(e, result.Entry, result.Differs)
+	case fsm.OutcomeRejected:
+		e.reject(result.Problems)
+		return e.refusal(rules, c.srv)
+	}
+	return e.explain(&Unavailable{Code: CodeOutcomeUnknown, Reason: "the write was answered elsewhere"}, rules, c.srv)
+}
+
+// identify works out whose write this is, and the scope of its request_id.
+func (c *call) identify(e *newEntry) Sender {
+	from := Sender{Fingerprint: c.srv.backend.Fingerprint(c.sender()), AgentKey: e.cmd.AgentKey}
+	scope := e.cmd.AgentKey
+	if scope == anonymous {
+		// No agent name holds an @, so no name can pose as a fingerprint.
+		from.AgentKey, scope = "", "@"+from.Fingerprint
+	}
+	if e.cmd.Request.ID != "" {
+		e.cmd.Request.Scope = scope
+	}
+	return from
+}
+
+// refuse answers an entry whose shape is wrong. A request_id that was used before
+// still gets the first write; else everything wrong that this node can see is
+// listed, and nobody else is asked.
+func (c *call) refuse(e *newEntry, rules *entryRules) error {
+	view := c.read()
+	if e.cmd.Request.ID != "" && !e.problems.has("agent") && !e.unconfirmed {
+		if seq, known := view.Request(fsm.OpPublish, e.cmd.Request); known {
+			return c.answerDuplicate(e, seq, true)
+		}
+	}
+	if e.cmd.Target == "" || e.targetBad {
+		return e.refusal(rules, c.srv)
+	}
+	seq, known := view.Resolve(e.cmd.Target)
+	if !known {
+		e.reject([]fsm.Problem{fsm.ProblemUnknownTarget})
+		return e.refusal(rules, c.srv)
+	}
+	if e.cmd.Relation != fsm.RelationRetraction || e.problems.has("agent") {
+		return e.refusal(rules, c.srv)
+	}
+	target, found, err := view.Meta(seq)
+	if err != nil {
+		return fmt.Errorf("look at the entry to retract: %w", err)
+	}
+	if found && target.AgentKey != e.cmd.AgentKey {
+		e.reject([]fsm.Problem{fsm.ProblemRetractionOther})
+	}
+	return e.refusal(rules, c.srv)
+}
+
+// reject adds what the state has against the entry.
+func (e *newEntry) reject(found []fsm.Problem) {
+	for _, problem := range found {
+		switch problem {
+		case fsm.ProblemUnknownTarget:
+			e.problems.add(e.targetField(), "names no entry that exists")
+			e.targetBad = true
+		case fsm.ProblemRetractionOther:
+			e.problems.add("relation", "only the author of an entry may retract it; correction, follow_up and reply are open to all")
+		default:
+			e.problems.add("body", "was refused by a rule of a newer version (%d)", problem)
+		}
+	}
+}
+
+// refusal is the error of an entry with problems.
+func (e *newEntry) refusal(rules *entryRules, s *Server) *Error {
+	refusal := invalid(e.problems.list, e.example(rules, s))
+	if e.unconfirmed {
+		refusal.Code = codeConfirm
+		refusal.Message = "Publishing by GET needs confirm=write. The example would have worked."
+	}
+	return refusal
+}
+
+// explain adds to an error of the cluster what its receiver can do.
+func (e *newEntry) explain(err error, rules *entryRules, s *Server) error {
+	refusal := toError(err)
+	if refusal == nil {
+		return err
+	}
+	refusal.Example = e.example(rules, s)
+	refusal.Repeatable = refusal.Code == CodeOutcomeUnknown && e.cmd.Request.ID != ""
+	return refusal
+}
+
+// example is the repaired entry in the form that the endpoint takes.
+func (e *newEntry) example(rules *entryRules, s *Server) object {
+	o := e.repair(rules, s.now())
+	if !rules.strictRequestID {
+		return o
+	}
+	params := object{{"action", "publish"}, {"confirm", "write"}}
+	for _, m := range o {
+		if tags, isList := m.value.([]any); isList {
+			if len(tags) == 0 {
+				continue
+			}
+			names := make([]string, len(tags))
+			for i, tag := range tags {
+				names[i], _ = tag.(string)
+			}
+			m.value = strings.Join(names, ",")
+		}
+		params = append(params, m)
+	}
+	return params
+}
+
+// answerDuplicate answers with the entry that the request_id wrote before.
+func (c *call) answerDuplicate(e *newEntry, seq uint64, differs bool) error {
+	note := "This request_id was used before: this is the entry that it published."
+	if differs {
+		note = "This request_id was used before with other content: this is the entry that it published, and nothing new was written."
+	}
+	return c.answerEntry(http.StatusOK, seq, append(e.notes, note))
+}
+
+// answerEntry answers a write: 201 with the new entry, 200 with an older one.
+func (c *call) answerEntry(status int, seq uint64, notes []string) error {
+	view := c.reread()
+	if view.Index() < c.index {
+		return fmt.Errorf("the backend answered index %d ahead of its view at %d", c.index, view.Index())
+	}
+	c.rctx.Response.Header.Set(fiber.HeaderLocation, "/api/entries/"+fsm.EntryID(seq))
+	return c.answer(status, func(dst []byte) ([]byte, error) {
+		dst = append(dst, `{"entry":`...)
+		dst, err := view.AppendEntry(dst, seq)
+		if err != nil {
+			return nil, fmt.Errorf("show entry %d: %w", seq, err)
+		}
+		if status == http.StatusOK {
+			dst = append(dst, `,"duplicate":true,"notes":`...)
+		} else {
+			dst = append(dst, `,"duplicate":false,"notes":`...)
+		}
+		if len(notes) == 0 {
+			return append(dst, `[]}`...), nil
+		}
+		return append(appendJSON(dst, notes), '}'), nil
+	})
+}

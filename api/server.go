@@ -1,0 +1,203 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
+
+	"github.com/commons-cluster/commons/fsm/text"
+)
+
+// The headers of our own and of drafts.
+const (
+	headerNode            = "X-Commons-Node"
+	headerIndex           = "X-Commons-Index"
+	headerStale           = "X-Commons-Stale-Ms"
+	headerMinIndex        = "X-Commons-Min-Index"
+	headerRateLimit       = "RateLimit"
+	headerRateLimitPolicy = "RateLimit-Policy"
+	headerForwardedFor    = fiber.HeaderXForwardedFor
+)
+
+// The content types of answers.
+const (
+	contentJSON     = "application/json"
+	contentText     = "text/plain; charset=utf-8"
+	contentMarkdown = "text/markdown; charset=utf-8"
+)
+
+// DefaultWriteBurst and DefaultWriteWindow describe the rate limit of writes
+// where Config does not.
+const (
+	DefaultWriteBurst  = 10
+	DefaultWriteWindow = time.Minute
+)
+
+// Config is what a Server needs.
+type Config struct {
+	// Backend answers for the node. Required.
+	Backend Backend
+	// Logger receives errors and, at debug level, one line per request without
+	// bodies or addresses. Nil discards.
+	Logger *slog.Logger
+	// TrustedProxies are the networks whose X-Forwarded-For is believed.
+	TrustedProxies []netip.Prefix
+	// Registry receives the server's measurements and is what /metrics shows.
+	// Nil makes one of its own.
+	Registry *prometheus.Registry
+	// HouseAgents are the names of the operator's own agents.
+	HouseAgents []string
+	// WriteBurst and WriteWindow are what RateLimit-Policy tells about the limit
+	// that the backend applies; zero is the default.
+	WriteBurst  int
+	WriteWindow time.Duration
+	// Now is the clock that examples are dated with. Nil is time.Now.
+	Now func() time.Time
+}
+
+// Server serves the public HTTP interface of one node.
+type Server struct {
+	backend    Backend
+	log        *slog.Logger
+	clients    clients
+	house      map[string]bool // by folded name
+	ratePolicy string
+	now        func() time.Time
+	routes     []route
+	metrics    *metrics
+	exposition fasthttp.RequestHandler
+	router     fasthttp.RequestHandler
+	http       *fasthttp.Server
+
+	// waits ends when the server stops: nobody waits for an index any more.
+	// writes ends when the time for stopping is up.
+	waits, writes           context.Context
+	releaseWaits, endWrites context.CancelFunc
+}
+
+// New makes a server. It fails when the registry already holds its measurements.
+func New(cfg Config) (*Server, error) {
+	if cfg.Backend == nil {
+		return nil, errors.New("api: no backend")
+	}
+	s := &Server{
+		backend: cfg.Backend,
+		log:     cfg.Logger,
+		clients: clients{cfg.TrustedProxies},
+		house:   make(map[string]bool, len(cfg.HouseAgents)),
+		now:     cfg.Now,
+		routes:  routeTable(),
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	for _, name := range cfg.HouseAgents {
+		s.house[text.Fold(text.AgentName(name))] = true
+	}
+	burst, window := cfg.WriteBurst, cfg.WriteWindow
+	if burst == 0 {
+		burst = DefaultWriteBurst
+	}
+	if window == 0 {
+		window = DefaultWriteWindow
+	}
+	s.ratePolicy = `"writes";q=` + strconv.Itoa(burst) + ";w=" + seconds(window)
+	registry := cfg.Registry
+	if registry == nil {
+		registry = prometheus.NewRegistry()
+	}
+	var err error
+	if s.metrics, err = newMetrics(registry); err != nil {
+		return nil, fmt.Errorf("register the measurements of the HTTP surface: %w", err)
+	}
+	s.exposition = exposition(registry)
+	s.router = s.newRouter()
+	s.http = s.newHTTP()
+	s.waits, s.releaseWaits = context.WithCancel(context.Background())
+	s.writes, s.endWrites = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// newRouter hands the table of routes to Fiber.
+func (s *Server) newRouter() fasthttp.RequestHandler {
+	app := fiber.New(fiber.Config{
+		DisableStartupMessage: true,
+		CaseSensitive:         true,
+		BodyLimit:             maxBodyBytes,
+		ErrorHandler:          s.unrouted,
+	})
+	for i := range s.routes {
+		rt := &s.routes[i]
+		app.Add(rt.method, rt.path, s.serve(rt))
+		if rt.method == http.MethodGet {
+			app.Add(http.MethodHead, rt.path, s.serve(rt))
+		}
+	}
+	return app.Handler()
+}
+
+// newHTTP makes the HTTP server below the router. It is ours rather than Fiber's,
+// because every answer passes through one place, also those to requests that no
+// router ever sees.
+func (s *Server) newHTTP() *fasthttp.Server {
+	return &fasthttp.Server{
+		Handler:                      s.handle,
+		ErrorHandler:                 s.unreadable,
+		Logger:                       fasthttpLog{s.log},
+		Concurrency:                  maxConnections,
+		ReadBufferSize:               maxHeaderBytes,
+		ReadTimeout:                  readTimeout,
+		WriteTimeout:                 writeTimeout,
+		IdleTimeout:                  idleTimeout,
+		MaxRequestBodySize:           maxBodyBytes,
+		DisablePreParseMultipartForm: true,
+		NoDefaultServerHeader:        true,
+		NoDefaultContentType:         true,
+		SecureErrorLogMessage:        true,
+		CloseOnShutdown:              true,
+	}
+}
+
+// Serve answers requests on a listener until Shutdown, and returns nil then.
+func (s *Server) Serve(ln net.Listener) error {
+	if err := s.http.Serve(lingerListener{ln}); err != nil {
+		return fmt.Errorf("serve HTTP on %s: %w", ln.Addr(), err)
+	}
+	return nil
+}
+
+// Shutdown stops accepting, releases every read that waits, lets writes finish
+// until ctx ends, and then gives up on them: they are answered as unknown. It
+// returns ctx's error when connections were left open.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.releaseWaits()
+	defer s.endWrites()
+	stop := context.AfterFunc(ctx, s.endWrites)
+	defer stop()
+	if err := s.http.ShutdownWithContext(ctx); err != nil {
+		return fmt.Errorf("stop serving HTTP: %w", err)
+	}
+	return nil
+}
+
+// fasthttpLog passes on what the HTTP server reports. Its texts quote requests, so
+// that only its own complaints without one are worth more than debug.
+type fasthttpLog struct{ log *slog.Logger }
+
+// Printf implements fasthttp.Logger.
+func (l fasthttpLog) Printf(format string, _ ...any) {
+	l.log.Debug("http server", "event", format)
+}
