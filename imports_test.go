@@ -135,7 +135,7 @@ func TestImportRules(t *testing.T) {
 			}
 		}
 	}
-	for _, must := range []string{"main", "node", "api", "fsm"} {
+	for _, must := range []string{"main", "node", "api", "cluster", "fsm"} {
 		if !seen[must] {
 			t.Errorf("go list shows no package in %s: the rules were not checked", must)
 		}
