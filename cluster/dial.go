@@ -117,11 +117,13 @@ func (p *Port) clientHandshake(ctx context.Context, c *conn, serverID, protocol 
 	}
 	var peer verifiedPeer
 	tc := tls.Client(c, &tls.Config{
-		MinVersion:   tls.VersionTLS13,
-		Certificates: []tls.Certificate{*own},
-		RootCAs:      keys.pool,
-		ServerName:   certDNSName,
-		NextProtos:   []string{protocol},
+		MinVersion: tls.VersionTLS13,
+		// Unlike Certificates this sends it to servers that would not accept
+		// it too: they can then log whom they refused, and why.
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own, nil },
+		RootCAs:              keys.pool,
+		ServerName:           certDNSName,
+		NextProtos:           []string{protocol},
 		VerifyConnection: func(cs tls.ConnectionState) (err error) {
 			if peer, err = p.creds.verifyPeer(cs, keys); err != nil {
 				return err

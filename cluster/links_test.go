@@ -1,0 +1,359 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+var errCut = errors.New("link cut")
+
+// A cut link is refused in each direction by its own hook, and ends what exists.
+func TestPortCutsLinks(t *testing.T) {
+	t.Parallel()
+	dir := &directory{}
+	secrets := testSecrets(t, "a")
+	var outCut, inCut atomic.Bool
+	a := startNode(t, dir, "a-1", secrets, func(cfg *PortConfig) {
+		cfg.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if outCut.Load() && DialTarget(ctx) == "b-1" {
+				return nil, errCut
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, addr)
+		}
+		cfg.Gate = func(id string) bool { return !inCut.Load() || id != "b-1" }
+	})
+	b := startNode(t, dir, "b-1", secrets, nil)
+	c := startNode(t, dir, "c-1", secrets, nil)
+	held, err := b.StreamLayer().Dial("a-1", testTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = held.Close() }()
+	if err := echoOn(held, "x"); err != nil {
+		t.Fatal(err)
+	}
+	a.wantBoth(t, "b-1")
+	b.wantBoth(t, "a-1")
+
+	outCut.Store(true)
+	a.CloseConns("b-1")
+	if err := echoOn(held, "x"); err == nil {
+		t.Error("a connection survived")
+	}
+	a.wantNeither(t, "b-1", "link cut")
+	b.wantHealed(t, "a-1")
+	a.wantBoth(t, "c-1")
+
+	outCut.Store(false)
+	inCut.Store(true)
+	a.CloseConns("b-1")
+	b.wantNeither(t, "a-1", "")
+	if !a.logs.has("server b-1 is gated off") {
+		t.Error("not logged")
+	}
+	a.wantHealed(t, "b-1")
+	c.wantBoth(t, "a-1")
+
+	inCut.Store(false)
+	b.wantHealed(t, "a-1")
+}
+
+// stallable is a connection that can stop moving bytes without closing, like
+// one to a machine that lost its power.
+type stallable struct {
+	net.Conn
+	stalled *atomic.Bool
+	closed  chan struct{}
+	once    sync.Once
+}
+
+func (s *stallable) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p)
+	if s.stalled.Load() {
+		<-s.closed
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+func (s *stallable) Write(p []byte) (int, error) {
+	if s.stalled.Load() {
+		return len(p), nil // into the void
+	}
+	return s.Conn.Write(p)
+}
+
+func (s *stallable) Close() error {
+	s.once.Do(func() { close(s.closed) })
+	return s.Conn.Close()
+}
+
+func TestClientNoticesADeadPeer(t *testing.T) {
+	t.Parallel()
+	dir := &directory{}
+	secrets := testSecrets(t, "a")
+	var stalled atomic.Bool
+	a := startNode(t, dir, "a-1", secrets, func(cfg *PortConfig) {
+		cfg.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			raw, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return &stallable{Conn: raw, stalled: &stalled, closed: make(chan struct{})}, nil
+		}
+	})
+	startNode(t, dir, "b-1", secrets, nil)
+	if _, err := a.ask("b-1", "hi"); err != nil {
+		t.Fatal(err)
+	}
+	stalled.Store(true)
+	// Without pings only the context would end this.
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://b-1/", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := a.Client().Do(req); err == nil {
+		_ = res.Body.Close()
+		t.Error("answered by a dead peer")
+	}
+	if ctx.Err() != nil {
+		t.Error("the dead peer was not noticed")
+	}
+	stalled.Store(false)
+	if _, err := a.ask("b-1", "hi"); err != nil {
+		t.Errorf("after it came back: %v", err)
+	}
+}
+
+func TestRestartedPeerIsReachedAtItsNewAddress(t *testing.T) {
+	t.Parallel()
+	dir := &directory{}
+	secrets := testSecrets(t, "a")
+	a := startNode(t, dir, "a-1", secrets, nil)
+	b := startNode(t, dir, "b-1", secrets, nil)
+	a.wantBoth(t, "b-1")
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.ask("b-1", "hi"); err == nil {
+		t.Fatal("answered after close")
+	}
+	startNode(t, dir, "b-1", secrets, nil)
+	a.wantHealed(t, "b-1")
+}
+
+// raftLike keeps connections and redials them, as Raft's transport does.
+type raftLike struct {
+	n  *testNode
+	to string
+	c  net.Conn
+}
+
+func (r *raftLike) send(text string) error {
+	if r.c != nil {
+		if echoOn(r.c, text) == nil {
+			return nil
+		}
+		_ = r.c.Close()
+		r.c = nil
+	}
+	c, err := r.n.StreamLayer().Dial(raft.ServerAddress(r.to), testTimeout)
+	if err != nil {
+		return err
+	}
+	r.c = c
+	return echoOn(c, text)
+}
+
+// Faults 33: A, A+B, B+A, B on every node, one node after the other, while all
+// talk to all.
+func TestRotateSecretUnderTraffic(t *testing.T) {
+	t.Parallel()
+	dir := &directory{}
+	ids := []string{"a-1", "b-1", "c-1"}
+	paths := make([]string, len(ids))
+	secrets := make([]*Secrets, len(ids))
+	nodes := make([]*testNode, len(ids))
+	for i, id := range ids {
+		paths[i] = filepath.Join(t.TempDir(), "secret")
+		writeSecrets(t, paths[i], "A")
+		var err error
+		if secrets[i], err = LoadSecrets(paths[i]); err != nil {
+			t.Fatal(err)
+		}
+		nodes[i] = startNode(t, dir, id, secrets[i], nil)
+	}
+	var done atomic.Bool
+	var requests, echoes atomic.Int64
+	var wg sync.WaitGroup
+	for _, n := range nodes {
+		for _, to := range ids {
+			wg.Go(func() {
+				for !done.Load() {
+					text := strings.Repeat("x", 10_000)
+					if got, err := n.ask(to, text); err != nil || !strings.HasSuffix(got, text) {
+						t.Errorf("%s asks %s: %v", n.id, to, err)
+						return
+					}
+					requests.Add(1)
+				}
+			})
+			wg.Go(func() {
+				link := &raftLike{n: n, to: to}
+				for !done.Load() {
+					if err := link.send("append entries"); err != nil {
+						t.Errorf("%s echoes at %s: %v", n.id, to, err)
+						break
+					}
+					echoes.Add(1)
+				}
+				if link.c != nil {
+					_ = link.c.Close()
+				}
+			})
+		}
+	}
+	progress := func() {
+		r, e := requests.Load(), echoes.Load()
+		eventually(t, "traffic goes on", func() bool { return t.Failed() || requests.Load() > r+50 && echoes.Load() > e+50 })
+	}
+	progress()
+	for _, step := range [][]string{{"A", "B"}, {"B", "A"}, {"B"}} {
+		for i := range nodes {
+			writeSecrets(t, paths[i], step...)
+			if changed, err := secrets[i].Reload(); err != nil || !changed {
+				t.Fatalf("reload: %v, %v", changed, err)
+			}
+			progress()
+		}
+	}
+	// Only connections under B remain, without waiting for the grace period.
+	onlyB := secrets[0].KeyIDs()[0]
+	for _, n := range nodes {
+		eventually(t, "all connections are under the new secret", func() bool {
+			return t.Failed() || !n.conns.has(func(c *conn) bool { return c.peerKeyID != onlyB || c.ownKeyID != onlyB })
+		})
+	}
+	done.Store(true)
+	wg.Wait()
+	stranger := startNode(t, dir, "d-1", testSecrets(t, "A"), nil)
+	stranger.wantNeither(t, "a-1", "another cluster secret")
+}
+
+// A peer that never learns of the new secret loses its connections.
+func TestRemovedSecretLosesItsConnections(t *testing.T) {
+	t.Parallel()
+	dir := &directory{}
+	path := filepath.Join(t.TempDir(), "secret")
+	writeSecrets(t, path, "A")
+	rotated, err := LoadSecrets(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := startNode(t, dir, "a-1", rotated, nil)
+	b := startNode(t, dir, "b-1", testSecrets(t, "A"), nil)
+	held, err := b.StreamLayer().Dial("a-1", testTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = held.Close() }()
+	if err := echoOn(held, "x"); err != nil {
+		t.Fatal(err)
+	}
+	writeSecrets(t, path, "B")
+	if _, err := rotated.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the old connection is closed", func() bool {
+		return !a.conns.has(func(c *conn) bool { return c.peer == "b-1" })
+	})
+	if err := echoOn(held, "x"); err == nil {
+		t.Error("it still works")
+	}
+	b.wantNeither(t, "a-1", "another cluster secret")
+}
+
+func TestConnectionsPerPeerAreBounded(t *testing.T) {
+	t.Parallel()
+	set := newConnSet()
+	establish := func() (*conn, bool) {
+		near, far := net.Pipe()
+		t.Cleanup(func() { _ = far.Close() })
+		c := set.add(near, true)
+		return c, set.establish(c, func(c *conn) { c.peer = "b-1" })
+	}
+	var all []*conn
+	for range MaxConnsPerPeer {
+		c, ok := establish()
+		if !ok {
+			t.Fatal("refused below the bound")
+		}
+		all = append(all, c)
+	}
+	over, ok := establish()
+	if ok {
+		t.Fatal("accepted above the bound")
+	}
+	_ = over.Close()
+	_ = all[0].Close()
+	_ = all[0].Close()
+	if _, ok := establish(); !ok {
+		t.Error("refused though one went")
+	}
+	if _, ok := establish(); ok {
+		t.Error("a second close made room")
+	}
+	set.close()
+	if set.add(all[0].Conn, true) != nil {
+		t.Error("a closed set took a connection")
+	}
+	if len(set.conns) != 0 || len(set.inbound) != 0 {
+		t.Errorf("left: %d, %v", len(set.conns), set.inbound)
+	}
+}
+
+func TestCertificateIsMadeAnewWhenItHasTo(t *testing.T) {
+	t.Parallel()
+	now, cluster := time.Now(), ""
+	secrets := testSecrets(t, "a")
+	creds := &credentials{serverID: "a-1", clusterID: func() string { return cluster }, now: func() time.Time { return now }}
+	get := func(keys *keyset) string {
+		cert, err := creds.certificate(keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(cert.Leaf.SerialNumber, " ", cert.Leaf.URIs[0])
+	}
+	keys := secrets.current.Load()
+	first := get(keys)
+	if !strings.HasSuffix(first, " commons://-/a-1") || get(keys) != first {
+		t.Errorf("first %s, then %s", first, get(keys))
+	}
+	cluster = "c1"
+	second := get(keys)
+	if !strings.HasSuffix(second, " commons://c1/a-1") {
+		t.Errorf("after joining: %s", second)
+	}
+	now = now.Add(leafRenewAfter)
+	third := get(keys)
+	now = now.Add(-2 * leafRenewAfter)
+	fourth := get(keys)
+	fifth := get(testSecrets(t, "b").current.Load())
+	if third == second || fourth == third || fifth == fourth {
+		t.Errorf("not made anew: %s, %s, %s, %s", second, third, fourth, fifth)
+	}
+}

@@ -1,0 +1,595 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+const testTimeout = 10 * time.Second
+
+// directory resolves server ids in a test.
+type directory struct {
+	mu    sync.Mutex
+	addrs map[string]string
+}
+
+func (d *directory) set(id, addr string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.addrs == nil {
+		d.addrs = make(map[string]string)
+	}
+	d.addrs[id] = addr
+}
+
+func (d *directory) resolve(id string) (string, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	addr, ok := d.addrs[id]
+	return addr, ok
+}
+
+type testNode struct {
+	*Port
+	id      string
+	logs    *logs
+	cluster atomic.Value // string
+}
+
+// startNode opens a port whose HTTP side answers with the caller's id and the
+// body it sent, and whose Raft side echoes.
+func startNode(t *testing.T, dir *directory, id string, secrets *Secrets, change func(*PortConfig)) *testNode {
+	t.Helper()
+	n := &testNode{id: id, logs: &logs{}}
+	n.cluster.Store("")
+	cfg := PortConfig{
+		Addr: "127.0.0.1:0", ServerID: id, Secrets: secrets, Resolve: dir.resolve, Logger: n.logs.logger(),
+		ClusterID: func() string { return n.cluster.Load().(string) },
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	port, err := Listen(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Port = port
+	dir.set(id, port.AdvertiseAddr())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		err := port.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+				return
+			}
+			_, _ = fmt.Fprintf(w, "%s %s %s", PeerID(r.Context()), r.Proto, body)
+		}))
+		if err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	layer := port.StreamLayer()
+	wg.Go(func() {
+		for {
+			c, err := layer.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer func() { _ = c.Close() }()
+				_, _ = io.Copy(c, c)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		if err := port.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		wg.Wait()
+	})
+	return n
+}
+
+// ask sends a request to a server and returns the answer's body.
+func (n *testNode) ask(to, body string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+to+"/x", strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	res, err := n.Client().Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = res.Body.Close() }()
+	got, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %d: %s", res.StatusCode, got)
+	}
+	return string(got), err
+}
+
+// echo sends bytes over Raft's protocol and reads them back.
+func (n *testNode) echo(to, text string) error {
+	c, err := n.StreamLayer().Dial(raft.ServerAddress(to), testTimeout)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	return echoOn(c, text)
+}
+
+func echoOn(c net.Conn, text string) error {
+	if err := c.SetDeadline(time.Now().Add(testTimeout)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(c, text); err != nil {
+		return err
+	}
+	buf := make([]byte, len(text))
+	if _, err := io.ReadFull(c, buf); err != nil {
+		return err
+	}
+	if string(buf) != text {
+		return fmt.Errorf("echo gave %q", buf)
+	}
+	return nil
+}
+
+func (n *testNode) wantBoth(t *testing.T, to string) {
+	t.Helper()
+	if got, err := n.ask(to, "hi"); err != nil || got != n.id+" HTTP/2.0 hi" {
+		t.Errorf("%s asks %s: %q, %v", n.id, to, got, err)
+	}
+	if err := n.echo(to, "raft bytes"); err != nil {
+		t.Errorf("%s echoes at %s: %v", n.id, to, err)
+	}
+}
+
+// wantNeither wants both protocols refused for the reason. A connection that
+// was cut just now may fail for another one first.
+func (n *testNode) wantNeither(t *testing.T, to, reason string) {
+	t.Helper()
+	eventually(t, "asking "+to+" fails with "+reason, func() bool {
+		got, err := n.ask(to, "hi")
+		if err == nil {
+			t.Fatalf("%s asks %s: answered %q", n.id, to, got)
+		}
+		return strings.Contains(err.Error(), reason)
+	})
+	if err := n.echo(to, "raft bytes"); err == nil || !strings.Contains(err.Error(), reason) {
+		t.Errorf("%s echoes at %s: %v; want an error with %q", n.id, to, err, reason)
+	}
+}
+
+// wantHealed wants both protocols served after connections were cut: a request
+// may still find a connection whose end has not been noticed.
+func (n *testNode) wantHealed(t *testing.T, to string) {
+	t.Helper()
+	eventually(t, n.id+" reaches "+to, func() bool { _, err := n.ask(to, "hi"); return err == nil })
+	n.wantBoth(t, to)
+}
+
+func TestPortServesBothProtocols(t *testing.T) {
+	t.Parallel()
+	dir := &directory{}
+	secrets := testSecrets(t, "a")
+	a := startNode(t, dir, "node_A.1-x", secrets, nil)
+	b := startNode(t, dir, "b-1", testSecrets(t, "a"), nil)
+	a.wantBoth(t, "b-1")
+	b.wantBoth(t, "node_A.1-x")
+	a.wantBoth(t, "node_A.1-x")
+	if got := a.StreamLayer().Addr().String(); got != "node_A.1-x" {
+		t.Errorf("stream address %q", got)
+	}
+	a.wantNeither(t, "c-1", "no address known")
+}
+
+func TestPortManyConnectionsAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := &directory{}
+	secrets := testSecrets(t, "a")
+	a := startNode(t, dir, "a-1", secrets, nil)
+	startNode(t, dir, "b-1", secrets, nil)
+	var wg sync.WaitGroup
+	for i := range 100 {
+		text := strings.Repeat(fmt.Sprint(i), 100)
+		wg.Go(func() {
+			if err := a.echo("b-1", text); err != nil {
+				t.Errorf("echo: %v", err)
+			}
+		})
+		wg.Go(func() {
+			if got, err := a.ask("b-1", text); err != nil || got != "a-1 HTTP/2.0 "+text {
+				t.Errorf("ask: %q, %v", got, err)
+			}
+		})
+	}
+	wg.Wait()
+	// What HTTP dialled too much is closed again; one connection is enough.
+	http2 := func() (count int) {
+		a.conns.mu.Lock()
+		defer a.conns.mu.Unlock()
+		for c := range a.conns.conns {
+			if c.protocol == ProtocolHTTP {
+				count++
+			}
+		}
+		return count
+	}
+	eventually(t, "few HTTP/2 connections", func() bool { return http2() <= 2 })
+}
+
+func TestPortRefusesAnotherSecret(t *testing.T) {
+	t.Parallel()
+	dir := &directory{}
+	a := startNode(t, dir, "a-1", testSecrets(t, "a"), nil)
+	b := startNode(t, dir, "b-1", testSecrets(t, "b"), nil)
+	b.wantNeither(t, "a-1", "another cluster secret")
+	eventually(t, "the port says why", func() bool {
+		return a.logs.has("refused a connection to the private port") && a.logs.has("another cluster secret")
+	})
+	eventually(t, "the dialler says why", func() bool {
+		return b.logs.has("did not connect to a server") && b.logs.has("another cluster secret")
+	})
+}
+
+func TestPortRefusesTheLoopbackSecretWhenItHasAFile(t *testing.T) {
+	t.Parallel()
+	dir := &directory{}
+	loop, err := LoadSecrets("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	startNode(t, dir, "a-1", testSecrets(t, "a"), nil)
+	b := startNode(t, dir, "b-1", loop, nil)
+	c := startNode(t, dir, "c-1", loop, nil)
+	b.wantNeither(t, "a-1", "another cluster secret")
+	b.wantBoth(t, c.id)
+}
+
+func TestPortRefusesAnotherCluster(t *testing.T) {
+	t.Parallel()
+	dir := &directory{}
+	secrets := testSecrets(t, "a")
+	a := startNode(t, dir, "a-1", secrets, nil)
+	b := startNode(t, dir, "b-1", secrets, nil)
+	a.cluster.Store("one")
+	b.wantBoth(t, "a-1") // b belongs to none yet
+	a.wantBoth(t, "b-1")
+	b.cluster.Store("one")
+	b.CloseConns("a-1")
+	b.wantHealed(t, "a-1")
+	b.cluster.Store("two")
+	b.CloseConns("a-1")
+	b.wantNeither(t, "a-1", "server a-1 belongs to cluster one, this node to cluster two")
+	a.CloseConns("b-1")
+	a.wantNeither(t, "b-1", "server b-1 belongs to cluster two, this node to cluster one")
+}
+
+// A client that accepts anything meets the port's own check.
+func TestPortChecksTheClusterOfCallers(t *testing.T) {
+	t.Parallel()
+	dir := &directory{}
+	secrets := testSecrets(t, "a")
+	a := startNode(t, dir, "a-1", secrets, nil)
+	a.cluster.Store("one")
+	for _, tt := range []struct {
+		who    peerIdentity
+		key    string
+		ok     bool
+		reason string
+	}{
+		{peerIdentity{"one", "b-1"}, "a", true, ""},
+		{peerIdentity{"", "b-1"}, "a", true, ""},
+		{peerIdentity{"two", "b-1"}, "a", false, "belongs to cluster two"},
+		{peerIdentity{"one", "b 1"}, "a", false, "not that of a node"},
+		{peerIdentity{"one", ""}, "a", false, "not that of a node"},
+		{peerIdentity{"one", "b-1"}, "b", false, "another cluster secret"},
+	} {
+		keys := testSecrets(t, tt.key).current.Load()
+		cert, err := keys.first().ca.issue(tt.who, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = roughClient(a.AdvertiseAddr(), cert, ProtocolRaft)
+		if (err == nil) != tt.ok {
+			t.Errorf("%+v under %s: %v", tt.who, tt.key, err)
+		}
+		if !tt.ok {
+			eventually(t, tt.reason, func() bool { return a.logs.has(tt.reason) })
+		}
+	}
+}
+
+// roughClient shakes hands without checking the server and echoes.
+func roughClient(addr string, cert *tls.Certificate, protocols ...string) error {
+	raw, err := net.Dial("tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = raw.Close() }()
+	conf := &tls.Config{InsecureSkipVerify: true, NextProtos: protocols}
+	if cert != nil {
+		conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
+	}
+	return echoOn(tls.Client(raw, conf), "x")
+}
+
+func TestPortRefusesStrangers(t *testing.T) {
+	t.Parallel()
+	dir := &directory{}
+	secrets := testSecrets(t, "a")
+	a := startNode(t, dir, "a-1", secrets, nil)
+	own, err := secrets.current.Load().first().ca.issue(peerIdentity{serverID: "b-1"}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := secrets.current.Load().first().ca.issue(peerIdentity{serverID: "b-1"}, time.Now().Add(-2*LeafValidity))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ahead, err := secrets.current.Load().first().ca.issue(peerIdentity{serverID: "b-1"}, time.Now().Add(LeafBackdate/2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := roughClient(a.AdvertiseAddr(), ahead, ProtocolRaft); err != nil {
+		t.Errorf("a peer whose clock is days ahead: %v", err)
+	}
+	for _, tt := range []struct {
+		name, reason string
+		dial         func() error
+	}{
+		{"no certificate", "client didn't provide a certificate", func() error { return roughClient(a.AdvertiseAddr(), nil, ProtocolRaft) }},
+		{"expired", "certificate has expired", func() error { return roughClient(a.AdvertiseAddr(), old, ProtocolRaft) }},
+		{"no protocol", "it names no protocol", func() error { return roughClient(a.AdvertiseAddr(), own) }},
+		{"another protocol", "unsupported application protocols", func() error { return roughClient(a.AdvertiseAddr(), own, "spdy/3") }},
+		{"plain TCP", "it does not speak TLS", func() error {
+			c, err := net.Dial("tcp", a.AdvertiseAddr())
+			if err != nil {
+				return err
+			}
+			defer func() { _ = c.Close() }()
+			return echoOn(c, "GET / HTTP/1.1\r\n\r\n")
+		}},
+		{"TLS 1.2", "unsupported versions", func() error {
+			c, err := net.Dial("tcp", a.AdvertiseAddr())
+			if err != nil {
+				return err
+			}
+			defer func() { _ = c.Close() }()
+			return echoOn(tls.Client(c, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}), "x")
+		}},
+	} {
+		if err := tt.dial(); err == nil {
+			t.Errorf("%s: served", tt.name)
+		}
+		eventually(t, tt.name+" is logged", func() bool { return a.logs.has(tt.reason) })
+	}
+	for range 20 {
+		if err := roughClient(a.AdvertiseAddr(), nil, ProtocolRaft); err == nil {
+			t.Error("served")
+		}
+	}
+	if n := a.logs.count("client didn't provide a certificate"); n != 1 {
+		t.Errorf("one reason from one host was logged %d times", n)
+	}
+}
+
+func TestPortHoldsSilentStrangersInCheck(t *testing.T) {
+	t.Parallel()
+	dir := &directory{}
+	secrets := testSecrets(t, "a")
+	a := startNode(t, dir, "a-1", secrets, nil)
+	b := startNode(t, dir, "b-1", secrets, nil)
+	var silent []net.Conn
+	for range MaxHandshakes + 50 {
+		c, err := net.Dial("tcp", a.AdvertiseAddr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		silent = append(silent, c)
+	}
+	b.wantBoth(t, "a-1")
+	for i, c := range silent {
+		if err := c.SetReadDeadline(time.Now().Add(waitLimit)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("connection %d was kept: %v", i, err)
+		}
+		_ = c.Close()
+	}
+}
+
+func TestPortRefusesWrongServerBehindAddress(t *testing.T) {
+	t.Parallel()
+	dir := &directory{}
+	secrets := testSecrets(t, "a")
+	a := startNode(t, dir, "a-1", secrets, nil)
+	b := startNode(t, dir, "b-1", secrets, nil)
+	dir.set("c-1", b.AdvertiseAddr())
+	a.wantNeither(t, "c-1", "server b-1 is there, not c-1")
+	if !a.logs.has("server b-1 is there, not c-1") {
+		t.Error("not logged")
+	}
+}
+
+func TestPortTriesAllAddressesOfAName(t *testing.T) {
+	t.Parallel()
+	dir := &directory{}
+	secrets := testSecrets(t, "a")
+	// Two servers on one port number: one name stands for both.
+	var b *testNode
+	for b == nil {
+		c := startNode(t, dir, "c-1", secrets, nil)
+		_, port, err := splitAddr(c.AdvertiseAddr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		probe, err := net.Listen("tcp", joinAddr("127.0.0.2", port))
+		if err != nil {
+			continue // taken: with another pair
+		}
+		_ = probe.Close()
+		b = startNode(t, dir, "b-1", secrets, func(cfg *PortConfig) { cfg.Addr = joinAddr("127.0.0.2", port) })
+	}
+	_, port, err := splitAddr(b.AdvertiseAddr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lookups atomic.Int32
+	a := startNode(t, dir, "a-1", secrets, func(cfg *PortConfig) {
+		cfg.LookupHost = func(_ context.Context, host string) ([]string, error) {
+			if host != "nodes.test" {
+				return nil, fmt.Errorf("unexpected name %q", host)
+			}
+			lookups.Add(1)
+			return []string{"127.0.0.3", "127.0.0.1", "127.0.0.2"}, nil
+		}
+	})
+	dir.set("b-1", joinAddr("nodes.test", port))
+	dir.set("c-1", joinAddr("nodes.test", port))
+	a.wantBoth(t, "b-1")
+	a.wantBoth(t, "c-1")
+	if n := lookups.Load(); n != 4 {
+		t.Errorf("%d lookups for 4 dials", n)
+	}
+	dir.set("d-1", joinAddr("nodes.test", port))
+	a.wantNeither(t, "d-1", "server c-1 is there, not d-1")
+}
+
+func TestPortLoopbackOnly(t *testing.T) {
+	t.Parallel()
+	loop, err := LoadSecrets("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolve := func(string) (string, bool) { return "192.0.2.1:7000", true }
+	for _, tt := range []struct{ addr, advertise string }{
+		{"0.0.0.0:0", ""}, {":0", ""}, {"[::]:0", ""}, {"192.0.2.1:0", ""}, {"127.0.0.1:0", "192.0.2.1:7000"}, {"127.0.0.1:0", "192.0.2.1"},
+	} {
+		p, err := Listen(PortConfig{Addr: tt.addr, Advertise: tt.advertise, ServerID: "a-1", Secrets: loop, Resolve: resolve})
+		if err == nil {
+			_ = p.Close()
+			t.Errorf("%+v: opened", tt)
+			continue
+		}
+		if !strings.Contains(err.Error(), "--secret-file") {
+			t.Errorf("%+v: %v", tt, err)
+		}
+	}
+	p, err := Listen(PortConfig{Addr: "localhost:0", ServerID: "a-1", Secrets: loop, Resolve: resolve})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = p.Close() }()
+	if _, err := p.StreamLayer().Dial("b-1", testTimeout); err == nil || !strings.Contains(err.Error(), "not a loopback address") {
+		t.Errorf("dial away from loopback: %v", err)
+	}
+}
+
+func TestPortBoundsRequests(t *testing.T) {
+	t.Parallel()
+	dir := &directory{}
+	secrets := testSecrets(t, "a")
+	a := startNode(t, dir, "a-1", secrets, func(cfg *PortConfig) { cfg.MaxRequestBytes = 1000 })
+	startNode(t, dir, "b-1", secrets, nil)
+	if _, err := a.ask("a-1", strings.Repeat("x", 1000)); err != nil {
+		t.Error(err)
+	}
+	if _, err := a.ask("a-1", strings.Repeat("x", 1001)); err == nil || !strings.Contains(err.Error(), "status 413") {
+		t.Errorf("declared length: %v", err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://a-1/", io.MultiReader(strings.NewReader(strings.Repeat("x", 1001))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := a.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("undeclared length: %d", res.StatusCode)
+	}
+	if _, err := a.Client().Get("http://a-1/"); err == nil || !strings.Contains(err.Error(), "https://") { //nolint:noctx // never sent
+		t.Errorf("plain HTTP: %v", err)
+	}
+}
+
+func TestPortShutdownLetsRequestsEnd(t *testing.T) {
+	t.Parallel()
+	dir := &directory{}
+	secrets := testSecrets(t, "a")
+	a := startNode(t, dir, "a-1", secrets, nil)
+	started, release := make(chan struct{}), make(chan struct{})
+	p, err := Listen(PortConfig{Addr: "127.0.0.1:0", ServerID: "b-1", Secrets: secrets, Resolve: dir.resolve})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir.set("b-1", p.AdvertiseAddr())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := p.Serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			close(started)
+			<-release
+			_, _ = io.WriteString(w, "done")
+		})); err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	wg.Go(func() {
+		if got, err := a.ask("b-1", ""); err != nil || got != "done" {
+			t.Errorf("the running request: %q, %v", got, err)
+		}
+	})
+	<-started
+	down := make(chan error, 1)
+	go func() { down <- p.Shutdown(t.Context()) }()
+	eventually(t, "no new requests", func() bool { _, err := a.echoless("b-1"); return err != nil })
+	select {
+	case err := <-down:
+		t.Fatalf("did not wait: %v", err)
+	default:
+	}
+	close(release)
+	if err := <-down; err != nil {
+		t.Errorf("shutdown: %v", err)
+	}
+	wg.Wait()
+	if err := p.Close(); err != nil {
+		t.Errorf("close after shutdown: %v", err)
+	}
+}
+
+// echoless asks over a connection of its own.
+func (n *testNode) echoless(to string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	defer cancel()
+	tc, err := n.dial(ctx, to, ProtocolHTTP, nil)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = tc.Close() }()
+	_ = tc.SetReadDeadline(time.Now().Add(testTimeout))
+	if _, err := io.WriteString(tc, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"); err != nil {
+		return "", err
+	}
+	_, err = io.ReadFull(tc, make([]byte, 9)) // the server's settings
+	return "", err
+}
