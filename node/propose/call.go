@@ -1,0 +1,95 @@
+package propose
+
+import (
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// call is one command from its acceptance to its answer. The session's lock
+// guards everything below done; what the answer consists of may be read without
+// it once done is closed.
+type call struct {
+	seq  uint64
+	body fsm.Body
+	from api.Sender
+	size int // encoded bytes, an upper bound
+	done chan struct{}
+
+	queued    bool // in the session's waiting list
+	inFlight  bool // an attempt is under way
+	handed    bool // an attempt may have reached the log
+	applied   bool // by this node's state machine
+	confirmed bool // by the leader's state machine
+	answered  bool
+
+	result fsm.Result
+	index  uint64
+	err    error
+
+	links [numLists]links
+}
+
+// uncertain reports whether the command may show up in the log after all. The
+// session's lock is held.
+func (c *call) uncertain() bool { return c.handed || c.inFlight || c.applied }
+
+// member is what the leader must know about a command beside the command.
+type member struct {
+	api.Sender
+	// Retry says that an earlier attempt may have been enqueued. It was charged
+	// to the rate limits then.
+	Retry bool
+}
+
+// The lists a call can be in at once.
+const (
+	listOpen    = iota // every unanswered call, by seq
+	listWaiting        // those that wait for a sender
+	numLists
+)
+
+type links struct{ prev, next *call }
+
+// list is a doubly linked list through the calls themselves: a call leaves it in
+// constant time wherever it stands.
+type list struct {
+	which      int
+	head, tail *call
+}
+
+func (l *list) pushBack(c *call) {
+	c.links[l.which] = links{prev: l.tail}
+	if l.tail == nil {
+		l.head = c
+	} else {
+		l.tail.links[l.which].next = c
+	}
+	l.tail = c
+}
+
+func (l *list) pushFront(c *call) {
+	c.links[l.which] = links{next: l.head}
+	if l.head == nil {
+		l.tail = c
+	} else {
+		l.head.links[l.which].prev = c
+	}
+	l.head = c
+}
+
+func (l *list) remove(c *call) {
+	at := c.links[l.which]
+	if at.prev == nil {
+		l.head = at.next
+	} else {
+		at.prev.links[l.which].next = at.next
+	}
+	if at.next == nil {
+		l.tail = at.prev
+	} else {
+		at.next.links[l.which].prev = at.prev
+	}
+	c.links[l.which] = links{}
+}
+
+func (l *list) next(c *call) *call { return c.links[l.which].next }

@@ -1,0 +1,167 @@
+package propose
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// handClock is a clock that the test moves.
+type handClock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *handClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *handClock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// voters answers for clocks that are off the hand clock; absent ones fail.
+func asker(c *handClock, off map[string]time.Duration) func(context.Context, string) (time.Time, error) {
+	return func(_ context.Context, id string) (time.Time, error) {
+		d, ok := off[id]
+		if !ok {
+			return time.Time{}, errors.New("no answer")
+		}
+		return c.Now().Add(d), nil
+	}
+}
+
+func TestStampFollowsTheMedian(t *testing.T) {
+	const m = time.Minute
+	tests := []struct {
+		name   string
+		voters string
+		off    map[string]time.Duration
+		want   time.Duration
+	}{
+		{"alone", "", nil, 0},
+		{"agreeing", "b c", map[string]time.Duration{"b": time.Second, "c": -time.Second}, 0},
+		{"just within", "b c", map[string]time.Duration{"b": 2 * time.Second, "c": 2 * time.Second}, 0},
+		{"just beyond", "b c", map[string]time.Duration{"b": 2001 * time.Millisecond, "c": 2001 * time.Millisecond}, 2001 * time.Millisecond},
+		{"behind", "b c", map[string]time.Duration{"b": 10 * m, "c": 10 * m}, 10 * m},
+		{"ahead", "b c", map[string]time.Duration{"b": -10 * m, "c": -10*m + time.Second}, -10*m + time.Second},
+		{"another one is off", "b c", map[string]time.Duration{"b": 0, "c": 10 * m}, 0},
+		{"two of five are off", "b c d e", map[string]time.Duration{"b": 10 * m, "c": 10 * m, "d": 1, "e": 2}, 0},
+		{"one does not answer", "b c", map[string]time.Duration{"b": -10 * m}, -10 * m},
+		{"of two the earlier", "b", map[string]time.Duration{"b": 10 * m}, 0},
+		{"nobody answers", "b c", nil, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			clock := &handClock{at: noon}
+			s := NewClockSync(clock, slog.New(slog.DiscardHandler))
+			s.compare(context.Background(), strings.Fields(tt.voters), ClockExpiry, asker(clock, tt.off))
+			if got := s.Correction(); got != tt.want {
+				t.Errorf("correction %v, want %v", got, tt.want)
+			}
+			clock.add(time.Second)
+			if got, want := s.Stamp(), noon.Add(time.Second+tt.want).UnixMilli(); got != want {
+				t.Errorf("stamp %d, want %d", got, want)
+			}
+			if len(s.Offsets()) != len(tt.off) {
+				t.Errorf("offsets %v", s.Offsets())
+			}
+		})
+	}
+}
+
+func TestMeasurementTakesHalfTheRoundTripOff(t *testing.T) {
+	clock := &handClock{at: noon}
+	s := NewClockSync(clock, slog.New(slog.DiscardHandler))
+	s.compare(context.Background(), []string{"b"}, ClockExpiry, func(context.Context, string) (time.Time, error) {
+		clock.add(300 * time.Millisecond)
+		theirs := clock.Now().Add(time.Hour)
+		clock.add(300 * time.Millisecond)
+		return theirs, nil
+	})
+	if got := s.Offsets()["b"]; got != time.Hour {
+		t.Errorf("offset %v, want 1h", got)
+	}
+}
+
+func TestMeasurementsExpire(t *testing.T) {
+	clock := &handClock{at: noon}
+	s := NewClockSync(clock, slog.New(slog.DiscardHandler))
+	off := map[string]time.Duration{"b": time.Hour, "c": time.Hour}
+	s.compare(context.Background(), []string{"b", "c"}, time.Minute, asker(clock, off))
+	clock.add(50 * time.Second)
+	s.compare(context.Background(), []string{"b", "c"}, time.Minute, asker(clock, nil))
+	if s.Correction() != time.Hour {
+		t.Error("forgot too soon")
+	}
+	s.compare(context.Background(), []string{"b"}, time.Minute, asker(clock, nil))
+	if len(s.Offsets()) != 1 {
+		t.Errorf("one that votes no more still counts: %v", s.Offsets())
+	}
+	clock.add(11 * time.Second)
+	s.compare(context.Background(), []string{"b", "c"}, time.Minute, asker(clock, nil))
+	if s.Correction() != 0 || len(s.Offsets()) != 0 {
+		t.Errorf("still corrects by %v for %v", s.Correction(), s.Offsets())
+	}
+}
+
+func TestOneLinePerChange(t *testing.T) {
+	var out bytes.Buffer
+	clock := &handClock{at: noon}
+	s := NewClockSync(clock, slog.New(slog.NewTextHandler(&out, nil)))
+	lines := func() (warnings, infos int) {
+		return strings.Count(out.String(), "level=WARN"), strings.Count(out.String(), "level=INFO")
+	}
+	step := func(off time.Duration, warnings, infos int) {
+		t.Helper()
+		s.compare(context.Background(), []string{"b", "c"}, ClockExpiry, asker(clock, map[string]time.Duration{"b": off, "c": off}))
+		if w, i := lines(); w != warnings || i != infos {
+			t.Errorf("off by %v: %d warnings and %d lines, want %d and %d", off, w, i, warnings, infos)
+		}
+	}
+	step(0, 0, 0)
+	step(10*time.Minute, 1, 0)
+	step(10*time.Minute+20*time.Millisecond, 1, 0)
+	step(20*time.Minute, 2, 0)
+	step(time.Second, 2, 1)
+	step(0, 2, 1)
+	step(-time.Hour, 3, 1)
+}
+
+func TestClocksAreComparedBeforeTheFirstStamp(t *testing.T) {
+	// node-0's clock is ten minutes ahead of the others.
+	c := newCluster(t, 3, func(cfg *Config) {
+		if cfg.ServerID == "node-0" {
+			cfg.Clock = WallClock(10 * time.Minute)
+		}
+	})
+	n := c.nodes[0]
+	n.sync.mu.Lock()
+	clear(n.sync.offsets)
+	n.sync.mu.Unlock()
+	before := time.Now().UnixMilli()
+	c.lead("node-0")
+	if _, _, err := c.nodes[1].publish("some text"); err != nil {
+		t.Fatal(err)
+	}
+	after := time.Now().UnixMilli()
+	n.sm.mu.Lock()
+	defer n.sm.mu.Unlock()
+	const tolerance = 60_000 // far below ten minutes, far above any delay
+	if len(n.sm.stamps) != 2 || !slices.IsSorted(n.sm.stamps) ||
+		n.sm.stamps[0] < before-tolerance || n.sm.stamps[1] > after+tolerance {
+		t.Errorf("stamps %v, want between %d and %d", n.sm.stamps, before, after)
+	}
+}

@@ -1,0 +1,30 @@
+// Package propose is the way of a command into the log and back: the write path
+// of a node, and the index that makes a read linearizable.
+//
+// # A command's way
+//
+// The node that takes a command in gives it the next sequence number of its
+// boot. Boot and number are the command's internal id: however often the command
+// is sent, the state machine carries it out once. Two senders take whatever waits,
+// as one group each, to the leader: into the queue of this very node, or in one
+// hop over the private port. The leader merges all waiting groups into one
+// batch, stamps it and hands it to Raft, from one goroutine, with two log entries
+// in flight.
+//
+// # The answer
+//
+// The caller is answered when two things are known: this node's state machine
+// has applied the command (it reads its own write here), and the leader's has
+// (ReadIndex is the leader's state machine's index, so whoever asks for it
+// afterwards sees the write).
+//
+// # Failure
+//
+// An attempt ends in one of three ways: applied, certainly not enqueued, or
+// unknown. Everything but the first is tried again under the same id until
+// ProposeTimeout. A command of which any attempt is unknown stays unknown; the
+// others are certain never to show up. See outcome.go for what counts as certain.
+//
+// The floor that travels with each group is the smallest number not answered
+// yet. Nothing below it is ever sent again.
+package propose

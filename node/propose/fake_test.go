@@ -1,0 +1,666 @@
+package propose
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// cluster is several Pipelines over one log in memory, with a leader that the
+// test appoints.
+type cluster struct {
+	tb    testing.TB
+	mu    sync.Mutex
+	log   []logged
+	term  uint64
+	nodes []*fakeNode
+	net   *fakeNet
+}
+
+// logged is a committed entry; its index is its position plus one.
+type logged struct {
+	term uint64
+	data []byte
+}
+
+// fakeNode is one node: Raft and the state machine are fakes, the Pipeline is real.
+type fakeNode struct {
+	*Pipeline
+	c       *cluster
+	handler http.Handler
+	id      string
+	sm      *fakeMachine
+
+	// Guarded by the cluster's lock.
+	leading     bool          // as this node's Raft believes
+	myTerm      uint64        // as this node's Raft knows
+	leaderID    string        // as this node's Raft knows
+	uncommitted []*fakeFuture // appended here alone
+	committed   map[uint64]*fakeFuture
+	stalled     bool // entries are appended and not committed
+	held        bool // this node hears of no commits
+	blind       bool // VerifyLeader believes anything
+	configErr   error
+	nextErr     []error // of the next Applies
+	outstanding atomic.Int64
+	maxPending  int
+	applies     [][]byte
+	verifies    int
+	kick        chan struct{}
+	stop        chan struct{}
+	stopped     sync.WaitGroup
+}
+
+type fakeFuture struct {
+	counted bool
+	once    sync.Once
+	done    chan struct{}
+	err     error
+	index   uint64
+	term    uint64
+	data    []byte
+	node    *fakeNode
+}
+
+func (f *fakeFuture) Error() error  { <-f.done; return f.err }
+func (f *fakeFuture) Index() uint64 { return f.index }
+func (f *fakeFuture) Response() any { return nil }
+
+func (f *fakeFuture) respond(err error) {
+	f.once.Do(func() {
+		if f.counted {
+			f.node.outstanding.Add(-1)
+		}
+		f.err = err
+		close(f.done)
+	})
+}
+
+type fakeConfig struct {
+	servers []raft.Server
+	err     error
+}
+
+func (f fakeConfig) Error() error  { return f.err }
+func (f fakeConfig) Index() uint64 { return 1 }
+func (f fakeConfig) Configuration() raft.Configuration {
+	return raft.Configuration{Servers: f.servers}
+}
+
+type option func(*Config)
+
+// newCluster starts n nodes without a leader. Times are short.
+func newCluster(tb testing.TB, n int, options ...option) *cluster {
+	tb.Helper()
+	c := &cluster{tb: tb, net: &fakeNet{nodes: make(map[string]*fakeNode)}}
+	for i := range n {
+		node := &fakeNode{
+			c: c, id: fmt.Sprintf("node-%d", i),
+			committed: make(map[uint64]*fakeFuture),
+			kick:      make(chan struct{}, 1), stop: make(chan struct{}),
+		}
+		cfg := Config{ServerID: node.id, Client: &http.Client{Transport: &fakeTransport{net: c.net, from: node.id}}}
+		for _, o := range options {
+			o(&cfg)
+		}
+		node.Pipeline = New(cfg)
+		node.timing.propose = 5 * time.Second
+		node.timing.recheck = 50 * time.Millisecond
+		node.timing.clockInterval = time.Hour
+		node.sm = newFakeMachine(node.Pipeline)
+		c.nodes = append(c.nodes, node)
+		c.net.nodes[node.id] = node
+	}
+	for _, node := range c.nodes {
+		node.handler = node.Pipeline.Handler()
+		node.stopped.Go(node.applyLoop)
+	}
+	for _, node := range c.nodes {
+		node.Start(node, node.sm)
+	}
+	tb.Cleanup(c.close)
+	return c
+}
+
+func (c *cluster) close() {
+	for _, n := range c.nodes {
+		n.Close()
+		close(n.stop)
+	}
+	c.mu.Lock()
+	for _, n := range c.nodes {
+		n.fail(raft.ErrRaftShutdown)
+	}
+	c.mu.Unlock()
+	for _, n := range c.nodes {
+		n.stopped.Wait()
+	}
+	c.net.late.Wait()
+}
+
+// elect makes Raft choose a leader. Everybody hears of it, apart from those in
+// unaware, who go on believing what they believe.
+func (c *cluster) elect(id string, unaware ...string) *fakeNode {
+	c.mu.Lock()
+	c.term++
+	skip := map[string]bool{}
+	for _, u := range unaware {
+		skip[u] = true
+	}
+	var leader *fakeNode
+	var lost []*fakeNode
+	for _, n := range c.nodes {
+		if skip[n.id] {
+			continue
+		}
+		n.myTerm, n.leaderID = c.term, id
+		if n.leading {
+			n.leading = false
+			n.fail(raft.ErrLeadershipLost)
+			lost = append(lost, n)
+		}
+		if n.id == id {
+			n.leading, leader = true, n
+		}
+	}
+	c.mu.Unlock()
+	for _, n := range lost {
+		n.StopLeading()
+	}
+	for _, n := range c.nodes {
+		if !skip[n.id] {
+			n.LeaderChanged()
+		}
+	}
+	return leader
+}
+
+// lead elects a node and lets it lead, as a node does: Lead first.
+func (c *cluster) lead(id string, unaware ...string) *fakeNode {
+	c.tb.Helper()
+	leader := c.elect(id, unaware...)
+	if err := leader.establish(); err != nil {
+		c.tb.Fatalf("lead: %v", err)
+	}
+	return leader
+}
+
+func (n *fakeNode) establish() error {
+	term := n.CurrentTerm()
+	if _, _, err := n.ProposeAsLeader(context.Background(), &fsm.Lead{ServerID: n.id}); err != nil {
+		return err
+	}
+	n.StartLeading(term)
+	return nil
+}
+
+// depose leaves the cluster without a leader.
+func (c *cluster) depose() {
+	c.mu.Lock()
+	c.term++
+	var lost *fakeNode
+	for _, n := range c.nodes {
+		n.leaderID, n.myTerm = "", c.term
+		if n.leading {
+			n.leading = false
+			n.fail(raft.ErrLeadershipLost)
+			lost = n
+		}
+	}
+	c.mu.Unlock()
+	if lost != nil {
+		lost.StopLeading()
+	}
+	for _, n := range c.nodes {
+		n.LeaderChanged()
+	}
+}
+
+// fail ends what the node has appended and not applied. The cluster's lock is held.
+func (n *fakeNode) fail(err error) {
+	for _, f := range n.uncommitted {
+		f.respond(err)
+	}
+	for _, f := range n.committed {
+		f.respond(err)
+	}
+	n.uncommitted, n.committed = nil, make(map[uint64]*fakeFuture)
+}
+
+// commit makes entries of the node that it has alone part of the log: a new
+// leader had them, too, or it leads still. The cluster's lock is held.
+func (n *fakeNode) commit(futures []*fakeFuture) {
+	for _, f := range futures {
+		n.c.log = append(n.c.log, logged{term: f.term, data: f.data})
+		f.index = uint64(len(n.c.log))
+		n.committed[f.index] = f
+	}
+	for _, other := range n.c.nodes {
+		other.poke()
+	}
+}
+
+func (n *fakeNode) poke() {
+	select {
+	case n.kick <- struct{}{}:
+	default:
+	}
+}
+
+// set changes something under the cluster's lock and wakes the node.
+func (n *fakeNode) set(change func(*fakeNode)) {
+	n.c.mu.Lock()
+	change(n)
+	if !n.stalled && n.leading && n.myTerm == n.c.term && len(n.uncommitted) > 0 {
+		f := n.uncommitted
+		n.uncommitted = nil
+		n.commit(f)
+	}
+	n.c.mu.Unlock()
+	n.poke()
+}
+
+func (n *fakeNode) get(read func(*fakeNode) int) int {
+	n.c.mu.Lock()
+	defer n.c.mu.Unlock()
+	return read(n)
+}
+
+// applyLoop is the node's apply goroutine.
+func (n *fakeNode) applyLoop() {
+	for {
+		select {
+		case <-n.kick:
+		case <-n.stop:
+			return
+		}
+		for {
+			n.c.mu.Lock()
+			at := n.sm.Applied()
+			if n.held || at >= uint64(len(n.c.log)) {
+				n.c.mu.Unlock()
+				break
+			}
+			e := n.c.log[at]
+			n.c.mu.Unlock()
+			n.sm.apply(n.c.tb, at+1, e.data)
+			n.c.mu.Lock()
+			f := n.committed[at+1]
+			delete(n.committed, at+1)
+			n.c.mu.Unlock()
+			if f != nil {
+				f.respond(nil)
+			}
+		}
+	}
+}
+
+// Apply is part of Raft.
+func (n *fakeNode) Apply(data []byte, _ time.Duration) raft.ApplyFuture {
+	n.c.mu.Lock()
+	defer n.c.mu.Unlock()
+	f := &fakeFuture{done: make(chan struct{}), data: data, term: n.myTerm, node: n}
+	n.applies = append(n.applies, data)
+	if len(n.nextErr) > 0 {
+		f.respond(n.nextErr[0])
+		n.nextErr = n.nextErr[1:]
+		return f
+	}
+	if !n.leading {
+		f.respond(raft.ErrNotLeader)
+		return f
+	}
+	n.maxPending = max(n.maxPending, int(n.outstanding.Add(1)))
+	f.counted = true
+	if n.stalled || n.myTerm != n.c.term {
+		n.uncommitted = append(n.uncommitted, f)
+		return f
+	}
+	n.commit([]*fakeFuture{f})
+	return f
+}
+
+// VerifyLeader is part of Raft.
+func (n *fakeNode) VerifyLeader() raft.Future {
+	n.c.mu.Lock()
+	defer n.c.mu.Unlock()
+	n.verifies++
+	f := &fakeFuture{done: make(chan struct{})}
+	switch {
+	case !n.leading:
+		f.respond(raft.ErrNotLeader)
+	case n.myTerm != n.c.term && !n.blind:
+		f.respond(raft.ErrLeadershipLost)
+	default:
+		f.respond(nil)
+	}
+	return f
+}
+
+// LeaderWithID is part of Raft.
+func (n *fakeNode) LeaderWithID() (raft.ServerAddress, raft.ServerID) {
+	n.c.mu.Lock()
+	defer n.c.mu.Unlock()
+	return raft.ServerAddress(n.leaderID), raft.ServerID(n.leaderID)
+}
+
+// CurrentTerm is part of Raft.
+func (n *fakeNode) CurrentTerm() uint64 {
+	n.c.mu.Lock()
+	defer n.c.mu.Unlock()
+	return n.myTerm
+}
+
+// CommitIndex is part of Raft.
+func (n *fakeNode) CommitIndex() uint64 {
+	n.c.mu.Lock()
+	defer n.c.mu.Unlock()
+	return uint64(len(n.c.log))
+}
+
+// GetConfiguration is part of Raft.
+func (n *fakeNode) GetConfiguration() raft.ConfigurationFuture {
+	n.c.mu.Lock()
+	defer n.c.mu.Unlock()
+	f := fakeConfig{err: n.configErr}
+	for _, other := range n.c.nodes {
+		f.servers = append(f.servers, raft.Server{ID: raft.ServerID(other.id), Suffrage: raft.Voter})
+	}
+	f.servers = append(f.servers, raft.Server{ID: "learner", Suffrage: raft.Nonvoter})
+	return f
+}
+
+// fakeMachine is the session logic of the state machine and nothing else: an
+// entry's effect is its text in a list.
+type fakeMachine struct {
+	observer fsm.Observer
+
+	mu       sync.Mutex
+	applied  uint64
+	sessions map[fsm.BootID]*fakeSession
+	entries  []string
+	stamps   []int64
+	floors   []uint64
+}
+
+type fakeSession struct {
+	floor   uint64
+	results map[uint64]fsm.Result
+}
+
+func newFakeMachine(o fsm.Observer) *fakeMachine {
+	return &fakeMachine{observer: o, sessions: make(map[fsm.BootID]*fakeSession)}
+}
+
+type observed struct {
+	boot fsm.BootID
+	seq  uint64
+	res  fsm.Result
+}
+
+func (m *fakeMachine) apply(tb testing.TB, index uint64, data []byte) {
+	b, err := fsm.DecodeBatch(data)
+	if err != nil {
+		tb.Errorf("entry %d: %v", index, err)
+		return
+	}
+	m.mu.Lock()
+	m.stamps = append(m.stamps, b.Stamp)
+	var out []observed
+	for _, g := range b.Groups {
+		m.floors = append(m.floors, g.Floor)
+		s := m.sessions[g.Boot]
+		if s == nil {
+			s = &fakeSession{results: make(map[uint64]fsm.Result)}
+			m.sessions[g.Boot] = s
+		}
+		s.floor = max(s.floor, g.Floor)
+		for seq := range s.results {
+			if seq < s.floor {
+				delete(s.results, seq)
+			}
+		}
+		for _, c := range g.Commands {
+			out = append(out, observed{g.Boot, c.Seq, m.one(s, c)})
+		}
+	}
+	m.applied = index
+	m.mu.Unlock()
+	for _, o := range out {
+		m.observer.Applied(o.boot, o.seq, o.res, index)
+	}
+}
+
+func (m *fakeMachine) one(s *fakeSession, c fsm.Command) fsm.Result {
+	if c.Seq < s.floor {
+		return fsm.Result{Outcome: fsm.OutcomeDropped}
+	}
+	if r, ok := s.results[c.Seq]; ok {
+		return r
+	}
+	r := fsm.Result{Outcome: fsm.OutcomeDone}
+	if p, ok := c.Body.(*fsm.Publish); ok {
+		m.entries = append(m.entries, p.Body)
+		r.Entry = uint64(len(m.entries))
+	}
+	s.results[c.Seq] = r
+	return r
+}
+
+// install replaces the state by another machine's, past the observer.
+func (m *fakeMachine) install(from *fakeMachine) {
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.applied = from.applied
+	m.entries = append([]string(nil), from.entries...)
+	m.sessions = make(map[fsm.BootID]*fakeSession)
+	for boot, s := range from.sessions {
+		c := &fakeSession{floor: s.floor, results: make(map[uint64]fsm.Result)}
+		for seq, r := range s.results {
+			c.results[seq] = r
+		}
+		m.sessions[boot] = c
+	}
+}
+
+// count returns how often a text was published.
+func (m *fakeMachine) count(text string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for _, e := range m.entries {
+		if e == text {
+			n++
+		}
+	}
+	return n
+}
+
+// Applied is part of State.
+func (m *fakeMachine) Applied() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.applied
+}
+
+// View is part of State.
+func (m *fakeMachine) View() View { return fakeView{m} }
+
+type fakeView struct{ m *fakeMachine }
+
+func (v fakeView) Release()      {}
+func (v fakeView) Index() uint64 { return v.m.Applied() }
+
+func (v fakeView) Result(boot fsm.BootID, seq uint64) (fsm.Result, bool) {
+	v.m.mu.Lock()
+	defer v.m.mu.Unlock()
+	s := v.m.sessions[boot]
+	if s == nil {
+		return fsm.Result{}, false
+	}
+	r, ok := s.results[seq]
+	return r, ok
+}
+
+// fate is what the network does to one request.
+type fate int
+
+const (
+	arrives    fate = iota
+	refused         // no connection
+	lostAnswer      // carried out, the answer is lost
+	lostBefore      // read and lost on the way
+	late            // lost for the asker, and carried out afterwards
+)
+
+// fakeNet carries requests between the nodes' handlers.
+type fakeNet struct {
+	nodes map[string]*fakeNode
+	late  sync.WaitGroup
+	mu    sync.Mutex
+	fate  func(from, to string, r *http.Request) fate
+	paths map[string]int
+	// served is told of every request that a handler has answered.
+	served func(from, to string, r *http.Request)
+}
+
+func (n *fakeNet) decide(decide func(from, to string, r *http.Request) fate) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fate = decide
+}
+
+type fakeTransport struct {
+	net  *fakeNet
+	from string
+}
+
+var errLink = errors.New("link broke")
+
+// RoundTrip carries a request as a transport does: it reads the body only of
+// what it sends.
+func (t *fakeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	t.net.mu.Lock()
+	f := arrives
+	if t.net.fate != nil {
+		f = t.net.fate(t.from, r.URL.Host, r)
+	}
+	if t.net.paths == nil {
+		t.net.paths = make(map[string]int)
+	}
+	t.net.paths[r.URL.Path]++
+	t.net.mu.Unlock()
+	to := t.net.nodes[r.URL.Host]
+	if f == refused || to == nil {
+		return nil, errLink
+	}
+	var body []byte
+	if r.Body != nil {
+		var err error
+		if body, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
+	}
+	serve := func(ctx context.Context) *http.Response {
+		req := httptest.NewRequestWithContext(ctx, r.Method, r.URL.Path, bytes.NewReader(body))
+		w := httptest.NewRecorder()
+		to.handler.ServeHTTP(w, req)
+		t.net.mu.Lock()
+		served := t.net.served
+		t.net.mu.Unlock()
+		if served != nil {
+			served(t.from, to.id, r)
+		}
+		return w.Result()
+	}
+	switch f {
+	case lostBefore:
+		return nil, errLink
+	case late:
+		t.net.late.Go(func() {
+			time.Sleep(time.Millisecond) // lets the asker turn to somebody else first
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			serve(ctx)
+		})
+		return nil, errLink
+	}
+	served := make(chan *http.Response, 1)
+	t.net.late.Go(func() { served <- serve(r.Context()) })
+	select {
+	case resp := <-served:
+		if f == lostAnswer {
+			return nil, errLink
+		}
+		return resp, nil
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+}
+
+// entry returns a command with the given text.
+func entryOf(text string) *fsm.Publish {
+	return &fsm.Publish{
+		Agent: "Ada", AgentKey: "ada", Kind: fsm.KindMessage, Channel: "general",
+		Title: "A title", Body: text,
+	}
+}
+
+var sender = api.Sender{Fingerprint: "f1", AgentKey: "ada"}
+
+// publish proposes a text and returns what came of it.
+func (n *fakeNode) publish(text string) (fsm.Result, uint64, error) {
+	return n.Propose(context.Background(), sender, entryOf(text))
+}
+
+// start publishes in the background.
+func (n *fakeNode) start(text string) <-chan outcome {
+	ch := make(chan outcome, 1)
+	go func() {
+		r, i, err := n.publish(text)
+		ch <- outcome{r, i, err}
+	}()
+	return ch
+}
+
+type outcome struct {
+	result fsm.Result
+	index  uint64
+	err    error
+}
+
+// eventually polls until the condition holds.
+func eventually(tb testing.TB, what string, condition func() bool) {
+	tb.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !condition() {
+		if time.Now().After(deadline) {
+			tb.Fatalf("never: %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// wantCode fails unless err is Unavailable with the code.
+func wantCode(tb testing.TB, err error, code api.Code) {
+	tb.Helper()
+	var u *api.Unavailable
+	if !errors.As(err, &u) || u.Code != code {
+		tb.Fatalf("error %v, want %s", err, code)
+	}
+}

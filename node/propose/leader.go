@@ -1,0 +1,336 @@
+package propose
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// leader is the node's part as the leader: a queue of groups, its own and
+// forwarded ones, and the one goroutine that merges, stamps and applies them.
+type leader struct {
+	clock   *ClockSync
+	limiter Limiter
+	known   func(fsm.Body) bool
+
+	slots    chan struct{} // holds one token per log entry in flight
+	inFlight chan entry
+	wake     chan struct{}
+	done     chan struct{} // closed by close
+
+	mu          sync.Mutex
+	raft        Raft
+	state       State
+	term        uint64 // in which this node leads; 0: it does not
+	queue       []*submission
+	queuedBytes int
+	urgent      []*submission // commands of the node itself, led or not
+	closed      bool
+}
+
+// submission is a group that waits for its log entry.
+type submission struct {
+	ctx   context.Context // nobody waits for the answer once it has ended
+	group fsm.Group
+	size  int
+	end   chan verdict // holds one
+}
+
+// entry is a log entry on its way.
+type entry struct {
+	future raft.ApplyFuture
+	groups []*submission
+}
+
+func newLeader(clock *ClockSync, limiter Limiter, known func(fsm.Body) bool) *leader {
+	return &leader{
+		clock: clock, limiter: limiter, known: known,
+		slots:    make(chan struct{}, MaxInFlight),
+		inFlight: make(chan entry, MaxInFlight),
+		wake:     make(chan struct{}, 1),
+		done:     make(chan struct{}),
+	}
+}
+
+func (l *leader) start(r Raft, s State) {
+	l.mu.Lock()
+	l.raft, l.state = r, s
+	l.mu.Unlock()
+	go l.apply()
+	go l.resolve()
+}
+
+// lead sets the term in which this node leads. What waited for another term is
+// refused.
+func (l *leader) lead(term uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.term != term {
+		l.flush()
+	}
+	l.term = term
+}
+
+func (l *leader) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.closed = true
+	l.flush()
+	for _, s := range l.urgent {
+		s.end <- verdict{status: statusNotEnqueued, reason: reasonClosing}
+	}
+	l.urgent = nil
+	close(l.done)
+}
+
+// flush refuses the queue. The lock is held.
+func (l *leader) flush() {
+	for _, s := range l.queue {
+		s.end <- notLeading()
+	}
+	l.queue, l.queuedBytes = nil, 0
+}
+
+func notLeading() verdict {
+	return verdict{status: statusNotEnqueued, reason: "this node does not lead"}
+}
+
+// leads reports whether this node leads as far as it knows, in the term that it
+// may lead in. The lock is held.
+func (l *leader) leads() bool {
+	return l.term != 0 && l.raft.CurrentTerm() == l.term
+}
+
+// leadingTerm returns the term in which this node leads; 0 when it does not.
+func (l *leader) leadingTerm() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || !l.leads() {
+		return 0
+	}
+	return l.term
+}
+
+// refuse returns why a group of this size cannot be taken now. The lock is held.
+func (l *leader) refuse(size int) (verdict, bool) {
+	switch {
+	case l.closed || !l.leads():
+		return notLeading(), true
+	case size > maxGroupBytes:
+		return verdict{status: statusInvalid, reason: "the group is too large"}, true
+	case l.queuedBytes+size > MaxLeaderQueuedBytes:
+		return verdict{status: statusOverloaded, reason: "too many writes are waiting at the leader"}, true
+	}
+	if commit, applied := l.raft.CommitIndex(), l.state.Applied(); commit > applied+MaxApplyLag {
+		return verdict{status: statusOverloaded, reason: "the leader is behind with applying"}, true
+	}
+	return verdict{}, false
+}
+
+// submit has a group applied and returns when that is done, or ctx ends.
+func (l *leader) submit(ctx context.Context, e envelope, size int) verdict {
+	l.mu.Lock()
+	v, refused := l.refuse(size)
+	l.mu.Unlock()
+	if refused {
+		return v
+	}
+	group, over := l.admit(e)
+	if len(group.Commands) == 0 {
+		return verdict{status: statusApplied, refused: over}
+	}
+	s := &submission{ctx: ctx, group: group, size: size, end: make(chan verdict, 1)}
+	l.mu.Lock()
+	if v, refused = l.refuse(size); !refused {
+		l.queue = append(l.queue, s)
+		l.queuedBytes += size
+	}
+	l.mu.Unlock()
+	if !refused {
+		v = l.await(ctx, s)
+	}
+	v.refused = over
+	return v
+}
+
+// submitUrgent is submit for a command of the node itself: no limits, and
+// whether or not the node leads already.
+func (l *leader) submitUrgent(ctx context.Context, g fsm.Group, size int) verdict {
+	s := &submission{ctx: ctx, group: g, size: size, end: make(chan verdict, 1)}
+	l.mu.Lock()
+	closed := l.closed || l.raft == nil
+	if !closed {
+		l.urgent = append(l.urgent, s)
+	}
+	l.mu.Unlock()
+	if closed {
+		return notLeading()
+	}
+	return l.await(ctx, s)
+}
+
+func (l *leader) await(ctx context.Context, s *submission) verdict {
+	l.poke()
+	select {
+	case v := <-s.end:
+		return v
+	case <-ctx.Done():
+		return verdict{status: statusUnknown, reason: "nobody waited for the log any longer", cause: ctx.Err()}
+	case <-l.done:
+	}
+	// The queues were answered before done was closed.
+	select {
+	case v := <-s.end:
+		return v
+	default:
+		return verdict{status: statusUnknown, reason: reasonClosing, cause: errors.New(reasonClosing)}
+	}
+}
+
+func (l *leader) poke() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// admit asks the rate limits about each command that was not charged before, and
+// returns the group without those over a limit.
+func (l *leader) admit(e envelope) (fsm.Group, []refusal) {
+	if l.limiter == nil {
+		return e.group, nil
+	}
+	var over []refusal
+	for i, c := range e.group.Commands {
+		if e.members[i].Retry || (l.known != nil && l.known(c.Body)) {
+			continue
+		}
+		if ok, after := l.limiter.Admit(e.members[i].Sender); !ok {
+			over = append(over, refusal{pos: i, retryAfter: after})
+		}
+	}
+	if len(over) == 0 {
+		return e.group, nil
+	}
+	g := fsm.Group{Boot: e.group.Boot, Floor: e.group.Floor}
+	g.Commands = make([]fsm.Command, 0, len(e.group.Commands)-len(over))
+	next := 0
+	for i, c := range e.group.Commands {
+		if next < len(over) && over[next].pos == i {
+			next++
+			continue
+		}
+		g.Commands = append(g.Commands, c)
+	}
+	return g, over
+}
+
+// apply is the one goroutine that stamps batches and hands them to Raft, in
+// order.
+func (l *leader) apply() {
+	for {
+		select {
+		case l.slots <- struct{}{}:
+		case <-l.done:
+			return
+		}
+		groups := l.next()
+		if groups == nil {
+			return
+		}
+		if !l.propose(groups) {
+			<-l.slots
+		}
+	}
+}
+
+// next blocks until groups wait and returns those that fit into one batch; nil
+// once closed.
+func (l *leader) next() []*submission {
+	for {
+		l.mu.Lock()
+		groups, closed := l.pack(), l.closed
+		l.mu.Unlock()
+		if len(groups) > 0 {
+			return groups
+		}
+		if closed {
+			return nil
+		}
+		select {
+		case <-l.wake:
+		case <-l.done:
+		}
+	}
+}
+
+// pack takes the next groups out of the queue. The lock is held.
+func (l *leader) pack() []*submission {
+	if len(l.urgent) > 0 {
+		s := l.urgent[0]
+		l.urgent = l.urgent[1:]
+		return []*submission{s}
+	}
+	if len(l.queue) > 0 && !l.leads() {
+		l.flush()
+	}
+	var groups []*submission
+	bytes, taken := 0, 0
+	for _, s := range l.queue {
+		if len(groups) == fsm.MaxBatchGroups || (bytes+s.size > maxGroupBytes && bytes > 0) {
+			break
+		}
+		taken++
+		l.queuedBytes -= s.size
+		if s.ctx.Err() != nil {
+			continue // withdrawn, or asked again elsewhere
+		}
+		bytes += s.size
+		groups = append(groups, s)
+	}
+	l.queue = slices.Delete(l.queue, 0, taken)
+	return groups
+}
+
+// propose makes the groups one log entry; false when that failed before Raft.
+func (l *leader) propose(groups []*submission) bool {
+	batch := fsm.Batch{Stamp: l.clock.Stamp(), Groups: make([]fsm.Group, len(groups))}
+	for i, s := range groups {
+		batch.Groups[i] = s.group
+	}
+	data, err := fsm.EncodeBatch(batch)
+	if err != nil {
+		for _, s := range groups {
+			s.end <- verdict{status: statusInvalid, reason: err.Error(), cause: err}
+		}
+		return false
+	}
+	l.inFlight <- entry{future: l.raft.Apply(data, EnqueueTimeout), groups: groups}
+	return true
+}
+
+// resolve answers the groups of each log entry, in order. Raft may leave a future
+// unanswered when it is shut down; the goroutine ends with the process then.
+func (l *leader) resolve() {
+	for {
+		var e entry
+		select {
+		case e = <-l.inFlight:
+		case <-l.done:
+			return
+		}
+		v := raftVerdict(e.future)
+		<-l.slots
+		for _, s := range e.groups {
+			s.end <- v
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package propose
+
+import (
+	"time"
+
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// What a caller waits for at most.
+const (
+	// ProposeTimeout is how long a command is kept and tried again.
+	ProposeTimeout = 10 * time.Second
+	// ReadIndexTimeout is how long a strong read looks for a leader that can
+	// answer it.
+	ReadIndexTimeout = 5 * time.Second
+)
+
+// What is in flight and what may wait.
+const (
+	// MaxInFlight is the number of groups that a node has on the way to the
+	// leader, and of log entries that the leader has on the way to its state
+	// machine.
+	MaxInFlight = 2
+	// MaxQueuedBytes bounds the unanswered commands of one node.
+	MaxQueuedBytes = 32 << 20
+	// MaxSpan bounds how far the numbers on their way may be ahead of the smallest
+	// unanswered one: the state keeps the results above that one, and keeps
+	// 1<<15 of them.
+	MaxSpan = 1 << 14
+	// MaxLeaderQueuedBytes bounds the groups that wait at the leader.
+	MaxLeaderQueuedBytes = 8 << 20
+	// MaxApplyLag is the number of committed log entries that the leader's state
+	// machine may be behind before the leader takes no more.
+	MaxApplyLag = 1024
+)
+
+// Times inside the pipeline.
+const (
+	// AttemptTimeout bounds one attempt to have a group applied by another node.
+	AttemptTimeout = 3 * time.Second
+	// EnqueueTimeout bounds the wait for Raft to take a log entry.
+	EnqueueTimeout = 5 * time.Second
+	// MinBackoff and MaxBackoff bound the pause after a failed attempt. A change
+	// of leader ends it early.
+	MinBackoff = 5 * time.Millisecond
+	MaxBackoff = 100 * time.Millisecond
+	// RecheckInterval is how often an unanswered command is looked up in the
+	// state: a snapshot may have brought its result past the Observer.
+	RecheckInterval = time.Second
+	// LeadWait is how long an elected leader lets strong reads wait for its
+	// first command of the term.
+	LeadWait = time.Second
+	// ConfirmTimeout bounds one question to the voters whether a newer term has begun.
+	ConfirmTimeout = time.Second
+)
+
+// Sizes on the private port and in the log.
+const (
+	// batchReserve is left free in a batch for what encloses its groups.
+	batchReserve = 1 << 10
+	// maxGroupBytes bounds an encoded group, so that it fits into a batch alone.
+	maxGroupBytes = fsm.MaxBatchBytes - batchReserve
+	// commandReserve is added to a command's measured size: its number may need
+	// more bytes than the one it was measured with.
+	commandReserve = 16
+	// callOverhead is what an unanswered command costs in memory beside its bytes.
+	callOverhead = 512
+	// maxSenderBytes bounds each of a sender's two strings.
+	maxSenderBytes = fsm.MaxNameKeyBytes
+	// maxEnvelopeBytes bounds the body of a forwarded group.
+	maxEnvelopeBytes = 1 << 20
+	// maxReplyBytes bounds the leader's answer to it.
+	maxReplyBytes = 64 << 10
+	// maxReasonBytes bounds the clause for a person in it.
+	maxReasonBytes = 200
+	// maxJSONBytes bounds the small answers of the private port.
+	maxJSONBytes = 4 << 10
+)
+
+// timing holds the times that tests shorten.
+type timing struct {
+	propose, readIndex, attempt    time.Duration
+	minBackoff, maxBackoff         time.Duration
+	recheck, leadWait, confirm     time.Duration
+	clockInterval, clockTimeout    time.Duration
+	clockFirstTimeout, clockExpiry time.Duration
+}
+
+func defaultTiming() timing {
+	return timing{
+		propose: ProposeTimeout, readIndex: ReadIndexTimeout, attempt: AttemptTimeout,
+		minBackoff: MinBackoff, maxBackoff: MaxBackoff,
+		recheck: RecheckInterval, leadWait: LeadWait, confirm: ConfirmTimeout,
+		clockInterval: ClockInterval, clockTimeout: clockTimeout,
+		clockFirstTimeout: clockFirstTimeout, clockExpiry: ClockExpiry,
+	}
+}

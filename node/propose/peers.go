@@ -1,0 +1,166 @@
+package propose
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// The paths of the private port that Handler serves.
+const (
+	pathPropose   = "/v1/propose"
+	pathReadIndex = "/v1/read-index"
+	pathClock     = "/v1/clock"
+	pathTerm      = "/v1/term"
+)
+
+// peers asks other nodes over the private port.
+type peers struct {
+	client *http.Client
+}
+
+// propose brings a group to the leader and returns its verdict.
+func (p peers) propose(ctx context.Context, id string, e envelope) verdict {
+	data, err := encodeEnvelope(e)
+	if err != nil {
+		return verdict{status: statusInvalid, reason: err.Error()}
+	}
+	body := &onceBody{data: bytes.NewReader(data)}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+id+pathPropose, body)
+	if err != nil {
+		return verdict{status: statusNotEnqueued, reason: err.Error()}
+	}
+	req.ContentLength = int64(len(data))
+	req.Header.Set("Content-Type", "application/octet-stream")
+	resp, err := p.client.Do(req)
+	if err != nil {
+		if body.revoke() {
+			return verdict{status: statusNotEnqueued, reason: "the leader cannot be reached: " + err.Error()}
+		}
+		return verdict{status: statusUnknown, reason: "the leader did not answer: " + err.Error()}
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return verdict{status: statusUnknown, reason: "the leader answered " + resp.Status}
+	}
+	reply, err := io.ReadAll(io.LimitReader(resp.Body, maxReplyBytes+1))
+	if err != nil {
+		return verdict{status: statusUnknown, reason: "the leader's answer broke off: " + err.Error()}
+	}
+	v, err := decodeReply(reply, len(e.group.Commands))
+	if err != nil {
+		return verdict{status: statusUnknown, reason: err.Error()}
+	}
+	return v
+}
+
+// readIndex asks the leader for an index that covers everything acknowledged.
+func (p peers) readIndex(ctx context.Context, id string) (uint64, error) {
+	var a indexAnswer
+	err := p.get(ctx, id, pathReadIndex, &a)
+	return a.Index, err
+}
+
+// term asks a node for the newest term that it knows.
+func (p peers) term(ctx context.Context, id string) (uint64, error) {
+	var a termAnswer
+	err := p.get(ctx, id, pathTerm, &a)
+	return a.Term, err
+}
+
+// now asks a node for its clock.
+func (p peers) now(ctx context.Context, id string) (time.Time, error) {
+	var a clockAnswer
+	err := p.get(ctx, id, pathClock, &a)
+	return time.UnixMicro(a.UnixMicro), err
+}
+
+func (p peers) get(ctx context.Context, id, path string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+id+path, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", id, err)
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", id, err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxJSONBytes+1))
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", id, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answered %s", id, resp.Status)
+	}
+	if err := decodeAnswer(data, into); err != nil {
+		return fmt.Errorf("answer of %s: %w", id, err)
+	}
+	return nil
+}
+
+// The answers of the private port that are JSON.
+type (
+	indexAnswer struct {
+		Index uint64 `json:"index"`
+	}
+	termAnswer struct {
+		Term uint64 `json:"term"`
+	}
+	clockAnswer struct {
+		UnixMicro int64 `json:"unixMicro"`
+	}
+)
+
+// decodeAnswer reads one JSON value that has the fields of into and no others.
+func decodeAnswer(data []byte, into any) error {
+	if len(data) > maxJSONBytes {
+		return errors.New("answer too long")
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return fmt.Errorf("decode: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("decode: something follows the answer")
+	}
+	return nil
+}
+
+// onceBody is a request body that knows whether anybody has read of it. Whatever
+// becomes of a request, the other side cannot have seen a body that was never
+// read here.
+type onceBody struct {
+	data  io.Reader
+	state atomic.Uint32
+}
+
+const (
+	bodyUntouched = iota
+	bodyRead
+	bodyRevoked
+)
+
+var errRevoked = errors.New("the request was given up")
+
+func (b *onceBody) Read(into []byte) (int, error) {
+	if !b.state.CompareAndSwap(bodyUntouched, bodyRead) && b.state.Load() == bodyRevoked {
+		return 0, errRevoked
+	}
+	return b.data.Read(into)
+}
+
+// Close leaves the state alone: a transport may close what it never read.
+func (b *onceBody) Close() error { return nil }
+
+// revoke keeps the body from being read from now on; false when somebody has
+// begun.
+func (b *onceBody) revoke() bool {
+	return b.state.CompareAndSwap(bodyUntouched, bodyRevoked) || b.state.Load() == bodyRevoked
+}

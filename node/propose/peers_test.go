@@ -1,0 +1,190 @@
+package propose
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/fsm"
+)
+
+var oneCommand = envelope{
+	group:   fsm.Group{Boot: fsm.BootID{1}, Floor: 1, Commands: []fsm.Command{{Seq: 1, Body: entryOf("some text")}}},
+	members: []member{{Sender: sender}},
+}
+
+// h2Client is a client as the private port's: HTTP/2 alone, any name reaches addr.
+func h2Client(addr string) *http.Client {
+	var protocols http.Protocols
+	protocols.SetHTTP2(true)
+	return &http.Client{Transport: &http.Transport{
+		Protocols:       &protocols,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a test server's own certificate
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		},
+	}}
+}
+
+func h2Server(t *testing.T, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	s.EnableHTTP2 = true
+	s.Config.ErrorLog = nil
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+// What a real transport does decides what is certain.
+func TestForwardOverHTTP2(t *testing.T) {
+	applied := verdict{status: statusApplied, index: 9}
+	tests := []struct {
+		name    string
+		handler http.HandlerFunc
+		want    status
+	}{
+		{"applied", func(w http.ResponseWriter, r *http.Request) {
+			data, _ := io.ReadAll(r.Body)
+			if _, _, err := decodeEnvelope(data); err != nil || r.ProtoMajor != 2 || r.ContentLength != int64(len(data)) {
+				w.WriteHeader(http.StatusTeapot)
+				return
+			}
+			_, _ = w.Write(encodeReply(applied))
+		}, statusApplied},
+		{"refused", func(w http.ResponseWriter, r *http.Request) {
+			_, _ = w.Write(encodeReply(notLeading()))
+		}, statusNotEnqueued},
+		{"connection broken after the request", func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.ReadAll(r.Body)
+			panic(http.ErrAbortHandler)
+		}, statusUnknown},
+		{"another status", func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}, statusUnknown},
+		{"answer cut", func(w http.ResponseWriter, r *http.Request) {
+			reply := encodeReply(applied)
+			_, _ = w.Write(reply[:len(reply)-2])
+		}, statusUnknown},
+		{"endless answer", func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(w, strings.NewReader(strings.Repeat("x", maxReplyBytes*2)))
+		}, statusUnknown},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := h2Server(t, tt.handler)
+			p := peers{client: h2Client(s.Listener.Addr().String())}
+			if v := p.propose(context.Background(), "leader", oneCommand); v.status != tt.want {
+				t.Errorf("verdict %+v, want %d", v, tt.want)
+			}
+		})
+	}
+}
+
+func TestForwardWithoutAConnection(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent := ln.Addr().String() // accepts and never says a word
+	defer ln.Close()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	for name, addr := range map[string]string{"refused": closed.Addr().String(), "no handshake": silent} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			defer cancel()
+			p := peers{client: h2Client(addr)}
+			if v := p.propose(ctx, "leader", oneCommand); v.status != statusNotEnqueued {
+				t.Errorf("verdict %+v", v)
+			}
+		})
+	}
+}
+
+func TestHungLeaderLeavesTheOutcomeUnknown(t *testing.T) {
+	hang := make(chan struct{})
+	s := h2Server(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body)
+		<-hang
+	})
+	defer close(hang)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	p := peers{client: h2Client(s.Listener.Addr().String())}
+	if v := p.propose(ctx, "leader", oneCommand); v.status != statusUnknown {
+		t.Errorf("verdict %+v", v)
+	}
+}
+
+func TestRevokedBodyIsNeverRead(t *testing.T) {
+	b := &onceBody{data: nil}
+	if !b.revoke() || !b.revoke() {
+		t.Error("an untouched body cannot be revoked")
+	}
+	if _, err := b.Read(make([]byte, 1)); !errors.Is(err, errRevoked) {
+		t.Errorf("read after revoke: %v", err)
+	}
+	read := &onceBody{data: strings.NewReader("x")}
+	if _, err := read.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if read.revoke() {
+		t.Error("revoked what was read")
+	}
+}
+
+func TestHandlerRefusesWhatItCannotRead(t *testing.T) {
+	c := newCluster(t, 1)
+	n := c.lead("node-0")
+	before := n.CommitIndex()
+	post := func(body io.Reader) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		n.handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, pathPropose, body))
+		return w
+	}
+	w := post(strings.NewReader("rubbish"))
+	if v, err := decodeReply(w.Body.Bytes(), 1); err != nil || v.status != statusInvalid {
+		t.Errorf("rubbish: %+v, %v", v, err)
+	}
+	if w := post(strings.NewReader(strings.Repeat("x", maxEnvelopeBytes+1))); w.Code != http.StatusBadRequest {
+		t.Errorf("too long: status %d", w.Code)
+	}
+	for _, r := range []*http.Request{
+		httptest.NewRequest(http.MethodGet, pathPropose, http.NoBody),
+		httptest.NewRequest(http.MethodPost, pathClock, http.NoBody),
+	} {
+		w := httptest.NewRecorder()
+		n.handler.ServeHTTP(w, r)
+		if w.Code != http.StatusMethodNotAllowed {
+			t.Errorf("%s %s: status %d", r.Method, r.URL.Path, w.Code)
+		}
+	}
+	if n.CommitIndex() != before {
+		t.Error("something reached the log")
+	}
+}
+
+func TestHandlerBeforeStart(t *testing.T) {
+	p := New(Config{ServerID: "a"})
+	defer p.Close()
+	for path, want := range map[string]int{
+		pathTerm: http.StatusServiceUnavailable, pathReadIndex: http.StatusMisdirectedRequest, pathClock: http.StatusOK,
+	} {
+		w := httptest.NewRecorder()
+		p.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))
+		if w.Code != want {
+			t.Errorf("%s: status %d, want %d", path, w.Code, want)
+		}
+	}
+}

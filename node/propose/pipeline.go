@@ -1,0 +1,265 @@
+package propose
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// Raft is what the write path and the read path need of *raft.Raft.
+type Raft interface {
+	// Apply appends a log entry on the leader.
+	Apply(cmd []byte, timeout time.Duration) raft.ApplyFuture
+	// VerifyLeader asks the followers whether this node still leads.
+	VerifyLeader() raft.Future
+	// LeaderWithID returns the leader as far as this node knows; "" when it
+	// knows none.
+	LeaderWithID() (raft.ServerAddress, raft.ServerID)
+	// CurrentTerm returns the newest term this node has taken part in.
+	CurrentTerm() uint64
+	// CommitIndex returns the index of the newest entry known to be committed.
+	CommitIndex() uint64
+	// GetConfiguration returns the latest configuration, committed or not.
+	GetConfiguration() raft.ConfigurationFuture
+}
+
+// Limiter holds the rate limits. It is asked on the leader alone.
+type Limiter interface {
+	// Admit takes one write from the sender's allowance. When there is none it
+	// takes nothing and returns after which time to try again.
+	Admit(from api.Sender) (ok bool, retryAfter time.Duration)
+}
+
+// Config is what a Pipeline is made of.
+type Config struct {
+	// ServerID is this node's own id in Raft's configuration.
+	ServerID string
+	// Client speaks to the other nodes: https://<server id>/path.
+	Client *http.Client
+	// Clock is this node's own clock. Nil is WallClock(0).
+	Clock Clock
+	// Limiter holds the rate limits. Nil sets none.
+	Limiter Limiter
+	// Known reports whether the state holds a command's request_id already, so
+	// that sending it again is free. Nil knows none.
+	Known func(body fsm.Body) bool
+	// Logger receives what an operator should know. Nil discards.
+	Logger *slog.Logger
+}
+
+// Pipeline brings commands into the log, on whichever node it runs, and answers
+// strong reads. It is the state machine's fsm.Observer. Its methods are safe for
+// concurrent use.
+type Pipeline struct {
+	self    string
+	logger  *slog.Logger
+	session *session
+	leader  *leader
+	sync    *ClockSync
+	peers   peers
+	timing  timing
+	deps    atomic.Pointer[deps]
+	changed signal
+
+	localReads, remoteReads rounds
+
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	workers sync.WaitGroup
+}
+
+// deps are what exists only once Raft runs.
+type deps struct {
+	raft  Raft
+	state State
+}
+
+// New returns a Pipeline with a fresh boot id. It takes commands in at once and
+// brings them on their way after Start.
+func New(cfg Config) *Pipeline {
+	if cfg.Clock == nil {
+		cfg.Clock = WallClock(0)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	var boot fsm.BootID
+	_, _ = rand.Read(boot[:]) // never fails
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &Pipeline{
+		self:    cfg.ServerID,
+		logger:  cfg.Logger,
+		session: newSession(boot, MaxQueuedBytes, cfg.Logger),
+		sync:    NewClockSync(cfg.Clock, cfg.Logger),
+		peers:   peers{client: cfg.Client},
+		timing:  defaultTiming(),
+		ctx:     ctx, cancel: cancel,
+	}
+	p.leader = newLeader(p.sync, cfg.Limiter, cfg.Known)
+	p.localReads = rounds{base: ctx, run: p.readLocal}
+	p.remoteReads = rounds{base: ctx, run: p.readRemote}
+	return p
+}
+
+// Start connects the Pipeline with a running Raft and its state machine. It is
+// called once.
+func (p *Pipeline) Start(r Raft, s State) {
+	p.leader.start(r, s)
+	p.deps.Store(&deps{raft: r, state: s})
+	for range MaxInFlight {
+		p.workers.Go(p.send)
+	}
+	p.workers.Go(p.compareClocks)
+	p.changed.fire()
+}
+
+// Close ends the Pipeline: whoever waits is answered, and nothing is taken any
+// more. Entries that Raft holds are left to it.
+func (p *Pipeline) Close() {
+	p.cancel()
+	p.leader.close()
+	p.session.close()
+	p.changed.fire()
+	p.workers.Wait()
+}
+
+// Boot returns the id of this run of the node.
+func (p *Pipeline) Boot() fsm.BootID { return p.session.boot }
+
+// LeaderChanged is to be called whenever Raft may know another leader, or none.
+// It wakes whoever waits for one; a call too many does no harm.
+func (p *Pipeline) LeaderChanged() { p.changed.fire() }
+
+// StartLeading lets this node lead in the given term: it must have applied its
+// own first command of that term (see ProposeAsLeader).
+func (p *Pipeline) StartLeading(term uint64) {
+	p.leader.lead(term)
+	p.changed.fire()
+}
+
+// StopLeading refuses whatever waits at this node as the leader.
+func (p *Pipeline) StopLeading() {
+	p.leader.lead(0)
+	p.changed.fire()
+}
+
+// Applied tells the Pipeline of a command that the local state machine has
+// applied. It makes the Pipeline an fsm.Observer.
+func (p *Pipeline) Applied(boot fsm.BootID, seq uint64, r fsm.Result, index uint64) {
+	p.session.Applied(boot, seq, r, index)
+}
+
+// Recheck looks up every unanswered command in a view. Call it when a snapshot
+// was installed: what it brought was not observed.
+func (p *Pipeline) Recheck(v Results) {
+	for _, c := range p.session.unapplied() {
+		p.session.recheck(c, v)
+	}
+}
+
+// Clocks returns the comparison of this node's clock with those of the voters.
+func (p *Pipeline) Clocks() *ClockSync { return p.sync }
+
+// Stats is a picture of the Pipeline for metrics.
+type Stats struct {
+	Open        int // commands taken in and not answered
+	OpenBytes   int // what they hold in memory
+	Waiting     int // those of them that no attempt is under way for
+	LeaderQueue int // bytes that wait at this node as the leader
+	Leading     bool
+}
+
+// Stats returns the present numbers.
+func (p *Pipeline) Stats() Stats {
+	p.session.mu.Lock()
+	s := Stats{Open: len(p.session.calls), OpenBytes: p.session.bytes, Waiting: p.session.queued}
+	p.session.mu.Unlock()
+	p.leader.mu.Lock()
+	defer p.leader.mu.Unlock()
+	s.LeaderQueue, s.Leading = p.leader.queuedBytes, p.leader.term != 0
+	return s
+}
+
+// leaderID returns the id of the leader, "" when none is known.
+func (p *Pipeline) leaderID() string {
+	d := p.deps.Load()
+	if d == nil {
+		return ""
+	}
+	_, id := d.raft.LeaderWithID()
+	return string(id)
+}
+
+// voters returns the ids of the servers that vote.
+func (d *deps) voters() ([]string, error) {
+	f := d.raft.GetConfiguration()
+	if err := f.Error(); err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, s := range f.Configuration().Servers {
+		if s.Suffrage == raft.Voter {
+			ids = append(ids, string(s.ID))
+		}
+	}
+	return ids, nil
+}
+
+// backoff returns the pause after the given number of failures in a row.
+func (p *Pipeline) backoff(failures int) time.Duration {
+	d := p.timing.minBackoff
+	for range failures - 1 {
+		if d *= 2; d >= p.timing.maxBackoff {
+			return p.timing.maxBackoff
+		}
+	}
+	return d
+}
+
+// pause waits until something may have changed, or for the backoff; false when
+// ctx ended.
+func (p *Pipeline) pause(ctx context.Context, changed <-chan struct{}, failures int) bool {
+	t := time.NewTimer(p.backoff(failures))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-changed:
+	case <-t.C:
+	}
+	return ctx.Err() == nil
+}
+
+// signal wakes everyone who waits for something to change.
+type signal struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+// wait returns a channel that the next fire closes.
+func (s *signal) wait() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ch == nil {
+		s.ch = make(chan struct{})
+	}
+	return s.ch
+}
+
+func (s *signal) fire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ch != nil {
+		close(s.ch)
+		s.ch = nil
+	}
+}

@@ -1,0 +1,116 @@
+package propose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// Propose replicates one command. It returns the command's result, and the index
+// of the log entry that carries it, once both this node and the leader have
+// applied it. Errors: *api.RateLimited; *api.Unavailable with CodeNotEnqueued
+// when the command will certainly never be applied, with CodeOutcomeUnknown when
+// it may be; any other error says that the command is not fit for the log, and
+// was not sent.
+func (p *Pipeline) Propose(ctx context.Context, from api.Sender, body fsm.Body) (fsm.Result, uint64, error) {
+	size, err := measure(p.session.boot, from, body)
+	if err != nil {
+		return fsm.Result{}, 0, err
+	}
+	c, err := p.session.add(from, body, size)
+	if err != nil {
+		return fsm.Result{}, 0, err
+	}
+	p.await(ctx, c, "the write was not confirmed in time")
+	return c.result, c.index, c.err
+}
+
+// ProposeAsLeader brings a command of the node itself straight into this node's
+// log, whether or not it leads already; Lead and Init go this way. There is no
+// second attempt. It returns like Propose; errors wrap Raft's own.
+func (p *Pipeline) ProposeAsLeader(ctx context.Context, body fsm.Body) (fsm.Result, uint64, error) {
+	size, err := measure(p.session.boot, api.Sender{}, body)
+	if err != nil {
+		return fsm.Result{}, 0, err
+	}
+	p.compareClocksFirst(ctx)
+	c, g, err := p.session.addInFlight(body, size)
+	if err != nil {
+		return fsm.Result{}, 0, err
+	}
+	v := p.leader.submitUrgent(ctx, g, size)
+	if v.status != statusApplied {
+		p.session.abandon(c, v.reason)
+		if v.cause == nil {
+			v.cause = errors.New(v.reason)
+		}
+		return fsm.Result{}, 0, fmt.Errorf("propose %T as the leader: %w", body, v.cause)
+	}
+	p.session.settle(parcel{calls: []*call{c}}, v)
+	p.await(ctx, c, "the command was not applied in time")
+	return c.result, c.index, c.err
+}
+
+// await returns once the call is answered: by the session, or for want of time.
+func (p *Pipeline) await(ctx context.Context, c *call, reason string) {
+	deadline := time.Now().Add(p.timing.propose)
+	timer := time.NewTimer(min(p.timing.recheck, p.timing.propose))
+	defer timer.Stop()
+	for {
+		select {
+		case <-c.done:
+			return
+		case <-ctx.Done():
+			p.session.abandon(c, reason)
+			return
+		case <-timer.C:
+		}
+		p.lookUp(c)
+		left := time.Until(deadline)
+		if left <= 0 {
+			p.session.abandon(c, reason)
+			return
+		}
+		timer.Reset(min(p.timing.recheck, left))
+	}
+}
+
+// lookUp searches the newest view for a call that the leader has applied: the
+// Observer is not told of what a snapshot brings.
+func (p *Pipeline) lookUp(c *call) {
+	d := p.deps.Load()
+	if d == nil || !p.session.missing(c) {
+		return
+	}
+	v := d.state.View()
+	defer v.Release()
+	p.session.recheck(c, v)
+}
+
+// measure returns an upper bound for the command's size in a group. It encodes
+// and decodes the command as its leader would: a command that a state machine
+// cannot read must not get anywhere near the log.
+func measure(boot fsm.BootID, from api.Sender, body fsm.Body) (int, error) {
+	if body == nil {
+		return 0, errors.New("no command")
+	}
+	if len(from.Fingerprint) > maxSenderBytes || len(from.AgentKey) > maxSenderBytes {
+		return 0, fmt.Errorf("sender of %T: longer than %d bytes", body, maxSenderBytes)
+	}
+	data, err := fsm.EncodeGroup(fsm.Group{Boot: boot, Floor: 1, Commands: []fsm.Command{{Seq: 1, Body: body}}})
+	if err != nil {
+		return 0, fmt.Errorf("encode %T: %w", body, err)
+	}
+	if _, err := fsm.DecodeGroup(data); err != nil {
+		return 0, fmt.Errorf("%T is not fit for the log: %w", body, err)
+	}
+	size := len(data) + commandReserve
+	if size > maxGroupBytes {
+		return 0, fmt.Errorf("%T takes %d bytes, more than %d", body, size, maxGroupBytes)
+	}
+	return size, nil
+}

@@ -1,0 +1,226 @@
+package propose
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/api"
+)
+
+func TestReadIndexCoversWhatWasAcknowledged(t *testing.T) {
+	c := newCluster(t, 3)
+	c.lead("node-0")
+	for i, n := range c.nodes {
+		_, acked, err := c.nodes[(i+1)%3].publish("some text")
+		if err != nil {
+			t.Fatal(err)
+		}
+		index, err := n.ReadIndex(context.Background())
+		if err != nil || index < acked {
+			t.Errorf("%s: read index %d (%v) after %d was acknowledged", n.id, index, err, acked)
+		}
+	}
+}
+
+func TestReadIndexWaitsForTheFirstCommandOfTheTerm(t *testing.T) {
+	c := newCluster(t, 3)
+	leader := c.elect("node-0")
+	type answer struct {
+		index uint64
+		err   error
+	}
+	answers := make(chan answer, 2)
+	for _, n := range c.nodes[:2] {
+		go func() {
+			index, err := n.ReadIndex(context.Background())
+			answers <- answer{index, err}
+		}()
+	}
+	select {
+	case a := <-answers:
+		t.Fatalf("answered %+v before the leader knew what is committed", a)
+	case <-time.After(50 * time.Millisecond):
+	}
+	if err := leader.establish(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if a := <-answers; a.err != nil || a.index != 1 {
+			t.Errorf("answer %+v", a)
+		}
+	}
+}
+
+func TestReadIndexWithoutALeader(t *testing.T) {
+	c := newCluster(t, 3)
+	n := c.nodes[0]
+	n.timing.readIndex = 30 * time.Millisecond
+	_, err := n.ReadIndex(context.Background())
+	wantCode(t, err, api.CodeNoLeader)
+
+	c.lead("node-1")
+	c.net.decide(func(string, string, *http.Request) fate { return refused })
+	_, err = n.ReadIndex(context.Background())
+	wantCode(t, err, api.CodeNoLeader)
+}
+
+// A leader that was stopped for a while wakes up believing that it leads. Not
+// even a VerifyLeader that counts old replies makes it answer.
+func TestDeposedLeaderServesNoStrongRead(t *testing.T) {
+	for _, blind := range []bool{false, true} {
+		c := newCluster(t, 3)
+		old := c.lead("node-0")
+		old.set(func(n *fakeNode) { n.held, n.blind = true, blind })
+		c.lead("node-1", "node-0")
+		if _, _, err := c.nodes[2].publish("newer text"); err != nil {
+			t.Fatal(err)
+		}
+		old.timing.readIndex = 50 * time.Millisecond
+		index, err := old.ReadIndex(context.Background())
+		if err == nil {
+			t.Errorf("blind=%v: the deposed leader answered %d", blind, index)
+		}
+		wantCode(t, err, api.CodeNoLeader)
+	}
+}
+
+// A voter that cannot be asked is no obstacle, two of three are.
+func TestConfirmationNeedsAMajority(t *testing.T) {
+	c := newCluster(t, 3)
+	leader := c.lead("node-0")
+	leader.timing.readIndex = 50 * time.Millisecond
+	c.net.decide(func(_, to string, _ *http.Request) fate {
+		if to == "node-1" {
+			return refused
+		}
+		return arrives
+	})
+	if _, err := leader.ReadIndex(context.Background()); err != nil {
+		t.Errorf("one of three is away: %v", err)
+	}
+	c.net.decide(func(string, string, *http.Request) fate { return refused })
+	_, err := leader.ReadIndex(context.Background())
+	wantCode(t, err, api.CodeNoLeader)
+	leader.set(func(n *fakeNode) { n.configErr = raft.ErrRaftShutdown })
+	c.net.decide(nil)
+	_, err = leader.ReadIndex(context.Background())
+	wantCode(t, err, api.CodeNoLeader)
+}
+
+func TestFollowerTurnsToTheNextLeader(t *testing.T) {
+	c := newCluster(t, 3)
+	c.lead("node-0")
+	n := c.nodes[2]
+	n.timing.attempt = time.Minute
+	asked := make(chan struct{}, 100)
+	block := make(chan struct{})
+	c.net.decide(func(_, to string, r *http.Request) fate {
+		if to == "node-0" && r.URL.Path == pathReadIndex {
+			asked <- struct{}{}
+			return arrives
+		}
+		return arrives
+	})
+	c.net.mu.Lock()
+	c.net.served = func(_, to string, r *http.Request) {
+		if to == "node-0" && r.URL.Path == pathReadIndex {
+			<-block // the answer never comes
+		}
+	}
+	c.net.mu.Unlock()
+	done := make(chan error, 1)
+	go func() {
+		_, err := n.ReadIndex(context.Background())
+		done <- err
+	}()
+	<-asked
+	c.lead("node-1", "node-0")
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	close(block)
+}
+
+func TestRoundsAreSharedAndNeverJoinedLate(t *testing.T) {
+	started := make(chan int)
+	finish := make(chan uint64)
+	n := 0
+	r := rounds{base: context.Background(), run: func(context.Context) (uint64, error) {
+		n++
+		started <- n
+		return <-finish, nil
+	}}
+	ask := func() <-chan uint64 {
+		joined := r.join()
+		ch := make(chan uint64, 1)
+		go func() {
+			<-joined.done
+			ch <- joined.index
+		}()
+		return ch
+	}
+	first := ask()
+	<-started
+	var late []<-chan uint64
+	for range 10 {
+		late = append(late, ask())
+	}
+	finish <- 1
+	if got := <-first; got != 1 {
+		t.Errorf("the first asker got %d", got)
+	}
+	if got := <-started; got != 2 {
+		t.Errorf("round %d", got)
+	}
+	finish <- 2
+	for _, ch := range late {
+		if got := <-ch; got != 2 {
+			t.Errorf("an asker that came during round 1 got the answer of round %d", got)
+		}
+	}
+	eventually(t, "the rounds end", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return !r.running
+	})
+	if n != 2 {
+		t.Errorf("%d rounds for 11 askers, want 2", n)
+	}
+}
+
+func TestRoundsLetAskersGo(t *testing.T) {
+	block := make(chan struct{})
+	defer close(block)
+	r := rounds{base: context.Background(), run: func(context.Context) (uint64, error) {
+		<-block
+		return 0, nil
+	}}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := r.ask(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestConcurrentStrongReads(t *testing.T) {
+	c := newCluster(t, 3)
+	leader := c.lead("node-0")
+	var wg sync.WaitGroup
+	for i := range 300 {
+		wg.Go(func() {
+			if _, err := c.nodes[i%3].ReadIndex(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := leader.get(func(n *fakeNode) int { return n.verifies }); got > 150 {
+		t.Errorf("%d rounds for 300 askers", got)
+	}
+}

@@ -1,0 +1,76 @@
+package propose
+
+import (
+	"context"
+)
+
+// send is one of the node's senders: it takes whatever waits to the leader, one
+// group at a time, until the Pipeline is closed.
+func (p *Pipeline) send() {
+	failures := 0
+	for p.session.awaitWork() {
+		changed := p.changed.wait()
+		target := p.leaderID()
+		if target == "" {
+			// The commands stay in the queue, where their callers can withdraw them.
+			failures++
+			p.pause(p.ctx, changed, failures)
+			continue
+		}
+		parcel := p.session.take()
+		if len(parcel.calls) == 0 {
+			continue
+		}
+		v := p.attempt(target, parcel)
+		p.session.settle(parcel, v)
+		if v.status == statusApplied {
+			failures = 0
+			p.recheckApplied(parcel, v.index)
+			continue
+		}
+		failures++
+		p.pause(p.ctx, changed, failures)
+	}
+}
+
+// attempt brings a group to the leader once.
+func (p *Pipeline) attempt(target string, parcel parcel) verdict {
+	e := envelope{group: parcel.group, members: parcel.members}
+	if target == p.self {
+		return p.leader.submit(p.ctx, e, parcel.size)
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, p.timing.attempt)
+	defer cancel()
+	go p.cancelOnNewLeader(ctx, cancel, target)
+	return p.peers.propose(ctx, target, e)
+}
+
+// cancelOnNewLeader cancels an attempt when somebody else leads: the old leader
+// may never answer, and a retry costs little. An unknown leader is no reason, as
+// there would be nobody to turn to.
+func (p *Pipeline) cancelOnNewLeader(ctx context.Context, cancel context.CancelFunc, target string) {
+	for {
+		changed := p.changed.wait()
+		if id := p.leaderID(); id != "" && id != target {
+			cancel()
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// recheckApplied looks up the calls of a group that this node passed by without
+// the Observer: a snapshot was installed while the leader's answer was on its way.
+func (p *Pipeline) recheckApplied(parcel parcel, index uint64) {
+	d := p.deps.Load()
+	if d.state.Applied() < index {
+		return
+	}
+	for _, c := range parcel.calls {
+		p.lookUp(c)
+	}
+}

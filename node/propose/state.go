@@ -1,0 +1,33 @@
+package propose
+
+import "github.com/commons-cluster/commons/fsm"
+
+// Results are the outcomes that a view of the state keeps. *fsm.View is one.
+type Results interface {
+	// Index is the log index of the newest entry that the view holds.
+	Index() uint64
+	// Result returns what became of a command, while its session keeps it.
+	Result(boot fsm.BootID, seq uint64) (fsm.Result, bool)
+}
+
+// View is Results that must be released after use.
+type View interface {
+	Results
+	Release()
+}
+
+// State is the local state machine as the write path and the read path see it.
+type State interface {
+	// Applied returns the index of the newest log entry in the newest view.
+	Applied() uint64
+	// View returns the newest view. The caller releases it.
+	View() View
+}
+
+// FromMachine returns m as a State.
+func FromMachine(m *fsm.Machine) State { return machineState{m} }
+
+type machineState struct{ *fsm.Machine }
+
+// View returns the machine's newest view.
+func (s machineState) View() View { return s.Machine.View() }
