@@ -1,11 +1,124 @@
 package fsm
 
-type txn struct{}
+import (
+	"fmt"
 
-func (*Lead) op() Op    { return OpLead }
-func (*Init) op() Op    { return OpInit }
-func (*Publish) op() Op { return OpPublish }
+	"github.com/cockroachdb/pebble/v2"
+)
 
-func (*Lead) apply(*txn) Result    { return Result{Outcome: OutcomeDone} }
-func (*Init) apply(*txn) Result    { return Result{Outcome: OutcomeDone} }
-func (*Publish) apply(*txn) Result { return Result{Outcome: OutcomeDone} }
+// logEntry is a committed entry of the Raft log, as far as the state machine
+// is concerned.
+type logEntry struct {
+	index, term   uint64
+	configuration bool // data is a configuration, else a batch
+	data          []byte
+}
+
+// answered is a command's result on its way to the observer.
+type answered struct {
+	boot  BootID
+	seq   uint64
+	index uint64
+	res   Result
+}
+
+// apply carries out committed log entries, in order, in one write, and publishes
+// the view after them. What the state already holds is skipped. It panics when
+// an entry cannot be applied: a state machine that skips one is no copy of the
+// others any more.
+func (m *Machine) apply(entries []logEntry) {
+	m.applyMu.Lock()
+	defer m.applyMu.Unlock()
+	tx := m.begin()
+	var answers []answered
+	for i := range entries {
+		e := &entries[i]
+		if e.index <= tx.head.applied {
+			continue
+		}
+		tx.head.applied, tx.head.term = e.index, e.term
+		if e.configuration {
+			c := configuration{index: e.index, data: e.data}
+			tx.set(keyConfig, c.append(nil))
+			continue
+		}
+		answers = m.applyBatch(tx, e, answers)
+	}
+	if tx.head.applied == m.head.applied {
+		tx.must(tx.batch.Close())
+		return
+	}
+	m.commit(tx)
+	m.publish()
+	if m.opts.Observer == nil {
+		return
+	}
+	for _, a := range answers {
+		m.opts.Observer.Applied(a.boot, a.seq, a.res, a.index)
+	}
+}
+
+// begin starts the transaction of one call.
+func (m *Machine) begin() *txn {
+	return &txn{
+		db:         m.store.db,
+		batch:      m.store.db.NewBatch(),
+		recent:     &m.store.recent,
+		head:       m.head,
+		cluster:    m.cluster,
+		rows:       make(map[string][]byte),
+		firstFresh: m.head.lastSeq + 1,
+	}
+}
+
+// applyBatch carries out one log entry of ours.
+func (m *Machine) applyBatch(tx *txn, e *logEntry, answers []answered) []answered {
+	b, err := DecodeBatch(e.data)
+	tx.must(err)
+	tx.now = max(b.Stamp, tx.head.now+1)
+	tx.head.now, tx.timed = tx.now, false
+	var results []Result
+	for i := range b.Groups {
+		g := &b.Groups[i]
+		s := m.sessions.open(tx, g)
+		for _, c := range g.Commands {
+			r := s.run(tx, g.Boot, c)
+			results = append(results, r)
+			answers = append(answers, answered{boot: g.Boot, seq: c.Seq, index: e.index, res: r})
+		}
+	}
+	tx.head.roll(e.index, e.data, results)
+	return answers
+}
+
+// run carries a command out, unless it was carried out before.
+func (s *session) run(tx *txn, boot BootID, c Command) Result {
+	if c.Seq < s.floor {
+		return Result{Outcome: OutcomeDropped}
+	}
+	if r, ok := s.answers[c.Seq]; ok {
+		return r
+	}
+	r := c.Body.apply(tx)
+	s.keep(tx, boot, c.Seq, r)
+	return r
+}
+
+// commit writes the transaction and brings what is in memory up to it.
+func (m *Machine) commit(tx *txn) {
+	tx.finish()
+	tx.set(keyHead, tx.head.append(nil))
+	if err := m.store.db.Apply(tx.batch, pebble.NoSync); err != nil {
+		tx.must(fmt.Errorf("write state: %w", err))
+	}
+	tx.must(tx.batch.Close())
+	m.head, m.cluster = tx.head, tx.cluster
+	for i, row := range tx.fresh {
+		m.store.recent.put(tx.firstFresh+uint64(i), row)
+	}
+	for i := range tx.added {
+		a := &tx.added[i]
+		m.store.index.Add(a.entry.Seq, m.terms.terms(&a.entry, a.texts))
+	}
+	m.store.later.set(tx.superseded)
+}

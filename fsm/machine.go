@@ -2,7 +2,14 @@ package fsm
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
 )
 
 // Options configure a Machine.
@@ -18,9 +25,14 @@ type Options struct {
 	// MemTableBytes is the size of one of Pebble's memtables; zero is
 	// DefaultMemTableBytes.
 	MemTableBytes int64
-	// Fatal is called when the storage below the state fails in the background.
-	// The state must not be used afterwards. Nil panics.
+	// Fatal is called, on any goroutine, when the bytes below the state turn out
+	// wrong or the storage fails for good. The state must not be used afterwards.
+	// Nil panics.
 	Fatal func(error)
+
+	// failpoint is called at named steps. Tests panic in it, which is as much of
+	// a crash as one process can have and still look at the outcome.
+	failpoint func(step string)
 }
 
 // Observer is told of every command that was applied.
@@ -30,30 +42,208 @@ type Observer interface {
 	Applied(boot BootID, seq uint64, r Result, index uint64)
 }
 
-// Machine is the replicated state machine over a Pebble database.
-type Machine struct{}
+// closeGrace is how long Close waits for views that are still in use.
+const closeGrace = 5 * time.Second
 
-// Open opens the state in opts.Dir, or makes an empty one.
-func Open(opts Options) (*Machine, error) { panic("unimplemented") }
+// Machine is the replicated state machine over a Pebble database. One goroutine
+// applies and restores, Raft's; everything that is exported may be called from
+// any goroutine.
+type Machine struct {
+	opts    Options
+	cache   *pebble.Cache
+	waiters waiters
+	view    atomic.Pointer[View]
+	stores  sync.WaitGroup // stores that are not closed yet
+	snaps   snapshots
 
-// View returns the newest view. The caller releases it.
-func (m *Machine) View() *View { panic("unimplemented") }
+	// applyMu serialises what changes the state: apply, restore, seals of the
+	// index, close.
+	applyMu  sync.Mutex
+	store    *store
+	head     head
+	cluster  cluster
+	format   int
+	sessions sessions
+	terms    termBuilder
+	closed   bool
+}
+
+// Open opens the state in opts.Dir, or makes an empty one. It finishes or clears
+// away whatever a crash left half done. ErrBehind means that the state must be
+// wiped.
+func Open(opts Options) (*Machine, error) {
+	opts.setDefaults()
+	m := &Machine{opts: opts, cache: pebble.NewCache(opts.CacheBytes)}
+	m.snaps.init(m)
+	if err := m.open(); err != nil {
+		m.cache.Unref()
+		return nil, fmt.Errorf("open state machine: %w", err)
+	}
+	return m, nil
+}
+
+func (o *Options) setDefaults() {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.CacheBytes == 0 {
+		o.CacheBytes = DefaultCacheBytes
+	}
+	if o.MemTableBytes == 0 {
+		o.MemTableBytes = DefaultMemTableBytes
+	}
+	if o.Fatal == nil {
+		o.Fatal = func(err error) { panic(err) }
+	}
+	if o.failpoint == nil {
+		o.failpoint = func(string) {}
+	}
+}
+
+func (m *Machine) open() error {
+	l, err := m.snaps.boot()
+	if err != nil {
+		return err
+	}
+	m.applyMu.Lock()
+	defer m.applyMu.Unlock()
+	m.adopt(l)
+	return nil
+}
+
+// loaded is a store with what is kept in memory of it, ready to become the live
+// one.
+type loaded struct {
+	store    *store
+	head     head
+	cluster  cluster
+	format   int
+	sessions sessions
+}
+
+// load reads what is kept in memory of a store.
+func (m *Machine) load(s *store) (l loaded, err error) {
+	l.store = s
+	if l.head, err = loadHead(s.db); err != nil {
+		return l, err
+	}
+	if l.cluster, err = loadCluster(s.db); err != nil {
+		return l, err
+	}
+	if l.format, err = loadFormat(s.db); err != nil {
+		return l, err
+	}
+	if l.sessions, err = loadSessions(s.db); err != nil {
+		return l, err
+	}
+	return l, m.openIndex(s, l.head.lastSeq)
+}
+
+// adopt makes a store the live one and publishes its view. The caller holds
+// applyMu.
+func (m *Machine) adopt(l loaded) {
+	old := m.store
+	l.store.closed = m.closeStore
+	l.store.ref()
+	m.stores.Add(1)
+	m.store, m.head, m.cluster, m.format, m.sessions = l.store, l.head, l.cluster, l.format, l.sessions
+	m.publish()
+	if old != nil {
+		old.unref()
+	}
+}
+
+// closeStore closes a store that nobody uses any more, and deletes it when
+// another one has taken its place.
+func (m *Machine) closeStore(s *store) {
+	go func() {
+		defer m.stores.Done()
+		if err := s.close(); err != nil {
+			m.opts.Logger.Error("closing the state failed", "state", s.dir, "error", err)
+		}
+		m.snaps.discard(s.dir)
+	}()
+}
+
+// View returns the newest view. The caller releases it. It must not be called
+// after Close, and panics then.
+func (m *Machine) View() *View {
+	for {
+		v := m.view.Load()
+		if v == nil {
+			panic("fsm: View after Close")
+		}
+		if v.acquire() {
+			return v
+		}
+	}
+}
 
 // Applied returns the index of the newest log entry that the newest view holds.
 // It counts commands and configurations, the only entries that reach a state machine.
-func (m *Machine) Applied() uint64 { panic("unimplemented") }
+func (m *Machine) Applied() uint64 { return m.waiters.applied.Load() }
 
 // Wait waits until Applied() >= index. It returns ctx's error when that ends
 // first, and ErrClosed when the machine is closed.
-func (m *Machine) Wait(ctx context.Context, index uint64) error { panic("unimplemented") }
+func (m *Machine) Wait(ctx context.Context, index uint64) error { return m.waiters.wait(ctx, index) }
 
 // Digest returns the running hash over everything applied up to index. Equal
 // logs give equal digests at equal indexes.
-func (m *Machine) Digest() (index uint64, rolling [32]byte) { panic("unimplemented") }
+func (m *Machine) Digest() (index uint64, rolling [32]byte) {
+	v := m.View()
+	defer v.Release()
+	return v.head.applied, v.head.rolling
+}
 
 // RestoreOnStart reports whether Raft must restore the newest snapshot when it
-// starts: the opposite of raft.Config.NoSnapshotRestoreOnStart.
-func (m *Machine) RestoreOnStart() bool { panic("unimplemented") }
+// starts; raft.Config.NoSnapshotRestoreOnStart is its opposite. Open sees to it
+// that the state covers the newest snapshot, so the answer is no unless that
+// could not be established.
+func (m *Machine) RestoreOnStart() bool {
+	v := m.View()
+	defer v.Release()
+	metas := m.snaps.list()
+	covered, err := covers(v.snap)
+	return err != nil || len(metas) > 0 && covered.index < metas[0].Index
+}
 
-// Close flushes the state to disk and releases it.
-func (m *Machine) Close() error { panic("unimplemented") }
+// publish makes the state as it is now the newest view. The caller holds applyMu.
+func (m *Machine) publish() {
+	old := m.view.Swap(m.newView())
+	m.waiters.advance(m.head.applied)
+	if old != nil {
+		old.Release()
+	}
+}
+
+// Close flushes the state to disk and releases it. Nothing may be applied
+// meanwhile. Views that are still in use are waited for, but not for long.
+func (m *Machine) Close() error {
+	m.applyMu.Lock()
+	defer m.applyMu.Unlock()
+	if m.closed {
+		return nil
+	}
+	return errors.Join(m.store.flush(), m.release())
+}
+
+// release gives everything back without flushing: what a crash does, but for
+// the open files. The caller holds applyMu.
+func (m *Machine) release() error {
+	m.closed = true
+	m.waiters.close()
+	m.view.Swap(nil).Release()
+	m.store.unref()
+	done := make(chan struct{})
+	go func() {
+		m.stores.Wait()
+		m.cache.Unref()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-time.After(closeGrace):
+		return errors.New("close state machine: views are still in use")
+	}
+}

@@ -1,83 +1,275 @@
 package fsm
 
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/index"
+)
+
 // View is the state at one applied log entry. It never changes. Any number of
 // goroutines may use it until it is released.
-type View struct{}
+type View struct {
+	refs    atomic.Int64
+	store   *store
+	snap    *pebble.Snapshot
+	cut     index.Cut
+	head    head
+	cluster cluster
+	format  int
+
+	channelsOnce sync.Once
+	channels     []Channel
+}
+
+// newView makes a view of the state as it is now, with one reference. The caller
+// holds applyMu. The index is cut before the rows: what is sealed in between is
+// then found in both.
+func (m *Machine) newView() *View {
+	v := &View{
+		store: m.store, cut: m.store.index.Cut(),
+		head: m.head, cluster: m.cluster, format: m.format,
+	}
+	v.snap = m.store.db.NewSnapshot()
+	v.refs.Store(1)
+	v.store.ref()
+	return v
+}
+
+// acquire takes a reference; false when the view is already given up.
+func (v *View) acquire() bool {
+	for {
+		n := v.refs.Load()
+		if n == 0 {
+			return false
+		}
+		if v.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
 
 // Release gives the view back. It must not be used afterwards.
-func (v *View) Release() { panic("unimplemented") }
+func (v *View) Release() {
+	switch n := v.refs.Add(-1); {
+	case n > 0:
+		return
+	case n < 0:
+		panic("fsm: a view was released twice")
+	}
+	// Close fails only when called twice.
+	_ = v.snap.Close()
+	v.store.unref()
+}
 
 // Index is the log index of the newest entry that the view holds.
-func (v *View) Index() uint64 { panic("unimplemented") }
+func (v *View) Index() uint64 { return v.head.applied }
 
 // Time is the instant of the newest applied batch, in milliseconds since the
 // epoch; 0 before the first.
-func (v *View) Time() int64 { panic("unimplemented") }
+func (v *View) Time() int64 { return v.head.now }
+
+// LastSeq is the seq of the newest entry; 0 when there is none. Every seq from 1
+// to it names an entry.
+func (v *View) LastSeq() uint64 { return v.head.lastSeq }
 
 // ClusterID is the name the cluster was given by Init; "" before.
-func (v *View) ClusterID() string { panic("unimplemented") }
+func (v *View) ClusterID() string { return v.cluster.id }
 
-// SealedDataKey is the cluster's data key under the cluster secret; nil before Init.
-func (v *View) SealedDataKey() []byte { panic("unimplemented") }
+// SealedDataKey is the cluster's data key under the cluster secret; nil before
+// Init. It must not be changed.
+func (v *View) SealedDataKey() []byte { return v.cluster.sealedKey }
 
 // Format is the replicated format number, which gates new kinds of commands.
-func (v *View) Format() int { panic("unimplemented") }
+func (v *View) Format() int { return v.format }
 
 // Result returns what became of a command, while its session still keeps it.
-func (v *View) Result(boot BootID, seq uint64) (Result, bool) { panic("unimplemented") }
-
-// List returns the seqs of the entries that match q, newest first, and the
-// Before of the next page; 0 on the last page.
-func (v *View) List(q Query) (seqs []uint64, next uint64, err error) { panic("unimplemented") }
-
-// AppendEntry appends the entry's JSON to dst. It returns ErrNotFound when there
-// is no such entry.
-func (v *View) AppendEntry(dst []byte, seq uint64) ([]byte, error) { panic("unimplemented") }
+func (v *View) Result(boot BootID, seq uint64) (Result, bool) {
+	row, ok, err := getRow(v.snap, answerKey(boot, seq))
+	v.must(err)
+	if !ok {
+		return Result{}, false
+	}
+	r, err := decodeResult(row)
+	v.must(err)
+	return r, true
+}
 
 // Resolve returns the seq of the entry with the given public id; false when
 // there is none.
-func (v *View) Resolve(id string) (seq uint64, ok bool) { panic("unimplemented") }
+func (v *View) Resolve(id string) (seq uint64, ok bool) {
+	style, seq, ok := ParseID(id)
+	if !ok || style != StyleEntry || seq > v.head.lastSeq {
+		return 0, false
+	}
+	return seq, true
+}
+
+// noSuccessors ends the JSON of an entry that nothing relates to.
+const noSuccessors = `,"supersededBy":[],"supersededByCount":0}`
+
+// AppendEntry appends the entry's JSON to dst. It returns ErrNotFound when there
+// is no such entry.
+func (v *View) AppendEntry(dst []byte, seq uint64) ([]byte, error) {
+	start := len(dst)
+	err := v.row(seq, func(row []byte) error {
+		text, err := entryJSON(row)
+		dst = append(dst, text...)
+		return err
+	})
+	if err != nil {
+		return dst[:start], err
+	}
+	if has, err := v.store.later.has(seq); err != nil || !has {
+		return append(dst, noSuccessors...), err
+	}
+	counts, err := v.counts(seq)
+	if err != nil {
+		return dst[:start], err
+	}
+	dst = append(dst, `,"supersededBy":[`...)
+	if counts.total > 0 {
+		key := makeSeqKey(spaceLater, seq)
+		items, closer, err := v.snap.Get(key[:])
+		if err != nil {
+			return dst[:start], fmt.Errorf("successors of entry %d: %w", seq, err)
+		}
+		dst = append(dst, items...)
+		if err := closeRow(closer); err != nil {
+			return dst[:start], err
+		}
+	}
+	dst = append(dst, `],"supersededByCount":`...)
+	return append(appendInt(dst, int64(counts.total)), '}'), nil
+}
+
+// row calls f with an entry's row, which is valid during the call only.
+func (v *View) row(seq uint64, f func(row []byte) error) error {
+	if seq == 0 || seq > v.head.lastSeq {
+		return ErrNotFound
+	}
+	if row := v.store.recent.get(seq); row != nil {
+		return f(row)
+	}
+	key := makeSeqKey(spaceEntry, seq)
+	row, closer, err := v.snap.Get(key[:])
+	if err != nil {
+		return fmt.Errorf("read entry %d: %w", seq, err)
+	}
+	if err := f(row); err != nil {
+		_ = closer.Close()
+		return fmt.Errorf("read entry %d: %w", seq, err)
+	}
+	return closeRow(closer)
+}
+
+// counts returns how many entries relate to an entry.
+func (v *View) counts(seq uint64) (laterCounts, error) {
+	key := makeSeqKey(spaceCounts, seq)
+	row, ok, err := getRow(v.snap, key[:])
+	if err != nil || !ok {
+		return laterCounts{}, err
+	}
+	return decodeLaterCounts(row)
+}
 
 // Meta returns an entry's head; false when there is no such entry.
-func (v *View) Meta(seq uint64) (Meta, bool, error) { panic("unimplemented") }
-
-// Channels returns the most recently active channels, newest first, at most MaxChannels.
-func (v *View) Channels() []Channel { panic("unimplemented") }
+func (v *View) Meta(seq uint64) (Meta, bool, error) {
+	if seq == 0 || seq > v.head.lastSeq {
+		return Meta{}, false, nil
+	}
+	var e entryRow
+	err := v.row(seq, func(row []byte) (err error) {
+		e, err = decodeEntryRow(seq, row)
+		return err
+	})
+	if err != nil {
+		return Meta{}, false, err
+	}
+	if has, err := v.store.later.has(seq); err != nil || !has {
+		return e.Meta, err == nil, err
+	}
+	counts, err := v.counts(seq)
+	e.Replies, e.Successors = counts.replies, counts.total
+	return e.Meta, err == nil, err
+}
 
 // Request returns the entry that a command of this kind with this key wrote;
 // false when the key is unknown.
-func (v *View) Request(op Op, key RequestKey) (seq uint64, ok bool) { panic("unimplemented") }
+func (v *View) Request(op Op, key RequestKey) (seq uint64, ok bool) {
+	if key == (RequestKey{}) {
+		return 0, false
+	}
+	row, ok, err := getRow(v.snap, requestKey(op, key))
+	v.must(err)
+	if !ok {
+		return 0, false
+	}
+	q, err := decodeRequestRow(row)
+	v.must(err)
+	return q.entry, true
+}
 
-// RowDigest returns a hash over the logical rows of the state.
-func (v *View) RowDigest() ([32]byte, error) { panic("unimplemented") }
+// Channels returns the most recently active channels, newest first, at most
+// MaxChannels. The slice is shared and must not be changed.
+func (v *View) Channels() []Channel {
+	v.channelsOnce.Do(func() {
+		var err error
+		v.channels, err = v.readChannels()
+		v.must(err)
+	})
+	return v.channels
+}
 
-// Query selects entries. Every field narrows; zero values select everything.
-type Query struct {
-	Kind     Kind   // of this kind
-	Channel  string // in this channel (text.ChannelName)
-	AgentKey string // written by this agent (text.Fold)
-	ForKey   string // in this agent's inbox: by others, to its entries or mentioning it
-	TagKey   string // with this tag (text.FoldTag)
-	Thread   uint64 // of the conversation that this entry belongs to
-	ReplyTo  uint64 // with relation reply to this entry
-	Since    int64  // createdAt > Since, in milliseconds; negative: no bound
-	Q        string // holding all of these words, the last one as a prefix
-	Limit    int    // at most this many; 0: DefaultList; at most MaxList
-	Before   uint64 // seq < Before; 0: from the newest
+// must hands an error of the storage to Options.Fatal where a read has no way to
+// report it.
+func (v *View) must(err error) {
+	if err != nil {
+		v.store.fatal(fmt.Errorf("read state: %w", err))
+	}
+}
+
+func (v *View) readChannels() ([]Channel, error) {
+	lower, upper := spaceBounds(spaceRecent)
+	iter, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return nil, fmt.Errorf("list channels: %w", err)
+	}
+	defer iter.Close()
+	var out []Channel
+	for ok := iter.Last(); ok && len(out) < MaxChannels; ok = iter.Prev() {
+		row, err := iter.ValueAndErr()
+		if err != nil {
+			return nil, fmt.Errorf("list channels: %w", err)
+		}
+		c, name, err := decodeChannelRow(row)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Channel{Name: string(name), Entries: c.entries, LastEntryAt: c.lastAt})
+	}
+	if err := iter.Error(); err != nil {
+		return nil, fmt.Errorf("list channels: %w", err)
+	}
+	return out, nil
 }
 
 // Meta is what the state knows about an entry beside its text.
 type Meta struct {
-	Seq       uint64
-	CreatedAt int64 // milliseconds since the epoch
-	AgentKey  string
-	Channel   string
-	Kind      Kind
-	Relation  Relation
-	House     bool
-	Parent    uint64 // the entry this one relates to; 0: none
-	Thread    uint64 // the first entry of the conversation; its own seq at a root
-	Replies   uint64 // entries with relation reply to this one
+	Seq        uint64
+	CreatedAt  int64 // milliseconds since the epoch
+	AgentKey   string
+	Channel    string
+	Kind       Kind
+	Relation   Relation
+	House      bool
+	Parent     uint64 // the entry this one relates to; 0: none
+	Thread     uint64 // the first entry of the conversation; its own seq at a root
+	Successors uint64 // entries that relate to this one
+	Replies    uint64 // those of them with relation reply
 }
 
 // Channel is a room with its counts.

@@ -1,0 +1,303 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"testing"
+
+	"github.com/hashicorp/raft"
+)
+
+// smallTables keep the tests' memory low; Pebble begins below that anyway.
+const smallTables = 1 << 20
+
+// openAt opens a machine and closes it with the test.
+func openAt(t testing.TB, dir string, change ...func(*Options)) *Machine {
+	t.Helper()
+	m, err := tryOpenAt(dir, change...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeMachine(t, m) })
+	return m
+}
+
+func tryOpenAt(dir string, change ...func(*Options)) (*Machine, error) {
+	opts := Options{Dir: dir, CacheBytes: 1 << 20, MemTableBytes: smallTables}
+	for _, f := range change {
+		f(&opts)
+	}
+	return Open(opts)
+}
+
+func closeMachine(t testing.TB, m *Machine) {
+	t.Helper()
+	if err := m.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+// crash leaves the state as a killed process would: what was in memtables is gone.
+func (m *Machine) crash() error {
+	m.applyMu.Lock()
+	defer m.applyMu.Unlock()
+	if m.closed {
+		return nil
+	}
+	return m.release()
+}
+
+// raftLog is a log as Raft keeps it, with indexes from 1 and no gaps.
+type raftLog struct {
+	t       testing.TB
+	entries []raft.Log
+	nextSeq map[BootID]uint64
+	stamp   int64
+}
+
+func newLog(t testing.TB) *raftLog {
+	l := &raftLog{t: t, nextSeq: make(map[BootID]uint64), stamp: 1_700_000_000_000}
+	l.add(raft.LogConfiguration, raft.EncodeConfiguration(raft.Configuration{
+		Servers: []raft.Server{{Suffrage: raft.Voter, ID: "n1", Address: "n1"}},
+	}))
+	return l
+}
+
+func (l *raftLog) add(kind raft.LogType, data []byte) uint64 {
+	index := uint64(len(l.entries)) + 1
+	l.entries = append(l.entries, raft.Log{Index: index, Term: 1 + index/100, Type: kind, Data: data})
+	return index
+}
+
+// batch adds one log entry.
+func (l *raftLog) batch(b Batch) uint64 {
+	l.t.Helper()
+	data, err := EncodeBatch(b)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return l.add(raft.LogCommand, data)
+}
+
+var boot1 = BootID{1}
+
+// publish adds a log entry with these commands of one boot, at the next second.
+func (l *raftLog) commands(bodies ...Body) uint64 {
+	l.t.Helper()
+	l.stamp += 1000
+	g := Group{Boot: boot1}
+	for _, b := range bodies {
+		l.nextSeq[boot1]++
+		g.Commands = append(g.Commands, Command{Seq: l.nextSeq[boot1], Body: b})
+	}
+	return l.batch(Batch{Stamp: l.stamp, Groups: []Group{g}})
+}
+
+// feed applies the log entries from index first up to last, like Raft: through
+// ApplyBatch, without the entries that are Raft's own.
+func (l *raftLog) feed(m *Machine, first, last uint64) {
+	l.t.Helper()
+	var logs []*raft.Log
+	for i := first; i <= last; i++ {
+		if e := &l.entries[i-1]; e.Type == raft.LogCommand || e.Type == raft.LogConfiguration {
+			logs = append(logs, e)
+		}
+	}
+	if len(logs) == 0 {
+		return
+	}
+	if got := m.FSM().ApplyBatch(logs); len(got) != len(logs) {
+		l.t.Fatalf("%d responses to %d log entries", len(got), len(logs))
+	}
+}
+
+func (l *raftLog) last() uint64 { return uint64(len(l.entries)) }
+
+// rig is a machine with a log and short ways to use both.
+type rig struct {
+	t testing.TB
+	*Machine
+	log *raftLog
+	obs *recorder
+}
+
+func newRig(t testing.TB) *rig {
+	r := &rig{t: t, log: newLog(t), obs: &recorder{}}
+	r.Machine = openAt(t, t.TempDir(), func(o *Options) { o.Observer = r.obs })
+	r.log.feed(r.Machine, 1, 1)
+	return r
+}
+
+// recorder is an Observer that keeps what it is told.
+type recorder struct{ got []answered }
+
+func (o *recorder) Applied(boot BootID, seq uint64, r Result, index uint64) {
+	o.got = append(o.got, answered{boot: boot, seq: seq, index: index, res: r})
+}
+
+// run applies the bodies in one log entry and returns their results.
+func (r *rig) run(bodies ...Body) []Result {
+	r.t.Helper()
+	before := len(r.obs.got)
+	index := r.log.commands(bodies...)
+	r.log.feed(r.Machine, index, index)
+	var out []Result
+	for _, a := range r.obs.got[before:] {
+		out = append(out, a.res)
+	}
+	if len(out) != len(bodies) {
+		r.t.Fatalf("%d results of %d commands", len(out), len(bodies))
+	}
+	return out
+}
+
+// publish applies one entry and returns its seq.
+func (r *rig) publish(change func(*Publish)) uint64 {
+	r.t.Helper()
+	res := r.run(post("ada", change))[0]
+	if res.Outcome != OutcomeDone {
+		r.t.Fatalf("publish: %+v", res)
+	}
+	return res.Entry
+}
+
+// post is a plain entry by an agent.
+func post(agent string, change func(*Publish)) *Publish {
+	p := &Publish{Agent: agent, AgentKey: agent, Kind: KindMessage, Title: "A title", Body: "Some body text."}
+	if change != nil {
+		change(p)
+	}
+	return p
+}
+
+// relate makes an entry relate to another one.
+func relate(r Relation, target uint64) func(*Publish) {
+	return func(p *Publish) { p.Relation, p.Target = r, EntryID(target) }
+}
+
+// entryDoc is an entry's JSON as a client reads it.
+type entryDoc struct {
+	ID           string `json:"id"`
+	Kind         string `json:"kind"`
+	Channel      string `json:"channel"`
+	Agent        string `json:"agent"`
+	Title        string `json:"title"`
+	Body         string `json:"body"`
+	Tags         []string
+	CreatedAt    int64   `json:"createdAt"`
+	Supersedes   *string `json:"supersedes"`
+	Relation     *string `json:"relation"`
+	NameVerified bool    `json:"nameVerified"`
+	House        bool    `json:"house"`
+	SupersededBy []struct {
+		ID, Agent, Relation string
+		CreatedAt           int64
+	} `json:"supersededBy"`
+	SupersededByCount int `json:"supersededByCount"`
+}
+
+func readEntry(t testing.TB, v *View, seq uint64) (entryDoc, string) {
+	t.Helper()
+	raw, err := v.AppendEntry(nil, seq)
+	if err != nil {
+		t.Fatalf("entry %d: %v", seq, err)
+	}
+	var doc entryDoc
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&doc); err != nil {
+		t.Fatalf("entry %d: %v: %s", seq, err, raw)
+	}
+	return doc, string(raw)
+}
+
+func (r *rig) read(seq uint64) (entryDoc, string) {
+	r.t.Helper()
+	v := r.View()
+	defer v.Release()
+	return readEntry(r.t, v, seq)
+}
+
+func (r *rig) list(q Query) []uint64 {
+	r.t.Helper()
+	v := r.View()
+	defer v.Release()
+	seqs, _, err := v.List(q)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return seqs
+}
+
+// takeSnapshot does what Raft does when it takes a snapshot at an index.
+func takeSnapshot(m *Machine, index, term uint64) error {
+	snap, err := m.FSM().Snapshot()
+	if err != nil {
+		return err
+	}
+	defer snap.Release()
+	sink, err := m.Snapshots().Create(raft.SnapshotVersionMax, index, term, testConfiguration, 1, nil)
+	if err != nil {
+		return err
+	}
+	if err := snap.Persist(sink); err != nil {
+		return fmt.Errorf("%w (cancel: %v)", err, sink.Cancel())
+	}
+	return sink.Close()
+}
+
+var testConfiguration = raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: "n1", Address: "n1"}}}
+
+// send does what Raft does on a leader: the newest snapshot's metadata and bytes.
+func send(m *Machine) (*raft.SnapshotMeta, []byte, error) {
+	metas, err := m.Snapshots().List()
+	if err != nil || len(metas) == 0 {
+		return nil, nil, fmt.Errorf("no snapshot to send: %w", err)
+	}
+	meta, stream, err := m.Snapshots().Open(metas[0].ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	data, err := io.ReadAll(stream)
+	if err != nil {
+		return nil, nil, err
+	}
+	return meta, data, stream.Close()
+}
+
+// receive does what Raft does on a follower that is sent a snapshot.
+func receive(m *Machine, meta *raft.SnapshotMeta, data []byte) error {
+	sink, err := m.Snapshots().Create(meta.Version, meta.Index, meta.Term, meta.Configuration, meta.ConfigurationIndex, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(sink, bytes.NewReader(data)); err != nil {
+		return fmt.Errorf("%w (cancel: %v)", err, sink.Cancel())
+	}
+	if err := sink.Close(); err != nil {
+		return err
+	}
+	_, source, err := m.Snapshots().Open(sink.ID())
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	return m.FSM().Restore(source)
+}
+
+// fileNames lists a directory.
+func fileNames(t testing.TB, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}

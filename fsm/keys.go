@@ -1,0 +1,83 @@
+package fsm
+
+import (
+	"encoding/binary"
+)
+
+// keyspaceVersion names this schema. A database with another version is not
+// opened.
+const keyspaceVersion = 1
+
+// The keyspaces. A key is its space's byte and what is said here; integers are
+// big endian, so that keys sort by them. Values are described where they are
+// encoded: rows.go, session.go, machine.go.
+//
+// Logical rows: equal on every node at an equal index, and part of RowDigest.
+const (
+	spaceEntry   = 'e' // seq8: an entry's head and its ready JSON
+	spaceCounts  = 'n' // seq8: how many entries relate to this one, how many reply
+	spaceLater   = 'l' // seq8: the ready JSON of this entry's supersededBy
+	spaceChannel = 'c' // name: entries, last seq and instant of a channel
+	spaceRecent  = 'r' // seq8 of a channel's newest entry: the channel, for listing by activity
+	spaceRequest = 'q' // op1 len(scope)2 scope id: the entry that a request_id wrote
+	spaceInstant = 't' // createdAt8: the first seq of the log entry of that instant
+	spaceSession = 's' // boot16: floor and last use of a session
+	spaceAnswer  = 'a' // boot16 seq8: the result of a command above the floor
+	spaceFormat  = 'f' // nothing: the replicated format number
+)
+
+// Rows that name or place this copy of the state, and are not compared.
+const (
+	spaceCluster = 'i' // nothing: cluster id and sealed data key
+	spaceHead    = 'h' // nothing: applied index and term, instant, last seq, running digest
+	spaceConfig  = 'g' // nothing: newest Raft configuration and its index
+	spaceCovered = 'k' // nothing: Raft index and term of the newest snapshot this state covers
+	spaceVersion = 'v' // nothing: keyspaceVersion
+	spaceIndex   = 'x' // whatever the index keeps: node-local and rebuildable
+)
+
+// logicalSpaces are the spaces that RowDigest walks, in this order.
+var logicalSpaces = [...]byte{
+	spaceEntry, spaceCounts, spaceLater, spaceChannel, spaceRecent,
+	spaceRequest, spaceInstant, spaceSession, spaceAnswer, spaceFormat,
+}
+
+// The keys of the single rows.
+var (
+	keyFormat  = []byte{spaceFormat}
+	keyCluster = []byte{spaceCluster}
+	keyHead    = []byte{spaceHead}
+	keyConfig  = []byte{spaceConfig}
+	keyCovered = []byte{spaceCovered}
+	keyVersion = []byte{spaceVersion}
+)
+
+// seqKey is the key of a row that belongs to one seq or instant.
+type seqKey [9]byte
+
+func makeSeqKey(space byte, n uint64) (k seqKey) {
+	k[0] = space
+	binary.BigEndian.PutUint64(k[1:], n)
+	return k
+}
+
+// seqOfKey returns the number in a seqKey.
+func seqOfKey(key []byte) uint64 { return binary.BigEndian.Uint64(key[1:]) }
+
+func channelKey(name string) []byte { return append([]byte{spaceChannel}, name...) }
+
+func sessionKey(boot BootID) []byte { return append([]byte{spaceSession}, boot[:]...) }
+
+func answerKey(boot BootID, seq uint64) []byte {
+	key := append(make([]byte, 0, 1+len(boot)+8), spaceAnswer)
+	return binary.BigEndian.AppendUint64(append(key, boot[:]...), seq)
+}
+
+func requestKey(op Op, k RequestKey) []byte {
+	key := append(make([]byte, 0, 4+len(k.Scope)+len(k.ID)), spaceRequest, byte(op))
+	key = binary.BigEndian.AppendUint16(key, uint16(len(k.Scope)))
+	return append(append(key, k.Scope...), k.ID...)
+}
+
+// spaceBounds returns the bounds of a keyspace: [lower, upper).
+func spaceBounds(space byte) (lower, upper []byte) { return []byte{space}, []byte{space + 1} }

@@ -1,0 +1,95 @@
+package fsm
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/cockroachdb/errors/oserror"
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+)
+
+// What Pebble gets. The defaults are made for another load: they stall writes
+// that come in batches of 128 KiB.
+const (
+	// DefaultCacheBytes is the size of the block cache.
+	DefaultCacheBytes = 64 << 20
+	// DefaultMemTableBytes is the size of one memtable. What is in memtables is
+	// read again from the Raft log after a crash.
+	DefaultMemTableBytes = 32 << 20
+
+	// formatMajorVersion is Pebble's format on disk. A newer one must wait until
+	// every node can read it, because snapshots carry these files.
+	formatMajorVersion = pebble.FormatTableFormatV6
+
+	memTablesBeforeStop   = 4
+	l0CompactionThreshold = 4
+	l0StopWrites          = 24
+	maxOpenFiles          = 1000
+	bloomBitsPerKey       = 10
+	entryBlockBytes       = 8 << 10
+	indexBlockBytes       = 64 << 10
+	baseLevelBytes        = 128 << 20
+	tableBytes            = 8 << 20
+)
+
+// pebbleOptions returns the options for the live state. The cache is shared
+// between a state and its successor.
+func pebbleOptions(opts *Options, cache *pebble.Cache) *pebble.Options {
+	o := &pebble.Options{
+		Cache:                       cache,
+		DisableWAL:                  true, // the Raft log is the write-ahead log
+		FormatMajorVersion:          formatMajorVersion,
+		MemTableSize:                uint64(opts.MemTableBytes),
+		MemTableStopWritesThreshold: memTablesBeforeStop,
+		L0CompactionThreshold:       l0CompactionThreshold,
+		L0StopWritesThreshold:       l0StopWrites,
+		LBaseMaxBytes:               baseLevelBytes,
+		MaxOpenFiles:                maxOpenFiles,
+		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
+		Logger:                      pebbleLogger{log: opts.Logger, fatal: opts.Fatal},
+		EventListener: &pebble.EventListener{
+			BackgroundError: func(err error) { backgroundError(opts, err) },
+			DataCorruption: func(info pebble.DataCorruptionInfo) {
+				opts.Fatal(fmt.Errorf("state on disk: %w: %s", ErrCorrupt, info))
+			},
+		},
+	}
+	for i := range o.Levels {
+		o.Levels[i].BlockSize = entryBlockBytes
+		o.Levels[i].IndexBlockSize = indexBlockBytes
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)
+		o.TargetFileSizes[i] = tableBytes << min(i, 3)
+	}
+	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionBalanced })
+	return o
+}
+
+// backgroundError judges an error of a flush or a compaction. Pebble tries
+// again by itself, which helps when a disk is full and never when bytes are wrong.
+func backgroundError(opts *Options, err error) {
+	if pebble.IsCorruptionError(err) || oserror.IsNotExist(err) {
+		opts.Fatal(fmt.Errorf("state on disk: %w", err))
+		return
+	}
+	opts.Logger.Warn("writing the state failed, trying again", "error", err)
+}
+
+// pebbleLogger passes on what matters of Pebble's log.
+type pebbleLogger struct {
+	log   *slog.Logger
+	fatal func(error)
+}
+
+func (l pebbleLogger) Infof(format string, args ...any) {}
+
+func (l pebbleLogger) Errorf(format string, args ...any) {
+	l.log.Error("pebble: " + fmt.Sprintf(format, args...))
+}
+
+// Fatalf must not return.
+func (l pebbleLogger) Fatalf(format string, args ...any) {
+	err := fmt.Errorf("pebble: "+format, args...)
+	l.fatal(err)
+	panic(err)
+}

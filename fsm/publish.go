@@ -1,0 +1,197 @@
+package fsm
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"slices"
+)
+
+// AnonymousName is the author of an entry that came without a name.
+const AnonymousName = "anonymous"
+
+// defaultChannels are the rooms of entries without a channel and a target.
+var defaultChannels = [...]string{
+	KindMessage:        "general",
+	KindKnowledge:      "knowledge",
+	KindFeatureRequest: "wants",
+}
+
+func (*Lead) op() Op    { return OpLead }
+func (*Init) op() Op    { return OpInit }
+func (*Publish) op() Op { return OpPublish }
+
+// apply does nothing: that a leader's first command is applied says everything.
+func (*Lead) apply(*txn) Result { return Result{Outcome: OutcomeDone} }
+
+func (c *Init) apply(tx *txn) Result {
+	if tx.cluster.id == "" {
+		tx.cluster = cluster{id: c.ClusterID, sealedKey: c.SealedDataKey}
+		tx.set(keyCluster, tx.cluster.append(nil))
+	}
+	return Result{Outcome: OutcomeDone}
+}
+
+func (p *Publish) apply(tx *txn) Result {
+	known := p.Request != RequestKey{}
+	var key []byte
+	var content [contentHashBytes]byte
+	if known {
+		key, content = requestKey(OpPublish, p.Request), p.contentHash()
+		if row, ok := tx.get(key); ok {
+			first, err := decodeRequestRow(row)
+			tx.must(err)
+			return Result{Outcome: OutcomeDuplicate, Entry: first.entry, Differs: first.content != content}
+		}
+	}
+	target, problems := p.target(tx)
+	if len(problems) > 0 {
+		return Result{Outcome: OutcomeRejected, Problems: problems}
+	}
+	seq := tx.publish(p, target)
+	if known {
+		tx.keep(key, requestRow{entry: seq, content: content}.append(nil))
+	}
+	return Result{Outcome: OutcomeDone, Entry: seq}
+}
+
+// target looks the target up and reports every rule against relating to it. The
+// zero row stands for no target.
+func (p *Publish) target(tx *txn) (entryRow, []Problem) {
+	if p.Relation == RelationNone {
+		return entryRow{}, nil
+	}
+	style, seq, ok := ParseID(p.Target)
+	if !ok || style != StyleEntry {
+		return entryRow{}, []Problem{ProblemUnknownTarget}
+	}
+	target, ok := tx.entry(seq)
+	if !ok {
+		return entryRow{}, []Problem{ProblemUnknownTarget}
+	}
+	var problems []Problem
+	if p.Relation == RelationRetraction && target.AgentKey != p.AgentKey {
+		problems = append(problems, ProblemRetractionOther)
+	}
+	return target, problems
+}
+
+// publish files an entry that passed all rules, and returns its seq.
+func (tx *txn) publish(p *Publish, target entryRow) uint64 {
+	tx.head.lastSeq++
+	e := entryRow{Meta: Meta{
+		Seq: tx.head.lastSeq, CreatedAt: tx.now, AgentKey: p.AgentKey, Channel: p.Channel,
+		Kind: p.Kind, Relation: p.Relation, House: p.House, Parent: target.Seq, Thread: target.Thread,
+	}}
+	if e.Parent == 0 {
+		e.Thread = e.Seq
+	}
+	if e.Channel == "" {
+		e.Channel = target.Channel
+	}
+	if e.Channel == "" {
+		e.Channel = defaultChannels[p.Kind]
+	}
+	e.inbox = inboxKeys(p, target.AgentKey)
+
+	row := e.append(make([]byte, 0, rowSize(p)), p)
+	key := makeSeqKey(spaceEntry, e.Seq)
+	tx.set(key[:], row)
+	tx.fresh = append(tx.fresh, row)
+	tx.added = append(tx.added, indexed{entry: e, texts: entryTexts{p.Title, p.Body, p.Tags}})
+	if !tx.timed {
+		tx.timed = true
+		key := makeSeqKey(spaceInstant, uint64(tx.now))
+		tx.set(key[:], binary.AppendUvarint(nil, e.Seq))
+	}
+	tx.countChannel(&e)
+	if e.Parent != 0 {
+		tx.supersede(&e, p.Agent)
+	}
+	return e.Seq
+}
+
+// inboxKeys returns whose inbox the entry is in: the target's author and whoever
+// is mentioned, except the writer. Each once, in a fixed order.
+func inboxKeys(p *Publish, author string) []string {
+	var keys []string
+	if author != "" && author != p.AgentKey {
+		keys = append(keys, author)
+	}
+	for _, name := range p.Mentions {
+		if name != p.AgentKey && !slices.Contains(keys, name) {
+			keys = append(keys, name)
+		}
+	}
+	return keys
+}
+
+// countChannel counts an entry into its channel.
+func (tx *txn) countChannel(e *entryRow) {
+	key := channelKey(e.Channel)
+	var c channelRow
+	if row, ok := tx.get(key); ok {
+		var err error
+		c, _, err = decodeChannelRow(row)
+		tx.must(err)
+		old := makeSeqKey(spaceRecent, c.lastSeq)
+		tx.keep(old[:], nil)
+	}
+	c.entries++
+	c.lastSeq, c.lastAt = e.Seq, e.CreatedAt
+	row := c.append(nil)
+	tx.keep(key, row)
+	recent := makeSeqKey(spaceRecent, c.lastSeq)
+	tx.keep(recent[:], append(row[:len(row):len(row)], e.Channel...))
+}
+
+// supersede notes the entry at the one that it relates to.
+func (tx *txn) supersede(e *entryRow, agent string) {
+	countsKey := makeSeqKey(spaceCounts, e.Parent)
+	var counts laterCounts
+	if row, ok := tx.get(countsKey[:]); ok {
+		var err error
+		counts, err = decodeLaterCounts(row)
+		tx.must(err)
+	}
+	if counts.total < MaxSuccessors {
+		laterKey := makeSeqKey(spaceLater, e.Parent)
+		items, _ := tx.get(laterKey[:])
+		items = items[:len(items):len(items)]
+		tx.keep(laterKey[:], appendSuccessor(items, e.Seq, agent, e.Relation, e.CreatedAt))
+	}
+	counts.total++
+	if e.Relation == RelationReply {
+		counts.replies++
+	}
+	tx.keep(countsKey[:], counts.append(nil))
+	tx.superseded = append(tx.superseded, e.Parent)
+}
+
+// rowSize guesses the length of an entry's row, so that it is allocated once.
+func rowSize(p *Publish) int {
+	const fixed, perTag = 320, 48
+	return fixed + 4*len(p.Agent) + len(p.Title) + len(p.Body) + len(p.Body)/16 + perTag*(len(p.Tags)+len(p.Mentions))
+}
+
+// contentHashBytes is the length of the hash by which a request_id's second body
+// is compared with its first.
+const contentHashBytes = 16
+
+// contentHash is a hash of what the client said, each field preceded by its
+// length. The fields' order stands in stored rows.
+func (p *Publish) contentHash() (out [contentHashBytes]byte) {
+	h := sha256.New()
+	hashStrings(h, p.Agent, p.Kind.String(), p.Channel, p.Title, p.Body, p.Target, p.Relation.String())
+	hashStrings(h, p.Tags...)
+	copy(out[:], h.Sum(nil))
+	return out
+}
+
+func hashStrings(h hash.Hash, fields ...string) {
+	var buf []byte
+	for _, s := range fields {
+		buf = appendBlob(buf[:0], s)
+		h.Write(buf)
+	}
+}

@@ -1,0 +1,317 @@
+package fsm
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPublishNumbersEntries(t *testing.T) {
+	r := newRig(t)
+	got := r.run(post("ada", nil), post("bob", nil))
+	want := []Result{{Outcome: OutcomeDone, Entry: 1}, {Outcome: OutcomeDone, Entry: 2}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("results (-want +got):\n%s", diff)
+	}
+	one, _ := r.read(1)
+	two, _ := r.read(2)
+	if one.CreatedAt != two.CreatedAt || one.CreatedAt != r.log.stamp {
+		t.Errorf("instants %d and %d, want %d for both", one.CreatedAt, two.CreatedAt, r.log.stamp)
+	}
+	v := r.View()
+	defer v.Release()
+	if v.Time() != r.log.stamp || v.LastSeq() != 2 || v.Index() != r.log.last() {
+		t.Errorf("view at time %d, seq %d, index %d", v.Time(), v.LastSeq(), v.Index())
+	}
+	if _, err := v.AppendEntry(nil, 3); err == nil {
+		t.Error("read an entry that is not there")
+	}
+	if _, err := v.AppendEntry(nil, 0); err == nil {
+		t.Error("read entry 0")
+	}
+}
+
+// TestInstantsRise checks that the instants of log entries strictly rise, also
+// under a clock that goes back.
+func TestInstantsRise(t *testing.T) {
+	r := newRig(t)
+	r.publish(nil)
+	r.log.stamp -= 600_000
+	r.publish(nil)
+	r.log.stamp += 1_200_000
+	r.publish(nil)
+	one, _ := r.read(1)
+	two, _ := r.read(2)
+	three, _ := r.read(3)
+	if two.CreatedAt != one.CreatedAt+1 || three.CreatedAt != r.log.stamp {
+		t.Errorf("instants %d, %d, %d", one.CreatedAt, two.CreatedAt, three.CreatedAt)
+	}
+}
+
+func TestDefaultChannels(t *testing.T) {
+	r := newRig(t)
+	tests := []struct {
+		change func(*Publish)
+		want   string
+	}{
+		{func(p *Publish) {}, "general"},
+		{func(p *Publish) { p.Kind = KindKnowledge }, "knowledge"},
+		{func(p *Publish) { p.Kind = KindFeatureRequest }, "wants"},
+		{func(p *Publish) { p.Channel = "den" }, "den"},
+		{func(p *Publish) { relate(RelationReply, 4)(p) }, "den"},
+		{func(p *Publish) { relate(RelationReply, 4)(p); p.Channel = "other" }, "other"},
+	}
+	for i, tt := range tests {
+		doc, _ := r.read(r.publish(tt.change))
+		if doc.Channel != tt.want {
+			t.Errorf("case %d: channel %q, want %q", i, doc.Channel, tt.want)
+		}
+	}
+}
+
+func TestTargets(t *testing.T) {
+	r := newRig(t)
+	first := r.publish(nil) // by ada
+	rejected := func(p ...Problem) Result { return Result{Outcome: OutcomeRejected, Problems: p} }
+	tests := map[string]struct {
+		agent    string
+		relation Relation
+		target   string
+		want     Result
+	}{
+		"unknown entry":        {"bob", RelationReply, "e9", rejected(ProblemUnknownTarget)},
+		"not an id":            {"bob", RelationReply, "nonsense", rejected(ProblemUnknownTarget)},
+		"not canonical":        {"bob", RelationReply, "e01", rejected(ProblemUnknownTarget)},
+		"retraction by others": {"bob", RelationRetraction, EntryID(first), rejected(ProblemRetractionOther)},
+		"retraction unknown":   {"bob", RelationRetraction, "e9", rejected(ProblemUnknownTarget)},
+		"correction by others": {"bob", RelationCorrection, EntryID(first), Result{Outcome: OutcomeDone}},
+		"own retraction":       {"ada", RelationRetraction, EntryID(first), Result{Outcome: OutcomeDone}},
+		"follow-up":            {"ada", RelationFollowUp, EntryID(first), Result{Outcome: OutcomeDone}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := r.run(post(tt.agent, func(p *Publish) { p.Relation, p.Target = tt.relation, tt.target }))[0]
+			if tt.want.Outcome == OutcomeDone {
+				tt.want.Entry = got.Entry
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("result (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestTargetInTheSameLogEntry relates to an entry made just before.
+func TestTargetInTheSameLogEntry(t *testing.T) {
+	r := newRig(t)
+	got := r.run(post("ada", nil), post("bob", relate(RelationReply, 1)), post("eve", relate(RelationReply, 2)),
+		post("eve", relate(RelationReply, 9)))
+	if got[1].Entry != 2 || got[2].Entry != 3 || got[3].Outcome != OutcomeRejected {
+		t.Fatalf("results %+v", got)
+	}
+	v := r.View()
+	defer v.Release()
+	m, ok, err := v.Meta(3)
+	if err != nil || !ok || m.Thread != 1 || m.Parent != 2 {
+		t.Errorf("meta %+v, %v, %v", m, ok, err)
+	}
+}
+
+func TestSupersededBy(t *testing.T) {
+	r := newRig(t)
+	first := r.publish(nil)
+	doc, raw := r.read(first)
+	if doc.SupersededBy == nil || len(doc.SupersededBy) != 0 || doc.SupersededByCount != 0 {
+		t.Errorf("without successors: %s", raw)
+	}
+	for i := range MaxSuccessors + 5 {
+		relation := RelationReply
+		if i%2 == 1 {
+			relation = RelationFollowUp
+		}
+		r.run(post(fmt.Sprintf("bob%d", i), relate(relation, first)))
+	}
+	doc, raw = r.read(first)
+	if len(doc.SupersededBy) != MaxSuccessors || doc.SupersededByCount != MaxSuccessors+5 {
+		t.Fatalf("%d items, count %d: %s", len(doc.SupersededBy), doc.SupersededByCount, raw)
+	}
+	for i, s := range doc.SupersededBy {
+		if s.ID != EntryID(first+1+uint64(i)) || s.Agent != fmt.Sprintf("bob%d", i) || s.Relation != []string{"reply", "follow_up"}[i%2] {
+			t.Errorf("item %d is %+v", i, s)
+		}
+		at, _ := r.read(first + 1 + uint64(i))
+		if s.CreatedAt != at.CreatedAt {
+			t.Errorf("item %d at %d, its entry at %d", i, s.CreatedAt, at.CreatedAt)
+		}
+	}
+	v := r.View()
+	defer v.Release()
+	m, _, err := v.Meta(first)
+	if err != nil || m.Successors != MaxSuccessors+5 || m.Replies != (MaxSuccessors+5+1)/2 {
+		t.Errorf("meta %+v, %v", m, err)
+	}
+}
+
+// TestOldViewKeepsItsSuccessors reads one entry through views of before and after.
+func TestOldViewKeepsItsSuccessors(t *testing.T) {
+	r := newRig(t)
+	first := r.publish(nil)
+	old := r.View()
+	defer old.Release()
+	r.run(post("bob", relate(RelationReply, first)))
+	doc, _ := readEntry(t, old, first)
+	if doc.SupersededByCount != 0 || len(doc.SupersededBy) != 0 {
+		t.Errorf("the old view shows %+v", doc.SupersededBy)
+	}
+	if doc, _ := r.read(first); doc.SupersededByCount != 1 {
+		t.Errorf("the new view shows %+v", doc.SupersededBy)
+	}
+	if _, ok := old.Resolve("e2"); ok {
+		t.Error("the old view knows the new entry")
+	}
+	if seqs, _, err := old.List(Query{}); err != nil || !slices.Equal(seqs, []uint64{1}) {
+		t.Errorf("the old view lists %v, %v", seqs, err)
+	}
+}
+
+func TestRequestKeys(t *testing.T) {
+	r := newRig(t)
+	key := func(id string) func(*Publish) {
+		return func(p *Publish) { p.Request = RequestKey{Scope: p.AgentKey, ID: id} }
+	}
+	first := r.publish(key("request-1"))
+	duplicate := func(differs bool) Result {
+		return Result{Outcome: OutcomeDuplicate, Entry: first, Differs: differs}
+	}
+	both := func(fs ...func(*Publish)) func(*Publish) {
+		return func(p *Publish) {
+			for _, f := range fs {
+				f(p)
+			}
+		}
+	}
+	tests := map[string]struct {
+		p    *Publish
+		want Result
+	}{
+		"the same again":     {post("ada", key("request-1")), duplicate(false)},
+		"another body":       {post("ada", both(key("request-1"), func(p *Publish) { p.Body = "Other text." })), duplicate(true)},
+		"another tag":        {post("ada", both(key("request-1"), func(p *Publish) { p.Tags = []string{"x"} })), duplicate(true)},
+		"even when rejected": {post("ada", both(key("request-1"), relate(RelationReply, 99))), duplicate(true)},
+		"another scope":      {post("bob", key("request-1")), Result{Outcome: OutcomeDone, Entry: first + 1}},
+	}
+	for _, name := range []string{"the same again", "another body", "another tag", "even when rejected", "another scope"} {
+		if diff := cmp.Diff(tests[name].want, r.run(tests[name].p)[0]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	// Twice in one log entry.
+	got := r.run(post("ada", key("request-2")), post("ada", key("request-2")))
+	if got[0].Outcome != OutcomeDone || got[1].Outcome != OutcomeDuplicate || got[1].Entry != got[0].Entry {
+		t.Errorf("twice at once: %+v", got)
+	}
+	// A rejection leaves the key free.
+	rejected := r.run(post("ada", both(key("request-3"), relate(RelationReply, 99))))[0]
+	if accepted := r.run(post("ada", key("request-3")))[0]; rejected.Outcome != OutcomeRejected || accepted.Outcome != OutcomeDone {
+		t.Errorf("after a rejection: %+v, %+v", rejected, accepted)
+	}
+	v := r.View()
+	defer v.Release()
+	if seq, ok := v.Request(OpPublish, RequestKey{Scope: "ada", ID: "request-1"}); !ok || seq != first {
+		t.Errorf("request-1 is entry %d, %v", seq, ok)
+	}
+	for _, k := range []RequestKey{{}, {Scope: "ada", ID: "request-9"}, {Scope: "adar", ID: "equest-1"}} {
+		if seq, ok := v.Request(OpPublish, k); ok {
+			t.Errorf("%+v is entry %d", k, seq)
+		}
+	}
+	if _, ok := v.Request(OpInit, RequestKey{Scope: "ada", ID: "request-1"}); ok {
+		t.Error("a key counts for another operation")
+	}
+}
+
+func TestChannels(t *testing.T) {
+	r := newRig(t)
+	in := func(name string) func(*Publish) { return func(p *Publish) { p.Channel = name } }
+	r.run(post("ada", in("aa")), post("ada", in("bb")), post("ada", in("aa")))
+	early := r.log.stamp
+	r.run(post("ada", in("cc")))
+	r.run(post("ada", in("bb")))
+	v := r.View()
+	defer v.Release()
+	want := []Channel{{"bb", 2, r.log.stamp}, {"cc", 1, r.log.stamp - 1000}, {"aa", 2, early}}
+	if diff := cmp.Diff(want, v.Channels()); diff != "" {
+		t.Errorf("channels (-want +got):\n%s", diff)
+	}
+}
+
+func TestChannelsAreBounded(t *testing.T) {
+	r := newRig(t)
+	for range 11 {
+		var bodies []Body
+		for range 100 {
+			name := fmt.Sprintf("room-%d", len(bodies)+int(r.log.last())*100)
+			bodies = append(bodies, post("ada", func(p *Publish) { p.Channel = name }))
+		}
+		r.run(bodies...)
+	}
+	v := r.View()
+	defer v.Release()
+	if n := len(v.Channels()); n != MaxChannels {
+		t.Errorf("%d channels", n)
+	}
+}
+
+func TestInitCountsOnce(t *testing.T) {
+	r := newRig(t)
+	v := r.View()
+	if v.ClusterID() != "" || v.SealedDataKey() != nil || v.Format() != initialFormat {
+		t.Errorf("at first: %q, %v, %d", v.ClusterID(), v.SealedDataKey(), v.Format())
+	}
+	v.Release()
+	r.run(&Init{ClusterID: "one", SealedDataKey: []byte("key one")}, &Init{ClusterID: "two", SealedDataKey: []byte("key two")})
+	r.run(&Init{ClusterID: "three", SealedDataKey: []byte("key three")}, &Lead{ServerID: "n1"})
+	v = r.View()
+	defer v.Release()
+	if v.ClusterID() != "one" || string(v.SealedDataKey()) != "key one" {
+		t.Errorf("cluster %q, key %q", v.ClusterID(), v.SealedDataKey())
+	}
+}
+
+// TestGoldenEntries holds the bytes that readers get. Run with UPDATE_GOLDEN=1
+// to write them anew, and read the difference.
+func TestGoldenEntries(t *testing.T) {
+	r := newRig(t)
+	r.run(post("ada", func(p *Publish) {
+		p.Agent, p.Kind, p.House = "Ada", KindKnowledge, true
+		p.Title = "Quotes \" and \\ and <b>&amp;</b>"
+		p.Body = "Tab\tline\nreturn\rbell\a nul-free \u2028 separator \u007f 世界 🌍 é"
+		p.Tags = []string{"one", "Zwei \"x\""}
+	}))
+	r.run(post("bob", relate(RelationCorrection, 1)), post("ada", relate(RelationRetraction, 1)))
+	r.run(post("eve", func(p *Publish) { p.Agent = "Ève"; relate(RelationFollowUp, 2)(p) }))
+	r.run(post("bob", func(p *Publish) { p.Kind = KindFeatureRequest; relate(RelationReply, 1)(p) }))
+	var got strings.Builder
+	for seq := uint64(1); seq <= 5; seq++ {
+		_, raw := r.read(seq)
+		got.WriteString(raw + "\n")
+	}
+	path := filepath.Join("testdata", "entries.golden")
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,125 @@
+package fsm
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+const (
+	// recentSlots is how many of the newest entries are kept in memory, and
+	// recentRowBytes how long a row may be to be kept: 16 MiB at worst.
+	recentSlots    = 4096
+	recentRowBytes = 4 << 10
+)
+
+// recentRows keeps the rows of the newest entries: they are read far more often
+// than all others. Rows never change, so every view can share them. Writing is
+// for the apply goroutine, reading for everybody.
+type recentRows struct {
+	slots [recentSlots]atomic.Pointer[recentRow]
+}
+
+type recentRow struct {
+	seq uint64
+	row []byte
+}
+
+// put keeps a row; the caller gives it away.
+func (r *recentRows) put(seq uint64, row []byte) {
+	if len(row) <= recentRowBytes {
+		r.slots[seq%recentSlots].Store(&recentRow{seq: seq, row: row})
+	}
+}
+
+// get returns an entry's row, which must not be changed; nil when it is not kept.
+func (r *recentRows) get(seq uint64) []byte {
+	if slot := r.slots[seq%recentSlots].Load(); slot != nil && slot.seq == seq {
+		return slot.row
+	}
+	return nil
+}
+
+// laterBits says of each entry whether a later one relates to it, so that the
+// many without need no second lookup: one bit for each entry, in blocks that are
+// read when first asked for. A bit may be set for a view that does not know the
+// later entry yet; it is never missing.
+type laterBits struct {
+	db     *pebble.DB
+	mu     sync.Mutex // held while a block is loaded and while bits are set
+	blocks atomic.Pointer[[]*laterBlock]
+}
+
+const laterBlockBits = 4096
+
+type laterBlock [laterBlockBits / 64]atomic.Uint64
+
+// loaded returns the block of seq, nil when nobody has asked for it yet.
+func (l *laterBits) loaded(seq uint64) *laterBlock {
+	blocks := l.blocks.Load()
+	if blocks == nil || seq/laterBlockBits >= uint64(len(*blocks)) {
+		return nil
+	}
+	return (*blocks)[seq/laterBlockBits]
+}
+
+// set notes that a later entry relates to seq. The apply goroutine calls it
+// after the commit and before it publishes the view: a block that is being
+// loaded meanwhile either sees the row or gets the bit.
+func (l *laterBits) set(seqs []uint64) {
+	if len(seqs) == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, seq := range seqs {
+		if b := l.loaded(seq); b != nil {
+			b.set(seq)
+		}
+	}
+}
+
+// has reports whether a later entry may relate to seq.
+func (l *laterBits) has(seq uint64) (bool, error) {
+	b := l.loaded(seq)
+	if b == nil {
+		var err error
+		if b, err = l.load(seq); err != nil {
+			return false, err
+		}
+	}
+	return b[seq%laterBlockBits/64].Load()&(1<<(seq%64)) != 0, nil
+}
+
+func (b *laterBlock) set(seq uint64) { b[seq%laterBlockBits/64].Or(1 << (seq % 64)) }
+
+// load reads the block of seq from the newest rows.
+func (l *laterBits) load(seq uint64) (*laterBlock, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b := l.loaded(seq); b != nil {
+		return b, nil
+	}
+	n := seq / laterBlockBits
+	b := new(laterBlock)
+	lower, upper := makeSeqKey(spaceCounts, n*laterBlockBits), makeSeqKey(spaceCounts, (n+1)*laterBlockBits)
+	err := scanSpace(l.db, lower[:], upper[:], func(key, _ []byte) error {
+		b.set(seqOfKey(key))
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load successors of block %d: %w", n, err)
+	}
+	var grown []*laterBlock
+	if old := l.blocks.Load(); old != nil {
+		grown = append(grown, *old...)
+	}
+	for uint64(len(grown)) <= n {
+		grown = append(grown, nil)
+	}
+	grown[n] = b
+	l.blocks.Store(&grown)
+	return b, nil
+}

@@ -1,0 +1,265 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+)
+
+// entryRow is an entry as it is stored: a head for the state machine and the
+// JSON that readers get.
+//
+//	version1 jsonOffset4 kind1 relation1 flags1 createdAt parent thread
+//	agentKey channel inbox... json
+//
+// Numbers are uvarints, texts are preceded by their length. The JSON is the
+// entry without its derived fields and without the closing brace, so that
+// reading an entry is copying these bytes and adding what came later.
+type entryRow struct {
+	Meta
+	verified bool
+	inbox    []string // whose inbox the entry is in
+	json     []byte
+}
+
+const (
+	entryRowVersion = 1
+
+	flagHouse    = 1 << 0
+	flagVerified = 1 << 1
+
+	// entryRowFixed is the length of the fixed part of a row's head.
+	entryRowFixed = 1 + 4 + 3
+)
+
+// append adds the row's bytes to dst, given the JSON's source.
+func (e *entryRow) append(dst []byte, p *Publish) []byte {
+	start := len(dst)
+	var flags byte
+	if e.House {
+		flags |= flagHouse
+	}
+	if e.verified {
+		flags |= flagVerified
+	}
+	dst = append(dst, entryRowVersion, 0, 0, 0, 0, byte(e.Kind), byte(e.Relation), flags)
+	dst = binary.AppendUvarint(dst, uint64(e.CreatedAt))
+	dst = binary.AppendUvarint(dst, e.Parent)
+	dst = binary.AppendUvarint(dst, e.Thread)
+	dst = appendBlob(dst, e.AgentKey)
+	dst = appendBlob(dst, e.Channel)
+	dst = binary.AppendUvarint(dst, uint64(len(e.inbox)))
+	for _, key := range e.inbox {
+		dst = appendBlob(dst, key)
+	}
+	binary.LittleEndian.PutUint32(dst[start+1:], uint32(len(dst)-start))
+	return e.appendJSON(dst, p)
+}
+
+// appendJSON writes the fields that never change, in the interface's order.
+func (e *entryRow) appendJSON(dst []byte, p *Publish) []byte {
+	dst = append(dst, `{"id":"`...)
+	dst = appendID(dst, StyleEntry, e.Seq)
+	dst = append(dst, `","kind":"`...)
+	dst = append(dst, e.Kind.String()...)
+	dst = append(dst, `","channel":`...)
+	dst = appendString(dst, e.Channel)
+	dst = append(dst, `,"agent":`...)
+	dst = appendString(dst, p.Agent)
+	dst = append(dst, `,"title":`...)
+	dst = appendString(dst, p.Title)
+	dst = append(dst, `,"body":`...)
+	dst = appendString(dst, p.Body)
+	dst = append(dst, `,"tags":[`...)
+	for i, tag := range p.Tags {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendString(dst, tag)
+	}
+	dst = append(dst, `],"createdAt":`...)
+	dst = appendInt(dst, e.CreatedAt)
+	if e.Relation == RelationNone {
+		dst = append(dst, `,"supersedes":null,"relation":null`...)
+	} else {
+		dst = append(dst, `,"supersedes":"`...)
+		dst = appendID(dst, StyleEntry, e.Parent)
+		dst = append(dst, `","relation":"`...)
+		dst = append(dst, e.Relation.String()...)
+		dst = append(dst, '"')
+	}
+	dst = append(dst, `,"nameVerified":`...)
+	dst = appendBool(dst, e.verified)
+	dst = append(dst, `,"house":`...)
+	return appendBool(dst, e.House)
+}
+
+// entryJSON returns the JSON part of a row.
+func entryJSON(row []byte) ([]byte, error) {
+	if len(row) < entryRowFixed || row[0] != entryRowVersion {
+		return nil, fmt.Errorf("%w: entry row", ErrCorrupt)
+	}
+	offset := binary.LittleEndian.Uint32(row[1:])
+	if uint64(offset) > uint64(len(row)) {
+		return nil, fmt.Errorf("%w: entry row", ErrCorrupt)
+	}
+	return row[offset:], nil
+}
+
+// decodeEntryRow reads a row. The result shares no memory with it but json.
+func decodeEntryRow(seq uint64, row []byte) (entryRow, error) {
+	text, err := entryJSON(row)
+	if err != nil {
+		return entryRow{}, err
+	}
+	e := entryRow{json: text}
+	e.Seq = seq
+	e.Kind, e.Relation = Kind(row[5]), Relation(row[6])
+	e.House, e.verified = row[7]&flagHouse != 0, row[7]&flagVerified != 0
+	r := rowReader{rest: row[entryRowFixed : len(row)-len(text)]}
+	e.CreatedAt = int64(r.uint())
+	e.Parent = r.uint()
+	e.Thread = r.uint()
+	e.AgentKey = r.text()
+	e.Channel = r.text()
+	for n := r.uint(); n > 0 && !r.bad; n-- {
+		e.inbox = append(e.inbox, r.text())
+	}
+	if err := r.done("entry row"); err != nil {
+		return entryRow{}, err
+	}
+	return e, nil
+}
+
+// entryTexts are the texts of an entry that are searched.
+type entryTexts struct {
+	Title string   `json:"title"`
+	Body  string   `json:"body"`
+	Tags  []string `json:"tags"`
+}
+
+// texts reads the searched texts back from the JSON.
+func (e *entryRow) texts() (entryTexts, error) {
+	var t entryTexts
+	whole := append(append(make([]byte, 0, len(e.json)+1), e.json...), '}')
+	if err := json.Unmarshal(whole, &t); err != nil {
+		return entryTexts{}, fmt.Errorf("%w: entry %d: %w", ErrCorrupt, e.Seq, err)
+	}
+	return t, nil
+}
+
+// laterCounts is the row of spaceCounts.
+type laterCounts struct {
+	total   uint64 // entries that relate to this one
+	replies uint64 // those of them with relation reply
+}
+
+func (c laterCounts) append(dst []byte) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(dst, c.total), c.replies)
+}
+
+func decodeLaterCounts(row []byte) (laterCounts, error) {
+	r := rowReader{rest: row}
+	c := laterCounts{total: r.uint(), replies: r.uint()}
+	return c, r.done("counts row")
+}
+
+// appendSuccessor adds one item of supersededBy to the ready JSON of the others.
+func appendSuccessor(dst []byte, seq uint64, agent string, relation Relation, at int64) []byte {
+	if len(dst) > 0 {
+		dst = append(dst, ',')
+	}
+	dst = append(dst, `{"id":"`...)
+	dst = appendID(dst, StyleEntry, seq)
+	dst = append(dst, `","agent":`...)
+	dst = appendString(dst, agent)
+	dst = append(dst, `,"relation":"`...)
+	dst = append(dst, relation.String()...)
+	dst = append(dst, `","createdAt":`...)
+	dst = appendInt(dst, at)
+	return append(dst, '}')
+}
+
+// channelRow is the row of spaceChannel; with the name behind it, that of
+// spaceRecent.
+type channelRow struct {
+	entries uint64
+	lastSeq uint64
+	lastAt  int64
+}
+
+func (c channelRow) append(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, c.entries)
+	dst = binary.AppendUvarint(dst, c.lastSeq)
+	return binary.AppendUvarint(dst, uint64(c.lastAt))
+}
+
+// decodeChannelRow returns the row and what stands behind it.
+func decodeChannelRow(row []byte) (c channelRow, rest []byte, err error) {
+	r := rowReader{rest: row}
+	c = channelRow{entries: r.uint(), lastSeq: r.uint(), lastAt: int64(r.uint())}
+	if r.bad {
+		return channelRow{}, nil, fmt.Errorf("%w: channel row", ErrCorrupt)
+	}
+	return c, r.rest, nil
+}
+
+// requestRow is the row of spaceRequest.
+type requestRow struct {
+	entry   uint64
+	content [contentHashBytes]byte // of the first content
+}
+
+func (q requestRow) append(dst []byte) []byte {
+	return append(binary.AppendUvarint(dst, q.entry), q.content[:]...)
+}
+
+func decodeRequestRow(row []byte) (q requestRow, err error) {
+	r := rowReader{rest: row}
+	q.entry = r.uint()
+	if copy(q.content[:], r.bytes(contentHashBytes)) != contentHashBytes {
+		r.bad = true
+	}
+	return q, r.done("request row")
+}
+
+// appendBlob writes a text preceded by its length.
+func appendBlob[T string | []byte](dst []byte, s T) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+// rowReader takes a row apart. After the first mistake it yields zero values.
+type rowReader struct {
+	rest []byte
+	bad  bool
+}
+
+func (r *rowReader) uint() uint64 {
+	n, size := binary.Uvarint(r.rest)
+	if size <= 0 {
+		r.rest, r.bad = nil, true
+		return 0
+	}
+	r.rest = r.rest[size:]
+	return n
+}
+
+func (r *rowReader) bytes(n uint64) []byte {
+	if n > uint64(len(r.rest)) {
+		r.rest, r.bad = nil, true
+		return nil
+	}
+	out := r.rest[:n]
+	r.rest = r.rest[n:]
+	return out
+}
+
+func (r *rowReader) text() string { return string(r.bytes(r.uint())) }
+
+// done reports a row that was malformed or too long.
+func (r *rowReader) done(what string) error {
+	if r.bad || len(r.rest) > 0 {
+		return fmt.Errorf("%w: %s", ErrCorrupt, what)
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+const (
+	// sessionIdle is how long, in log time, a session is kept without use. Idle
+	// sessions go when a new boot appears, at the same log position everywhere.
+	sessionIdle = int64(24 * time.Hour / time.Millisecond)
+	// maxSessions and maxAnswers bound what sessions can hold. A node has far
+	// fewer commands in flight.
+	maxSessions = 1024
+	maxAnswers  = 1 << 15
+)
+
+// sessions is the memory of answered commands, by boot. It mirrors the rows of
+// spaceSession and spaceAnswer and belongs to the apply goroutine.
+type sessions map[BootID]*session
+
+type session struct {
+	floor   uint64 // every command below is answered
+	lastUse int64  // instant of the newest group
+	answers map[uint64]Result
+}
+
+// append encodes the row of spaceSession.
+func (s *session) append(dst []byte) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(dst, s.floor), uint64(s.lastUse))
+}
+
+// open returns the session of a group's boot, brought up to the group's floor.
+func (ss sessions) open(tx *txn, g *Group) *session {
+	s := ss[g.Boot]
+	if s == nil {
+		ss.prune(tx)
+		s = &session{answers: make(map[uint64]Result)}
+		ss[g.Boot] = s
+	}
+	s.raise(tx, g.Boot, g.Floor)
+	s.lastUse = tx.now
+	tx.set(sessionKey(g.Boot), s.append(nil))
+	return s
+}
+
+// raise moves the floor and forgets the results below it.
+func (s *session) raise(tx *txn, boot BootID, floor uint64) {
+	if floor <= s.floor {
+		return
+	}
+	s.floor = floor
+	for _, seq := range s.seqs() {
+		if seq >= floor {
+			break
+		}
+		delete(s.answers, seq)
+		tx.del(answerKey(boot, seq))
+	}
+}
+
+// seqs returns the seqs of the kept results in order.
+func (s *session) seqs() []uint64 {
+	seqs := make([]uint64, 0, len(s.answers))
+	for seq := range s.answers {
+		seqs = append(seqs, seq)
+	}
+	slices.Sort(seqs)
+	return seqs
+}
+
+// keep stores a result. A session that holds too many loses the lowest half.
+func (s *session) keep(tx *txn, boot BootID, seq uint64, r Result) {
+	s.answers[seq] = r
+	tx.set(answerKey(boot, seq), appendResult(nil, r))
+	if len(s.answers) > maxAnswers {
+		s.raise(tx, boot, s.seqs()[maxAnswers/2])
+		tx.set(sessionKey(boot), s.append(nil))
+	}
+}
+
+// prune makes room for one more session: idle ones go, and while there are too
+// many, the one that was used longest ago.
+func (ss sessions) prune(tx *txn) {
+	boots := make([]BootID, 0, len(ss))
+	for boot := range ss {
+		boots = append(boots, boot)
+	}
+	slices.SortFunc(boots, func(a, b BootID) int {
+		if d := ss[a].lastUse - ss[b].lastUse; d != 0 {
+			return int(max(-1, min(1, d)))
+		}
+		return bytes.Compare(a[:], b[:])
+	})
+	for _, boot := range boots {
+		if tx.now-ss[boot].lastUse <= sessionIdle && len(ss) < maxSessions {
+			return
+		}
+		for _, seq := range ss[boot].seqs() {
+			tx.del(answerKey(boot, seq))
+		}
+		tx.del(sessionKey(boot))
+		delete(ss, boot)
+	}
+}
+
+// loadSessions reads the sessions back.
+func loadSessions(r pebble.Reader) (sessions, error) {
+	ss := make(sessions)
+	lower, upper := spaceBounds(spaceSession)
+	err := scanSpace(r, lower, upper, func(key, value []byte) error {
+		rr := rowReader{rest: value}
+		s := &session{floor: rr.uint(), lastUse: int64(rr.uint()), answers: make(map[uint64]Result)}
+		var boot BootID
+		if copy(boot[:], key[1:]) != len(boot) {
+			return fmt.Errorf("%w: session key", ErrCorrupt)
+		}
+		ss[boot] = s
+		return rr.done("session row")
+	})
+	if err != nil {
+		return nil, err
+	}
+	lower, upper = spaceBounds(spaceAnswer)
+	err = scanSpace(r, lower, upper, func(key, value []byte) error {
+		var boot BootID
+		if len(key) != 1+len(boot)+8 {
+			return fmt.Errorf("%w: answer key", ErrCorrupt)
+		}
+		copy(boot[:], key[1:])
+		s := ss[boot]
+		if s == nil {
+			return fmt.Errorf("%w: answer without a session", ErrCorrupt)
+		}
+		res, err := decodeResult(value)
+		s.answers[binary.BigEndian.Uint64(key[1+len(boot):])] = res
+		return err
+	})
+	return ss, err
+}
+
+// appendResult encodes a result for its row and for the digest.
+func appendResult(dst []byte, r Result) []byte {
+	differs := byte(0)
+	if r.Differs {
+		differs = 1
+	}
+	dst = append(dst, byte(r.Outcome), differs)
+	dst = binary.AppendUvarint(dst, r.Entry)
+	dst = binary.AppendUvarint(dst, uint64(len(r.Problems)))
+	for _, p := range r.Problems {
+		dst = append(dst, byte(p))
+	}
+	return dst
+}
+
+func decodeResult(row []byte) (Result, error) {
+	r := rowReader{rest: row}
+	head := r.bytes(2)
+	if head == nil {
+		return Result{}, r.done("answer row")
+	}
+	res := Result{Outcome: Outcome(head[0]), Differs: head[1] != 0, Entry: r.uint()}
+	for _, p := range r.bytes(r.uint()) {
+		res.Problems = append(res.Problems, Problem(p))
+	}
+	return res, r.done("answer row")
+}

@@ -1,0 +1,155 @@
+package fsm
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// snapshotMeta is what is kept of a snapshot. The state itself is durable in
+// Pebble already, so a snapshot is its position in the log and no data.
+type snapshotMeta struct {
+	ID                 string `json:"id"`
+	Version            int    `json:"version"` // Raft's, of the metadata
+	Index              uint64 `json:"index"`
+	Term               uint64 `json:"term"`
+	Configuration      []byte `json:"configuration"` // in Raft's encoding
+	ConfigurationIndex uint64 `json:"configurationIndex"`
+	Size               int64  `json:"size"` // length of the stream; an estimate until one is opened
+	// Received names the directory that holds the state that came with it; ""
+	// for a snapshot that was taken here.
+	Received string `json:"received,omitempty"`
+}
+
+const (
+	snapshotDir    = "snapshots"
+	snapshotSuffix = ".json"
+	tempSuffix     = ".tmp"
+	// keptSnapshots is how many snapshots' metadata are kept.
+	keptSnapshots = 2
+)
+
+// snapshotID names a snapshot: its position and a number that no other has.
+func snapshotID(index, term, number uint64) string {
+	return fmt.Sprintf("%020d-%020d-%010d", index, term, number)
+}
+
+// numberOf returns the number at the end of a name; 0 when there is none.
+func numberOf(name string) uint64 {
+	name = strings.TrimSuffix(name, snapshotSuffix)
+	n, err := strconv.ParseUint(name[strings.LastIndexByte(name, '-')+1:], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// encode returns the file's content: a checksum, and JSON.
+func (m *snapshotMeta) encode() ([]byte, error) {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode snapshot metadata: %w", err)
+	}
+	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(body, castagnoli), body), nil
+}
+
+func decodeSnapshotMeta(data []byte) (snapshotMeta, error) {
+	var m snapshotMeta
+	sum, body, ok := strings.Cut(strings.TrimSuffix(string(data), "\n"), " ")
+	if !ok || sum != fmt.Sprintf("%08x", crc32.Checksum([]byte(body), castagnoli)) {
+		return m, fmt.Errorf("%w: snapshot metadata", ErrCorrupt)
+	}
+	if err := json.Unmarshal([]byte(body), &m); err != nil {
+		return m, fmt.Errorf("%w: snapshot metadata: %w", ErrCorrupt, err)
+	}
+	return m, nil
+}
+
+// loadSnapshotMetas reads all metadata in a directory, newest first.
+func loadSnapshotMetas(dir string) ([]snapshotMeta, error) {
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list snapshots: %w", err)
+	}
+	var metas []snapshotMeta
+	for _, name := range names {
+		if !strings.HasSuffix(name.Name(), snapshotSuffix) {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, name.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("read snapshot metadata: %w", err)
+		}
+		m, err := decodeSnapshotMeta(data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name.Name(), err)
+		}
+		metas = append(metas, m)
+	}
+	sortMetas(metas)
+	return metas, nil
+}
+
+// sortMetas puts the newest first.
+func sortMetas(metas []snapshotMeta) {
+	slices.SortFunc(metas, func(a, b snapshotMeta) int {
+		return -cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Term, b.Term), cmp.Compare(numberOf(a.ID), numberOf(b.ID)))
+	})
+}
+
+// writeFileAtomic makes path hold data, or leaves it as it was.
+func writeFileAtomic(path string, data []byte) error {
+	temp := path + tempSuffix
+	if err := writeFileSync(temp, data); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", filepath.Base(path), err), os.Remove(temp))
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// writeFileSync writes a file through to the disk.
+func writeFileSync(path string, data []byte) (err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := f.Write(data); err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", filepath.Base(path), err)
+	}
+	return nil
+}
+
+// syncDir makes the names in a directory durable.
+func syncDir(dir string) (err error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("sync directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("sync directory %s: %w", dir, err)
+	}
+	return nil
+}
+
+// removeFile removes a file that may be gone already.
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove %s: %w", filepath.Base(path), err)
+	}
+	return nil
+}

@@ -1,0 +1,240 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+)
+
+// A state on its way to another node:
+//
+//	magic8 len(header)4 header crc4 { content crc4 }
+//
+// The header is JSON and says which files follow and how long each is, so that
+// the length of the whole is known before the first byte is sent. Every part is
+// followed by its CRC32C. Integers are little endian.
+const (
+	streamMagic = "CMNSSNP1"
+
+	streamPrefix = len(streamMagic) + 4
+	crcBytes     = 4
+
+	maxStreamHeader = 64 << 20
+	maxStreamFiles  = 1 << 20
+	// spaceReserve is what must stay free on the disk that receives a state.
+	spaceReserve = 64 << 20
+	copyBytes    = 256 << 10
+)
+
+// streamHeader says what a stream holds.
+type streamHeader struct {
+	Index uint64       `json:"index"` // the snapshot's position in the log
+	Term  uint64       `json:"term"`
+	Files []streamFile `json:"files"`
+}
+
+type streamFile struct {
+	Name string `json:"name"`
+	Size int64  `json:"size"`
+}
+
+// validFile matches the names of Pebble's files. There are no directories.
+var validFile = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
+
+// check refuses a header that must not be acted upon.
+func (h *streamHeader) check() error {
+	if len(h.Files) == 0 || len(h.Files) > maxStreamFiles {
+		return fmt.Errorf("%w: stream of %d files", ErrCorrupt, len(h.Files))
+	}
+	seen := make(map[string]bool, len(h.Files))
+	var total int64
+	for _, f := range h.Files {
+		if !validFile.MatchString(f.Name) || seen[f.Name] {
+			return fmt.Errorf("%w: file name %q in stream", ErrCorrupt, f.Name)
+		}
+		seen[f.Name] = true
+		if f.Size < 0 || total+f.Size < total {
+			return fmt.Errorf("%w: file size %d in stream", ErrCorrupt, f.Size)
+		}
+		total += f.Size
+	}
+	return nil
+}
+
+// content is the length of all files together.
+func (h *streamHeader) content() int64 {
+	var n int64
+	for _, f := range h.Files {
+		n += f.Size
+	}
+	return n
+}
+
+// encode returns everything before the first file.
+func (h *streamHeader) encode() ([]byte, error) {
+	body, err := json.Marshal(h)
+	if err != nil {
+		return nil, fmt.Errorf("encode stream header: %w", err)
+	}
+	out := append(make([]byte, 0, streamPrefix+len(body)+crcBytes), streamMagic...)
+	out = binary.LittleEndian.AppendUint32(out, uint32(len(body)))
+	out = append(out, body...)
+	return binary.LittleEndian.AppendUint32(out, crc32.Checksum(body, castagnoli)), nil
+}
+
+// packer reads as the stream of a directory.
+type packer struct {
+	dir   string
+	files []streamFile
+	part  io.Reader // what is being read
+	file  *os.File  // behind part, if it is a file
+	size  int64
+	sum   hash.Hash32
+	left  int64 // of the file that is being read
+}
+
+// newPacker returns the stream of h's files in dir.
+func newPacker(dir string, h *streamHeader) (*packer, error) {
+	head, err := h.encode()
+	if err != nil {
+		return nil, err
+	}
+	size := int64(len(head)) + h.content() + int64(len(h.Files))*crcBytes
+	return &packer{dir: dir, files: h.Files, part: bytes.NewReader(head), size: size}, nil
+}
+
+func (p *packer) Read(buf []byte) (int, error) {
+	for {
+		n, err := p.part.Read(buf)
+		if p.file != nil && n > 0 {
+			p.sum.Write(buf[:n])
+			p.left -= int64(n)
+		}
+		if n > 0 || (err != nil && !errors.Is(err, io.EOF)) {
+			return n, err
+		}
+		if err == nil {
+			continue
+		}
+		if err := p.next(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// next goes from a file to its checksum and from there to the next file.
+func (p *packer) next() error {
+	if p.file != nil {
+		if p.left != 0 {
+			return fmt.Errorf("%w: a file of the snapshot is %d bytes short", ErrCorrupt, p.left)
+		}
+		p.part = bytes.NewReader(binary.LittleEndian.AppendUint32(nil, p.sum.Sum32()))
+		return p.closeFile()
+	}
+	if len(p.files) == 0 {
+		return io.EOF
+	}
+	next := p.files[0]
+	p.files = p.files[1:]
+	f, err := os.Open(filepath.Join(p.dir, next.Name))
+	if err != nil {
+		return fmt.Errorf("send snapshot: %w", err)
+	}
+	p.file, p.left, p.sum = f, next.Size, crc32.New(castagnoli)
+	p.part = io.LimitReader(f, next.Size)
+	return nil
+}
+
+func (p *packer) closeFile() error {
+	if p.file == nil {
+		return nil
+	}
+	err := p.file.Close()
+	p.file = nil
+	return err
+}
+
+// unpack writes the files of a stream into dir, which must be empty, through to
+// the disk. It reads r to its end. admit is asked before anything is written.
+func unpack(r io.Reader, dir string, admit func(*streamHeader) error) (*streamHeader, error) {
+	h, err := readStreamHeader(r)
+	if err != nil {
+		return nil, fmt.Errorf("receive snapshot: %w", err)
+	}
+	if err := admit(h); err != nil {
+		return nil, fmt.Errorf("receive snapshot: %w", err)
+	}
+	buf := make([]byte, copyBytes)
+	for _, f := range h.Files {
+		if err := unpackFile(r, filepath.Join(dir, f.Name), f.Size, buf); err != nil {
+			return nil, fmt.Errorf("receive snapshot: file %s: %w", f.Name, err)
+		}
+	}
+	if n, err := io.ReadFull(r, buf[:1]); n != 0 || !errors.Is(err, io.EOF) {
+		return nil, errors.Join(fmt.Errorf("receive snapshot: %w: bytes after the end", ErrCorrupt), err)
+	}
+	return h, syncDir(dir)
+}
+
+func readStreamHeader(r io.Reader) (*streamHeader, error) {
+	var prefix [streamPrefix]byte
+	if _, err := io.ReadFull(r, prefix[:]); err != nil {
+		return nil, fmt.Errorf("header: %w", err)
+	}
+	if string(prefix[:len(streamMagic)]) != streamMagic {
+		return nil, fmt.Errorf("%w: not a snapshot stream", ErrCorrupt)
+	}
+	size := binary.LittleEndian.Uint32(prefix[len(streamMagic):])
+	if size > maxStreamHeader {
+		return nil, fmt.Errorf("%w: header of %d bytes", ErrCorrupt, size)
+	}
+	// The length is not believed before the bytes are there.
+	body, err := io.ReadAll(io.LimitReader(r, int64(size)+crcBytes))
+	if err != nil {
+		return nil, fmt.Errorf("header: %w", err)
+	}
+	if len(body) != int(size)+crcBytes {
+		return nil, fmt.Errorf("header: %w", io.ErrUnexpectedEOF)
+	}
+	if crc32.Checksum(body[:size], castagnoli) != binary.LittleEndian.Uint32(body[size:]) {
+		return nil, fmt.Errorf("%w: header checksum", ErrCorrupt)
+	}
+	h := new(streamHeader)
+	if err := json.Unmarshal(body[:size], h); err != nil {
+		return nil, fmt.Errorf("%w: header: %w", ErrCorrupt, err)
+	}
+	return h, h.check()
+}
+
+// unpackFile writes the next file of a stream and checks it.
+func unpackFile(r io.Reader, path string, size int64, buf []byte) (err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	sum := crc32.New(castagnoli)
+	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(f, sum)}, io.LimitReader(r, size), buf)
+	if err != nil {
+		return err
+	}
+	if n != size {
+		return io.ErrUnexpectedEOF
+	}
+	var want [crcBytes]byte
+	if _, err := io.ReadFull(r, want[:]); err != nil {
+		return fmt.Errorf("checksum: %w", err)
+	}
+	if sum.Sum32() != binary.LittleEndian.Uint32(want[:]) {
+		return fmt.Errorf("%w: checksum", ErrCorrupt)
+	}
+	return f.Sync()
+}

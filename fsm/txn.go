@@ -1,0 +1,105 @@
+package fsm
+
+import (
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// txn gathers the writes of one ApplyBatch call. Reads see what was written
+// before in the same call. Everything in it is for the apply goroutine.
+type txn struct {
+	db      *pebble.DB
+	batch   *pebble.Batch
+	recent  *recentRows
+	head    head
+	cluster cluster
+	now     int64 // instant of the log entry that is being applied
+	// rows are the rows written in this call that may be read or written again
+	// in it; they enter the batch once, at the end. A nil row is a deleted one.
+	rows map[string][]byte
+	// fresh are the rows of the entries made in this call; fresh[0] belongs to
+	// firstFresh.
+	fresh      [][]byte
+	firstFresh uint64
+	added      []indexed
+	superseded []uint64 // entries that got a successor
+	timed      bool     // the log entry has its row in spaceInstant
+}
+
+// indexed is an entry on its way into the index.
+type indexed struct {
+	entry entryRow
+	texts entryTexts
+}
+
+// applyError is what apply panics with: the state machine cannot go on, and
+// going on without the log entry would make this copy differ from the others.
+type applyError struct {
+	index uint64
+	err   error
+}
+
+func (e *applyError) Error() string { return fmt.Sprintf("apply log entry %d: %v", e.index, e.err) }
+
+func (e *applyError) Unwrap() error { return e.err }
+
+// must stops the state machine on an error of the storage below it.
+func (tx *txn) must(err error) {
+	if err != nil {
+		panic(&applyError{index: tx.head.applied, err: err})
+	}
+}
+
+// set writes a row that nothing reads back within the call.
+func (tx *txn) set(key, value []byte) { tx.must(tx.batch.Set(key, value, nil)) }
+
+// del deletes a row that nothing reads back within the call.
+func (tx *txn) del(key []byte) { tx.must(tx.batch.Delete(key, nil)) }
+
+// keep writes a row that may be read again within the call.
+func (tx *txn) keep(key, value []byte) { tx.rows[string(key)] = value }
+
+// get returns a row as the call has left it so far. It must not be changed.
+func (tx *txn) get(key []byte) ([]byte, bool) {
+	if row, ok := tx.rows[string(key)]; ok {
+		return row, row != nil
+	}
+	row, ok, err := getRow(tx.db, key)
+	tx.must(err)
+	return row, ok
+}
+
+// entry returns an entry by its seq.
+func (tx *txn) entry(seq uint64) (entryRow, bool) {
+	if seq == 0 || seq > tx.head.lastSeq {
+		return entryRow{}, false
+	}
+	var row []byte
+	if seq >= tx.firstFresh {
+		row = tx.fresh[seq-tx.firstFresh]
+	} else if row = tx.recent.get(seq); row == nil {
+		key := makeSeqKey(spaceEntry, seq)
+		var ok bool
+		var err error
+		row, ok, err = getRow(tx.db, key[:])
+		tx.must(err)
+		if !ok {
+			tx.must(fmt.Errorf("%w: entry %d is missing", ErrCorrupt, seq))
+		}
+	}
+	e, err := decodeEntryRow(seq, row)
+	tx.must(err)
+	return e, true
+}
+
+// finish moves the kept rows into the batch.
+func (tx *txn) finish() {
+	for key, row := range tx.rows {
+		if row == nil {
+			tx.del([]byte(key))
+			continue
+		}
+		tx.set([]byte(key), row)
+	}
+}
