@@ -1,0 +1,105 @@
+package index
+
+import (
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// maxSteps is the distance in blocks up to which a cursor steps instead of
+// seeking: a step costs about a tenth of a seek.
+const maxSteps = 8
+
+// termCursor goes down the sealed blocks of one term.
+type termCursor struct {
+	iter  *pebble.Iterator
+	key   []byte // what the keys of the term begin with; then the block
+	size  int    // of that beginning
+	block uint64 // the block that iter is on
+	state cursorState
+
+	also    uint64 // a seq that counts as carrying the term
+	hasAlso bool
+	at      uint64 // what seek returned last
+}
+
+type cursorState uint8
+
+const (
+	cursorNew  cursorState = iota // iter was not used yet
+	cursorOn                      // iter is on a block
+	cursorDone                    // iter is past the term's oldest block
+)
+
+// openTerm opens a cursor for the keys that begin with term; see appendTerm.
+func openTerm(r pebble.Reader, term []byte) (termCursor, error) {
+	key := make([]byte, 0, 2*len(term)+blockBytes)
+	key = append(key, term...)
+	key = append(key, make([]byte, blockBytes)...)
+	upper := append(key, term...)[len(key):]
+	upper[len(upper)-1]++
+	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: key[:len(term)], UpperBound: upper})
+	if err != nil {
+		return termCursor{}, err
+	}
+	return termCursor{iter: iter, key: key, size: len(term)}, nil
+}
+
+// seek goes to the newest block not above target in which the term occurs, and
+// returns false if there is none. Targets never rise from call to call.
+func (c *termCursor) seek(target uint64) (block uint64, ok bool, err error) {
+	if err := c.seekSealed(target); err != nil {
+		return 0, false, err
+	}
+	block, ok = c.block, c.state == cursorOn
+	if also := c.also >> blockShift; c.hasAlso && also <= target && (!ok || also > block) {
+		block, ok = also, true
+	}
+	c.at = block
+	return block, ok, nil
+}
+
+func (c *termCursor) seekSealed(target uint64) error {
+	if c.state == cursorDone || c.state == cursorOn && c.block <= target {
+		return nil
+	}
+	var valid bool
+	if c.state == cursorOn && c.block-target <= maxSteps {
+		valid = c.iter.Next()
+	} else {
+		valid = c.iter.SeekGE(appendBlock(c.key[:c.size], target))
+	}
+	for valid {
+		_, block, err := splitKey(c.iter.Key())
+		if err != nil {
+			return err
+		}
+		c.block, c.state = block, cursorOn
+		if block <= target {
+			return nil
+		}
+		valid = c.iter.Next()
+	}
+	c.state = cursorDone
+	return c.iter.Error()
+}
+
+// load adds the offsets of the term in the block that seek returned.
+func (c *termCursor) load(into *offsets) error {
+	if c.hasAlso && c.also>>blockShift == c.at {
+		into.set(uint16(c.also % BlockEntries))
+	}
+	if c.state != cursorOn || c.block != c.at {
+		return nil
+	}
+	value, err := c.iter.ValueAndErr()
+	if err != nil {
+		return err
+	}
+	if err := loadPosting(into, value); err != nil {
+		return fmt.Errorf("%w: key %x", err, c.iter.Key())
+	}
+	return nil
+}
+
+func (c *termCursor) close() error { return c.iter.Close() }

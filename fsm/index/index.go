@@ -1,0 +1,200 @@
+// Package index finds entries by their terms.
+//
+// Entries are numbered by seq. Each block of BlockEntries entries is indexed
+// alone: for each of its terms the offsets of the entries that carry it. The
+// newest blocks are in memory; a full one is sealed into Pebble in the
+// background, and the seal mark says how far that went. A search goes through
+// the blocks from the newest down and stops at its limit, so that its price
+// hardly depends on how much there is.
+//
+// The index is a function of the entries. It is each node's own, it is rebuilt
+// when it is lost, and it stands in no digest.
+package index
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// maxWaiting is the number of full blocks that may wait to be sealed. Add blocks
+// beyond it: memory is bounded, and whoever writes faster than Pebble slows down.
+const maxWaiting = 8
+
+// Options are the settings of an Index.
+type Options struct {
+	// Prefix begins every key of the index. The keyspace is the index's alone.
+	Prefix []byte
+	// Version says how terms are made. An index of another version is dropped
+	// when it is opened.
+	Version uint32
+	// First is the lowest seq of any entry.
+	First uint64
+	// Logger is told about trouble. nil: none is.
+	Logger *slog.Logger
+	// OnSealed, if set, is called in the background after each seal with the
+	// new mark. A sealed block leaves memory when the second Cut after that is
+	// taken and no older Cut is in use.
+	OnSealed func(sealed uint64)
+}
+
+// Index is the index of all entries. Add and Cut are for one goroutine, the one
+// that applies commands; everything else is for any.
+type Index struct {
+	db     *pebble.DB
+	opts   Options
+	logger *slog.Logger
+
+	open *block // takes the next entry; nil before the first one. Of Add alone.
+
+	mu      sync.Mutex
+	changed sync.Cond // full, sealed or closing changed
+	next    uint64    // the seq of the next entry
+	blocks  []*block  // in memory, oldest first; replaced, never changed
+	full    uint64    // the seq after the newest full block
+	sealed  uint64    // every seq below is in Pebble
+	cutMark uint64    // sealed as it was before any snapshot that the next Cut may meet
+	closing bool
+
+	stop chan struct{}
+	done chan struct{}
+}
+
+// Open opens the index in db's keyspace opts.Prefix and starts sealing in the
+// background. The owner then adds every entry from Sealed on again.
+//
+// If the index there has another version, it is deleted first, and Sealed is
+// opts.First.
+func Open(db *pebble.DB, opts Options) (*Index, error) {
+	if len(opts.Prefix) == 0 || keyAfter(opts.Prefix) == nil {
+		return nil, errors.New("index: the keyspace needs a prefix")
+	}
+	opts.Prefix = slices.Clip(slices.Clone(opts.Prefix))
+	m, ok, err := readMark(db, opts.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	if !ok || m.version != opts.Version {
+		// Also without a mark: pieces of a first block may be there.
+		m = mark{version: opts.Version, sealed: opts.First}
+		if err := reset(db, opts.Prefix, m); err != nil {
+			return nil, err
+		}
+	}
+	x := &Index{
+		db: db, opts: opts, logger: opts.Logger,
+		next: m.sealed, full: m.sealed, sealed: m.sealed, cutMark: m.sealed,
+		stop: make(chan struct{}), done: make(chan struct{}),
+	}
+	x.changed.L = &x.mu
+	if x.logger == nil {
+		x.logger = slog.New(slog.DiscardHandler)
+	}
+	go x.sealBlocks()
+	return x, nil
+}
+
+// reset empties the keyspace and writes the mark of an empty index.
+func reset(db *pebble.DB, prefix []byte, m mark) error {
+	batch := db.NewBatch()
+	defer batch.Close()
+	if err := batch.DeleteRange(prefix, keyAfter(prefix), nil); err != nil {
+		return fmt.Errorf("index: reset: %w", err)
+	}
+	if err := batch.Set(append(prefix, markKey), m.encode(), nil); err != nil {
+		return fmt.Errorf("index: reset: %w", err)
+	}
+	if err := batch.Commit(pebble.NoSync); err != nil {
+		return fmt.Errorf("index: reset: %w", err)
+	}
+	return nil
+}
+
+// Sealed returns the seal mark: every entry below it is in Pebble.
+func (x *Index) Sealed() uint64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.sealed
+}
+
+// Add files the entry seq under its terms; a term may occur more than once. The
+// terms' memory is the caller's again afterwards.
+//
+// Seqs are consecutive, beginning with Sealed of the index just opened; any other
+// seq is a bug of the caller, and Add panics. Add blocks while too many full
+// blocks wait to be sealed.
+func (x *Index) Add(seq uint64, terms []string) {
+	if seq != x.next {
+		panic(fmt.Sprintf("index: entry %d added where %d is next", seq, x.next))
+	}
+	if x.open == nil {
+		x.open = x.startBlock(seq >> blockShift)
+	}
+	x.open.add(uint16(seq%BlockEntries), terms)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.next = seq + 1
+	if x.next == x.open.end() {
+		x.open = nil
+		x.full = x.next
+		x.changed.Broadcast()
+	}
+}
+
+// startBlock makes the block that takes the next entry.
+func (x *Index) startBlock(number uint64) *block {
+	b := newBlock(number)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for x.full > x.sealed+(maxWaiting-1)*BlockEntries && !x.closing {
+		x.changed.Wait()
+	}
+	x.cutMark = x.sealed
+	x.blocks = append(x.unsealed(), b)
+	return b
+}
+
+// unsealed returns a copy of the blocks that cuts still need.
+func (x *Index) unsealed() []*block {
+	keep := make([]*block, 0, len(x.blocks)+1)
+	for _, b := range x.blocks {
+		if b.end() > x.cutMark {
+			keep = append(keep, b)
+		}
+	}
+	return keep
+}
+
+// Cut captures what is in the index now. It is cheap. It is taken together with
+// a Pebble snapshot, in either order, with no Add between them; searches of the
+// cut read through that snapshot.
+func (x *Index) Cut() Cut {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	// The snapshot may be older than this call, and a block may have been sealed
+	// since. So what the previous call saw counts.
+	if len(x.blocks) > 0 && x.blocks[0].end() <= x.cutMark {
+		x.blocks = x.unsealed()
+	}
+	c := Cut{prefix: x.opts.Prefix, blocks: x.blocks, first: x.opts.First, sealed: x.cutMark, next: x.next}
+	x.cutMark = x.sealed
+	return c
+}
+
+// Close ends sealing. It is called before Pebble is closed, and after the last
+// Add. Blocks that were not sealed are lost, and added again after the next Open.
+// Cuts go on working as long as their snapshots do.
+func (x *Index) Close() {
+	x.mu.Lock()
+	if !x.closing {
+		x.closing = true
+		close(x.stop)
+		x.changed.Broadcast()
+	}
+	x.mu.Unlock()
+	<-x.done
+}

@@ -1,0 +1,104 @@
+package index
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// The keyspace, all of it below Options.Prefix:
+//
+//	m                      the seal mark: version (4 bytes), sealed seq (8 bytes)
+//	p term 00 ^block       the offsets of the term's entries in a sealed block
+//
+// Numbers are big-endian. The block is complemented, so that a forward scan of a
+// term meets the newest block first.
+const (
+	markKey    = 'm'
+	postingKey = 'p'
+
+	blockBytes = 4 // of a block number in a key
+	markBytes  = 4 + 8
+)
+
+// WordClass is the class of the terms that are words of a text. The word "ada"
+// has the term WordClass + "ada".
+const WordClass = "w:"
+
+// escapeTerm makes sure that a term cannot run into what follows it in a key.
+// 0xff is in no valid UTF-8, so that no two terms of text meet here.
+func escapeTerm(term string) string {
+	if strings.IndexByte(term, 0) < 0 {
+		return term
+	}
+	return strings.ReplaceAll(term, "\x00", "\xff")
+}
+
+// appendTerm appends the part of a posting's key that all blocks of the term share.
+func appendTerm(dst, prefix []byte, term string) []byte {
+	dst = append(dst, prefix...)
+	dst = append(dst, postingKey)
+	dst = append(dst, term...)
+	return append(dst, 0)
+}
+
+func appendBlock(dst []byte, block uint64) []byte {
+	return binary.BigEndian.AppendUint32(dst, ^uint32(block))
+}
+
+// splitKey cuts a posting's key into the part before the block number and the block.
+func splitKey(key []byte) (term []byte, block uint64, err error) {
+	cut := len(key) - blockBytes
+	if cut < 1 || key[cut-1] != 0 {
+		return nil, 0, fmt.Errorf("index: malformed posting key %x", key)
+	}
+	return key[:cut], uint64(^binary.BigEndian.Uint32(key[cut:])), nil
+}
+
+// keyAfter returns the first key after all that begin with prefix, nil if there is none.
+func keyAfter(prefix []byte) []byte {
+	for end := len(prefix); end > 0; end-- {
+		if prefix[end-1] != 0xff {
+			after := append([]byte(nil), prefix[:end]...)
+			after[end-1]++
+			return after
+		}
+	}
+	return nil
+}
+
+// mark says up to where the index is in Pebble, and how its terms were made.
+type mark struct {
+	version uint32
+	sealed  uint64
+}
+
+func (m mark) encode() []byte {
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, markBytes), m.version)
+	return binary.BigEndian.AppendUint64(b, m.sealed)
+}
+
+// readMark returns the seal mark, and false if there is none yet.
+func readMark(r pebble.Reader, prefix []byte) (m mark, ok bool, err error) {
+	value, closer, err := r.Get(append(prefix[:len(prefix):len(prefix)], markKey))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return mark{}, false, nil
+	}
+	if err != nil {
+		return mark{}, false, fmt.Errorf("index: read seal mark: %w", err)
+	}
+	if len(value) == markBytes {
+		m = mark{version: binary.BigEndian.Uint32(value), sealed: binary.BigEndian.Uint64(value[4:])}
+		ok = true
+	}
+	if err := closer.Close(); err != nil {
+		return mark{}, false, fmt.Errorf("index: read seal mark: %w", err)
+	}
+	if !ok {
+		return mark{}, false, errors.New("index: malformed seal mark")
+	}
+	return m, true, nil
+}

@@ -1,0 +1,213 @@
+package index
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+const (
+	testVersion  = 7
+	testDeadline = 30 * time.Second
+)
+
+var testPrefix = []byte("\x05ix")
+
+// openDB opens a Pebble as the state machine does, without a WAL, with memtables
+// so small that some of an index is on disk and some is not.
+func openDB(t testing.TB, fs vfs.FS) *pebble.DB {
+	t.Helper()
+	db, err := pebble.Open("db", &pebble.Options{
+		FS: fs, DisableWAL: true, MemTableSize: 256 << 10, Logger: quiet{},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// quiet is a Pebble logger that says nothing.
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)  {}
+func (quiet) Errorf(string, ...any) {}
+func (quiet) Fatalf(format string, args ...any) {
+	panic(fmt.Sprintf(format, args...))
+}
+
+func openIndex(t testing.TB, db *pebble.DB, first uint64) *Index {
+	t.Helper()
+	x, err := Open(db, Options{Prefix: testPrefix, Version: testVersion, First: first})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// waitSealed waits until every full block is sealed.
+func waitSealed(t testing.TB, x *Index) {
+	t.Helper()
+	full := x.Cut().Next() / BlockEntries * BlockEntries
+	for deadline := time.Now().Add(testDeadline); x.Sealed() < full; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("sealed up to %d, want %d", x.Sealed(), full)
+		}
+	}
+}
+
+// model is what an index should know: the terms of each entry.
+type model struct {
+	first   uint64
+	entries [][]string // entry first+i has entries[i]
+}
+
+func (m *model) next() uint64 { return m.first + uint64(len(m.entries)) }
+
+func (m *model) terms(seq uint64) ([]string, error) { return m.entries[seq-m.first], nil }
+
+// at returns the model as it was when next was the next entry.
+func (m *model) at(next uint64) *model {
+	return &model{first: m.first, entries: m.entries[:next-m.first]}
+}
+
+// words returns the words that a prefix stands for.
+func (m *model) words(prefix string) map[string]bool {
+	found := map[string]bool{}
+	for _, terms := range m.entries {
+		for _, term := range terms {
+			if strings.HasPrefix(term, WordClass+prefix) {
+				found[term] = true
+			}
+		}
+	}
+	sorted := make([]string, 0, len(found))
+	for w := range found {
+		sorted = append(sorted, w)
+	}
+	slices.Sort(sorted)
+	for _, w := range sorted[min(len(sorted), MaxPrefixWords):] {
+		delete(found, w)
+	}
+	return found
+}
+
+// search answers q by looking at every entry.
+func (m *model) search(q Query) (seqs []uint64, more bool) {
+	var words map[string]bool
+	if q.Prefix != "" {
+		words = m.words(q.Prefix)
+	}
+	for i := len(m.entries) - 1; i >= 0; i-- {
+		seq, terms := m.first+uint64(i), m.entries[i]
+		if seq < q.Min || q.Before != 0 && seq >= q.Before || !m.matches(seq, terms, words, q) {
+			continue
+		}
+		if len(seqs) == q.Limit {
+			return seqs, q.Limit > 0
+		}
+		seqs = append(seqs, seq)
+	}
+	return seqs, false
+}
+
+func (m *model) matches(seq uint64, terms []string, words map[string]bool, q Query) bool {
+	for i, term := range q.All {
+		also := i == len(q.All)-1 && q.Also != 0 && q.Also == seq
+		if !also && !slices.Contains(terms, term) {
+			return false
+		}
+	}
+	return q.Prefix == "" || slices.ContainsFunc(terms, func(term string) bool { return words[term] })
+}
+
+// fill adds count entries with generated terms to the model. Most are plain, so
+// that blocks fill quickly.
+func (m *model) fill(rng *rand.Rand, count int) {
+	for range count {
+		seq := m.next()
+		terms := []string{fmt.Sprintf("channel:c%d", rng.IntN(3)), fmt.Sprintf("agent:a%d", rng.IntN(40))}
+		if rng.IntN(8) == 0 {
+			for range rng.IntN(6) {
+				terms = append(terms, testWord(rng))
+			}
+		}
+		if rng.IntN(500) == 0 {
+			terms = append(terms, "tag:rare", fmt.Sprintf("thread:%d", m.first+uint64(rng.IntN(9))))
+		}
+		if rng.IntN(900) == 0 {
+			terms = append(terms, "tag:with\x00nul", terms[0])
+		}
+		if seq%7 == 0 {
+			terms = append(terms, "kind:seventh")
+		}
+		m.entries = append(m.entries, terms)
+	}
+}
+
+// testWord draws words of few letters, some of them often.
+func testWord(rng *rand.Rand) string {
+	switch rng.IntN(4) {
+	case 0:
+		return WordClass + "common"
+	case 1:
+		return fmt.Sprintf("%scomm%c", WordClass, 'a'+rng.IntN(26))
+	case 2:
+		return fmt.Sprintf("%swide%03d", WordClass, rng.IntN(600))
+	default:
+		return fmt.Sprintf("%s%c%c", WordClass, 'a'+rng.IntN(26), 'a'+rng.IntN(26))
+	}
+}
+
+// draw makes a query of which all parts occur now and then.
+func (m *model) draw(rng *rand.Rand) Query {
+	var q Query
+	candidates := []string{
+		"channel:c0", "channel:c1", "agent:a1", "agent:a2", "w:common", "w:comma", "w:ab", "w:wide007",
+		"tag:rare", "kind:seventh", "tag:with\x00nul", "tag:none",
+	}
+	for range rng.IntN(4) {
+		q.All = append(q.All, candidates[rng.IntN(len(candidates)-rng.IntN(2))])
+	}
+	if rng.IntN(4) == 0 {
+		q.All = append(q.All, fmt.Sprintf("thread:%d", m.first+uint64(rng.IntN(9))))
+		q.Also = m.first + uint64(rng.IntN(len(m.entries)+2))
+	}
+	if rng.IntN(3) == 0 {
+		q.Prefix = []string{"com", "common", "wide", "wide0", "wide59", "a", "ab", "zzz"}[rng.IntN(8)]
+	}
+	if rng.IntN(3) == 0 {
+		q.Min = uint64(rng.IntN(int(m.next()) + 2))
+	}
+	if rng.IntN(3) == 0 {
+		q.Before = uint64(rng.IntN(int(m.next()) + 2))
+	}
+	q.Limit = []int{0, 1, 3, 50, 100_000}[rng.IntN(5)]
+	return q
+}
+
+type fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// checkSearch compares a search with the model.
+func checkSearch(t fataler, c Cut, r pebble.Reader, m *model, q Query) {
+	t.Helper()
+	want, wantMore := m.search(q)
+	got, more, err := c.Search(r, q)
+	if err != nil {
+		t.Fatalf("search %+v: %v", q, err)
+	}
+	if !slices.Equal(got, want) || more != wantMore {
+		t.Fatalf("search %+v in %d entries, %d sealed:\n got %d %v, more %v\nwant %d %v, more %v",
+			q, len(m.entries), c.sealed, len(got), head(got), more, len(want), head(want), wantMore)
+	}
+}
+
+func head(seqs []uint64) []uint64 { return seqs[:min(len(seqs), 20)] }

@@ -1,0 +1,264 @@
+package index
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// MaxPrefixWords is the number of words that a prefix stands for at most.
+const MaxPrefixWords = 256
+
+// maxRepeats is the number of keys of one word that the list of words steps over
+// before it seeks the next word.
+const maxRepeats = 4
+
+// words are the words that a prefix stands for, and a cursor over their union in
+// the sealed blocks. There is no vocabulary on disk: the first key of a word's
+// postings tells that the word is there, and the same look is the first step of
+// the word's cursor.
+type words struct {
+	memory []string // the words of the blocks in memory, sorted
+	last   string   // words after this one are too many; "" if none is
+	sealed []wordCursor
+	heap   []*wordCursor // by block, the newest on top
+
+	iter *pebble.Iterator // shared by the cursors
+	on   *wordCursor      // the cursor whose place iter is at, if any
+	key  []byte
+}
+
+// wordCursor is one word's place in the sealed blocks.
+type wordCursor struct {
+	key   []byte // what the word's keys begin with
+	block uint64
+	value []byte // the posting value in block
+}
+
+// none reports whether no word begins with the prefix.
+func (w *words) none() bool { return len(w.memory) == 0 && len(w.sealed) == 0 }
+
+// has reports whether a word that begins with the prefix is among the first
+// MaxPrefixWords.
+func (w *words) has(word string) bool { return w.last == "" || word <= w.last }
+
+// expand finds the words that the query's prefix stands for.
+func (s *search) expand() error {
+	w := &s.words
+	for _, b := range s.cut.blocks {
+		if b.end() <= s.cut.sealed || b.start() >= s.cut.next {
+			continue
+		}
+		visible := s.cut.next - b.start()
+		b.visitWords(s.query.Prefix, func(word string, list []uint16) {
+			if uint64(list[0]) < visible {
+				w.memory = append(w.memory, word)
+			}
+		})
+	}
+	slices.Sort(w.memory)
+	w.memory = slices.Compact(w.memory)
+	if s.cut.sealed > s.cut.first {
+		lower := appendTerm(nil, s.cut.prefix, WordClass+s.query.Prefix)
+		lower = lower[:len(lower)-1]
+		iter, err := s.reader.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: keyAfter(lower)})
+		if err != nil {
+			return err
+		}
+		w.iter = iter
+	}
+	return w.list(len(s.cut.prefix) + 1 + len(WordClass))
+}
+
+// list goes through the words of both kinds in order, notes those on disk, and
+// stops at MaxPrefixWords. wordAt is where the word begins in a key.
+func (w *words) list(wordAt int) error {
+	count, mem := 0, 0
+	valid := w.iter != nil && w.iter.First()
+	for valid && count < MaxPrefixWords {
+		term, block, err := splitKey(w.iter.Key())
+		if err != nil {
+			return err
+		}
+		word := term[wordAt : len(term)-1]
+		if mem < len(w.memory) && w.memory[mem] <= string(word) {
+			same := w.memory[mem] == string(word)
+			mem++
+			if !same {
+				count++
+				continue
+			}
+		}
+		count++
+		c := w.addSealed(term, block)
+		if err := c.take(w.iter); err != nil {
+			return err
+		}
+		valid = w.nextWord(c.key)
+	}
+	if w.iter != nil {
+		if err := w.iter.Error(); err != nil {
+			return err
+		}
+	}
+	mem += min(len(w.memory)-mem, MaxPrefixWords-count)
+	switch {
+	case mem < len(w.memory), valid:
+		w.last = w.lastListed(mem, wordAt)
+	}
+	return nil
+}
+
+// lastListed returns the greatest of the words listed, mem of them in memory.
+func (w *words) lastListed(mem, wordAt int) string {
+	last := ""
+	if mem > 0 {
+		last = w.memory[mem-1]
+	}
+	if n := len(w.sealed); n > 0 {
+		key := w.sealed[n-1].key
+		last = max(last, string(key[wordAt:len(key)-1]))
+	}
+	return last
+}
+
+// addSealed returns a new cursor, in memory used before where there is some.
+func (w *words) addSealed(term []byte, block uint64) *wordCursor {
+	if len(w.sealed) < cap(w.sealed) {
+		w.sealed = w.sealed[:len(w.sealed)+1]
+	} else {
+		w.sealed = append(w.sealed, wordCursor{})
+	}
+	c := &w.sealed[len(w.sealed)-1]
+	c.key, c.block = append(c.key[:0], term...), block
+	return c
+}
+
+func (c *wordCursor) take(iter *pebble.Iterator) error {
+	value, err := iter.ValueAndErr()
+	c.value = append(c.value[:0], value...)
+	return err
+}
+
+// nextWord moves iter from the first key of a word to that of the next word.
+func (w *words) nextWord(key []byte) bool {
+	for range maxRepeats {
+		if !w.iter.Next() {
+			return false
+		}
+		if !bytes.HasPrefix(w.iter.Key(), key) {
+			return true
+		}
+	}
+	w.key = append(w.key[:0], key...)
+	w.key[len(w.key)-1]++
+	return w.iter.SeekGE(w.key)
+}
+
+// startSealed prepares the cursor over the union, and returns false if no word
+// is on disk.
+func (w *words) startSealed() bool {
+	w.on = nil
+	w.heap = w.heap[:0]
+	for i := range w.sealed {
+		w.heap = append(w.heap, &w.sealed[i])
+	}
+	for i := len(w.heap)/2 - 1; i >= 0; i-- {
+		w.down(i)
+	}
+	return len(w.heap) > 0
+}
+
+// down restores the heap below i, whose block may have become lower.
+func (w *words) down(i int) {
+	for {
+		newest := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(w.heap); child++ {
+			if w.heap[child].block > w.heap[newest].block {
+				newest = child
+			}
+		}
+		if newest == i {
+			return
+		}
+		w.heap[i], w.heap[newest] = w.heap[newest], w.heap[i]
+		i = newest
+	}
+}
+
+// seek returns the newest block not above target in which one of the words
+// occurs, and false if there is none. Targets never rise from call to call.
+func (w *words) seek(target uint64) (block uint64, ok bool, err error) {
+	for len(w.heap) > 0 && w.heap[0].block > target {
+		found, err := w.seekWord(w.heap[0], target)
+		if err != nil {
+			return 0, false, err
+		}
+		if !found {
+			w.heap[0] = w.heap[len(w.heap)-1]
+			w.heap = w.heap[:len(w.heap)-1]
+		}
+		w.down(0)
+	}
+	if len(w.heap) == 0 {
+		return 0, false, nil
+	}
+	return w.heap[0].block, true, nil
+}
+
+// seekWord moves c to its newest block not above target.
+func (w *words) seekWord(c *wordCursor, target uint64) (bool, error) {
+	var valid bool
+	if w.on == c && c.block-target <= maxSteps {
+		valid = w.iter.Next()
+	} else {
+		w.key = appendBlock(append(w.key[:0], c.key...), target)
+		valid = w.iter.SeekGE(w.key)
+	}
+	w.on = nil
+	for ; valid; valid = w.iter.Next() {
+		key := w.iter.Key()
+		if !bytes.HasPrefix(key, c.key) {
+			return false, nil
+		}
+		_, block, err := splitKey(key)
+		if err != nil {
+			return false, err
+		}
+		if block <= target {
+			w.on, c.block = c, block
+			return true, c.take(w.iter)
+		}
+	}
+	return false, w.iter.Error()
+}
+
+// load adds the offsets of all words in the block that seek returned.
+func (w *words) load(block uint64, into *offsets) error { return w.loadFrom(0, block, into) }
+
+func (w *words) loadFrom(i int, block uint64, into *offsets) error {
+	if i >= len(w.heap) || w.heap[i].block != block {
+		return nil
+	}
+	if err := loadPosting(into, w.heap[i].value); err != nil {
+		return fmt.Errorf("%w: word %x in block %d", err, w.heap[i].key, block)
+	}
+	if err := w.loadFrom(2*i+1, block, into); err != nil {
+		return err
+	}
+	return w.loadFrom(2*i+2, block, into)
+}
+
+// close ends the use of the words, and keeps their memory for the next.
+func (w *words) close() error {
+	clear(w.memory)
+	w.memory, w.sealed, w.heap, w.last, w.on = w.memory[:0], w.sealed[:0], w.heap[:0], "", nil
+	if w.iter == nil {
+		return nil
+	}
+	err := w.iter.Close()
+	w.iter = nil
+	return err
+}

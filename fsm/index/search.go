@@ -1,0 +1,314 @@
+package index
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Query says which entries a search finds: those that carry all terms of All
+// and, if Prefix is set, at least one word that begins with Prefix.
+type Query struct {
+	// All are terms. None: every entry.
+	All []string
+	// Prefix is the beginning of a word, without its class; "" is none. It
+	// stands for the first MaxPrefixWords words of the whole cut that begin with
+	// it, in the order of their bytes, which the word Prefix itself leads.
+	Prefix string
+	// Also is the seq of an entry that counts as carrying the last term of All,
+	// whether it was added with it or not; 0 is none. It is for the root of a
+	// thread, which cannot know when it is filed that there will be a thread:
+	// All = [..., "thread:<root>"], Also = root.
+	Also uint64
+	// Min and Before bound the seqs: Min <= seq < Before. Before 0 is no bound.
+	Min, Before uint64
+	// Limit is the number of seqs to return at most. Without one nothing is found.
+	Limit int
+}
+
+// Cut is the index at one instant. Any number of goroutines may search it, while
+// the index goes on. It keeps in memory what it needs.
+type Cut struct {
+	prefix []byte
+	blocks []*block // in memory, oldest first
+	first  uint64   // the lowest seq
+	sealed uint64   // below it the postings are in the snapshot
+	next   uint64   // the seq after the newest
+}
+
+// Next returns the seq after the newest entry of the cut.
+func (c Cut) Next() uint64 { return c.next }
+
+// Search returns the newest seqs that q asks for, newest first, and whether
+// there are more. It reads through r, the Pebble snapshot that the cut was taken
+// with. An error means that the index on disk could not be read.
+func (c Cut) Search(r pebble.Reader, q Query) (seqs []uint64, more bool, err error) {
+	from, to := max(q.Min, c.first), c.next
+	if q.Before != 0 {
+		to = min(to, q.Before)
+	}
+	if q.Limit <= 0 || from >= to {
+		return nil, false, nil
+	}
+	limit := q.Limit + 1
+	if len(q.All) == 0 && q.Prefix == "" {
+		seqs = newest(from, to, limit)
+	} else {
+		s := searches.Get().(*search)
+		s.cut, s.reader, s.query = c, r, q
+		s.from, s.to, s.limit = from, to, limit
+		seqs, err = s.run()
+		if closing := s.release(); err == nil {
+			err = closing
+		}
+		if err != nil {
+			return nil, false, fmt.Errorf("index: search: %w", err)
+		}
+	}
+	if len(seqs) == limit {
+		return seqs[:q.Limit], true, nil
+	}
+	return seqs, false, nil
+}
+
+// newest returns the seqs in [from, to), newest first, at most limit.
+func newest(from, to uint64, limit int) []uint64 {
+	count := min(to-from, uint64(limit))
+	seqs := make([]uint64, count)
+	for i := range seqs {
+		seqs[i] = to - 1 - uint64(i)
+	}
+	return seqs
+}
+
+// search is the state of one search.
+type search struct {
+	cut      Cut
+	reader   pebble.Reader
+	query    Query
+	from, to uint64 // seqs, to is exclusive
+	limit    int
+
+	found   []uint64
+	hits    offsets // of the block at hand
+	other   offsets
+	terms   []termCursor
+	words   words
+	scratch []byte
+}
+
+var searches = sync.Pool{New: func() any { return new(search) }}
+
+// maxFoundHint bounds what is made room for before it is found.
+const maxFoundHint = 128
+
+func (s *search) run() ([]uint64, error) {
+	s.found = make([]uint64, 0, min(s.limit, maxFoundHint))
+	if s.query.Prefix != "" {
+		if err := s.expand(); err != nil {
+			return nil, err
+		}
+		if s.words.none() {
+			return nil, nil
+		}
+	}
+	for i := len(s.cut.blocks) - 1; i >= 0; i-- {
+		b := s.cut.blocks[i]
+		if b.end() <= max(s.cut.sealed, s.from) {
+			break
+		}
+		if b.start() >= s.to {
+			continue
+		}
+		if s.memoryHits(b) && s.take(b.number) {
+			return s.found, nil
+		}
+	}
+	if s.from >= s.cut.sealed {
+		return s.found, nil
+	}
+	if err := s.runSealed(); err != nil {
+		return nil, err
+	}
+	return s.found, nil
+}
+
+// take moves the hits of a block that lie within the bounds to found, and
+// reports whether the limit is reached.
+func (s *search) take(number uint64) bool {
+	start := number << blockShift
+	end := start + BlockEntries
+	if s.from > start || s.to < end {
+		low, high := max(s.from, start), min(s.to, end)
+		s.hits.clip(int(low-start), int(high-start))
+	}
+	s.found = s.hits.appendNewest(s.found, start, s.limit)
+	return len(s.found) == s.limit
+}
+
+// memoryHits puts the entries of a block in memory that carry everything into
+// hits, and reports whether there are any. Hits may include entries that were
+// added after the cut: they lie outside the search's bounds.
+func (s *search) memoryHits(b *block) bool {
+	for i, term := range s.query.All {
+		into := &s.other
+		if i == 0 {
+			into = &s.hits
+		}
+		list := b.list(escapeTerm(term))
+		also := s.isAlso(i) && s.query.Also>>blockShift == b.number
+		if len(list) == 0 && !also {
+			return false
+		}
+		*into = offsets{}
+		into.setList(list)
+		if also {
+			into.set(uint16(s.query.Also % BlockEntries))
+		}
+		if i > 0 && !s.hits.and(&s.other) {
+			return false
+		}
+	}
+	if s.query.Prefix == "" {
+		return true
+	}
+	into := &s.other
+	if len(s.query.All) == 0 {
+		into = &s.hits
+	}
+	*into = offsets{}
+	b.visitWords(s.query.Prefix, func(word string, list []uint16) {
+		if s.words.has(word) {
+			into.setList(list)
+		}
+	})
+	return into == &s.hits || s.hits.and(&s.other)
+}
+
+// isAlso reports whether All[i] is the term that the entry Also carries too.
+func (s *search) isAlso(i int) bool { return s.query.Also != 0 && i == len(s.query.All)-1 }
+
+// runSealed searches the sealed blocks, newest first. The cursors leapfrog: each
+// goes to the newest block not above the target in which its term occurs, and
+// where that is lower it becomes the target of all. A cursor that lowered the
+// target leads from then on, so that the rarest term soon does.
+func (s *search) runSealed() error {
+	top := (min(s.to, s.cut.sealed) - 1) >> blockShift
+	bottom := s.from >> blockShift
+	if s.query.Prefix != "" && !s.words.startSealed() {
+		return nil
+	}
+	if err := s.openTerms(); err != nil {
+		return err
+	}
+	for target := top; ; target-- {
+		at, ok, err := s.align(target, bottom)
+		if err != nil || !ok {
+			return err
+		}
+		target = at
+		hit, err := s.sealedHits(target)
+		if err != nil {
+			return err
+		}
+		if hit && s.take(target) || target == bottom {
+			return nil
+		}
+	}
+}
+
+// openTerms opens a cursor for each term.
+func (s *search) openTerms() error {
+	for i, term := range s.query.All {
+		s.scratch = appendTerm(s.scratch[:0], s.cut.prefix, escapeTerm(term))
+		c, err := openTerm(s.reader, s.scratch)
+		if err != nil {
+			return err
+		}
+		if s.isAlso(i) {
+			c.also, c.hasAlso = s.query.Also, true
+		}
+		s.terms = append(s.terms, c)
+	}
+	return nil
+}
+
+// align returns the newest block not above target and not below bottom in which
+// all terms occur, with every cursor on it.
+func (s *search) align(target, bottom uint64) (at uint64, ok bool, err error) {
+	for {
+		for i := 0; i < len(s.terms); {
+			at, ok, err := s.terms[i].seek(target)
+			if err != nil || !ok || at < bottom {
+				return 0, false, err
+			}
+			if at == target {
+				i++
+				continue
+			}
+			target = at
+			s.terms[0], s.terms[i] = s.terms[i], s.terms[0]
+			i = 1
+		}
+		if s.query.Prefix == "" {
+			return target, true, nil
+		}
+		at, ok, err := s.words.seek(target)
+		if err != nil || !ok || at < bottom {
+			return 0, false, err
+		}
+		if at == target {
+			return target, true, nil
+		}
+		target = at
+	}
+}
+
+// sealedHits puts the entries of a sealed block, on which all cursors are, that
+// carry everything into hits, and reports whether there are any.
+func (s *search) sealedHits(target uint64) (bool, error) {
+	for i := range s.terms {
+		into := &s.other
+		if i == 0 {
+			into = &s.hits
+		}
+		*into = offsets{}
+		if err := s.terms[i].load(into); err != nil {
+			return false, err
+		}
+		if i > 0 && !s.hits.and(&s.other) {
+			return false, nil
+		}
+	}
+	if s.query.Prefix == "" {
+		return true, nil
+	}
+	if len(s.terms) == 0 {
+		s.hits = offsets{}
+		return true, s.words.load(target, &s.hits)
+	}
+	s.other = offsets{}
+	if err := s.words.load(target, &s.other); err != nil {
+		return false, err
+	}
+	return s.hits.and(&s.other), nil
+}
+
+// release closes what the search opened and gives its memory back.
+func (s *search) release() error {
+	var first error
+	for i := range s.terms {
+		if err := s.terms[i].close(); err != nil && first == nil {
+			first = err
+		}
+		s.terms[i] = termCursor{}
+	}
+	s.terms = s.terms[:0]
+	if err := s.words.close(); err != nil && first == nil {
+		first = err
+	}
+	s.cut, s.reader, s.query, s.found = Cut{}, nil, Query{}, nil
+	searches.Put(s)
+	return first
+}

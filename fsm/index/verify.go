@@ -1,0 +1,203 @@
+package index
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"math/bits"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// ErrMismatch is wrapped by the error of a Verify that found a difference.
+var ErrMismatch = errors.New("index: mismatch")
+
+// Verify compares the index with the terms of the entries from <= seq < to, as
+// far as the cut has them; to 0 is no bound. want returns the terms of an entry.
+//
+// It reads through r, the snapshot of the cut. It goes once through all postings
+// on disk, however few entries are asked for, and keeps some bytes per block.
+// The error wraps ErrMismatch where index and terms differ, and names the first
+// difference of the lowest block; any other error means that it could not look.
+func (c Cut) Verify(r pebble.Reader, from, to uint64, want func(seq uint64) ([]string, error)) error {
+	from = max(from, c.first)
+	if to == 0 || to > c.next {
+		to = c.next
+	}
+	if from >= to {
+		return nil
+	}
+	// All pairs of a term and an entry are hashed, and the hashes of a block
+	// added up: the order in which they are met does not matter.
+	seed := maphash.MakeSeed()
+	low := from >> blockShift
+	wanted := make([]uint64, (to-1)>>blockShift-low+1)
+	stored := make([]uint64, len(wanted))
+	err := wantedTerms(from, to, want, func(term string, seq uint64) {
+		wanted[seq>>blockShift-low] += pairHash(maphash.String(seed, term), seq)
+	})
+	if err != nil {
+		return err
+	}
+	err = c.storedTerms(r, from, to, func(term []byte, start uint64, set *offsets) {
+		hash := maphash.Bytes(seed, term)
+		set.each(func(off int) { stored[start>>blockShift-low] += pairHash(hash, start+uint64(off)) })
+	})
+	if err != nil {
+		return err
+	}
+	for i := range wanted {
+		if wanted[i] != stored[i] {
+			start := (low + uint64(i)) << blockShift
+			return c.explain(r, max(from, start), min(to, start+BlockEntries), want)
+		}
+	}
+	return nil
+}
+
+// pairHash mixes the hash of a term with a seq (the finaliser of SplitMix64).
+func pairHash(term, seq uint64) uint64 {
+	z := term + seq*0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// explain finds a difference in one block.
+func (c Cut) explain(r pebble.Reader, from, to uint64, want func(seq uint64) ([]string, error)) error {
+	start := from >> blockShift << blockShift
+	wanted, stored := map[string]*offsets{}, map[string]*offsets{}
+	err := wantedTerms(from, to, want, func(term string, seq uint64) {
+		if wanted[term] == nil {
+			wanted[term] = new(offsets)
+		}
+		wanted[term].set(uint16(seq - start))
+	})
+	if err != nil {
+		return err
+	}
+	err = c.storedTerms(r, from, to, func(term []byte, _ uint64, set *offsets) {
+		have := *set
+		stored[string(term)] = &have
+	})
+	if err != nil {
+		return err
+	}
+	for _, term := range slices.Sorted(maps.Keys(wanted)) {
+		have := stored[term]
+		if have == nil {
+			have = new(offsets)
+		}
+		if off, ok := wanted[term].without(have); ok {
+			return fmt.Errorf("%w: entry %d is not found by its term %q", ErrMismatch, start+uint64(off), term)
+		}
+	}
+	for _, term := range slices.Sorted(maps.Keys(stored)) {
+		have := wanted[term]
+		if have == nil {
+			have = new(offsets)
+		}
+		if off, ok := stored[term].without(have); ok {
+			return fmt.Errorf("%w: entry %d is found by %q, which is not its term", ErrMismatch, start+uint64(off), term)
+		}
+	}
+	return fmt.Errorf("%w: entries %d to %d changed while they were compared", ErrMismatch, from, to-1)
+}
+
+// wantedTerms visits the terms that the entries should have, each once.
+func wantedTerms(from, to uint64, want func(uint64) ([]string, error), visit func(term string, seq uint64)) error {
+	for seq := from; seq < to; seq++ {
+		terms, err := want(seq)
+		if err != nil {
+			return fmt.Errorf("index: verify entry %d: %w", seq, err)
+		}
+		terms = slices.Clone(terms)
+		for i := range terms {
+			terms[i] = escapeTerm(terms[i])
+		}
+		slices.Sort(terms)
+		for _, term := range slices.Compact(terms) {
+			visit(term, seq)
+		}
+	}
+	return nil
+}
+
+// storedTerms visits the terms in the index of the entries from <= seq < to, by
+// block. What visit gets is valid only during the call.
+func (c Cut) storedTerms(r pebble.Reader, from, to uint64, visit func(term []byte, start uint64, set *offsets)) error {
+	var set offsets
+	clip := func(start uint64) bool {
+		if start+BlockEntries <= from || start >= to {
+			return false
+		}
+		set.clip(int(max(from, start)-start), int(min(to, start+BlockEntries)-start))
+		return true
+	}
+	for _, b := range c.blocks {
+		if b.end() <= c.sealed {
+			continue
+		}
+		b.mu.RLock()
+		terms := slices.Clone(b.terms)
+		b.mu.RUnlock()
+		for _, p := range terms {
+			set = offsets{}
+			set.setList(p.list)
+			if clip(b.start()) {
+				visit([]byte(p.term), b.start(), &set)
+			}
+		}
+	}
+	if from >= c.sealed {
+		return nil
+	}
+	lower := append(slices.Clip(c.prefix), postingKey)
+	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: keyAfter(lower)})
+	if err != nil {
+		return fmt.Errorf("index: verify: %w", err)
+	}
+	defer iter.Close()
+	for valid := iter.First(); valid; valid = iter.Next() {
+		key, number, err := splitKey(iter.Key())
+		if err != nil {
+			return err
+		}
+		start := number << blockShift
+		if start >= c.sealed || start >= to || start+BlockEntries <= from {
+			continue
+		}
+		value, err := iter.ValueAndErr()
+		if err != nil {
+			return fmt.Errorf("index: verify: %w", err)
+		}
+		set = offsets{}
+		if err := loadPosting(&set, value); err != nil {
+			return fmt.Errorf("%w: %w: key %x", ErrMismatch, err, iter.Key())
+		}
+		clip(start)
+		visit(key[len(lower):len(key)-1], start, &set)
+	}
+	return iter.Error()
+}
+
+// each calls visit for each offset of the set, in order.
+func (o *offsets) each(visit func(off int)) {
+	for i, word := range o {
+		for ; word != 0; word &= word - 1 {
+			visit(i*64 + bits.TrailingZeros64(word))
+		}
+	}
+}
+
+// without returns the first offset of the set that other lacks.
+func (o *offsets) without(other *offsets) (off int, ok bool) {
+	for i := range o {
+		if rest := o[i] &^ other[i]; rest != 0 {
+			return i*64 + bits.TrailingZeros64(rest), true
+		}
+	}
+	return 0, false
+}
