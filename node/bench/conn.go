@@ -101,7 +101,7 @@ func (c *conn) exchange(request []byte) (status int, keep bool, err error) {
 	}
 	switch {
 	case length >= 0:
-		_, err = io.CopyN(io.Discard, c.reader, length)
+		_, err = c.reader.Discard(int(length)) // without copying
 	case length == chunked:
 		if _, err = io.Copy(io.Discard, httputil.NewChunkedReader(c.reader)); err == nil {
 			err = c.readTrailer()

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // The vocabulary: words made of syllables, the lower ranks far more frequent
@@ -14,6 +15,7 @@ const (
 	zipfOffset     = 4
 	sentenceWords  = 12
 	maxSyllables   = 4
+	corpusBytes    = 1 << 20
 )
 
 // vocabulary is the same in every run, so that searches find what earlier runs
@@ -41,7 +43,26 @@ func makeVocabulary() []string {
 	return words
 }
 
-// writer makes texts. It is not safe for concurrent use.
+// corpus is the text that bodies are cut from: drawing words for each body
+// would cost more than sending it.
+var corpus = sync.OnceValue(func() []byte {
+	w := newWriter(1)
+	text := make([]byte, 0, corpusBytes)
+	for n := 1; len(text) < corpusBytes; n++ {
+		text = append(text, ' ')
+		at := len(text)
+		text = append(text, w.word()...)
+		if n%sentenceWords == 1 {
+			text[at] -= 'a' - 'A'
+		}
+		if n%sentenceWords == 0 {
+			text = append(text, '.')
+		}
+	}
+	return text
+})
+
+// writer draws words and texts. It is not safe for concurrent use.
 type writer struct {
 	random *rand.Rand
 	ranks  *rand.Zipf
@@ -54,25 +75,18 @@ func newWriter(seed uint64) *writer {
 
 func (w *writer) word() string { return vocabulary[w.ranks.Uint64()] }
 
-// appendText appends size bytes of sentences that begin with the mark, which
-// makes them unique. A mark longer than size is kept whole.
+// appendText appends size bytes that begin with the mark, which makes them
+// unique, and go on with sentences. A mark longer than size is kept whole.
 func (w *writer) appendText(dst []byte, mark string, size int) []byte {
-	end := len(dst) + max(size, len(mark))
-	dst = append(dst, mark...)
-	for n := 1; len(dst) < end; n++ {
-		dst = append(dst, ' ')
-		at := len(dst)
-		dst = append(dst, w.word()...)
-		if n%sentenceWords == 1 {
-			dst[at] -= 'a' - 'A'
-		}
-		if n%sentenceWords == 0 {
-			dst = append(dst, '.')
-		}
+	text := corpus()
+	from := w.random.IntN(len(text) - MaxSize)
+	for text[from] != ' ' {
+		from--
 	}
-	dst = dst[:end]
-	if dst[end-1] == ' ' { // surrounding white space would be trimmed away
-		dst[end-1] = '.'
+	dst = append(dst, mark...)
+	dst = append(dst, text[from:from+max(size-len(mark), 0)]...)
+	if end := len(dst) - 1; dst[end] == ' ' { // surrounding white space would be trimmed away
+		dst[end] = '.'
 	}
 	return dst
 }
