@@ -37,12 +37,25 @@ func (d *delegate) LocalState(bool) []byte { return nil }
 // MergeRemoteState ignores additions to full exchanges: there are none.
 func (d *delegate) MergeRemoteState([]byte, bool) {}
 
-// NotifyAlive refuses members of another cluster.
+// NotifyAlive refuses members of another cluster. One that was a member here
+// before it went there is none any more, although memberlist keeps what it said
+// before.
 func (d *delegate) NotifyAlive(node *memberlist.Node) error {
 	if node.Name == d.cfg.Name {
 		return nil
 	}
-	return d.checkCluster(node)
+	err := d.checkCluster(node)
+	if err == nil {
+		return nil
+	}
+	d.mu.Lock()
+	_, known := d.members[node.Name]
+	delete(d.members, node.Name)
+	d.mu.Unlock()
+	if known {
+		notify(d.changed)
+	}
+	return err
 }
 
 // NotifyMerge refuses a join by, or to, members of another cluster.

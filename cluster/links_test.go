@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
 	"net"
 	"net/http"
 	"path/filepath"
@@ -60,9 +59,7 @@ func TestPortCutsLinks(t *testing.T) {
 	inCut.Store(true)
 	a.CloseConns("b-1")
 	b.wantNeither(t, "a-1", "")
-	if !a.logs.has("server b-1 is gated off") {
-		t.Error("not logged")
-	}
+	eventually(t, "the refusal is logged", func() bool { return a.logs.has("server b-1 is gated off") })
 	a.wantHealed(t, "b-1")
 	c.wantBoth(t, "a-1")
 

@@ -81,16 +81,6 @@ func (l *logs) count(text string) int {
 
 func (l *logs) has(text string) bool { return l.count(text) > 0 }
 
-func (l *logs) showOnFailure(t *testing.T) {
-	t.Cleanup(func() {
-		if t.Failed() {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			t.Log(l.buf.String())
-		}
-	})
-}
-
 func mustWrite(t *testing.T, path, content string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {

@@ -527,7 +527,7 @@ func TestPortBoundsRequests(t *testing.T) {
 	if res.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Errorf("undeclared length: %d", res.StatusCode)
 	}
-	if _, err := a.Client().Get("http://a-1/"); err == nil || !strings.Contains(err.Error(), "https://") { //nolint:noctx // never sent
+	if _, err := a.Client().Get("http://a-1/"); err == nil || !strings.Contains(err.Error(), "https://") {
 		t.Errorf("plain HTTP: %v", err)
 	}
 }

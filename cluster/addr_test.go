@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func TestCheckLoopback(t *testing.T) {
+	t.Parallel()
+	lookup := func(_ context.Context, host string) ([]string, error) {
+		switch host {
+		case "inside.test":
+			return []string{"127.0.0.1", "::1"}, nil
+		case "mixed.test":
+			return []string{"127.0.0.1", "192.0.2.1"}, nil
+		case "empty.test":
+			return nil, nil
+		}
+		return nil, errors.New("no such host")
+	}
+	for addr, want := range map[string]string{
+		"127.0.0.1:7000": "", "127.9.9.9:0": "", "[::1]:7000": "", "[::ffff:127.0.0.1]:1": "", "inside.test:7000": "",
+		":7000": "all interfaces", "0.0.0.0:7000": "not a loopback", "[::]:7000": "not a loopback",
+		"192.0.2.1:7000": "not a loopback", "mixed.test:7000": "192.0.2.1", "empty.test:1": "no addresses", "other.test:1": "no such host", "127.0.0.1": "missing port",
+	} {
+		err := checkLoopback(t.Context(), lookup, addr)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", addr, err, want)
+		}
+	}
+	if err := CheckLoopback("localhost:7000"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAdvertiseAddr(t *testing.T) {
+	t.Parallel()
+	bound := func(s string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(s)) }
+	for _, tt := range []struct{ advertise, bound, want string }{
+		{"", "127.0.0.1:7000", "127.0.0.1:7000"},
+		{"node1", "0.0.0.0:7000", "node1:7000"},
+		{"node1:0", "0.0.0.0:7000", "node1:7000"},
+		{"node1:17000", "0.0.0.0:7000", "node1:17000"},
+		{"192.0.2.1", "[::]:7000", "192.0.2.1:7000"},
+		{"[2001:db8::1]:1", "[::]:7000", "[2001:db8::1]:1"},
+		{":17000", "192.0.2.7:7000", "192.0.2.7:17000"},
+		{"0.0.0.0:17000", "192.0.2.7:7000", "192.0.2.7:17000"},
+		{"", "[::1]:7000", "[::1]:7000"},
+	} {
+		if got, err := AdvertiseAddr(tt.advertise, bound(tt.bound)); err != nil || got != tt.want {
+			t.Errorf("%q bound %s: %q, %v; want %q", tt.advertise, tt.bound, got, err, tt.want)
+		}
+	}
+	if _, err := AdvertiseAddr("h:port", bound("127.0.0.1:1")); err == nil {
+		t.Error("accepted a port that is none")
+	}
+	// All interfaces: some address of this machine, where it has one.
+	if got, err := AdvertiseAddr("", bound("0.0.0.0:7000")); err == nil {
+		if ip := netip.MustParseAddrPort(got); ip.Addr().IsUnspecified() || ip.Addr().IsLoopback() || ip.Port() != 7000 {
+			t.Errorf("all interfaces: %s", got)
+		}
+	} else if !strings.Contains(err.Error(), "say what to advertise") {
+		t.Error(err)
+	}
+}
+
+func TestThrottle(t *testing.T) {
+	t.Parallel()
+	var th throttle
+	if _, ok := th.allow("a"); !ok {
+		t.Error("the first was held back")
+	}
+	if _, ok := th.allow("a"); ok {
+		t.Error("the second was not")
+	}
+	th.kinds["a"].last = th.kinds["a"].last.Add(-logEvery)
+	if n, ok := th.allow("a"); !ok || n != 1 {
+		t.Errorf("after a while: %d, %v", n, ok)
+	}
+	for i := range 4 * maxLogKinds {
+		th.allow(strings.Repeat("x", i+1))
+	}
+	if len(th.kinds) > maxLogKinds+1 {
+		t.Errorf("%d kinds are remembered", len(th.kinds))
+	}
+	if _, ok := th.allow("another"); ok {
+		t.Error("the overflow is not throttled")
+	}
+}

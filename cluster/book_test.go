@@ -1,0 +1,124 @@
+package cluster
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+func bookMember(id, cluster, gossip string) Member {
+	m := testMeta(id)
+	m.ClusterAddr = cluster
+	return Member{Meta: m, GossipAddr: gossip}
+}
+
+func TestBookIsKept(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "addresses.json")
+	var out logs
+	b := OpenBook(path, out.logger())
+	if _, ok := b.Resolve("a-1"); ok || len(b.GossipAddrs()) != 0 {
+		t.Error("a new book is not empty")
+	}
+	update := func(members ...Member) {
+		t.Helper()
+		if err := b.Update(members); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update(bookMember("a-1", "a:1", "192.0.2.1:1"), bookMember("b-1", "b:1", "192.0.2.2:1"))
+	update(bookMember("a-1", "a:2", "192.0.2.1:1"))
+	check := func(b *Book) {
+		t.Helper()
+		for id, want := range map[string]string{"a-1": "a:2", "b-1": "b:1"} {
+			if got, ok := b.Resolve(id); !ok || got != want {
+				t.Errorf("%s: %q, %v", id, got, ok)
+			}
+		}
+		got := b.GossipAddrs()
+		slices.Sort(got)
+		if !slices.Equal(got, []string{"192.0.2.1:1", "192.0.2.2:1"}) {
+			t.Errorf("gossip addresses %v", got)
+		}
+	}
+	check(b)
+	check(OpenBook(path, out.logger()))
+	if err := b.Forget("b-1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := OpenBook(path, out.logger()).Resolve("b-1"); ok {
+		t.Error("not forgotten")
+	}
+	if out.has("cannot be read") {
+		t.Error("a good book was called unreadable")
+	}
+}
+
+func TestBookWritesOnlyChanges(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "missing", "addresses.json")
+	b := OpenBook(path, (&logs{}).logger())
+	member := bookMember("a-1", "a:1", "192.0.2.1:1")
+	if err := b.Update([]Member{member}); err == nil {
+		t.Error("wrote into a missing directory")
+	}
+	if got, _ := b.Resolve("a-1"); got != "a:1" {
+		t.Errorf("in memory: %q", got)
+	}
+	if err := b.Update([]Member{member}); err != nil {
+		t.Errorf("nothing changed, yet: %v", err)
+	}
+}
+
+func TestBookCorrupt(t *testing.T) {
+	t.Parallel()
+	for _, content := range []string{"", "{", `{"version":2,"servers":{"a-1":{"cluster":"a:1"}}}`, `[]`} {
+		path := filepath.Join(t.TempDir(), "addresses.json")
+		mustWrite(t, path, content)
+		var out logs
+		b := OpenBook(path, out.logger())
+		if !out.has("starts empty") {
+			t.Errorf("%q: not logged", content)
+		}
+		if err := b.Update([]Member{bookMember("a-1", "a:1", "192.0.2.1:1")}); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := OpenBook(path, out.logger()).Resolve("a-1"); got != "a:1" {
+			t.Errorf("%q: not replaced", content)
+		}
+	}
+}
+
+func TestBookSkipsBadEntries(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "addresses.json")
+	mustWrite(t, path, `{"version":1,"servers":{"a-1":{"cluster":"a:1"},"b 1":{"cluster":"b:1"},"c-1":{"cluster":"c"}}}`)
+	b := OpenBook(path, (&logs{}).logger())
+	for id, want := range map[string]bool{"a-1": true, "b 1": false, "c-1": false} {
+		if _, ok := b.Resolve(id); ok != want {
+			t.Errorf("%s: %v", id, ok)
+		}
+	}
+}
+
+func TestBookIsBounded(t *testing.T) {
+	t.Parallel()
+	b := OpenBook(filepath.Join(t.TempDir(), "addresses.json"), (&logs{}).logger())
+	for i := range MaxBookEntries {
+		id := fmt.Sprintf("n-%d", i)
+		b.entries[id] = bookEntry{Cluster: "h:1", Seen: time.Unix(int64(i), 0)}
+	}
+	if err := b.Update([]Member{bookMember("new-1", "a:1", "192.0.2.1:1"), bookMember("n-1", "b:1", "192.0.2.1:1")}); err != nil {
+		t.Fatal(err)
+	}
+	if len(b.entries) != MaxBookEntries {
+		t.Errorf("%d entries", len(b.entries))
+	}
+	for id, want := range map[string]bool{"n-0": false, "n-1": true, "n-2": true, "new-1": true} {
+		if _, ok := b.Resolve(id); ok != want {
+			t.Errorf("%s: %v", id, ok)
+		}
+	}
+}

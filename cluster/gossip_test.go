@@ -1,0 +1,477 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+type testGossip struct {
+	*Gossip
+	logs *logs
+}
+
+func gossipConfig(id string, secrets *Secrets, join ...string) GossipConfig {
+	meta := testMeta(id)
+	meta.NodeName, _, _ = strings.Cut(id, "-")
+	return GossipConfig{
+		Name: id, Bind: "127.0.0.1:0", Join: join, Secrets: secrets, Meta: meta,
+		ProbeInterval: 200 * time.Millisecond, ProbeTimeout: 150 * time.Millisecond,
+		ReclaimTime: 300 * time.Millisecond, PushPullInterval: 300 * time.Millisecond,
+		RejoinInterval: 100 * time.Millisecond, SettledInterval: 500 * time.Millisecond,
+	}
+}
+
+func startGossip(t *testing.T, cfg GossipConfig) *testGossip {
+	t.Helper()
+	out := &logs{}
+	cfg.Logger = out.logger()
+	g, err := StartGossip(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return &testGossip{Gossip: g, logs: out}
+}
+
+func (g *testGossip) ids() []string {
+	var ids []string
+	for _, m := range g.Members() {
+		ids = append(ids, m.ServerID)
+	}
+	return ids
+}
+
+func wantMembers(t *testing.T, g *testGossip, ids ...string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%s has members %v", g.cfg.Name, ids), func() bool { return slices.Equal(g.ids(), ids) })
+}
+
+func TestGossipJoinsByHostName(t *testing.T) {
+	t.Parallel()
+	secrets := testSecrets(t, "a")
+	lookup := func(_ context.Context, host string) ([]string, error) {
+		if host != "nodes.test" {
+			return nil, fmt.Errorf("unexpected name %q", host)
+		}
+		return []string{"127.0.0.1", "127.0.0.2", "127.0.0.3"}, nil
+	}
+	// One name for all needs one port number on three addresses.
+	var all []*testGossip
+	for len(all) < 3 {
+		for _, g := range all {
+			if err := g.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all = all[:0]
+		port := uint16(0)
+		for i := range 3 {
+			cfg := gossipConfig(fmt.Sprintf("n%d-x", i+1), secrets)
+			cfg.Bind = joinAddr(fmt.Sprintf("127.0.0.%d", i+1), port)
+			cfg.LookupHost = lookup
+			if i == 0 { // find a free port, then start over with the join list
+				probe, err := StartGossip(cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, port, err = splitAddr(probe.Addr())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := probe.Close(); err != nil {
+					t.Fatal(err)
+				}
+				cfg.Bind = joinAddr("127.0.0.1", port)
+			}
+			cfg.Join = []string{joinAddr("nodes.test", port)}
+			out := &logs{}
+			cfg.Logger = out.logger()
+			g, err := StartGossip(cfg)
+			if err != nil {
+				break // the port is taken on this address: another one
+			}
+			t.Cleanup(func() { _ = g.Close() })
+			all = append(all, &testGossip{Gossip: g, logs: out})
+		}
+	}
+	for _, g := range all {
+		wantMembers(t, g, "n1-x", "n2-x", "n3-x")
+		for _, m := range g.Members() {
+			want := testMeta(m.ServerID)
+			want.NodeName = m.ServerID[:2]
+			if m.Meta != want {
+				t.Errorf("%s says %+v", m.ServerID, m.Meta)
+			}
+		}
+		eventually(t, "told of changes", func() bool {
+			select {
+			case <-g.Changed():
+				return true
+			default:
+				return false
+			}
+		})
+	}
+	m, ok := all[0].Member("n3-x")
+	if !ok || m.GossipAddr != all[2].Addr() {
+		t.Errorf("n3-x: %+v, %v", m, ok)
+	}
+	if _, ok := all[0].Member("n4-x"); ok {
+		t.Error("n4-x is known")
+	}
+}
+
+func TestGossipSpreadsMetaAndLeaves(t *testing.T) {
+	t.Parallel()
+	secrets := testSecrets(t, "a")
+	a := startGossip(t, gossipConfig("a-1", secrets))
+	b := startGossip(t, gossipConfig("b-1", secrets, a.Addr()))
+	wantMembers(t, a, "a-1", "b-1")
+	meta := b.Meta()
+	meta.ClusterID, meta.Fresh, meta.FreeMiB = "c1", false, 99
+	if err := b.SetMeta(meta); err != nil {
+		t.Fatal(err)
+	}
+	if m, _ := b.Member("b-1"); m.Meta != meta {
+		t.Errorf("own meta at once: %+v", m.Meta)
+	}
+	eventually(t, "the other hears of it", func() bool { m, ok := a.Member("b-1"); return ok && m.Meta == meta })
+
+	long := meta
+	long.ClusterAddr, long.HTTPAddr = strings.Repeat("h", 250)+":1", strings.Repeat("h", 250)+":2"
+	other := meta
+	other.ServerID = "c-1"
+	for _, bad := range []Meta{long, other} {
+		if err := b.SetMeta(bad); err == nil {
+			t.Errorf("accepted %+v", bad)
+		}
+	}
+	if b.Meta() != meta {
+		t.Error("a refused meta was kept")
+	}
+
+	if err := b.Leave(testTimeout); err != nil {
+		t.Fatal(err)
+	}
+	wantMembers(t, a, "a-1")
+	if err := b.Leave(testTimeout); err != nil {
+		t.Errorf("second leave: %v", err)
+	}
+}
+
+func TestGossipRefusesAnotherKey(t *testing.T) {
+	t.Parallel()
+	secrets := testSecrets(t, "a")
+	a := startGossip(t, gossipConfig("a-1", secrets))
+	b := startGossip(t, gossipConfig("b-1", secrets, a.Addr()))
+	wantMembers(t, a, "a-1", "b-1")
+	wantMembers(t, b, "a-1", "b-1")
+	stranger := startGossip(t, gossipConfig("s-1", testSecrets(t, "b"), a.Addr(), b.Addr()))
+	eventually(t, "a says why", func() bool { return a.logs.has("trouble in gossip") && a.logs.has("decrypt") })
+	eventually(t, "b says why", func() bool { return b.logs.has("trouble in gossip") })
+	for _, g := range []*testGossip{a, b} {
+		if got := g.ids(); !slices.Equal(got, []string{"a-1", "b-1"}) {
+			t.Errorf("members %v", got)
+		}
+	}
+	if got := stranger.ids(); !slices.Equal(got, []string{"s-1"}) {
+		t.Errorf("the stranger sees %v", got)
+	}
+}
+
+func TestGossipRefusesAnotherCluster(t *testing.T) {
+	t.Parallel()
+	secrets := testSecrets(t, "a")
+	start := func(id, cluster string, join ...string) *testGossip {
+		cfg := gossipConfig(id, secrets, join...)
+		cfg.Meta.ClusterID = cluster
+		return startGossip(t, cfg)
+	}
+	a := start("a-1", "one")
+	b := start("b-1", "one", a.Addr())
+	fresh := start("f-1", "", a.Addr())
+	wantMembers(t, a, "a-1", "b-1", "f-1")
+	wantMembers(t, fresh, "a-1", "b-1", "f-1")
+	stranger := start("s-1", "two", a.Addr(), b.Addr(), fresh.Addr())
+	eventually(t, "a says why", func() bool { return a.logs.has("refused a node of another cluster") && a.logs.has("cluster=two") })
+	eventually(t, "the stranger is told", func() bool { return stranger.logs.has("cluster=one") })
+	for _, g := range []*testGossip{a, b} {
+		wantMembers(t, g, "a-1", "b-1", "f-1")
+	}
+	for _, m := range stranger.Members() {
+		if m.ClusterID == "one" {
+			t.Errorf("the stranger took %s over", m.ServerID)
+		}
+	}
+	// A node that joins a cluster stops seeing those of others.
+	meta := fresh.Meta()
+	meta.ClusterID = "two"
+	if err := fresh.SetMeta(meta); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range fresh.ids() {
+		if id == "a-1" || id == "b-1" {
+			t.Errorf("still sees %s", id)
+		}
+	}
+	wantMembers(t, a, "a-1", "b-1")
+}
+
+func TestGossipMemberComesBackAtAnotherAddress(t *testing.T) {
+	t.Parallel()
+	secrets := testSecrets(t, "a")
+	a := startGossip(t, gossipConfig("a-1", secrets))
+	b := startGossip(t, gossipConfig("b-1", secrets, a.Addr()))
+	c := startGossip(t, gossipConfig("c-1", secrets, a.Addr()))
+	wantMembers(t, a, "a-1", "b-1", "c-1")
+	wantMembers(t, c, "a-1", "b-1", "c-1")
+	former := b.Addr()
+	if err := b.Close(); err != nil { // without a word
+		t.Fatal(err)
+	}
+	cfg := gossipConfig("b-1", secrets, a.Addr(), c.Addr())
+	cfg.Bind = "127.0.0.9:0"
+	cfg.Meta.ClusterAddr = "127.0.0.9:7000"
+	again := startGossip(t, cfg)
+	if again.Addr() == former {
+		t.Fatal("same address")
+	}
+	for _, g := range []*testGossip{a, c} {
+		eventually(t, "the new address is taken over", func() bool {
+			m, ok := g.Member("b-1")
+			return ok && m.GossipAddr == again.Addr() && m.ClusterAddr == "127.0.0.9:7000"
+		})
+	}
+	wantMembers(t, again, "a-1", "b-1", "c-1")
+}
+
+func TestGossipNoticesDeathAndFindsAgain(t *testing.T) {
+	t.Parallel()
+	secrets := testSecrets(t, "a")
+	a := startGossip(t, gossipConfig("a-1", secrets))
+	b := startGossip(t, gossipConfig("b-1", secrets, a.Addr()))
+	wantMembers(t, a, "a-1", "b-1")
+	at := b.Addr()
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantMembers(t, a, "a-1")
+	eventually(t, "it is logged", func() bool { return a.logs.has("member gone") })
+	// Neither has the other in its join list now: a looks where b was.
+	cfg := gossipConfig("b-1", secrets)
+	cfg.Bind = at
+	again := startGossip(t, cfg)
+	wantMembers(t, a, "a-1", "b-1")
+	wantMembers(t, again, "a-1", "b-1")
+}
+
+func TestGossipLooksAtKnownAddresses(t *testing.T) {
+	t.Parallel()
+	secrets := testSecrets(t, "a")
+	a := startGossip(t, gossipConfig("a-1", secrets))
+	cfg := gossipConfig("b-1", secrets)
+	cfg.Known = func() []string { return []string{"nonsense", a.Addr()} }
+	b := startGossip(t, cfg)
+	wantMembers(t, a, "a-1", "b-1")
+	wantMembers(t, b, "a-1", "b-1")
+}
+
+func TestGossipRotatesKeys(t *testing.T) {
+	t.Parallel()
+	ids := []string{"a-1", "b-1", "c-1"}
+	paths := make([]string, len(ids))
+	secrets := make([]*Secrets, len(ids))
+	nodes := make([]*testGossip, len(ids))
+	for i, id := range ids {
+		paths[i] = filepath.Join(t.TempDir(), "secret")
+		writeSecrets(t, paths[i], "A")
+		var err error
+		if secrets[i], err = LoadSecrets(paths[i]); err != nil {
+			t.Fatal(err)
+		}
+		cfg := gossipConfig(id, secrets[i])
+		cfg.ProbeInterval, cfg.ProbeTimeout = defaultProbeInterval, defaultProbeTimeout // nobody may die here
+		if i > 0 {
+			cfg.Join = []string{nodes[0].Addr()}
+		}
+		nodes[i] = startGossip(t, cfg)
+	}
+	free := uint64(0)
+	for _, step := range [][]string{{"A"}, {"A", "B"}, {"B", "A"}, {"B"}} {
+		for i, n := range nodes {
+			writeSecrets(t, paths[i], step...)
+			if _, err := secrets[i].Reload(); err != nil {
+				t.Fatal(err)
+			}
+			// What this node says now reaches all others, and so under all keys.
+			free++
+			meta := n.Meta()
+			meta.FreeMiB = free
+			if err := n.SetMeta(meta); err != nil {
+				t.Fatal(err)
+			}
+			for _, other := range nodes {
+				eventually(t, fmt.Sprintf("%s hears of %s at step %v", other.cfg.Name, n.cfg.Name, step), func() bool {
+					m, ok := other.Member(n.cfg.Name)
+					return ok && m.FreeMiB == free
+				})
+				wantMembers(t, other, ids...)
+			}
+		}
+	}
+	for _, n := range nodes {
+		if n.logs.has("member gone") {
+			t.Errorf("%s lost a member", n.cfg.Name)
+		}
+	}
+	late := startGossip(t, gossipConfig("d-1", testSecrets(t, "A"), nodes[0].Addr()))
+	eventually(t, "the old key is refused", func() bool { return nodes[0].logs.has("trouble in gossip") })
+	if got := late.ids(); !slices.Equal(got, []string{"d-1"}) {
+		t.Errorf("with the old key: %v", got)
+	}
+	startGossip(t, gossipConfig("e-1", testSecrets(t, "B"), nodes[0].Addr()))
+	wantMembers(t, nodes[0], "a-1", "b-1", "c-1", "e-1")
+}
+
+func TestUpdateKeyring(t *testing.T) {
+	t.Parallel()
+	key := func(name byte) []byte { return []byte(strings.Repeat(string(name), gossipKeyBytes)) }
+	tests := []struct{ from, to string }{
+		{"a", "a"}, {"a", "b"}, {"a", "ab"}, {"ab", "ba"}, {"ba", "b"}, {"ab", "a"}, {"ab", "b"}, {"ab", "ac"}, {"ab", "cd"}, {"ab", "ca"}, {"a", "ba"},
+	}
+	keys := func(names string) (out [][]byte) {
+		for i := range len(names) {
+			out = append(out, key(names[i]))
+		}
+		return out
+	}
+	for _, tt := range tests {
+		ring, err := newKeyring(keys(tt.from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := updateKeyring(ring, keys(tt.to)); err != nil {
+			t.Errorf("%s to %s: %v", tt.from, tt.to, err)
+		}
+		got := ""
+		for _, k := range ring.GetKeys() {
+			got += string(k[0])
+		}
+		if got != tt.to {
+			t.Errorf("%s to %s gave %s", tt.from, tt.to, got)
+		}
+	}
+}
+
+// rawDelegate is a node of some later program, or a broken one.
+type rawDelegate struct{ meta []byte }
+
+func (d *rawDelegate) NodeMeta(int) []byte             { return d.meta }
+func (d *rawDelegate) NotifyMsg([]byte)                {}
+func (d *rawDelegate) GetBroadcasts(_, _ int) [][]byte { return nil }
+func (d *rawDelegate) LocalState(bool) []byte          { return nil }
+func (d *rawDelegate) MergeRemoteState([]byte, bool)   {}
+
+func TestGossipIgnoresUnreadableMeta(t *testing.T) {
+	t.Parallel()
+	secrets := testSecrets(t, "a")
+	a := startGossip(t, gossipConfig("a-1", secrets))
+	b := startGossip(t, gossipConfig("b-1", secrets, a.Addr()))
+	impostor, err := testMeta("other-1").Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, meta := range map[string][]byte{"junk-1": []byte("junk"), "imp-1": impostor} {
+		conf := memberlist.DefaultLocalConfig()
+		conf.Name, conf.BindAddr, conf.BindPort = name, "127.0.0.1", 0
+		conf.SecretKey = secrets.GossipKeys()[0]
+		conf.Delegate = &rawDelegate{meta: meta}
+		conf.LogOutput = &logs{}
+		list, err := memberlist.Create(conf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = list.Shutdown() })
+		if _, err := list.Join([]string{a.Addr()}); err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range []*testGossip{a, b} {
+			eventually(t, name+" is logged", func() bool { return g.logs.has("ignored a gossip member") && g.logs.has("server="+name) })
+		}
+	}
+	for _, g := range []*testGossip{a, b} {
+		wantMembers(t, g, "a-1", "b-1")
+		if n := g.logs.count("ignored a gossip member"); n != 2 {
+			t.Errorf("logged %d times for two", n)
+		}
+	}
+}
+
+func TestStartGossipProblems(t *testing.T) {
+	t.Parallel()
+	secrets := testSecrets(t, "a")
+	loop, err := LoadSecrets("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		change func(*GossipConfig)
+		want   string
+	}{
+		"name": {func(c *GossipConfig) { c.Name = "b-1" }, "not the server id"},
+		"meta too long": {func(c *GossipConfig) {
+			c.Meta.ClusterAddr, c.Meta.HTTPAddr = strings.Repeat("h", 250)+":1", strings.Repeat("h", 250)+":1"
+		}, "at most 512"},
+		"no secrets":         {func(c *GossipConfig) { c.Secrets = nil }, "secrets are missing"},
+		"bad join":           {func(c *GossipConfig) { c.Join = []string{"h:x", ":1"} }, "no host"},
+		"too many joins":     {func(c *GossipConfig) { c.Join = slices.Repeat([]string{"h"}, MaxJoinAddrs+1) }, "at most 64"},
+		"bind":               {func(c *GossipConfig) { c.Bind = "192.0.2.1:0" }, "listener"},
+		"bad advertise":      {func(c *GossipConfig) { c.Advertise = "no such name:1" }, "look up"},
+		"loopback bind":      {func(c *GossipConfig) { c.Secrets, c.Bind = loop, "0.0.0.0:0" }, "--secret-file"},
+		"loopback advertise": {func(c *GossipConfig) { c.Secrets, c.Advertise = loop, "192.0.2.1" }, "--secret-file"},
+	}
+	for name, tt := range tests {
+		cfg := gossipConfig("a-1", secrets)
+		tt.change(&cfg)
+		g, err := StartGossip(cfg)
+		if err == nil {
+			_ = g.Close()
+			t.Errorf("%s: started", name)
+			continue
+		}
+		if !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestGossipForgetsTheOldestLost(t *testing.T) {
+	t.Parallel()
+	g := &Gossip{lost: make(map[string]lostMember), settled: map[string]time.Time{"addr-3": time.Now()}}
+	for i := range maxLost + 5 {
+		id := fmt.Sprintf("n-%d", i)
+		g.rememberLost(id, fmt.Sprintf("addr-%d", i))
+		lost := g.lost[id]
+		lost.at = time.Unix(int64(i), 0)
+		g.lost[id] = lost
+	}
+	if len(g.lost) != maxLost || len(g.settled) != 0 {
+		t.Errorf("%d lost, %d settled", len(g.lost), len(g.settled))
+	}
+	for i := range maxLost + 5 {
+		if _, kept := g.lost[fmt.Sprintf("n-%d", i)]; kept != (i >= 5) {
+			t.Errorf("n-%d kept: %v", i, kept)
+		}
+	}
+}
