@@ -26,15 +26,6 @@ type Query struct {
 	Before   uint64 // seq < Before; 0: from the newest
 }
 
-// selection is a query in terms of the index.
-type selection struct {
-	all         []string // terms that an entry must have
-	prefix      string   // a word that an entry must have begins so; "" for none
-	min, before uint64   // min <= seq < before
-	root        uint64   // the conversation's first entry, which lacks its term; 0: none
-	none        bool     // nothing can match
-}
-
 // List returns the seqs of the entries that match q, newest first, and the
 // Before of the next page; 0 on the last page.
 func (v *View) List(q Query) (seqs []uint64, next uint64, err error) {
@@ -42,15 +33,15 @@ func (v *View) List(q Query) (seqs []uint64, next uint64, err error) {
 	if limit <= 0 {
 		limit = DefaultList
 	}
-	limit = min(limit, MaxList)
-	sel, err := v.selection(q)
+	search := index.Query{Min: 1, Before: q.Before, Limit: min(limit, MaxList)}
+	some, err := v.translate(q, &search)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list entries: %w", err)
 	}
-	if sel.none || sel.min >= sel.before {
+	if !some {
 		return nil, 0, nil
 	}
-	seqs, more, err := v.find(&sel, limit)
+	seqs, more, err := v.cut.Search(v.snap, search)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list entries: %w", err)
 	}
@@ -60,90 +51,54 @@ func (v *View) List(q Query) (seqs []uint64, next uint64, err error) {
 	return seqs, next, nil
 }
 
-// find returns the newest entries of a selection, and whether there are more.
-func (v *View) find(sel *selection, limit int) (seqs []uint64, more bool, err error) {
-	if len(sel.all) == 0 && sel.prefix == "" {
-		seqs = make([]uint64, 0, limit)
-		for seq := sel.before - 1; seq >= sel.min && len(seqs) < limit; seq-- {
-			seqs = append(seqs, seq)
-		}
-		return seqs, sel.before-sel.min > uint64(len(seqs)), nil
-	}
-	seqs, more, err = v.cut.Search(v.snap, index.Query{
-		All: sel.all, Prefix: sel.prefix, Min: sel.min, Before: sel.before, Limit: limit,
-	})
-	if err != nil || more || sel.root < sel.min || sel.root >= sel.before {
-		return seqs, more, err
-	}
-	// The root is older than all that follow it.
-	match, err := v.matchesRoot(sel)
-	if err != nil || !match {
-		return seqs, false, err
-	}
-	if len(seqs) == limit {
-		return seqs, true, nil
-	}
-	return append(seqs, sel.root), false, nil
-}
-
-// matchesRoot reports whether the conversation's first entry has the other terms.
-func (v *View) matchesRoot(sel *selection) (bool, error) {
-	only := selection{all: sel.all[1:], prefix: sel.prefix, min: sel.root, before: sel.root + 1}
-	seqs, _, err := v.find(&only, 1)
-	return len(seqs) > 0, err
-}
-
-// selection translates a query. The thread's term, if any, comes first.
-func (v *View) selection(q Query) (selection, error) {
-	sel := selection{min: 1, before: v.head.lastSeq + 1}
-	if q.Before > 0 {
-		sel.before = min(sel.before, q.Before)
-	}
-	if q.Thread > 0 {
-		m, ok, err := v.Meta(q.Thread)
-		if err != nil || !ok {
-			return selection{none: true}, err
-		}
-		sel.root = m.Thread
-		sel.all = append(sel.all, termThread+EntryID(m.Thread))
-	}
+// translate says a query in terms of the index; false when nothing can match.
+func (v *View) translate(q Query, search *index.Query) (some bool, err error) {
 	if q.Since >= 0 {
-		first, ok, err := v.firstAfter(q.Since)
-		if err != nil || !ok {
-			return selection{none: true}, err
+		var ok bool
+		if search.Min, ok, err = v.firstAfter(q.Since); err != nil || !ok {
+			return false, err
 		}
-		sel.min = first
 	}
 	if q.Kind != 0 {
-		sel.all = append(sel.all, termKind+q.Kind.String())
+		search.All = append(search.All, termKind+q.Kind.String())
 	}
 	for _, f := range [...]struct{ class, value string }{
 		{termChannel, q.Channel}, {termAgent, q.AgentKey}, {termInbox, q.ForKey}, {termTag, q.TagKey},
 	} {
 		if f.value != "" {
-			sel.all = append(sel.all, f.class+f.value)
+			search.All = append(search.All, f.class+f.value)
 		}
 	}
 	if q.ReplyTo > 0 {
-		sel.all = append(sel.all, termParent+EntryID(q.ReplyTo))
+		search.All = append(search.All, termParent+EntryID(q.ReplyTo))
 	}
-	sel.addWords(q.Q)
-	return sel, nil
+	if !addWords(q.Q, search) {
+		return false, nil
+	}
+	if q.Thread == 0 {
+		return true, nil
+	}
+	m, ok, err := v.Meta(q.Thread)
+	if err != nil || !ok {
+		return false, err
+	}
+	// The root lacks the term: it was filed before there was a conversation.
+	search.All = append(search.All, termThread+EntryID(m.Thread))
+	search.Also = m.Thread
+	return true, nil
 }
 
-// addWords adds a search text. A text without any word matches nothing.
-func (sel *selection) addWords(q string) {
+// addWords adds a search text; false when it holds no word, which matches nothing.
+func addWords(q string, search *index.Query) bool {
 	if q == "" {
-		return
+		return true
 	}
 	words, prefix := text.QueryWords(q)
 	for _, word := range words {
-		sel.all = append(sel.all, termWord+word)
+		search.All = append(search.All, termWord+word)
 	}
-	if prefix != "" {
-		sel.prefix = termWord + prefix
-	}
-	sel.none = len(words) == 0 && prefix == ""
+	search.Prefix = prefix
+	return len(words) > 0 || prefix != ""
 }
 
 // firstAfter returns the first entry that is newer than an instant; false when

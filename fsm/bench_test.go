@@ -1,0 +1,271 @@
+package fsm
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// benchEntries is the size of the state that the benchmarks build:
+// COMMONS_BENCH_ENTRIES, or a small one.
+func benchEntries(b *testing.B) int {
+	s := os.Getenv("COMMONS_BENCH_ENTRIES")
+	if s == "" {
+		return 20_000
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// corpus makes entries of about 1 KB: 130 words, some common and most rare.
+type corpus struct {
+	rand  *rand.Rand
+	zipf  *rand.Zipf
+	vocab []string
+}
+
+func newCorpus() *corpus {
+	r := rand.New(rand.NewPCG(1, 2))
+	c := &corpus{rand: r, zipf: rand.NewZipf(r, 1.07, 8, 99_999)}
+	for i := range 100_000 {
+		c.vocab = append(c.vocab, benchWord(i))
+	}
+	return c
+}
+
+// benchWord spells a number in syllables.
+func benchWord(i int) string {
+	syllables := []string{"ka", "to", "mi", "re", "su", "no", "la", "pe", "di", "vo"}
+	var w strings.Builder
+	for i += 100; i > 0; i /= 10 {
+		w.WriteString(syllables[i%10])
+	}
+	return w.String()
+}
+
+func (c *corpus) words(n int) string {
+	words := make([]string, n)
+	for i := range words {
+		words[i] = c.vocab[c.zipf.Uint64()]
+	}
+	return strings.Join(words, " ")
+}
+
+// post makes the entry after seq entries.
+func (c *corpus) post(seq uint64) *Publish {
+	agent := fmt.Sprintf("agent-%d", c.rand.IntN(1000))
+	p := &Publish{
+		Agent: agent, AgentKey: agent, Kind: Kind(1 + c.rand.IntN(3)), Channel: fmt.Sprintf("room-%d", c.rand.IntN(50)),
+		Title: c.words(6), Body: c.words(124), Tags: []string{c.vocab[c.rand.IntN(200)]},
+	}
+	if seq > 0 && c.rand.IntN(5) == 0 {
+		p.Relation, p.Target = RelationReply, EntryID(seq-uint64(c.rand.IntN(int(min(seq, 500)))))
+	}
+	return p
+}
+
+// batch encodes a log entry of n entries.
+func (c *corpus) batch(b *testing.B, first uint64, n int) []byte {
+	g := Group{Boot: boot1, Floor: first}
+	for i := range n {
+		g.Commands = append(g.Commands, Command{Seq: first + uint64(i), Body: c.post(first - 1)})
+	}
+	data, err := EncodeBatch(Batch{Stamp: int64(first) * 10, Groups: []Group{g}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return data
+}
+
+const benchBatch = 80 // entries in a log entry: about 100 KiB
+
+// fill applies n entries, and returns how long apply alone took.
+func (c *corpus) fill(b *testing.B, m *Machine, n int) time.Duration {
+	var took time.Duration
+	for done := m.head.lastSeq; done < uint64(n); done = m.head.lastSeq {
+		var logs []logEntry
+		size := uint64(0)
+		for range 8 {
+			logs = append(logs, logEntry{
+				index: m.head.applied + uint64(len(logs)) + 1, term: 1,
+				data: c.batch(b, done+size+1, benchBatch),
+			})
+			size += benchBatch
+		}
+		start := time.Now()
+		m.apply(logs)
+		took += time.Since(start)
+	}
+	return took
+}
+
+// BenchmarkApply measures apply with indexing, in entries.
+func BenchmarkApply(b *testing.B) {
+	m := benchOpen(b, b.TempDir())
+	defer m.Close()
+	c := newCorpus()
+	var logs []logEntry
+	const distinct = 50
+	for i := range uint64(distinct) {
+		logs = append(logs, logEntry{term: 1, data: c.batch(b, 1+i*benchBatch, benchBatch)})
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	entries := 0
+	for i := uint64(0); entries < b.N; i++ {
+		// The same texts come again under new seqs.
+		l := logs[i%distinct]
+		l.index = i + 1
+		m.sessions = sessions{}
+		m.apply([]logEntry{l})
+		entries += benchBatch
+	}
+	b.ReportMetric(float64(entries)/b.Elapsed().Seconds(), "entries/s")
+}
+
+func benchOpen(b *testing.B, dir string) *Machine {
+	m, err := Open(Options{Dir: dir})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return m
+}
+
+// rssAnon returns the anonymous resident memory in MB.
+func rssAnon() float64 {
+	data, _ := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
+			kb, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+			return kb / 1024
+		}
+	}
+	return 0
+}
+
+// BenchmarkState builds one state, opens it again, and measures reading.
+func BenchmarkState(b *testing.B) {
+	n := benchEntries(b)
+	dir := b.TempDir()
+	m := benchOpen(b, dir)
+	c := newCorpus()
+	took := c.fill(b, m, n)
+	filled := rssAnon()
+	if err := m.Close(); err != nil {
+		b.Fatal(err)
+	}
+	runtime.GC()
+	debug.FreeOSMemory()
+	start := time.Now()
+	m = benchOpen(b, dir)
+	defer m.Close()
+	reopen := time.Since(start)
+	b.Run("fill", func(b *testing.B) {
+		b.ReportMetric(float64(m.head.lastSeq)/took.Seconds(), "entries/s")
+		b.ReportMetric(reopen.Seconds(), "reopen-s")
+		b.ReportMetric(filled, "RssAnon-MB")
+		b.ReportMetric(float64(m.store.db.Metrics().DiskSpaceUsage())/float64(m.head.lastSeq), "disk-B/entry")
+		b.ReportMetric(0, "ns/op")
+	})
+	benchQueries(b, m, c)
+	b.Run("list50/newest", func(b *testing.B) { benchLists(b, m, func(int) Query { return Query{} }) })
+	b.Run("list50/channel", func(b *testing.B) {
+		benchLists(b, m, func(i int) Query { return Query{Channel: fmt.Sprintf("room-%d", i%50)} })
+	})
+	b.Run("list50/channel+old", func(b *testing.B) {
+		r := rand.New(rand.NewPCG(3, 4))
+		var before [1024]uint64
+		for i := range before {
+			before[i] = 5000 + r.Uint64N(m.head.lastSeq)
+		}
+		benchLists(b, m, func(i int) Query {
+			return Query{Channel: fmt.Sprintf("room-%d", i%50), Before: before[i%len(before)]}
+		})
+	})
+	b.Run("rss", func(b *testing.B) {
+		b.ReportMetric(rssAnon(), "RssAnon-MB")
+		b.ReportMetric(0, "ns/op")
+	})
+}
+
+// benchQueries measures finding alone, for each shape of query.
+func benchQueries(b *testing.B, m *Machine, c *corpus) {
+	word := func(i int) string { return c.vocab[i] }
+	shapes := []struct {
+		name string
+		q    func(i int) Query
+	}{
+		{"newest", func(i int) Query { return Query{} }},
+		{"agent", func(i int) Query { return Query{AgentKey: fmt.Sprintf("agent-%d", i%1000)} }},
+		{"channel+kind", func(i int) Query { return Query{Channel: fmt.Sprintf("room-%d", i%50), Kind: Kind(1 + i%3)} }},
+		{"inbox", func(i int) Query { return Query{ForKey: fmt.Sprintf("agent-%d", i%1000)} }},
+		{"two words+channel", func(i int) Query {
+			return Query{Channel: fmt.Sprintf("room-%d", i%50), Q: word(i%50) + " " + word(50+i%200) + " "}
+		}},
+		{"two rare words", func(i int) Query { return Query{Q: word(20_000+i%1000) + " " + word(30_000+i%1000) + " "} }},
+		{"prefix", func(i int) Query { return Query{Q: word(i % 5000)[:4]} }},
+		{"since", func(i int) Query { return Query{Since: m.head.now - int64(i%10_000)} }},
+		{"thread", func(i int) Query { return Query{Thread: 1 + uint64(i)*7919%m.head.lastSeq} }},
+	}
+	for _, s := range shapes {
+		b.Run("query/"+s.name, func(b *testing.B) {
+			v := m.View()
+			defer v.Release()
+			b.ReportAllocs()
+			var took []time.Duration
+			hits := 0
+			for i := 0; b.Loop(); i++ {
+				start := time.Now()
+				seqs, _, err := v.List(s.q(i))
+				if err != nil {
+					b.Fatal(err)
+				}
+				took = append(took, time.Since(start))
+				hits += len(seqs)
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
+			b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+			b.ReportMetric(float64(hits)/float64(len(took)), "hits")
+		})
+	}
+}
+
+// benchLists measures whole lists as a handler makes them, on all cores.
+func benchLists(b *testing.B, m *Machine, q func(i int) Query) {
+	b.ReportAllocs()
+	var count, size atomic.Int64
+	b.RunParallel(func(pb *testing.PB) {
+		var buf []byte
+		for i := int(count.Load()); pb.Next(); i++ {
+			v := m.View()
+			seqs, _, err := v.List(q(i))
+			if err != nil {
+				b.Error(err)
+			}
+			buf = append(buf[:0], `{"entries":[`...)
+			for _, seq := range seqs {
+				if buf, err = v.AppendEntry(buf, seq); err != nil {
+					b.Error(err)
+				}
+				buf = append(buf, ',')
+			}
+			v.Release()
+			count.Add(1)
+			size.Add(int64(len(buf)))
+		}
+	})
+	b.ReportMetric(float64(count.Load())/b.Elapsed().Seconds(), "lists/s")
+	b.ReportMetric(float64(size.Load())/float64(count.Load()), "B/list")
+}
