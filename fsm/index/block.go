@@ -14,7 +14,8 @@ type block struct {
 	number uint64
 
 	mu    sync.RWMutex
-	ids   map[string]uint32
+	ids   map[string]uint32 // of the terms that are not words
+	words map[string]uint32 // of the words, without their class
 	terms []postings
 	// starts holds for the first bytes of a word the newest word that begins
 	// with them, as its id plus one; postings.before goes on from there.
@@ -31,19 +32,22 @@ type postings struct {
 
 // Sizes of a block in memory, in entries of what they count.
 const (
-	termsHint   = 16 << 10 // terms of a block when it is made
+	minTerms    = 1 << 10  // terms that a block has room for when it is made
 	arenaChunk  = 16 << 10 // offsets
 	firstList   = 2        // offsets of a new term's list
 	arenaList   = 512      // offsets of the longest list kept in the arena
 	startLength = 3        // bytes of a word in starts
 )
 
-func newBlock(number uint64) *block {
+// newBlock returns an empty block; terms is how many it will probably have.
+func newBlock(number uint64, terms int) *block {
+	terms = max(terms, minTerms)
 	return &block{
 		number: number,
-		ids:    make(map[string]uint32, termsHint),
+		ids:    make(map[string]uint32),
+		words:  make(map[string]uint32, terms),
 		starts: make(map[uint32]uint32),
-		terms:  make([]postings, 0, termsHint),
+		terms:  make([]postings, 0, terms+terms/8),
 	}
 }
 
@@ -53,44 +57,70 @@ func (b *block) start() uint64 { return b.number << blockShift }
 // end is the seq after the block's last entry.
 func (b *block) end() uint64 { return (b.number + 1) << blockShift }
 
-// add files the entry at off under its terms. off is above all before.
-func (b *block) add(off uint16, terms []string) {
+// add files the entry at off under its terms and words. off is above all before.
+func (b *block) add(off uint16, terms, words []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, term := range terms {
+		if word, ok := strings.CutPrefix(term, WordClass); ok {
+			b.addWord(off, word)
+			continue
+		}
 		id, ok := b.ids[term]
 		if !ok {
-			id = b.newTerm(term)
+			id = b.newTerm(escapeTerm(term))
 		}
-		p := &b.terms[id]
-		n := len(p.list)
-		switch {
-		case n > 0 && p.list[n-1] == off:
-			continue
-		case n == cap(p.list):
-			p.list = b.grow(p.list)
-		}
-		p.list = append(p.list, off)
+		b.append(id, off)
+	}
+	for _, word := range words {
+		b.addWord(off, word)
 	}
 }
 
-// newTerm returns the id of a term that was not found as it is.
+func (b *block) addWord(off uint16, word string) {
+	id, ok := b.words[word]
+	if !ok {
+		id = b.newWord(escapeTerm(word))
+	}
+	b.append(id, off)
+}
+
+// newTerm returns the id of an escaped term, which is new unless it was escaped.
 func (b *block) newTerm(term string) uint32 {
-	term = escapeTerm(term)
 	if id, ok := b.ids[term]; ok {
 		return id
 	}
-	term = strings.Clone(term)
 	id := uint32(len(b.terms))
-	p := postings{term: term}
-	if word, ok := strings.CutPrefix(term, WordClass); ok {
-		start := wordStart(word)
-		p.before = b.starts[start]
-		b.starts[start] = id + 1
-	}
-	b.terms = append(b.terms, p)
+	term = strings.Clone(term)
+	b.terms = append(b.terms, postings{term: term})
 	b.ids[term] = id
 	return id
+}
+
+// newWord is newTerm for a word without its class.
+func (b *block) newWord(word string) uint32 {
+	if id, ok := b.words[word]; ok {
+		return id
+	}
+	id := uint32(len(b.terms))
+	start := wordStart(word)
+	p := postings{term: WordClass + word, before: b.starts[start]}
+	b.starts[start] = id + 1
+	b.terms = append(b.terms, p)
+	b.words[p.term[len(WordClass):]] = id
+	return id
+}
+
+func (b *block) append(id uint32, off uint16) {
+	p := &b.terms[id]
+	n := len(p.list)
+	if n > 0 && p.list[n-1] == off {
+		return
+	}
+	if n == cap(p.list) {
+		p.list = b.grow(p.list)
+	}
+	p.list = append(p.list, off)
 }
 
 func wordStart(word string) uint32 {
@@ -121,7 +151,11 @@ func (b *block) grow(list []uint16) []uint16 {
 func (b *block) list(term string) []uint16 {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	id, ok := b.ids[term]
+	ids := b.ids
+	if word, ok := strings.CutPrefix(term, WordClass); ok {
+		ids, term = b.words, word
+	}
+	id, ok := ids[term]
 	if !ok {
 		return nil
 	}

@@ -49,7 +49,9 @@ type Index struct {
 	opts   Options
 	logger *slog.Logger
 
-	open *block // takes the next entry; nil before the first one. Of Add alone.
+	// Of Add alone:
+	open  *block // takes the next entry; nil at the start of a block
+	terms int    // terms of the block before
 
 	mu      sync.Mutex
 	changed sync.Cond // full, sealed or closing changed
@@ -121,25 +123,25 @@ func (x *Index) Sealed() uint64 {
 	return x.sealed
 }
 
-// Add files the entry seq under its terms; a term may occur more than once. The
-// terms' memory is the caller's again afterwards.
+// Add files the entry seq under its terms, and under its words, which are given
+// without WordClass; both may repeat. Their memory is the caller's again afterwards.
 //
 // Seqs are consecutive, beginning with Sealed of the index just opened; any other
 // seq is a bug of the caller, and Add panics. Add blocks while too many full
 // blocks wait to be sealed.
-func (x *Index) Add(seq uint64, terms []string) {
+func (x *Index) Add(seq uint64, terms []string, words ...string) {
 	if seq != x.next {
 		panic(fmt.Sprintf("index: entry %d added where %d is next", seq, x.next))
 	}
 	if x.open == nil {
 		x.open = x.startBlock(seq >> blockShift)
 	}
-	x.open.add(uint16(seq%BlockEntries), terms)
+	x.open.add(uint16(seq%BlockEntries), terms, words)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.next = seq + 1
 	if x.next == x.open.end() {
-		x.open = nil
+		x.terms, x.open = len(x.open.terms), nil
 		x.full = x.next
 		x.changed.Broadcast()
 	}
@@ -147,7 +149,7 @@ func (x *Index) Add(seq uint64, terms []string) {
 
 // startBlock makes the block that takes the next entry.
 func (x *Index) startBlock(number uint64) *block {
-	b := newBlock(number)
+	b := newBlock(number, x.terms)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for x.full > x.sealed+(maxWaiting-1)*BlockEntries && !x.closing {

@@ -42,8 +42,17 @@ func newWorld(t *testing.T, first uint64) *world {
 // add adds to the index what the model has and the index has not.
 func (w *world) add() {
 	for seq := w.index.Cut().Next(); seq < w.model.next(); seq++ {
+		// Words go in by either way.
 		terms, _ := w.model.terms(seq)
-		w.index.Add(seq, terms)
+		var words []string
+		for len(terms) > 0 && seq%2 == 0 {
+			word, ok := strings.CutPrefix(terms[len(terms)-1], WordClass)
+			if !ok {
+				break
+			}
+			words, terms = append(words, word), terms[:len(terms)-1]
+		}
+		w.index.Add(seq, terms, words...)
 	}
 }
 
@@ -190,7 +199,7 @@ func TestCutsOutliveSeals(t *testing.T) {
 
 // TestInterruptedSeal crashes between the pieces of a block.
 func TestInterruptedSeal(t *testing.T) {
-	var errCrash = errors.New("crash")
+	errCrash := errors.New("crash")
 	for pieces := range 4 {
 		w := newWorld(t, 1)
 		rng := rand.New(rand.NewPCG(3, 3))
@@ -200,10 +209,10 @@ func TestInterruptedSeal(t *testing.T) {
 			})
 		}
 		// A block that nobody seals but this test.
-		b := newBlock(0)
+		b := newBlock(0, 0)
 		for seq := uint64(1); seq < BlockEntries; seq++ {
 			terms, _ := w.model.terms(seq)
-			b.add(uint16(seq), terms)
+			b.add(uint16(seq), terms, nil)
 		}
 		done := 0
 		err := w.index.seal(b, func(batch *pebble.Batch) error {
@@ -373,7 +382,7 @@ func TestAddWaits(t *testing.T) {
 	added := make(chan uint64)
 	go func() {
 		defer close(added)
-		for seq := uint64(0); seq < (maxWaiting+3)*BlockEntries; seq++ {
+		for seq := range uint64((maxWaiting + 3) * BlockEntries) {
 			x.Add(seq, nil)
 			if (seq+1)%BlockEntries == 0 {
 				added <- seq + 1

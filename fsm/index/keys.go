@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -83,7 +84,7 @@ func (m mark) encode() []byte {
 
 // readMark returns the seal mark, and false if there is none yet.
 func readMark(r pebble.Reader, prefix []byte) (m mark, ok bool, err error) {
-	value, closer, err := r.Get(append(prefix[:len(prefix):len(prefix)], markKey))
+	value, closer, err := r.Get(append(slices.Clip(prefix), markKey))
 	if errors.Is(err, pebble.ErrNotFound) {
 		return mark{}, false, nil
 	}

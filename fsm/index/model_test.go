@@ -103,8 +103,8 @@ func (m *model) search(q Query) (seqs []uint64, more bool) {
 	if q.Prefix != "" {
 		words = m.words(q.Prefix)
 	}
-	for i := len(m.entries) - 1; i >= 0; i-- {
-		seq, terms := m.first+uint64(i), m.entries[i]
+	for i, terms := range slices.Backward(m.entries) {
+		seq := m.first + uint64(i)
 		if seq < q.Min || q.Before != 0 && seq >= q.Before || !m.matches(seq, terms, words, q) {
 			continue
 		}

@@ -2,9 +2,11 @@ package index
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -84,16 +86,13 @@ func (x *Index) commit(batch *pebble.Batch) error {
 // interrupted seal left behind is overwritten by the same keys and values.
 func (x *Index) seal(b *block, commit func(*pebble.Batch) error) error {
 	// The block is full: nobody changes it any more.
-	sorted := make([]*postings, len(b.terms))
-	for i := range b.terms {
-		sorted[i] = &b.terms[i]
-	}
-	slices.SortFunc(sorted, func(a, b *postings) int { return cmp.Compare(a.term, b.term) })
+	sorted := b.sorted()
 
 	batch := x.db.NewBatchWithSize(2 * sealBatch)
 	defer func() { batch.Close() }()
 	var key, value []byte
-	for _, p := range sorted {
+	for _, o := range sorted {
+		p := &b.terms[o.id]
 		if batch.Len() >= sealBatch {
 			if err := commit(batch); err != nil {
 				return fmt.Errorf("index: seal block %d: %w", b.number, err)
@@ -114,4 +113,27 @@ func (x *Index) seal(b *block, commit func(*pebble.Batch) error) error {
 		return fmt.Errorf("index: seal block %d: %w", b.number, err)
 	}
 	return nil
+}
+
+// sortedTerm is a term's place in the order of keys.
+type sortedTerm struct {
+	head uint64 // the first bytes of the term, so that most comparisons are of numbers
+	id   uint32
+}
+
+// sorted returns the block's terms in the order of their keys.
+func (b *block) sorted() []sortedTerm {
+	order := make([]sortedTerm, len(b.terms))
+	for id := range b.terms {
+		var head [8]byte
+		copy(head[:], b.terms[id].term)
+		order[id] = sortedTerm{head: binary.BigEndian.Uint64(head[:]), id: uint32(id)}
+	}
+	slices.SortFunc(order, func(x, y sortedTerm) int {
+		if x.head != y.head {
+			return cmp.Compare(x.head, y.head)
+		}
+		return strings.Compare(b.terms[x.id].term, b.terms[y.id].term)
+	})
+	return order
 }

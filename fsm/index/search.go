@@ -2,6 +2,7 @@ package index
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -113,8 +114,7 @@ func (s *search) run() ([]uint64, error) {
 			return nil, nil
 		}
 	}
-	for i := len(s.cut.blocks) - 1; i >= 0; i-- {
-		b := s.cut.blocks[i]
+	for _, b := range slices.Backward(s.cut.blocks) {
 		if b.end() <= max(s.cut.sealed, s.from) {
 			break
 		}
