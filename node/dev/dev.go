@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -129,7 +128,7 @@ func (o Options) arguments(m member, members []member, secret string) []string {
 		"--write-rate", "0",
 		"--write-burst", "0",
 		"--log-format", "text",
-		"--log-level", slog.LevelInfo.String(),
+		"--log-level", "info",
 	}, o.ServeFlags...)
 }
 
