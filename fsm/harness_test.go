@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -286,6 +288,44 @@ func receive(m *Machine, meta *raft.SnapshotMeta, data []byte) error {
 	}
 	defer source.Close()
 	return m.FSM().Restore(source)
+}
+
+// copyDir copies a state's directory.
+func copyDir(t testing.TB, to, from string) {
+	t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// receivedDir returns the name of the state that CURRENT does not name.
+func receivedDir(t testing.TB, dir string) string {
+	t.Helper()
+	current, err := os.ReadFile(filepath.Join(dir, currentFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range fileNames(t, dir) {
+		if strings.HasPrefix(name, dbPrefix) && name+"\n" != string(current) {
+			return name
+		}
+	}
+	t.Fatal("there is no received state")
+	return ""
+}
+
+// damageTables cuts every table of a state short.
+func damageTables(t testing.TB, dir, name string) {
+	t.Helper()
+	tables, err := filepath.Glob(filepath.Join(dir, name, "*.sst"))
+	if err != nil || len(tables) == 0 {
+		t.Fatalf("no tables to damage: %v", err)
+	}
+	for _, path := range tables {
+		if err := os.Truncate(path, 10); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // fileNames lists a directory.

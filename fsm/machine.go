@@ -65,6 +65,7 @@ type Machine struct {
 	format   int
 	sessions sessions
 	terms    termBuilder
+	prepared *store // the newest received state, for tests that crash
 	closed   bool
 }
 

@@ -239,6 +239,7 @@ func (m *Machine) prepare(meta *snapshotMeta) (loaded, error) {
 	if err != nil {
 		return loaded{}, errors.Join(err, st.close())
 	}
+	m.prepared = st
 	m.opts.failpoint(stepOpened)
 	return next, nil
 }

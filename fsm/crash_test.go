@@ -1,0 +1,195 @@
+package fsm
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// crashAt is an option that panics at a step, once.
+func crashAt(step string) func(*Options) {
+	done := false
+	return func(o *Options) {
+		o.failpoint = func(s string) {
+			if s == step && !done {
+				done = true
+				panic(errCrash)
+			}
+		}
+	}
+}
+
+var errCrash = errors.New("crash")
+
+// untilCrash runs f and reports whether it came to the crash.
+func untilCrash(t *testing.T, f func() error) (crashed bool) {
+	t.Helper()
+	defer func() {
+		if r := recover(); r != nil {
+			if r != any(errCrash) {
+				panic(r)
+			}
+			crashed = true
+		}
+	}()
+	if err := f(); err != nil {
+		t.Fatal(err)
+	}
+	return false
+}
+
+// TestCrashWhileReceiving crashes at each step between the first byte of a
+// snapshot and the end of its installation. After a restart the state is the old
+// one or the new one, whole, nothing is left lying about, and it goes on.
+func TestCrashWhileReceiving(t *testing.T) {
+	l := newLog(t)
+	l.seed(40)
+	_, meta, data := leader(t, l)
+	applied := l.last()
+	l.seed(5)
+	want := l.fresh(t, l.last())
+	oldState, newState := l.fresh(t, 5), l.fresh(t, applied)
+	for step, installed := range map[string]bool{
+		stepUnpacked: false, stepPlaced: false, stepReceived: true, stepOpened: true, stepSwapped: true,
+	} {
+		t.Run(step, func(t *testing.T) {
+			dir := t.TempDir()
+			m, err := tryOpenAt(dir, crashAt(step))
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.feed(m, 1, 5)
+			if err := m.store.flush(); err != nil {
+				t.Fatal(err)
+			}
+			if !untilCrash(t, func() error { return receive(m, meta, data) }) {
+				t.Fatal("the step was not reached")
+			}
+			abandon(t, m)
+			m = openAt(t, dir)
+			if installed {
+				sameState(t, newState, stateOf(t, m))
+			} else {
+				sameState(t, oldState, stateOf(t, m))
+			}
+			metas, err := m.Snapshots().List()
+			if err != nil || (len(metas) == 1) != installed {
+				t.Errorf("snapshots %+v, %v", metas, err)
+			}
+			if m.RestoreOnStart() {
+				t.Error("wants a restore")
+			}
+			if got := fileNames(t, dir); len(got) != 3 {
+				t.Errorf("left behind: %v", got)
+			}
+			if !installed {
+				if err := receive(m, meta, data); err != nil {
+					t.Fatalf("receiving again: %v", err)
+				}
+			}
+			l.feed(m, 1, l.last())
+			sameState(t, want, stateOf(t, m))
+		})
+	}
+}
+
+// abandon closes what a crashed machine still has open: its own state, and one
+// that was open but not yet live, which only a test can get at.
+func abandon(t *testing.T, m *Machine) {
+	t.Helper()
+	if m.prepared != nil && m.prepared != m.store {
+		if err := m.prepared.close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := m.crash(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCrashWhileBootFinishesAnInstall crashes a second time, in the boot that
+// picks up a received state.
+func TestCrashWhileBootFinishesAnInstall(t *testing.T) {
+	l := newLog(t)
+	l.seed(40)
+	_, meta, data := leader(t, l)
+	dir := t.TempDir()
+	m, err := tryOpenAt(dir, crashAt(stepReceived))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !untilCrash(t, func() error { return receive(m, meta, data) }) {
+		t.Fatal("the step was not reached")
+	}
+	abandon(t, m)
+	// A received state with a damaged file is dropped, the old one goes on.
+	t.Run("damaged", func(t *testing.T) {
+		copied := t.TempDir()
+		copyDir(t, copied, dir)
+		damageTables(t, copied, receivedDir(t, copied))
+		m := openAt(t, copied)
+		if m.Applied() != 0 {
+			t.Errorf("applied %d", m.Applied())
+		}
+		if metas, err := m.Snapshots().List(); err != nil || len(metas) != 0 {
+			t.Errorf("snapshots %v, %v", metas, err)
+		}
+		if err := receive(m, meta, data); err != nil {
+			t.Errorf("receiving again: %v", err)
+		}
+	})
+	m = openAt(t, dir)
+	if m.Applied() != meta.Index {
+		t.Errorf("applied %d", m.Applied())
+	}
+}
+
+// TestCrashWhilePersisting crashes at each step of taking a snapshot.
+func TestCrashWhilePersisting(t *testing.T) {
+	l := newLog(t)
+	l.seed(20)
+	for step, kept := range map[string]int{stepCovered: 0, stepPersisted: 1} {
+		t.Run(step, func(t *testing.T) {
+			dir := t.TempDir()
+			m, err := tryOpenAt(dir, crashAt(step))
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.feed(m, 1, 10)
+			if !untilCrash(t, func() error { return takeSnapshot(m, 10, 1) }) {
+				t.Fatal("the step was not reached")
+			}
+			abandon(t, m)
+			m = openAt(t, dir)
+			if metas, err := m.Snapshots().List(); err != nil || len(metas) != kept {
+				t.Errorf("snapshots %v, %v", metas, err)
+			}
+			if m.RestoreOnStart() {
+				t.Error("wants a restore")
+			}
+			first := uint64(1)
+			if kept == 1 {
+				first = 11 // Raft begins after the snapshot
+			}
+			l.feed(m, first, l.last())
+			sameState(t, l.fresh(t, l.last()), stateOf(t, m))
+		})
+	}
+}
+
+// TestUndecodableEntryPanics checks that the state machine stops, and says where.
+func TestUndecodableEntryPanics(t *testing.T) {
+	r := newRig(t)
+	r.publish(nil)
+	defer func() {
+		var e *applyError
+		err, _ := recover().(error)
+		if !errors.As(err, &e) || e.index != 3 || !strings.Contains(err.Error(), "log entry 3") {
+			t.Errorf("panicked with %v", err)
+		}
+		if got := r.Applied(); got != 2 {
+			t.Errorf("applied %d", got)
+		}
+	}()
+	r.apply([]logEntry{{index: 3, term: 1, data: []byte("not a batch")}})
+}

@@ -1,0 +1,194 @@
+package fsm
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// group applies one log entry with one group and returns the results.
+func (r *rig) group(g Group) []Result {
+	r.t.Helper()
+	before := len(r.obs.got)
+	r.log.stamp += 1000
+	index := r.log.batch(Batch{Stamp: r.log.stamp, Groups: []Group{g}})
+	r.log.feed(r.Machine, index, index)
+	var out []Result
+	for _, a := range r.obs.got[before:] {
+		if a.boot != g.Boot || a.index != index {
+			r.t.Fatalf("observed boot %s at index %d, want %s at %d", a.boot, a.index, g.Boot, index)
+		}
+		out = append(out, a.res)
+	}
+	return out
+}
+
+func (r *rig) result(boot BootID, seq uint64) (Result, bool) {
+	v := r.View()
+	defer v.Release()
+	return v.Result(boot, seq)
+}
+
+func TestSessionAnswersAgain(t *testing.T) {
+	r := newRig(t)
+	boot := BootID{5}
+	bad := post("bob", relate(RelationReply, 77))
+	first := r.group(Group{Boot: boot, Commands: []Command{{10, post("ada", nil)}, {11, bad}}})
+	again := r.group(Group{Boot: boot, Commands: []Command{{11, bad}, {10, post("ada", nil)}, {12, post("ada", nil)}}})
+	want := []Result{first[1], first[0], {Outcome: OutcomeDone, Entry: 2}}
+	if diff := cmp.Diff(want, again); diff != "" {
+		t.Errorf("second answers (-want +got):\n%s", diff)
+	}
+	if got, ok := r.result(boot, 11); !ok || !cmp.Equal(got, first[1]) {
+		t.Errorf("the view knows %+v, %v", got, ok)
+	}
+	if _, ok := r.result(boot, 13); ok {
+		t.Error("the view knows a command that never was")
+	}
+}
+
+// TestSessionComesBeforeRequest checks that a retry under the same internal id is
+// the first answer, not a duplicate.
+func TestSessionComesBeforeRequest(t *testing.T) {
+	r := newRig(t)
+	p := post("ada", func(p *Publish) { p.Request = RequestKey{"ada", "request-1"} })
+	first := r.group(Group{Boot: boot1, Commands: []Command{{1, p}}})
+	again := r.group(Group{Boot: boot1, Commands: []Command{{1, p}, {2, p}}})
+	want := []Result{first[0], {Outcome: OutcomeDuplicate, Entry: first[0].Entry}}
+	if diff := cmp.Diff(want, again); diff != "" {
+		t.Errorf("answers (-want +got):\n%s", diff)
+	}
+}
+
+func TestSessionFloor(t *testing.T) {
+	r := newRig(t)
+	boot := BootID{5}
+	r.group(Group{Boot: boot, Commands: []Command{{1, post("ada", nil)}, {2, post("ada", nil)}, {3, post("ada", nil)}}})
+	// The floor rises to 3, and a late command from below it arrives.
+	got := r.group(Group{Boot: boot, Floor: 3, Commands: []Command{{2, post("ada", nil)}, {3, post("ada", nil)}}})
+	want := []Result{{Outcome: OutcomeDropped}, {Outcome: OutcomeDone, Entry: 3}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("answers (-want +got):\n%s", diff)
+	}
+	for seq, want := range map[uint64]bool{1: false, 2: false, 3: true} {
+		if _, ok := r.result(boot, seq); ok != want {
+			t.Errorf("result of %d kept: %v", seq, ok)
+		}
+	}
+	// A floor never falls.
+	got = r.group(Group{Boot: boot, Floor: 1, Commands: []Command{{2, post("ada", nil)}}})
+	if got[0].Outcome != OutcomeDropped {
+		t.Errorf("below a fallen floor: %+v", got[0])
+	}
+	if v := r.View(); v.LastSeq() != 3 {
+		t.Errorf("%d entries", v.LastSeq())
+	} else {
+		v.Release()
+	}
+}
+
+func TestIdleSessionsGo(t *testing.T) {
+	r := newRig(t)
+	one, two, three, four := BootID{1}, BootID{2}, BootID{3}, BootID{4}
+	r.group(Group{Boot: one, Commands: []Command{{1, post("ada", nil)}}})
+	r.log.stamp += 1000
+	r.group(Group{Boot: two, Commands: []Command{{1, post("ada", nil)}}})
+	r.log.stamp += sessionIdle - 1000
+	// Exactly a day after two, more after one: one goes when three appears.
+	r.group(Group{Boot: three, Commands: []Command{{1, post("ada", nil)}}})
+	check := func(boot BootID, want bool) {
+		t.Helper()
+		if _, ok := r.result(boot, 1); ok != want {
+			t.Errorf("session %s kept: %v, want %v", boot, ok, want)
+		}
+		if _, ok := r.sessions[boot]; ok != want {
+			t.Errorf("session %s in memory: %v, want %v", boot, ok, want)
+		}
+	}
+	check(one, false)
+	check(two, true)
+	check(three, true)
+	// Nobody goes without a new boot.
+	r.log.stamp += 10 * sessionIdle
+	r.group(Group{Boot: three, Commands: []Command{{2, post("ada", nil)}}})
+	check(two, true)
+	r.group(Group{Boot: four, Commands: []Command{{1, post("ada", nil)}}})
+	check(two, false)
+	check(three, true)
+}
+
+func TestSessionsAreBounded(t *testing.T) {
+	r := newRig(t)
+	boot := func(i int) BootID { return BootID{1, byte(i >> 8), byte(i)} }
+	for i := range maxSessions + 3 {
+		r.group(Group{Boot: boot(i), Commands: []Command{{1, &Lead{ServerID: "n"}}}})
+	}
+	if len(r.sessions) != maxSessions {
+		t.Errorf("%d sessions", len(r.sessions))
+	}
+	for i, want := range map[int]bool{2: false, 3: true, maxSessions + 2: true} {
+		if _, ok := r.result(boot(i), 1); ok != want {
+			t.Errorf("session %d kept: %v", i, ok)
+		}
+	}
+}
+
+func TestAnswersAreBounded(t *testing.T) {
+	r := newRig(t)
+	var seq uint64
+	for range maxAnswers/2048 + 1 {
+		g := Group{Boot: boot1}
+		for range 2048 {
+			seq++
+			g.Commands = append(g.Commands, Command{seq, &Lead{ServerID: "n"}})
+		}
+		r.group(g)
+	}
+	s := r.sessions[boot1]
+	if len(s.answers) > maxAnswers || s.floor == 0 {
+		t.Fatalf("%d answers above floor %d", len(s.answers), s.floor)
+	}
+	if _, ok := r.result(boot1, s.floor-1); ok {
+		t.Error("a result below the floor is kept")
+	}
+	if _, ok := r.result(boot1, s.floor); !ok {
+		t.Error("the result at the floor is gone")
+	}
+}
+
+// TestSessionsSurviveRestarts reads the sessions back.
+func TestSessionsSurviveRestarts(t *testing.T) {
+	r := newRig(t)
+	bad := post("bob", relate(RelationReply, 77))
+	r.group(Group{Boot: boot1, Floor: 5, Commands: []Command{{7, bad}, {5, post("ada", nil)}, {900, post("ada", nil)}}})
+	want := r.sessions
+	closeMachine(t, r.Machine)
+	again := openAt(t, r.opts.Dir)
+	if diff := cmp.Diff(want, again.sessions, cmp.AllowUnexported(session{})); diff != "" {
+		t.Errorf("sessions (-before +after):\n%s", diff)
+	}
+}
+
+func TestResultRoundTrip(t *testing.T) {
+	for _, want := range []Result{
+		{},
+		{Outcome: OutcomeDone, Entry: 1 << 60},
+		{Outcome: OutcomeDuplicate, Entry: 3, Differs: true},
+		{Outcome: OutcomeRejected, Problems: []Problem{ProblemRetractionOther, ProblemUnknownTarget}},
+	} {
+		row := appendResult(nil, want)
+		got, err := decodeResult(row)
+		if err != nil || !cmp.Equal(want, got) {
+			t.Errorf("%+v came back as %+v, %v", want, got, err)
+		}
+		for n := range row {
+			if got, err := decodeResult(row[:n]); err == nil {
+				t.Errorf("%v cut to %d bytes is %+v", row, n, got)
+			}
+		}
+		if _, err := decodeResult(append(slices.Clone(row), 0)); err == nil {
+			t.Errorf("%v with a byte more passes", row)
+		}
+	}
+}

@@ -1,0 +1,513 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/raft"
+)
+
+// seed fills a log with n log entries of a few entries that relate to each other.
+func (l *raftLog) seed(n int) {
+	for i := range n {
+		l.commands(
+			post("ada", func(p *Publish) { p.Body = fmt.Sprintf("Number %d of the seed, unlike any other.", i) }),
+			post("bob", relate(RelationReply, uint64(2*i+1))),
+		)
+		if i%7 == 3 {
+			l.add(raft.LogNoop, nil)
+		}
+	}
+}
+
+// state is everything that two equal states have in common.
+type state struct {
+	Applied, Time, LastSeq uint64
+	Rolling, Rows          [32]byte
+	Cluster                string
+	Lists                  map[string][]uint64
+	Newest                 string
+}
+
+func stateOf(t testing.TB, m *Machine) state {
+	t.Helper()
+	v := m.View()
+	defer v.Release()
+	s := state{Applied: v.Index(), Time: uint64(v.Time()), LastSeq: v.LastSeq(), Rolling: v.head.rolling, Cluster: v.ClusterID()}
+	var err error
+	if s.Rows, err = v.RowDigest(); err != nil {
+		t.Fatal(err)
+	}
+	s.Lists = make(map[string][]uint64)
+	for _, q := range []Query{
+		{}, {AgentKey: "ada"}, {Q: "number seed"}, {ForKey: "ada"}, {Kind: KindMessage, Limit: 3}, {Thread: 3}, {ReplyTo: 1},
+		{Since: v.Time() - 2000},
+	} {
+		seqs, next, err := v.List(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Lists[fmt.Sprintf("%+v", q)] = append(seqs, next)
+	}
+	for seq := max(v.LastSeq(), 4) - 3; seq <= v.LastSeq(); seq++ {
+		_, raw := readEntry(t, v, seq)
+		s.Newest += raw
+	}
+	return s
+}
+
+func sameState(t testing.TB, want, got state) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("states differ (-want +got):\n%s", diff)
+	}
+}
+
+// fresh returns the state that a log makes of an empty machine.
+func (l *raftLog) fresh(t testing.TB, last uint64) state {
+	t.Helper()
+	m := openAt(t, t.TempDir())
+	l.feed(m, 1, last)
+	return stateOf(t, m)
+}
+
+func TestRestart(t *testing.T) {
+	for name, end := range map[string]func(*Machine) error{"close": (*Machine).Close, "crash": (*Machine).crash} {
+		t.Run(name, func(t *testing.T) {
+			l := newLog(t)
+			l.seed(40)
+			dir := t.TempDir()
+			m := openAt(t, dir)
+			l.feed(m, 1, 30)
+			want := stateOf(t, m)
+			if err := end(m); err != nil {
+				t.Fatal(err)
+			}
+			m = openAt(t, dir)
+			if name == "close" {
+				sameState(t, want, stateOf(t, m))
+			} else if m.Applied() == 30 {
+				t.Error("the crash lost nothing, so it tests nothing")
+			}
+			l.feed(m, 1, l.last()) // Raft begins at its snapshot, here at the start
+			sameState(t, l.fresh(t, l.last()), stateOf(t, m))
+			if m.RestoreOnStart() {
+				t.Error("wants a restore")
+			}
+		})
+	}
+}
+
+// TestPersistSurvivesACrash checks the rule of the boot: what a snapshot covers
+// is on disk.
+func TestPersistSurvivesACrash(t *testing.T) {
+	l := newLog(t)
+	l.seed(20)
+	last := l.last() + 2
+	l.add(raft.LogNoop, nil) // Raft's own entries: the snapshot counts them,
+	l.add(raft.LogNoop, nil) // the state machine never sees them
+	l.seed(5)
+	dir := t.TempDir()
+	m := openAt(t, dir)
+	l.feed(m, 1, last)
+	if err := takeSnapshot(m, last, 3); err != nil {
+		t.Fatal(err)
+	}
+	want := stateOf(t, m)
+	l.feed(m, last+1, l.last())
+	if err := m.crash(); err != nil {
+		t.Fatal(err)
+	}
+	m = openAt(t, dir)
+	sameState(t, want, stateOf(t, m))
+	metas, err := m.Snapshots().List()
+	if err != nil || len(metas) != 1 || metas[0].Index != last || metas[0].Term != 3 {
+		t.Fatalf("snapshots %+v, %v", metas, err)
+	}
+	if diff := cmp.Diff(testConfiguration, metas[0].Configuration); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+	if m.RestoreOnStart() {
+		t.Error("wants a restore")
+	}
+	l.feed(m, last+1, l.last())
+	sameState(t, l.fresh(t, l.last()), stateOf(t, m))
+}
+
+// TestStateBehindItsSnapshot puts an older state under a newer snapshot.
+func TestStateBehindItsSnapshot(t *testing.T) {
+	l := newLog(t)
+	l.seed(20)
+	dir := t.TempDir()
+	m := openAt(t, dir)
+	l.feed(m, 1, l.last())
+	if err := takeSnapshot(m, l.last(), 1); err != nil {
+		t.Fatal(err)
+	}
+	live := m.store.dir
+	closeMachine(t, m)
+	t.Run("no state", func(t *testing.T) {
+		copied := t.TempDir()
+		if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(filepath.Join(copied, live)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tryOpenAt(copied); !errors.Is(err, ErrBehind) {
+			t.Errorf("opened with %v", err)
+		}
+	})
+	t.Run("no CURRENT", func(t *testing.T) {
+		copied := t.TempDir()
+		if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(filepath.Join(copied, currentFile)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tryOpenAt(copied); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("opened with %v", err)
+		}
+	})
+	t.Run("metadata with a flipped bit", func(t *testing.T) {
+		copied := t.TempDir()
+		if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+		names := fileNames(t, filepath.Join(copied, snapshotDir))
+		path := filepath.Join(copied, snapshotDir, names[0])
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[len(data)/2] ^= 1
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tryOpenAt(copied); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("opened with %v", err)
+		}
+	})
+}
+
+// leader returns a machine that has applied the log and taken a snapshot early
+// in it, and the stream it would send.
+func leader(t testing.TB, l *raftLog) (*Machine, *raft.SnapshotMeta, []byte) {
+	t.Helper()
+	m := openAt(t, t.TempDir())
+	l.feed(m, 1, l.last()/2)
+	if err := takeSnapshot(m, l.last()/2, 1); err != nil {
+		t.Fatal(err)
+	}
+	l.feed(m, l.last()/2+1, l.last())
+	meta, data, err := send(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, meta, data
+}
+
+func TestSnapshotTransfer(t *testing.T) {
+	l := newLog(t)
+	l.seed(60)
+	from, meta, data := leader(t, l)
+	if meta.Index != from.Applied() || meta.Index <= l.last()/2 {
+		t.Errorf("the stream is of index %d, the state of %d", meta.Index, from.Applied())
+	}
+	if int64(len(data)) != meta.Size {
+		t.Errorf("%d bytes, announced were %d", len(data), meta.Size)
+	}
+	if meta.ConfigurationIndex != 1 || !cmp.Equal(meta.Configuration, testConfiguration) {
+		t.Errorf("configuration %+v at %d", meta.Configuration, meta.ConfigurationIndex)
+	}
+	if from.Streams() != 0 || slices.ContainsFunc(fileNames(t, from.opts.Dir), func(n string) bool { return strings.HasPrefix(n, outgoingPrefix) }) {
+		t.Error("the checkpoint is left behind")
+	}
+
+	dir := t.TempDir()
+	to := openAt(t, dir)
+	l.feed(to, 1, 5)
+	old := to.View()
+	oldState := stateOf(t, to)
+	if err := receive(to, meta, data); err != nil {
+		t.Fatal(err)
+	}
+	sameState(t, stateOf(t, from), stateOf(t, to))
+	if err := to.Wait(t.Context(), meta.Index); err != nil {
+		t.Errorf("wait: %v", err)
+	}
+	// The old view goes on.
+	if rows, err := old.RowDigest(); err != nil || rows != oldState.Rows {
+		t.Errorf("the old view changed: %v", err)
+	}
+	if _, raw := readEntry(t, old, old.LastSeq()); !strings.HasSuffix(oldState.Newest, raw) {
+		t.Errorf("the old view reads %s", raw)
+	}
+	old.Release()
+	// Both go on alike, and the receiver can send, too.
+	applied := l.last()
+	l.seed(10)
+	l.feed(from, applied+1, l.last())
+	l.feed(to, 1, l.last())
+	sameState(t, stateOf(t, from), stateOf(t, to))
+	meta, data, err := send(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	third := openAt(t, t.TempDir())
+	if err := receive(third, meta, data); err != nil {
+		t.Fatal(err)
+	}
+	sameState(t, stateOf(t, from), stateOf(t, third))
+	// Restarts keep it.
+	if err := to.crash(); err != nil {
+		t.Fatal(err)
+	}
+	to = openAt(t, dir)
+	l.feed(to, 1, l.last())
+	sameState(t, stateOf(t, from), stateOf(t, to))
+	if got := fileNames(t, dir); len(got) != 3 {
+		t.Errorf("files %v", got)
+	}
+}
+
+// TestCoveredBeyondApplied sends a state whose snapshot counts log entries that
+// the state machine never saw: the receiver must not ask for those again.
+func TestCoveredBeyondApplied(t *testing.T) {
+	l := newLog(t)
+	l.seed(5)
+	m := openAt(t, t.TempDir())
+	l.feed(m, 1, l.last())
+	if err := takeSnapshot(m, l.last()+7, 9); err != nil {
+		t.Fatal(err)
+	}
+	meta, data, err := send(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if meta.Index != l.last()+7 || meta.Term != 9 {
+		t.Errorf("the stream is of %d, term %d", meta.Index, meta.Term)
+	}
+	dir := t.TempDir()
+	to := openAt(t, dir)
+	if err := receive(to, meta, data); err != nil {
+		t.Fatal(err)
+	}
+	closeMachine(t, to)
+	to = openAt(t, dir)
+	sameState(t, stateOf(t, m), stateOf(t, to))
+}
+
+// TestDamagedStreams damages the stream in many places. The receiver
+// refuses each and stays as it was.
+func TestDamagedStreams(t *testing.T) {
+	l := newLog(t)
+	l.seed(30)
+	_, meta, data := leader(t, l)
+	to := openAt(t, t.TempDir())
+	l.feed(to, 1, 5)
+	want := stateOf(t, to)
+	refused := func(name string, meta *raft.SnapshotMeta, data []byte) {
+		t.Helper()
+		if err := receive(to, meta, data); err == nil {
+			t.Fatalf("%s: accepted", name)
+		}
+	}
+	for i := 0; i < len(data); i += max(1, len(data)/150) {
+		bad := bytes.Clone(data)
+		bad[i] ^= 0x10
+		refused(fmt.Sprintf("byte %d of %d", i, len(data)), meta, bad)
+	}
+	for i := 0; i < len(data); i += max(1, len(data)/40) {
+		refused(fmt.Sprintf("cut to %d bytes", i), meta, data[:i])
+	}
+	refused("a byte more", meta, append(bytes.Clone(data), 0))
+	other := *meta
+	other.Index++
+	refused("another index", &other, data)
+	sameState(t, want, stateOf(t, to))
+	if got := fileNames(t, to.opts.Dir); !slices.Equal(got, []string{currentFile, to.store.dir, snapshotDir}) {
+		t.Errorf("left behind: %v", got)
+	}
+	if err := receive(to, meta, data); err != nil {
+		t.Errorf("the stream as it was: %v", err)
+	}
+}
+
+// TestHostileHeaders builds streams that try to write elsewhere or too much.
+func TestHostileHeaders(t *testing.T) {
+	file := func(name string, size int64) streamFile { return streamFile{Name: name, Size: size} }
+	tests := map[string]streamHeader{
+		"no files":      {},
+		"parent":        {Files: []streamFile{file("../evil", 1)}},
+		"absolute":      {Files: []streamFile{file("/tmp/evil", 1)}},
+		"nested":        {Files: []streamFile{file("a/b", 1)}},
+		"hidden":        {Files: []streamFile{file(".hidden", 1)}},
+		"empty":         {Files: []streamFile{file("", 1)}},
+		"twice":         {Files: []streamFile{file("a", 1), file("a", 1)}},
+		"negative":      {Files: []streamFile{file("a", -1)}},
+		"overflow":      {Files: []streamFile{file("a", 1<<62), file("b", 1<<62), file("c", 1<<62)}},
+		"a huge length": {Files: []streamFile{file("a", 1<<60)}},
+	}
+	m := openAt(t, t.TempDir())
+	for name, h := range tests {
+		t.Run(name, func(t *testing.T) {
+			head, err := h.encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			sink := m.snaps.create(snapshotMeta{})
+			_, err = io.Copy(sink, bytes.NewReader(append(head, make([]byte, 64)...)))
+			if err == nil {
+				err = sink.Close()
+			} else if cancel := sink.Cancel(); cancel != nil {
+				t.Error(cancel)
+			}
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			if name == "a huge length" && !errors.Is(err, ErrNoSpace) {
+				t.Errorf("refused with %v", err)
+			}
+		})
+	}
+	long := append([]byte(streamMagic), 0, 0, 0, 0)
+	binary.LittleEndian.PutUint32(long[len(streamMagic):], maxStreamHeader+1)
+	if _, err := readStreamHeader(bytes.NewReader(long)); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a header over the limit: %v", err)
+	}
+}
+
+func FuzzStreamHeader(f *testing.F) {
+	h := streamHeader{Index: 3, Term: 1, Files: []streamFile{{"000001.sst", 3}}}
+	f.Add(must(h.encode()))
+	f.Add([]byte(streamMagic))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		h, err := readStreamHeader(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		for _, file := range h.Files {
+			if filepath.Base(file.Name) != file.Name || file.Size < 0 {
+				t.Fatalf("accepted %+v", file)
+			}
+		}
+	})
+}
+
+func TestOlderSnapshotIsNotInstalled(t *testing.T) {
+	l := newLog(t)
+	l.seed(30)
+	_, meta, data := leader(t, l)
+	l.seed(10)
+	to := openAt(t, t.TempDir())
+	l.feed(to, 1, l.last())
+	want := stateOf(t, to)
+	if err := receive(to, meta, data); err != nil {
+		t.Fatal(err)
+	}
+	sameState(t, want, stateOf(t, to))
+	if got := fileNames(t, to.opts.Dir); !slices.Equal(got, []string{currentFile, to.store.dir, snapshotDir}) {
+		t.Errorf("left behind: %v", got)
+	}
+	metas, err := to.Snapshots().List()
+	if err != nil || len(metas) != 1 || metas[0].Index != meta.Index {
+		t.Errorf("snapshots %+v, %v", metas, err)
+	}
+}
+
+func TestSnapshotsAreBounded(t *testing.T) {
+	l := newLog(t)
+	l.seed(10)
+	m := openAt(t, t.TempDir())
+	for i := uint64(1); i <= 8; i++ {
+		l.feed(m, i, i)
+		if err := takeSnapshot(m, i, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	metas, err := m.Snapshots().List()
+	if err != nil || len(metas) != keptSnapshots || metas[0].Index != 8 || metas[1].Index != 7 {
+		t.Errorf("snapshots %+v, %v", metas, err)
+	}
+	if n := len(fileNames(t, filepath.Join(m.opts.Dir, snapshotDir))); n != keptSnapshots {
+		t.Errorf("%d files", n)
+	}
+	if _, _, err := m.Snapshots().Open("nonsense"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("open of what is not there: %v", err)
+	}
+	var open []io.Closer
+	for range maxStreams {
+		_, stream, err := m.Snapshots().Open(metas[0].ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, stream)
+	}
+	if _, _, err := m.Snapshots().Open(metas[0].ID); err == nil || m.Streams() != maxStreams {
+		t.Errorf("one stream too many: %v; %d streams", err, m.Streams())
+	}
+	for _, c := range open {
+		if err := errors.Join(c.Close(), c.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	if m.Streams() != 0 {
+		t.Errorf("%d streams after the end", m.Streams())
+	}
+}
+
+// TestPersistOfAReplacedState takes a snapshot of a state that a restore replaces
+// meanwhile: its position must not be claimed for the new state.
+func TestPersistOfAReplacedState(t *testing.T) {
+	l := newLog(t)
+	l.seed(30)
+	_, meta, data := leader(t, l)
+	to := openAt(t, t.TempDir())
+	l.feed(to, 1, 5)
+	snap, err := to.FSM().Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snap.Release()
+	sink, err := to.Snapshots().Create(1, meta.Index+10, 9, testConfiguration, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := receive(to, meta, data); err != nil {
+		t.Fatal(err)
+	}
+	if err := snap.Persist(sink); err == nil {
+		t.Error("persisted")
+	}
+	if err := sink.Cancel(); err != nil {
+		t.Error(err)
+	}
+	metas, err := to.Snapshots().List()
+	if err != nil || len(metas) != 1 || metas[0].Index != meta.Index {
+		t.Errorf("snapshots %+v, %v", metas, err)
+	}
+}
+
+func TestOtherKeyspaceVersionIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	m := openAt(t, dir)
+	if err := m.store.db.Set(keyVersion, []byte{keyspaceVersion + 1}, pebble.NoSync); err != nil {
+		t.Fatal(err)
+	}
+	closeMachine(t, m)
+	if _, err := tryOpenAt(dir); err == nil || !strings.Contains(err.Error(), "keyspace version") {
+		t.Errorf("opened with %v", err)
+	}
+}

@@ -1,0 +1,133 @@
+package fsm
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestWait(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	if err := r.Wait(ctx, 1); err != nil {
+		t.Errorf("for what is there: %v", err)
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := r.Wait(ended, 2); !errors.Is(err, context.Canceled) {
+		t.Errorf("under an ended context: %v", err)
+	}
+	if n := len(r.waiters.heap); n != 0 {
+		t.Errorf("%d waiters left behind", n)
+	}
+
+	const waiters = 2000
+	var wg sync.WaitGroup
+	errs := make(chan error, waiters)
+	for i := range waiters {
+		wg.Go(func() {
+			index := uint64(2 + i%5)
+			if err := r.Wait(ctx, index); err != nil {
+				errs <- err
+			} else if got := r.Applied(); got < index {
+				errs <- errors.New("woken too early")
+			}
+			v := r.View()
+			if v.Index() < index {
+				errs <- errors.New("the view is older than the wait")
+			}
+			v.Release()
+		})
+	}
+	for range 5 {
+		r.run(post("ada", nil))
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		t.Error(err)
+	}
+}
+
+func TestWaitEndsWithClose(t *testing.T) {
+	r := newRig(t)
+	done := make(chan error, 1)
+	go func() { done <- r.Wait(context.Background(), 99) }()
+	deadline := time.Now().Add(10 * time.Second)
+	for waiting := 0; waiting == 0; {
+		r.waiters.mu.Lock()
+		waiting = len(r.waiters.heap)
+		r.waiters.mu.Unlock()
+		if time.Now().After(deadline) {
+			t.Fatal("nobody waits")
+		}
+	}
+	closeMachine(t, r.Machine)
+	if err := <-done; !errors.Is(err, ErrClosed) {
+		t.Errorf("wait ended with %v", err)
+	}
+	if err := r.Wait(context.Background(), 99); !errors.Is(err, ErrClosed) {
+		t.Errorf("wait after close: %v", err)
+	}
+}
+
+// TestViewsUnderCommits reads through views while log entries are applied: each
+// view is whole, their indexes never fall, and none is left behind.
+func TestViewsUnderCommits(t *testing.T) {
+	r := newRig(t)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			var last uint64
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				v := r.View()
+				// Each log entry makes two entries, of which the second replies.
+				if v.Index() < last || v.LastSeq() != 2*(v.Index()-1) {
+					t.Errorf("view at %d after %d holds %d entries", v.Index(), last, v.LastSeq())
+				}
+				last = v.Index()
+				if seqs, _, err := v.List(Query{Limit: 2}); err != nil || len(seqs) != int(min(2, v.LastSeq())) {
+					t.Errorf("list: %v, %v", seqs, err)
+				}
+				if n := v.LastSeq(); n > 0 {
+					if doc, _ := readEntry(t, v, n-1); doc.SupersededByCount != 1 {
+						t.Errorf("view at %d shows half a commit", v.Index())
+					}
+				}
+				v.Release()
+			}
+		})
+	}
+	for i := range uint64(500) {
+		r.run(post("ada", nil), post("bob", relate(RelationReply, 2*i+1)))
+	}
+	close(stop)
+	wg.Wait()
+	if n := r.store.refs.Load(); n != 2 {
+		t.Errorf("the store has %d references, want the machine's and the newest view's", n)
+	}
+	if n := r.store.db.Metrics().Snapshots.Count; n != 1 {
+		t.Errorf("%d snapshots are open, want the newest view's", n)
+	}
+}
+
+func TestViewReleasedTwice(t *testing.T) {
+	r := newRig(t)
+	v := r.View()
+	r.publish(nil)
+	v.Release()
+	defer func() {
+		if recover() == nil {
+			t.Error("nobody noticed")
+		}
+	}()
+	v.Release()
+}
