@@ -1,0 +1,259 @@
+package logstore
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/raft"
+)
+
+// write makes a log file with the entries and returns its content.
+func write(t *testing.T, path string, logs []*raft.Log) []byte {
+	t.Helper()
+	s, err := Open(Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustStore(t, s, logs)
+	if err := errors.Join(s.SetUint64([]byte("CurrentTerm"), 3), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// What readAll must never return.
+var (
+	errNotReported  = errors.New("OnCorrupt was not called")
+	errWrongContent = errors.New("wrong content was returned")
+)
+
+// readAll opens the file and reads every entry; the first error ends it.
+func readAll(path string, want []*raft.Log) (opened bool, err error) {
+	var reported error
+	s, err := Open(Options{Path: path, OnCorrupt: func(err error) { reported = err }})
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = s.Close() }()
+	for _, l := range want {
+		var got raft.Log
+		if err := s.GetLog(l.Index, &got); err != nil {
+			if errors.Is(err, ErrCorrupt) && reported == nil {
+				return true, errNotReported
+			}
+			return true, err
+		}
+		if got.Term != l.Term || got.Type != l.Type || !bytes.Equal(got.Data, l.Data) {
+			return true, errWrongContent
+		}
+	}
+	return true, nil
+}
+
+// TestBitFlip flips single bits all over entries; each is either found or harmless.
+func TestBitFlip(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "raft.db")
+	logs := entries(1, 20, 3, 2000)
+	data := write(t, path, logs)
+	found := 0
+	for _, l := range logs {
+		at := bytes.LastIndex(data, l.Data)
+		if at < 0 {
+			t.Fatalf("entry %d is not in the file", l.Index)
+		}
+		for _, offset := range []int{at, at + len(l.Data)/2, at + len(l.Data) - 1} {
+			damaged := bytes.Clone(data)
+			damaged[offset] ^= 1 << (offset % 8)
+			if err := os.WriteFile(path, damaged, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := readAll(path, logs)
+			var c *CorruptError
+			if !errors.As(err, &c) || c.Index != l.Index || c.Path != path {
+				t.Fatalf("bit of entry %d flipped: error %v", l.Index, err)
+			}
+			if !strings.Contains(err.Error(), "wipe its data directory") {
+				t.Errorf("the error does not say what to do: %v", err)
+			}
+			found++
+		}
+	}
+	if found != 60 {
+		t.Errorf("tried %d flips", found)
+	}
+}
+
+// flippedFile names the file that a child of TestFlipAnywhere reads.
+const flippedFile = "LOGSTORE_TEST_FLIPPED_FILE"
+
+func flippedEntries() []*raft.Log { return entries(1, 40, 3, 300) }
+
+// TestFlipAnywhere flips bits in the whole file, structure included: the log is
+// refused, or the flip was harmless, but no entry is returned changed. Children
+// read the files because bbolt panics on a goroutine of its own at some damage.
+func TestFlipAnywhere(t *testing.T) {
+	if path := os.Getenv(flippedFile); path != "" {
+		if _, err := readAll(path, flippedEntries()); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	path := filepath.Join(t.TempDir(), "raft.db")
+	data := write(t, path, flippedEntries())
+	used := bytes.TrimRight(data, "\x00") // bbolt makes the file larger than it needs
+	step := len(used)/120 | 1
+	if testing.Short() {
+		step *= 10
+	}
+	detected := 0
+	for offset := 0; offset < len(used); offset += step {
+		damaged := bytes.Clone(used)
+		damaged[offset] ^= 0x10
+		if err := errors.Join(os.WriteFile(path, damaged, 0o600), os.Truncate(path, int64(len(data)))); err != nil {
+			t.Fatal(err)
+		}
+		child := exec.Command(os.Args[0], "-test.run=^TestFlipAnywhere$") //nolint:gosec // this test itself
+		child.Env = append(os.Environ(), flippedFile+"="+path)
+		out, err := child.CombinedOutput()
+		if bytes.Contains(out, []byte(errWrongContent.Error())) || bytes.Contains(out, []byte(errNotReported.Error())) {
+			t.Errorf("bit at %d flipped: %s", offset, out)
+		}
+		if err != nil {
+			detected++
+		}
+	}
+	if detected == 0 {
+		t.Error("no flip was detected")
+	}
+}
+
+// TestTornFile cuts the file off: it is refused, never taken for an empty log.
+func TestTornFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "raft.db")
+	logs := entries(1, 200, 3, 3000)
+	data := write(t, path, logs)
+	used := bytes.LastIndex(data, logs[199].Data) + 3000
+	for _, size := range []int{1, 100, 4096, 8192, 12288, used / 2, used - 4096} {
+		if err := os.WriteFile(path, data[:size], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readAll(path, logs); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("cut to %d of %d bytes: error %v", size, len(data), err)
+		}
+	}
+}
+
+// TestReceivedDamage: an entry that was damaged on its way is refused.
+func TestReceivedDamage(t *testing.T) {
+	s := open(t, Options{OnCorrupt: func(err error) { t.Errorf("the node would end: %v", err) }})
+	sender := open(t, Options{})
+	mustStore(t, sender, entries(1, 2, 1, 100))
+	damage := map[string]func(l *raft.Log){
+		"data":    func(l *raft.Log) { l.Data = append([]byte{0xff}, l.Data[1:]...) },
+		"term":    func(l *raft.Log) { l.Term++ },
+		"type":    func(l *raft.Log) { l.Type = raft.LogNoop },
+		"sum":     func(l *raft.Log) { l.Extensions = append(bytes.Clone(l.Extensions[:4]), l.Extensions[4]^1) },
+		"version": func(l *raft.Log) { l.Extensions = append([]byte{9}, l.Extensions[1:]...) },
+	}
+	for name, f := range damage {
+		var l raft.Log
+		if err := sender.GetLog(1, &l); err != nil {
+			t.Fatal(err)
+		}
+		f(&l)
+		if err := s.StoreLogs([]*raft.Log{&l}); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("changed %s: error %v", name, err)
+		}
+	}
+	if got := span(t, s); got != [2]uint64{} {
+		t.Errorf("refused entries were stored: %v", got)
+	}
+	var l raft.Log
+	if err := sender.GetLog(1, &l); err != nil {
+		t.Fatal(err)
+	}
+	mustStore(t, s, []*raft.Log{&l})
+}
+
+// TestStopDuringTruncation stops after each slice, at either end of the log.
+func TestStopDuringTruncation(t *testing.T) {
+	const n = 3*sliceEntries + 10
+	logs := entries(1, n, 1, 20)
+	for _, tt := range []struct {
+		name string
+		cut  func(s *Store) error // one slice
+		want [2]uint64
+	}{
+		{"old end", func(s *Store) error { return s.deleteSlice(1, s.win.sliceEnd(1, n-5)) }, [2]uint64{sliceEntries + 1, n}},
+		{"tail", func(s *Store) error { return s.deleteSlice(s.win.sliceStart(5, n), n) }, [2]uint64{1, n - sliceEntries}},
+	} {
+		s := open(t, Options{})
+		mustStore(t, s, logs)
+		if err := errors.Join(tt.cut(s), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, Options{Path: s.path})
+		if got := span(t, s); got != tt.want {
+			t.Errorf("%s: log spans %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestGapInFile: what a stop left below a gap is dropped.
+func TestGapInFile(t *testing.T) {
+	s := open(t, Options{})
+	mustStore(t, s, entries(1, 30, 1, 20))
+	if err := errors.Join(s.bolt.DeleteRange(11, 20), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, Options{Path: s.path})
+	if got := span(t, s); got != [2]uint64{21, 30} {
+		t.Errorf("log spans %v, want 21 to 30", got)
+	}
+	if err := s.bolt.GetLog(10, new(raft.Log)); !errors.Is(err, raft.ErrLogNotFound) {
+		t.Errorf("entry 10 is still in the file: %v", err)
+	}
+}
+
+func TestAlign(t *testing.T) {
+	tests := []struct {
+		name        string
+		lo, hi      uint64
+		index, term uint64
+		want        [2]uint64
+		fails       bool
+	}{
+		{"no log", 1, 0, 50, 2, [2]uint64{}, false},
+		{"no snapshot", 1, 30, 0, 0, [2]uint64{1, 30}, false},
+		{"own snapshot", 1, 30, 20, 2, [2]uint64{1, 30}, false},
+		{"own snapshot, log truncated", 21, 30, 20, 2, [2]uint64{21, 30}, false},
+		{"log before the snapshot", 1, 30, 50, 2, [2]uint64{}, false},
+		{"never committed", 1, 30, 20, 3, [2]uint64{}, false},
+		{"lost entries", 22, 30, 20, 2, [2]uint64{22, 30}, true},
+		{"lost entries, no snapshot", 2, 30, 0, 0, [2]uint64{2, 30}, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := open(t, Options{})
+			if tt.hi > 0 {
+				mustStore(t, s, entries(tt.lo, tt.hi, 2, 20))
+			}
+			err := s.Align(tt.index, tt.term)
+			if errors.Is(err, ErrCorrupt) != tt.fails || err != nil && !tt.fails {
+				t.Errorf("error %v, want failure %v", err, tt.fails)
+			}
+			if got := span(t, s); got != tt.want {
+				t.Errorf("log spans %v, want %v", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,210 @@
+package logstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+const (
+	fileMode = 0o600
+	// lockTimeout bounds the wait for another process's lock on the file.
+	lockTimeout = time.Second
+	// initialMap is mapped at once, so that growing the file to its usual size
+	// never has to wait for readers.
+	initialMap = 256 << 20
+)
+
+// bucketLogs is where raft-boltdb keeps log entries, by big-endian index.
+var bucketLogs = []byte("logs")
+
+// Open opens the log, or makes an empty one. It walks the whole file's structure
+// first, so that damage shows as an error here and not as a crash later.
+// Errors: a *CorruptError, or what kept the file from being opened.
+func Open(opts Options) (*Store, error) {
+	s := &Store{path: opts.Path, onCorrupt: opts.OnCorrupt}
+	s.win.cacheLimit = opts.CacheBytes
+	if s.win.cacheLimit == 0 {
+		s.win.cacheLimit = DefaultCacheBytes
+	}
+	stale, err := s.scan()
+	if err != nil {
+		return nil, err
+	}
+	_, statErr := os.Stat(opts.Path)
+	if err := s.openBolt(); err != nil {
+		return nil, err
+	}
+	if err := s.prepare(errors.Is(statErr, fs.ErrNotExist), stale); err != nil {
+		return nil, errors.Join(fmt.Errorf("preparing the log %s: %w", opts.Path, err), s.bolt.Close())
+	}
+	return s, nil
+}
+
+// prepare makes a new file's name durable and deletes what is stale in an old one.
+func (s *Store) prepare(isNew bool, stale uint64) error {
+	if isNew {
+		return syncDir(filepath.Dir(s.path))
+	}
+	if stale > 0 {
+		return s.bolt.DeleteRange(0, stale)
+	}
+	return nil
+}
+
+// openBolt opens the file for writing.
+func (s *Store) openBolt() error {
+	var file *os.File
+	err := guard(func() (err error) {
+		s.bolt, err = raftboltdb.New(raftboltdb.Options{
+			Path:                    s.path,
+			MsgpackUseNewTimeFormat: true,
+			BoltOptions: &bbolt.Options{
+				Timeout:         lockTimeout,
+				NoFreelistSync:  true,
+				FreelistType:    bbolt.FreelistMapType,
+				InitialMmapSize: initialMap,
+				OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+					var err error
+					file, err = os.OpenFile(name, flag, mode) //nolint:gosec // the operator's own data directory
+					return file, err
+				},
+			},
+		})
+		return err
+	})
+	if err == nil {
+		return nil
+	}
+	if file != nil {
+		// A panic in bbolt leaves the file open, mapped and locked.
+		_ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN)
+		_ = file.Close()
+	}
+	if errors.Is(err, errDamaged) {
+		return &CorruptError{Path: s.path, Err: err}
+	}
+	return fmt.Errorf("opening the log %s: %w", s.path, err)
+}
+
+// scan reads which entries an existing file holds. When there is a gap, the
+// entries below it are left over from before a snapshot was installed; stale is
+// the newest of them.
+func (s *Store) scan() (stale uint64, err error) {
+	info, err := os.Stat(s.path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("opening the log: %w", err)
+	}
+	db, err := bbolt.Open(s.path, fileMode, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
+	if err == nil {
+		err = guard(func() error {
+			return db.View(func(tx *bbolt.Tx) (err error) {
+				if tx.Size() > info.Size() {
+					return fmt.Errorf("the file has %d bytes of %d", info.Size(), tx.Size())
+				}
+				stale, err = s.scanBucket(tx.Bucket(bucketLogs))
+				return err
+			})
+		})
+		err = errors.Join(err, db.Close())
+	}
+	if errors.Is(err, bolterrors.ErrTimeout) || errors.Is(err, fs.ErrPermission) {
+		return 0, fmt.Errorf("opening the log %s: %w", s.path, err)
+	}
+	if err != nil {
+		return 0, &CorruptError{Path: s.path, Err: err}
+	}
+	return stale, nil
+}
+
+func (s *Store) scanBucket(b *bbolt.Bucket) (stale uint64, err error) {
+	if b == nil {
+		return 0, nil // made, but not yet used
+	}
+	return stale, b.ForEach(func(k, v []byte) error {
+		if len(k) != 8 {
+			return fmt.Errorf("a key of %d bytes", len(k))
+		}
+		index := binary.BigEndian.Uint64(k)
+		if index == 0 {
+			return errors.New("an entry 0")
+		}
+		if !s.win.empty() && index != s.win.last()+1 {
+			if index <= s.win.last() {
+				return fmt.Errorf("entry %d stands after %d", index, s.win.last())
+			}
+			stale = s.win.last()
+		}
+		s.win.push(index, int64(len(v)))
+		return nil
+	})
+}
+
+// Align makes the log fit the newest snapshot, after a stop at any moment: when
+// the snapshot came from another node, the log before it may hold entries that
+// were never committed, and has to go. Errors: entries between the snapshot and
+// the log are missing; a *CorruptError.
+func (s *Store) Align(snapshotIndex, snapshotTerm uint64) error {
+	s.mu.Lock()
+	first, empty := s.win.first, s.win.empty()
+	last := uint64(0)
+	if !empty {
+		last = s.win.last()
+	}
+	s.mu.Unlock()
+	switch {
+	case empty:
+		return nil
+	case first > snapshotIndex+1:
+		return &CorruptError{Path: s.path, Err: fmt.Errorf("it begins at entry %d, the newest snapshot ends at %d", first, snapshotIndex)}
+	case snapshotIndex < first:
+		return nil
+	case last >= snapshotIndex:
+		var l raft.Log
+		if err := s.GetLog(snapshotIndex, &l); err != nil {
+			return err
+		}
+		if l.Term == snapshotTerm {
+			return nil
+		}
+	}
+	return s.DeleteRange(first, last)
+}
+
+// errDamaged is what guard makes of a panic.
+var errDamaged = errors.New("damaged file")
+
+// guard runs f and turns a panic into an error. bbolt panics on a damaged page,
+// and reads of a mapped file fault when the file is shorter than it should be.
+func guard(f func() error) (err error) {
+	old := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(old)
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: %v", errDamaged, r)
+		}
+	}()
+	return f()
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir) //nolint:gosec // the operator's own data directory
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
