@@ -13,6 +13,15 @@ import (
 	"github.com/hashicorp/raft"
 )
 
+// tester is what testing and rapid have in common.
+type tester interface {
+	Helper()
+	Error(args ...any)
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // smallTables keep the tests' memory low; Pebble begins below that anyway.
 const smallTables = 1 << 20
 
@@ -201,7 +210,7 @@ type entryDoc struct {
 	SupersededByCount int `json:"supersededByCount"`
 }
 
-func readEntry(t testing.TB, v *View, seq uint64) (entryDoc, string) {
+func readEntry(t tester, v *View, seq uint64) (entryDoc, string) {
 	t.Helper()
 	raw, err := v.AppendEntry(nil, seq)
 	if err != nil {

@@ -39,7 +39,7 @@ type state struct {
 	Newest                 string
 }
 
-func stateOf(t testing.TB, m *Machine) state {
+func stateOf(t tester, m *Machine) state {
 	t.Helper()
 	v := m.View()
 	defer v.Release()
@@ -66,7 +66,7 @@ func stateOf(t testing.TB, m *Machine) state {
 	return s
 }
 
-func sameState(t testing.TB, want, got state) {
+func sameState(t tester, want, got state) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("states differ (-want +got):\n%s", diff)
