@@ -70,6 +70,8 @@ func runAll(binary, dir, only string, long bool) error {
 	}
 	together := []scenario{
 		{"publish and list on every node", publishAndList},
+		{"examples of the README", readmeExamples},
+		{"bench", benchRuns},
 		{"leader killed under load", leaderKilled},
 		{"leader ends gracefully under load", leaderTerminated},
 		{"all nodes killed under load", allKilled},

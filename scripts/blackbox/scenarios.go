@@ -315,3 +315,27 @@ func (c *cluster) terminateAll() error {
 	}
 	return nil
 }
+
+// benchRuns measures for a moment, and wants no error.
+func benchRuns(b *bench, c *cluster) error {
+	urls := make([]string, len(c.nodes))
+	for i, p := range c.nodes {
+		urls[i] = p.url
+	}
+	code, out, errs, err := b.command(nil, "bench", "mixed", "--json", "--fill", "200", "--duration", "2s", "--url", strings.Join(urls, ","))
+	if err != nil {
+		return err
+	}
+	var report struct {
+		Requests, Errors  uint64
+		RequestsPerSecond float64
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil || code != 0 {
+		return fmt.Errorf("exit code %d, %s%s", code, out, errs)
+	}
+	if report.Requests == 0 || report.Errors != 0 {
+		return fmt.Errorf("report %s", out)
+	}
+	fmt.Printf("   %.0f mixed requests a second\n", report.RequestsPerSecond)
+	return nil
+}
