@@ -108,6 +108,25 @@ func TestFlagsReachTheConfiguration(t *testing.T) {
 	}
 }
 
+func TestDevPassesFlagsOn(t *testing.T) {
+	for _, args := range [][]string{
+		{"dev", "--http-port=9000", "--", "--heartbeat", "300ms"},
+		{"dev", "--http-port=9000", "--", "--heartbeat=300ms"},
+	} {
+		var all commands
+		parser, err := kong.New(&all, (&undecoded{}).mappers()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parser.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(all.Dev.serveFlags(), " "); got != strings.Join(args[3:], " ") || all.Dev.HTTPPort != 9000 {
+			t.Errorf("%q passes on %q, port %d", args, got, all.Dev.HTTPPort)
+		}
+	}
+}
+
 func TestHealth(t *testing.T) {
 	status := http.StatusOK
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -15,6 +15,14 @@ type devCommand struct {
 	Serve       []string `arg:"" optional:"" passthrough:"" help:"More flags for each node, after --: see commons serve --help."`
 }
 
+// serveFlags are the flags after "--".
+func (c *devCommand) serveFlags() []string {
+	if len(c.Serve) > 0 && c.Serve[0] == "--" {
+		return c.Serve[1:]
+	}
+	return c.Serve
+}
+
 // Run runs three nodes until a signal ends them.
 func (c *devCommand) Run(ctx context.Context, std streams) error {
 	binary, err := os.Executable()
@@ -24,7 +32,7 @@ func (c *devCommand) Run(ctx context.Context, std streams) error {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	return dev.Run(ctx, dev.Options{
-		Binary: binary, DataDir: c.DataDir, Out: std.out, ServeFlags: c.Serve,
+		Binary: binary, DataDir: c.DataDir, Out: std.out, ServeFlags: c.serveFlags(),
 		HTTPPort: c.HTTPPort, ClusterPort: c.ClusterPort, GossipPort: c.GossipPort,
 	})
 }
