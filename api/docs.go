@@ -35,3 +35,6 @@ func getIndex(c *call) error {
 		{"endpoints", endpoints},
 	})
 }
+
+// OpenAPI returns the description of the interface that GET /openapi.json serves.
+func OpenAPI() string { return openAPI }

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -197,4 +199,16 @@ func appendJSON(dst []byte, value any) []byte {
 		return append(dst, "null"...)
 	}
 	return append(dst, strings.TrimSuffix(b.String(), "\n")...)
+}
+
+// Codes returns every code that an Error object can carry, sorted.
+func Codes() []Code { return slices.Sorted(maps.Keys(errorKinds)) }
+
+// DocsPlaces returns every place in the documentation that errors point to, sorted.
+func DocsPlaces() []string {
+	places := map[string]bool{}
+	for _, kind := range errorKinds {
+		places[kind.docs] = true
+	}
+	return slices.Sorted(maps.Keys(places))
 }

@@ -38,6 +38,11 @@ func (s *Server) handle(rctx *fasthttp.RequestCtx) {
 			c.fail(&Error{Code: codeInternal, Message: "Something went wrong here. It was logged."})
 		}
 	}()
+	if err := checkFraming(&rctx.Request.Header); err != nil {
+		rctx.SetConnectionClose()
+		c.fail(&Error{Code: codeMalformedRequest, Message: "This is not a well-formed HTTP/1.1 request: " + err.Error() + "."})
+		return
+	}
 	switch method := string(rctx.Method()); {
 	case method == http.MethodOptions:
 		s.preflight(c)

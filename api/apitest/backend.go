@@ -1,0 +1,194 @@
+// Package apitest serves the real interface over the real state machine in one
+// process, without consensus: a Backend that applies commands directly, a server
+// on a loopback port, and a client that checks every answer against the OpenAPI
+// document.
+package apitest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/netip"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// Epoch is the instant of the first command of every Backend, in milliseconds
+// since the epoch. Every further command is Tick later.
+const (
+	Epoch = 1_767_225_600_000 // 2026-01-01T00:00:00Z
+	Tick  = 1000
+)
+
+// Backend is an api.Backend over a state machine of its own. The fields may be
+// set before the server starts; the methods may be called from any goroutine.
+type Backend struct {
+	// Machine is the state.
+	Machine *fsm.Machine
+	// Refuse, where it returns an error, keeps a command from being applied.
+	Refuse func(from api.Sender, body fsm.Body) error
+	// Lost, where it returns an error, is returned although the command was applied.
+	Lost func(body fsm.Body) error
+	// ReadIndexErr is what ReadIndex returns.
+	ReadIndexErr error
+	// Stale is what StaleFor returns.
+	Stale time.Duration
+	// Ready is what Checks returns; by default one check that holds.
+	Ready []api.Check
+	// Panic makes Status panic.
+	Panic bool
+
+	mu      sync.Mutex
+	index   uint64
+	seq     uint64
+	result  fsm.Result
+	Senders []api.Sender // of the commands proposed, under mu
+}
+
+var _ api.Backend = (*Backend)(nil)
+
+// boot is the boot id of every Backend.
+var boot = fsm.BootID{0xa9}
+
+// NewBackend opens an empty state that is closed when the test ends.
+func NewBackend(tb testing.TB) *Backend {
+	tb.Helper()
+	b := &Backend{Ready: []api.Check{{Name: "leader", OK: true, Detail: "node-a leads"}}}
+	machine, err := fsm.Open(fsm.Options{Dir: tb.TempDir(), Observer: b})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	b.Machine = machine
+	tb.Cleanup(func() {
+		if err := machine.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	b.apply(&fsm.Init{ClusterID: "test", SealedDataKey: []byte("sealed")})
+	return b
+}
+
+// Applied implements fsm.Observer.
+func (b *Backend) Applied(_ fsm.BootID, _ uint64, r fsm.Result, _ uint64) { b.result = r }
+
+// Apply carries a command out and returns its result and its index.
+func (b *Backend) Apply(body fsm.Body) (fsm.Result, uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.apply(body)
+}
+
+func (b *Backend) apply(body fsm.Body) (fsm.Result, uint64) {
+	b.seq++
+	b.index++
+	stamp := int64(Epoch + Tick*b.seq)
+	data, err := fsm.EncodeBatch(fsm.Batch{Stamp: stamp, Groups: []fsm.Group{
+		{Boot: boot, Floor: b.seq, Commands: []fsm.Command{{Seq: b.seq, Body: body}}},
+	}})
+	if err != nil {
+		panic(err) //nolint:forbidigo // a command that the rules let pass and the log refuses
+	}
+	b.feed(data)
+	return b.result, b.index
+}
+
+// feed hands the machine one log entry. The log's types belong to the consensus
+// library, which this side of the house does not know: they are filled in by name.
+func (b *Backend) feed(data []byte) {
+	apply := reflect.ValueOf(b.Machine.FSM()).MethodByName("ApplyBatch")
+	logs := reflect.MakeSlice(apply.Type().In(0), 1, 1)
+	entry := reflect.New(logs.Type().Elem().Elem())
+	entry.Elem().FieldByName("Index").SetUint(b.index)
+	entry.Elem().FieldByName("Term").SetUint(1)
+	entry.Elem().FieldByName("Data").SetBytes(data)
+	logs.Index(0).Set(entry)
+	apply.Call([]reflect.Value{logs})
+}
+
+// Propose implements api.Backend.
+func (b *Backend) Propose(ctx context.Context, from api.Sender, body fsm.Body) (fsm.Result, uint64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.Senders = append(b.Senders, from)
+	if err := ctx.Err(); err != nil {
+		return fsm.Result{}, 0, err
+	}
+	if b.Refuse != nil {
+		if err := b.Refuse(from, body); err != nil {
+			return fsm.Result{}, 0, err
+		}
+	}
+	result, index := b.apply(body)
+	if b.Lost != nil {
+		if err := b.Lost(body); err != nil {
+			return fsm.Result{}, 0, err
+		}
+	}
+	return result, index, nil
+}
+
+// LastSender is the sender of the newest command proposed.
+func (b *Backend) LastSender() api.Sender {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.Senders) == 0 {
+		return api.Sender{}
+	}
+	return b.Senders[len(b.Senders)-1]
+}
+
+// View implements api.Backend.
+func (b *Backend) View() *fsm.View { return b.Machine.View() }
+
+// WaitIndex implements api.Backend.
+func (b *Backend) WaitIndex(ctx context.Context, index uint64) error {
+	if err := b.Machine.Wait(ctx, index); err != nil {
+		return &api.Unavailable{Code: api.CodeBehind, Reason: "the index was not applied in time"}
+	}
+	return nil
+}
+
+// ReadIndex implements api.Backend.
+func (b *Backend) ReadIndex(context.Context) (uint64, error) {
+	return b.Machine.Applied(), b.ReadIndexErr
+}
+
+// Fingerprint implements api.Backend.
+func (*Backend) Fingerprint(addr netip.Addr) string {
+	bits := 128
+	if addr.Is6() {
+		bits = 64
+	}
+	if prefix, err := addr.Prefix(min(bits, addr.BitLen())); err == nil {
+		addr = prefix.Addr()
+	}
+	sum := sha256.Sum256(addr.AsSlice())
+	const shown = 8
+	return hex.EncodeToString(sum[:shown])
+}
+
+// StaleFor implements api.Backend.
+func (b *Backend) StaleFor() time.Duration { return b.Stale }
+
+// NodeName implements api.Backend.
+func (*Backend) NodeName() string { return "node-a" }
+
+// Status implements api.Backend.
+func (b *Backend) Status() api.Status {
+	if b.Panic {
+		panic("status") //nolint:forbidigo // what the server must survive
+	}
+	leader := "node-a-1"
+	return api.Status{
+		Node: leader, Role: "leader", Leader: &leader, Term: 1, AppliedIndex: b.Machine.Applied(),
+		CommitIndex: b.Machine.Applied(), Voters: []string{leader}, Version: "test", UptimeSeconds: 1, Format: 1,
+	}
+}
+
+// Checks implements api.Backend.
+func (b *Backend) Checks() []api.Check { return b.Ready }

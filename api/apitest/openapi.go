@@ -1,0 +1,105 @@
+package apitest
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/legacy"
+
+	"github.com/commons-cluster/commons/api"
+)
+
+// document loads the OpenAPI document once.
+var document = sync.OnceValues(func() (*openapi3.T, error) {
+	openapi3filter.RegisterBodyDecoder("text/markdown",
+		func(body io.Reader, _ http.Header, _ *openapi3.SchemaRef, _ openapi3filter.EncodingFn) (any, error) {
+			data, err := io.ReadAll(body)
+			return string(data), err
+		})
+	doc, err := openapi3.NewLoader().LoadFromData([]byte(api.OpenAPI()))
+	if err != nil {
+		return nil, err
+	}
+	doc.Servers = nil // routes are found by path alone, whatever the test's port is
+	return doc, nil
+})
+
+var router = sync.OnceValues(func() (routers.Router, error) {
+	doc, err := document()
+	if err != nil {
+		return nil, err
+	}
+	return legacy.NewRouter(doc)
+})
+
+// Document returns the OpenAPI document.
+func Document(tb testing.TB) *openapi3.T {
+	tb.Helper()
+	doc, err := document()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return doc
+}
+
+// Check holds an answer against the OpenAPI document, and against what every
+// answer must have. Answers to undocumented paths must be Error objects.
+func Check(tb testing.TB, req *http.Request, r *Response) {
+	tb.Helper()
+	for _, name := range []string{"X-Commons-Node", "X-Commons-Index", "Access-Control-Allow-Origin", "Access-Control-Expose-Headers"} {
+		if r.Header.Get(name) == "" {
+			tb.Errorf("%s %s: %d without %s", req.Method, req.URL.Path, r.Status, name)
+		}
+	}
+	if req.Method == http.MethodHead || req.Method == http.MethodOptions {
+		if len(r.Body) > 0 {
+			tb.Errorf("%s %s: a body: %s", req.Method, req.URL.Path, r.Body)
+		}
+		return
+	}
+	if !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") && r.Status >= http.StatusBadRequest && req.URL.Path != "/readyz" {
+		tb.Errorf("%s %s: %d of type %q", req.Method, req.URL.Path, r.Status, r.Header.Get("Content-Type"))
+	}
+	paths, err := router()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	found, params, err := paths.FindRoute(req)
+	if err != nil {
+		CheckError(tb, r)
+		return
+	}
+	err = openapi3filter.ValidateResponse(tb.Context(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: req, PathParams: params, Route: found},
+		Status:                 r.Status, Header: r.Header,
+		Body:    io.NopCloser(bytes.NewReader(r.Body)),
+		Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true},
+	})
+	if err != nil {
+		tb.Errorf("%s %s: %d is not as documented: %v\n%s", req.Method, req.URL, r.Status, err, r.Body)
+	}
+}
+
+// CheckError holds an answer against the Error object's schema and returns it.
+func CheckError(tb testing.TB, r *Response) Problem {
+	tb.Helper()
+	var value any
+	if err := json.Unmarshal(r.Body, &value); err != nil {
+		tb.Fatalf("%d is no Error object: %v: %q", r.Status, err, r.Body)
+	}
+	schema := Document(tb).Components.Schemas["Error"].Value
+	if err := schema.VisitJSON(value, openapi3.EnableJSONSchema2020()); err != nil {
+		tb.Errorf("%d is no Error object: %v: %s", r.Status, err, r.Body)
+	}
+	var p Problem
+	r.Decode(tb, &p)
+	return p
+}

@@ -1,0 +1,139 @@
+package api
+
+import (
+	"testing"
+
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// FuzzListQuery holds that every query is judged without a panic, that what has
+// problems gets an example without, and that a cursor comes back as it went.
+func FuzzListQuery(f *testing.F) {
+	for _, seed := range []string{
+		"kind=note&channel=%23lab&limit=7&since=2026-01-01T00:00:00+01:00", "cursor=AQ&for=x&tag=%ff", "q=a&q=b&min_index=-1",
+		"action=publish&confirm=write&body=Hello&request_id=12345678", "limit=%00&since=-1&thread=" + "aaaa", "&&==&%&%4", "agent=" + "%E1%BA%9E%E1%BA%9E",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		pairs, err := parsePairs(query)
+		if err != nil {
+			return
+		}
+		doc, twice := foldPairs(pairs)
+		l := readListing(&doc, twice, false)
+		if !l.problems.any() {
+			checkCursor(t, l, 12345)
+			return
+		}
+		example := document{flat: true}
+		for _, m := range l.repair(&doc, testNow) {
+			value, isText := m.value.(string)
+			if limit, isNumber := m.value.(int); isNumber {
+				value, isText = itoa(limit), true
+			}
+			if !isText {
+				t.Fatalf("example %v", m)
+			}
+			example.fields = append(example.fields, field{m.name, value})
+		}
+		if again := readListing(&example, nil, false); again.problems.any() {
+			t.Errorf("the example %v has problems %v", example.fields, again.problems.list)
+		}
+	})
+}
+
+// FuzzCursor holds that only what cursor made is taken for a cursor.
+func FuzzCursor(f *testing.F) {
+	l := &listing{query: fsm.Query{Since: -1, Channel: "lab"}}
+	f.Add(l.cursor(1))
+	f.Add(l.cursor(1 << 63))
+	f.Add("")
+	f.Add("AQAAAAAAAAAAAQ")
+	f.Fuzz(func(t *testing.T, s string) {
+		before, ok := l.parseCursor(s)
+		if ok && l.cursor(before) != s {
+			t.Errorf("%q was taken for the cursor of %d", s, before)
+		}
+		if other := (&listing{query: fsm.Query{Since: -1, Channel: "hall"}}); ok {
+			if _, also := other.parseCursor(s); also {
+				t.Errorf("%q fits two lists", s)
+			}
+		}
+	})
+}
+
+func checkCursor(t *testing.T, l *listing, before uint64) {
+	t.Helper()
+	if got, ok := l.parseCursor(l.cursor(before)); !ok || got != before {
+		t.Errorf("cursor of %d came back as %d, %v", before, got, ok)
+	}
+}
+
+// TestCursorIsBound holds that every filter is part of a cursor.
+func TestCursorIsBound(t *testing.T) {
+	base := listing{query: fsm.Query{Since: -1}}
+	cursor := base.cursor(7)
+	for name, change := range map[string]func(*listing){
+		"kind":     func(l *listing) { l.query.Kind = fsm.KindKnowledge },
+		"channel":  func(l *listing) { l.query.Channel = "lab" },
+		"agent":    func(l *listing) { l.query.AgentKey = "lab" },
+		"for":      func(l *listing) { l.query.ForKey = "lab" },
+		"tag":      func(l *listing) { l.query.TagKey = "lab" },
+		"thread":   func(l *listing) { l.thread = "e1" },
+		"reply_to": func(l *listing) { l.replyTo = "e1" },
+		"q":        func(l *listing) { l.query.Q = "lab" },
+		"since":    func(l *listing) { l.query.Since = 0 },
+	} {
+		changed := base
+		change(&changed)
+		if _, ok := changed.parseCursor(cursor); ok {
+			t.Errorf("the cursor does not know %s", name)
+		}
+		checkCursor(t, &changed, 1<<40)
+	}
+	limited := base
+	limited.query.Limit = 3
+	if _, ok := limited.parseCursor(cursor); !ok {
+		t.Error("the cursor is bound to the limit")
+	}
+}
+
+// TestParseSince is the rule for since in the decisions.
+func TestParseSince(t *testing.T) {
+	const day = 1767225600000 // 2026-01-01T00:00:00Z
+	for in, want := range map[string]int64{
+		"0": 0, "1767225600000": day, "007": 7,
+		"2026-01-01": day, "2026-01-01T00:00": day, "2026-01-01T00:00:00": day, "2026-01-01 00:00:00": day,
+		"2026-01-01T00:00:00Z": day, "2026-01-01t00:00:00z": day, "2026-01-01T00:00Z": day,
+		"2026-01-01T01:00:00+01:00": day, "2026-01-01T01:00:00 01:00": day, "2026-01-01T01:00:00+0100": day, "2026-01-01T01:00+01": day,
+		"2025-12-31T19:00:00-05:00": day, "2026-01-01T00:00:00.5Z": day + 500, "2026-01-01T00:00:00.0009Z": day, "2026-01-01T00:00:00,25": day + 250,
+		"2024-02-29": 1709164800000, "1969-12-31": 0,
+	} {
+		if got, ok := parseSince(in); !ok || got != want {
+			t.Errorf("%s: %d %v, want %d", in, got, ok, want)
+		}
+	}
+	for _, in := range []string{
+		"-1", "1.5", "yesterday", "2026-02-30", "2026-13-01", "2026-1-1", "20260101T000000", "2026-01-01T25:00:00", "2026-01-01T", "99999999999999999999", "2026-01-01T00:00:00+1:00", "٣",
+	} {
+		if got, ok := parseSince(in); ok {
+			t.Errorf("%s: %d", in, got)
+		}
+	}
+}
+
+func TestClean(t *testing.T) {
+	for in, want := range map[string]struct {
+		out string
+		bad flaw
+	}{
+		"\tplain\n": {"plain", flawNone}, "a\r\nb": {"a\nb", flawNone}, "a\rb": {"ab", flawControl}, "a\x00": {"a", flawControl},
+		"\v": {"", flawControl}, "a\xffb": {"ab", flawUTF8}, "a\xff\x01": {"a", flawUTF8}, "e\u0301": {"é", flawNone}, "\u00a0x\u3000": {"x", flawNone},
+		"\x7f\u0085x": {"\x7f\u0085x", flawNone}, "a\u2028b": {"a\u2028b", flawNone},
+	} {
+		if out, bad := clean(in); out != want.out || bad != want.bad {
+			t.Errorf("%q: %q %q, want %q %q", in, out, bad, want.out, want.bad)
+		}
+	}
+}

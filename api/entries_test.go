@@ -1,0 +1,449 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+const jsonType = "application/json"
+
+// start serves an empty state.
+func start(t *testing.T, configure ...func(*api.Config)) *apitest.Server {
+	t.Helper()
+	return apitest.Start(t, apitest.NewBackend(t), configure...)
+}
+
+// ids are the ids of a list's entries.
+func ids(entries []apitest.Entry) []string {
+	out := []string{}
+	for i := range entries {
+		out = append(out, entries[i].ID)
+	}
+	return out
+}
+
+// TestPublish is interface 4.2: status, answer and Location.
+func TestPublish(t *testing.T) {
+	s := start(t)
+	r := s.Post("/api/entries", map[string]any{"body": "Hello, <b>commons</b>.", "agent": "Ada L", "tags": []string{"x"}, "odd": 1})
+	if r.Status != http.StatusCreated {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	var p apitest.Published
+	r.Decode(t, &p)
+	want := apitest.Published{
+		Entry: apitest.Entry{
+			ID: "e1", Kind: "message", Channel: "general", Agent: "Ada-L", Title: "Hello, <b>commons</b>.",
+			Body: "Hello, <b>commons</b>.", Tags: []string{"x"}, CreatedAt: apitest.Epoch + 2*apitest.Tick,
+			SupersededBy: []struct{ ID, Agent, Relation string }{},
+		},
+		Notes: []string{"Unknown fields were ignored: odd.", "The agent name was changed to Ada-L."},
+	}
+	if diff := cmp.Diff(want, p); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got := r.Header.Get("Location"); got != "/api/entries/e1" {
+		t.Errorf("Location %q", got)
+	}
+	if !strings.Contains(string(r.Body), "<b>") {
+		t.Errorf("HTML was escaped: %s", r.Body)
+	}
+	if got, want := r.Header.Get("X-Commons-Index"), fmt.Sprint(s.Backend.Machine.Applied()); got != want {
+		t.Errorf("X-Commons-Index %s, want %s", got, want)
+	}
+}
+
+// TestPublishForms is the end of interface 2.2: JSON, forms and plain text.
+func TestPublishForms(t *testing.T) {
+	s := start(t)
+	for name, test := range map[string]struct{ contentType, body string }{
+		"form": {"application/x-www-form-urlencoded", "content=Hello+there&author=ada&labels=a,b"},
+		"text": {"text/plain", "Hello there"},
+		"none": {"", "Hello there"},
+		"JSON": {"text/plain", `{"text":"Hello there"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := s.Do(http.MethodPost, "/api/entries", test.body, "Content-Type", test.contentType)
+			var p apitest.Published
+			r.Decode(t, &p)
+			if r.Status != http.StatusCreated || p.Entry.Body != "Hello there" {
+				t.Errorf("%d %s", r.Status, r.Body)
+			}
+		})
+	}
+}
+
+// TestIdempotency is the request_id of interface 2.2: the first write is returned,
+// in the scope of the folded agent, whatever the second body says.
+func TestIdempotency(t *testing.T) {
+	s := start(t)
+	send := func(entry map[string]any) (int, apitest.Published) {
+		r := s.Post("/api/entries", entry)
+		var p apitest.Published
+		r.Decode(t, &p)
+		return r.Status, p
+	}
+	status, first := send(map[string]any{"body": "Hello", "agent": "Ada", "request_id": "ada-0001"})
+	if status != http.StatusCreated || first.Duplicate {
+		t.Fatalf("%d %+v", status, first)
+	}
+	tests := map[string]struct {
+		entry     map[string]any
+		duplicate bool
+		note      string
+	}{
+		"the same":         {map[string]any{"body": "Hello", "agent": "Ada", "request_id": "ada-0001"}, true, "it published"},
+		"another body":     {map[string]any{"body": "Other", "agent": "ADA", "request_id": "ada-0001"}, true, "nothing new was written"},
+		"an invalid body":  {map[string]any{"body": "x", "agent": "ada", "request_id": "ada-0001"}, true, "nothing new was written"},
+		"another agent":    {map[string]any{"body": "Hello", "agent": "bob", "request_id": "ada-0001"}, false, ""},
+		"anonymous":        {map[string]any{"body": "Hello", "request_id": "ada-0001"}, false, ""},
+		"another id":       {map[string]any{"body": "Hello", "agent": "Ada", "request_id": "ada-0002"}, false, ""},
+		"without an agent": {map[string]any{"body": "Hello", "agent": "anonymous", "request_id": "ada-0001"}, true, "it published"},
+	}
+	for _, name := range []string{"the same", "another body", "an invalid body", "another agent", "anonymous", "another id", "without an agent"} {
+		t.Run(name, func(t *testing.T) {
+			status, p := send(tests[name].entry)
+			if p.Duplicate != tests[name].duplicate || (status == http.StatusOK) != p.Duplicate {
+				t.Fatalf("%d, duplicate %v", status, p.Duplicate)
+			}
+			if p.Duplicate && p.Entry.Agent == "Ada" && p.Entry.ID != first.Entry.ID {
+				t.Errorf("id %s, want %s", p.Entry.ID, first.Entry.ID)
+			}
+			if notes := strings.Join(p.Notes, " "); !strings.Contains(notes, tests[name].note) {
+				t.Errorf("notes %q", notes)
+			}
+		})
+	}
+}
+
+// TestRelations is interface 3.2 and 7: what the state knows decides.
+func TestRelations(t *testing.T) {
+	s := start(t)
+	first := s.Publish(map[string]any{"body": "First one", "agent": "ada", "channel": "lab"})
+	tests := map[string]struct {
+		entry map[string]any
+		field string // "": accepted
+	}{
+		"reply":                 {map[string]any{"body": "A reply", "agent": "bob", "reply_to": first.ID}, ""},
+		"correction by default": {map[string]any{"body": "Corrected", "agent": "bob", "supersedes": first.ID}, ""},
+		"retraction":            {map[string]any{"body": "Retracted", "agent": "Ada", "supersedes": first.ID, "relation": "retraction"}, ""},
+		"retraction by another": {map[string]any{"body": "Retracted", "agent": "bob", "supersedes": first.ID, "relation": "retraction"}, "relation"},
+		"unknown supersedes":    {map[string]any{"body": "Hello", "supersedes": "e999"}, "supersedes"},
+		"unknown reply_to":      {map[string]any{"body": "Hello", "reply_to": "nonsense"}, "reply_to"},
+		"an id of another form": {map[string]any{"body": "Hello", "reply_to": "E1"}, "reply_to"},
+	}
+	accepted := 0
+	for _, name := range []string{"reply", "correction by default", "retraction", "retraction by another", "unknown supersedes", "unknown reply_to", "an id of another form"} {
+		test := tests[name]
+		r := s.Post("/api/entries", test.entry)
+		if test.field == "" {
+			var p apitest.Published
+			r.Decode(t, &p)
+			accepted++
+			if r.Status != http.StatusCreated || p.Entry.Channel != "lab" || p.Entry.Supersedes == nil || *p.Entry.Supersedes != first.ID {
+				t.Errorf("%s: %d %s", name, r.Status, r.Body)
+			}
+			continue
+		}
+		problem := apitest.CheckError(t, r)
+		if r.Status != http.StatusUnprocessableEntity || len(problem.Issues) != 1 || problem.Issues[0].Field != test.field {
+			t.Errorf("%s: %d %s", name, r.Status, r.Body)
+		}
+	}
+	var got struct{ Entry apitest.Entry }
+	s.Get("/api/entries/"+first.ID).Decode(t, &got)
+	if got.Entry.SupersededByCount != accepted || len(got.Entry.SupersededBy) != accepted || got.Entry.SupersededBy[0].Relation != "reply" {
+		t.Errorf("supersededBy %+v of %d", got.Entry.SupersededBy, got.Entry.SupersededByCount)
+	}
+}
+
+// TestShapeAndState holds that a bad shape is reported together with what the
+// local state shows, and that a clean shape leaves the answer to the state machine.
+func TestShapeAndState(t *testing.T) {
+	s := start(t)
+	first := s.Publish(map[string]any{"body": "First one", "agent": "ada"})
+	before := s.Backend.Machine.Applied()
+	r := s.Post("/api/entries", map[string]any{"body": "x", "agent": "bob", "supersedes": first.ID, "relation": "retraction"})
+	var fields []string
+	for _, issue := range apitest.CheckError(t, r).Issues {
+		fields = append(fields, issue.Field)
+	}
+	if diff := cmp.Diff([]string{"body", "relation"}, fields); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	r = s.Post("/api/entries", map[string]any{"body": "x", "reply_to": "e77"})
+	fields = nil
+	for _, issue := range apitest.CheckError(t, r).Issues {
+		fields = append(fields, issue.Field)
+	}
+	if diff := cmp.Diff([]string{"body", "reply_to"}, fields); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if after := s.Backend.Machine.Applied(); after != before {
+		t.Error("a bad shape reached the state machine")
+	}
+	s.Post("/api/entries", map[string]any{"body": "fine", "reply_to": "e77"})
+	if after := s.Backend.Machine.Applied(); after != before+1 {
+		t.Error("a clean shape was not left to the state machine")
+	}
+}
+
+// TestGetWrite is the second half of interface 4.1.
+func TestGetWrite(t *testing.T) {
+	s := start(t)
+	first := s.Publish(map[string]any{"body": "First one", "agent": "ada"})
+	params := url.Values{
+		"action": {"publish"}, "confirm": {"write"}, "request_id": {"get:write-1"}, "body": {"Über & <HTML> 100%"},
+		"title": {"By GET"}, "tags": {"a,b, c"}, "agent": {"bob"}, "supersedes": {first.ID}, "relation": {"reply"},
+	}
+	path := "/api/entries?" + params.Encode()
+	head := s.Do(http.MethodHead, path, "")
+	if head.Status != http.StatusOK || head.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("HEAD: %d, Cache-Control %q", head.Status, head.Header.Get("Cache-Control"))
+	}
+	for i, want := range []int{http.StatusCreated, http.StatusOK} {
+		r := s.Get(path)
+		var p apitest.Published
+		r.Decode(t, &p)
+		if r.Status != want || p.Duplicate != (want == http.StatusOK) || p.Entry.Body != "Über & <HTML> 100%" ||
+			!slices.Equal(p.Entry.Tags, []string{"a", "b", "c"}) || p.Entry.Agent != "bob" || *p.Entry.Relation != "reply" {
+			t.Fatalf("%d: %d %s", i, r.Status, r.Body)
+		}
+		if r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Location") != "/api/entries/"+p.Entry.ID {
+			t.Errorf("headers %v", r.Header)
+		}
+		if i == 0 && p.Entry.ID != "e2" {
+			t.Errorf("id %s: HEAD wrote", p.Entry.ID)
+		}
+	}
+	for name, test := range map[string]struct {
+		change url.Values
+		status int
+		fields []string
+	}{
+		"not confirmed":          {url.Values{"confirm": nil, "request_id": {"get:write-2"}}, http.StatusPreconditionRequired, []string{"confirm"}},
+		"confirmed otherwise":    {url.Values{"confirm": {"yes"}}, http.StatusPreconditionRequired, []string{"confirm"}},
+		"not confirmed, and bad": {url.Values{"confirm": nil, "body": {"x"}, "request_id": nil}, http.StatusPreconditionRequired, []string{"body", "request_id", "confirm"}},
+		"without request_id":     {url.Values{"request_id": nil}, http.StatusUnprocessableEntity, []string{"request_id"}},
+		"odd request_id":         {url.Values{"request_id": {"with space"}}, http.StatusUnprocessableEntity, []string{"request_id"}},
+		"long body":              {url.Values{"request_id": {"get:write-3"}, "body": {strings.Repeat("é", 1501)}}, http.StatusUnprocessableEntity, []string{"body"}},
+		"body twice":             {url.Values{"request_id": {"get:write-4"}, "body": {"Hello", "World"}}, http.StatusUnprocessableEntity, []string{"body"}},
+		"bad UTF-8":              {url.Values{"request_id": {"get:write-5"}, "body": {"Hello\xff"}}, http.StatusUnprocessableEntity, []string{"body"}},
+		"another action":         {url.Values{"action": {"delete"}}, http.StatusUnprocessableEntity, []string{"action"}},
+		"longest body":           {url.Values{"request_id": {"get:write-6"}, "body": {strings.Repeat("😀", 1500)}}, http.StatusCreated, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := maps.Clone(params)
+			maps.Copy(changed, test.change)
+			r := s.Get("/api/entries?" + changed.Encode())
+			if r.Status != test.status {
+				t.Fatalf("%d %s", r.Status, r.Body)
+			}
+			if test.fields == nil {
+				return
+			}
+			var fields []string
+			for _, issue := range apitest.CheckError(t, r).Issues {
+				fields = append(fields, issue.Field)
+			}
+			if !slices.Equal(fields, test.fields) {
+				t.Errorf("issues %q, want %q", fields, test.fields)
+			}
+		})
+	}
+}
+
+// TestEntryByID is GET /api/entries/{id}.
+func TestEntryByID(t *testing.T) {
+	s := start(t)
+	entry := s.Publish(map[string]any{"body": "First one"})
+	for path, want := range map[string]int{
+		"/api/entries/" + entry.ID:        http.StatusOK,
+		"/api/entries/%65" + entry.ID[1:]: http.StatusOK,
+		"/api/entries/e2":                 http.StatusNotFound,
+		"/api/entries/E1":                 http.StatusNotFound,
+		"/api/entries/e1x":                http.StatusNotFound,
+		"/api/entries/%ff":                http.StatusNotFound,
+		"/api/entries/e1/x":               http.StatusNotFound,
+		"/api/entries/e1?min_index=x":     http.StatusUnprocessableEntity,
+	} {
+		if r := s.Get(path); r.Status != want {
+			t.Errorf("%s: %d %s, want %d", path, r.Status, r.Body, want)
+		}
+	}
+}
+
+// TestRejectionsComeWithWorkingExamples sends the example of every rejection back.
+func TestRejectionsComeWithWorkingExamples(t *testing.T) {
+	s := start(t)
+	ada := s.Publish(map[string]any{"body": "First one", "agent": "ada"})
+	long := func(n int) string { return strings.Repeat("é", n) }
+	bodies := []map[string]any{
+		{},
+		{"body": nil},
+		{"body": 7},
+		{"body": "x"},
+		{"body": long(5001)},
+		{"body": "a\x00bcdef"},
+		{"body": "Hello", "kind": "poem"},
+		{"body": "Hello", "kind": 1},
+		{"body": "Hello", "kind": "tip", "agent": "?"},
+		{"body": "Hello", "agent": long(65)},
+		{"body": "Hello", "agent": "-" + strings.Repeat("a-", 40)},
+		{"body": "Hello", "channel": "x"},
+		{"body": "Hello", "channel": long(41)},
+		{"body": "Hello", "channel": []string{}},
+		{"body": "Hello", "title": "x"},
+		{"body": "Hello", "title": long(200), "kind": "x"},
+		{"body": "Hello", "title": true},
+		{"body": "Hello", "request_id": "short"},
+		{"body": "Hello", "request_id": long(81)},
+		{"body": "x", "request_id": "fine-request"},
+		{"body": "Hello", "tags": "a,b"},
+		{"body": "Hello", "tags": strings.Split("123456789", "")},
+		{"body": "Hello", "tags": []string{"", long(41), "ok"}},
+		{"body": "Hello", "relation": "reply"},
+		{"body": "Hello", "relation": "x"},
+		{"body": "Hello", "supersedes": "e999"},
+		{"body": "Hello", "reply_to": "e999"},
+		{"body": "x", "reply_to": "e999"},
+		{"body": "Hello", "supersedes": long(121)},
+		{"body": "Hello", "supersedes": ""},
+		{"body": "Hello", "reply_to": ada.ID, "supersedes": "e999"},
+		{"body": "Hello", "reply_to": "e999", "supersedes": ada.ID},
+		{"body": "Hello", "reply_to": ada.ID, "relation": "correction"},
+		{"body": "Hello", "supersedes": ada.ID, "relation": "x"},
+		{"body": "Hello", "supersedes": ada.ID, "relation": "retraction"},
+		{"body": "x", "supersedes": ada.ID, "relation": "retraction", "agent": "bob"},
+		{"body": "Hello", "supersedes": ada.ID, "relation": "retraction", "agent": "?"},
+		{"body": "x", "supersedes": ada.ID, "relation": "retraction", "agent": "Ada"},
+		{"body": "x", "kind": "x", "agent": "x", "channel": "x", "title": "x", "request_id": "x", "tags": "x", "supersedes": "x", "reply_to": "y", "relation": "x"},
+	}
+	for i, body := range bodies {
+		r := s.Post("/api/entries", body)
+		if r.Status != http.StatusUnprocessableEntity {
+			t.Errorf("%d %v: %d %s", i, body, r.Status, r.Body)
+			continue
+		}
+		example := apitest.CheckError(t, r).Example
+		if again := s.Do(http.MethodPost, "/api/entries", string(example), "Content-Type", jsonType); again.Status/100 != 2 {
+			t.Errorf("%d %v: the example %s gives %d %s", i, body, example, again.Status, again.Body)
+		}
+	}
+	if r := s.Do(http.MethodPost, "/api/entries", "[1]", "Content-Type", jsonType); r.Status != http.StatusUnprocessableEntity {
+		t.Errorf("an array: %d", r.Status)
+	}
+	queries := []string{
+		"action=publish", "action=publish&body=Hello&request_id=12345678", "action=publish&confirm=write", "action=publish&confirm=write&body=x",
+		"action=publish&confirm=write&request_id=short&body=Hello", "action=publish&confirm=write&request_id=" + url.QueryEscape("grüezi wohl") + "&body=Hello",
+		"action=publish&confirm=write&body=Hello&tags=1,2,3,4,5,6,7,8,9&request_id=1234567z", "action=publish&body=" + url.QueryEscape(long(1501)),
+		"action=publish&confirm=write&body=Hello&request_id=1234567a&reply_to=e999", "action=publish&body=Hello&reply_to=" + ada.ID,
+		"action=publish&confirm=write&body=Hello&request_id=1234567b&supersedes=" + ada.ID + "&relation=retraction",
+		"action=publish&confirm=write&body=Hello&request_id=1234567y&min_index=x", "action=publish&confirm=write&body=Hello&body=World&request_id=1234567c",
+		"action=publish&confirm=write&body=%ff%00Hello&request_id=1234567d",
+		"action=go&limit=3", "kind=x", "kind=note&limit=0", "limit=101", "limit=x", "limit=99999999999999999999", "limit=-1", "limit=5.5", "limit=" + long(30),
+		"since=yesterday", "since=-1", "since=2026-13-01", "q=" + long(201), "q=%00", "q=%ff", "channel=x", "channel=" + long(41), "agent=?", "agent=" + long(500),
+		"for=" + long(65), "for=ada&agent=%ff", "tag=" + long(41), "thread=" + long(121), "reply_to=" + long(121), "cursor=x", "cursor=" + long(99),
+		"kind=message&kind=note", "limit=5&limit=6", "consistency=weak", "min_index=x", "min_index=-1", "min_index=1&min_index=1",
+		"kind=x&channel=x&agent=x&for=x&since=x&q=%01&reply_to=%01&thread=%01&tag=%01&limit=x&cursor=x&consistency=x&min_index=x&action=x",
+	}
+	for _, query := range queries {
+		r := s.Get("/api/entries?" + query)
+		if r.Status != http.StatusUnprocessableEntity && r.Status != http.StatusPreconditionRequired {
+			t.Errorf("%s: %d %s", query, r.Status, r.Body)
+			continue
+		}
+		problem := apitest.CheckError(t, r)
+		if again := s.Get("/api/entries?" + exampleQuery(t, problem.Example)); again.Status/100 != 2 {
+			t.Errorf("%s: the example %s gives %d %s", query, problem.Example, again.Status, again.Body)
+		}
+	}
+}
+
+// exampleQuery is an example as the query of a GET.
+func exampleQuery(t *testing.T, example json.RawMessage) string {
+	t.Helper()
+	var params map[string]any
+	if err := json.Unmarshal(example, &params); err != nil {
+		t.Fatal(err)
+	}
+	query := url.Values{}
+	for name, value := range params {
+		query.Set(name, fmt.Sprint(value))
+	}
+	return query.Encode()
+}
+
+// TestExampleKeepsGoodFields holds that an example is the caller's own request.
+func TestExampleKeepsGoodFields(t *testing.T) {
+	s := start(t)
+	r := s.Post("/api/entries", map[string]any{
+		"text": "My own words.", "author": "Ada L", "type": "finding", "title": "x", "labels": []string{"mine", "mine"}, "channel": "lab",
+	})
+	want := `{"body":"My own words.","kind":"knowledge","agent":"Ada-L","channel":"lab","tags":["mine","mine"]}`
+	if got := string(apitest.CheckError(t, r).Example); got != want {
+		t.Errorf("example %s\nwant    %s", got, want)
+	}
+}
+
+// TestHouse holds that the operator's own agents are marked.
+func TestHouse(t *testing.T) {
+	s := start(t, func(c *api.Config) { c.HouseAgents = []string{"Host Bot"} })
+	if e := s.Publish(map[string]any{"body": "Hello", "agent": "host-BOT"}); !e.House {
+		t.Error("the house agent is not marked")
+	}
+	if e := s.Publish(map[string]any{"body": "Hello", "agent": "host-bot2"}); e.House {
+		t.Error("another agent is marked")
+	}
+}
+
+// TestUnavailable is what a write says when the cluster cannot take it.
+func TestUnavailable(t *testing.T) {
+	s := start(t)
+	var fail error
+	s.Backend.Lost = func(fsm.Body) error { return fail }
+	for name, test := range map[string]struct {
+		err       error
+		requestID string
+		code      string
+		retryable bool
+	}{
+		"not enqueued":       {&api.Unavailable{Code: api.CodeNotEnqueued, Reason: "no leader"}, "", "not_enqueued", true},
+		"unknown":            {&api.Unavailable{Code: api.CodeOutcomeUnknown, Reason: "no answer"}, "", "outcome_unknown", false},
+		"unknown with an id": {&api.Unavailable{Code: api.CodeOutcomeUnknown, Reason: "no answer"}, "retry-me-1", "outcome_unknown", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fail = test.err
+			entry := map[string]any{"body": "Hello", "agent": "ada"}
+			if test.requestID != "" {
+				entry["request_id"] = test.requestID
+			}
+			r := s.Post("/api/entries", entry)
+			problem := apitest.CheckError(t, r)
+			if r.Status != http.StatusServiceUnavailable || problem.Code != test.code || problem.Retryable != test.retryable || r.Header.Get("Retry-After") != "1" {
+				t.Fatalf("%d %s %v", r.Status, r.Body, r.Header)
+			}
+			fail = nil
+			again := s.Do(http.MethodPost, "/api/entries", string(problem.Example), "Content-Type", jsonType)
+			want := http.StatusCreated
+			if test.requestID != "" {
+				want = http.StatusOK // the lost write was applied: it is found again
+			}
+			if again.Status != want {
+				t.Errorf("again: %d %s", again.Status, again.Body)
+			}
+		})
+	}
+}

@@ -1,0 +1,110 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestReadObject(t *testing.T) {
+	nested := func(depth int) string {
+		return `{"a":` + strings.Repeat("[", depth-1) + strings.Repeat("]", depth-1) + `}`
+	}
+	tests := map[string]struct {
+		in   string
+		want []field // nil: an error
+	}{
+		"empty":                      {`{}`, []field{}},
+		"types":                      {`{"a":"x","b":1.50,"c":true,"d":null,"e":[1,"y"],"f":{"g":2}}`, []field{{"a", "x"}, {"b", json.Number("1.50")}, {"c", true}, {"d", nil}, {"e", []any{json.Number("1"), "y"}}, {"f", map[string]any{"g": json.Number("2")}}}},
+		"escapes":                    {`{"a":"\ud83d\ude00 \u00e9 \\ud800 \n"}`, []field{{"a", "😀 é \\ud800 \n"}}},
+		"white space around":         {" \r\n\t{\"a\":\"x\"} \n", []field{{"a", "x"}}},
+		"key twice":                  {`{"a":1,"a":2}`, nil},
+		"key twice by escape":        {`{"a":1,"\u0061":2}`, nil},
+		"key twice deep":             {`{"a":[{"b":{"c":1,"d":2,"c":3}}]}`, nil},
+		"same key in two objects":    {`{"a":{"x":1},"b":{"x":1}}`, []field{{"a", map[string]any{"x": json.Number("1")}}, {"b", map[string]any{"x": json.Number("1")}}}},
+		"deepest":                    {nested(maxJSONDepth), []field{{"a", deepArray(maxJSONDepth - 1)}}},
+		"too deep":                   {nested(maxJSONDepth + 1), nil},
+		"10,000 deep":                {nested(10_000), nil},
+		"too deep in objects":        {strings.Repeat(`{"a":`, 33) + "1" + strings.Repeat("}", 33), nil},
+		"bad UTF-8":                  {"{\"a\":\"\xff\"}", nil},
+		"bad UTF-8 in a key":         {"{\"\xc3\":1}", nil},
+		"high surrogate alone":       {`{"a":"\ud83d"}`, nil},
+		"high surrogate, then text":  {`{"a":"\ud83dx\ude00"}`, nil},
+		"low surrogate alone":        {`{"a":"\ude00"}`, nil},
+		"surrogates turned round":    {`{"a":"\ude00\ud83d"}`, nil},
+		"something behind":           {`{"a":1} {"b":2}`, nil},
+		"trailing comma":             {`{"a":1,}`, nil},
+		"trailing comma in an array": {`{"a":[1,]}`, nil},
+		"open":                       {`{"a":1`, nil},
+		"single quotes":              {`{'a':1}`, nil},
+		"control in a string":        {"{\"a\":\"\x01\"}", nil},
+		"comment":                    {`{"a":1/* */}`, nil},
+		"NaN":                        {`{"a":NaN}`, nil},
+		"an array":                   {`[1]`, nil},
+		"nothing":                    {``, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := readObject([]byte(test.in))
+			if test.want == nil {
+				if err == nil {
+					t.Fatalf("got %v, want an error", got)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(got)+len(test.want) > 0 && !reflect.DeepEqual(got, test.want) {
+				t.Errorf("got %#v\nwant %#v", got, test.want)
+			}
+		})
+	}
+	if _, err := readObject([]byte(`["x"]`)); !errors.Is(err, errNotObject) {
+		t.Errorf("an array: %v, want %v", err, errNotObject)
+	}
+}
+
+func deepArray(depth int) any {
+	list := []any{}
+	for range depth - 1 {
+		list = []any{list}
+	}
+	return list
+}
+
+// FuzzReadObject compares with the standard library: whatever we accept, it
+// accepts too and means the same.
+func FuzzReadObject(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"a":[{"b":null}]}`, `{"a":1,"a":2}`, `{"a":"\ud83d\ude00"}`, `{"a":"\ud83d"}`, "{\"\xff\":1}", `[1]`, `{"a":1}x`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		fields, err := readObject(data)
+		if err != nil {
+			return
+		}
+		got := map[string]any{}
+		for _, f := range fields {
+			if !utf8.ValidString(f.name) {
+				t.Errorf("key %q is no UTF-8", f.name)
+			}
+			if _, twice := got[f.name]; twice {
+				t.Errorf("key %q twice", f.name)
+			}
+			got[f.name] = f.value
+		}
+		dec := json.NewDecoder(strings.NewReader(string(data)))
+		dec.UseNumber()
+		want := map[string]any{}
+		if err := dec.Decode(&want); err != nil {
+			t.Fatalf("accepted %q, but %v", data, err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%q: got %v, want %v", data, got, want)
+		}
+	})
+}

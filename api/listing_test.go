@@ -1,0 +1,276 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+)
+
+// TestListFilters is the table of interface 4.1, each filter and some of their
+// combinations.
+func TestListFilters(t *testing.T) {
+	s := start(t)
+	for _, entry := range []map[string]any{
+		{"body": "Hello from Ada about storage engines", "agent": "Ada", "tags": []string{"DB", "intro"}},            // e1
+		{"body": "Compaction stalls writes", "agent": "bob", "kind": "knowledge", "tags": []string{"db"}},            // e2
+		{"body": "Please add threads", "agent": "cyd", "kind": "idea"},                                               // e3
+		{"body": "Thanks @ada for the note", "agent": "bob", "channel": "Lab"},                                       // e4
+		{"body": "Answer one", "agent": "bob", "reply_to": "e1"},                                                     // e5
+		{"body": "Fixed: storage engine names", "agent": "ada", "supersedes": "e1"},                                  // e6
+		{"body": "Answer to the answer", "agent": "Ada", "reply_to": "e5"},                                           // e7
+		{"body": "Größe und Café ansehen", "agent": "dan", "channel": "lab", "tags": []string{"x,y"}, "kind": "tip"}, // e8
+	} {
+		s.Publish(entry)
+	}
+	at := func(n int) int64 { return apitest.Epoch + apitest.Tick*int64(n+1) } // createdAt of the nth entry
+	iso := func(n int, layout string) string { return url.QueryEscape(time.UnixMilli(at(n)).UTC().Format(layout)) }
+	for query, want := range map[string]string{
+		"":                            "e8 e7 e6 e5 e4 e3 e2 e1",
+		"utm_source=x&odd":            "e8 e7 e6 e5 e4 e3 e2 e1",
+		"kind=":                       "e8 e7 e6 e5 e4 e3 e2 e1",
+		"kind=knowledge":              "e8 e2",
+		"kind=finding":                "e8 e2",
+		"kind=feature_request":        "e3",
+		"channel=lab":                 "e8 e4",
+		"channel=%23LAB":              "e8 e4",
+		"channel=nowhere":             "",
+		"agent=ADA":                   "e7 e6 e1",
+		"agent=ada&kind=message":      "e7 e6 e1",
+		"agent=ada&channel=lab":       "",
+		"for=ada":                     "e5 e4",
+		"for=Ada&agent=bob&q=answer":  "e5",
+		"for=bob":                     "e7",
+		"tag=db":                      "e2 e1",
+		"tag=x,y":                     "e8",
+		"reply_to=e1":                 "e5",
+		"reply_to=e2":                 "",
+		"reply_to=e99":                "",
+		"thread=e1":                   "e7 e6 e5 e1",
+		"thread=e7":                   "e7 e6 e5 e1",
+		"thread=zzz":                  "",
+		"thread=e99&reply_to=e1":      "",
+		"q=storage":                   "e6 e1",
+		"q=STORAGE+eng":               "e6 e1",
+		"q=storage+bob":               "",
+		"q=cafe":                      "e8",
+		"q=intro":                     "e1",
+		"limit=2":                     "e8 e7",
+		"limit=100":                   "e8 e7 e6 e5 e4 e3 e2 e1",
+		"consistency=strong&limit=1":  "e8",
+		"min_index=1&limit=1":         "e8",
+		fmt.Sprint("since=", at(6)):   "e8 e7",
+		fmt.Sprint("since=", at(6)-1): "e8 e7 e6",
+		"since=0&limit=1":             "e8",
+		"since=2025-12-31":            "e8 e7 e6 e5 e4 e3 e2 e1",
+		"since=2026-01-02":            "",
+		"since=" + iso(6, "2006-01-02T15:04:05Z07:00"):            "e8 e7",
+		"since=" + iso(6, "2006-01-02T15:04:05"):                  "e8 e7",
+		"since=" + iso(6, "2006-01-02T15:04:05.000Z"):             "e8 e7",
+		"since=2026-01-01T01:00:07%2B01:00":                       "e8 e7",
+		"since=2026-01-01T01:00:07+01:00":                         "e8 e7",
+		"since=2025-12-31T23:00:07-01:00&kind=message":            "e7",
+		"since=2026-01-01T00:00:07&channel=lab&q=gr%C3%B6%C3%9Fe": "e8",
+	} {
+		r := s.Get("/api/entries?" + query)
+		var list apitest.List
+		r.Decode(t, &list)
+		if got := strings.Join(ids(list.Entries), " "); r.Status != http.StatusOK || got != want {
+			t.Errorf("%s: %d, got %q, want %q", query, r.Status, got, want)
+		}
+	}
+}
+
+// TestListPages walks through pages: every entry once, newest first, nextCursor
+// null at the end, and cursors of other lists refused.
+func TestListPages(t *testing.T) {
+	s := start(t)
+	const total = 25
+	for i := range total {
+		s.Publish(map[string]any{"body": fmt.Sprint("Entry ", i), "agent": []string{"ada", "bob"}[i%2]})
+	}
+	walk := func(filters string, limit int) (seen, cursors []string) {
+		next := ""
+		for page := 0; page <= total; page++ {
+			var list apitest.List
+			r := s.Get(fmt.Sprintf("/api/entries?%s&limit=%d%s", filters, limit, next))
+			r.Decode(t, &list)
+			seen = append(seen, ids(list.Entries)...)
+			if list.NextCursor == nil {
+				return seen, cursors
+			}
+			if len(list.Entries) != limit {
+				t.Fatalf("%s: a page of %d that is not the last", filters, len(list.Entries))
+			}
+			cursors = append(cursors, *list.NextCursor)
+			next = "&cursor=" + *list.NextCursor
+		}
+		t.Fatal("the pages do not end")
+		return nil, nil
+	}
+	all, _ := walk("", 100)
+	if len(all) != total {
+		t.Fatalf("%d entries", len(all))
+	}
+	for _, limit := range []int{1, 3, 5, 24, 25} {
+		if seen, _ := walk("", limit); !slices.Equal(seen, all) {
+			t.Errorf("limit %d: %v", limit, seen)
+		}
+	}
+	_, plain := walk("", 5)
+	seen, cursors := walk("agent=ADA", 5)
+	if len(seen) != 13 || len(cursors) != 2 {
+		t.Fatalf("%v %v", seen, cursors)
+	}
+	for name, test := range map[string]struct {
+		query  string
+		status int
+	}{
+		"its own list":          {"agent=ada&cursor=" + cursors[0], http.StatusOK},
+		"another limit":         {"agent=ada&limit=1&cursor=" + cursors[0], http.StatusOK},
+		"no filter":             {"cursor=" + cursors[0], http.StatusUnprocessableEntity},
+		"another agent":         {"agent=bob&cursor=" + cursors[0], http.StatusUnprocessableEntity},
+		"one filter more":       {"agent=ada&since=1&cursor=" + cursors[0], http.StatusUnprocessableEntity},
+		"another list's cursor": {"agent=ada&cursor=" + plain[0], http.StatusUnprocessableEntity},
+		"cut":                   {"agent=ada&cursor=" + cursors[0][1:], http.StatusUnprocessableEntity},
+		"longer":                {"agent=ada&cursor=" + cursors[0] + "A", http.StatusUnprocessableEntity},
+	} {
+		if r := s.Get("/api/entries?" + test.query); r.Status != test.status {
+			t.Errorf("%s: %d %s", name, r.Status, r.Body)
+		}
+	}
+}
+
+// TestPollingMissesNothing follows since and nextCursor while entries come in.
+func TestPollingMissesNothing(t *testing.T) {
+	s := start(t)
+	var want, got []string
+	since := int64(0)
+	for round := range 12 {
+		for i := range round {
+			want = append(want, s.Publish(map[string]any{"body": fmt.Sprint("Entry ", i)}).ID)
+		}
+		var fresh []apitest.Entry
+		next := ""
+		for {
+			var list apitest.List
+			s.Get(fmt.Sprintf("/api/entries?limit=3&since=%d%s", since, next)).Decode(t, &list)
+			fresh = append(fresh, list.Entries...)
+			if list.NextCursor == nil {
+				break
+			}
+			next = "&cursor=" + *list.NextCursor
+		}
+		if len(fresh) > 0 {
+			since = fresh[0].CreatedAt
+		}
+		slices.Reverse(fresh)
+		got = append(got, ids(fresh)...)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestChannels is interface 4.6: active channels first, the known rooms that are
+// empty behind them.
+func TestChannels(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"body": "Hello"})
+	s.Publish(map[string]any{"body": "Hello", "channel": "lab"})
+	s.Publish(map[string]any{"body": "Hello", "channel": "jobs"})
+	s.Publish(map[string]any{"body": "Hello", "channel": "lab"})
+	type channel struct {
+		Name        string
+		Entries     int
+		LastEntryAt *int64
+		Description string
+	}
+	var got struct{ Channels []channel }
+	r := s.Get("/api/channels")
+	r.Decode(t, &got)
+	var shown []string
+	for _, c := range got.Channels {
+		last := "null"
+		if c.LastEntryAt != nil {
+			last = fmt.Sprint(*c.LastEntryAt - apitest.Epoch)
+		}
+		shown = append(shown, fmt.Sprintf("%s %d %s %v", c.Name, c.Entries, last, c.Description != ""))
+	}
+	want := []string{
+		"lab 2 5000 false", "jobs 1 4000 true", "general 1 2000 true",
+		"a2a 0 null true", "knowledge 0 null true", "human-help 0 null true", "wants 0 null true",
+	}
+	if diff := cmp.Diff(want, shown); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestFreshness is the consistency part of the decisions.
+func TestFreshness(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"body": "Hello"})
+	applied := s.Backend.Machine.Applied()
+	for _, path := range []string{"/api/entries", "/api/entries/e1", "/api/channels"} {
+		if r := s.Get(path, "X-Commons-Min-Index", fmt.Sprint(applied)); r.Status != http.StatusOK || r.Header.Get("X-Commons-Index") != fmt.Sprint(applied) {
+			t.Errorf("%s: %d, index %s", path, r.Status, r.Header.Get("X-Commons-Index"))
+		}
+		done := make(chan *apitest.Response)
+		go func() { done <- s.Get(fmt.Sprint(path, "?min_index=", applied+1)) }()
+		s.Backend.Apply(&publishHello)
+		if r := <-done; r.Status != http.StatusOK {
+			t.Errorf("%s: waiting gave %d %s", path, r.Status, r.Body)
+		}
+		applied++
+		for _, bad := range []string{"x", "-1", "1.5", "99999999999999999999999"} {
+			if r := s.Get(path, "X-Commons-Min-Index", bad); r.Status != http.StatusUnprocessableEntity {
+				t.Errorf("%s: index %s: %d", path, bad, r.Status)
+			}
+		}
+		if r := s.Get(path + "?consistency=strong"); r.Status != http.StatusOK {
+			t.Errorf("%s: strong: %d", path, r.Status)
+		}
+	}
+	s.Backend.ReadIndexErr = &api.Unavailable{Code: api.CodeNoLeader, Reason: "no leader is known"}
+	r := s.Get("/api/entries?consistency=strong")
+	if problem := apitest.CheckError(t, r); r.Status != http.StatusServiceUnavailable || problem.Code != "no_leader" || !problem.Retryable {
+		t.Errorf("no leader: %d %s", r.Status, r.Body)
+	}
+}
+
+// TestBehind holds that a wait for an index ends, and how.
+func TestBehind(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for the limit")
+	}
+	t.Parallel()
+	s := start(t)
+	r := s.Post("/api/entries?min_index=1000", map[string]any{"body": "Hello"})
+	problem := apitest.CheckError(t, r)
+	if r.Status != http.StatusServiceUnavailable || problem.Code != "behind" || !problem.Retryable || r.Header.Get("Retry-After") == "" {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+}
+
+// TestStale holds that a node says since when it has heard no leader.
+func TestStale(t *testing.T) {
+	b := apitest.NewBackend(t)
+	s := apitest.Start(t, b)
+	if r := s.Get("/api/entries"); r.Header.Get("X-Commons-Stale-Ms") != "" {
+		t.Errorf("fresh: %v", r.Header)
+	}
+	b = apitest.NewBackend(t)
+	b.Stale = 1500 * time.Millisecond
+	s = apitest.Start(t, b)
+	if r := s.Get("/nowhere"); r.Header.Get("X-Commons-Stale-Ms") != "1500" {
+		t.Errorf("stale: %v", r.Header)
+	}
+}

@@ -1,0 +1,347 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+var update = flag.Bool("update", false, "write the golden responses anew")
+
+// publishHello is a command like any.
+var publishHello = fsm.Publish{
+	Agent: "ada", AgentKey: "ada", Kind: fsm.KindMessage, Title: "Hello", Body: "Hello",
+}
+
+// TestGolden compares whole responses with the stored ones.
+func TestGolden(t *testing.T) {
+	s := start(t, func(c *api.Config) {
+		c.Now = func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+	})
+	for _, entry := range []map[string]any{
+		{"body": "Hello, commons. <&>", "agent": "ada", "tags": []string{"greeting"}},
+		{"body": "Hello, Ada.\nWelcome!", "agent": "bob", "reply_to": "e1"},
+	} {
+		s.Publish(entry)
+	}
+	bodies := map[string]string{
+		"publish":      `{"body":"A finding worth keeping","kind":"finding","agent":"Cyd 2","tags":["a","b"],"request_id":"golden-01","odd":true}`,
+		"duplicate":    `{"body":"Another text","kind":"finding","agent":"cyd-2","request_id":"golden-01"}`,
+		"problems":     `{"content":"x","kind":"poem","tags":["1","2","3","4","5","6","7","8","9"],"relation":"reply","request_id":"short"}`,
+		"malformed":    `{"body":"Hello","body":"again"}`,
+		"unknown":      `{"body":"Hello","reply_to":"e99"}`,
+		"retraction":   `{"body":"Take it back","agent":"bob","supersedes":"e1","relation":"retraction"}`,
+		"content_type": `<body/>`,
+	}
+	for _, test := range []struct{ name, method, path, contentType string }{
+		{"publish", http.MethodPost, "/api/entries", jsonType},
+		{"duplicate", http.MethodPost, "/api/entries", jsonType},
+		{"problems", http.MethodPost, "/api/entries", jsonType},
+		{"malformed", http.MethodPost, "/api/entries", jsonType},
+		{"unknown", http.MethodPost, "/api/entries", jsonType},
+		{"retraction", http.MethodPost, "/api/entries", jsonType},
+		{"content_type", http.MethodPost, "/api/entries", "application/xml"},
+		{"list", http.MethodGet, "/api/entries?limit=2", ""},
+		{"list_problems", http.MethodGet, "/api/entries?limit=1000&since=yesterday&q=fine&kind=poem", ""},
+		{"get_write", http.MethodGet, "/api/entries?action=publish&body=By+GET&agent=dan", ""},
+		{"entry", http.MethodGet, "/api/entries/e1", ""},
+		{"entry_unknown", http.MethodGet, "/api/entries/e99", ""},
+		{"channels", http.MethodGet, "/api/channels", ""},
+		{"index", http.MethodGet, "/", ""},
+		{"ready", http.MethodGet, "/readyz", ""},
+		{"live", http.MethodGet, "/livez", ""},
+		{"status", http.MethodGet, "/status", ""},
+		{"no_path", http.MethodGet, "/api/nothing", ""},
+		{"no_method", http.MethodDelete, "/api/entries", ""},
+	} {
+		r := s.Do(test.method, test.path, bodies[test.name], "Content-Type", test.contentType)
+		var got bytes.Buffer
+		fmt.Fprintf(&got, "%s %s\n%d\n", test.method, test.path, r.Status)
+		for _, name := range []string{"Content-Type", "Location", "Allow", "Cache-Control", "X-Commons-Node", "X-Commons-Index", "Retry-After"} {
+			if value := r.Header.Get(name); value != "" {
+				fmt.Fprintf(&got, "%s: %s\n", name, value)
+			}
+		}
+		fmt.Fprintf(&got, "\n%s\n", bytes.TrimRight(r.Body, "\n"))
+		path := filepath.Join("testdata", test.name+".golden")
+		if *update {
+			if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got.Bytes(), want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", test.name, got.Bytes(), want)
+		}
+	}
+}
+
+// TestDocuments holds that everything served is documented, the other way round,
+// and that every place errors point to exists.
+func TestDocuments(t *testing.T) {
+	s := start(t)
+	doc := apitest.Document(t)
+	if err := doc.Validate(t.Context()); err != nil {
+		t.Errorf("the OpenAPI document: %v", err)
+	}
+	var index struct {
+		Endpoints []struct{ Method, Path string }
+	}
+	s.Get("/").Decode(t, &index)
+	served := map[string]bool{}
+	for _, e := range index.Endpoints {
+		path := strings.ReplaceAll(e.Path, ":id", "{id}")
+		served[e.Method+" "+path] = true
+		if item := doc.Paths.Value(path); item == nil || item.GetOperation(e.Method) == nil {
+			t.Errorf("%s %s is not documented", e.Method, path)
+		}
+	}
+	for path, item := range doc.Paths.Map() {
+		for method := range item.Operations() {
+			if !served[method+" "+path] {
+				t.Errorf("%s %s is documented and not served", method, path)
+			}
+		}
+	}
+	docs := string(s.Get("/docs").Body)
+	for _, code := range api.Codes() {
+		if !strings.Contains(docs, "`"+string(code)+"`") && code != "not_ready" {
+			t.Errorf("/docs does not mention %s", code)
+		}
+	}
+	for _, place := range api.DocsPlaces() {
+		heading := strings.TrimPrefix(place, "/docs#")
+		if !strings.Contains(strings.ToLower(docs), "\n## "+heading+"\n") {
+			t.Errorf("/docs has no heading for %s", place)
+		}
+	}
+}
+
+// TestUnknownPathsAndMethods holds that everything gets the Error object.
+func TestUnknownPathsAndMethods(t *testing.T) {
+	s := start(t)
+	for _, test := range []struct {
+		method, path string
+		status       int
+		allow        string
+	}{
+		{http.MethodGet, "/nothing", 404, ""},
+		{http.MethodPost, "/api", 404, ""},
+		{http.MethodDelete, "/api/entries/e1/x", 404, ""},
+		{http.MethodGet, "/api//entries/../entriess", 404, ""},
+		{http.MethodGet, "/API/entries", 404, ""},
+		{http.MethodDelete, "/api/entries", 405, "GET, HEAD, POST, OPTIONS"},
+		{http.MethodPut, "/api/entries/e1", 405, "GET, HEAD, OPTIONS"},
+		{http.MethodPost, "/status", 405, "GET, HEAD, OPTIONS"},
+		{http.MethodPost, "/", 405, "GET, HEAD, OPTIONS"},
+		{"PROPFIND", "/api/entries", 405, "GET, HEAD, POST, OPTIONS"},
+		{"PROPFIND", "/nothing", 404, ""},
+		{http.MethodTrace, "/api/channels", 405, "GET, HEAD, OPTIONS"},
+		{http.MethodHead, "/nothing", 404, ""},
+		{http.MethodHead, "/api/channels", 200, ""},
+		{http.MethodGet, "/api/entries/", 200, ""},
+	} {
+		r := s.Do(test.method, test.path, "")
+		if r.Status != test.status || r.Header.Get("Allow") != test.allow {
+			t.Errorf("%s %s: %d, Allow %q; want %d, %q", test.method, test.path, r.Status, r.Header.Get("Allow"), test.status, test.allow)
+		}
+	}
+}
+
+// TestCORS holds that any origin may call, without credentials.
+func TestCORS(t *testing.T) {
+	s := start(t)
+	for _, path := range []string{"/api/entries", "/nothing", "/"} {
+		r := s.Do(http.MethodOptions, path, "", "Origin", "https://example.org", "Access-Control-Request-Method", "POST")
+		if r.Status != http.StatusNoContent || r.Header.Get("Access-Control-Allow-Origin") != "*" ||
+			!strings.Contains(r.Header.Get("Access-Control-Allow-Methods"), "POST") ||
+			!strings.Contains(r.Header.Get("Access-Control-Allow-Headers"), "X-Commons-Min-Index") ||
+			r.Header.Get("Access-Control-Allow-Credentials") != "" {
+			t.Errorf("%s: %d %v", path, r.Status, r.Header)
+		}
+	}
+	r := s.Get("/api/entries", "Origin", "https://example.org")
+	for _, name := range []string{"X-Commons-Index", "Location", "Retry-After", "RateLimit-Policy"} {
+		if !strings.Contains(r.Header.Get("Access-Control-Expose-Headers"), name) {
+			t.Errorf("%s is not exposed", name)
+		}
+	}
+}
+
+// TestReady holds both forms of readiness.
+func TestReady(t *testing.T) {
+	b := apitest.NewBackend(t)
+	b.Ready = []api.Check{{Name: "leader", OK: false, Detail: "no leader is known"}, {Name: "applied", OK: true, Detail: "caught up"}}
+	s := apitest.Start(t, b)
+	r := s.Get("/readyz")
+	if want := "[-] leader: no leader is known\n[+] applied: caught up\n"; r.Status != http.StatusServiceUnavailable || string(r.Body) != want {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	r = s.Get("/readyz", "Accept", jsonType)
+	problem := apitest.CheckError(t, r)
+	if r.Status != http.StatusServiceUnavailable || len(problem.Issues) != 1 || problem.Issues[0].Field != "leader" || r.Header.Get("Retry-After") == "" {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	if r = start(t).Get("/readyz", "Accept", jsonType); r.Status != http.StatusOK {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+}
+
+// TestPanic holds that a panic is a 500, logged, and that the process lives.
+func TestPanic(t *testing.T) {
+	b := apitest.NewBackend(t)
+	b.Panic = true
+	var log syncBuffer
+	s := apitest.Start(t, b, func(c *api.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	r := s.Get("/status")
+	if problem := apitest.CheckError(t, r); r.Status != http.StatusInternalServerError || problem.Code != "internal_error" {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	if !strings.Contains(log.String(), "handler panicked") {
+		t.Errorf("log: %s", log.String())
+	}
+	if r := s.Get("/livez"); r.Status != http.StatusOK {
+		t.Errorf("afterwards: %d", r.Status)
+	}
+	if r := s.Get("/metrics"); !strings.Contains(string(r.Body), "commons_http_panics_total 1") {
+		t.Error("the panic was not counted")
+	}
+}
+
+// TestRateLimited is the place of the 429.
+func TestRateLimited(t *testing.T) {
+	b := apitest.NewBackend(t)
+	b.Refuse = func(api.Sender, fsm.Body) error { return &api.RateLimited{RetryAfter: 1200 * time.Millisecond} }
+	s := apitest.Start(t, b, func(c *api.Config) { c.WriteBurst = 20 })
+	r := s.Post("/api/entries", map[string]any{"body": "Hello"})
+	problem := apitest.CheckError(t, r)
+	if r.Status != http.StatusTooManyRequests || problem.Code != "rate_limited" || !problem.Retryable || string(problem.Example) != `{"body":"Hello"}` {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	for name, want := range map[string]string{"Retry-After": "2", "RateLimit": `"writes";r=0;t=2`, "RateLimit-Policy": `"writes";q=20;w=60`} {
+		if got := r.Header.Get(name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
+// TestSender holds where a write is said to come from (faults, 31).
+func TestSender(t *testing.T) {
+	b := apitest.NewBackend(t)
+	s := apitest.Start(t, b, func(c *api.Config) {
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}
+	})
+	fingerprint := func(addr string) string { return b.Fingerprint(netip.MustParseAddr(addr)) }
+	for name, test := range map[string]struct {
+		forwarded []string
+		want      string
+	}{
+		"none":                   {nil, "127.0.0.1"},
+		"one":                    {[]string{"192.0.2.1"}, "192.0.2.1"},
+		"spoofed on the left":    {[]string{"198.51.100.9, 192.0.2.1"}, "192.0.2.1"},
+		"spoofed, own header":    {[]string{"198.51.100.9", "192.0.2.1, 10.1.2.3"}, "192.0.2.1"},
+		"only proxies":           {[]string{"10.0.0.2, 10.0.0.1"}, "10.0.0.2"},
+		"with a port":            {[]string{"192.0.2.1:1234"}, "192.0.2.1"},
+		"garbage":                {[]string{"unknown"}, "127.0.0.1"},
+		"garbage behind a proxy": {[]string{"unknown, 10.0.0.1"}, "10.0.0.1"},
+		"IPv6 of one network":    {[]string{"2001:db8::1"}, "2001:db8::ffff"},
+		"IPv6 in brackets":       {[]string{"[2001:db8::1]:80"}, "2001:db8::1"},
+		"IPv4 in IPv6":           {[]string{"::ffff:192.0.2.1"}, "192.0.2.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			headers := []string{"Content-Type", jsonType}
+			for _, line := range test.forwarded {
+				headers = append(headers, "X-Forwarded-For", line)
+			}
+			s.Do(http.MethodPost, "/api/entries", `{"body":"Hello","agent":"Ada"}`, headers...)
+			if got := b.LastSender(); got.Fingerprint != fingerprint(test.want) || got.AgentKey != "ada" {
+				t.Errorf("got %+v, want the fingerprint of %s", got, test.want)
+			}
+		})
+	}
+	s.Post("/api/entries", map[string]any{"body": "Hello"})
+	if got := b.LastSender(); got.AgentKey != "" {
+		t.Errorf("anonymous has the agent key %q", got.AgentKey)
+	}
+	untrusting := apitest.Start(t, b)
+	untrusting.Do(http.MethodPost, "/api/entries", `{"body":"Hello"}`, "Content-Type", jsonType, "X-Forwarded-For", "192.0.2.1")
+	if got := b.LastSender(); got.Fingerprint != fingerprint("127.0.0.1") {
+		t.Error("X-Forwarded-For of a stranger was believed")
+	}
+}
+
+// TestMeasurementsAndLogShowTemplates holds that neither shows what clients sent.
+func TestMeasurementsAndLogShowTemplates(t *testing.T) {
+	var log syncBuffer
+	registry := prometheus.NewRegistry()
+	s := start(t, func(c *api.Config) {
+		c.Registry = registry
+		c.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	const secret = "sesame"
+	s.Post("/api/entries", map[string]any{"body": "Hello " + secret, "agent": secret})
+	s.Get("/api/entries?q=" + secret)
+	s.Get("/api/entries/" + secret)
+	s.Get("/" + secret)
+	s.Do(strings.ToUpper(secret), "/", "")
+	r := s.Get("/metrics")
+	for _, want := range []string{
+		`commons_http_request_duration_seconds_count{method="POST",route="/api/entries",status="2xx"} 1`,
+		`commons_http_request_duration_seconds_count{method="GET",route="/api/entries/:id",status="4xx"} 1`,
+		`commons_http_request_duration_seconds_count{method="GET",route="unmatched",status="4xx"} 1`,
+		`commons_http_request_duration_seconds_count{method="other",route="unmatched",status="4xx"} 1`,
+	} {
+		if !strings.Contains(string(r.Body), want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if shown := string(r.Body) + log.String(); strings.Contains(strings.ToLower(shown), secret) || strings.Contains(shown, "127.0.0.1") {
+		t.Errorf("measurements or log show what a client sent:\n%s", log.String())
+	}
+	if !strings.Contains(log.String(), `"route":"/api/entries/:id"`) {
+		t.Errorf("log: %s", log.String())
+	}
+	if _, err := api.New(api.Config{Backend: s.Backend, Registry: registry}); err == nil {
+		t.Error("a second server on one registry")
+	}
+}
+
+// TestShutdownReleasesWaits holds that nobody who waits for an index delays a stop.
+func TestShutdownReleasesWaits(t *testing.T) {
+	b := apitest.NewBackend(t)
+	server, addr := serve(t, b)
+	waiting := make(chan string)
+	go func() {
+		conn := dial(t, addr)
+		fmt.Fprintf(conn, "GET /api/entries?min_index=100000 HTTP/1.1\r\nHost: x\r\n\r\n")
+		waiting <- readStatus(conn)
+	}()
+	eventually(t, func() bool { return strings.Contains(metricsOf(t, addr), "commons_http_requests_in_flight 2") })
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // less than the wait would take
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		t.Errorf("shutdown: %v", err)
+	}
+	if status := <-waiting; !strings.HasPrefix(status, "HTTP/1.1 503") {
+		t.Errorf("the waiting read got %q", status)
+	}
+}

@@ -1,0 +1,343 @@
+package api_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+)
+
+// deadline is how long a test waits for what must happen.
+const deadline = 20 * time.Second
+
+// syncBuffer collects a log.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// eventually polls until a condition holds.
+func eventually(t *testing.T, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(deadline); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if holds() {
+			return
+		}
+	}
+	t.Fatal("it did not come to pass")
+}
+
+// serve is a server that the test stops itself.
+func serve(t *testing.T, b *apitest.Backend) (*api.Server, string) {
+	t.Helper()
+	server, err := api.New(api.Config{Backend: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), deadline)
+		defer cancel()
+		if err := server.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return server, ln.Addr().String()
+}
+
+func dial(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(deadline)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func readStatus(conn net.Conn) string {
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(line)
+}
+
+func metricsOf(t *testing.T, addr string) string {
+	t.Helper()
+	resp, err := http.Get("http://" + addr + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// post is a raw request.
+func post(headers, body string) string {
+	return fmt.Sprintf("POST /api/entries HTTP/1.1\r\nHost: x\r\n%sContent-Length: %d\r\n\r\n%s", headers, len(body), body)
+}
+
+// bomb is a megabyte of zeroes in a kilobyte.
+func bomb(t *testing.T) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// TestBadInput is faults 16: every kind of bad input gets a 4xx with the Error
+// object, and nothing of it reaches the state.
+func TestBadInput(t *testing.T) {
+	s := start(t)
+	typed := "Content-Type: application/json\r\n"
+	good := `{"body":"Hello"}`
+	tests := map[string]struct {
+		raw    string
+		status int
+		code   string
+	}{
+		"gzip bomb":                    {post(typed+"Content-Encoding: gzip\r\n", bomb(t)), 415, "unsupported_media_type"},
+		"gzip bomb without a header":   {post(typed, bomb(t)), 400, "malformed_body"},
+		"identity":                     {post(typed+"Content-Encoding: identity\r\n", good), 415, "unsupported_media_type"},
+		"JSON 10,000 deep":             {post(typed, `{"a":`+strings.Repeat("[", 10_000)+strings.Repeat("]", 10_000)+"}"), 400, "malformed_body"},
+		"keys twice":                   {post(typed, `{"body":"Hello","body":"again"}`), 400, "malformed_body"},
+		"bad UTF-8":                    {post(typed, "{\"body\":\"Hello\xff\"}"), 400, "malformed_body"},
+		"wrong types":                  {post(typed, `{"body":["Hello"],"tags":{"a":1}}`), 422, "validation_failed"},
+		"body over 128 KiB":            {post(typed, `{"body":"`+strings.Repeat("x", 128<<10)+`"}`), 413, "body_too_large"},
+		"body far over 128 KiB":        {post(typed, strings.Repeat("x", 900<<10)), 413, "body_too_large"},
+		"announced body of 1 TB":       {"POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 1099511627776\r\n\r\n", 413, "body_too_large"},
+		"chunks over 128 KiB":          {"POST /api/entries HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + "20001\r\n" + strings.Repeat("x", 0x20001) + "\r\n0\r\n\r\n", 413, "body_too_large"},
+		"bad chunk":                    {"POST /api/entries HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n", 400, "malformed_request"},
+		"huge header":                  {"GET / HTTP/1.1\r\nHost: x\r\nX-Big: " + strings.Repeat("x", 64<<10) + "\r\n\r\n", 431, "headers_too_large"},
+		"huge URL":                     {"GET /api/entries?q=" + strings.Repeat("x", 64<<10) + " HTTP/1.1\r\nHost: x\r\n\r\n", 431, "headers_too_large"},
+		"very many parameters":         {"GET /api/entries?" + strings.Repeat("a&", 200) + " HTTP/1.1\r\nHost: x\r\n\r\n", 400, "malformed_request"},
+		"two Content-Lengths":          {"POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\nContent-Length: 17\r\n\r\n" + good, 400, "malformed_request"},
+		"the same length twice":        {"POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\nContent-Length: 16\r\n\r\n" + good, 400, "malformed_request"},
+		"length and chunks":            {"POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, "malformed_request"},
+		"two Hosts":                    {"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", 400, "malformed_request"},
+		"no Host":                      {"GET / HTTP/1.1\r\n\r\n", 400, "malformed_request"},
+		"bare LF only":                 {"GET / HTTP/1.1\nHost: x\n\n", 408, "request_timeout"},
+		"bare LF at the end":           {"GET / HTTP/1.1\r\nHost: x\n\r\n", 408, "request_timeout"},
+		"bare LF in a header":          {"GET / HTTP/1.1\r\nHost: x\r\nA: b\nC: d\r\n\r\n", 400, "malformed_request"},
+		"a space before the colon":     {"GET / HTTP/1.1\r\nHost : x\r\n\r\n", 400, "malformed_request"},
+		"a folded header":              {"GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n", 400, "malformed_request"},
+		"negative Content-Length":      {"POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400, "malformed_request"},
+		"no HTTP at all":               {"hello world\r\n\r\n", 400, "malformed_request"},
+		"TLS":                          {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400, "malformed_request"},
+		"half a request, then silence": {"POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"body\":", 408, "request_timeout"},
+	}
+	before := s.Backend.Machine.Applied()
+	var group sync.WaitGroup
+	for name, test := range tests {
+		if test.status == http.StatusRequestTimeout && testing.Short() {
+			continue
+		}
+		group.Go(func() {
+			conn := dial(t, s.Addr)
+			if _, err := io.WriteString(conn, test.raw); err != nil {
+				t.Errorf("%s: send: %v", name, err)
+				return
+			}
+			in := bufio.NewReader(conn)
+			resp, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				return
+			}
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				return
+			}
+			var problem apitest.Problem
+			if err := json.Unmarshal(body, &problem); err != nil {
+				t.Errorf("%s: %d %s", name, resp.StatusCode, body)
+				return
+			}
+			if resp.StatusCode != test.status || problem.Code != test.code || problem.Docs == "" || resp.Header.Get("X-Commons-Node") == "" {
+				t.Errorf("%s: %d %s, want %d %s", name, resp.StatusCode, body, test.status, test.code)
+			}
+		})
+	}
+	group.Wait()
+	if after := s.Backend.Machine.Applied(); after != before {
+		t.Errorf("%d commands reached the state machine", after-before)
+	}
+}
+
+// TestRefusedClientReadsTheAnswer holds that a client that goes on sending a body
+// that is too large still gets to read why.
+func TestRefusedClientReadsTheAnswer(t *testing.T) {
+	s := start(t)
+	for range 20 {
+		r := s.Do(http.MethodPost, "/api/entries", strings.Repeat("x", 700<<10), "Content-Type", "text/plain")
+		if r.Status != http.StatusRequestEntityTooLarge {
+			t.Fatalf("%d %s", r.Status, r.Body)
+		}
+	}
+}
+
+// TestPipelinedRequests is faults 15: mixed requests down one connection, none of
+// which may change a field that another one stored or logged.
+func TestPipelinedRequests(t *testing.T) {
+	const connections = 4
+	total := 10_000
+	if testing.Short() {
+		total = 1000
+	}
+	var log syncBuffer
+	s := start(t, func(c *api.Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	var group sync.WaitGroup
+	for c := range connections {
+		group.Go(func() { pipeline(t, s, c, total/connections) })
+	}
+	group.Wait()
+	found := 0
+	next := ""
+	for {
+		var list apitest.List
+		s.Get("/api/entries?limit=100"+next).Decode(t, &list)
+		for _, e := range list.Entries {
+			found++
+			if want := pipelinedBody(e.Agent); e.Body != want || e.Title != "Title of "+e.Agent || e.Channel != "room-"+e.Agent ||
+				len(e.Tags) != 2 || e.Tags[0] != "tag-"+e.Agent {
+				t.Fatalf("a stored entry was altered: %+v", e)
+			}
+		}
+		if list.NextCursor == nil {
+			break
+		}
+		next = "&cursor=" + *list.NextCursor
+	}
+	if want := total * 3 / 5; found != want {
+		t.Errorf("%d entries, want %d", found, want)
+	}
+	for line := range strings.Lines(log.String()) {
+		if strings.Contains(line, "msg=request") && !strings.Contains(line, "route=/api/entries") {
+			t.Fatalf("a logged field was altered: %s", line)
+		}
+	}
+}
+
+// pipelinedBody is what an agent of TestPipelinedRequests writes: of many lengths,
+// so that buffers are used over and over at shifting places.
+func pipelinedBody(agent string) string {
+	return "Body of " + agent + " " + strings.Repeat("x", int(agent[len(agent)-1]-'0')*37) + "."
+}
+
+// pipeline sends mixed requests without waiting, and checks each answer.
+func pipeline(t *testing.T, s *apitest.Server, c, n int) {
+	t.Helper()
+	agent := func(i int) string { return fmt.Sprintf("p%d-%d", c, i) }
+	conn := dial(t, s.Addr)
+	_ = conn.SetDeadline(time.Now().Add(10 * deadline))
+	go func() {
+		out := bufio.NewWriter(conn)
+		for i := range n {
+			a := agent(i)
+			switch i % 5 {
+			case 0:
+				fmt.Fprint(out, post("Content-Type: application/json\r\n", fmt.Sprintf(
+					`{"agent":%q,"body":%q,"title":"Title of %s","channel":"room-%s","tags":["tag-%s","x"],"request_id":"request-%s"}`, a, pipelinedBody(a), a, a, a, a)))
+			case 1:
+				fmt.Fprint(out, post("Content-Type: application/x-www-form-urlencoded\r\n", fmt.Sprintf(
+					"agent=%s&body=%s&title=Title+of+%s&channel=room-%s&tags=tag-%s,x", a, strings.ReplaceAll(pipelinedBody(a), " ", "%20"), a, a, a)))
+			case 2:
+				fmt.Fprintf(out, "GET /api/entries?action=publish&confirm=write&request_id=request-%s&agent=%s&body=%s&title=Title+of+%s&channel=room-%s&tags=tag-%s,x HTTP/1.1\r\nHost: x\r\n\r\n",
+					a, a, strings.ReplaceAll(pipelinedBody(a), " ", "+"), a, a, a)
+			case 3:
+				fmt.Fprintf(out, "GET /api/entries/none-%s HTTP/1.1\r\nHost: x\r\n\r\n", a)
+			case 4:
+				fmt.Fprintf(out, "GET /api/entries?agent=%s&limit=1 HTTP/1.1\r\nHost: x\r\n\r\n", agent(i-4))
+			}
+		}
+		_ = out.Flush()
+	}()
+	in := bufio.NewReader(conn)
+	for i := range n {
+		want := [...]int{201, 201, 201, 404, 200}[i%5]
+		req, _ := http.NewRequest(http.MethodGet, "http://x/", http.NoBody)
+		resp, err := http.ReadResponse(in, req)
+		if err != nil {
+			t.Errorf("answer %d: %v", i, err)
+			return
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		named := agent(i)
+		switch i % 5 {
+		case 3:
+			named = "no such entry"
+		case 4:
+			named = agent(i - 4)
+		}
+		if err != nil || resp.StatusCode != want || !strings.Contains(string(body), named) {
+			t.Errorf("answer %d: %d %s", i, resp.StatusCode, body)
+			return
+		}
+	}
+}
+
+// TestIdleConnectionIsClosed holds that a connection on which nothing arrives is
+// given up.
+func TestIdleConnectionIsClosed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for the limit")
+	}
+	t.Parallel()
+	s := start(t)
+	conn := dial(t, s.Addr)
+	if _, err := io.ReadAll(conn); err != nil {
+		t.Errorf("the server did not close the connection: %v", err)
+	}
+}
