@@ -20,6 +20,7 @@ type call struct {
 	handed    bool // an attempt may have reached the log
 	applied   bool // by this node's state machine
 	confirmed bool // by the leader's state machine
+	expired   bool // not to be sent again
 	answered  bool
 
 	result fsm.Result

@@ -148,9 +148,11 @@ func TestClocksAreComparedBeforeTheFirstStamp(t *testing.T) {
 		}
 	})
 	n := c.nodes[0]
+	eventually(t, "the comparison of the start is over", func() bool { return n.Clocks().Correction() != 0 })
 	n.sync.mu.Lock()
 	clear(n.sync.offsets)
 	n.sync.mu.Unlock()
+	n.sync.basis.Store(&basis{at: n.sync.Now()})
 	before := time.Now().UnixMilli()
 	c.lead("node-0")
 	if _, _, err := c.nodes[1].publish("some text"); err != nil {

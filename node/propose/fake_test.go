@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -28,6 +29,10 @@ type cluster struct {
 	term  uint64
 	nodes []*fakeNode
 	net   *fakeNet
+	once  sync.Once
+	// survivors says how many of the entries that a lost leader has alone are
+	// in the next leader's log. Nil: none.
+	survivors func(n int) int
 }
 
 // logged is a committed entry; its index is its position plus one.
@@ -59,6 +64,7 @@ type fakeNode struct {
 	maxPending  int
 	applies     [][]byte
 	verifies    int
+	verifying   func() error // takes the place of VerifyLeader
 	kick        chan struct{}
 	stop        chan struct{}
 	stopped     sync.WaitGroup
@@ -105,6 +111,11 @@ type option func(*Config)
 // newCluster starts n nodes without a leader. Times are short.
 func newCluster(tb testing.TB, n int, options ...option) *cluster {
 	tb.Helper()
+	return newTunedCluster(tb, n, func(*timing) {}, options...)
+}
+
+func newTunedCluster(tb testing.TB, n int, tune func(*timing), options ...option) *cluster {
+	tb.Helper()
 	c := &cluster{tb: tb, net: &fakeNet{nodes: make(map[string]*fakeNode)}}
 	for i := range n {
 		node := &fakeNode{
@@ -120,12 +131,13 @@ func newCluster(tb testing.TB, n int, options ...option) *cluster {
 		node.timing.propose = 5 * time.Second
 		node.timing.recheck = 50 * time.Millisecond
 		node.timing.clockInterval = time.Hour
+		tune(&node.timing)
 		node.sm = newFakeMachine(node.Pipeline)
 		c.nodes = append(c.nodes, node)
 		c.net.nodes[node.id] = node
 	}
 	for _, node := range c.nodes {
-		node.handler = node.Pipeline.Handler()
+		node.handler = node.Handler()
 		node.stopped.Go(node.applyLoop)
 	}
 	for _, node := range c.nodes {
@@ -135,7 +147,9 @@ func newCluster(tb testing.TB, n int, options ...option) *cluster {
 	return c
 }
 
-func (c *cluster) close() {
+func (c *cluster) close() { c.once.Do(c.shutDown) }
+
+func (c *cluster) shutDown() {
 	for _, n := range c.nodes {
 		n.Close()
 		close(n.stop)
@@ -155,6 +169,7 @@ func (c *cluster) close() {
 // unaware, who go on believing what they believe.
 func (c *cluster) elect(id string, unaware ...string) *fakeNode {
 	c.mu.Lock()
+	c.inherit()
 	c.term++
 	skip := map[string]bool{}
 	for _, u := range unaware {
@@ -207,25 +222,22 @@ func (n *fakeNode) establish() error {
 	return nil
 }
 
-// depose leaves the cluster without a leader.
-func (c *cluster) depose() {
-	c.mu.Lock()
-	c.term++
-	var lost *fakeNode
+// inherit makes some entries of the present leader part of the log: a majority
+// had them, though nobody knows. The lock is held.
+func (c *cluster) inherit() {
+	if c.survivors == nil {
+		return
+	}
 	for _, n := range c.nodes {
-		n.leaderID, n.myTerm = "", c.term
-		if n.leading {
-			n.leading = false
-			n.fail(raft.ErrLeadershipLost)
-			lost = n
+		if !n.leading || n.myTerm != c.term {
+			continue
+		}
+		for _, f := range n.uncommitted[:c.survivors(len(n.uncommitted))] {
+			c.log = append(c.log, logged{term: f.term, data: f.data})
 		}
 	}
-	c.mu.Unlock()
-	if lost != nil {
-		lost.StopLeading()
-	}
 	for _, n := range c.nodes {
-		n.LeaderChanged()
+		n.poke()
 	}
 }
 
@@ -339,6 +351,10 @@ func (n *fakeNode) VerifyLeader() raft.Future {
 	defer n.c.mu.Unlock()
 	n.verifies++
 	f := &fakeFuture{done: make(chan struct{})}
+	if n.verifying != nil {
+		f.respond(n.verifying())
+		return f
+	}
 	switch {
 	case !n.leading:
 		f.respond(raft.ErrNotLeader)
@@ -412,12 +428,17 @@ type observed struct {
 }
 
 func (m *fakeMachine) apply(tb testing.TB, index uint64, data []byte) {
+	tb.Helper()
 	b, err := fsm.DecodeBatch(data)
 	if err != nil {
 		tb.Errorf("entry %d: %v", index, err)
 		return
 	}
 	m.mu.Lock()
+	if index <= m.applied {
+		m.mu.Unlock() // a snapshot was installed meanwhile
+		return
+	}
 	m.stamps = append(m.stamps, b.Stamp)
 	var out []observed
 	for _, g := range b.Groups {
@@ -471,9 +492,7 @@ func (m *fakeMachine) install(from *fakeMachine) {
 	m.sessions = make(map[fsm.BootID]*fakeSession)
 	for boot, s := range from.sessions {
 		c := &fakeSession{floor: s.floor, results: make(map[uint64]fsm.Result)}
-		for seq, r := range s.results {
-			c.results[seq] = r
-		}
+		maps.Copy(c.results, s.results)
 		m.sessions[boot] = c
 	}
 }

@@ -40,6 +40,9 @@ const (
 	AttemptTimeout = 3 * time.Second
 	// EnqueueTimeout bounds the wait for Raft to take a log entry.
 	EnqueueTimeout = 5 * time.Second
+	// ExpiryGrace is how much longer than ProposeTimeout a caller waits for an
+	// attempt under way, if that may still turn out certain.
+	ExpiryGrace = 250 * time.Millisecond
 	// MinBackoff and MaxBackoff bound the pause after a failed attempt. A change
 	// of leader ends it early.
 	MinBackoff = 5 * time.Millisecond
@@ -79,7 +82,8 @@ const (
 
 // timing holds the times that tests shorten.
 type timing struct {
-	propose, readIndex, attempt    time.Duration
+	propose, grace                 time.Duration
+	readIndex, attempt             time.Duration
 	minBackoff, maxBackoff         time.Duration
 	recheck, leadWait, confirm     time.Duration
 	clockInterval, clockTimeout    time.Duration
@@ -88,7 +92,7 @@ type timing struct {
 
 func defaultTiming() timing {
 	return timing{
-		propose: ProposeTimeout, readIndex: ReadIndexTimeout, attempt: AttemptTimeout,
+		propose: ProposeTimeout, grace: ExpiryGrace, readIndex: ReadIndexTimeout, attempt: AttemptTimeout,
 		minBackoff: MinBackoff, maxBackoff: MaxBackoff,
 		recheck: RecheckInterval, leadWait: LeadWait, confirm: ConfirmTimeout,
 		clockInterval: ClockInterval, clockTimeout: clockTimeout,

@@ -98,7 +98,7 @@ func New(cfg Config) *Pipeline {
 	p := &Pipeline{
 		self:    cfg.ServerID,
 		logger:  cfg.Logger,
-		session: newSession(boot, MaxQueuedBytes, cfg.Logger),
+		session: newSession(boot, cfg.Logger),
 		sync:    NewClockSync(cfg.Clock, cfg.Logger),
 		peers:   peers{client: cfg.Client},
 		timing:  defaultTiming(),

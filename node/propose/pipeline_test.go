@@ -128,37 +128,91 @@ func TestLeadershipLoss(t *testing.T) {
 }
 
 func TestRaftErrorsAreSorted(t *testing.T) {
-	certain := []error{raft.ErrNotLeader, raft.ErrLeadershipTransferInProgress, raft.ErrEnqueueTimeout}
-	unknown := []error{
-		raft.ErrLeadershipLost, raft.ErrAbortedByRestore, raft.ErrRaftShutdown,
-		context.DeadlineExceeded, errors.New("disk says no"),
+	tests := []struct {
+		err  error
+		code api.Code
+	}{
+		{raft.ErrNotLeader, api.CodeNotEnqueued},
+		{raft.ErrLeadershipTransferInProgress, api.CodeNotEnqueued},
+		{raft.ErrEnqueueTimeout, api.CodeNotEnqueued},
+		{raft.ErrLeadershipLost, api.CodeOutcomeUnknown},
+		{raft.ErrAbortedByRestore, api.CodeOutcomeUnknown},
+		{raft.ErrRaftShutdown, api.CodeOutcomeUnknown},
+		{context.DeadlineExceeded, api.CodeOutcomeUnknown},
+		{errors.New("disk says no"), api.CodeOutcomeUnknown},
 	}
-	check := func(err error, code api.Code) {
-		t.Run(err.Error(), func(t *testing.T) {
+	for _, tt := range tests {
+		t.Run(tt.err.Error(), func(t *testing.T) {
 			c := newCluster(t, 1)
 			n := c.lead("node-0")
 			n.timing.propose = 50 * time.Millisecond
+			n.timing.grace = 5 * time.Second
 			n.set(func(n *fakeNode) {
 				for range 1000 {
-					n.nextErr = append(n.nextErr, err)
+					n.nextErr = append(n.nextErr, tt.err)
 				}
 			})
-			_, _, got := n.publish("some text")
-			wantCode(t, got, code)
+			_, _, err := n.publish("some text")
+			wantCode(t, err, tt.code)
 		})
 	}
-	for _, err := range certain {
-		check(err, api.CodeNotEnqueued)
+}
+
+func TestExpiry(t *testing.T) {
+	add := func() (*session, *call, parcel) {
+		s := newSession(fsm.BootID{1}, nil)
+		c, _ := s.add(sender, entryOf("text"), 10)
+		p := s.take()
+		return s, c, p
 	}
-	for _, err := range unknown {
-		check(err, api.CodeOutcomeUnknown)
+	tests := []struct {
+		name string
+		end  func(s *session, c *call, p parcel)
+		code api.Code
+	}{
+		{"the last attempt was refused", func(s *session, c *call, p parcel) {
+			s.expire(c, "late")
+			s.settle(p, notLeading())
+		}, api.CodeNotEnqueued},
+		{"the last attempt is unknown", func(s *session, c *call, p parcel) {
+			s.expire(c, "late")
+			s.settle(p, verdict{status: statusUnknown})
+		}, api.CodeOutcomeUnknown},
+		{"the last attempt does not end", func(s *session, c *call, p parcel) {
+			s.expire(c, "late")
+			s.abandon(c, "later")
+		}, api.CodeOutcomeUnknown},
+		{"no attempt under way", func(s *session, c *call, p parcel) {
+			s.settle(p, notLeading())
+			s.expire(c, "late")
+		}, api.CodeNotEnqueued},
+		{"an earlier attempt is unknown", func(s *session, c *call, p parcel) {
+			s.settle(p, verdict{status: statusUnknown})
+			s.take()
+			s.expire(c, "late")
+		}, api.CodeOutcomeUnknown},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s, c, p := add()
+			tt.end(s, c, p)
+			select {
+			case <-c.done:
+				wantCode(t, c.err, tt.code)
+			default:
+				t.Fatal("not answered")
+			}
+			if p := s.take(); len(p.calls) != 0 {
+				t.Error("it is sent again")
+			}
+		})
 	}
 }
 
 func TestOneUnknownAttemptStaysUnknown(t *testing.T) {
 	c := newCluster(t, 1)
 	n := c.lead("node-0")
-	n.timing.propose = 100 * time.Millisecond
+	n.timing.propose, n.timing.grace = 100*time.Millisecond, 5*time.Second
 	n.set(func(n *fakeNode) {
 		n.nextErr = append(n.nextErr, raft.ErrLeadershipLost)
 		for range 1000 {
@@ -212,7 +266,7 @@ func TestForwardFailures(t *testing.T) {
 			leader := c.lead("node-0")
 			c.net.decide(func(string, string, *http.Request) fate { return tt.fate })
 			n := c.nodes[1]
-			n.timing.propose = 60 * time.Millisecond
+			n.timing.propose, n.timing.grace = 60*time.Millisecond, 5*time.Second
 			_, _, err := n.publish("some text")
 			wantCode(t, err, tt.code)
 
@@ -491,7 +545,7 @@ func TestSnapshotBeforeTheAnswer(t *testing.T) {
 	c := newCluster(t, 2)
 	leader := c.lead("node-0")
 	n := c.nodes[1]
-	n.timing.recheck = time.Hour
+	n.timing.recheck, n.timing.propose = time.Hour, time.Hour
 	n.set(func(n *fakeNode) { n.held = true })
 	// The snapshot overtakes the leader's answer.
 	c.net.mu.Lock()
@@ -501,8 +555,37 @@ func TestSnapshotBeforeTheAnswer(t *testing.T) {
 		}
 	}
 	c.net.mu.Unlock()
-	if r, _, err := n.publish("some text"); err != nil || r.Entry != 1 {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if r, _, err := n.Propose(ctx, sender, entryOf("some text")); err != nil || r.Entry != 1 {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestTwoGroupsOnTheWay(t *testing.T) {
+	for taker := range 2 {
+		c := newCluster(t, 2)
+		leader := c.lead("node-0")
+		leader.set(func(n *fakeNode) { n.stalled = true })
+		n := c.nodes[taker]
+		var chans []<-chan outcome
+		for i := range 4 {
+			chans = append(chans, n.start(fmt.Sprint("text ", i)))
+			want := min(i+1, MaxInFlight)
+			eventually(t, fmt.Sprint(want, " entries are on the way"), func() bool {
+				return leader.get(func(n *fakeNode) int { return len(n.uncommitted) }) == want
+			})
+		}
+		eventually(t, "the rest waits", func() bool { return n.Stats().Waiting == 2 })
+		leader.set(func(n *fakeNode) { n.stalled = false })
+		for _, ch := range chans {
+			if o := <-ch; o.err != nil {
+				t.Error(o.err)
+			}
+		}
+		if got := leader.get(func(n *fakeNode) int { return len(n.applies) }); got != 4 {
+			t.Errorf("%d log entries, want the lead, two and one for the rest", got)
+		}
 	}
 }
 
@@ -541,7 +624,7 @@ func TestFloorIsTheSmallestUnanswered(t *testing.T) {
 }
 
 func TestSpanIsBounded(t *testing.T) {
-	s := newSession(fsm.BootID{1}, MaxQueuedBytes, nil)
+	s := newSession(fsm.BootID{1}, nil)
 	first, _ := s.add(sender, entryOf("first"), 1)
 	if p := s.take(); len(p.calls) != 1 {
 		t.Fatalf("took %d", len(p.calls))
@@ -568,6 +651,7 @@ func TestSpanIsBounded(t *testing.T) {
 	}
 	work := make(chan bool)
 	go func() { work <- s.awaitWork() }()
+	time.Sleep(20 * time.Millisecond) // lets it wait, so that it must be woken
 	s.abandon(first, "")
 	if !<-work {
 		t.Error("closed")
@@ -578,7 +662,7 @@ func TestSpanIsBounded(t *testing.T) {
 }
 
 func TestRequeuedCallsKeepTheirOrder(t *testing.T) {
-	s := newSession(fsm.BootID{1}, MaxQueuedBytes, nil)
+	s := newSession(fsm.BootID{1}, nil)
 	for range 4 {
 		_, _ = s.add(sender, entryOf("text"), 10)
 	}
@@ -621,13 +705,14 @@ func TestClose(t *testing.T) {
 
 func TestProposeAsLeader(t *testing.T) {
 	c := newCluster(t, 2)
+	c.elect("node-1")
 	n := c.elect("node-0")
 	if r, index, err := n.ProposeAsLeader(context.Background(), &fsm.Lead{ServerID: n.id}); err != nil ||
 		r.Outcome != fsm.OutcomeDone || index != 1 {
 		t.Fatalf("%+v at %d: %v", r, index, err)
 	}
 	// Nothing else may pass before StartLeading, nor in another term.
-	n.timing.propose = 30 * time.Millisecond
+	n.timing.propose, n.timing.grace = 30*time.Millisecond, 5*time.Second
 	_, _, err := n.publish("some text")
 	wantCode(t, err, api.CodeNotEnqueued)
 	n.StartLeading(n.CurrentTerm() - 1)

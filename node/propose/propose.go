@@ -60,7 +60,7 @@ func (p *Pipeline) await(ctx context.Context, c *call, reason string) {
 	deadline := time.Now().Add(p.timing.propose)
 	timer := time.NewTimer(min(p.timing.recheck, p.timing.propose))
 	defer timer.Stop()
-	for {
+	for expired := false; ; {
 		select {
 		case <-c.done:
 			return
@@ -71,11 +71,17 @@ func (p *Pipeline) await(ctx context.Context, c *call, reason string) {
 		}
 		p.lookUp(c)
 		left := time.Until(deadline)
-		if left <= 0 {
+		switch {
+		case left > 0:
+			timer.Reset(min(p.timing.recheck, left))
+		case !expired:
+			expired = true
+			p.session.expire(c, reason)
+			timer.Reset(p.timing.grace)
+		default:
 			p.session.abandon(c, reason)
 			return
 		}
-		timer.Reset(min(p.timing.recheck, left))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
@@ -222,5 +223,48 @@ func TestConcurrentStrongReads(t *testing.T) {
 	wg.Wait()
 	if got := leader.get(func(n *fakeNode) int { return n.verifies }); got > 150 {
 		t.Errorf("%d rounds for 300 askers", got)
+	}
+}
+
+func TestReadIndexNeedsRaftsConsent(t *testing.T) {
+	c := newCluster(t, 1)
+	n := c.lead("node-0")
+	n.timing.readIndex = 20 * time.Millisecond
+	n.set(func(n *fakeNode) { n.verifying = func() error { return raft.ErrLeadershipLost } })
+	_, err := n.ReadIndex(context.Background())
+	wantCode(t, err, api.CodeNoLeader)
+	// Leadership ends while the round runs.
+	n.set(func(n *fakeNode) {
+		n.verifying = func() error { n.leader.mu.Lock(); n.leader.term = 0; n.leader.mu.Unlock(); return nil }
+	})
+	_, err = n.ReadIndex(context.Background())
+	wantCode(t, err, api.CodeNoLeader)
+}
+
+func TestElectedLeaderLetsOthersWait(t *testing.T) {
+	c := newCluster(t, 2)
+	n := c.elect("node-0")
+	n.timing.leadWait = 5 * time.Second
+	done := make(chan *httptest.ResponseRecorder, 1)
+	go func() {
+		w := httptest.NewRecorder()
+		n.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, pathReadIndex, http.NoBody))
+		done <- w
+	}()
+	select {
+	case w := <-done:
+		t.Fatalf("answered %d before it led", w.Code)
+	case <-time.After(30 * time.Millisecond):
+	}
+	if err := n.establish(); err != nil {
+		t.Fatal(err)
+	}
+	if w := <-done; w.Code != http.StatusOK || w.Body.String() != `{"index":1}` {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	w := httptest.NewRecorder()
+	c.nodes[1].handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, pathReadIndex, http.NoBody))
+	if w.Code != http.StatusMisdirectedRequest {
+		t.Errorf("a follower answered %d", w.Code)
 	}
 }

@@ -26,9 +26,9 @@ type session struct {
 	closed  bool
 }
 
-func newSession(boot fsm.BootID, maxBytes int, logger *slog.Logger) *session {
+func newSession(boot fsm.BootID, logger *slog.Logger) *session {
 	s := &session{
-		boot: boot, logger: logger, maxBytes: maxBytes,
+		boot: boot, logger: logger, maxBytes: MaxQueuedBytes,
 		nextSeq: 1,
 		calls:   make(map[uint64]*call),
 		open:    list{which: listOpen}, waiting: list{which: listWaiting},
@@ -192,11 +192,14 @@ func (s *session) settleCall(c *call, v verdict, over *refusal) {
 		s.finish(c, &api.Unavailable{Code: api.CodeNotEnqueued, Reason: v.reason})
 		return
 	}
-	if s.closed {
-		s.finish(c, closingError(c))
-		return
+	switch {
+	case s.closed:
+		s.finish(c, unavailable(c, reasonClosing))
+	case c.expired:
+		s.finish(c, unavailable(c, v.reason))
+	default:
+		s.enqueue(c, (*list).pushFront)
 	}
-	s.enqueue(c, (*list).pushFront)
 }
 
 // finish answers a call; a nil err means its result. The lock is held.
@@ -220,14 +223,29 @@ func (s *session) finish(c *call, err error) {
 func (s *session) abandon(c *call, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.answered {
-		return
+	if !c.answered {
+		s.finish(c, unavailable(c, reason))
 	}
-	code := api.CodeNotEnqueued
+}
+
+// expire is abandon for a caller that can wait for the end of an attempt under
+// way, when all depends on that one.
+func (s *session) expire(c *call, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !c.answered && c.inFlight && !c.handed && !c.applied {
+		c.expired = true
+	} else if !c.answered {
+		s.finish(c, unavailable(c, reason))
+	}
+}
+
+// unavailable is the answer to a call that is given up. The lock is held.
+func unavailable(c *call, reason string) error {
 	if c.uncertain() {
-		code = api.CodeOutcomeUnknown
+		return &api.Unavailable{Code: api.CodeOutcomeUnknown, Reason: reason}
 	}
-	s.finish(c, &api.Unavailable{Code: code, Reason: reason})
+	return &api.Unavailable{Code: api.CodeNotEnqueued, Reason: reason}
 }
 
 // Applied is part of fsm.Observer.
@@ -293,21 +311,13 @@ func (s *session) missing(c *call) bool {
 
 const reasonClosing = "this node is shutting down"
 
-// closingError is the answer to a call at the end of the node.
-func closingError(c *call) error {
-	if c.uncertain() {
-		return &api.Unavailable{Code: api.CodeOutcomeUnknown, Reason: reasonClosing}
-	}
-	return &api.Unavailable{Code: api.CodeNotEnqueued, Reason: reasonClosing}
-}
-
 // close answers everything and refuses what comes later.
 func (s *session) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
 	for c := s.open.head; c != nil; c = s.open.head {
-		s.finish(c, closingError(c))
+		s.finish(c, unavailable(c, reasonClosing))
 	}
 	s.work.Broadcast()
 }

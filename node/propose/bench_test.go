@@ -1,0 +1,151 @@
+package propose
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// nothingRaft is a Raft that commits at once and does nothing else.
+type nothingRaft struct {
+	index   atomic.Uint64
+	applies atomic.Uint64
+	bytes   atomic.Uint64
+	log     chan *fakeFuture
+}
+
+func (r *nothingRaft) Apply(data []byte, _ time.Duration) raft.ApplyFuture {
+	r.applies.Add(1)
+	r.bytes.Add(uint64(len(data)))
+	f := &fakeFuture{done: make(chan struct{}), data: data}
+	r.log <- f
+	return f
+}
+
+func (r *nothingRaft) VerifyLeader() raft.Future {
+	f := &fakeFuture{done: make(chan struct{})}
+	f.respond(nil)
+	return f
+}
+func (r *nothingRaft) LeaderWithID() (raft.ServerAddress, raft.ServerID) { return "me", "me" }
+func (r *nothingRaft) CurrentTerm() uint64                               { return 1 }
+func (r *nothingRaft) CommitIndex() uint64                               { return r.index.Load() }
+func (r *nothingRaft) Applied() uint64                                   { return r.index.Load() }
+func (r *nothingRaft) View() View                                        { return nil }
+func (r *nothingRaft) GetConfiguration() raft.ConfigurationFuture {
+	return fakeConfig{servers: []raft.Server{{ID: "me"}}}
+}
+
+// run applies without decoding: the observer gets each command's number from a
+// decoded copy only where the benchmark has to know it.
+func (r *nothingRaft) run(p *Pipeline) {
+	for f := range r.log {
+		b, err := fsm.DecodeBatch(f.data)
+		if err != nil {
+			f.respond(err)
+			continue
+		}
+		f.index = r.index.Add(1)
+		for _, g := range b.Groups {
+			for _, c := range g.Commands {
+				p.Applied(g.Boot, c.Seq, fsm.Result{Outcome: fsm.OutcomeDone}, f.index)
+			}
+		}
+		f.respond(nil)
+	}
+}
+
+func benchPipeline(b *testing.B) (*Pipeline, *nothingRaft) {
+	b.Helper()
+	r := &nothingRaft{log: make(chan *fakeFuture, MaxInFlight)}
+	p := New(Config{ServerID: "me"})
+	p.Start(r, r)
+	go r.run(p)
+	p.StartLeading(1)
+	b.Cleanup(func() {
+		p.Close()
+		close(r.log)
+	})
+	return p, r
+}
+
+// BenchmarkPropose includes one decoding of each batch, as the state machine does it.
+func BenchmarkPropose(b *testing.B) {
+	for _, proposers := range []struct {
+		name string
+		n    int
+	}{{"1", 1}, {"64", 64}, {"256", 256}, {"1024", 1024}} {
+		b.Run(proposers.name, func(b *testing.B) {
+			p, r := benchPipeline(b)
+			body := entryOf(strings.Repeat("a word ", 140))
+			b.ReportAllocs()
+			b.ResetTimer()
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			done := make(chan struct{})
+			for range proposers.n {
+				go func() {
+					defer func() { done <- struct{}{} }()
+					for left.Add(-1) >= 0 {
+						if _, _, err := p.Propose(context.Background(), sender, body); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				}()
+			}
+			for range proposers.n {
+				<-done
+			}
+			b.ReportMetric(float64(b.N)/float64(max(1, r.applies.Load())), "commands/entry")
+		})
+	}
+}
+
+func BenchmarkReadIndex(b *testing.B) {
+	p, _ := benchPipeline(b)
+	b.ReportAllocs()
+	b.SetParallelism(64)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := p.ReadIndex(context.Background()); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
+
+func BenchmarkEnvelope(b *testing.B) {
+	e := envelope{group: fsm.Group{Boot: fsm.BootID{1}, Floor: 1}}
+	for i := range 100 {
+		e.group.Commands = append(e.group.Commands, fsm.Command{Seq: uint64(i + 1), Body: entryOf(strings.Repeat("a word ", 140))})
+		e.members = append(e.members, member{Sender: sender})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		data, err := encodeEnvelope(e)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, _, err := decodeEnvelope(data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkMeasure(b *testing.B) {
+	body := entryOf(strings.Repeat("a word ", 140))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := measure(fsm.BootID{1}, sender, body); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

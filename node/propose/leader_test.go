@@ -1,0 +1,104 @@
+package propose
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"github.com/commons-cluster/commons/fsm"
+)
+
+var groups atomic.Uint64
+
+// groupOf is a group of another node with one command.
+func groupOf(text string) envelope {
+	return envelope{
+		group:   fsm.Group{Boot: fsm.BootID{9}, Floor: 1, Commands: []fsm.Command{{Seq: groups.Add(1), Body: entryOf(text)}}},
+		members: []member{{Sender: sender}},
+	}
+}
+
+// busyLeader is a leader with as many entries in flight as there may be.
+func busyLeader(t *testing.T) *fakeNode {
+	t.Helper()
+	c := newCluster(t, 2)
+	n := c.lead("node-0")
+	n.set(func(n *fakeNode) { n.stalled = true })
+	for i := range MaxInFlight {
+		go n.leader.submit(context.Background(), groupOf("filler"), 100)
+		eventually(t, "it is in flight", func() bool {
+			return n.get(func(n *fakeNode) int { return len(n.uncommitted) }) == i+1
+		})
+	}
+	return n
+}
+
+// queue submits a group and waits until it stands in the leader's queue.
+func queue(ctx context.Context, t *testing.T, n *fakeNode, text string) <-chan verdict {
+	t.Helper()
+	before := n.Stats().LeaderQueue
+	ch := make(chan verdict, 1)
+	go func() { ch <- n.leader.submit(ctx, groupOf(text), 100) }()
+	eventually(t, "it is queued", func() bool { return n.Stats().LeaderQueue > before })
+	return ch
+}
+
+func TestQueueIsRefusedWhenLeadershipEnds(t *testing.T) {
+	n := busyLeader(t)
+	ch := queue(context.Background(), t, n, "some text")
+	n.StopLeading()
+	if v := <-ch; v.status != statusNotEnqueued {
+		t.Errorf("verdict %+v", v)
+	}
+	n.StartLeading(n.CurrentTerm())
+	n.set(func(n *fakeNode) { n.stalled = false })
+	if _, _, err := n.publish("next text"); err != nil {
+		t.Fatal(err)
+	}
+	if n.sm.count("some text") != 0 {
+		t.Error("what was refused showed up")
+	}
+}
+
+// Raft may lose leadership and win it again before anybody says so.
+func TestQueueIsRefusedInAnotherTerm(t *testing.T) {
+	n := busyLeader(t)
+	ch := queue(context.Background(), t, n, "some text")
+	n.set(func(n *fakeNode) {
+		n.c.term++
+		n.myTerm = n.c.term
+		n.stalled = false
+	})
+	if v := <-ch; v.status != statusNotEnqueued {
+		t.Errorf("verdict %+v", v)
+	}
+	if n.sm.count("some text") != 0 {
+		t.Error("what was refused showed up")
+	}
+}
+
+func TestNobodyWaitsForAGroup(t *testing.T) {
+	n := busyLeader(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	gone := queue(ctx, t, n, "gone text")
+	stays := queue(context.Background(), t, n, "other text")
+	cancel()
+	if v := <-gone; v.status != statusUnknown {
+		t.Errorf("verdict %+v", v)
+	}
+	n.set(func(n *fakeNode) { n.stalled = false })
+	if v := <-stays; v.status != statusApplied {
+		t.Errorf("verdict %+v", v)
+	}
+	if n.sm.count("gone text") != 0 || n.sm.count("other text") != 1 {
+		t.Error("a group that nobody waits for was proposed")
+	}
+}
+
+func TestOversizedGroupIsRefused(t *testing.T) {
+	c := newCluster(t, 1)
+	n := c.lead("node-0")
+	if v := n.leader.submit(context.Background(), groupOf("some text"), maxGroupBytes+1); v.status != statusInvalid {
+		t.Errorf("verdict %+v", v)
+	}
+}
