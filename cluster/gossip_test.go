@@ -135,7 +135,9 @@ func TestGossipJoinsByHostName(t *testing.T) {
 func TestGossipSpreadsMetaAndLeaves(t *testing.T) {
 	t.Parallel()
 	secrets := testSecrets(t, "a")
-	a := startGossip(t, gossipConfig("a-1", secrets))
+	cfg := gossipConfig("a-1", secrets)
+	cfg.ProbeInterval = time.Hour // a death would not be noticed
+	a := startGossip(t, cfg)
 	b := startGossip(t, gossipConfig("b-1", secrets, a.Addr()))
 	wantMembers(t, a, "a-1", "b-1")
 	meta := b.Meta()
@@ -195,6 +197,7 @@ func TestGossipRefusesAnotherCluster(t *testing.T) {
 	secrets := testSecrets(t, "a")
 	start := func(id, cluster string, join ...string) *testGossip {
 		cfg := gossipConfig(id, secrets, join...)
+		cfg.ProbeInterval, cfg.ProbeTimeout = time.Hour, defaultProbeTimeout // nobody is taken for dead
 		cfg.Meta.ClusterID = cluster
 		return startGossip(t, cfg)
 	}
@@ -225,7 +228,14 @@ func TestGossipRefusesAnotherCluster(t *testing.T) {
 			t.Errorf("still sees %s", id)
 		}
 	}
-	wantMembers(t, a, "a-1", "b-1")
+	for _, g := range []*testGossip{a, b} {
+		wantMembers(t, g, "a-1", "b-1")
+		for _, node := range g.list.Members() {
+			if node.Name == "s-1" {
+				t.Errorf("%s gossips with the stranger", g.cfg.Name)
+			}
+		}
+	}
 }
 
 func TestGossipMemberComesBackAtAnotherAddress(t *testing.T) {
@@ -472,6 +482,40 @@ func TestGossipForgetsTheOldestLost(t *testing.T) {
 	for i := range maxLost + 5 {
 		if _, kept := g.lost[fmt.Sprintf("n-%d", i)]; kept != (i >= 5) {
 			t.Errorf("n-%d kept: %v", i, kept)
+		}
+	}
+}
+
+func TestGossipRefusesMergeWithAnotherCluster(t *testing.T) {
+	t.Parallel()
+	g := startGossip(t, gossipConfig("a-1", testSecrets(t, "a")))
+	meta := g.Meta()
+	meta.ClusterID = "one"
+	if err := g.SetMeta(meta); err != nil {
+		t.Fatal(err)
+	}
+	node := func(id, cluster string, state memberlist.NodeStateType) *memberlist.Node {
+		m := testMeta(id)
+		m.ClusterID = cluster
+		encoded, err := m.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &memberlist.Node{Name: id, Meta: encoded, State: state}
+	}
+	for name, tt := range map[string]struct {
+		nodes []*memberlist.Node
+		ok    bool
+	}{
+		"ours and new":     {[]*memberlist.Node{node("b-1", "one", memberlist.StateAlive), node("c-1", "", memberlist.StateAlive)}, true},
+		"unreadable":       {[]*memberlist.Node{{Name: "b-1", Meta: []byte("junk")}}, true},
+		"dead stranger":    {[]*memberlist.Node{node("b-1", "two", memberlist.StateDead), node("c-1", "two", memberlist.StateLeft)}, true},
+		"what we were":     {[]*memberlist.Node{node("a-1", "two", memberlist.StateAlive)}, true},
+		"stranger":         {[]*memberlist.Node{node("b-1", "one", memberlist.StateAlive), node("c-1", "two", memberlist.StateAlive)}, false},
+		"suspect stranger": {[]*memberlist.Node{node("c-1", "two", memberlist.StateSuspect)}, false},
+	} {
+		if err := (*delegate)(g.Gossip).NotifyMerge(tt.nodes); (err == nil) != tt.ok {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

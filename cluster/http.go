@@ -97,10 +97,6 @@ func connPeer(c net.Conn) string {
 
 func (p *Port) limitBody(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength > p.cfg.MaxRequestBytes {
-			http.Error(w, "request body too large", http.StatusRequestEntityTooLarge)
-			return
-		}
 		r.Body = http.MaxBytesReader(w, r.Body, p.cfg.MaxRequestBytes)
 		h.ServeHTTP(w, r)
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
 
@@ -193,6 +195,7 @@ func TestRotateSecretUnderTraffic(t *testing.T) {
 			t.Fatal(err)
 		}
 		nodes[i] = startNode(t, dir, id, secrets[i], nil)
+		nodes[i].graceFor = time.Hour // what is left to it is not under test here
 	}
 	var done atomic.Bool
 	var requests, echoes atomic.Int64
@@ -238,7 +241,7 @@ func TestRotateSecretUnderTraffic(t *testing.T) {
 			progress()
 		}
 	}
-	// Only connections under B remain, without waiting for the grace period.
+	// Only connections under B remain.
 	onlyB := secrets[0].KeyIDs()[0]
 	for _, n := range nodes {
 		eventually(t, "all connections are under the new secret", func() bool {
@@ -262,6 +265,7 @@ func TestRemovedSecretLosesItsConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := startNode(t, dir, "a-1", rotated, nil)
+	a.graceFor = time.Millisecond
 	b := startNode(t, dir, "b-1", testSecrets(t, "A"), nil)
 	held, err := b.StreamLayer().Dial("a-1", testTimeout)
 	if err != nil {
@@ -353,4 +357,79 @@ func TestCertificateIsMadeAnewWhenItHasTo(t *testing.T) {
 	if third == second || fourth == third || fifth == fourth {
 		t.Errorf("not made anew: %s, %s, %s, %s", second, third, fourth, fifth)
 	}
+}
+
+func TestPendingHandshakesAreBounded(t *testing.T) {
+	t.Parallel()
+	set, pending := newConnSet(), &handshakes{}
+	var ends []net.Conn
+	var all []*conn
+	for range MaxHandshakes + 2 {
+		near, far := net.Pipe()
+		ends = append(ends, far)
+		c := set.add(near, true)
+		all = append(all, c)
+		if len(all) == MaxHandshakes { // the second one is through before it gets tight
+			pending.end(all[1])
+		}
+		pending.begin(c)
+	}
+	for i, far := range ends {
+		_ = far.SetReadDeadline(time.Now()) // fails on the closed one
+		_, err := far.Read(make([]byte, 1))
+		if closed := errors.Is(err, io.EOF); closed != (i == 0) {
+			t.Errorf("connection %d: %v", i, err)
+		}
+		_ = far.Close()
+	}
+	if len(pending.waiting) != MaxHandshakes {
+		t.Errorf("%d wait", len(pending.waiting))
+	}
+	set.close()
+}
+
+// Raft's own transport runs over the stream layer and knows servers by id.
+func TestRaftTransportOverThePort(t *testing.T) {
+	t.Parallel()
+	dir := &directory{}
+	secrets := testSecrets(t, "a")
+	transport := func(id string) *raft.NetworkTransport {
+		p, err := Listen(PortConfig{Addr: "127.0.0.1:0", ServerID: id, Secrets: secrets, Resolve: dir.resolve})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir.set(id, p.AdvertiseAddr())
+		trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+			Stream: p.StreamLayer(), MaxPool: 2, Timeout: testTimeout, MsgpackUseNewTimeFormat: true,
+			Logger: hclog.NewNullLogger(),
+		})
+		t.Cleanup(func() {
+			if err := errors.Join(trans.Close(), p.Close()); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		})
+		return trans
+	}
+	a, b := transport("a-1"), transport("b-1")
+	if a.LocalAddr() != "a-1" {
+		t.Errorf("local address %q", a.LocalAddr())
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		rpc := <-b.Consumer()
+		req, ok := rpc.Command.(*raft.AppendEntriesRequest)
+		if !ok || string(req.Entries[0].Data) != "entry" {
+			t.Errorf("got %+v", rpc.Command)
+		}
+		rpc.Respond(&raft.AppendEntriesResponse{Term: 7, Success: true}, nil)
+	})
+	req := &raft.AppendEntriesRequest{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("a-1"), Addr: a.EncodePeer("a-1", a.LocalAddr())},
+		Term:      7, Entries: []*raft.Log{{Index: 1, Term: 7, Data: []byte("entry")}},
+	}
+	var res raft.AppendEntriesResponse
+	if err := a.AppendEntries("b-1", "b-1", req, &res); err != nil || !res.Success || res.Term != 7 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	wg.Wait()
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,9 +16,24 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 const waitLimit = 20 * time.Second
+
+// TestMain looks for goroutines left behind. Memberlist's probes under way end
+// within their interval, which is longer than goleak waits by itself.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for deadline := time.Now().Add(waitLimit); code == 0; time.Sleep(5 * time.Millisecond) {
+		err := goleak.Find()
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
 
 // eventually polls until the condition holds.
 func eventually(t *testing.T, what string, cond func() bool) {

@@ -94,6 +94,7 @@ type Port struct {
 	unsubscribe func()
 	rotationMu  sync.Mutex
 	grace       *time.Timer // under rotationMu
+	graceFor    time.Duration
 
 	stop      context.Context
 	cancel    context.CancelFunc
@@ -131,6 +132,7 @@ func Listen(cfg PortConfig) (*Port, error) {
 		advertise: advertise,
 		creds:     &credentials{serverID: cfg.ServerID, clusterID: cfg.ClusterID, secrets: cfg.Secrets, now: time.Now},
 		conns:     newConnSet(),
+		graceFor:  RotationGrace,
 		http:      newHandoff(ln.Addr()),
 		raft:      newHandoff(serverAddr(cfg.ServerID)),
 	}

@@ -71,7 +71,7 @@ func (p *Port) secretsChanged() {
 	if p.grace != nil {
 		p.grace.Stop()
 	}
-	p.grace = time.AfterFunc(RotationGrace, p.closeUnaccepted)
+	p.grace = time.AfterFunc(p.graceFor, p.closeUnaccepted)
 }
 
 // closeUnaccepted closes the connections of peers whose secret is gone.
