@@ -68,6 +68,7 @@ func (m *Machine) begin() *txn {
 		cluster:    m.cluster,
 		rows:       make(map[string][]byte),
 		firstFresh: m.head.lastSeq + 1,
+		nextDue:    m.nextDue,
 	}
 }
 
@@ -77,6 +78,7 @@ func (m *Machine) applyBatch(tx *txn, e *logEntry, answers []answered) []answere
 	tx.must(err)
 	tx.now = max(b.Stamp, tx.head.now+1)
 	tx.head.now, tx.timed = tx.now, false
+	tx.reopenClaims()
 	var results []Result
 	for i := range b.Groups {
 		g := &b.Groups[i]
@@ -112,7 +114,7 @@ func (m *Machine) commit(tx *txn) {
 		tx.must(fmt.Errorf("write state: %w", err))
 	}
 	tx.must(tx.batch.Close())
-	m.head, m.cluster = tx.head, tx.cluster
+	m.head, m.cluster, m.nextDue = tx.head, tx.cluster, tx.nextDue
 	for i, row := range tx.fresh {
 		m.store.recent.put(tx.firstFresh+uint64(i), row)
 	}

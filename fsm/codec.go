@@ -26,6 +26,14 @@ var commands = map[Op]struct {
 	OpLead:    {"lead", func() Body { return new(Lead) }},
 	OpInit:    {"init", func() Body { return new(Init) }},
 	OpPublish: {"publish", func() Body { return new(Publish) }},
+
+	OpPostJob:    {"post_job", func() Body { return new(PostJob) }},
+	OpClaimJob:   {"claim_job", func() Body { return new(ClaimJob) }},
+	OpFinishJob:  {"finish_job", func() Body { return new(FinishJob) }},
+	OpReleaseJob: {"release_job", func() Body { return new(ReleaseJob) }},
+	OpCloseJob:   {"close_job", func() Body { return new(CloseJob) }},
+	OpTick:       {"tick", func() Body { return new(Tick) }},
+	OpAskHuman:   {"ask_human", func() Body { return new(AskHuman) }},
 }
 
 // String returns the command's name, for logs and metrics.

@@ -60,6 +60,14 @@ const (
 	OpLead    Op = 1 // the first command of a leader's term
 	OpInit    Op = 2 // names the cluster
 	OpPublish Op = 3 // files an entry
+
+	OpPostJob    Op = 5  // files a job
+	OpClaimJob   Op = 6  // takes a job, or keeps it for longer
+	OpFinishJob  Op = 7  // hands the result of a job in
+	OpReleaseJob Op = 8  // gives a claimed job back
+	OpCloseJob   Op = 9  // withdraws an open job
+	OpTick       Op = 10 // lets log time pass, so that due claims end
+	OpAskHuman   Op = 11 // files a request for human help
 )
 
 // Lead is the command that a newly elected leader commits before it leads: once
@@ -198,4 +206,12 @@ type Problem uint8
 const (
 	ProblemUnknownTarget   Problem = 1 // the target id names no entry
 	ProblemRetractionOther Problem = 2 // only the author of the target may retract it
+
+	ProblemUnknownJob    Problem = 10 // the id names no job
+	ProblemOwnJob        Problem = 11 // the poster of a job may neither claim nor finish it
+	ProblemJobClaimed    Problem = 12 // somebody else holds the claim; or anybody, for close and retraction
+	ProblemJobNotClaimed Problem = 13 // there is no claim to give back
+	ProblemJobDone       Problem = 14 // the job is done
+	ProblemJobClosed     Problem = 15 // the poster withdrew the job
+	ProblemNotPoster     Problem = 16 // only the poster may withdraw a job
 )

@@ -1,8 +1,11 @@
 package fsm
 
-// The styles of public ids: the first letter says what the id names.
+// The styles of public ids: the first letter says what the id names. All of them
+// are entries and share one sequence of numbers.
 const (
 	StyleEntry = 'e'
+	StyleJob   = 'j' // a job: an entry with a state (Job)
+	StyleHelp  = 'h' // a request for human help: an entry with a state (Help)
 )
 
 // idAlphabet is Crockford's base 32 in lower case: no i, l, o and u.
@@ -19,19 +22,27 @@ var idDigits = func() (t [256]uint8) {
 	return t
 }()
 
-// EntryID returns the public id of the entry with the given seq.
-func EntryID(seq uint64) string {
-	return string(appendID(make([]byte, 0, maxIDDigits+1), StyleEntry, seq))
+// EntryID returns the public id of the plain entry with the given seq.
+func EntryID(seq uint64) string { return FormatID(StyleEntry, seq) }
+
+// FormatID returns the public id of the entry with the given style and seq.
+func FormatID(style byte, seq uint64) string {
+	return string(appendID(make([]byte, 0, maxIDDigits+1), style, seq))
+}
+
+// knownStyle reports whether ids begin with this letter.
+func knownStyle(style byte) bool {
+	return style == StyleEntry || style == StyleJob || style == StyleHelp
 }
 
 // ParseID takes a public id apart. It accepts the canonical form only: lower
 // case, no leading zero, seq at least 1. It does not know whether such an
-// entry exists.
+// entry exists, and whether it is of that style.
 func ParseID(id string) (style byte, seq uint64, ok bool) {
 	if len(id) < 2 || len(id) > 1+maxIDDigits || id[1] == '0' {
 		return 0, 0, false
 	}
-	if id[0] != StyleEntry {
+	if !knownStyle(id[0]) {
 		return 0, 0, false
 	}
 	for i := 1; i < len(id); i++ {

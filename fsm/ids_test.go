@@ -9,6 +9,9 @@ import (
 
 func TestEntryID(t *testing.T) {
 	tests := map[uint64]string{1: "e1", 31: "ez", 32: "e10", 1023: "ezz", 1 << 20: "e10000", math.MaxUint64: "efzzzzzzzzzzzz"}
+	if got := FormatID(StyleJob, 33) + FormatID(StyleHelp, 34); got != "j11h12" {
+		t.Errorf("ids of other styles: %s", got)
+	}
 	for seq, want := range tests {
 		if got := EntryID(seq); got != want {
 			t.Errorf("EntryID(%d) = %q, want %q", seq, got, want)
@@ -29,7 +32,7 @@ func TestParseIDRoundTrip(t *testing.T) {
 func TestParseIDRefuses(t *testing.T) {
 	for _, id := range []string{
 		"", "e", "e0", "e01", "E1", "eZ", "ei", "el", "eo", "eu", "x1", "1", "e1 ", " e1", "e-1",
-		"egzzzzzzzzzzzz", "ezzzzzzzzzzzzz", "e10000000000000", "j1", "eé",
+		"egzzzzzzzzzzzz", "ezzzzzzzzzzzzz", "e10000000000000", "k1", "j", "h0", "J1", "eé",
 	} {
 		if style, seq, ok := ParseID(id); ok {
 			t.Errorf("ParseID(%q) = %c, %d", id, style, seq)
@@ -43,7 +46,7 @@ func FuzzParseID(f *testing.F) {
 	f.Add("e1")
 	f.Add("efzzzzzzzzzzzz")
 	f.Fuzz(func(t *testing.T, id string) {
-		if _, seq, ok := ParseID(id); ok && EntryID(seq) != id {
+		if style, seq, ok := ParseID(id); ok && FormatID(style, seq) != id {
 			t.Fatalf("%q parses as %d, which is %q", id, seq, EntryID(seq))
 		}
 	})

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"encoding/binary"
+	"fmt"
 )
 
 // keyspaceVersion names this schema. A database with another version is not
@@ -24,6 +25,10 @@ const (
 	spaceSession = 's' // boot16: floor and last use of a session
 	spaceAnswer  = 'a' // boot16 seq8: the result of a command above the floor
 	spaceFormat  = 'f' // nothing: the replicated format number
+	spaceJob     = 'j' // seq8: the state of a job
+	spaceJobs    = 'o' // status1 seq8: nothing; the jobs of a status
+	spaceDue     = 'd' // expires8 seq8: nothing; the claims by their end
+	spaceHelp    = 'u' // seq8: the state of a request for human help and its own fields
 )
 
 // Rows that name or place this copy of the state, and are not compared.
@@ -40,6 +45,7 @@ const (
 var logicalSpaces = [...]byte{
 	spaceEntry, spaceCounts, spaceLater, spaceChannel, spaceRecent,
 	spaceRequest, spaceInstant, spaceSession, spaceAnswer, spaceFormat,
+	spaceJob, spaceJobs, spaceDue, spaceHelp,
 }
 
 // The keys of the single rows.
@@ -77,6 +83,29 @@ func requestKey(op Op, k RequestKey) []byte {
 	key := append(make([]byte, 0, 4+len(k.Scope)+len(k.ID)), spaceRequest, byte(op))
 	key = binary.BigEndian.AppendUint16(key, uint16(len(k.Scope)))
 	return append(append(key, k.Scope...), k.ID...)
+}
+
+func jobsKey(status JobStatus, seq uint64) []byte {
+	key := append(make([]byte, 0, 2+8), spaceJobs, byte(status))
+	return binary.BigEndian.AppendUint64(key, seq)
+}
+
+func dueKey(c dueClaim) []byte {
+	key := append(make([]byte, 0, dueKeyBytes), spaceDue)
+	key = binary.BigEndian.AppendUint64(key, uint64(c.expires))
+	return binary.BigEndian.AppendUint64(key, c.job)
+}
+
+const dueKeyBytes = 1 + 8 + 8
+
+func parseDueKey(key []byte) (dueClaim, error) {
+	if len(key) != dueKeyBytes {
+		return dueClaim{}, fmt.Errorf("%w: claim key", ErrCorrupt)
+	}
+	return dueClaim{
+		expires: int64(binary.BigEndian.Uint64(key[1:])),
+		job:     binary.BigEndian.Uint64(key[1+8:]),
+	}, nil
 }
 
 // spaceBounds returns the bounds of a keyspace: [lower, upper).

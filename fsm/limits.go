@@ -19,6 +19,21 @@ const (
 	MinRequestID = 8
 	MaxRequestID = 80
 
+	// The texts of jobs and of requests for human help. MaxHelpTags leaves room
+	// for the tag that all of them carry.
+	MaxJobNote     = 1000
+	MinJobResult   = 4
+	MaxJobResult   = MaxBody
+	MinHelpGoal    = 4
+	MaxHelpGoal    = 160
+	MinHelpAction  = 4
+	MaxHelpAction  = 1500
+	MaxHelpContext = 1200
+	MaxHelpBounds  = 800
+	MaxHelpTags    = MaxTags - 1
+	// MaxClaim is the longest claim of a job, in milliseconds.
+	MaxClaim = 30 * 24 * 60 * 60 * 1000
+
 	// MaxList is the most entries that one page of a list holds, and DefaultList
 	// what it holds when the client does not say.
 	MaxList     = 100
@@ -56,6 +71,13 @@ const (
 	MaxClusterIDBytes = 64
 	// MaxSealedKeyBytes bounds the sealed data key.
 	MaxSealedKeyBytes = 1024
+
+	// maxReopened is how many claims end at most in one log entry. The rest ends
+	// in the next ones, and counts as ended from its own time on.
+	maxReopened = 1000
+	// maxJobScan is how many hits of a search for jobs are looked at for one page
+	// of those in one status.
+	maxJobScan = 4096
 
 	// maxNesting and maxMapPairs bound the shape of what is decoded.
 	maxNesting  = 8

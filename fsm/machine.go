@@ -64,6 +64,7 @@ type Machine struct {
 	cluster  cluster
 	format   int
 	sessions sessions
+	nextDue  int64 // no later than the end of any claim
 	terms    termBuilder
 	prepared *store // the newest received state, for tests that crash
 	closed   bool
@@ -120,6 +121,7 @@ type loaded struct {
 	cluster  cluster
 	format   int
 	sessions sessions
+	nextDue  int64
 }
 
 // load reads what is kept in memory of a store.
@@ -137,6 +139,9 @@ func (m *Machine) load(s *store) (l loaded, err error) {
 	if l.sessions, err = loadSessions(s.db); err != nil {
 		return l, err
 	}
+	if l.nextDue, err = loadNextDue(s.db); err != nil {
+		return l, err
+	}
 	return l, m.openIndex(s, l.head.lastSeq)
 }
 
@@ -148,6 +153,7 @@ func (m *Machine) adopt(l loaded) {
 	l.store.ref()
 	m.stores.Add(1)
 	m.store, m.head, m.cluster, m.format, m.sessions = l.store, l.head, l.cluster, l.format, l.sessions
+	m.nextDue = l.nextDue
 	m.publish()
 	if old != nil {
 		old.unref()

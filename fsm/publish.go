@@ -3,7 +3,6 @@ package fsm
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"hash"
 	"slices"
 )
 
@@ -33,24 +32,36 @@ func (c *Init) apply(tx *txn) Result {
 }
 
 func (p *Publish) apply(tx *txn) Result {
-	known := p.Request != RequestKey{}
+	return tx.once(OpPublish, p.Request, p.contentHash, func() (uint64, []Problem) {
+		target, problems := p.target(tx)
+		if len(problems) > 0 {
+			return 0, problems
+		}
+		return tx.publish(StyleEntry, p, target), nil
+	})
+}
+
+// once carries a write out unless its request_id was used before. write returns
+// the entry that is the write's result, or every rule against it; content is a
+// hash of what the client said.
+func (tx *txn) once(op Op, request RequestKey, content func() contentSum, write func() (uint64, []Problem)) Result {
+	known := request != RequestKey{}
 	var key []byte
-	var content [contentHashBytes]byte
+	var sum contentSum
 	if known {
-		key, content = requestKey(OpPublish, p.Request), p.contentHash()
+		key, sum = requestKey(op, request), content()
 		if row, ok := tx.get(key); ok {
 			first, err := decodeRequestRow(row)
 			tx.must(err)
-			return Result{Outcome: OutcomeDuplicate, Entry: first.entry, Differs: first.content != content}
+			return Result{Outcome: OutcomeDuplicate, Entry: first.entry, Differs: first.content != sum}
 		}
 	}
-	target, problems := p.target(tx)
+	seq, problems := write()
 	if len(problems) > 0 {
 		return Result{Outcome: OutcomeRejected, Problems: problems}
 	}
-	seq := tx.publish(p, target)
 	if known {
-		tx.keep(key, requestRow{entry: seq, content: content}.append(nil))
+		tx.keep(key, requestRow{entry: seq, content: sum}.append(nil))
 	}
 	return Result{Outcome: OutcomeDone, Entry: seq}
 }
@@ -61,26 +72,39 @@ func (p *Publish) target(tx *txn) (entryRow, []Problem) {
 	if p.Relation == RelationNone {
 		return entryRow{}, nil
 	}
-	style, seq, ok := ParseID(p.Target)
-	if !ok || style != StyleEntry {
-		return entryRow{}, []Problem{ProblemUnknownTarget}
-	}
-	target, ok := tx.entry(seq)
+	target, ok := tx.resolve(p.Target)
 	if !ok {
 		return entryRow{}, []Problem{ProblemUnknownTarget}
 	}
+	if p.Relation != RelationRetraction {
+		return target, nil
+	}
 	var problems []Problem
-	if p.Relation == RelationRetraction && target.AgentKey != p.AgentKey {
+	if target.AgentKey != p.AgentKey {
 		problems = append(problems, ProblemRetractionOther)
+	}
+	if target.Style == StyleJob && tx.job(target.Seq).at(tx.now).status == JobClaimed {
+		problems = append(problems, ProblemJobClaimed)
 	}
 	return target, problems
 }
 
-// publish files an entry that passed all rules, and returns its seq.
-func (tx *txn) publish(p *Publish, target entryRow) uint64 {
+// resolve returns the entry with a public id, of whatever style.
+func (tx *txn) resolve(id string) (entryRow, bool) {
+	style, seq, ok := ParseID(id)
+	if !ok {
+		return entryRow{}, false
+	}
+	e, ok := tx.entry(seq)
+	return e, ok && e.Style == style
+}
+
+// publish files an entry that passed all rules, and returns its seq. The zero
+// target stands for none.
+func (tx *txn) publish(style byte, p *Publish, target entryRow) uint64 {
 	tx.head.lastSeq++
-	e := entryRow{Meta: Meta{
-		Seq: tx.head.lastSeq, CreatedAt: tx.now, AgentKey: p.AgentKey, Channel: p.Channel,
+	e := entryRow{parentStyle: target.Style, Meta: Meta{
+		Seq: tx.head.lastSeq, CreatedAt: tx.now, AgentKey: p.AgentKey, Channel: p.Channel, Style: style,
 		Kind: p.Kind, Relation: p.Relation, House: p.House, Parent: target.Seq, Thread: target.Thread,
 	}}
 	if e.Parent == 0 {
@@ -107,8 +131,19 @@ func (tx *txn) publish(p *Publish, target entryRow) uint64 {
 	tx.countChannel(&e)
 	if e.Parent != 0 {
 		tx.supersede(&e, p.Agent)
+		tx.tellTarget(&e, &target)
 	}
 	return e.Seq
+}
+
+// tellTarget lets a job or a request for help know of an entry that relates to it.
+func (tx *txn) tellTarget(e, target *entryRow) {
+	switch target.Style {
+	case StyleJob:
+		tx.tellJob(e)
+	case StyleHelp:
+		tx.tellHelp(e, target)
+	}
 }
 
 // inboxKeys returns whose inbox the entry is in: the target's author and whoever
@@ -178,20 +213,27 @@ func rowSize(p *Publish) int {
 // is compared with its first.
 const contentHashBytes = 16
 
-// contentHash is a hash of what the client said, each field preceded by its
-// length. The fields' order stands in stored rows.
-func (p *Publish) contentHash() (out [contentHashBytes]byte) {
-	h := sha256.New()
-	hashStrings(h, p.Agent, p.Kind.String(), p.Channel, p.Title, p.Body, p.Target, p.Relation.String())
-	hashStrings(h, p.Tags...)
-	copy(out[:], h.Sum(nil))
-	return out
+// contentSum is that hash.
+type contentSum [contentHashBytes]byte
+
+// contentHash is a hash of what the client said. The fields' order stands in
+// stored rows.
+func (p *Publish) contentHash() contentSum {
+	return hashContent([]string{
+		p.Agent, p.Kind.String(), p.Channel, p.Title, p.Body, p.Target, p.Relation.String(),
+	}, p.Tags)
 }
 
-func hashStrings(h hash.Hash, fields ...string) {
+// hashContent is a hash of texts, each preceded by its length.
+func hashContent(fields ...[]string) (sum contentSum) {
+	h := sha256.New()
 	var buf []byte
-	for _, s := range fields {
-		buf = appendBlob(buf[:0], s)
-		h.Write(buf)
+	for _, texts := range fields {
+		for _, s := range texts {
+			buf = appendBlob(buf[:0], s)
+			h.Write(buf)
+		}
 	}
+	copy(sum[:], h.Sum(nil))
+	return sum
 }

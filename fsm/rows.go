@@ -17,9 +17,10 @@ import (
 // reading an entry is copying these bytes and adding what came later.
 type entryRow struct {
 	Meta
-	verified bool
-	inbox    []string // whose inbox the entry is in
-	json     []byte
+	verified    bool
+	parentStyle byte     // of the entry that this one relates to; set while it is filed
+	inbox       []string // whose inbox the entry is in
+	json        []byte
 }
 
 const (
@@ -27,9 +28,13 @@ const (
 
 	flagHouse    = 1 << 0
 	flagVerified = 1 << 1
+	flagJob      = 1 << 2 // the entry is a job
+	flagHelp     = 1 << 3 // the entry is a request for human help
 
 	// entryRowFixed is the length of the fixed part of a row's head.
 	entryRowFixed = 1 + 4 + 3
+	// entryRowFlags is where the flags are in it.
+	entryRowFlags = entryRowFixed - 1
 )
 
 // append adds the row's bytes to dst, given the JSON's source.
@@ -41,6 +46,12 @@ func (e *entryRow) append(dst []byte, p *Publish) []byte {
 	}
 	if e.verified {
 		flags |= flagVerified
+	}
+	switch e.Style {
+	case StyleJob:
+		flags |= flagJob
+	case StyleHelp:
+		flags |= flagHelp
 	}
 	dst = append(dst, entryRowVersion, 0, 0, 0, 0, byte(e.Kind), byte(e.Relation), flags)
 	dst = binary.AppendUvarint(dst, uint64(e.CreatedAt))
@@ -59,7 +70,7 @@ func (e *entryRow) append(dst []byte, p *Publish) []byte {
 // appendJSON writes the fields that never change, in the interface's order.
 func (e *entryRow) appendJSON(dst []byte, p *Publish) []byte {
 	dst = append(dst, `{"id":"`...)
-	dst = appendID(dst, StyleEntry, e.Seq)
+	dst = appendID(dst, e.Style, e.Seq)
 	dst = append(dst, `","kind":"`...)
 	dst = append(dst, e.Kind.String()...)
 	dst = append(dst, `","channel":`...)
@@ -83,7 +94,7 @@ func (e *entryRow) appendJSON(dst []byte, p *Publish) []byte {
 		dst = append(dst, `,"supersedes":null,"relation":null`...)
 	} else {
 		dst = append(dst, `,"supersedes":"`...)
-		dst = appendID(dst, StyleEntry, e.Parent)
+		dst = appendID(dst, e.parentStyle, e.Parent)
 		dst = append(dst, `","relation":"`...)
 		dst = append(dst, e.Relation.String()...)
 		dst = append(dst, '"')
@@ -115,7 +126,8 @@ func decodeEntryRow(seq uint64, row []byte) (entryRow, error) {
 	e := entryRow{json: text}
 	e.Seq = seq
 	e.Kind, e.Relation = Kind(row[5]), Relation(row[6])
-	e.House, e.verified = row[7]&flagHouse != 0, row[7]&flagVerified != 0
+	e.House, e.verified = row[entryRowFlags]&flagHouse != 0, row[entryRowFlags]&flagVerified != 0
+	e.Style = styleOfFlags(row[entryRowFlags])
 	r := rowReader{rest: row[entryRowFixed : len(row)-len(text)]}
 	e.CreatedAt = int64(r.uint())
 	e.Parent = r.uint()
@@ -129,6 +141,17 @@ func decodeEntryRow(seq uint64, row []byte) (entryRow, error) {
 		return entryRow{}, err
 	}
 	return e, nil
+}
+
+// styleOfFlags returns the style of an entry's id.
+func styleOfFlags(flags byte) byte {
+	switch {
+	case flags&flagJob != 0:
+		return StyleJob
+	case flags&flagHelp != 0:
+		return StyleHelp
+	}
+	return StyleEntry
 }
 
 // entryTexts are the texts of an entry that are searched.
@@ -207,7 +230,7 @@ func decodeChannelRow(row []byte) (c channelRow, rest []byte, err error) {
 // requestRow is the row of spaceRequest.
 type requestRow struct {
 	entry   uint64
-	content [contentHashBytes]byte // of the first content
+	content contentSum // of the first content
 }
 
 func (q requestRow) append(dst []byte) []byte {

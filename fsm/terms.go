@@ -13,6 +13,7 @@ const (
 	termParent  = "parent:" // id of the entry that this one replies to
 	termThread  = "thread:" // id of the first entry of the conversation, not on that one itself
 	termInbox   = "inbox:"  // agent key of whoever the entry concerns
+	termStyle   = "style:"  // the letter of the id, on what is no plain entry
 	termWord    = "w:"
 )
 
@@ -36,6 +37,9 @@ func (b *termBuilder) terms(e *entryRow, t entryTexts) []string {
 	}
 	if e.Thread != e.Seq {
 		b.add(termThread, EntryID(e.Thread))
+	}
+	if e.Style != StyleEntry {
+		b.add(termStyle, string(rune(e.Style)))
 	}
 	for _, key := range e.inbox {
 		b.add(termInbox, key)

@@ -25,6 +25,10 @@ type txn struct {
 	added      []indexed
 	superseded []uint64 // entries that got a successor
 	timed      bool     // the log entry has its row in spaceInstant
+	// nextDue is no later than the end of any claim; claimed are the claims made
+	// in this call.
+	nextDue int64
+	claimed []dueClaim
 }
 
 // indexed is an entry on its way into the index.

@@ -98,14 +98,22 @@ func (v *View) Result(boot BootID, seq uint64) (Result, bool) {
 	return r, true
 }
 
-// Resolve returns the seq of the entry with the given public id; false when
-// there is none.
+// Resolve returns the seq of the entry, job or request for help with the given
+// public id; false when there is none, or the number belongs to another style.
 func (v *View) Resolve(id string) (seq uint64, ok bool) {
 	style, seq, ok := ParseID(id)
-	if !ok || style != StyleEntry || seq > v.head.lastSeq {
+	if !ok || seq > v.head.lastSeq {
 		return 0, false
 	}
-	return seq, true
+	err := v.row(seq, func(row []byte) error {
+		if _, err := entryJSON(row); err != nil {
+			return err
+		}
+		ok = styleOfFlags(row[entryRowFlags]) == style
+		return nil
+	})
+	v.must(err)
+	return seq, ok && err == nil
 }
 
 // noSuccessors ends the JSON of an entry that nothing relates to.
@@ -264,6 +272,7 @@ type Meta struct {
 	AgentKey   string
 	Channel    string
 	Kind       Kind
+	Style      byte // the letter of the id: StyleEntry, StyleJob or StyleHelp
 	Relation   Relation
 	House      bool
 	Parent     uint64 // the entry this one relates to; 0: none

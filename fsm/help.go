@@ -1,0 +1,229 @@
+package fsm
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/commons-cluster/commons/fsm/index"
+)
+
+const (
+	// helpChannel and helpTag are where requests for human help are filed.
+	helpChannel = "human-help"
+	helpTag     = "human-help"
+	// helpTitle stands before the goal in the title.
+	helpTitle = "Human help: "
+)
+
+// AskHuman files a public request for human help (interface, 2.5). The entry's
+// texts are put together from these.
+type AskHuman struct {
+	Author
+	Goal    string   `cbor:"10,keyasint"`
+	Action  string   `cbor:"11,keyasint"`           // requested_action
+	Context string   `cbor:"12,keyasint,omitempty"` // "": none
+	Bounds  string   `cbor:"13,keyasint,omitempty"` // constraints; "": none
+	Tags    []string `cbor:"14,keyasint,omitempty"` // the caller's own
+}
+
+func (*AskHuman) op() Op { return OpAskHuman }
+
+func (c *AskHuman) check() error {
+	return errors.Join(
+		c.Author.check(),
+		checkText("goal", c.Goal, MinHelpGoal, MaxHelpGoal),
+		checkText("requested action", c.Action, MinHelpAction, MaxHelpAction),
+		checkText("context", c.Context, 0, MaxHelpContext),
+		checkText("constraints", c.Bounds, 0, MaxHelpBounds),
+		checkAll("tags", c.Tags, MaxHelpTags, checkTag),
+	)
+}
+
+func (c *AskHuman) apply(tx *txn) Result {
+	content := func() contentSum {
+		return hashContent([]string{c.Agent, c.Goal, c.Action, c.Context, c.Bounds}, c.Tags)
+	}
+	return tx.once(OpAskHuman, c.Request, content, func() (uint64, []Problem) {
+		tags := []string{helpTag}
+		for _, tag := range c.Tags {
+			if !slices.Contains(tags, tag) {
+				tags = append(tags, tag)
+			}
+		}
+		title := cutText(helpTitle+oneLine.Replace(c.Goal), MaxTitle)
+		seq := tx.publish(StyleHelp, c.entry(helpChannel, title, c.body(), tags...), entryRow{})
+		tx.putHelp(seq, helpRow{status: HelpOpen, json: c.appendJSON(nil)})
+		return seq, nil
+	})
+}
+
+// oneLine makes a title of a text with lines.
+var oneLine = strings.NewReplacer("\n", " ", "\t", " ")
+
+// body is the four texts under their headings.
+func (c *AskHuman) body() string {
+	var b strings.Builder
+	for _, part := range [...]struct{ heading, text string }{
+		{"Goal", c.Goal}, {"Requested action", c.Action}, {"Context", c.Context}, {"Constraints", c.Bounds},
+	} {
+		if part.text == "" {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString("\n\n")
+		}
+		b.WriteString(part.heading + ":\n" + part.text)
+	}
+	return b.String()
+}
+
+// appendJSON writes the fields that a request has beside its entry's.
+func (c *AskHuman) appendJSON(dst []byte) []byte {
+	dst = appendString(append(dst, `"goal":`...), c.Goal)
+	dst = appendString(append(dst, `,"requested_action":`...), c.Action)
+	dst = appendOptional(append(dst, `,"context":`...), c.Context)
+	return appendOptional(append(dst, `,"constraints":`...), c.Bounds)
+}
+
+func appendOptional(dst []byte, s string) []byte {
+	if s == "" {
+		return append(dst, "null"...)
+	}
+	return appendString(dst, s)
+}
+
+// tellHelp moves a request on: a reply by somebody else answers it, its
+// retraction, which only the author can make, closes it for good.
+func (tx *txn) tellHelp(e, request *entryRow) {
+	h := tx.help(request.Seq)
+	next := h.status
+	switch {
+	case e.Relation == RelationRetraction:
+		next = HelpClosed
+	case e.Relation == RelationReply && e.AgentKey != request.AgentKey && h.status == HelpOpen:
+		next = HelpAnswered
+	}
+	if next != h.status {
+		h.status = next
+		tx.putHelp(request.Seq, h)
+	}
+}
+
+// HelpStatus is the state of a request for human help.
+type HelpStatus uint8
+
+// The states of a request for human help. The numbers stand in stored rows.
+const (
+	HelpOpen     HelpStatus = 1
+	HelpAnswered HelpStatus = 2 // somebody else replied
+	HelpClosed   HelpStatus = 3 // the author retracted it
+)
+
+var helpStatusNames = [...]string{HelpOpen: "open", HelpAnswered: "answered", HelpClosed: "closed"}
+
+// String returns the status's name.
+func (s HelpStatus) String() string { return helpStatusNames[s] }
+
+// helpRow is the row of spaceHelp: the status and the ready JSON of the fields
+// that the entry does not have.
+type helpRow struct {
+	status HelpStatus
+	json   []byte
+}
+
+func decodeHelpRow(row []byte) (helpRow, error) {
+	if len(row) < 1 || row[0] < byte(HelpOpen) || row[0] > byte(HelpClosed) {
+		return helpRow{}, fmt.Errorf("%w: help row", ErrCorrupt)
+	}
+	return helpRow{status: HelpStatus(row[0]), json: row[1:]}, nil
+}
+
+func (tx *txn) help(seq uint64) helpRow {
+	key := makeSeqKey(spaceHelp, seq)
+	row, ok := tx.get(key[:])
+	if !ok {
+		tx.must(fmt.Errorf("%w: request for help %d is missing", ErrCorrupt, seq))
+	}
+	h, err := decodeHelpRow(row)
+	tx.must(err)
+	return h
+}
+
+func (tx *txn) putHelp(seq uint64, h helpRow) {
+	key := makeSeqKey(spaceHelp, seq)
+	tx.keep(key[:], append([]byte{byte(h.status)}, h.json...))
+}
+
+// help returns the row of a request; false when the entry is none.
+func (v *View) help(seq uint64) (helpRow, bool, error) {
+	key := makeSeqKey(spaceHelp, seq)
+	row, ok, err := getRow(v.snap, key[:])
+	if err != nil || !ok {
+		return helpRow{}, false, err
+	}
+	h, err := decodeHelpRow(row)
+	return h, err == nil, err
+}
+
+// HelpStatus returns the state of the request for human help with the given seq;
+// false when the entry is none.
+func (v *View) HelpStatus(seq uint64) (HelpStatus, bool, error) {
+	h, ok, err := v.help(seq)
+	return h.status, ok, err
+}
+
+// AppendHelp appends the request's JSON to dst: the entry, its own four texts and
+// its state. It returns ErrNotFound when the entry is no request for human help.
+func (v *View) AppendHelp(dst []byte, seq uint64) ([]byte, error) {
+	h, ok, err := v.help(seq)
+	if err != nil {
+		return dst, err
+	}
+	if !ok {
+		return dst, ErrNotFound
+	}
+	dst, err = v.AppendEntry(dst, seq)
+	if err != nil {
+		return dst, err
+	}
+	dst = append(dst[:len(dst)-1], ',')
+	dst = append(dst, h.json...)
+	dst = append(dst, `,"status":"`...)
+	dst = append(dst, h.status.String()...)
+	return append(dst, `"}`...), nil
+}
+
+// HelpQuery selects requests for human help. Zero values select everything.
+type HelpQuery struct {
+	AgentKey string // by this agent (text.Fold)
+	Q        string // holding all of these words, the last one as a prefix
+	Limit    int    // at most this many; 0: DefaultList; at most MaxList
+	Before   uint64 // seq < Before; 0: from the newest
+}
+
+// ListHelp returns the seqs of the requests that match q, newest first, and the
+// Before of the next page; 0 on the last page.
+func (v *View) ListHelp(q HelpQuery) (seqs []uint64, next uint64, err error) {
+	if q.Limit <= 0 {
+		q.Limit = DefaultList
+	}
+	search := index.Query{
+		All: []string{termStyle + string(rune(StyleHelp))}, Min: 1, Before: q.Before, Limit: min(q.Limit, MaxList),
+	}
+	if q.AgentKey != "" {
+		search.All = append(search.All, termAgent+q.AgentKey)
+	}
+	if !addWords(q.Q, &search) {
+		return nil, 0, nil
+	}
+	seqs, more, err := v.cut.Search(v.snap, search)
+	if err != nil {
+		return nil, 0, fmt.Errorf("list requests for help: %w", err)
+	}
+	if more {
+		next = seqs[len(seqs)-1]
+	}
+	return seqs, next, nil
+}

@@ -1,0 +1,316 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// jobsChannel is where jobs and what is said of them are filed.
+const jobsChannel = "jobs"
+
+// The titles of the entries that a claim and a result leave, before the job's own.
+const (
+	claimTitle  = "Claimed: "
+	resultTitle = "Result: "
+	// claimWithoutNote is the body of a claim that came without a note, and
+	// shortNote stands before a note that is too short for a body.
+	claimWithoutNote = "I am working on this job."
+	shortNote        = "Note: "
+)
+
+// JobStatus is the state of a job (interface, 3.1).
+type JobStatus uint8
+
+// The states of a job. The numbers stand in stored rows.
+const (
+	JobOpen    JobStatus = 1
+	JobClaimed JobStatus = 2
+	JobDone    JobStatus = 3
+	JobClosed  JobStatus = 4 // withdrawn by its poster
+)
+
+var jobStatusNames = [...]string{JobOpen: "open", JobClaimed: "claimed", JobDone: "done", JobClosed: "closed"}
+
+// String returns the status's name in the interface.
+func (s JobStatus) String() string { return jobStatusNames[s] }
+
+// ParseJobStatus returns the status with the given interface name.
+func ParseJobStatus(name string) (JobStatus, bool) {
+	for s := JobOpen; int(s) < len(jobStatusNames); s++ {
+		if jobStatusNames[s] == name {
+			return s, true
+		}
+	}
+	return 0, false
+}
+
+// PostJob files a job. What depends on Unicode tables or settings is worked out
+// by the node that takes the request, as with Publish.
+type PostJob struct {
+	Author
+	Title string   `cbor:"10,keyasint"`
+	Body  string   `cbor:"11,keyasint"`
+	Tags  []string `cbor:"12,keyasint,omitempty"`
+}
+
+// JobAction is what every command on a job says.
+type JobAction struct {
+	Author
+	Job string `cbor:"10,keyasint"` // public id of the job
+}
+
+// ClaimJob takes an open job, or extends the caller's own claim. It files a reply
+// to the job by the claimant.
+type ClaimJob struct {
+	JobAction
+	Note string `cbor:"11,keyasint,omitempty"`
+	// TTL is how long the claim lasts from the command's instant on, in milliseconds.
+	TTL int64 `cbor:"12,keyasint"`
+}
+
+// FinishJob hands in the result of a job that the caller has claimed, or that
+// nobody has and that is not the caller's own. It files a reply to the job.
+type FinishJob struct {
+	JobAction
+	Result string `cbor:"11,keyasint"`
+}
+
+// ReleaseJob gives the caller's claim back.
+type ReleaseJob struct{ JobAction }
+
+// CloseJob withdraws the caller's own open job.
+type CloseJob struct{ JobAction }
+
+// Tick does nothing. A leader proposes it so that log time goes on and due claims
+// end while nobody writes.
+type Tick struct{}
+
+func (*PostJob) op() Op    { return OpPostJob }
+func (*ClaimJob) op() Op   { return OpClaimJob }
+func (*FinishJob) op() Op  { return OpFinishJob }
+func (*ReleaseJob) op() Op { return OpReleaseJob }
+func (*CloseJob) op() Op   { return OpCloseJob }
+func (*Tick) op() Op       { return OpTick }
+
+func (c *PostJob) check() error {
+	return errors.Join(
+		c.Author.check(),
+		checkText("title", c.Title, MinTitle, MaxTitle),
+		checkText("body", c.Body, MinBody, MaxBody),
+		checkAll("tags", c.Tags, MaxTags, checkTag),
+	)
+}
+
+func (a *JobAction) check() error {
+	return errors.Join(a.Author.check(), checkText("job", a.Job, 1, MaxTarget))
+}
+
+func (c *ClaimJob) check() error {
+	return errors.Join(
+		c.JobAction.check(),
+		checkText("note", c.Note, 0, MaxJobNote),
+		c.checkTTL(),
+	)
+}
+
+func (c *ClaimJob) checkTTL() error {
+	if c.TTL < 1 || c.TTL > MaxClaim {
+		return fmt.Errorf("claim of %d milliseconds, allowed are 1 to %d", c.TTL, int64(MaxClaim))
+	}
+	return nil
+}
+
+func (c *FinishJob) check() error {
+	return errors.Join(c.JobAction.check(), checkText("result", c.Result, MinJobResult, MaxJobResult))
+}
+
+func (*Tick) check() error { return nil }
+
+func (c *PostJob) apply(tx *txn) Result {
+	content := func() contentSum { return hashContent([]string{c.Agent, c.Title, c.Body}, c.Tags) }
+	return tx.once(OpPostJob, c.Request, content, func() (uint64, []Problem) {
+		seq := tx.publish(StyleJob, c.entry(jobsChannel, c.Title, c.Body, c.Tags...), entryRow{})
+		tx.putJob(seq, jobRow{}, jobRow{status: JobOpen})
+		return seq, nil
+	})
+}
+
+// apply files the claim; the entry is the result.
+func (c *ClaimJob) apply(tx *txn) Result {
+	return c.act(tx, OpClaimJob, c.Note, func(job *entryRow, stored jobRow) uint64 {
+		seq := c.reply(tx, job, claimTitle, claimBody(c.Note))
+		tx.putJob(job.Seq, stored, jobRow{
+			status: JobClaimed, claimant: c.Agent, claimantKey: c.AgentKey, expires: tx.now + c.TTL,
+		})
+		return seq
+	})
+}
+
+func claimBody(note string) string {
+	switch {
+	case note == "":
+		return claimWithoutNote
+	case checkText("note", note, MinBody, MaxBody) != nil:
+		return shortNote + note
+	}
+	return note
+}
+
+// apply files the result; the entry is the command's result too.
+func (c *FinishJob) apply(tx *txn) Result {
+	return c.act(tx, OpFinishJob, c.Result, func(job *entryRow, stored jobRow) uint64 {
+		seq := c.reply(tx, job, resultTitle, c.Result)
+		tx.putJob(job.Seq, stored, jobRow{status: JobDone, result: seq})
+		return seq
+	})
+}
+
+// apply reopens the job, which is the result.
+func (c *ReleaseJob) apply(tx *txn) Result {
+	return c.act(tx, OpReleaseJob, "", func(job *entryRow, stored jobRow) uint64 {
+		tx.putJob(job.Seq, stored, jobRow{status: JobOpen})
+		return job.Seq
+	})
+}
+
+// apply closes the job, which is the result.
+func (c *CloseJob) apply(tx *txn) Result {
+	return c.act(tx, OpCloseJob, "", func(job *entryRow, stored jobRow) uint64 {
+		tx.putJob(job.Seq, stored, jobRow{status: JobClosed})
+		return job.Seq
+	})
+}
+
+func (*Tick) apply(*txn) Result { return Result{Outcome: OutcomeDone} }
+
+// act carries an action out if the rules allow it. do changes the job, given its
+// entry and its row as it is stored, and returns the command's entry.
+func (a *JobAction) act(tx *txn, op Op, said string, do func(job *entryRow, stored jobRow) uint64) Result {
+	content := func() contentSum { return hashContent([]string{a.Agent, a.Job, said}) }
+	return tx.once(op, a.Request, content, func() (uint64, []Problem) {
+		job, ok := tx.resolve(a.Job)
+		if !ok || job.Style != StyleJob {
+			return 0, []Problem{ProblemUnknownJob}
+		}
+		stored := tx.job(job.Seq)
+		if problems := jobProblems(op, stored.at(tx.now), job.AgentKey, a.AgentKey); len(problems) > 0 {
+			return 0, problems
+		}
+		return do(&job, stored), nil
+	})
+}
+
+// reply files what an action says as a reply to the job. Its mentions are those
+// of the body: whom the job's title mentions has heard of the job itself.
+func (a *JobAction) reply(tx *txn, job *entryRow, title, body string) uint64 {
+	texts, err := job.texts()
+	tx.must(err)
+	p := a.entry(jobsChannel, cutText(title+texts.Title, MaxTitle), body)
+	p.Relation = RelationReply
+	return tx.publish(StyleEntry, p, *job)
+}
+
+// jobProblems are the rules of the job board: everything against an action on a
+// job in this state.
+func jobProblems(op Op, j jobRow, poster, agent string) (problems []Problem) {
+	switch own := poster == agent; {
+	case own && (op == OpClaimJob || op == OpFinishJob):
+		problems = append(problems, ProblemOwnJob)
+	case !own && op == OpCloseJob:
+		problems = append(problems, ProblemNotPoster)
+	}
+	switch {
+	case j.status == JobDone:
+		problems = append(problems, ProblemJobDone)
+	case j.status == JobClosed:
+		problems = append(problems, ProblemJobClosed)
+	case j.status == JobClaimed && (op == OpCloseJob || j.claimantKey != agent):
+		problems = append(problems, ProblemJobClaimed)
+	case j.status == JobOpen && op == OpReleaseJob:
+		problems = append(problems, ProblemJobNotClaimed)
+	}
+	return problems
+}
+
+// tellJob closes an open job that is retracted.
+func (tx *txn) tellJob(e *entryRow) {
+	if e.Relation != RelationRetraction {
+		return
+	}
+	stored := tx.job(e.Parent)
+	if stored.at(tx.now).status == JobOpen {
+		tx.putJob(e.Parent, stored, jobRow{status: JobClosed})
+	}
+}
+
+// jobRow is the row of spaceJob.
+type jobRow struct {
+	status      JobStatus
+	claimant    string // as spelled in the claim; "" unless claimed
+	claimantKey string // folded
+	expires     int64  // end of the claim, milliseconds since the epoch; 0 unless claimed
+	result      uint64 // the entry of the result; 0 unless done
+}
+
+// at returns the job as it is at an instant: a claim that has run out is none,
+// whether or not it was reopened yet.
+func (j jobRow) at(now int64) jobRow {
+	if j.status == JobClaimed && j.expires <= now {
+		return jobRow{status: JobOpen}
+	}
+	return j
+}
+
+func (j jobRow) append(dst []byte) []byte {
+	dst = append(dst, byte(j.status))
+	dst = appendBlob(dst, j.claimant)
+	dst = appendBlob(dst, j.claimantKey)
+	dst = binary.AppendUvarint(dst, uint64(j.expires))
+	return binary.AppendUvarint(dst, j.result)
+}
+
+func decodeJobRow(row []byte) (jobRow, error) {
+	r := rowReader{rest: row}
+	var j jobRow
+	if status := r.bytes(1); status != nil {
+		j.status = JobStatus(status[0])
+	}
+	j.claimant, j.claimantKey = r.text(), r.text()
+	j.expires, j.result = int64(r.uint()), r.uint()
+	if j.status < JobOpen || j.status > JobClosed {
+		r.bad = true
+	}
+	return j, r.done("job row")
+}
+
+// job returns a job's row as it is stored.
+func (tx *txn) job(seq uint64) jobRow {
+	key := makeSeqKey(spaceJob, seq)
+	row, ok := tx.get(key[:])
+	if !ok {
+		tx.must(errMissingJob(seq))
+	}
+	j, err := decodeJobRow(row)
+	tx.must(err)
+	return j
+}
+
+// putJob replaces a job's row and moves it between the lists that it is in. The
+// zero row stands for a job that is new.
+func (tx *txn) putJob(seq uint64, old, next jobRow) {
+	key := makeSeqKey(spaceJob, seq)
+	tx.keep(key[:], next.append(nil))
+	if old.status != next.status {
+		if old.status != 0 {
+			tx.keep(jobsKey(old.status, seq), nil)
+		}
+		tx.keep(jobsKey(next.status, seq), []byte{})
+	}
+	if old.status == JobClaimed {
+		tx.dropClaim(dueClaim{old.expires, seq})
+	}
+	if next.status == JobClaimed {
+		tx.addClaim(dueClaim{next.expires, seq})
+	}
+}
