@@ -75,6 +75,39 @@ func TestReplyRoundTrip(t *testing.T) {
 	})
 }
 
+// Whatever passes measure can be read by every state machine, and is no larger
+// than measure says.
+func TestMeasuredCommandsAreReadable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }))
+		g := fsm.Group{Boot: fsm.BootID{1}, Floor: rapid.Uint64().Draw(t, "floor")}
+		total := 0
+		for range 4 {
+			body := entryOf(text.Draw(t, "body"))
+			if rapid.Bool().Draw(t, "more") {
+				body.Title, body.Tags, body.Mentions = text.Draw(t, "title"), []string{text.Draw(t, "tag")}, []string{text.Draw(t, "mention")}
+				body.Request = fsm.RequestKey{Scope: text.Draw(t, "scope"), ID: text.Draw(t, "id")}
+			}
+			size, err := measure(g.Boot, sender, body)
+			if err != nil {
+				continue
+			}
+			total += size
+			g.Commands = append(g.Commands, fsm.Command{Seq: rapid.Uint64().Draw(t, "seq"), Body: body})
+		}
+		data, err := fsm.EncodeBatch(fsm.Batch{Stamp: 1, Groups: []fsm.Group{g}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fsm.DecodeBatch(data); err != nil {
+			t.Error(err)
+		}
+		if len(data) > total+batchReserve {
+			t.Errorf("%d bytes, measured %d", len(data), total)
+		}
+	})
+}
+
 // sealed is a message with a valid checksum.
 func sealed(content ...byte) []byte {
 	return binary.LittleEndian.AppendUint32(content, crc32.Checksum(content, castagnoli))

@@ -97,9 +97,9 @@ func (p *Pipeline) lookUp(c *call) {
 	p.session.recheck(c, v)
 }
 
-// measure returns an upper bound for the command's size in a group. It encodes
-// and decodes the command as its leader would: a command that a state machine
-// cannot read must not get anywhere near the log.
+// measure returns an upper bound for the command's size in a group. It refuses
+// what a state machine would refuse: a command that cannot be read must not get
+// anywhere near the log, and one from another node is checked when it is decoded.
 func measure(boot fsm.BootID, from api.Sender, body fsm.Body) (int, error) {
 	if body == nil {
 		return 0, errors.New("no command")
@@ -107,12 +107,12 @@ func measure(boot fsm.BootID, from api.Sender, body fsm.Body) (int, error) {
 	if len(from.Fingerprint) > maxSenderBytes || len(from.AgentKey) > maxSenderBytes {
 		return 0, fmt.Errorf("sender of %T: longer than %d bytes", body, maxSenderBytes)
 	}
+	if err := fsm.Check(body); err != nil {
+		return 0, fmt.Errorf("%T is not fit for the log: %w", body, err)
+	}
 	data, err := fsm.EncodeGroup(fsm.Group{Boot: boot, Floor: 1, Commands: []fsm.Command{{Seq: 1, Body: body}}})
 	if err != nil {
 		return 0, fmt.Errorf("encode %T: %w", body, err)
-	}
-	if _, err := fsm.DecodeGroup(data); err != nil {
-		return 0, fmt.Errorf("%T is not fit for the log: %w", body, err)
 	}
 	size := len(data) + commandReserve
 	if size > maxGroupBytes {
