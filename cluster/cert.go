@@ -135,7 +135,6 @@ func parseIdentity(cert *x509.Certificate) (peerIdentity, error) {
 type credentials struct {
 	serverID  string
 	clusterID func() string
-	secrets   *Secrets
 	now       func() time.Time
 
 	mu      sync.Mutex

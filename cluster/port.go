@@ -130,7 +130,7 @@ func Listen(cfg PortConfig) (*Port, error) {
 		logger:    cfg.Logger,
 		listener:  ln,
 		advertise: advertise,
-		creds:     &credentials{serverID: cfg.ServerID, clusterID: cfg.ClusterID, secrets: cfg.Secrets, now: time.Now},
+		creds:     &credentials{serverID: cfg.ServerID, clusterID: cfg.ClusterID, now: time.Now},
 		conns:     newConnSet(),
 		graceFor:  RotationGrace,
 		http:      newHandoff(ln.Addr()),
