@@ -24,7 +24,8 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	logger.InfoContext(ctx, "starting", "version", Version())
+	c.Config.Version = Version()
+	logger.InfoContext(ctx, "starting", "version", c.Config.Version)
 	n, err := node.Start(ctx, c.Config, logger)
 	if err != nil {
 		return err
