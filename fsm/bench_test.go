@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -90,9 +91,30 @@ func (c *corpus) batch(b *testing.B, first uint64, n int) []byte {
 
 const benchBatch = 80 // entries in a log entry: about 100 KiB
 
-// fill applies n entries, and returns how long apply alone took.
-func (c *corpus) fill(b *testing.B, m *Machine, n int) time.Duration {
-	var took time.Duration
+// fillCost is what filling took without making the entries.
+type fillCost struct {
+	wall   time.Duration
+	thread time.Duration // CPU time of the apply goroutine
+	all    time.Duration // CPU time of the process, background work included
+}
+
+// cpu returns the CPU time of the calling thread and of the process.
+func cpu(b *testing.B) (thread, process time.Duration) {
+	const rusageThread = 1
+	read := func(who int) time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(who, &u); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	return read(rusageThread), read(syscall.RUSAGE_SELF)
+}
+
+// fill applies entries until there are n.
+func (c *corpus) fill(b *testing.B, m *Machine, n int) (cost fillCost) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	for done := m.head.lastSeq; done < uint64(n); done = m.head.lastSeq {
 		var logs []logEntry
 		size := uint64(0)
@@ -104,34 +126,30 @@ func (c *corpus) fill(b *testing.B, m *Machine, n int) time.Duration {
 			size += benchBatch
 		}
 		start := time.Now()
+		thread, process := cpu(b)
 		m.apply(logs)
-		took += time.Since(start)
+		cost.wall += time.Since(start)
+		thread2, process2 := cpu(b)
+		cost.thread += thread2 - thread
+		cost.all += process2 - process
 	}
-	return took
+	return cost
 }
 
-// BenchmarkApply measures apply with indexing, in entries.
+func (f fillCost) report(b *testing.B, entries uint64) {
+	n := float64(entries)
+	b.ReportMetric(n/f.wall.Seconds(), "entries/s")
+	b.ReportMetric(f.thread.Seconds()*1e6/n, "apply-cpu-µs/entry")
+	b.ReportMetric(f.all.Seconds()*1e6/n, "all-cpu-µs/entry")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkApply measures apply with indexing; an operation is one entry.
 func BenchmarkApply(b *testing.B) {
 	m := benchOpen(b, b.TempDir())
 	defer m.Close()
-	c := newCorpus()
-	var logs []logEntry
-	const distinct = 50
-	for i := range uint64(distinct) {
-		logs = append(logs, logEntry{term: 1, data: c.batch(b, 1+i*benchBatch, benchBatch)})
-	}
 	b.ReportAllocs()
-	b.ResetTimer()
-	entries := 0
-	for i := uint64(0); entries < b.N; i++ {
-		// The same texts come again under new seqs.
-		l := logs[i%distinct]
-		l.index = i + 1
-		m.sessions = sessions{}
-		m.apply([]logEntry{l})
-		entries += benchBatch
-	}
-	b.ReportMetric(float64(entries)/b.Elapsed().Seconds(), "entries/s")
+	newCorpus().fill(b, m, b.N).report(b, m.head.lastSeq)
 }
 
 func benchOpen(b *testing.B, dir string) *Machine {
@@ -160,7 +178,7 @@ func BenchmarkState(b *testing.B) {
 	dir := b.TempDir()
 	m := benchOpen(b, dir)
 	c := newCorpus()
-	took := c.fill(b, m, n)
+	cost := c.fill(b, m, n)
 	filled := rssAnon()
 	if err := m.Close(); err != nil {
 		b.Fatal(err)
@@ -172,11 +190,10 @@ func BenchmarkState(b *testing.B) {
 	defer m.Close()
 	reopen := time.Since(start)
 	b.Run("fill", func(b *testing.B) {
-		b.ReportMetric(float64(m.head.lastSeq)/took.Seconds(), "entries/s")
+		cost.report(b, m.head.lastSeq)
 		b.ReportMetric(reopen.Seconds(), "reopen-s")
 		b.ReportMetric(filled, "RssAnon-MB")
 		b.ReportMetric(float64(m.store.db.Metrics().DiskSpaceUsage())/float64(m.head.lastSeq), "disk-B/entry")
-		b.ReportMetric(0, "ns/op")
 	})
 	benchQueries(b, m, c)
 	b.Run("list50/newest", func(b *testing.B) { benchLists(b, m, func(int) Query { return Query{} }) })

@@ -20,7 +20,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Observer is told of every applied command. Nil is allowed.
 	Observer Observer
-	// CacheBytes is the size of Pebble's block cache; zero is DefaultCacheBytes.
+	// CacheBytes is the least size of Pebble's block cache; zero is
+	// DefaultCacheBytes. It has use of what the memtables leave free, too.
 	CacheBytes int64
 	// MemTableBytes is the size of one of Pebble's memtables; zero is
 	// DefaultMemTableBytes.
@@ -75,7 +76,7 @@ type Machine struct {
 // wiped.
 func Open(opts Options) (*Machine, error) {
 	opts.setDefaults()
-	m := &Machine{opts: opts, cache: pebble.NewCache(opts.CacheBytes)}
+	m := &Machine{opts: opts, cache: newCache(&opts)}
 	m.snaps.init(m)
 	if err := m.open(); err != nil {
 		m.cache.Unref()

@@ -12,7 +12,7 @@ import (
 // What Pebble gets. The defaults are made for another load: they stall writes
 // that come in batches of 128 KiB.
 const (
-	// DefaultCacheBytes is the size of the block cache.
+	// DefaultCacheBytes is the size of the block cache when all memtables are full.
 	DefaultCacheBytes = 64 << 20
 	// DefaultMemTableBytes is the size of one memtable. What is in memtables is
 	// read again from the Raft log after a crash.
@@ -27,11 +27,20 @@ const (
 	l0StopWrites          = 24
 	maxOpenFiles          = 1000
 	bloomBitsPerKey       = 10
-	entryBlockBytes       = 8 << 10
-	indexBlockBytes       = 64 << 10
-	baseLevelBytes        = 128 << 20
-	tableBytes            = 8 << 20
+	// Small blocks and the fastest compression: reading one old entry costs 20 µs,
+	// with twice the block and zstd 70 µs, for a quarter less of disk.
+	dataBlockBytes  = 4 << 10
+	indexBlockBytes = 32 << 10
+	baseLevelBytes  = 128 << 20
+	tableBytes      = 8 << 20
+	flushSplitBytes = 2 << 20
 )
+
+// newCache returns the block cache. Pebble takes the memtables' memory out of it,
+// so it is made larger by as much; what the memtables leave is cache.
+func newCache(opts *Options) *pebble.Cache {
+	return pebble.NewCache(opts.CacheBytes + memTablesBeforeStop*opts.MemTableBytes)
+}
 
 // pebbleOptions returns the options for the live state. The cache is shared
 // between a state and its successor.
@@ -45,6 +54,7 @@ func pebbleOptions(opts *Options, cache *pebble.Cache) *pebble.Options {
 		L0CompactionThreshold:       l0CompactionThreshold,
 		L0StopWritesThreshold:       l0StopWrites,
 		LBaseMaxBytes:               baseLevelBytes,
+		FlushSplitBytes:             flushSplitBytes,
 		MaxOpenFiles:                maxOpenFiles,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 		Logger:                      pebbleLogger{log: opts.Logger, fatal: opts.Fatal},
@@ -56,12 +66,12 @@ func pebbleOptions(opts *Options, cache *pebble.Cache) *pebble.Options {
 		},
 	}
 	for i := range o.Levels {
-		o.Levels[i].BlockSize = entryBlockBytes
+		o.Levels[i].BlockSize = dataBlockBytes
 		o.Levels[i].IndexBlockSize = indexBlockBytes
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)
 		o.TargetFileSizes[i] = tableBytes << min(i, 3)
 	}
-	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionBalanced })
+	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionFastest })
 	return o
 }
 
