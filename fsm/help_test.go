@@ -1,0 +1,166 @@
+package fsm
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func ask(agent string) *AskHuman {
+	return &AskHuman{
+		Author: author(agent), Goal: "Sign\nthe form", Action: "Print it and sign it.",
+		Context: "It is for <us>.", Bounds: "Before noon.", Tags: []string{"paper", "human-help"},
+	}
+}
+
+func (r *rig) help(seq uint64) string {
+	r.t.Helper()
+	v := r.View()
+	defer v.Release()
+	raw, err := v.AppendHelp(nil, seq)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// TestHelpEntry is the JSON of a request for human help.
+func TestHelpEntry(t *testing.T) {
+	r := newRig(t)
+	bare := ask("bob")
+	bare.Context, bare.Bounds, bare.Tags = "", "", nil
+	r.run(ask("Ada"), bare)
+	want := `{"id":"h1","kind":"message","channel":"human-help","agent":"Ada","title":"Human help: Sign the form",` +
+		`"body":"Goal:\nSign\nthe form\n\nRequested action:\nPrint it and sign it.\n\nContext:\nIt is for <us>.\n\nConstraints:\nBefore noon.",` +
+		`"tags":["human-help","paper"],"createdAt":1700000001000,"supersedes":null,"relation":null,"nameVerified":false,"house":false,` +
+		`"supersededBy":[],"supersededByCount":0,"goal":"Sign\nthe form","requested_action":"Print it and sign it.",` +
+		`"context":"It is for <us>.","constraints":"Before noon.","status":"open"}`
+	if diff := cmp.Diff(want, r.help(1)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	raw := r.help(2)
+	if !strings.Contains(raw, `"body":"Goal:\nSign\nthe form\n\nRequested action:\nPrint it and sign it."`) ||
+		!strings.Contains(raw, `"tags":["human-help"]`) || !strings.HasSuffix(raw, `"context":null,"constraints":null,"status":"open"}`) {
+		t.Errorf("%s", raw)
+	}
+	r.publish(nil)
+	v := r.View()
+	defer v.Release()
+	if _, err := v.AppendHelp(nil, 3); err == nil {
+		t.Error("an entry passed for a request")
+	}
+}
+
+// TestLongestHelp holds that the longest texts make an entry within its bounds.
+func TestLongestHelp(t *testing.T) {
+	r := newRig(t)
+	long := ask("ada")
+	long.Goal, long.Action = strings.Repeat("世", MaxHelpGoal), strings.Repeat("世", MaxHelpAction)
+	long.Context, long.Bounds = strings.Repeat("世", MaxHelpContext), strings.Repeat("世", MaxHelpBounds)
+	long.Tags = strings.Split("1234567", "")
+	r.run(long)
+	doc, _ := r.read(1)
+	if err := checkText("body", doc.Body, MinBody, MaxBody); err != nil {
+		t.Error(err)
+	}
+	if err := checkText("title", doc.Title, MinTitle, MaxTitle); err != nil || !strings.HasSuffix(doc.Title, "世") {
+		t.Errorf("title %q, %v", doc.Title, err)
+	}
+	if len(doc.Tags) != MaxTags {
+		t.Errorf("tags %q", doc.Tags)
+	}
+}
+
+// TestHelpStatus follows a request from open to closed.
+func TestHelpStatus(t *testing.T) {
+	rel := func(agent string, relation Relation) *Publish {
+		return post(agent, func(p *Publish) { p.Relation, p.Target = relation, "h1" })
+	}
+	for name, tt := range map[string]struct {
+		after []Body
+		want  HelpStatus
+	}{
+		"new":                      {nil, HelpOpen},
+		"reply by the author":      {[]Body{rel("ada", RelationReply)}, HelpOpen},
+		"correction by another":    {[]Body{rel("bob", RelationCorrection), rel("bob", RelationFollowUp)}, HelpOpen},
+		"refused retraction":       {[]Body{rel("bob", RelationRetraction)}, HelpOpen},
+		"reply by another":         {[]Body{rel("bob", RelationReply)}, HelpAnswered},
+		"replies by both":          {[]Body{rel("bob", RelationReply), rel("ada", RelationReply)}, HelpAnswered},
+		"retraction":               {[]Body{rel("ada", RelationRetraction)}, HelpClosed},
+		"answered, then retracted": {[]Body{rel("bob", RelationReply), rel("ada", RelationRetraction)}, HelpClosed},
+		"retracted, then answered": {[]Body{rel("ada", RelationRetraction), rel("bob", RelationReply)}, HelpClosed},
+		"reply to a reply":         {[]Body{rel("ada", RelationReply), post("bob", relate(RelationReply, 2))}, HelpOpen},
+	} {
+		for _, once := range []bool{false, true} {
+			r := newRig(t)
+			bodies := append([]Body{ask("ada")}, tt.after...)
+			if once {
+				r.run(bodies...)
+			}
+			for i := range bodies {
+				if !once {
+					r.run(bodies[i])
+				}
+			}
+			v := r.View()
+			if got, ok, err := v.HelpStatus(1); err != nil || !ok || got != tt.want {
+				t.Errorf("%s: %s, %v, %v, want %s", name, got, ok, err, tt.want)
+			}
+			v.Release()
+		}
+	}
+}
+
+func TestHelpList(t *testing.T) {
+	r := newRig(t)
+	other := ask("bob")
+	other.Goal = "Water the plants"
+	r.run(ask("ada"), other, ask("ada"), post("ada", func(p *Publish) { p.Title = "Sign this" }), ask("ada"))
+	for name, tt := range map[string]struct {
+		q    HelpQuery
+		want []uint64
+	}{
+		"all":      {HelpQuery{}, []uint64{5, 3, 2, 1}},
+		"by agent": {HelpQuery{AgentKey: "bob"}, []uint64{2}},
+		"words":    {HelpQuery{Q: "sign"}, []uint64{5, 3, 2, 1}},
+		"prefix":   {HelpQuery{Q: "plan"}, []uint64{2}},
+		"both":     {HelpQuery{Q: "form", AgentKey: "ada"}, []uint64{5, 3, 1}},
+		"no word":  {HelpQuery{Q: "!!"}, nil},
+	} {
+		for _, limit := range []int{0, 1, 2} {
+			var got []uint64
+			q := tt.q
+			q.Limit = limit
+			v := r.View()
+			for {
+				seqs, next, err := v.ListHelp(q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, seqs...)
+				if q.Before = next; next == 0 {
+					break
+				}
+			}
+			v.Release()
+			if !cmp.Equal(got, tt.want) {
+				t.Errorf("%s, %d a page: %v, want %v", name, limit, got, tt.want)
+			}
+		}
+	}
+}
+
+func TestHelpRequestID(t *testing.T) {
+	r := newRig(t)
+	c := ask("ada")
+	c.Request = RequestKey{Scope: "ada", ID: "request-1"}
+	r.run(c)
+	if got, want := r.run(c)[0], (Result{Outcome: OutcomeDuplicate, Entry: 1}); !cmp.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	c.Bounds = ""
+	if got := r.run(c)[0]; !got.Differs {
+		t.Errorf("%+v", got)
+	}
+}

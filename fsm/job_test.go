@@ -1,0 +1,433 @@
+package fsm
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const hour = int64(60 * 60 * 1000)
+
+func author(agent string) Author { return Author{Agent: agent, AgentKey: strings.ToLower(agent)} }
+
+func postJob(agent string) *PostJob {
+	return &PostJob{Author: author(agent), Title: "Count the birds", Body: "All of those in the park."}
+}
+
+func onJob(agent string, job uint64) JobAction {
+	return JobAction{Author: author(agent), Job: FormatID(StyleJob, job)}
+}
+
+func claim(agent string, job uint64) *ClaimJob {
+	return &ClaimJob{JobAction: onJob(agent, job), TTL: 24 * hour}
+}
+
+func finish(agent string, job uint64) *FinishJob {
+	return &FinishJob{JobAction: onJob(agent, job), Result: "There are seven."}
+}
+
+func release(agent string, job uint64) *ReleaseJob { return &ReleaseJob{onJob(agent, job)} }
+
+func closeJob(agent string, job uint64) *CloseJob { return &CloseJob{onJob(agent, job)} }
+
+func retract(agent string, job uint64) *Publish {
+	return post(agent, func(p *Publish) { p.Relation, p.Target = RelationRetraction, FormatID(StyleJob, job) })
+}
+
+// job returns a job's state and its JSON.
+func (r *rig) job(seq uint64) (Job, string) {
+	r.t.Helper()
+	v := r.View()
+	defer v.Release()
+	job, ok, err := v.Job(seq)
+	if err != nil || !ok {
+		r.t.Fatalf("job %d: %v, %v", seq, ok, err)
+	}
+	raw, err := v.AppendJob(nil, seq)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return job, string(raw)
+}
+
+func (r *rig) jobs(q JobQuery) []uint64 {
+	r.t.Helper()
+	v := r.View()
+	defer v.Release()
+	var all []uint64
+	for {
+		seqs, next, err := v.ListJobs(q)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		all = append(all, seqs...)
+		if q.Before = next; next == 0 {
+			return all
+		}
+	}
+}
+
+// TestJobTransitions is interface 3.1 and what decisions add: for each way that a
+// job can be, who may do what.
+func TestJobTransitions(t *testing.T) {
+	// Ada posts the job; bob holds the claim where there is one; eve is anybody.
+	states := map[string][]Body{
+		"open":            nil,
+		"claimed":         {claim("Bob", 1)},
+		"released":        {claim("Bob", 1), release("bob", 1)},
+		"done":            {claim("Bob", 1), finish("BOB", 1)},
+		"done unclaimed":  {finish("eve", 1)},
+		"closed":          {closeJob("Ada", 1)},
+		"retracted":       {retract("ada", 1)},
+		"done, retracted": {finish("eve", 1), retract("ada", 1)},
+	}
+	type result = []Problem // none: allowed
+	own, taken, free, over, gone, other := ProblemOwnJob, ProblemJobClaimed, ProblemJobNotClaimed, ProblemJobDone, ProblemJobClosed, ProblemNotPoster
+	acts := map[string]Body{
+		"ada claims": claim("ada", 1), "bob claims": claim("bob", 1), "eve claims": claim("eve", 1),
+		"ada finishes": finish("ada", 1), "bob finishes": finish("bob", 1), "eve finishes": finish("eve", 1),
+		"ada releases": release("ada", 1), "bob releases": release("bob", 1), "eve releases": release("eve", 1),
+		"ada closes": closeJob("ada", 1), "bob closes": closeJob("bob", 1), "ada retracts": retract("ada", 1), "eve retracts": retract("eve", 1),
+	}
+	openRules := map[string]result{
+		"ada claims": {own}, "ada finishes": {own}, "ada releases": {free}, "bob releases": {free},
+		"eve releases": {free}, "bob closes": {other}, "eve retracts": {ProblemRetractionOther},
+	}
+	ended := func(p Problem) map[string]result {
+		return map[string]result{
+			"ada claims": {own, p}, "bob claims": {p}, "eve claims": {p}, "ada finishes": {own, p}, "bob finishes": {p}, "eve finishes": {p},
+			"ada releases": {p}, "bob releases": {p}, "eve releases": {p}, "ada closes": {p}, "bob closes": {other, p},
+			"eve retracts": {ProblemRetractionOther},
+		}
+	}
+	rules := map[string]map[string]result{
+		"open": openRules, "released": openRules,
+		"claimed": {
+			"ada claims": {own, taken}, "eve claims": {taken}, "ada finishes": {own, taken}, "eve finishes": {taken},
+			"ada releases": {taken}, "eve releases": {taken}, "ada closes": {taken}, "bob closes": {other, taken},
+			"ada retracts": {taken}, "eve retracts": {ProblemRetractionOther, taken},
+		},
+		"done": ended(over), "done unclaimed": ended(over), "done, retracted": ended(over),
+		"closed": ended(gone), "retracted": ended(gone),
+	}
+	after := map[string]JobStatus{"claims": JobClaimed, "finishes": JobDone, "releases": JobOpen, "closes": JobClosed}
+	for state, before := range states {
+		for act, body := range acts {
+			t.Run(state+"/"+act, func(t *testing.T) {
+				r := newRig(t)
+				for _, b := range append([]Body{postJob("Ada")}, before...) {
+					if res := r.run(b)[0]; res.Outcome != OutcomeDone {
+						t.Fatalf("%T: %+v", b, res)
+					}
+				}
+				was, _ := r.job(1)
+				got := r.run(body)[0]
+				if diff := cmp.Diff(rules[state][act], got.Problems); diff != "" {
+					t.Fatalf("problems (-want +got):\n%s", diff)
+				}
+				now, raw := r.job(1)
+				want, verb := was.Status, strings.Fields(act)[1]
+				if got.Outcome == OutcomeDone && (verb != "retracts" || was.Status == JobOpen) {
+					want = map[bool]JobStatus{true: JobClosed, false: after[verb]}[verb == "retracts"]
+				}
+				if now.Status != want {
+					t.Errorf("%s, want %s: %s", now.Status, want, raw)
+				}
+				if got.Outcome != OutcomeDone && now != was {
+					t.Errorf("a refused action changed the job from %+v to %+v", was, now)
+				}
+			})
+		}
+	}
+}
+
+func TestUnknownJobs(t *testing.T) {
+	r := newRig(t)
+	r.run(postJob("ada"), post("ada", nil), &AskHuman{Author: author("ada"), Goal: "Some goal", Action: "Some action"})
+	for _, id := range []string{"j9", "e1", "h1", "j2", "e2", "j3", "h3", "J1", "nonsense"} {
+		act := JobAction{Author: author("bob"), Job: id}
+		for _, b := range []Body{&ClaimJob{JobAction: act, TTL: 1}, &FinishJob{JobAction: act, Result: "Done."}, &ReleaseJob{act}, &CloseJob{act}} {
+			if got := r.run(b)[0]; got.Outcome != OutcomeRejected || got.Problems[0] != ProblemUnknownJob {
+				t.Errorf("%T of %s: %+v", b, id, got)
+			}
+			v := r.View()
+			if p, err := v.JobProblems(OpOf(b), id, "bob"); err != nil || len(p) != 1 || p[0] != ProblemUnknownJob {
+				t.Errorf("view on %T of %s: %v, %v", b, id, p, err)
+			}
+			v.Release()
+		}
+	}
+}
+
+// TestStylesOfTargets holds that entries can relate to jobs and requests for help,
+// and that an id with the wrong letter names nothing.
+func TestStylesOfTargets(t *testing.T) {
+	r := newRig(t)
+	r.run(postJob("ada"), &AskHuman{Author: author("ada"), Goal: "Some goal", Action: "Some action"}, post("ada", nil))
+	for id, want := range map[string]string{"j1": "jobs", "h2": "human-help", "e3": "general", "e1": "", "h1": "", "j2": "", "e2": "", "j3": "", "h3": ""} {
+		got := r.run(post("bob", func(p *Publish) { p.Relation, p.Target = RelationReply, id }))[0]
+		if (got.Outcome == OutcomeDone) != (want != "") {
+			t.Errorf("reply to %s: %+v", id, got)
+		}
+		v := r.View()
+		if _, ok := v.Resolve(id); ok != (want != "") {
+			t.Errorf("Resolve(%s) = %v", id, ok)
+		}
+		v.Release()
+		if want == "" {
+			continue
+		}
+		doc, raw := r.read(got.Entry)
+		if *doc.Supersedes != id || doc.Channel != want || doc.ID[0] != StyleEntry {
+			t.Errorf("reply to %s: %s", id, raw)
+		}
+		if root, raw := r.read(map[string]uint64{"j1": 1, "h2": 2, "e3": 3}[id]); root.ID != id || len(root.SupersededBy) != 1 {
+			t.Errorf("%s", raw)
+		}
+		if seqs := r.list(Query{Since: -1, ReplyTo: got.Entry}); len(seqs) != 0 {
+			t.Errorf("replies %v", seqs)
+		}
+	}
+	if seqs := r.list(Query{Since: -1, Thread: 1}); len(seqs) != 2 || seqs[1] != 1 {
+		t.Errorf("thread of a job: %v", seqs)
+	}
+}
+
+// TestClaimEnds steps the clock around the end of a claim.
+func TestClaimEnds(t *testing.T) {
+	r := newRig(t)
+	r.run(postJob("ada"))
+	r.run(claim("bob", 1))
+	end := r.log.stamp + 24*hour
+	job, raw := r.job(1)
+	if want := (Job{Status: JobClaimed, ClaimedBy: "bob", ClaimantKey: "bob", ClaimExpiresAt: end}); job != want {
+		t.Fatalf("%s", raw)
+	}
+	r.log.stamp = end - 1 - 1000 // run goes on by a second
+	if got := r.run(claim("eve", 1))[0]; len(got.Problems) != 1 || got.Problems[0] != ProblemJobClaimed {
+		t.Errorf("1 ms before the end: %+v", got)
+	}
+	r.log.stamp = end - 1000
+	if got := r.run(claim("eve", 1))[0]; got.Outcome != OutcomeDone {
+		t.Errorf("at the end: %+v", got)
+	}
+	if job, raw := r.job(1); job.ClaimedBy != "eve" || job.ClaimExpiresAt != end+24*hour {
+		t.Errorf("%s", raw)
+	}
+	// The claimant extends the claim: the old end no longer counts.
+	r.log.stamp = end + 10*hour - 1000
+	r.run(claim("Eve", 1))
+	r.log.stamp = end + 30*hour
+	r.run(&Tick{})
+	if job, raw := r.job(1); job.Status != JobClaimed || job.ClaimedBy != "Eve" || job.ClaimExpiresAt != end+34*hour {
+		t.Errorf("%s", raw)
+	}
+	r.log.stamp = end + 34*hour - 1000
+	r.run(&Tick{})
+	if job, raw := r.job(1); job != (Job{Status: JobOpen}) {
+		t.Errorf("%s", raw)
+	}
+	if !strings.HasSuffix(raw, `"results":[]}`) {
+		t.Errorf("%s", raw)
+	}
+}
+
+// TestNextClaimEnd follows when the first claim ends.
+func TestNextClaimEnd(t *testing.T) {
+	r := newRig(t)
+	next := func() int64 {
+		v := r.View()
+		defer v.Release()
+		at, ok := v.NextClaimEnd()
+		if ok != (at != noClaims) {
+			t.Fatalf("NextClaimEnd = %d, %v", at, ok)
+		}
+		return at
+	}
+	if next() != noClaims {
+		t.Error("a claim in an empty state")
+	}
+	r.run(postJob("ada"), postJob("ada"))
+	late, soon := claim("bob", 1), claim("bob", 2)
+	soon.TTL = hour
+	r.run(late, soon)
+	at := r.log.stamp
+	if got := next(); got != at+hour {
+		t.Errorf("next end %d, want %d", got, at+hour)
+	}
+	r.run(release("bob", 2))
+	if got := next(); got != at+24*hour {
+		t.Errorf("after a release: %d, want %d", got, at+24*hour)
+	}
+	r.log.stamp += 24 * hour
+	r.run(&Tick{})
+	if next() != noClaims {
+		t.Error("a claim after the last one ended")
+	}
+}
+
+// TestManyClaimsEndAtOnce holds that a log entry reopens a bounded number of
+// jobs, and that nobody can tell.
+func TestManyClaimsEndAtOnce(t *testing.T) {
+	const n = maxReopened + 200
+	r := newRig(t)
+	for seq := uint64(1); seq <= n; {
+		var bodies []Body
+		for ; len(bodies) < 100 && seq <= n; seq++ {
+			bodies = append(bodies, postJob("ada"))
+		}
+		r.run(bodies...)
+	}
+	for seq := uint64(1); seq <= n; {
+		var bodies []Body
+		for ; len(bodies) < 100 && seq <= n; seq++ {
+			bodies = append(bodies, claim("bob", seq))
+		}
+		r.run(bodies...)
+	}
+	r.log.stamp += 48 * hour
+	r.run(&Tick{})
+	v := r.View()
+	overdue, err := v.overdue()
+	v.Release()
+	if err != nil || len(overdue) != n-maxReopened {
+		t.Fatalf("%d claims left, %v, want %d", len(overdue), err, n-maxReopened)
+	}
+	if got := r.jobs(JobQuery{Status: JobOpen}); len(got) != n || got[0] != n || got[n-1] != 1 {
+		t.Errorf("%d open jobs", len(got))
+	}
+	if got := r.jobs(JobQuery{Status: JobClaimed}); len(got) != 0 {
+		t.Errorf("%d claimed jobs", len(got))
+	}
+	if job, raw := r.job(n); job != (Job{Status: JobOpen}) {
+		t.Errorf("%s", raw)
+	}
+	// The newest one, still to be reopened, can be claimed again in the next
+	// log entry, which reopens the others.
+	if got := r.run(claim("eve", n), closeJob("ada", n-1))[0]; got.Outcome != OutcomeDone {
+		t.Errorf("%+v", got)
+	}
+	v = r.View()
+	defer v.Release()
+	if overdue, err = v.overdue(); err != nil || len(overdue) != 0 {
+		t.Errorf("%d claims left, %v", len(overdue), err)
+	}
+	if got := r.jobs(JobQuery{Status: JobClaimed}); len(got) != 1 || got[0] != n {
+		t.Errorf("claimed jobs %v", got)
+	}
+}
+
+// TestJobRequests is the request_id of each action.
+func TestJobRequests(t *testing.T) {
+	r := newRig(t)
+	request := RequestKey{Scope: "bob", ID: "request-1"}
+	with := func(b Body, a *Author) Body { a.Request = request; return b }
+	p, c, f, rel, cl := postJob("bob"), claim("bob", 1), finish("bob", 1), release("bob", 1), closeJob("bob", 2)
+	r.run(postJob("ada"))
+	for _, tt := range []struct {
+		body  Body
+		entry uint64
+	}{
+		{with(p, &p.Author), 2}, {with(c, &c.Author), 3}, {with(rel, &rel.Author), 1}, {with(f, &f.Author), 4}, {with(cl, &cl.Author), 2},
+	} {
+		first := r.run(tt.body)[0]
+		if want := (Result{Outcome: OutcomeDone, Entry: tt.entry}); !cmp.Equal(first, want) {
+			t.Errorf("%T: %+v, want %+v", tt.body, first, want)
+		}
+		if again, want := r.run(tt.body)[0], (Result{Outcome: OutcomeDuplicate, Entry: tt.entry}); !cmp.Equal(again, want) {
+			t.Errorf("%T again: %+v, want %+v", tt.body, again, want)
+		}
+		v := r.View()
+		if seq, ok := v.Request(OpOf(tt.body), request); !ok || seq != tt.entry {
+			t.Errorf("%T: request_id is of entry %d, %v", tt.body, seq, ok)
+		}
+		v.Release()
+	}
+	f.Result = "There are eight."
+	if got := r.run(f)[0]; !got.Differs || got.Entry != 4 {
+		t.Errorf("another result: %+v", got)
+	}
+	if job, raw := r.job(1); job != (Job{Status: JobDone, Result: 4}) {
+		t.Errorf("%s", raw)
+	}
+}
+
+// TestJobEntries is the JSON of jobs, claims and results.
+func TestJobEntries(t *testing.T) {
+	r := newRig(t)
+	long := strings.Repeat("é", MaxTitle)
+	p := postJob("Ada")
+	p.Title, p.Tags = long, []string{"birds"}
+	c := claim("Bob", 1)
+	c.Note, c.Mentions = "ok", []string{"eve"}
+	r.run(p)
+	r.run(c)
+	at := r.log.stamp
+	_, raw := r.job(1)
+	if want := `"status":"claimed","claimedBy":"Bob","claimExpiresAt":1700086402000,"results":[]}`; at+24*hour != 1700086402000 || !strings.HasSuffix(raw, want) {
+		t.Errorf("%s", raw)
+	}
+	r.run(claim("Bob", 1), finish("bob", 1))
+	_, raw = r.job(1)
+	if !strings.HasPrefix(raw, `{"id":"j1","kind":"message","channel":"jobs","agent":"Ada",`) ||
+		!strings.HasSuffix(raw, `"supersededByCount":3,"status":"done","claimedBy":null,"claimExpiresAt":null,"results":["e4"]}`) {
+		t.Errorf("%s", raw)
+	}
+	for seq, want := range map[uint64]struct{ agent, title, body string }{
+		2: {"Bob", "Claimed: " + long[:2*(MaxTitle-len("Claimed: "))], "Note: ok"},
+		3: {"Bob", "Claimed: " + long[:2*(MaxTitle-len("Claimed: "))], claimWithoutNote},
+		4: {"bob", "Result: " + long[:2*(MaxTitle-len("Result: "))], "There are seven."},
+	} {
+		doc, raw := r.read(seq)
+		if doc.Agent != want.agent || doc.Title != want.title || doc.Body != want.body || doc.Channel != "jobs" || *doc.Supersedes != "j1" || *doc.Relation != "reply" {
+			t.Errorf("%s", raw)
+		}
+	}
+	if got := r.list(Query{Since: -1, ForKey: "ada"}); !cmp.Equal(got, []uint64{4, 3, 2}) {
+		t.Errorf("for the poster: %v", got)
+	}
+	if got := r.list(Query{Since: -1, ForKey: "eve"}); !cmp.Equal(got, []uint64{2}) {
+		t.Errorf("for whom the note mentions: %v", got)
+	}
+	v := r.View()
+	defer v.Release()
+	if _, err := v.AppendJob(nil, 2); err == nil {
+		t.Error("a claim passed for a job")
+	}
+}
+
+// TestJobLists filters by status and by words.
+func TestJobLists(t *testing.T) {
+	r := newRig(t)
+	for range 6 {
+		r.run(postJob("ada"))
+	}
+	other := postJob("ada")
+	other.Title = "Count the trees"
+	r.run(other, post("ada", func(p *Publish) { p.Title = "Birds, too" }))
+	r.run(claim("bob", 2), claim("bob", 3), finish("bob", 3), finish("eve", 4), closeJob("ada", 5)) // entries 9, 10, 11, 12
+	for name, tt := range map[string]struct {
+		q    JobQuery
+		want []uint64
+	}{
+		"all":               {JobQuery{}, []uint64{7, 6, 5, 4, 3, 2, 1}},
+		"open":              {JobQuery{Status: JobOpen}, []uint64{7, 6, 1}},
+		"claimed":           {JobQuery{Status: JobClaimed}, []uint64{2}},
+		"done":              {JobQuery{Status: JobDone}, []uint64{4, 3}},
+		"closed":            {JobQuery{Status: JobClosed}, []uint64{5}},
+		"words":             {JobQuery{Q: "bir"}, []uint64{6, 5, 4, 3, 2, 1}},
+		"words, open":       {JobQuery{Q: "birds", Status: JobOpen}, []uint64{6, 1}},
+		"words, none":       {JobQuery{Q: "fish", Status: JobOpen}, nil},
+		"no word":           {JobQuery{Q: "!!"}, nil},
+		"no word, open":     {JobQuery{Q: "!!", Status: JobOpen}, nil},
+		"what only entries": {JobQuery{Q: "too"}, nil},
+	} {
+		for _, limit := range []int{0, 1, 2, 3} {
+			tt.q.Limit = limit
+			if got := r.jobs(tt.q); !cmp.Equal(got, tt.want) {
+				t.Errorf("%s, %d a page: %v, want %v", name, limit, got, tt.want)
+			}
+		}
+	}
+}

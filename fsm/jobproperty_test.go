@@ -1,0 +1,240 @@
+package fsm
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// jobModel is the job board again, in the plainest way. It knows the rules of
+// interface 3.1 as sentences, not as the machine has them.
+type jobModel struct {
+	now      int64
+	lastSeq  uint64
+	jobs     []*modelJob
+	requests map[Op]map[RequestKey]uint64
+}
+
+type modelJob struct {
+	seq      uint64
+	poster   string
+	claimant string // of the newest claim
+	expires  int64  // its end; 0 once it is given back
+	done     bool
+	closed   bool
+}
+
+func (j *modelJob) claimed(now int64) bool { return !j.done && !j.closed && now < j.expires }
+
+func (j *modelJob) status(now int64) JobStatus {
+	switch {
+	case j.done:
+		return JobDone
+	case j.closed:
+		return JobClosed
+	case j.claimed(now):
+		return JobClaimed
+	}
+	return JobOpen
+}
+
+// apply returns the entry of an allowed command, and whether it was allowed.
+func (m *jobModel) apply(b Body, request RequestKey) (entry uint64, fresh, ok bool) {
+	if seq, used := m.requests[OpOf(b)][request]; used {
+		return seq, false, true
+	}
+	entry, ok = m.act(b)
+	if ok && request != (RequestKey{}) {
+		if m.requests[OpOf(b)] == nil {
+			m.requests[OpOf(b)] = map[RequestKey]uint64{}
+		}
+		m.requests[OpOf(b)][request] = entry
+	}
+	return entry, true, ok
+}
+
+func (m *jobModel) act(b Body) (entry uint64, ok bool) {
+	find := func(id string) *modelJob {
+		i := slices.IndexFunc(m.jobs, func(j *modelJob) bool { return FormatID(StyleJob, j.seq) == id })
+		if i < 0 {
+			return nil
+		}
+		return m.jobs[i]
+	}
+	file := func() uint64 { m.lastSeq++; return m.lastSeq }
+	switch c := b.(type) {
+	case *PostJob:
+		entry = file()
+		m.jobs = append(m.jobs, &modelJob{seq: entry, poster: c.AgentKey})
+		return entry, true
+	case *ClaimJob:
+		j := find(c.Job)
+		if j == nil || j.poster == c.AgentKey || j.done || j.closed || j.claimed(m.now) && j.claimant != c.AgentKey {
+			return 0, false
+		}
+		j.claimant, j.expires = c.AgentKey, m.now+c.TTL
+		return file(), true
+	case *FinishJob:
+		j := find(c.Job)
+		if j == nil || j.poster == c.AgentKey || j.done || j.closed || j.claimed(m.now) && j.claimant != c.AgentKey {
+			return 0, false
+		}
+		j.done = true
+		return file(), true
+	case *ReleaseJob:
+		j := find(c.Job)
+		if j == nil || !j.claimed(m.now) || j.claimant != c.AgentKey {
+			return 0, false
+		}
+		j.expires = 0
+		return j.seq, true
+	case *CloseJob:
+		j := find(c.Job)
+		if j == nil || j.poster != c.AgentKey || j.status(m.now) != JobOpen {
+			return 0, false
+		}
+		j.closed = true
+		return j.seq, true
+	case *Publish:
+		j := find(c.Target)
+		retraction := c.Relation == RelationRetraction
+		if j == nil || retraction && (j.poster != c.AgentKey || j.claimed(m.now)) {
+			return 0, false
+		}
+		if retraction && j.status(m.now) == JobOpen {
+			j.closed = true
+		}
+		return file(), true
+	}
+	return 0, true
+}
+
+// drawJobCommand draws something that concerns jobs.
+func drawJobCommand(t *rapid.T, lastSeq uint64) (Body, RequestKey) {
+	agent := rapid.SampledFrom([]string{"ada", "bob", "eve"}).Draw(t, "agent")
+	on := onJob(agent, rapid.Uint64Range(1, lastSeq+2).Draw(t, "job"))
+	if rapid.IntRange(0, 2).Draw(t, "keyed") == 0 {
+		on.Request = RequestKey{Scope: agent, ID: rapid.SampledFrom([]string{"request-1", "request-2", "request-3"}).Draw(t, "request")}
+	}
+	switch rapid.SampledFrom([]Op{OpPostJob, OpClaimJob, OpClaimJob, OpClaimJob, OpFinishJob, OpReleaseJob, OpCloseJob, OpPublish, OpTick}).Draw(t, "op") {
+	case OpPostJob:
+		return &PostJob{Author: on.Author, Title: "A title", Body: "Some body."}, on.Request
+	case OpClaimJob:
+		return &ClaimJob{JobAction: on, TTL: rapid.SampledFrom([]int64{1, 1000, 5000, 20_000}).Draw(t, "ttl")}, on.Request
+	case OpFinishJob:
+		return &FinishJob{JobAction: on, Result: "The result."}, on.Request
+	case OpReleaseJob:
+		return &ReleaseJob{on}, on.Request
+	case OpCloseJob:
+		return &CloseJob{on}, on.Request
+	case OpTick:
+		return &Tick{}, RequestKey{}
+	default:
+		relation := rapid.SampledFrom([]Relation{RelationRetraction, RelationReply}).Draw(t, "relation")
+		return post(agent, func(p *Publish) { p.Relation, p.Target = relation, on.Job }), RequestKey{}
+	}
+}
+
+// TestJobsAgainstModel draws posts, claims, results, releases, retractions and
+// clock steps, and holds every result and every list against the model. A second
+// machine applies the same log in other pieces, with restarts and crashes, and a
+// third one takes a part as a snapshot: all must end in the same state.
+func TestJobsAgainstModel(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		l := newLog(t)
+		want := &jobModel{requests: map[Op]map[RequestKey]uint64{}}
+		one := tempMachine(rt)
+		defer func() { dropMachine(rt, one) }()
+		l.feed(one, 1, 1)
+		var seq uint64
+		for range rapid.IntRange(1, 25).Draw(rt, "log entries") {
+			l.stamp += rapid.SampledFrom([]int64{-10_000, 0, 1, 999, 1000, 1001, 5000, 30_000}).Draw(rt, "step")
+			want.now = max(l.stamp, want.now+1)
+			g := Group{Boot: boot1}
+			var expected []Result
+			for range rapid.IntRange(1, 5).Draw(rt, "commands") {
+				body, request := drawJobCommand(rt, want.lastSeq)
+				seq++
+				g.Commands = append(g.Commands, Command{Seq: seq, Body: body})
+				entry, fresh, ok := want.apply(body, request)
+				outcome := map[bool]Outcome{true: OutcomeDone, false: OutcomeDuplicate}[fresh]
+				if !ok {
+					outcome = OutcomeRejected
+				}
+				expected = append(expected, Result{Outcome: outcome, Entry: entry})
+			}
+			index := l.batch(Batch{Stamp: l.stamp, Groups: []Group{g}})
+			l.feed(one, index, index)
+			checkJobs(rt, one, want, g, expected)
+		}
+		two := tempMachine(rt)
+		defer func() { dropMachine(rt, two) }()
+		two = feedRoughly(rt, l, two)
+		sameState(rt, stateOf(rt, one), stateOf(rt, two))
+
+		three := tempMachine(rt)
+		defer func() { dropMachine(rt, three) }()
+		at := rapid.Uint64Range(1, l.last()).Draw(rt, "snapshot at")
+		four := tempMachine(rt)
+		defer func() { dropMachine(rt, four) }()
+		l.feed(four, 1, at)
+		if err := takeSnapshot(four, at, 99); err != nil {
+			rt.Fatal(err)
+		}
+		meta, data, err := send(four)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if err := receive(three, meta, data); err != nil {
+			rt.Fatal(err)
+		}
+		if at < l.last() {
+			l.feed(three, at+1, l.last())
+		}
+		sameState(rt, stateOf(rt, one), stateOf(rt, three))
+	})
+}
+
+// checkJobs holds the machine's newest log entry against the model.
+func checkJobs(t *rapid.T, m *Machine, want *jobModel, g Group, expected []Result) {
+	v := m.View()
+	defer v.Release()
+	if v.Time() != want.now || v.LastSeq() != want.lastSeq {
+		t.Fatalf("%d entries at %d, want %d at %d", v.LastSeq(), v.Time(), want.lastSeq, want.now)
+	}
+	for i, c := range g.Commands {
+		got, ok := v.Result(g.Boot, c.Seq)
+		if !ok || got.Outcome != expected[i].Outcome || got.Entry != expected[i].Entry {
+			t.Fatalf("%T %+v: %+v, want %+v", c.Body, c.Body, got, expected[i])
+		}
+		if (got.Outcome == OutcomeRejected) != (len(got.Problems) > 0) {
+			t.Fatalf("%T: %+v", c.Body, got)
+		}
+	}
+	lists := map[JobStatus][]uint64{}
+	for _, j := range slices.Backward(want.jobs) {
+		status := j.status(want.now)
+		lists[status] = append(lists[status], j.seq)
+		lists[0] = append(lists[0], j.seq)
+		got, ok, err := v.Job(j.seq)
+		if err != nil || !ok || got.Status != status || (got.Result != 0) != (status == JobDone) {
+			t.Fatalf("job %d is %+v, %v, %v, want %s", j.seq, got, ok, err, status)
+		}
+		claimed := Job{Status: JobClaimed, ClaimedBy: j.claimant, ClaimantKey: j.claimant, ClaimExpiresAt: j.expires}
+		if status == JobClaimed && got != claimed || status != JobClaimed && (got.ClaimedBy != "" || got.ClaimExpiresAt != 0) {
+			t.Fatalf("job %d is %+v, want %+v", j.seq, got, claimed)
+		}
+	}
+	for _, words := range []string{"", "title"} {
+		for status := JobStatus(0); status <= JobClosed; status++ {
+			got, _, err := v.ListJobs(JobQuery{Status: status, Q: words, Limit: MaxList})
+			if err != nil || !slices.Equal(got, lists[status]) {
+				t.Fatalf("jobs with status %d and words %q: %v, %v, want %v", status, words, got, err, lists[status])
+			}
+		}
+	}
+	if overdue, err := v.overdue(); err != nil || len(overdue) > 0 {
+		t.Fatalf("claims of %v were not ended, %v", overdue, err)
+	}
+}
