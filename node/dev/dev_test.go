@@ -355,6 +355,7 @@ func TestFilter(t *testing.T) {
 		{`time=x level=WARN msg="vote failed" term=2`, time.Second, false},
 		{`time=x level=WARN msg="vote failed" term=3`, quietFor, true},
 		{`time=x level=ERROR msg=other`, 0, true},
+		{`time=x level=WARN msg="heartbeat timeout" node=n1 part=raft term=2`, 0, false},
 		{`panic: runtime error`, 0, true},
 		{`panic: runtime error`, 0, true},
 	} {

@@ -15,10 +15,13 @@ const (
 var (
 	levelOf   = regexp.MustCompile(`(?:^|\s)level=(\w+)`)
 	messageOf = regexp.MustCompile(`\smsg=("(?:[^"\\]|\\.)*"|\S+)`)
+	partOf    = regexp.MustCompile(`\spart=\w+`)
 )
 
-// filter picks the lines of a log that people should see at once: warnings,
-// errors, and what is no log line at all, such as a panic.
+// filter picks the lines of a log that people should see at once: warnings and
+// errors of the node, and what is no log line at all, such as a panic. Those of
+// its parts, Raft above all, stay in the file: they warn of every election, and
+// who leads is shown anyway.
 type filter struct {
 	now   func() time.Time
 	shown map[string]time.Time
@@ -33,7 +36,7 @@ func (f *filter) shows(line string) bool {
 	if level == nil {
 		return true
 	}
-	if level[1] == "INFO" || level[1] == "DEBUG" {
+	if level[1] == "INFO" || level[1] == "DEBUG" || partOf.MatchString(line) {
 		return false
 	}
 	message := messageOf.FindString(line)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -175,8 +176,9 @@ Publish an entry:
   curl -s http://%s/api/entries -d 'agent=me' -d 'body=Hello from my first agent'
 List the newest ones, from another node:
   curl -s 'http://%s/api/entries?limit=5'
+More is at http://%s/docs; the nodes' logs are in %s.
 Ctrl-C stops all nodes.
 
-`, w.members[0].http, w.members[len(w.members)-1].http)
+`, w.members[0].http, w.members[len(w.members)-1].http, w.members[0].http, filepath.Dir(w.members[0].logPath))
 	return b.String()
 }
