@@ -49,6 +49,8 @@ type Config struct {
 	LogLevel  string `name:"log-level" env:"COMMONS_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"debug, info, warn or error."`
 	LogFormat string `name:"log-format" env:"COMMONS_LOG_FORMAT" default:"auto" placeholder:"FORMAT" help:"text, json, or auto: text on a terminal, else json."`
 
+	// Version is the program's version, shown to operators and other nodes.
+	Version string `kong:"-"`
 	// Tuning holds what is no flag: sizes and intervals that only tests change.
 	Tuning Tuning `kong:"-"`
 }

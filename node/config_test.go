@@ -99,12 +99,14 @@ func TestValidate(t *testing.T) {
 			c.HTTPAdvertise, c.ClusterAdvertise, c.GossipAdvertise = "n1", "0.0.0.0:7000", "127.0.0.1:0"
 		}, []string{"--http-advertise", "--cluster-advertise", "--gossip-advertise"}},
 		{"expect", func(c *Config) { c.BootstrapExpect = 0 }, []string{"--bootstrap-expect"}},
-		{"join", func(c *Config) { c.Join = []string{"a:1", "b", ":7946", "c:0"} }, []string{`"b"`, `":7946"`, `"c:0"`}},
-		{"no secret file", func(c *Config) { c.SecretFile = secret + ".none" }, []string{"--secret-file: open"}},
+		{"join", func(c *Config) { c.Join = []string{"a:1", "b", "", ":7946", "c:0"} }, []string{`""`, `":7946"`, `"c:0"`}},
+		{"no secret file", func(c *Config) { c.SecretFile = secret + ".none" }, []string{"--secret-file: "}},
 		{"lease", func(c *Config) { c.Lease = c.Heartbeat }, []string{"--lease: 500ms is not shorter"}},
 		{"election", func(c *Config) { c.Election = 400 * time.Millisecond }, []string{"--election: 400ms is shorter"}},
-		{"timing out of range", func(c *Config) { c.Heartbeat, c.Election, c.Lease = 0, time.Hour, -1 },
-			[]string{"--heartbeat", "--election", "--lease"}},
+		{
+			"timing out of range", func(c *Config) { c.Heartbeat, c.Election, c.Lease = 0, time.Hour, -1 },
+			[]string{"--heartbeat", "--election", "--lease"},
+		},
 		{"service", func(c *Config) {
 			c.WriteRate, c.WriteBurst, c.ClaimTTL = -1, -2, 0
 			c.HouseAgents, c.TrustedProxies = []string{"a", " "}, []string{"10.0.0.0/8", "::1", "proxy"}

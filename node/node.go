@@ -2,46 +2,305 @@ package node
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/node/logstore"
+	"github.com/commons-cluster/commons/node/propose"
+)
+
+// What the data directory holds, beside the identity and the lock.
+const (
+	stateDir = "state"
+	logFile  = "raft.db"
+	bookFile = "servers.json"
 )
 
 // Node is one running node. Methods are safe for concurrent use.
 type Node struct {
-	cfg    Config
-	logger *slog.Logger
-	done   chan struct{}
-	err    error // why the node ended; read after done is closed
+	cfg     Config
+	logger  *slog.Logger
+	started time.Time
+
+	identity cluster.Identity
+	secrets  *cluster.Secrets
+	book     *cluster.Book
+	machine  *fsm.Machine
+	log      *logstore.Store
+	streams  *snapshotStreams
+	port     *cluster.Port
+	pipeline *propose.Pipeline
+	registry *prometheus.Registry
+
+	httpListener  net.Listener
+	httpAdvertise string
+	server        *api.Server
+
+	gossip    *cluster.Gossip
+	gossiping atomic.Pointer[cluster.Gossip] // gossip, for who may ask before it is there
+	hadState  bool                           // there was Raft state when the node started
+	transport *raft.NetworkTransport
+	raft      *raft.Raft
+
+	cluster      atomic.Pointer[string] // the cluster's id, once known
+	fingerprints atomic.Pointer[[]byte] // the key of fingerprints, once known
+	caughtUp     atomic.Bool
+	wasReady     atomic.Bool
+	stopping     atomic.Bool
+	reconcileNow chan struct{}
+
+	workCtx context.Context
+	endWork context.CancelFunc
+	workers sync.WaitGroup
+
+	undo    []func(ending) error // what was started, oldest first
+	endOnce sync.Once
+	failure atomic.Pointer[error]
+	done    chan struct{}
+	err     error // why the node ended; read after done is closed
 }
 
 // Start validates the configuration and starts a node. It returns once the node
-// listens on all its addresses; whether it is ready to serve is what Checks say.
-// Errors: a *ConfigError, or what kept the node from starting, with everything
-// already started taken down again. ctx bounds the start alone.
+// listens on all its addresses; whether it is ready to serve is what /readyz
+// says. Errors: a *ConfigError, or what kept the node from starting, with
+// everything already started taken down again. ctx bounds the start alone.
 func Start(ctx context.Context, cfg Config, logger *slog.Logger) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	cfg.Tuning = cfg.Tuning.withDefaults()
-	return &Node{cfg: cfg, logger: logger, done: make(chan struct{})}, nil
+	n := &Node{
+		cfg: cfg, logger: logger, started: time.Now(),
+		reconcileNow: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	n.workCtx, n.endWork = context.WithCancel(context.Background())
+	for _, step := range []func() error{
+		n.openDir, n.openState, n.openLog, n.openPort, n.openHTTP,
+		n.openGossip, n.openRaft, n.openPrivate, n.startWorkers, n.serveHTTP,
+	} {
+		err := ctx.Err()
+		if err == nil {
+			err = step()
+		}
+		if err != nil {
+			n.endWork()
+			return nil, errors.Join(err, n.unwind(ending{}))
+		}
+	}
+	return n, nil
 }
 
-// Shutdown takes the node down in good order: it stops accepting requests, hands
-// leadership over, answers what it has taken, and leaves gossip. It stays a
-// member of the cluster. When ctx ends first the rest is cut short.
-func (n *Node) Shutdown(ctx context.Context) error {
-	close(n.done)
-	return ctx.Err()
+// onEnd notes how to undo a step of the start.
+func (n *Node) onEnd(undo func(ending) error) { n.undo = append(n.undo, undo) }
+
+func (n *Node) openDir() error {
+	lock, err := cluster.LockDir(n.cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	n.onEnd(func(ending) error { return lock.Release() })
+	if n.identity, err = cluster.LoadIdentity(n.cfg.DataDir, n.cfg.NodeID); err != nil {
+		return err
+	}
+	n.logger = n.logger.With("node", n.identity.ServerID)
+	if n.secrets, err = cluster.LoadSecrets(n.cfg.SecretFile); err != nil {
+		return err
+	}
+	n.book = cluster.OpenBook(filepath.Join(n.cfg.DataDir, bookFile), n.logger)
+	return nil
 }
 
-// Wait blocks until the node has ended: nil after a Shutdown, else the failure
-// that ended it.
-func (n *Node) Wait() error {
-	<-n.done
-	return n.err
+func (n *Node) openState() error {
+	machine, err := fsm.Open(fsm.Options{
+		Dir: filepath.Join(n.cfg.DataDir, stateDir), Logger: n.logger,
+		Observer: observer{n}, Fatal: n.fail,
+	})
+	if err != nil {
+		return err
+	}
+	n.machine = machine
+	n.streams = &snapshotStreams{SnapshotStore: machine.Snapshots()}
+	n.onEnd(func(how ending) error {
+		if how.crash {
+			return machine.Abandon()
+		}
+		return machine.Close()
+	})
+	v := machine.View()
+	defer v.Release()
+	if id := v.ClusterID(); id != "" {
+		n.cluster.Store(&id)
+	}
+	return nil
+}
+
+// observer passes applied commands on to the write path, which does not exist
+// yet when the state is opened. Nothing is applied before Raft runs.
+type observer struct{ n *Node }
+
+// Applied implements fsm.Observer.
+func (o observer) Applied(boot fsm.BootID, seq uint64, r fsm.Result, index uint64) {
+	o.n.pipeline.Applied(boot, seq, r, index)
+}
+
+func (n *Node) openLog() error {
+	log, err := logstore.Open(logstore.Options{Path: filepath.Join(n.cfg.DataDir, logFile), OnCorrupt: n.fail})
+	if err != nil {
+		return err
+	}
+	n.log = log
+	n.onEnd(func(ending) error { return log.Close() })
+	list, err := n.streams.List()
+	if err != nil {
+		return fmt.Errorf("listing snapshots: %w", err)
+	}
+	var index, term uint64
+	if len(list) > 0 {
+		index, term = list[0].Index, list[0].Term
+	}
+	if err := log.Align(index, term); err != nil {
+		return err
+	}
+	n.hadState, err = raft.HasExistingState(log, log, n.streams)
+	return err
+}
+
+func (n *Node) openPort() (err error) {
+	n.port, err = cluster.Listen(cluster.PortConfig{
+		Addr: n.cfg.ClusterAddr, Advertise: n.cfg.ClusterAdvertise,
+		ServerID: n.identity.ServerID, ClusterID: n.clusterID,
+		Secrets: n.secrets, Resolve: n.resolve, Logger: n.logger,
+		DialContext: n.cfg.Tuning.dialer(), Gate: n.cfg.Tuning.gate(),
+	})
+	if err != nil {
+		return err
+	}
+	n.onEnd(n.closePort)
+	n.pipeline = propose.New(propose.Config{
+		ServerID: n.identity.ServerID, Client: n.port.Client(), Logger: n.logger,
+		Clock: propose.WallClock(n.cfg.ClockOffset), Known: n.knownRequest,
+	})
+	return nil
+}
+
+// knownRequest reports whether a command's request_id was used before.
+func (n *Node) knownRequest(body fsm.Body) bool {
+	p, ok := body.(*fsm.Publish)
+	if !ok || p.Request == (fsm.RequestKey{}) {
+		return false
+	}
+	v := n.machine.View()
+	defer v.Release()
+	_, known := v.Request(fsm.OpPublish, p.Request)
+	return known
+}
+
+func (n *Node) openHTTP() (err error) {
+	var lc net.ListenConfig
+	if n.httpListener, err = lc.Listen(n.workCtx, "tcp", n.cfg.HTTPAddr); err != nil {
+		return fmt.Errorf("public HTTP: %w", err)
+	}
+	n.onEnd(func(ending) error {
+		_ = n.httpListener.Close() // the server has closed it when it has run
+		return nil
+	})
+	n.httpAdvertise, err = cluster.AdvertiseAddr(n.cfg.HTTPAdvertise, n.httpListener.Addr())
+	return err
+}
+
+func (n *Node) openGossip() (err error) {
+	interval := n.cfg.Tuning.ProbeInterval
+	n.gossip, err = cluster.StartGossip(cluster.GossipConfig{
+		Name: n.identity.ServerID, Bind: n.cfg.GossipAddr, Advertise: n.cfg.GossipAdvertise,
+		Join: n.cfg.Join, Known: n.book.GossipAddrs, Secrets: n.secrets, Meta: n.meta(), Logger: n.logger,
+		ProbeInterval: interval, ProbeTimeout: interval / 2, RejoinInterval: 2 * interval, PushPullInterval: 5 * interval,
+	})
+	if err != nil {
+		return err
+	}
+	n.gossiping.Store(n.gossip)
+	n.onEnd(n.closeGossip)
+	return nil
+}
+
+func (n *Node) openRaft() error {
+	if err := n.startRaft(); err != nil {
+		return err
+	}
+	n.onEnd(func(ending) error { return n.stopRaft() })
+	n.pipeline.Start(n.raft, propose.FromMachine(n.machine))
+	n.onEnd(func(ending) error { n.pipeline.Close(); return nil })
+	return nil
+}
+
+func (n *Node) openPrivate() error {
+	go func() {
+		if err := n.port.Serve(n.privateHandler()); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			n.fail(fmt.Errorf("serving the private port: %w", err))
+		}
+	}()
+	return nil
+}
+
+func (n *Node) startWorkers() error {
+	for _, work := range []func(context.Context){
+		n.watchLeadership, n.observeRaft, n.followGossip, n.learnCluster,
+		n.bootstrap, n.takeSnapshots, n.watchCatchUp,
+		func(ctx context.Context) { n.secrets.Watch(ctx, n.logger) },
+	} {
+		n.workers.Go(func() { work(n.workCtx) })
+	}
+	n.onEnd(func(ending) error {
+		n.endWork()
+		n.workers.Wait()
+		return nil
+	})
+	return nil
+}
+
+func (n *Node) serveHTTP() (err error) {
+	if n.registry, err = n.newRegistry(); err != nil {
+		return err
+	}
+	n.server, err = api.New(api.Config{
+		Backend: &backend{n}, Logger: n.logger, Registry: n.registry,
+		TrustedProxies: n.cfg.TrustedNetworks(), HouseAgents: n.cfg.HouseAgents,
+		WriteBurst: n.cfg.WriteBurst, Now: propose.WallClock(n.cfg.ClockOffset).Now,
+	})
+	if err != nil {
+		return err
+	}
+	n.onEnd(n.closeHTTP)
+	go func() {
+		if err := n.server.Serve(n.httpListener); err != nil {
+			n.fail(fmt.Errorf("serving HTTP: %w", err))
+		}
+	}()
+	n.logger.Info("listening", "http", n.HTTPAddr(), "cluster", n.port.AdvertiseAddr(), "gossip", n.gossip.Addr(), "data", n.cfg.DataDir)
+	return nil
 }
 
 // HTTPAddr returns the bound address of the public HTTP service.
-func (n *Node) HTTPAddr() string { return n.cfg.HTTPAddr }
+func (n *Node) HTTPAddr() string { return n.httpListener.Addr().String() }
+
+// ClusterAddr returns the address of the private port that other nodes dial.
+func (n *Node) ClusterAddr() string { return n.port.AdvertiseAddr() }
+
+// GossipAddr returns the address that other nodes join at.
+func (n *Node) GossipAddr() string { return n.gossip.Addr() }
+
+// ServerID returns the node's id in the cluster.
+func (n *Node) ServerID() string { return n.identity.ServerID }

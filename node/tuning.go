@@ -1,6 +1,13 @@
 package node
 
-import "time"
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/commons-cluster/commons/cluster"
+)
 
 // Defaults of Tuning.
 const (
@@ -10,6 +17,7 @@ const (
 	defaultStableFor         = 3 * time.Second
 	defaultGoneFor           = 10 * time.Second
 	defaultHandoverTimeout   = 5 * time.Second
+	defaultProbeInterval     = time.Second
 )
 
 // Tuning holds sizes and intervals that are constants of the product and that
@@ -29,6 +37,11 @@ type Tuning struct {
 	GoneFor time.Duration
 	// HandoverTimeout bounds the hand-over of leadership at shutdown.
 	HandoverTimeout time.Duration
+	// ProbeInterval is how often gossip looks after each member.
+	ProbeInterval time.Duration
+	// Link reports whether messages to (outbound) or from another server's
+	// private port pass. Nil lets all pass.
+	Link func(serverID string, outbound bool) bool
 }
 
 // withDefaults returns t with every zero field set.
@@ -39,6 +52,7 @@ func (t Tuning) withDefaults() Tuning {
 	setDefault(&t.StableFor, defaultStableFor)
 	setDefault(&t.GoneFor, defaultGoneFor)
 	setDefault(&t.HandoverTimeout, defaultHandoverTimeout)
+	setDefault(&t.ProbeInterval, defaultProbeInterval)
 	return t
 }
 
@@ -48,3 +62,29 @@ func setDefault[T comparable](field *T, value T) {
 		*field = value
 	}
 }
+
+// gate returns what the private port asks about incoming connections.
+func (t Tuning) gate() func(serverID string) bool {
+	if t.Link == nil {
+		return nil
+	}
+	return func(id string) bool { return t.Link(id, false) }
+}
+
+// dialer returns what the private port dials with, nil for its own.
+func (t Tuning) dialer() func(ctx context.Context, network, addr string) (net.Conn, error) {
+	if t.Link == nil {
+		return nil
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if id := cluster.DialTarget(ctx); !t.Link(id, true) {
+			return nil, fmt.Errorf("the link to %s is cut", id)
+		}
+		var d net.Dialer
+		return d.DialContext(ctx, network, addr)
+	}
+}
+
+// Disconnect closes the private port's connections with a server, in both
+// directions, for tests that cut links.
+func (n *Node) Disconnect(serverID string) { n.port.CloseConns(serverID) }

@@ -1,13 +1,15 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/commons-cluster/commons/cluster"
 )
 
 // ConfigError lists everything that is wrong with a Config. Each problem names
@@ -160,7 +162,13 @@ func (v *validation) membership(c Config) {
 	if c.BootstrapExpect < 1 || c.BootstrapExpect > maxBootstrapExpect {
 		v.addf("--bootstrap-expect: %d is out of range; give the number of first voters, 1 to %d, usually 1, 3 or 5", c.BootstrapExpect, maxBootstrapExpect)
 	}
+	if len(c.Join) > cluster.MaxJoinAddrs {
+		v.addf("--join: %d addresses are more than %d; a few are enough, gossip finds the others", len(c.Join), cluster.MaxJoinAddrs)
+	}
 	for _, j := range c.Join {
+		if !strings.Contains(j, ":") && j != "" {
+			continue // a host; its port is cluster.DefaultGossipPort
+		}
 		host, port, err := splitAddr(j)
 		switch {
 		case err != nil:
@@ -170,8 +178,8 @@ func (v *validation) membership(c Config) {
 		}
 	}
 	if c.SecretFile != "" {
-		if err := readable(c.SecretFile); err != nil {
-			v.addf("--secret-file: %v; give a file that this user can read", err)
+		if _, err := cluster.LoadSecrets(c.SecretFile); err != nil {
+			v.addf("--secret-file: %v", err)
 		}
 	}
 }
@@ -237,11 +245,11 @@ func (v *validation) logging(c Config) {
 func splitAddr(addr string) (host string, port int, err error) {
 	host, p, err := net.SplitHostPort(addr)
 	if err != nil {
-		return "", 0, fmt.Errorf("is no address")
+		return "", 0, errors.New("is no address")
 	}
 	n, err := strconv.ParseUint(p, 10, 16)
 	if err != nil {
-		return "", 0, fmt.Errorf("has no port from 0 to 65535")
+		return "", 0, errors.New("has no port from 0 to 65535")
 	}
 	return host, int(n), nil
 }
@@ -267,12 +275,4 @@ func isLoopback(addr string) bool {
 	}
 	a, err := netip.ParseAddr(host)
 	return err == nil && a.Unmap().IsLoopback()
-}
-
-func readable(path string) error {
-	f, err := os.Open(path) //nolint:gosec // the operator names the file
-	if err != nil {
-		return err
-	}
-	return f.Close()
 }

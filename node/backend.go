@@ -1,0 +1,57 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+var _ api.Backend = (*backend)(nil)
+
+// backend is the node as the HTTP service sees it.
+type backend struct{ *Node }
+
+// Propose replicates one command.
+func (b *backend) Propose(ctx context.Context, from api.Sender, body fsm.Body) (fsm.Result, uint64, error) {
+	if from.Fingerprint == "" && b.fingerprints.Load() == nil {
+		return fsm.Result{}, 0, &api.Unavailable{Code: api.CodeNotEnqueued, Reason: "this node is not yet part of a cluster"}
+	}
+	return b.pipeline.Propose(ctx, from, body)
+}
+
+// View returns the newest view of the state.
+func (b *backend) View() *fsm.View { return b.machine.View() }
+
+// WaitIndex waits until this node has applied the index.
+func (b *backend) WaitIndex(ctx context.Context, index uint64) error {
+	if err := b.machine.Wait(ctx, index); err != nil {
+		return &api.Unavailable{Code: api.CodeBehind, Reason: "this node has not applied that index yet"}
+	}
+	return nil
+}
+
+// ReadIndex returns an index that holds everything acknowledged before.
+func (b *backend) ReadIndex(ctx context.Context) (uint64, error) { return b.pipeline.ReadIndex(ctx) }
+
+// StaleFor returns for how long this node has not heard from a leader.
+func (b *backend) StaleFor() time.Duration {
+	if b.leads() {
+		return 0
+	}
+	last := b.raft.LastContact()
+	if last.Before(b.started) {
+		last = b.started
+	}
+	return time.Since(last)
+}
+
+// NodeName is the node's name.
+func (b *backend) NodeName() string { return b.identity.NodeName }
+
+// Status describes the node and its part in the cluster.
+func (b *backend) Status() api.Status { return b.status() }
+
+// Checks are the conditions of readiness.
+func (b *backend) Checks() []api.Check { return b.checks() }

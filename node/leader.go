@@ -1,0 +1,163 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// leadRetry is the pause after a failed attempt to begin to lead.
+const leadRetry = 50 * time.Millisecond
+
+// watchLeadership follows what Raft says about this node's leadership: each time
+// it gains it, establishLeadership runs until it is lost, and revokeLeadership
+// undoes it.
+func (n *Node) watchLeadership(ctx context.Context) {
+	revoke := func() {}
+	defer func() { revoke() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case gained := <-n.raft.LeaderCh():
+			// Raft keeps only the newest value: two gains in a row are a loss
+			// in between.
+			revoke()
+			revoke = func() {}
+			if gained {
+				revoke = n.lead(ctx)
+			}
+		}
+	}
+}
+
+// lead begins to lead and returns what ends it.
+func (n *Node) lead(ctx context.Context) (revoke func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var established sync.WaitGroup
+	established.Go(func() { n.establishLeadership(ctx) })
+	return func() {
+		cancel()
+		established.Wait()
+		n.revokeLeadership()
+	}
+}
+
+// establishLeadership commits this leader's first command, names the cluster if
+// nobody has, lets writes and strong reads in, and runs the leader's workers
+// until ctx ends.
+func (n *Node) establishLeadership(ctx context.Context) {
+	for {
+		term := n.raft.CurrentTerm()
+		err := n.beginTerm(ctx)
+		if err == nil {
+			n.pipeline.StartLeading(term)
+			n.logger.InfoContext(ctx, "leading", "term", term)
+			break
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		n.logger.WarnContext(ctx, "cannot lead yet", "term", term, "error", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(leadRetry):
+		}
+	}
+	n.reconcile(ctx)
+}
+
+// beginTerm returns once everything that earlier leaders committed is applied
+// here and the cluster has its name.
+func (n *Node) beginTerm(ctx context.Context) error {
+	if _, _, err := n.pipeline.ProposeAsLeader(ctx, &fsm.Lead{ServerID: n.identity.ServerID}); err != nil {
+		return err
+	}
+	v := n.machine.View()
+	named := v.ClusterID() != ""
+	v.Release()
+	if named {
+		return nil
+	}
+	first, err := n.newInit()
+	if err != nil {
+		return err
+	}
+	if _, _, err := n.pipeline.ProposeAsLeader(ctx, first); err != nil {
+		return err
+	}
+	n.logger.InfoContext(ctx, "named the cluster", "cluster", first.ClusterID)
+	return nil
+}
+
+// revokeLeadership is the mirror image of establishLeadership.
+func (n *Node) revokeLeadership() {
+	n.pipeline.StopLeading()
+	n.logger.Info("not leading any more")
+}
+
+// observeRaft tells the write path whenever another leader may be known.
+func (n *Node) observeRaft(ctx context.Context) {
+	changes := make(chan raft.Observation, 8)
+	observer := raft.NewObserver(changes, false, func(o *raft.Observation) bool {
+		switch o.Data.(type) {
+		case raft.LeaderObservation, raft.RaftState:
+			return true
+		}
+		return false
+	})
+	n.raft.RegisterObserver(observer)
+	defer n.raft.DeregisterObserver(observer)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case o := <-changes:
+			n.pipeline.LeaderChanged()
+			if l, ok := o.Data.(raft.LeaderObservation); ok {
+				n.logger.InfoContext(ctx, "leader", "server", orNone(string(l.LeaderID)))
+			}
+		}
+	}
+}
+
+func orNone(id string) string {
+	if id == "" {
+		return "none"
+	}
+	return id
+}
+
+// handOver gives leadership to another voter. It returns nil also when this node
+// does not lead or nobody else could.
+func (n *Node) handOver(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.Tuning.HandoverTimeout)
+	defer cancel()
+	for n.leads() && len(n.voters()) > 1 {
+		transfer := n.raft.LeadershipTransfer()
+		done := make(chan error, 1)
+		go func() { done <- transfer.Error() }()
+		select {
+		case err := <-done:
+			if err == nil {
+				n.logger.InfoContext(ctx, "handed leadership over")
+				return nil
+			}
+			n.logger.WarnContext(ctx, "leadership was not handed over; it is tried again", "error", err)
+		case <-ctx.Done():
+			return fmt.Errorf("handing leadership over: %w", ctx.Err())
+		}
+		select {
+		case <-time.After(leadRetry):
+		case <-ctx.Done():
+			return fmt.Errorf("handing leadership over: %w", ctx.Err())
+		}
+	}
+	return nil
+}

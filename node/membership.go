@@ -1,0 +1,127 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+const (
+	// dataKeyContext names the purpose of the sealed data key.
+	dataKeyContext = "commons data key"
+	// dataKeyBytes is the length of the data key.
+	dataKeyBytes = 32
+	// clusterIDBytes is the randomness of a cluster id.
+	clusterIDBytes = 8
+	// metaInterval is how often what this node tells through gossip is compared
+	// with what is so.
+	metaInterval = 250 * time.Millisecond
+)
+
+// clusterID returns the id of this node's cluster, "" while it has none.
+func (n *Node) clusterID() string {
+	if id := n.cluster.Load(); id != nil {
+		return *id
+	}
+	return ""
+}
+
+// resolve returns where a server's private port is: as gossip says, or as it was
+// known before the last restart.
+func (n *Node) resolve(serverID string) (addr string, ok bool) {
+	if g := n.gossiping.Load(); g != nil {
+		if m, ok := g.Member(serverID); ok {
+			return m.ClusterAddr, true
+		}
+	}
+	return n.book.Resolve(serverID)
+}
+
+// newInit makes the command that names the cluster.
+func (n *Node) newInit() (*fsm.Init, error) {
+	random := make([]byte, clusterIDBytes+dataKeyBytes)
+	rand.Read(random) // never fails
+	sealed, err := n.secrets.Seal(random[clusterIDBytes:], dataKeyContext)
+	if err != nil {
+		return nil, fmt.Errorf("sealing the data key: %w", err)
+	}
+	return &fsm.Init{ClusterID: hex.EncodeToString(random[:clusterIDBytes]), SealedDataKey: sealed}, nil
+}
+
+// learnCluster takes the cluster's id and data key from the state as soon as it
+// holds them, and returns then.
+func (n *Node) learnCluster(ctx context.Context) {
+	complained := false
+	for {
+		v := n.machine.View()
+		id, sealed, index := v.ClusterID(), v.SealedDataKey(), v.Index()
+		v.Release()
+		if id == "" {
+			if n.machine.Wait(ctx, index+1) != nil {
+				return
+			}
+			continue
+		}
+		n.cluster.CompareAndSwap(nil, &id)
+		key, err := n.secrets.Open(sealed, dataKeyContext)
+		if err == nil {
+			n.setDataKey(key)
+			return
+		}
+		if !complained {
+			n.logger.ErrorContext(ctx, "the cluster's data key cannot be opened; give this node the secret of its cluster", "error", err)
+			complained = true
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(metaInterval):
+		}
+	}
+}
+
+// meta is what this node tells all others.
+func (n *Node) meta() cluster.Meta {
+	return cluster.Meta{
+		ServerID: n.identity.ServerID, NodeName: n.identity.NodeName,
+		ClusterAddr: n.port.AdvertiseAddr(), HTTPAddr: n.httpAdvertise, Version: n.cfg.Version,
+		ClusterID: n.clusterID(), Expect: n.cfg.BootstrapExpect, Fresh: n.freshMeta(),
+	}
+}
+
+// freshMeta is fresh, also before Raft runs.
+func (n *Node) freshMeta() bool {
+	if n.raft == nil {
+		return !n.hadState
+	}
+	return n.fresh()
+}
+
+// followGossip keeps the address book, and what this node says about itself, up
+// to date.
+func (n *Node) followGossip(ctx context.Context) {
+	tick := time.NewTicker(metaInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.gossip.Changed():
+			if err := n.book.Update(n.gossip.Members()); err != nil {
+				n.logger.WarnContext(ctx, "the address book was not written", "error", err)
+			}
+			n.wakeReconciler()
+		case <-tick.C:
+			if meta := n.meta(); meta != n.gossip.Meta() {
+				if err := n.gossip.SetMeta(meta); err != nil {
+					n.logger.ErrorContext(ctx, "gossip metadata was not changed", "error", err)
+				}
+			}
+		}
+	}
+}

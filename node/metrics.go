@@ -1,0 +1,129 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	metrics "github.com/hashicorp/go-metrics/compat"
+	metricsprometheus "github.com/hashicorp/go-metrics/compat/prometheus"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/hashicorp/raft"
+)
+
+// raftSink collects Raft's own measurements. They go through a registry of the
+// process in go-metrics, so all nodes of one process share them.
+var raftSink = sync.OnceValues(func() (prometheus.Collector, error) {
+	sink, err := metricsprometheus.NewPrometheusSinkFrom(metricsprometheus.PrometheusOpts{
+		Registerer: prometheus.NewRegistry(), // each node registers it with its own
+		Name:       "raft",
+	})
+	if err != nil {
+		return nil, err
+	}
+	config := metrics.DefaultConfig("")
+	config.EnableHostname = false
+	config.EnableRuntimeMetrics = false
+	config.TimerGranularity = time.Millisecond
+	if _, err := metrics.NewGlobal(config, sink); err != nil {
+		return nil, err
+	}
+	return sink, nil
+})
+
+// newRegistry returns what /metrics shows, but for the HTTP service's own part.
+func (n *Node) newRegistry() (*prometheus.Registry, error) {
+	sink, err := raftSink()
+	if err != nil {
+		return nil, fmt.Errorf("collecting Raft's measurements: %w", err)
+	}
+	registry := prometheus.NewRegistry()
+	err = errors.Join(
+		registry.Register(collectors.NewGoCollector()),
+		registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
+		registry.Register(sink),
+	)
+	for _, g := range n.gauges() {
+		err = errors.Join(err, registry.Register(prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{Namespace: "commons", Name: g.name, Help: g.help}, g.value)))
+	}
+	return registry, err
+}
+
+type gauge struct {
+	name, help string
+	value      func() float64
+}
+
+// gauges are the node's own measurements. They are read when asked for.
+func (n *Node) gauges() []gauge {
+	return []gauge{
+		{
+			"applied_index", "Index of the newest log entry that the state machine has applied.",
+			func() float64 { return float64(n.machine.Applied()) },
+		},
+		{
+			"commit_index", "Index of the newest log entry that this node knows to be committed.",
+			func() float64 { return float64(n.raft.CommitIndex()) },
+		},
+		{
+			"apply_lag_entries", "Committed log entries that the state machine has not applied.",
+			func() float64 {
+				return float64(n.raft.CommitIndex()) - float64(min(n.machine.Applied(), n.raft.CommitIndex()))
+			},
+		},
+		{
+			"log_bytes", "Bytes of log since the newest snapshot.",
+			func() float64 { return float64(n.log.BytesSince(n.lastSnapshot())) },
+		},
+		{
+			"leader", "1 when this node leads and takes writes.",
+			func() float64 { return boolGauge(n.pipeline.Stats().Leading) },
+		},
+		{"term", "Raft's term.", func() float64 { return float64(n.raft.CurrentTerm()) }},
+		{"voters", "Servers with a vote.", func() float64 { return float64(len(n.voters())) }},
+		{"servers", "Servers in the configuration.", func() float64 { return float64(len(n.servers())) }},
+		{
+			"members", "Live nodes that gossip knows, this one included.",
+			func() float64 { return float64(len(n.gossip.Members())) },
+		},
+		{"ready", "1 when every condition of readiness holds.", func() float64 {
+			for _, c := range n.checks() {
+				if !c.OK {
+					return 0
+				}
+			}
+			return 1
+		}},
+		{
+			"stale_seconds", "Time since this node heard from a leader; 0 on the leader.",
+			func() float64 { return (&backend{n}).StaleFor().Seconds() },
+		},
+		{
+			"open_commands", "Commands taken in by this node and not answered.",
+			func() float64 { return float64(n.pipeline.Stats().Open) },
+		},
+		{
+			"leader_queue_bytes", "Bytes of commands that wait at this node as the leader.",
+			func() float64 { return float64(n.pipeline.Stats().LeaderQueue) },
+		},
+		{
+			"clock_correction_seconds", "What this node adds to its clock when it stamps log entries.",
+			func() float64 { return n.pipeline.Clocks().Correction().Seconds() },
+		},
+		{
+			"candidate", "1 while this node asks for votes.",
+			func() float64 { return boolGauge(n.raft.State() == raft.Candidate) },
+		},
+	}
+}
+
+func boolGauge(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

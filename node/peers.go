@@ -1,0 +1,118 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// Paths of the private port beside those of node/propose.
+const (
+	pathPeer  = "/v1/peer"
+	pathStats = "/v1/stats"
+)
+
+const (
+	// askTimeout bounds one question to another node.
+	askTimeout = time.Second
+	// maxAnswer bounds its answer.
+	maxAnswer = 64 << 10
+)
+
+// peerAnswer is what a node says before it belongs to a cluster.
+type peerAnswer struct {
+	ID        string   `json:"id"`
+	ClusterID string   `json:"clusterId,omitempty"`
+	Fresh     bool     `json:"fresh"`  // it has no Raft state
+	Expect    int      `json:"expect"` // its --bootstrap-expect
+	Seen      []string `json:"seen"`   // ids of the fresh nodes that expect the same, its own included, sorted
+}
+
+// statsAnswer says how far a node is.
+type statsAnswer struct {
+	ID      string `json:"id"`
+	Term    uint64 `json:"term"`
+	LastLog uint64 `json:"lastLog"` // index of its newest log entry
+	Applied uint64 `json:"applied"` // index that its state machine has applied
+}
+
+// privateHandler serves the private port. The port has verified that the caller
+// is a node with the cluster's secret.
+func (n *Node) privateHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+pathPeer, func(w http.ResponseWriter, _ *http.Request) { n.answer(w, n.aboutPeer()) })
+	mux.HandleFunc("GET "+pathStats, func(w http.ResponseWriter, _ *http.Request) { n.answer(w, n.stats()) })
+	mux.Handle("/", n.pipeline.Handler())
+	return mux
+}
+
+func (n *Node) answer(w http.ResponseWriter, what any) {
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(what); err != nil {
+		n.logger.Debug("an answer on the private port was lost", "error", err)
+	}
+}
+
+func (n *Node) aboutPeer() peerAnswer {
+	return peerAnswer{
+		ID: n.identity.ServerID, ClusterID: n.clusterID(), Fresh: n.fresh(),
+		Expect: n.cfg.BootstrapExpect, Seen: n.freshPeers(),
+	}
+}
+
+func (n *Node) stats() statsAnswer {
+	return statsAnswer{
+		ID: n.identity.ServerID, Term: n.raft.CurrentTerm(),
+		LastLog: n.raft.LastIndex(), Applied: n.machine.Applied(),
+	}
+}
+
+// freshPeers returns the ids of the live nodes without state that expect as many
+// voters as this one, its own among them, sorted.
+func (n *Node) freshPeers() []string {
+	var ids []string
+	for _, m := range n.gossip.Members() {
+		if m.ServerID != n.identity.ServerID && m.Fresh && m.ClusterID == "" && m.Expect == n.cfg.BootstrapExpect && !m.NonVoter {
+			ids = append(ids, m.ServerID)
+		}
+	}
+	if n.fresh() {
+		ids = append(ids, n.identity.ServerID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// ask asks another node over its private port.
+func ask[T any](ctx context.Context, client *http.Client, id, path string) (T, error) {
+	var answer T
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+id+path, nil)
+	if err != nil {
+		return answer, err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return answer, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return answer, fmt.Errorf("asking %s: %w", id, err)
+	case res.StatusCode != http.StatusOK:
+		return answer, fmt.Errorf("asking %s: %s", id, res.Status)
+	case len(data) > maxAnswer:
+		return answer, fmt.Errorf("asking %s: %w", id, errors.New("the answer is too long"))
+	}
+	if err := json.Unmarshal(data, &answer); err != nil {
+		return answer, fmt.Errorf("asking %s: %w", id, err)
+	}
+	return answer, nil
+}

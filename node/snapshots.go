@@ -1,0 +1,114 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+const (
+	// snapshotCheck is how often the size of the log is looked at.
+	snapshotCheck = 500 * time.Millisecond
+	// streamHold is how long after a snapshot was sent the log is kept for the
+	// follower that received it.
+	streamHold = 30 * time.Second
+	// heldBytes bounds the log that is kept for such followers.
+	heldBytes = 1 << 30
+)
+
+// snapshotStreams is a snapshot store that knows whether a snapshot is on its way
+// to a follower.
+type snapshotStreams struct {
+	raft.SnapshotStore
+
+	mu      sync.Mutex
+	open    int
+	lastEnd time.Time
+}
+
+// Open opens a snapshot for sending.
+func (s *snapshotStreams) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	meta, r, err := s.SnapshotStore.Open(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.mu.Lock()
+	s.open++
+	s.mu.Unlock()
+	return meta, &openStream{ReadCloser: r, of: s}, nil
+}
+
+// busy reports whether a follower receives a snapshot, or did a moment ago.
+func (s *snapshotStreams) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open > 0 || time.Since(s.lastEnd) < streamHold
+}
+
+type openStream struct {
+	io.ReadCloser
+	of   *snapshotStreams
+	once sync.Once
+}
+
+// Close ends the sending.
+func (o *openStream) Close() error {
+	o.once.Do(func() {
+		o.of.mu.Lock()
+		o.of.open--
+		o.of.lastEnd = time.Now()
+		o.of.mu.Unlock()
+	})
+	return o.ReadCloser.Close()
+}
+
+// takeSnapshots takes a snapshot, and so truncates the log, whenever enough log
+// has come together. Raft itself counts entries, which differ a thousandfold in
+// size, so it is kept from doing this.
+func (n *Node) takeSnapshots(ctx context.Context) {
+	tick := time.NewTicker(snapshotCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if n.log.BytesSince(n.lastSnapshot()) < n.cfg.Tuning.SnapshotBytes {
+			continue
+		}
+		if err := n.takeSnapshot(); err != nil && ctx.Err() == nil {
+			n.logger.WarnContext(ctx, "no snapshot could be taken; it is tried again", "error", err)
+		}
+	}
+}
+
+// lastSnapshot returns the index of the newest snapshot, 0 when there is none.
+func (n *Node) lastSnapshot() uint64 {
+	list, err := n.streams.List()
+	if err != nil || len(list) == 0 {
+		return 0
+	}
+	return list[0].Index
+}
+
+func (n *Node) takeSnapshot() error {
+	trailing := n.cfg.Tuning.TrailingBytes
+	if n.streams.busy() {
+		trailing = heldBytes
+	}
+	c := n.raft.ReloadableConfig()
+	c.TrailingLogs = n.log.Trailing(trailing)
+	if err := n.raft.ReloadConfig(c); err != nil {
+		return err
+	}
+	err := n.raft.Snapshot().Error()
+	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,115 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/api"
+)
+
+const (
+	// maxReadyLag is how many committed log entries a node may have to apply and
+	// still call itself ready. Some entries never reach a state machine.
+	maxReadyLag = 1024
+	// catchUpRetry is the pause between two looks at how far behind this node is.
+	catchUpRetry = 100 * time.Millisecond
+)
+
+func (n *Node) status() api.Status {
+	v := n.machine.View()
+	format := v.Format()
+	v.Release()
+	s := api.Status{
+		Node: n.identity.ServerID, Role: role(n.raft.State()), Term: n.raft.CurrentTerm(),
+		AppliedIndex: n.machine.Applied(), CommitIndex: n.raft.CommitIndex(),
+		Voters: n.voters(), Version: n.cfg.Version,
+		UptimeSeconds: int64(time.Since(n.started).Seconds()), Format: format,
+	}
+	if id := n.leaderID(); id != "" {
+		s.Leader = &id
+	}
+	return s
+}
+
+func role(s raft.RaftState) string {
+	switch s {
+	case raft.Leader:
+		return "leader"
+	case raft.Candidate:
+		return "candidate"
+	default:
+		return "follower"
+	}
+}
+
+// checks are the conditions of readiness.
+func (n *Node) checks() []api.Check {
+	leader, applied, commit := n.leaderID(), n.machine.Applied(), n.raft.CommitIndex()
+	running := api.Check{Name: "running", OK: !n.stopping.Load(), Detail: "the node runs"}
+	if !running.OK {
+		running.Detail = "the node is shutting down"
+	}
+	known := api.Check{Name: "leader", OK: leader != "", Detail: leader + " leads"}
+	if !known.OK {
+		known.Detail = "no leader is known"
+	}
+	member := api.Check{Name: "cluster", OK: n.fingerprints.Load() != nil, Detail: "part of cluster " + n.clusterID()}
+	switch {
+	case n.clusterID() == "":
+		member.Detail = "not part of a cluster yet"
+	case !member.OK:
+		member.Detail = "the cluster's data key cannot be opened with this node's secret"
+	}
+	caughtUp := api.Check{
+		Name: "caught-up", OK: n.caughtUp.Load() && applied+maxReadyLag >= commit,
+		Detail: fmt.Sprintf("applied %d of %d", applied, max(applied, commit)),
+	}
+	if !n.caughtUp.Load() {
+		caughtUp.Detail += ", not caught up with the leader since it was last heard of"
+	}
+	return []api.Check{running, known, member, caughtUp}
+}
+
+// watchCatchUp finds out whether this node has everything that was acknowledged
+// before it started, or before it lost the leader: Raft tells a follower only
+// of commits that its own log has reached.
+func (n *Node) watchCatchUp(ctx context.Context) {
+	for ctx.Err() == nil {
+		if n.leaderID() == "" {
+			n.caughtUp.Store(false)
+		}
+		if !n.caughtUp.Load() && n.leaderID() != "" && n.catchUp(ctx) {
+			n.caughtUp.Store(true)
+			if !n.wasReady.Swap(true) {
+				n.logger.InfoContext(ctx, "ready", "http", n.HTTPAddr(), "after", time.Since(n.started).Round(time.Millisecond).String())
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(catchUpRetry):
+		}
+	}
+}
+
+// catchUp asks the leader for its index and waits until it is applied here.
+func (n *Node) catchUp(ctx context.Context) bool {
+	index, err := n.pipeline.ReadIndex(ctx)
+	if err != nil {
+		return false
+	}
+	for n.leaderID() != "" {
+		bounded, cancel := context.WithTimeout(ctx, time.Second)
+		err := n.machine.Wait(bounded, index)
+		cancel()
+		if err == nil {
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+	}
+	return false
+}
