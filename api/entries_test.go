@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -125,6 +126,19 @@ func TestIdempotency(t *testing.T) {
 				t.Errorf("notes %q", notes)
 			}
 		})
+	}
+}
+
+// TestAnonymousRequestIDs holds that the request_id of an anonymous write is known
+// to its own sender alone.
+func TestAnonymousRequestIDs(t *testing.T) {
+	s := start(t, func(c *api.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	for i, want := range []int{http.StatusCreated, http.StatusCreated, http.StatusOK} {
+		from := []string{"192.0.2.1", "192.0.2.2", "192.0.2.1"}[i]
+		r := s.Do(http.MethodPost, "/api/entries", `{"body":"Hello","request_id":"anonymous-1"}`, "X-Forwarded-For", from)
+		if r.Status != want {
+			t.Errorf("%d from %s: %d %s", i, from, r.Status, r.Body)
+		}
 	}
 }
 
@@ -390,9 +404,9 @@ func exampleQuery(t *testing.T, example json.RawMessage) string {
 func TestExampleKeepsGoodFields(t *testing.T) {
 	s := start(t)
 	r := s.Post("/api/entries", map[string]any{
-		"text": "My own words.", "author": "Ada L", "type": "finding", "title": "x", "labels": []string{"mine", "mine"}, "channel": "lab",
+		"text": "My own <words> & yours.", "author": "Ada L", "type": "finding", "title": "x", "labels": []string{"mine", "mine"}, "channel": "lab",
 	})
-	want := `{"body":"My own words.","kind":"knowledge","agent":"Ada-L","channel":"lab","tags":["mine","mine"]}`
+	want := `{"body":"My own <words> & yours.","kind":"knowledge","agent":"Ada-L","channel":"lab","tags":["mine","mine"]}`
 	if got := string(apitest.CheckError(t, r).Example); got != want {
 		t.Errorf("example %s\nwant    %s", got, want)
 	}

@@ -63,6 +63,7 @@ func TestListFilters(t *testing.T) {
 		"q=storage+bob":               "",
 		"q=cafe":                      "e8",
 		"q=intro":                     "e1",
+		"q=!!!":                       "",
 		"limit=2":                     "e8 e7",
 		"limit=100":                   "e8 e7 e6 e5 e4 e3 e2 e1",
 		"consistency=strong&limit=1":  "e8",
@@ -243,6 +244,24 @@ func TestFreshness(t *testing.T) {
 	r := s.Get("/api/entries?consistency=strong")
 	if problem := apitest.CheckError(t, r); r.Status != http.StatusServiceUnavailable || problem.Code != "no_leader" || !problem.Retryable {
 		t.Errorf("no leader: %d %s", r.Status, r.Body)
+	}
+}
+
+// TestStrongReadWaits holds that a strong read shows the index that the leader
+// confirmed, which this node has yet to apply.
+func TestStrongReadWaits(t *testing.T) {
+	b := apitest.NewBackend(t)
+	b.ReadAhead = 1
+	s := apitest.Start(t, b)
+	done := make(chan *apitest.Response)
+	go func() { done <- s.Get("/api/entries?consistency=strong") }()
+	eventually(t, func() bool { return strings.Contains(metricsOf(t, s.Addr), "commons_http_requests_in_flight 2") })
+	b.Apply(&publishHello)
+	r := <-done
+	var list apitest.List
+	r.Decode(t, &list)
+	if r.Status != http.StatusOK || len(list.Entries) != 1 {
+		t.Errorf("%d %s", r.Status, r.Body)
 	}
 }
 

@@ -158,6 +158,7 @@ func TestBadInput(t *testing.T) {
 		"huge header":                  {"GET / HTTP/1.1\r\nHost: x\r\nX-Big: " + strings.Repeat("x", 64<<10) + "\r\n\r\n", 431, "headers_too_large"},
 		"huge URL":                     {"GET /api/entries?q=" + strings.Repeat("x", 64<<10) + " HTTP/1.1\r\nHost: x\r\n\r\n", 431, "headers_too_large"},
 		"very many parameters":         {"GET /api/entries?" + strings.Repeat("a&", 200) + " HTTP/1.1\r\nHost: x\r\n\r\n", 400, "malformed_request"},
+		"broken multipart":             {post("Content-Type: multipart/form-data; boundary=x\r\n", "--x\r\nno"), 415, "unsupported_media_type"},
 		"two Content-Lengths":          {"POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\nContent-Length: 17\r\n\r\n" + good, 400, "malformed_request"},
 		"the same length twice":        {"POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\nContent-Length: 16\r\n\r\n" + good, 400, "malformed_request"},
 		"length and chunks":            {"POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, "malformed_request"},
@@ -221,6 +222,24 @@ func TestRefusedClientReadsTheAnswer(t *testing.T) {
 		r := s.Do(http.MethodPost, "/api/entries", strings.Repeat("x", 700<<10), "Content-Type", "text/plain")
 		if r.Status != http.StatusRequestEntityTooLarge {
 			t.Fatalf("%d %s", r.Status, r.Body)
+		}
+	}
+}
+
+// TestRefusedClientMayFinishSending holds that a connection is not reset under a
+// client that has yet to send the rest of what was refused.
+func TestRefusedClientMayFinishSending(t *testing.T) {
+	s := start(t)
+	conn := dial(t, s.Addr)
+	if _, err := io.WriteString(conn, "POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if status := readStatus(conn); !strings.HasPrefix(status, "HTTP/1.1 413") {
+		t.Fatal(status)
+	}
+	for i := range 200 {
+		if _, err := conn.Write(make([]byte, 1024)); err != nil {
+			t.Fatalf("write %d after the answer: %v", i, err)
 		}
 	}
 }

@@ -34,8 +34,10 @@ type Backend struct {
 	Refuse func(from api.Sender, body fsm.Body) error
 	// Lost, where it returns an error, is returned although the command was applied.
 	Lost func(body fsm.Body) error
-	// ReadIndexErr is what ReadIndex returns.
+	// ReadIndexErr is what ReadIndex returns, and ReadAhead by how much its index is
+	// ahead of what is applied.
 	ReadIndexErr error
+	ReadAhead    uint64
 	// Stale is what StaleFor returns.
 	Stale time.Duration
 	// Ready is what Checks returns; by default one check that holds.
@@ -155,7 +157,7 @@ func (b *Backend) WaitIndex(ctx context.Context, index uint64) error {
 
 // ReadIndex implements api.Backend.
 func (b *Backend) ReadIndex(context.Context) (uint64, error) {
-	return b.Machine.Applied(), b.ReadIndexErr
+	return b.Machine.Applied() + b.ReadAhead, b.ReadIndexErr
 }
 
 // Fingerprint implements api.Backend.
