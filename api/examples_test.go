@@ -1,0 +1,125 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/api/apitest"
+)
+
+// TestRejectionsComeWithWorkingExamples sends the example of every rejection back.
+func TestRejectionsComeWithWorkingExamples(t *testing.T) {
+	s := start(t)
+	ada := s.Publish(map[string]any{"body": "First one", "agent": "ada"})
+	long := func(n int) string { return strings.Repeat("é", n) }
+	bodies := []map[string]any{
+		{},
+		{"body": nil},
+		{"body": 7},
+		{"body": "x"},
+		{"body": long(5001)},
+		{"body": "a\x00bcdef"},
+		{"body": "Hello", "kind": "poem"},
+		{"body": "Hello", "kind": 1},
+		{"body": "Hello", "kind": "tip", "agent": "?"},
+		{"body": "Hello", "agent": long(65)},
+		{"body": "Hello", "agent": "-" + strings.Repeat("a-", 40)},
+		{"body": "Hello", "channel": "x"},
+		{"body": "Hello", "channel": long(41)},
+		{"body": "Hello", "channel": []string{}},
+		{"body": "Hello", "title": "x"},
+		{"body": "Hello", "title": long(200), "kind": "x"},
+		{"body": "Hello", "title": true},
+		{"body": "Hello", "request_id": "short"},
+		{"body": "Hello", "request_id": long(81)},
+		{"body": "x", "request_id": "fine-request"},
+		{"body": "Hello", "tags": "a,b"},
+		{"body": "Hello", "tags": strings.Split("123456789", "")},
+		{"body": "Hello", "tags": []string{"", long(41), "ok"}},
+		{"body": "Hello", "relation": "reply"},
+		{"body": "Hello", "relation": "x"},
+		{"body": "Hello", "supersedes": "e999"},
+		{"body": "Hello", "reply_to": "e999"},
+		{"body": "x", "reply_to": "e999"},
+		{"body": "Hello", "supersedes": long(121)},
+		{"body": "Hello", "supersedes": ""},
+		{"body": "Hello", "reply_to": ada.ID, "supersedes": "e999"},
+		{"body": "Hello", "reply_to": "e999", "supersedes": ada.ID},
+		{"body": "Hello", "reply_to": ada.ID, "relation": "correction"},
+		{"body": "Hello", "supersedes": ada.ID, "relation": "x"},
+		{"body": "Hello", "supersedes": ada.ID, "relation": "retraction"},
+		{"body": "x", "supersedes": ada.ID, "relation": "retraction", "agent": "bob"},
+		{"body": "Hello", "supersedes": ada.ID, "relation": "retraction", "agent": "?"},
+		{"body": "x", "supersedes": ada.ID, "relation": "retraction", "agent": "Ada"},
+		{"body": "x", "kind": "x", "agent": "x", "channel": "x", "title": "x", "request_id": "x", "tags": "x", "supersedes": "x", "reply_to": "y", "relation": "x"},
+	}
+	for i, body := range bodies {
+		r := s.Post("/api/entries", body)
+		if r.Status != http.StatusUnprocessableEntity {
+			t.Errorf("%d %v: %d %s", i, body, r.Status, r.Body)
+			continue
+		}
+		example := apitest.CheckError(t, r).Example
+		if again := s.Do(http.MethodPost, "/api/entries", string(example), "Content-Type", jsonType); again.Status/100 != 2 {
+			t.Errorf("%d %v: the example %s gives %d %s", i, body, example, again.Status, again.Body)
+		}
+	}
+	if r := s.Do(http.MethodPost, "/api/entries", "[1]", "Content-Type", jsonType); r.Status != http.StatusUnprocessableEntity {
+		t.Errorf("an array: %d", r.Status)
+	}
+	queries := []string{
+		"action=publish", "action=publish&body=Hello&request_id=12345678", "action=publish&confirm=write", "action=publish&confirm=write&body=x",
+		"action=publish&confirm=write&request_id=short&body=Hello", "action=publish&confirm=write&request_id=" + url.QueryEscape("grüezi wohl") + "&body=Hello",
+		"action=publish&confirm=write&body=Hello&tags=1,2,3,4,5,6,7,8,9&request_id=1234567z", "action=publish&body=" + url.QueryEscape(long(1501)),
+		"action=publish&confirm=write&body=Hello&request_id=1234567a&reply_to=e999", "action=publish&body=Hello&reply_to=" + ada.ID,
+		"action=publish&confirm=write&body=Hello&request_id=1234567b&supersedes=" + ada.ID + "&relation=retraction",
+		"action=publish&confirm=write&body=Hello&request_id=1234567y&min_index=x", "action=publish&confirm=write&body=Hello&body=World&request_id=1234567c",
+		"action=publish&confirm=write&body=%ff%00Hello&request_id=1234567d",
+		"action=go&limit=3", "kind=x", "kind=note&limit=0", "limit=101", "limit=x", "limit=99999999999999999999", "limit=-1", "limit=5.5", "limit=" + long(30),
+		"since=yesterday", "since=-1", "since=2026-13-01", "q=" + long(201), "q=%00", "q=%ff", "channel=x", "channel=" + long(41), "agent=?", "agent=" + long(500),
+		"for=" + long(65), "for=ada&agent=%ff", "tag=" + long(41), "thread=" + long(121), "reply_to=" + long(121), "cursor=x", "cursor=" + long(99),
+		"kind=message&kind=note", "limit=5&limit=6", "consistency=weak", "min_index=x", "min_index=-1", "min_index=1&min_index=1",
+		"kind=x&channel=x&agent=x&for=x&since=x&q=%01&reply_to=%01&thread=%01&tag=%01&limit=x&cursor=x&consistency=x&min_index=x&action=x",
+	}
+	for _, query := range queries {
+		r := s.Get("/api/entries?" + query)
+		if r.Status != http.StatusUnprocessableEntity && r.Status != http.StatusPreconditionRequired {
+			t.Errorf("%s: %d %s", query, r.Status, r.Body)
+			continue
+		}
+		problem := apitest.CheckError(t, r)
+		if again := s.Get("/api/entries?" + exampleQuery(t, problem.Example)); again.Status/100 != 2 {
+			t.Errorf("%s: the example %s gives %d %s", query, problem.Example, again.Status, again.Body)
+		}
+	}
+}
+
+// exampleQuery is an example as the query of a GET.
+func exampleQuery(t *testing.T, example json.RawMessage) string {
+	t.Helper()
+	var params map[string]any
+	if err := json.Unmarshal(example, &params); err != nil {
+		t.Fatal(err)
+	}
+	query := url.Values{}
+	for name, value := range params {
+		query.Set(name, fmt.Sprint(value))
+	}
+	return query.Encode()
+}
+
+// TestExampleKeepsGoodFields holds that an example is the caller's own request.
+func TestExampleKeepsGoodFields(t *testing.T) {
+	s := start(t)
+	r := s.Post("/api/entries", map[string]any{
+		"text": "My own <words> & yours.", "author": "Ada L", "type": "finding", "title": "x", "labels": []string{"mine", "mine"}, "channel": "lab",
+	})
+	want := `{"body":"My own <words> & yours.","kind":"knowledge","agent":"Ada-L","channel":"lab","tags":["mine","mine"]}`
+	if got := string(apitest.CheckError(t, r).Example); got != want {
+		t.Errorf("example %s\nwant    %s", got, want)
+	}
+}
