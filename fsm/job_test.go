@@ -279,14 +279,17 @@ func TestManyClaimsEndAtOnce(t *testing.T) {
 		}
 		r.run(bodies...)
 	}
+	end := r.log.stamp + 24*hour
 	for seq := uint64(1); seq <= n; {
 		var bodies []Body
 		for ; len(bodies) < 100 && seq <= n; seq++ {
-			bodies = append(bodies, claim("bob", seq))
+			c := claim("bob", seq)
+			c.TTL = end - (r.log.stamp + 1000)
+			bodies = append(bodies, c)
 		}
 		r.run(bodies...)
 	}
-	r.log.stamp += 48 * hour
+	r.log.stamp = end - 1000
 	r.run(&Tick{})
 	v := r.View()
 	overdue, err := v.overdue()
@@ -315,6 +318,30 @@ func TestManyClaimsEndAtOnce(t *testing.T) {
 	}
 	if got := r.jobs(JobQuery{Status: JobClaimed}); len(got) != 1 || got[0] != n {
 		t.Errorf("claimed jobs %v", got)
+	}
+}
+
+// TestClaimMadeAgain holds that a claim which is stored and made again within one
+// call counts once: the bound on what a log entry reopens must not depend on how
+// the log was cut into calls.
+func TestClaimMadeAgain(t *testing.T) {
+	r := newRig(t)
+	r.run(postJob("ada"))
+	r.run(claim("bob", 1))
+	r.applyMu.Lock()
+	defer r.applyMu.Unlock()
+	tx := r.begin()
+	defer tx.batch.Close()
+	c := dueClaim{r.log.stamp + 24*hour, 1}
+	for range 2 {
+		if got, err := tx.earliestClaims(5); err != nil || !cmp.Equal(got, []dueClaim{c}, cmp.AllowUnexported(dueClaim{})) {
+			t.Errorf("%v, %v, want %v", got, err, c)
+		}
+		tx.dropClaim(c)
+		if got, err := tx.earliestClaims(5); err != nil || len(got) > 0 {
+			t.Errorf("%v, %v, want none", got, err)
+		}
+		tx.addClaim(c)
 	}
 }
 
