@@ -19,9 +19,9 @@ type Author struct {
 func (a *Author) check() error {
 	return errors.Join(
 		checkText("agent", a.Agent, MinName, MaxName),
-		checkBytes("agent key", a.AgentKey, 1, MaxNameKeyBytes),
+		checkBytes("agent key", a.AgentKey, MaxNameKeyBytes),
 		checkAll("mentions", a.Mentions, MaxMentions, func(name string) error {
-			return checkBytes("mention", name, 1, MaxNameKeyBytes)
+			return checkBytes("mention", name, MaxNameKeyBytes)
 		}),
 		a.Request.check(),
 	)

@@ -18,6 +18,7 @@ import (
 // benchEntries is the size of the state that the benchmarks build:
 // COMMONS_BENCH_ENTRIES, or a small one.
 func benchEntries(b *testing.B) int {
+	b.Helper()
 	s := os.Getenv("COMMONS_BENCH_ENTRIES")
 	if s == "" {
 		return 20_000
@@ -78,6 +79,7 @@ func (c *corpus) post(seq uint64) *Publish {
 
 // batch encodes a log entry of n entries.
 func (c *corpus) batch(b *testing.B, first uint64, n int) []byte {
+	b.Helper()
 	g := Group{Boot: boot1, Floor: first}
 	for i := range n {
 		g.Commands = append(g.Commands, Command{Seq: first + uint64(i), Body: c.post(first - 1)})
@@ -100,6 +102,7 @@ type fillCost struct {
 
 // cpu returns the CPU time of the calling thread and of the process.
 func cpu(b *testing.B) (thread, process time.Duration) {
+	b.Helper()
 	const rusageThread = 1
 	read := func(who int) time.Duration {
 		var u syscall.Rusage
@@ -113,6 +116,7 @@ func cpu(b *testing.B) (thread, process time.Duration) {
 
 // fill applies entries until there are n.
 func (c *corpus) fill(b *testing.B, m *Machine, n int) (cost fillCost) {
+	b.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for done := m.head.lastSeq; done < uint64(n); done = m.head.lastSeq {
@@ -137,6 +141,7 @@ func (c *corpus) fill(b *testing.B, m *Machine, n int) (cost fillCost) {
 }
 
 func (f fillCost) report(b *testing.B, entries uint64) {
+	b.Helper()
 	n := float64(entries)
 	b.ReportMetric(n/f.wall.Seconds(), "entries/s")
 	b.ReportMetric(f.thread.Seconds()*1e6/n, "apply-cpu-µs/entry")
@@ -153,6 +158,7 @@ func BenchmarkApply(b *testing.B) {
 }
 
 func benchOpen(b *testing.B, dir string) *Machine {
+	b.Helper()
 	m, err := Open(Options{Dir: dir})
 	if err != nil {
 		b.Fatal(err)
@@ -218,6 +224,7 @@ func BenchmarkState(b *testing.B) {
 
 // benchQueries measures finding alone, for each shape of query.
 func benchQueries(b *testing.B, m *Machine, c *corpus) {
+	b.Helper()
 	word := func(i int) string { return c.vocab[i] }
 	shapes := []struct {
 		name string
@@ -261,6 +268,7 @@ func benchQueries(b *testing.B, m *Machine, c *corpus) {
 
 // benchLists measures whole lists as a handler makes them, on all cores.
 func benchLists(b *testing.B, m *Machine, q func(i int) Query) {
+	b.Helper()
 	b.ReportAllocs()
 	var count, size atomic.Int64
 	b.RunParallel(func(pb *testing.PB) {

@@ -46,11 +46,11 @@ func (g *Group) check() error {
 // outside its set. A leader asks before it proposes.
 func Check(b Body) error { return b.check() }
 
-func (l *Lead) check() error { return checkBytes("server id", l.ServerID, 1, MaxServerIDBytes) }
+func (l *Lead) check() error { return checkBytes("server id", l.ServerID, MaxServerIDBytes) }
 
 func (c *Init) check() error {
 	return errors.Join(
-		checkBytes("cluster id", c.ClusterID, 1, MaxClusterIDBytes),
+		checkBytes("cluster id", c.ClusterID, MaxClusterIDBytes),
 		checkRange("sealed data key", len(c.SealedDataKey), 1, MaxSealedKeyBytes, "bytes"),
 	)
 }
@@ -58,7 +58,7 @@ func (c *Init) check() error {
 func (p *Publish) check() error {
 	return errors.Join(
 		checkText("agent", p.Agent, MinName, MaxName),
-		checkBytes("agent key", p.AgentKey, 1, MaxNameKeyBytes),
+		checkBytes("agent key", p.AgentKey, MaxNameKeyBytes),
 		checkRange("kind", int(p.Kind), int(KindMessage), len(kindNames)-1, ""),
 		p.checkChannel(),
 		checkText("title", p.Title, MinTitle, MaxTitle),
@@ -67,7 +67,7 @@ func (p *Publish) check() error {
 		checkText("target", p.Target, 0, MaxTarget),
 		p.checkRelation(),
 		checkAll("mentions", p.Mentions, MaxMentions, func(name string) error {
-			return checkBytes("mention", name, 1, MaxNameKeyBytes)
+			return checkBytes("mention", name, MaxNameKeyBytes)
 		}),
 		p.Request.check(),
 	)
@@ -95,7 +95,7 @@ func (k *RequestKey) check() error {
 		return nil
 	}
 	return errors.Join(
-		checkBytes("request scope", k.Scope, 1, MaxRequestScope),
+		checkBytes("request scope", k.Scope, MaxRequestScope),
 		checkText("request id", k.ID, MinRequestID, MaxRequestID),
 	)
 }
@@ -120,12 +120,13 @@ func checkText(field, s string, least, most int) error {
 	return checkRange(field, utf8.RuneCountInString(s), least, most, "code points")
 }
 
-// checkBytes bounds a text in bytes and insists on UTF-8.
-func checkBytes(field, s string, least, most int) error {
+// checkBytes insists on a text that is there, bounds it in bytes and insists on
+// UTF-8.
+func checkBytes(field, s string, most int) error {
 	if !utf8.ValidString(s) {
 		return fmt.Errorf("%s: not UTF-8", field)
 	}
-	return checkRange(field, len(s), least, most, "bytes")
+	return checkRange(field, len(s), 1, most, "bytes")
 }
 
 func checkRange(field string, n, least, most int, unit string) error {

@@ -51,16 +51,6 @@ func closeMachine(t testing.TB, m *Machine) {
 	}
 }
 
-// crash leaves the state as a killed process would: what was in memtables is gone.
-func (m *Machine) crash() error {
-	m.applyMu.Lock()
-	defer m.applyMu.Unlock()
-	if m.closed {
-		return nil
-	}
-	return m.release()
-}
-
 // raftLog is a log as Raft keeps it, with indexes from 1 and no gaps.
 type raftLog struct {
 	t       testing.TB
@@ -255,7 +245,7 @@ func takeSnapshot(m *Machine, index, term uint64) error {
 		return err
 	}
 	if err := snap.Persist(sink); err != nil {
-		return fmt.Errorf("%w (cancel: %v)", err, sink.Cancel())
+		return fmt.Errorf("%w (cancel: %w)", err, sink.Cancel())
 	}
 	return sink.Close()
 }
@@ -286,7 +276,7 @@ func receive(m *Machine, meta *raft.SnapshotMeta, data []byte) error {
 		return err
 	}
 	if _, err := io.Copy(sink, bytes.NewReader(data)); err != nil {
-		return fmt.Errorf("%w (cancel: %v)", err, sink.Cancel())
+		return fmt.Errorf("%w (cancel: %w)", err, sink.Cancel())
 	}
 	if err := sink.Close(); err != nil {
 		return err

@@ -91,10 +91,10 @@ type pebbleLogger struct {
 	fatal func(error)
 }
 
-func (l pebbleLogger) Infof(format string, args ...any) {}
+func (l pebbleLogger) Infof(string, ...any) {}
 
 func (l pebbleLogger) Errorf(format string, args ...any) {
-	l.log.Error("pebble: " + fmt.Sprintf(format, args...))
+	l.log.Error("pebble reports an error", "error", fmt.Sprintf(format, args...))
 }
 
 // Fatalf must not return.

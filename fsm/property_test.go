@@ -65,7 +65,7 @@ func drawBatch(t *rapid.T, last Batch, n int) Batch {
 }
 
 // drawLog draws a log with its model.
-func drawLog(t *rapid.T, tb testing.TB) (*raftLog, *model) {
+func drawLog(tb testing.TB, t *rapid.T) (*raftLog, *model) {
 	l, m := newLog(tb), newModel()
 	var b Batch
 	for range rapid.IntRange(1, 30).Draw(t, "log entries") {
@@ -123,7 +123,7 @@ func drawQuery(t *rapid.T, m *model) Query {
 // each to its last page.
 func TestMachineAgainstModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		l, want := drawLog(rt, t)
+		l, want := drawLog(t, rt)
 		m := tempMachine(rt)
 		defer dropMachine(rt, m)
 		l.feed(m, 1, l.last())
@@ -188,7 +188,7 @@ func checkSuccessors(t *rapid.T, v *View, want *model) {
 // a snapshot. All must end in the same state.
 func TestMachinesAgree(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		l, _ := drawLog(rt, t)
+		l, _ := drawLog(t, rt)
 		one := tempMachine(rt)
 		defer func() { dropMachine(rt, one) }()
 		for i := uint64(1); i <= l.last(); i++ {
@@ -235,7 +235,7 @@ func feedRoughly(rt *rapid.T, l *raftLog, m *Machine) *Machine {
 		case 1:
 			err = m.Close()
 		case 2:
-			err = m.crash()
+			err = m.Abandon()
 		}
 		if err != nil {
 			rt.Fatal(err)

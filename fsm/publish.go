@@ -177,7 +177,7 @@ func (tx *txn) countChannel(e *entryRow) {
 	row := c.append(nil)
 	tx.keep(key, row)
 	recent := makeSeqKey(spaceRecent, c.lastSeq)
-	tx.keep(recent[:], append(row[:len(row):len(row)], e.Channel...))
+	tx.keep(recent[:], append(slices.Clip(row), e.Channel...))
 }
 
 // supersede notes the entry at the one that it relates to.
@@ -192,8 +192,7 @@ func (tx *txn) supersede(e *entryRow, agent string) {
 	if counts.total < MaxSuccessors {
 		laterKey := makeSeqKey(spaceLater, e.Parent)
 		items, _ := tx.get(laterKey[:])
-		items = items[:len(items):len(items)]
-		tx.keep(laterKey[:], appendSuccessor(items, e.Seq, agent, e.Relation, e.CreatedAt))
+		tx.keep(laterKey[:], appendSuccessor(slices.Clip(items), e.Seq, agent, e.Relation, e.CreatedAt))
 	}
 	counts.total++
 	if e.Relation == RelationReply {

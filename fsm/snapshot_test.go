@@ -50,7 +50,13 @@ func stateOf(t tester, m *Machine) state {
 	}
 	s.Lists = make(map[string][]uint64)
 	for _, q := range []Query{
-		{}, {AgentKey: "ada"}, {Q: "number seed"}, {ForKey: "ada"}, {Kind: KindMessage, Limit: 3}, {Thread: 3}, {ReplyTo: 1},
+		{},
+		{AgentKey: "ada"},
+		{Q: "number seed"},
+		{ForKey: "ada"},
+		{Kind: KindMessage, Limit: 3},
+		{Thread: 3},
+		{ReplyTo: 1},
 		{Since: v.Time() - 2000},
 	} {
 		seqs, next, err := v.List(q)
@@ -82,7 +88,7 @@ func (l *raftLog) fresh(t testing.TB, last uint64) state {
 }
 
 func TestRestart(t *testing.T) {
-	for name, end := range map[string]func(*Machine) error{"close": (*Machine).Close, "crash": (*Machine).crash} {
+	for name, end := range map[string]func(*Machine) error{"close": (*Machine).Close, "crash": (*Machine).Abandon} {
 		t.Run(name, func(t *testing.T) {
 			l := newLog(t)
 			l.seed(40)
@@ -125,7 +131,7 @@ func TestPersistSurvivesACrash(t *testing.T) {
 	}
 	want := stateOf(t, m)
 	l.feed(m, last+1, l.last())
-	if err := m.crash(); err != nil {
+	if err := m.Abandon(); err != nil {
 		t.Fatal(err)
 	}
 	m = openAt(t, dir)
@@ -271,7 +277,7 @@ func TestSnapshotTransfer(t *testing.T) {
 	}
 	sameState(t, stateOf(t, from), stateOf(t, third))
 	// Restarts keep it.
-	if err := to.crash(); err != nil {
+	if err := to.Abandon(); err != nil {
 		t.Fatal(err)
 	}
 	to = openAt(t, dir)

@@ -211,7 +211,10 @@ func readStreamHeader(r io.Reader) (*streamHeader, error) {
 	if err := json.Unmarshal(body[:size], h); err != nil {
 		return nil, fmt.Errorf("%w: header: %w", ErrCorrupt, err)
 	}
-	return h, h.check()
+	if err := h.check(); err != nil {
+		return nil, err
+	}
+	return h, nil
 }
 
 // unpackFile writes the next file of a stream and checks it.
