@@ -23,6 +23,14 @@ func (l *listing) cursor(before uint64) string {
 	return cursorCode.EncodeToString(binary.AppendUvarint(raw, before))
 }
 
+// nextCursor is cursor, or "" where before is 0: on the last page.
+func (l *listing) nextCursor(before uint64) string {
+	if before == 0 {
+		return ""
+	}
+	return l.cursor(before)
+}
+
 // parseCursor reads a cursor of this list. It refuses every other text.
 func (l *listing) parseCursor(s string) (before uint64, ok bool) {
 	raw, err := cursorCode.DecodeString(s)
@@ -43,6 +51,9 @@ func (l *listing) cursorSum(before uint64) []byte {
 	var b []byte
 	for _, s := range []string{q.Channel, q.AgentKey, q.ForKey, q.TagKey, l.thread, l.replyTo, q.Q} {
 		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+	}
+	if l.scope != "" {
+		b = append(append(b, l.scope...), byte(l.status))
 	}
 	b = append(b, byte(q.Kind))
 	b = binary.AppendVarint(b, q.Since)

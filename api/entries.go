@@ -46,24 +46,28 @@ func (c *call) answerList(l *listing) error {
 			return fmt.Errorf("list entries: %w", err)
 		}
 	}
+	return c.answerPage("entries", seqs, l.nextCursor(next), view.AppendEntry)
+}
+
+// answerPage answers with one page of a list, put together from stored bytes.
+// The cursor is null on the last page.
+func (c *call) answerPage(name string, seqs []uint64, cursor string, show func(dst []byte, seq uint64) ([]byte, error)) error {
 	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
-		dst = append(dst, `{"entries":[`...)
+		dst = append(append(append(dst, `{"`...), name...), `":[`...)
 		for i, seq := range seqs {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
 			var err error
-			if dst, err = view.AppendEntry(dst, seq); err != nil {
-				return nil, fmt.Errorf("show entry %d: %w", seq, err)
+			if dst, err = show(dst, seq); err != nil {
+				return nil, fmt.Errorf("show %d of %s: %w", seq, name, err)
 			}
 		}
 		dst = append(dst, `],"nextCursor":`...)
-		if next == 0 {
+		if cursor == "" {
 			return append(dst, `null}`...), nil
 		}
-		dst = append(dst, '"')
-		dst = append(dst, l.cursor(next)...)
-		return append(dst, `"}`...), nil
+		return append(append(append(dst, '"'), cursor...), `"}`...), nil
 	})
 }
 

@@ -120,9 +120,9 @@ func safeRequestID(id string) bool {
 }
 
 // judgeTags counts the tags as they were sent; exact repetitions are kept once.
-func (e *newEntry) judgeTags() {
-	if len(e.tags) > fsm.MaxTags {
-		e.problems.add("tags", "may hold at most %d tags; these are %d", fsm.MaxTags, len(e.tags))
+func (e *newEntry) judgeTags(most int) {
+	if len(e.tags) > most {
+		e.problems.add("tags", "may hold at most %d tags; these are %d", most, len(e.tags))
 	}
 	if slices.ContainsFunc(e.tags, badTag) {
 		e.problems.add("tags", "each tag must have %d to %d characters", fsm.MinTag, fsm.MaxTag)

@@ -28,6 +28,13 @@ const (
 	codeHeadersTooLarge   Code = "headers_too_large"
 	codeInternal          Code = "internal_error"
 	codeNotReady          Code = "not_ready"
+	codeUnknownJob        Code = "unknown_job"
+	codeOwnJob            Code = "own_job"
+	codeNotPoster         Code = "not_poster"
+	codeJobClaimed        Code = "job_claimed"
+	codeJobNotClaimed     Code = "job_not_claimed"
+	codeJobDone           Code = "job_done"
+	codeJobClosed         Code = "job_closed"
 	statusHeadersTooLarge      = http.StatusRequestHeaderFieldsTooLarge
 )
 
@@ -53,6 +60,13 @@ var errorKinds = map[Code]errorKind{
 	codeHeadersTooLarge:  {statusHeadersTooLarge, false, "/docs#limits"},
 	codeInternal:         {http.StatusInternalServerError, false, "/docs#errors"},
 	codeNotReady:         {http.StatusServiceUnavailable, true, "/docs#operations"},
+	codeUnknownJob:       {http.StatusNotFound, false, "/docs#jobs"},
+	codeOwnJob:           {http.StatusConflict, false, "/docs#jobs"},
+	codeNotPoster:        {http.StatusConflict, false, "/docs#jobs"},
+	codeJobClaimed:       {http.StatusConflict, false, "/docs#jobs"},
+	codeJobNotClaimed:    {http.StatusConflict, false, "/docs#jobs"},
+	codeJobDone:          {http.StatusConflict, false, "/docs#jobs"},
+	codeJobClosed:        {http.StatusConflict, false, "/docs#jobs"},
 	CodeNotEnqueued:      {http.StatusServiceUnavailable, true, "/docs#errors"},
 	CodeOutcomeUnknown:   {http.StatusServiceUnavailable, false, "/docs#errors"},
 	CodeNoLeader:         {http.StatusServiceUnavailable, true, "/docs#errors"},

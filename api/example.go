@@ -62,7 +62,7 @@ func (e *newEntry) repair(rules *entryRules, now time.Time) object {
 		o = o.with("request_id", id)
 	}
 	if e.tagsGiven {
-		o = o.with("tags", e.repairTags())
+		o = o.with("tags", e.repairTags(fsm.MaxTags))
 	}
 	o = e.repairRelation(o)
 	if doc := (document{fields: o.fields()}); readNewEntry(&doc, rules).problems.any() {
@@ -75,10 +75,10 @@ func (e *newEntry) repair(rules *entryRules, now time.Time) object {
 }
 
 // repairTags keeps the tags that can be kept.
-func (e *newEntry) repairTags() []any {
+func (e *newEntry) repairTags(most int) []any {
 	tags := []any{}
 	for _, tag := range e.tags {
-		if tag = cut(tag, fsm.MaxTag); tag != "" && len(tags) < fsm.MaxTags {
+		if tag = cut(tag, fsm.MaxTag); tag != "" && len(tags) < most {
 			tags = append(tags, tag)
 		}
 	}

@@ -19,7 +19,13 @@ var listParams = []string{
 // listing is the request for one page of entries.
 type listing struct {
 	problems problems
-	query    fsm.Query
+	// params are the parameters that the list takes.
+	params []string
+	query  fsm.Query
+	// scope tells lists apart whose filters look alike; "" is that of entries.
+	scope string
+	// status narrows a list of jobs; zero is all.
+	status fsm.JobStatus
 	// The entries that thread= and reply_to= name; "" is no filter.
 	thread, replyTo string
 }
@@ -27,12 +33,7 @@ type listing struct {
 // readListing reads and judges the parameters of a list. Parameters that it does
 // not know are ignored.
 func readListing(doc *document, twice []string, head bool) *listing {
-	l := &listing{query: fsm.Query{Since: -1, Limit: fsm.DefaultList}}
-	for _, name := range twice {
-		if slices.Contains(listParams, name) && !l.problems.has(name) {
-			l.problems.add(name, "may be given once")
-		}
-	}
+	l := newListing(listParams, twice)
 	if action, given := doc.get("action").(string); given && !head && action != "publish" {
 		l.problems.add("action", "must be publish, or be left out to list entries")
 	}
@@ -47,6 +48,23 @@ func readListing(doc *document, twice []string, head bool) *listing {
 		}
 		l.query.Since = since
 	}
+	l.readPage(doc)
+	return l
+}
+
+// newListing is a listing of which nothing was read yet.
+func newListing(params, twice []string) *listing {
+	l := &listing{params: params, query: fsm.Query{Since: -1, Limit: fsm.DefaultList}}
+	for _, name := range twice {
+		if slices.Contains(params, name) && !l.problems.has(name) {
+			l.problems.add(name, "may be given once")
+		}
+	}
+	return l
+}
+
+// readPage reads which page of the list is asked for, after all filters.
+func (l *listing) readPage(doc *document) {
 	if s := l.text(doc, "limit", maxNumber); s != "" {
 		limit, err := strconv.Atoi(s)
 		if err != nil || limit < 1 || limit > fsm.MaxList {
@@ -61,7 +79,6 @@ func readListing(doc *document, twice []string, head bool) *listing {
 		}
 		l.query.Before = before
 	}
-	return l
 }
 
 // The longest texts of parameters whose form is fixed, in code points.
@@ -147,7 +164,7 @@ func (l *listing) resolve(view *fsm.View) bool {
 // repair is the caller's own list with its bad parameters mended or left out.
 func (l *listing) repair(doc *document, now time.Time) object {
 	o := object{}
-	for _, name := range listParams {
+	for _, name := range l.params {
 		s, given := doc.get(name).(string)
 		if !given {
 			continue
@@ -167,6 +184,8 @@ func (l *listing) repair(doc *document, now time.Time) object {
 			o = o.with(name, mendName(text.ChannelName(s), fsm.MaxChannel, "general"))
 		case name == "agent" || name == "for":
 			o = o.with(name, mendName(text.AgentName(s), fsm.MaxName, exampleAgent))
+		case name == "status":
+			o = o.with(name, fsm.JobOpen.String())
 		case name == "q":
 			o = o.with(name, cut(s, fsm.MaxSearch))
 		case name == "consistency":

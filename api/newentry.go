@@ -92,6 +92,8 @@ type newEntry struct {
 	targetBad bool
 	// unconfirmed says that a GET did not confirm that it means to write.
 	unconfirmed bool
+	// conflict says that nothing is wrong with the entry but the state of its target.
+	conflict bool
 }
 
 // entryRules are the rules that differ between the ways to publish.
@@ -125,7 +127,7 @@ func readNewEntry(doc *document, rules *entryRules) *newEntry {
 	e.supersedes = e.text(doc, &fieldSupersedes)
 	e.replyTo = e.text(doc, &fieldReplyTo)
 	e.rel = e.text(doc, &fieldRelation)
-	e.noteUnknown(doc, rules)
+	e.noteUnknown(doc, func(name string) bool { return entryNames[name] || rules.control[name] })
 
 	e.judgeBody(rules)
 	e.judgeKind()
@@ -133,7 +135,7 @@ func readNewEntry(doc *document, rules *entryRules) *newEntry {
 	e.judgeChannel()
 	e.judgeTitle()
 	e.judgeRequestID(rules)
-	e.judgeTags()
+	e.judgeTags(fsm.MaxTags)
 	e.judgeRelation()
 	if !e.problems.any() {
 		e.cmd.Mentions = slices.DeleteFunc(text.Mentions(e.cmd.Title, e.cmd.Body),
@@ -209,13 +211,13 @@ func (e *newEntry) list(doc *document, f *entryField) ([]string, bool) {
 }
 
 // noteUnknown notes the fields that nobody reads.
-func (e *newEntry) noteUnknown(doc *document, rules *entryRules) {
+func (e *newEntry) noteUnknown(doc *document, known func(name string) bool) {
 	var unknown []string
 	more := 0
 	for i := range doc.fields {
 		name := doc.fields[i].name
 		switch {
-		case entryNames[name] || rules.control[name]:
+		case known(name):
 		case len(unknown) == maxUnknownShown:
 			more++
 		default:

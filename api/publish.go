@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
@@ -62,26 +64,39 @@ func (c *call) publish(e *newEntry, rules *entryRules, fresh freshness) error {
 		return e.explain(err, rules, c.srv)
 	}
 	e.cmd.House = c.srv.house[e.cmd.AgentKey]
-	ctx, cancel := context.WithTimeout(c.srv.writes, proposeTimeout)
-	defer cancel()
-	result, index, err := c.srv.backend.Propose(ctx, from, &e.cmd)
+	result, err := c.propose(from, &e.cmd)
 	if err != nil {
-		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-			err = &Unavailable{Code: CodeOutcomeUnknown, Reason: "the write was not confirmed in time"}
-		}
 		return e.explain(err, rules, c.srv)
 	}
-	c.index = index
 	switch result.Outcome {
-	case fsm.OutcomeDone:
-		return c.answerEntry(http.StatusCreated, result.Entry, e.notes)
 	case fsm.OutcomeDuplicate:
 		return c.answerDuplicate(e, result.Entry, result.Differs)
 	case fsm.OutcomeRejected:
 		e.reject(result.Problems)
+		e.conflict = slices.Equal(result.Problems, []fsm.Problem{fsm.ProblemJobClaimed})
 		return e.refusal(rules, c.srv)
+	default:
+		return c.answerEntry(http.StatusCreated, result.Entry, e.notes)
 	}
-	return e.explain(&Unavailable{Code: CodeOutcomeUnknown, Reason: "the write was answered elsewhere"}, rules, c.srv)
+}
+
+// propose replicates a command. Its result is one that the command came to: it
+// was carried out, or before, or refused. Errors: *Unavailable, *RateLimited, or
+// what the backend cannot explain.
+func (c *call) propose(from Sender, body fsm.Body) (fsm.Result, error) {
+	ctx, cancel := context.WithTimeout(c.srv.writes, proposeTimeout)
+	defer cancel()
+	result, index, err := c.srv.backend.Propose(ctx, from, body)
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return result, &Unavailable{Code: CodeOutcomeUnknown, Reason: "the write was not confirmed in time"}
+	case err != nil:
+		return result, err
+	case result.Outcome == fsm.OutcomeDropped:
+		return result, &Unavailable{Code: CodeOutcomeUnknown, Reason: "the write was answered elsewhere"}
+	}
+	c.index = index
+	return result, nil
 }
 
 // identify works out whose write this is, and the scope of its request_id.
@@ -126,6 +141,13 @@ func (c *call) refuse(e *newEntry, rules *entryRules) error {
 	if found && target.AgentKey != e.cmd.AgentKey {
 		e.reject([]fsm.Problem{fsm.ProblemRetractionOther})
 	}
+	job, isJob, err := view.Job(seq)
+	if err != nil {
+		return fmt.Errorf("look at the job to retract: %w", err)
+	}
+	if isJob && job.Status == fsm.JobClaimed {
+		e.reject([]fsm.Problem{fsm.ProblemJobClaimed})
+	}
 	return e.refusal(rules, c.srv)
 }
 
@@ -138,6 +160,8 @@ func (e *newEntry) reject(found []fsm.Problem) {
 			e.targetBad = true
 		case fsm.ProblemRetractionOther:
 			e.problems.add("relation", "only the author of an entry may retract it; correction, follow_up and reply are open to all")
+		case fsm.ProblemJobClaimed:
+			e.problems.add("relation", "a job cannot be retracted while somebody holds its claim")
 		default:
 			e.problems.add("body", "was refused by a rule of a newer version (%d)", problem)
 		}
@@ -147,6 +171,9 @@ func (e *newEntry) reject(found []fsm.Problem) {
 // refusal is the error of an entry with problems.
 func (e *newEntry) refusal(rules *entryRules, s *Server) *Error {
 	refusal := invalid(e.problems.list, e.example(rules, s))
+	if e.conflict {
+		refusal.Code, refusal.Message = codeJobClaimed, "The job is claimed."
+	}
 	if e.unconfirmed {
 		refusal.Code = codeConfirm
 		refusal.Message = "Publishing by GET needs confirm=write. The example would have worked."
@@ -156,12 +183,18 @@ func (e *newEntry) refusal(rules *entryRules, s *Server) *Error {
 
 // explain adds to an error of the cluster what its receiver can do.
 func (e *newEntry) explain(err error, rules *entryRules, s *Server) error {
+	return explained(err, e.example(rules, s), e.cmd.Request.ID != "")
+}
+
+// explained adds to an error of the cluster the request itself, and whether it
+// may be repeated: with a request_id always.
+func explained(err error, example object, hasRequestID bool) error {
 	refusal := toError(err)
 	if refusal == nil {
 		return err
 	}
-	refusal.Example = e.example(rules, s)
-	refusal.Repeatable = refusal.Code == CodeOutcomeUnknown && e.cmd.Request.ID != ""
+	refusal.Example = example
+	refusal.Repeatable = refusal.Code == CodeOutcomeUnknown && hasRequestID
 	return refusal
 }
 
@@ -197,11 +230,20 @@ func (c *call) answerDuplicate(e *newEntry, seq uint64, differs bool) error {
 	return c.answerEntry(http.StatusOK, seq, append(e.notes, note))
 }
 
-// answerEntry answers a write: 201 with the new entry, 200 with an older one.
-func (c *call) answerEntry(status int, seq uint64, notes []string) error {
+// readBack returns a view that holds the write.
+func (c *call) readBack() (*fsm.View, error) {
 	view := c.reread()
 	if view.Index() < c.index {
-		return fmt.Errorf("the backend answered index %d ahead of its view at %d", c.index, view.Index())
+		return nil, fmt.Errorf("the backend answered index %d ahead of its view at %d", c.index, view.Index())
+	}
+	return view, nil
+}
+
+// answerEntry answers a write: 201 with the new entry, 200 with an older one.
+func (c *call) answerEntry(status int, seq uint64, notes []string) error {
+	view, err := c.readBack()
+	if err != nil {
+		return err
 	}
 	c.rctx.Response.Header.Set(fiber.HeaderLocation, "/api/entries/"+fsm.EntryID(seq))
 	return c.answer(status, func(dst []byte) ([]byte, error) {
@@ -210,14 +252,16 @@ func (c *call) answerEntry(status int, seq uint64, notes []string) error {
 		if err != nil {
 			return nil, fmt.Errorf("show entry %d: %w", seq, err)
 		}
-		if status == http.StatusOK {
-			dst = append(dst, `,"duplicate":true,"notes":`...)
-		} else {
-			dst = append(dst, `,"duplicate":false,"notes":`...)
-		}
-		if len(notes) == 0 {
-			return append(dst, `[]}`...), nil
-		}
-		return append(appendJSON(dst, notes), '}'), nil
+		return appendOutcome(dst, status, notes), nil
 	})
+}
+
+// appendOutcome ends the answer to a write: whether it was made before, and notes.
+func appendOutcome(dst []byte, status int, notes []string) []byte {
+	dst = strconv.AppendBool(append(dst, `,"duplicate":`...), status == http.StatusOK)
+	dst = append(dst, `,"notes":`...)
+	if len(notes) == 0 {
+		return append(dst, `[]}`...)
+	}
+	return append(appendJSON(dst, notes), '}')
 }

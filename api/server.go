@@ -43,6 +43,9 @@ const (
 	DefaultWriteWindow = time.Minute
 )
 
+// DefaultClaimTTL is how long a claim of a job lasts where Config does not say.
+const DefaultClaimTTL = 24 * time.Hour
+
 // Config is what a Server needs.
 type Config struct {
 	// Backend answers for the node. Required.
@@ -61,6 +64,8 @@ type Config struct {
 	// that the backend applies; zero is the default.
 	WriteBurst  int
 	WriteWindow time.Duration
+	// ClaimTTL is how long a claim of a job lasts; zero is DefaultClaimTTL.
+	ClaimTTL time.Duration
 	// Now is the clock that examples are dated with. Nil is time.Now.
 	Now func() time.Time
 }
@@ -72,6 +77,7 @@ type Server struct {
 	clients    clients
 	house      map[string]bool // by folded name
 	ratePolicy string
+	claimTTL   time.Duration
 	now        func() time.Time
 	routes     []route
 	metrics    *metrics
@@ -97,6 +103,11 @@ func New(cfg Config) (*Server, error) {
 		house:   make(map[string]bool, len(cfg.HouseAgents)),
 		now:     cfg.Now,
 		routes:  routeTable(),
+
+		claimTTL: cfg.ClaimTTL,
+	}
+	if s.claimTTL == 0 {
+		s.claimTTL = DefaultClaimTTL
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
