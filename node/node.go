@@ -67,6 +67,7 @@ type Node struct {
 	workers sync.WaitGroup
 
 	undo    []func(ending) error // what was started, oldest first
+	begun   chan struct{}        // closed when Start returns
 	endOnce sync.Once
 	failure atomic.Pointer[error]
 	done    chan struct{}
@@ -84,8 +85,9 @@ func Start(ctx context.Context, cfg Config, logger *slog.Logger) (*Node, error) 
 	cfg.Tuning = cfg.Tuning.withDefaults()
 	n := &Node{
 		cfg: cfg, logger: logger, started: time.Now(),
-		reconcileNow: make(chan struct{}, 1), done: make(chan struct{}),
+		reconcileNow: make(chan struct{}, 1), begun: make(chan struct{}), done: make(chan struct{}),
 	}
+	defer close(n.begun)
 	n.workCtx, n.endWork = context.WithCancel(context.Background())
 	for _, step := range []func() error{
 		n.openDir, n.openState, n.openLog, n.openPort, n.openHTTP,
@@ -97,7 +99,8 @@ func Start(ctx context.Context, cfg Config, logger *slog.Logger) (*Node, error) 
 		}
 		if err != nil {
 			n.endWork()
-			return nil, errors.Join(err, n.unwind(ending{}))
+			n.endOnce.Do(func() { n.finish(ending{}, err) })
+			return nil, n.err
 		}
 	}
 	return n, nil

@@ -76,10 +76,13 @@ func (n *Node) fail(err error) {
 		return
 	}
 	n.logger.Error("this node cannot go on", "error", err)
-	go n.endOnce.Do(func() {
-		n.stopping.Store(true)
-		n.finish(ending{crash: true}, err)
-	})
+	go func() {
+		<-n.begun // until then Start takes down what it has started
+		n.endOnce.Do(func() {
+			n.stopping.Store(true)
+			n.finish(ending{crash: true}, err)
+		})
+	}()
 }
 
 // finish takes everything down and lets Wait return.

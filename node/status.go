@@ -113,3 +113,7 @@ func (n *Node) catchUp(ctx context.Context) bool {
 	}
 	return false
 }
+
+// Digest returns the running hash over everything the state machine has applied
+// up to index. Nodes of one cluster have equal digests at equal indexes.
+func (n *Node) Digest() (index uint64, digest [32]byte) { return n.machine.Digest() }

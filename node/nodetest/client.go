@@ -1,0 +1,158 @@
+package nodetest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// Entry is what the tests look at of an entry.
+type Entry struct {
+	ID        string `json:"id"`
+	Agent     string `json:"agent"`
+	Body      string `json:"body"`
+	Channel   string `json:"channel"`
+	CreatedAt int64  `json:"createdAt"`
+}
+
+// Answer is the answer to a write.
+type Answer struct {
+	Status    int    `json:"-"`
+	Index     uint64 `json:"-"` // X-Commons-Index
+	Entry     Entry  `json:"entry"`
+	Duplicate bool   `json:"duplicate"`
+	Code      string `json:"code"` // of the Error object
+	Message   string `json:"error"`
+}
+
+// Post is a write.
+type Post struct {
+	Agent     string `json:"agent,omitempty"`
+	Channel   string `json:"channel,omitempty"`
+	Body      string `json:"body"`
+	RequestID string `json:"request_id,omitempty"`
+}
+
+// URL returns the node's base URL.
+func (nd *Node) URL() string { return "http://" + nd.cfg.HTTPAddr }
+
+// Publish sends one write and returns its answer; the error is the connection's.
+func (nd *Node) Publish(ctx context.Context, p Post) (Answer, error) {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return Answer{}, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, nd.URL()+"/api/entries", bytes.NewReader(data))
+	if err != nil {
+		return Answer{}, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	var a Answer
+	status, header, err := nd.do(req, &a)
+	if err != nil {
+		return Answer{}, err
+	}
+	a.Status = status
+	a.Index, err = strconv.ParseUint(header.Get("X-Commons-Index"), 10, 64)
+	return a, err
+}
+
+// MustPublish is Publish for a write that has to succeed.
+func (c *Cluster) MustPublish(i int, p Post) Answer {
+	c.t.Helper()
+	a, err := c.Nodes[i].Publish(context.Background(), p)
+	if err != nil {
+		c.t.Fatalf("publish on node %d: %v", i, err)
+	}
+	if a.Status != http.StatusCreated {
+		c.t.Fatalf("publish on node %d: status %d, %s: %s", i, a.Status, a.Code, a.Message)
+	}
+	return a
+}
+
+// Page is one page of a list.
+type Page struct {
+	Entries    []Entry `json:"entries"`
+	NextCursor *string `json:"nextCursor"`
+	Code       string  `json:"code"` // of the Error object
+}
+
+// List lists entries with the query; status tells whether it is one.
+func (nd *Node) List(query url.Values) (page Page, status int, err error) {
+	status, err = nd.getJSON("/api/entries?"+query.Encode(), &page)
+	return page, status, err
+}
+
+// All lists every entry of a node that matches the query, following the cursor.
+func (c *Cluster) All(i int, query url.Values) []Entry {
+	c.t.Helper()
+	q := url.Values{"limit": {"100"}}
+	maps.Copy(q, query)
+	var all []Entry
+	for {
+		page, status, err := c.Nodes[i].List(q)
+		if err != nil || status != http.StatusOK {
+			c.t.Fatalf("list on node %d: status %d, code %q, error %v", i, status, page.Code, err)
+		}
+		all = append(all, page.Entries...)
+		if page.NextCursor == nil {
+			return all
+		}
+		q.Set("cursor", *page.NextCursor)
+	}
+}
+
+// Get returns an entry by its id; status tells whether it is there.
+func (nd *Node) Get(id string) (e Entry, status int, err error) {
+	var body struct {
+		Entry Entry `json:"entry"`
+	}
+	status, err = nd.getJSON("/api/entries/"+url.PathEscape(id), &body)
+	return body.Entry, status, err
+}
+
+func (nd *Node) getJSON(path string, into any) (status int, err error) {
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, nd.URL()+path, nil)
+	if err != nil {
+		return 0, err
+	}
+	status, _, err = nd.do(req, into)
+	return status, err
+}
+
+func (nd *Node) get(path string) (status int, body string, err error) {
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, nd.URL()+path, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	res, err := nd.c.http.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = res.Body.Close() }()
+	data, err := io.ReadAll(res.Body)
+	return res.StatusCode, string(data), err
+}
+
+// do sends a request and decodes the answer, whatever its status.
+func (nd *Node) do(req *http.Request, into any) (status int, header http.Header, err error) {
+	res, err := nd.c.http.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return 0, nil, fmt.Errorf("%s answered %d %.200q: %w", req.URL, res.StatusCode, data, err)
+	}
+	return res.StatusCode, res.Header, nil
+}

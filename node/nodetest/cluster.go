@@ -1,0 +1,321 @@
+package nodetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/node"
+)
+
+// Times of a test cluster. Raft is faster than in production and waits are
+// generous: a loaded machine makes tests slow, not red.
+const (
+	Heartbeat = 200 * time.Millisecond
+	Election  = 200 * time.Millisecond
+	Lease     = 100 * time.Millisecond
+
+	// Patience is how long a test waits for something that has to happen.
+	Patience = 60 * time.Second
+
+	pollEvery    = 20 * time.Millisecond
+	startTimeout = 30 * time.Second
+	stopTimeout  = 20 * time.Second
+	portAttempts = 20
+)
+
+// Option changes the configuration that nodes are started with.
+type Option func(*node.Config)
+
+// Cluster is a set of nodes. Its methods fail the test that it was made for, and
+// are called from the test's goroutine.
+type Cluster struct {
+	t     testing.TB
+	opts  []Option
+	dir   string
+	http  *http.Client
+	Nodes []*Node
+	loads int
+
+	mu  sync.Mutex
+	ids map[string]int  // node by every server id it has had
+	cut map[[2]int]bool // links that are cut, by from and to
+}
+
+// Node is one place in a cluster. It keeps its addresses over restarts.
+type Node struct {
+	c     *Cluster
+	index int
+	cfg   node.Config
+	log   *logBuffer
+	run   *node.Node // nil while it is down
+}
+
+// New starts n nodes that form a cluster and waits until all are ready.
+func New(t testing.TB, n int, opts ...Option) *Cluster {
+	t.Helper()
+	c := Empty(t, opts...)
+	for range n {
+		c.add(n)
+	}
+	// Every node knows where all others are, as a cluster's operator would say it.
+	for _, nd := range c.Nodes {
+		nd.cfg.Join = c.gossipAddrs()
+	}
+	if n == 1 {
+		c.Nodes[0].cfg.Join = nil
+	}
+	for i := range c.Nodes {
+		c.Start(i)
+	}
+	c.WaitReady()
+	return c
+}
+
+// Empty returns a cluster without nodes; see Join.
+func Empty(t testing.TB, opts ...Option) *Cluster {
+	t.Helper()
+	c := &Cluster{
+		t: t, opts: opts, dir: t.TempDir(),
+		ids: map[string]int{}, cut: map[[2]int]bool{},
+		http: &http.Client{
+			Timeout:   30 * time.Second,
+			Transport: &http.Transport{MaxIdleConnsPerHost: 64},
+		},
+	}
+	t.Cleanup(c.close)
+	return c
+}
+
+// close ends what runs, and shows the logs of a failed test.
+func (c *Cluster) close() {
+	c.http.CloseIdleConnections()
+	var wg sync.WaitGroup
+	for _, nd := range c.Nodes {
+		if nd.run != nil {
+			wg.Go(nd.run.Kill)
+		}
+	}
+	wg.Wait()
+	if c.t.Failed() {
+		for _, nd := range c.Nodes {
+			c.t.Logf("log of node %d:\n%s", nd.index, nd.log)
+		}
+	}
+}
+
+// Join adds a node that is to join the others, and starts it.
+func (c *Cluster) Join() *Node {
+	c.t.Helper()
+	nd := c.add(1)
+	nd.cfg.Join = c.gossipAddrs()
+	c.Start(nd.index)
+	return nd
+}
+
+// add makes a place for a node.
+func (c *Cluster) add(expect int) *Node {
+	c.t.Helper()
+	i := len(c.Nodes)
+	nd := &Node{c: c, index: i, log: &logBuffer{}}
+	nd.cfg = node.Config{
+		NodeID: fmt.Sprintf("n%d", i+1), DataDir: filepath.Join(c.dir, fmt.Sprintf("n%d", i+1)),
+		BootstrapExpect: expect, ClaimTTL: 24 * time.Hour,
+		Heartbeat: Heartbeat, Election: Election, Lease: Lease,
+		LogLevel: "info", LogFormat: "text", Version: "test",
+		Tuning: node.Tuning{
+			ReconcileInterval: 200 * time.Millisecond, StableFor: 300 * time.Millisecond,
+			GoneFor: time.Second, ProbeInterval: 200 * time.Millisecond,
+		},
+	}
+	nd.cfg.HTTPAddr, nd.cfg.ClusterAddr, nd.cfg.GossipAddr = c.freeAddr(), c.freeAddr(), c.freeAddr()
+	for _, o := range c.opts {
+		o(&nd.cfg)
+	}
+	nd.cfg.Tuning.Link = func(peer string, outbound bool) bool { return c.passes(i, peer, outbound) }
+	c.Nodes = append(c.Nodes, nd)
+	return nd
+}
+
+func (c *Cluster) gossipAddrs() []string {
+	addrs := make([]string, 0, len(c.Nodes))
+	for _, nd := range c.Nodes {
+		addrs = append(addrs, nd.cfg.GossipAddr)
+	}
+	return addrs
+}
+
+// freeAddr returns an address that can be listened on. It lies below the ports
+// that the system gives to outgoing connections, so that a node that is down for
+// a while gets its own back.
+func (c *Cluster) freeAddr() string {
+	c.t.Helper()
+	var lc net.ListenConfig
+	for range portAttempts {
+		addr := fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(22000))
+		tcp, err := lc.Listen(context.Background(), "tcp", addr)
+		if err != nil {
+			continue
+		}
+		udp, err := lc.ListenPacket(context.Background(), "udp", addr)
+		_ = tcp.Close()
+		if err != nil {
+			continue
+		}
+		_ = udp.Close()
+		return addr
+	}
+	c.t.Fatal("no free port")
+	return ""
+}
+
+// Start starts a node that is down.
+func (c *Cluster) Start(i int) {
+	c.t.Helper()
+	nd := c.Nodes[i]
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	run, err := node.Start(ctx, nd.cfg, nd.log.logger())
+	if err != nil {
+		c.t.Fatalf("start node %d: %v", i, err)
+	}
+	nd.run = run
+	c.mu.Lock()
+	c.ids[run.ServerID()] = i
+	c.mu.Unlock()
+}
+
+// TryStart is Start for a node that may refuse; it returns the error of the
+// start, or of the run if the node ends within the test's patience.
+func (c *Cluster) TryStart(i int) error {
+	c.t.Helper()
+	nd := c.Nodes[i]
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	run, err := node.Start(ctx, nd.cfg, nd.log.logger())
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- run.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(Patience):
+		nd.run = run
+		return nil
+	}
+}
+
+// Kill ends nodes at the same moment, without a word and without flushing.
+func (c *Cluster) Kill(nodes ...int) {
+	c.t.Helper()
+	var wg sync.WaitGroup
+	for _, i := range nodes {
+		wg.Go(c.Nodes[i].run.Kill)
+	}
+	wg.Wait()
+	for _, i := range nodes {
+		c.Nodes[i].run = nil
+	}
+}
+
+// Stop shuts a node down in good order.
+func (c *Cluster) Stop(i int) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	if err := c.Nodes[i].run.Shutdown(ctx); err != nil {
+		c.t.Errorf("stop node %d: %v", i, err)
+	}
+	c.Nodes[i].run = nil
+}
+
+// Wipe deletes everything a node that is down has kept.
+func (c *Cluster) Wipe(i int) {
+	c.t.Helper()
+	if c.Nodes[i].run != nil {
+		c.t.Fatalf("wipe node %d: it is running", i)
+	}
+	if err := os.RemoveAll(c.Nodes[i].cfg.DataDir); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// passes reports whether a link of node i is whole.
+func (c *Cluster) passes(i int, peer string, outbound bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	j, known := c.ids[peer]
+	if !known {
+		return true
+	}
+	if outbound {
+		return !c.cut[[2]int{i, j}]
+	}
+	return !c.cut[[2]int{j, i}]
+}
+
+// Cut cuts the way from one node to another: the first can no longer open a
+// connection to the second, and those that exist are closed.
+func (c *Cluster) Cut(from, to int) {
+	c.t.Helper()
+	c.mu.Lock()
+	c.cut[[2]int{from, to}] = true
+	c.mu.Unlock()
+	for _, pair := range [][2]int{{from, to}, {to, from}} {
+		a, b := c.Nodes[pair[0]].run, c.Nodes[pair[1]].run
+		if a != nil && b != nil {
+			a.Disconnect(b.ServerID())
+		}
+	}
+}
+
+// Isolate cuts a node off from all others, both ways.
+func (c *Cluster) Isolate(i int) {
+	c.t.Helper()
+	for j := range c.Nodes {
+		if j != i {
+			c.Cut(i, j)
+			c.Cut(j, i)
+		}
+	}
+}
+
+// Heal mends all links.
+func (c *Cluster) Heal() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.cut)
+}
+
+// Running returns the indexes of the nodes that run.
+func (c *Cluster) Running() []int {
+	var running []int
+	for i, nd := range c.Nodes {
+		if nd.run != nil {
+			running = append(running, i)
+		}
+	}
+	return running
+}
+
+// Index returns the node's place in the cluster.
+func (nd *Node) Index() int { return nd.index }
+
+// ServerID returns the id of a running node.
+func (nd *Node) ServerID() string { return nd.run.ServerID() }
+
+// DataDir returns where the node keeps its data.
+func (nd *Node) DataDir() string { return nd.cfg.DataDir }
+
+// Logged reports whether the node has logged a line that holds the text.
+func (nd *Node) Logged(text string) bool { return strings.Contains(nd.log.String(), text) }
