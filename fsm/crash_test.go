@@ -126,22 +126,32 @@ func TestCrashWhileBootFinishesAnInstall(t *testing.T) {
 		t.Fatal("the step was not reached")
 	}
 	abandon(t, m)
-	// A received state with a damaged file is dropped, the old one goes on.
-	t.Run("damaged", func(t *testing.T) {
-		copied := t.TempDir()
-		copyDir(t, copied, dir)
-		damageTables(t, copied, receivedDir(t, copied))
-		m := openAt(t, copied)
-		if m.Applied() != 0 {
-			t.Errorf("applied %d", m.Applied())
-		}
-		if metas, err := m.Snapshots().List(); err != nil || len(metas) != 0 {
-			t.Errorf("snapshots %v, %v", metas, err)
-		}
-		if err := receive(m, meta, data); err != nil {
-			t.Errorf("receiving again: %v", err)
-		}
-	})
+	// A received state with damaged files is dropped, the old one goes on.
+	for name, damage := range map[string]func([]byte) []byte{
+		"cut short": func(table []byte) []byte { return table[:10] },
+		"bits flipped": func(table []byte) []byte {
+			for i := 0; i < len(table)/2; i += 100 {
+				table[i] ^= 1
+			}
+			return table
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			copied := t.TempDir()
+			copyDir(t, copied, dir)
+			damageTables(t, copied, receivedDir(t, copied), damage)
+			m := openAt(t, copied)
+			if m.Applied() != 0 {
+				t.Errorf("applied %d", m.Applied())
+			}
+			if metas, err := m.Snapshots().List(); err != nil || len(metas) != 0 {
+				t.Errorf("snapshots %v, %v", metas, err)
+			}
+			if err := receive(m, meta, data); err != nil {
+				t.Errorf("receiving again: %v", err)
+			}
+		})
+	}
 	m = openAt(t, dir)
 	if m.Applied() != meta.Index {
 		t.Errorf("applied %d", m.Applied())

@@ -313,15 +313,19 @@ func receivedDir(t testing.TB, dir string) string {
 	return ""
 }
 
-// damageTables cuts every table of a state short.
-func damageTables(t testing.TB, dir, name string) {
+// damageTables changes every table of a state.
+func damageTables(t testing.TB, dir, name string, damage func([]byte) []byte) {
 	t.Helper()
 	tables, err := filepath.Glob(filepath.Join(dir, name, "*.sst"))
 	if err != nil || len(tables) == 0 {
 		t.Fatalf("no tables to damage: %v", err)
 	}
 	for _, path := range tables {
-		if err := os.Truncate(path, 10); err != nil {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, damage(data), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -151,6 +151,7 @@ func (m *Machine) load(s *store) (l loaded, err error) {
 func (m *Machine) adopt(l loaded) {
 	old := m.store
 	l.store.closed = m.closeStore
+	l.store.live.Store(true)
 	l.store.ref()
 	m.stores.Add(1)
 	m.store, m.head, m.cluster, m.format, m.sessions = l.store, l.head, l.cluster, l.format, l.sessions

@@ -42,9 +42,9 @@ func newCache(opts *Options) *pebble.Cache {
 	return pebble.NewCache(opts.CacheBytes + memTablesBeforeStop*opts.MemTableBytes)
 }
 
-// pebbleOptions returns the options for the live state. The cache is shared
-// between a state and its successor.
-func pebbleOptions(opts *Options, cache *pebble.Cache) *pebble.Options {
+// pebbleOptions returns the options for a state. The cache is shared between a
+// state and its successor. fatal is told of bytes that are not what was written.
+func pebbleOptions(opts *Options, cache *pebble.Cache, fatal func(error)) *pebble.Options {
 	o := &pebble.Options{
 		Cache:                       cache,
 		DisableWAL:                  true, // the Raft log is the write-ahead log
@@ -57,11 +57,11 @@ func pebbleOptions(opts *Options, cache *pebble.Cache) *pebble.Options {
 		FlushSplitBytes:             flushSplitBytes,
 		MaxOpenFiles:                maxOpenFiles,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
-		Logger:                      pebbleLogger{log: opts.Logger, fatal: opts.Fatal},
+		Logger:                      pebbleLogger{log: opts.Logger, fatal: fatal},
 		EventListener: &pebble.EventListener{
-			BackgroundError: func(err error) { backgroundError(opts, err) },
+			BackgroundError: func(err error) { backgroundError(opts.Logger, fatal, err) },
 			DataCorruption: func(info pebble.DataCorruptionInfo) {
-				opts.Fatal(fmt.Errorf("state on disk: %w: %s", ErrCorrupt, info))
+				fatal(fmt.Errorf("state on disk: %w: %s", ErrCorrupt, info))
 			},
 		},
 	}
@@ -77,12 +77,12 @@ func pebbleOptions(opts *Options, cache *pebble.Cache) *pebble.Options {
 
 // backgroundError judges an error of a flush or a compaction. Pebble tries
 // again by itself, which helps when a disk is full and never when bytes are wrong.
-func backgroundError(opts *Options, err error) {
+func backgroundError(log *slog.Logger, fatal func(error), err error) {
 	if pebble.IsCorruptionError(err) || oserror.IsNotExist(err) {
-		opts.Fatal(fmt.Errorf("state on disk: %w", err))
+		fatal(fmt.Errorf("state on disk: %w", err))
 		return
 	}
-	opts.Logger.Warn("writing the state failed, trying again", "error", err)
+	log.Warn("writing the state failed, trying again", "error", err)
 }
 
 // pebbleLogger passes on what matters of Pebble's log.

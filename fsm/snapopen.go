@@ -125,7 +125,7 @@ func (o *outgoing) checkpoint() error {
 // describe reads from the checkpoint itself what it holds: writes that came
 // after the flush may be in it or not.
 func (o *outgoing) describe(meta *snapshotMeta, h *streamHeader) (err error) {
-	po := pebbleOptions(&o.s.m.opts, o.s.m.cache)
+	po := pebbleOptions(&o.s.m.opts, o.s.m.cache, o.s.m.opts.Fatal)
 	po.ReadOnly = true
 	db, err := pebble.Open(o.dir, po)
 	if err != nil {

@@ -22,17 +22,19 @@ type store struct {
 	later  laterBits
 	refs   atomic.Int64
 	closed func(*store) // called once, when the last reference is gone
-	fatal  func(error)  // Options.Fatal
+
+	onFatal func(error) // Options.Fatal
+	live    atomic.Bool // the store was made the live one
 }
 
 // openStore opens or creates the database in path and checks that it is ours.
 func openStore(opts *Options, cache *pebble.Cache, path, name string) (*store, error) {
-	db, err := pebble.Open(path, pebbleOptions(opts, cache))
+	s := &store{dir: name, onFatal: opts.Fatal}
+	db, err := pebble.Open(path, pebbleOptions(opts, cache, s.fatal))
 	if err != nil {
 		return nil, fmt.Errorf("open state %s: %w", name, err)
 	}
-	s := &store{db: db, dir: name, fatal: opts.Fatal}
-	s.later.db = db
+	s.db, s.later.db = db, db
 	if err := s.checkVersion(); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -57,6 +59,15 @@ func (s *store) checkVersion() error {
 		return fmt.Errorf("stamp state %s: %w", s.dir, err)
 	}
 	return nil
+}
+
+// fatal tells of an error after which the state must not be used any more. As
+// long as the store is not the live one, whoever opens it gets the error and
+// decides.
+func (s *store) fatal(err error) {
+	if s.live.Load() {
+		s.onFatal(err)
+	}
 }
 
 func (s *store) ref() { s.refs.Add(1) }
