@@ -6,9 +6,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// maxSteps is the distance in blocks up to which a cursor steps instead of
-// seeking: a step costs about a tenth of a seek.
-const maxSteps = 8
+// maxSteps is the distance in blocks up to which a cursor steps instead of seeking.
+const maxSteps = 4
 
 // termCursor goes down the sealed blocks of one term.
 type termCursor struct {

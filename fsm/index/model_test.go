@@ -53,7 +53,9 @@ func openIndex(t testing.TB, db *pebble.DB, first uint64) *Index {
 // waitSealed waits until every full block is sealed.
 func waitSealed(t testing.TB, x *Index) {
 	t.Helper()
-	full := x.Cut().Next() / BlockEntries * BlockEntries
+	x.mu.Lock()
+	full := x.full
+	x.mu.Unlock()
 	for deadline := time.Now().Add(testDeadline); x.Sealed() < full; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("sealed up to %d, want %d", x.Sealed(), full)

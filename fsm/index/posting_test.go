@@ -55,6 +55,19 @@ func TestPostingRoundTrip(t *testing.T) {
 	})
 }
 
+// TestPostingOfBitmapSize encodes lists about as long as a bitmap, which must not
+// be taken for one.
+func TestPostingOfBitmapSize(t *testing.T) {
+	var list []uint16
+	for off := range uint16(bitmapBytes + 4) {
+		list = append(list, 2*off)
+		var set offsets
+		if err := loadPosting(&set, appendPosting(nil, list)); err != nil || !slices.Equal(listOf(&set), list) {
+			t.Fatalf("%d offsets: got %v, %v", len(list), listOf(&set), err)
+		}
+	}
+}
+
 func FuzzLoadPosting(f *testing.F) {
 	f.Add([]byte{0})
 	f.Add([]byte{0x80})

@@ -11,9 +11,11 @@ import (
 // MaxPrefixWords is the number of words that a prefix stands for at most.
 const MaxPrefixWords = 256
 
-// maxRepeats is the number of keys of one word that the list of words steps over
-// before it seeks the next word.
-const maxRepeats = 4
+// Bounds of what a word's cursor reads ahead.
+const (
+	maxAhead      = 32      // blocks
+	maxAheadBytes = 1 << 10 // bytes of values from which on it stops
+)
 
 // words are the words that a prefix stands for, and a cursor over their union in
 // the sealed blocks. There is no vocabulary on disk: the first key of a word's
@@ -21,26 +23,35 @@ const maxRepeats = 4
 // the word's cursor.
 type words struct {
 	memory []string // the words of the blocks in memory, sorted
-	last   string   // words after this one are too many; "" if none is
+	last   string   // words of memory after this one are too many; "" if none is
 	sealed []wordCursor
 	heap   []*wordCursor // by block, the newest on top
 
 	iter *pebble.Iterator // shared by the cursors
-	on   *wordCursor      // the cursor whose place iter is at, if any
 	key  []byte
 }
 
-// wordCursor is one word's place in the sealed blocks.
+// wordCursor is one word's place in the sealed blocks. It reads ahead: the blocks
+// of one word lie side by side, and the cursors take turns with one iterator.
 type wordCursor struct {
-	key   []byte // what the word's keys begin with
-	block uint64
-	value []byte // the posting value in block
+	key    []byte // what the word's keys begin with
+	block  uint64
+	value  []byte    // the posting value in block; part of values
+	ahead  []reading // blocks read ahead, newest first
+	values []byte
+	window int // blocks that the next seek reads
+}
+
+// reading is a block read ahead, and where its value is in wordCursor.values.
+type reading struct {
+	block    uint64
+	from, to int
 }
 
 // none reports whether no word begins with the prefix.
 func (w *words) none() bool { return len(w.memory) == 0 && len(w.sealed) == 0 }
 
-// has reports whether a word that begins with the prefix is among the first
+// has reports whether a word of memory that begins with the prefix is among the first
 // MaxPrefixWords.
 func (w *words) has(word string) bool { return w.last == "" || word <= w.last }
 
@@ -92,10 +103,11 @@ func (w *words) list(wordAt int) error {
 			}
 		}
 		count++
-		c := w.addSealed(term, block)
-		if err := c.take(w.iter); err != nil {
+		c := w.addSealed(term)
+		if err := c.read(w.iter); err != nil {
 			return err
 		}
+		c.skip(block)
 		valid = w.nextWord(c.key)
 	}
 	if w.iter != nil {
@@ -104,8 +116,7 @@ func (w *words) list(wordAt int) error {
 		}
 	}
 	mem += min(len(w.memory)-mem, MaxPrefixWords-count)
-	switch {
-	case mem < len(w.memory), valid:
+	if mem < len(w.memory) {
 		w.last = w.lastListed(mem, wordAt)
 	}
 	return nil
@@ -125,33 +136,60 @@ func (w *words) lastListed(mem, wordAt int) string {
 }
 
 // addSealed returns a new cursor, in memory used before where there is some.
-func (w *words) addSealed(term []byte, block uint64) *wordCursor {
+func (w *words) addSealed(term []byte) *wordCursor {
 	if len(w.sealed) < cap(w.sealed) {
 		w.sealed = w.sealed[:len(w.sealed)+1]
 	} else {
 		w.sealed = append(w.sealed, wordCursor{})
 	}
 	c := &w.sealed[len(w.sealed)-1]
-	c.key, c.block = append(c.key[:0], term...), block
+	*c = wordCursor{
+		key: append(c.key[:0], term...), ahead: c.ahead[:0], values: c.values[:0], window: 1,
+	}
 	return c
 }
 
-func (c *wordCursor) take(iter *pebble.Iterator) error {
-	value, err := iter.ValueAndErr()
-	c.value = append(c.value[:0], value...)
-	return err
+// read takes the block that iter is on for the cursor's place, and the blocks
+// after it that the window allows.
+func (c *wordCursor) read(iter *pebble.Iterator) error {
+	c.ahead, c.values = c.ahead[:0], c.values[:0]
+	for {
+		_, block, err := splitKey(iter.Key())
+		if err != nil {
+			return err
+		}
+		value, err := iter.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		from := len(c.values)
+		c.values = append(c.values, value...)
+		c.ahead = append(c.ahead, reading{block, from, len(c.values)})
+		if len(c.ahead) >= c.window || len(c.values) >= maxAheadBytes ||
+			!iter.Next() || !bytes.HasPrefix(iter.Key(), c.key) {
+			break
+		}
+	}
+	c.window = min(2*c.window, maxAhead)
+	return iter.Error()
 }
 
-// nextWord moves iter from the first key of a word to that of the next word.
-func (w *words) nextWord(key []byte) bool {
-	for range maxRepeats {
-		if !w.iter.Next() {
-			return false
-		}
-		if !bytes.HasPrefix(w.iter.Key(), key) {
+// skip moves c within what was read, to a block not above target, and returns
+// false if there is none.
+func (c *wordCursor) skip(target uint64) bool {
+	for i, r := range c.ahead {
+		if r.block <= target {
+			c.block, c.value, c.ahead = r.block, c.values[r.from:r.to], c.ahead[i+1:]
 			return true
 		}
 	}
+	c.ahead = c.ahead[:0]
+	return false
+}
+
+// nextWord moves iter from a word to the next one. Pebble steps by itself where
+// the key is near, as long as seeks follow seeks.
+func (w *words) nextWord(key []byte) bool {
 	w.key = append(w.key[:0], key...)
 	w.key[len(w.key)-1]++
 	return w.iter.SeekGE(w.key)
@@ -160,7 +198,6 @@ func (w *words) nextWord(key []byte) bool {
 // startSealed prepares the cursor over the union, and returns false if no word
 // is on disk.
 func (w *words) startSealed() bool {
-	w.on = nil
 	w.heap = w.heap[:0]
 	for i := range w.sealed {
 		w.heap = append(w.heap, &w.sealed[i])
@@ -210,29 +247,17 @@ func (w *words) seek(target uint64) (block uint64, ok bool, err error) {
 
 // seekWord moves c to its newest block not above target.
 func (w *words) seekWord(c *wordCursor, target uint64) (bool, error) {
-	var valid bool
-	if w.on == c && c.block-target <= maxSteps {
-		valid = w.iter.Next()
-	} else {
-		w.key = appendBlock(append(w.key[:0], c.key...), target)
-		valid = w.iter.SeekGE(w.key)
+	if c.skip(target) {
+		return true, nil
 	}
-	w.on = nil
-	for ; valid; valid = w.iter.Next() {
-		key := w.iter.Key()
-		if !bytes.HasPrefix(key, c.key) {
-			return false, nil
-		}
-		_, block, err := splitKey(key)
-		if err != nil {
-			return false, err
-		}
-		if block <= target {
-			w.on, c.block = c, block
-			return true, c.take(w.iter)
-		}
+	w.key = appendBlock(append(w.key[:0], c.key...), target)
+	if !w.iter.SeekGE(w.key) || !bytes.HasPrefix(w.iter.Key(), c.key) {
+		return false, w.iter.Error()
 	}
-	return false, w.iter.Error()
+	if err := c.read(w.iter); err != nil {
+		return false, err
+	}
+	return c.skip(target), nil
 }
 
 // load adds the offsets of all words in the block that seek returned.
@@ -254,7 +279,7 @@ func (w *words) loadFrom(i int, block uint64, into *offsets) error {
 // close ends the use of the words, and keeps their memory for the next.
 func (w *words) close() error {
 	clear(w.memory)
-	w.memory, w.sealed, w.heap, w.last, w.on = w.memory[:0], w.sealed[:0], w.heap[:0], "", nil
+	w.memory, w.sealed, w.heap, w.last = w.memory[:0], w.sealed[:0], w.heap[:0], ""
 	if w.iter == nil {
 		return nil
 	}

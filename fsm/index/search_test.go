@@ -1,0 +1,212 @@
+package index
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// TestReadersBesideAdds searches while entries are added and blocks sealed. It
+// says most under the race detector.
+func TestReadersBesideAdds(t *testing.T) {
+	db := openDB(t, vfs.NewMem())
+	defer db.Close()
+	x := openIndex(t, db, 1)
+	defer x.Close()
+	m := &model{first: 1}
+	m.fill(rand.New(rand.NewPCG(4, 4)), 4*BlockEntries)
+
+	views := make(chan keptCut)
+	var readers sync.WaitGroup
+	for i := range 3 {
+		readers.Go(func() {
+			rng := rand.New(rand.NewPCG(5, uint64(i)))
+			for k := range views {
+				for range 4 {
+					checkSearch(anywhere{t}, k.cut, k.snap, m.at(k.cut.Next()), m.draw(rng))
+				}
+				if err := k.snap.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for seq := uint64(1); seq < m.next(); seq++ {
+		terms, _ := m.terms(seq)
+		x.Add(seq, terms)
+		if seq%97 != 0 {
+			continue
+		}
+		snap := db.NewSnapshot()
+		select {
+		case views <- keptCut{x.Cut(), snap}:
+		default:
+			if err := snap.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	close(views)
+	readers.Wait()
+}
+
+// anywhere fails a test from any goroutine.
+type anywhere struct{ *testing.T }
+
+func (t anywhere) Fatalf(format string, args ...any) { t.Errorf(format, args...) }
+
+// TestAlso searches threads whose root is in another block than their entries.
+func TestAlso(t *testing.T) {
+	db := openDB(t, vfs.NewMem())
+	defer db.Close()
+	x := openIndex(t, db, 0)
+	defer x.Close()
+	m := &model{}
+	for seq := range uint64(4*BlockEntries + 10) {
+		terms := []string{"channel:c"}
+		if seq == 5 || seq == 2*BlockEntries+5 {
+			terms = append(terms, "thread:x")
+		}
+		m.entries = append(m.entries, terms)
+		x.Add(seq, terms)
+	}
+	waitSealed(t, x)
+	x.Cut()
+	c := x.Cut()
+	for _, root := range []uint64{0, 5, 6, 7, BlockEntries, 2*BlockEntries + 5, 2 * BlockEntries, 3*BlockEntries + 7, 4*BlockEntries + 3, m.next()} {
+		for _, all := range [][]string{{"thread:x"}, {"channel:c", "thread:x"}, {"thread:none"}, {"thread:x", "channel:c"}} {
+			for limit := 1; limit < 4; limit++ {
+				checkSearch(t, c, db, m, Query{All: all, Also: root, Limit: limit})
+				checkSearch(t, c, db, m, Query{All: all, Also: root, Limit: limit, Before: root})
+				checkSearch(t, c, db, m, Query{All: all, Also: root, Limit: limit, Min: root + 1})
+			}
+		}
+	}
+}
+
+// TestPrefixStopsAtItsBound checks that no word beyond the bound leads to an
+// entry, wherever the words are.
+func TestPrefixStopsAtItsBound(t *testing.T) {
+	const extra = 40
+	for _, sealed := range []bool{false, true} {
+		db := openDB(t, vfs.NewMem())
+		x := openIndex(t, db, 0)
+		m := &model{}
+		add := func(word int) {
+			terms := []string{fmt.Sprintf("w:word%03d", word)}
+			m.entries = append(m.entries, terms)
+			x.Add(m.next()-1, terms)
+		}
+		// The words beyond the bound stand in the oldest block alone.
+		for i := range extra {
+			add(MaxPrefixWords + i)
+		}
+		for block := range 3 {
+			for i := range MaxPrefixWords {
+				if block > 0 {
+					add(i)
+				}
+			}
+			for sealed && m.next() < uint64(block+1)*BlockEntries {
+				add(0)
+			}
+		}
+		waitSealed(t, x)
+		x.Cut()
+		c := x.Cut()
+		if want := uint64(3 * BlockEntries); sealed && c.sealed != want {
+			t.Fatalf("sealed up to %d, want %d", c.sealed, want)
+		}
+		for _, limit := range []int{1, 100, 1 << 20} {
+			checkSearch(t, c, db, m, Query{Prefix: "word", Limit: limit})
+			checkSearch(t, c, db, m, Query{Prefix: "word", Limit: limit, Before: 100})
+			checkSearch(t, c, db, m, Query{Prefix: "word2", Limit: limit})
+		}
+		x.Close()
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestVerifyFindsDifferences(t *testing.T) {
+	w := newWorld(t, 1)
+	defer w.close()
+	w.model.fill(rand.New(rand.NewPCG(6, 6)), BlockEntries+BlockEntries/2)
+	w.add()
+	waitSealed(t, w.index)
+	w.index.Cut()
+	w.keep(false)
+	c, snap := w.kept[0].cut, w.kept[0].snap
+	if c.sealed != BlockEntries {
+		t.Fatalf("sealed %d", c.sealed)
+	}
+	for _, seq := range []uint64{1, 100, BlockEntries - 1, BlockEntries, w.model.next() - 1} {
+		for change, edit := range map[string]func([]string) []string{
+			"is not found by its term": func(terms []string) []string { return append(slices.Clone(terms), "w:missing") },
+			"which is not its term":    func(terms []string) []string { return terms[1:] },
+		} {
+			want := func(s uint64) ([]string, error) {
+				terms, err := w.model.terms(s)
+				if s == seq {
+					terms = edit(terms)
+				}
+				return terms, err
+			}
+			err := c.Verify(snap, 0, 0, want)
+			if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), change) ||
+				!strings.Contains(err.Error(), fmt.Sprintf("entry %d ", seq)) {
+				t.Errorf("entry %d changed: %v, want %q", seq, err, change)
+			}
+			if err := c.Verify(snap, seq+1, 0, want); err != nil {
+				t.Errorf("range after the entry %d: %v", seq, err)
+			}
+			if err := c.Verify(snap, 0, seq, want); seq > 0 && err != nil {
+				t.Errorf("range before the entry %d: %v", seq, err)
+			}
+		}
+	}
+	broken := errors.New("broken")
+	if err := c.Verify(snap, 0, 0, func(uint64) ([]string, error) { return nil, broken }); !errors.Is(err, broken) {
+		t.Errorf("error of want: %v", err)
+	}
+}
+
+// TestDamagedIndex checks that what cannot be read is an error, not an answer.
+func TestDamagedIndex(t *testing.T) {
+	w := newWorld(t, 0)
+	defer w.close()
+	w.model.fill(rand.New(rand.NewPCG(7, 7)), BlockEntries)
+	w.add()
+	waitSealed(t, w.index)
+	w.index.Cut()
+	for _, term := range []string{"channel:c0", "w:common"} {
+		key := appendBlock(appendTerm(nil, testPrefix, term), 0)
+		if err := w.db.Set(key, []byte{0x80}, pebble.NoSync); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := w.index.Cut()
+	for _, q := range []Query{{All: []string{"channel:c0"}, Limit: 5}, {Prefix: "common", Limit: 5}} {
+		if got, _, err := c.Search(w.db, q); !errors.Is(err, errPosting) {
+			t.Errorf("search %+v of a damaged index: %v, %v", q, got, err)
+		}
+	}
+	if err := c.Verify(w.db, 0, 0, w.model.terms); !errors.Is(err, ErrMismatch) {
+		t.Errorf("verify of a damaged index: %v", err)
+	}
+	if err := w.db.Set(append(slices.Clone(testPrefix), markKey), []byte("x"), pebble.NoSync); err != nil {
+		t.Fatal(err)
+	}
+	if x, err := Open(w.db, Options{Prefix: testPrefix, Version: testVersion}); err == nil {
+		x.Close()
+		t.Error("an index with a damaged mark was opened")
+	}
+}
