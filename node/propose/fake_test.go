@@ -351,8 +351,8 @@ func (n *fakeNode) VerifyLeader() raft.Future {
 	defer n.c.mu.Unlock()
 	n.verifies++
 	f := &fakeFuture{done: make(chan struct{})}
-	if n.verifying != nil {
-		f.respond(n.verifying())
+	if verifying := n.verifying; verifying != nil {
+		go func() { f.respond(verifying()) }()
 		return f
 	}
 	switch {
@@ -550,7 +550,7 @@ const (
 // fakeNet carries requests between the nodes' handlers.
 type fakeNet struct {
 	nodes map[string]*fakeNode
-	late  sync.WaitGroup
+	late  running
 	mu    sync.Mutex
 	fate  func(from, to string, r *http.Request) fate
 	paths map[string]int
@@ -562,6 +562,26 @@ func (n *fakeNet) decide(decide func(from, to string, r *http.Request) fate) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.fate = decide
+}
+
+// running counts goroutines. Unlike a WaitGroup it may be waited for while more
+// of them start.
+type running struct{ n atomic.Int64 }
+
+// Go runs f in a goroutine.
+func (r *running) Go(f func()) {
+	r.n.Add(1)
+	go func() {
+		defer r.n.Add(-1)
+		f()
+	}()
+}
+
+// Wait returns once none runs.
+func (r *running) Wait() {
+	for r.n.Load() > 0 {
+		time.Sleep(100 * time.Microsecond)
+	}
 }
 
 type fakeTransport struct {

@@ -27,6 +27,7 @@ type leader struct {
 	raft        Raft
 	state       State
 	term        uint64 // in which this node leads; 0: it does not
+	newest      uint64 // term that it ever led in
 	queue       []*submission
 	queuedBytes int
 	urgent      []*submission // commands of the node itself, led or not
@@ -65,11 +66,16 @@ func (l *leader) start(r Raft, s State) {
 	go l.resolve()
 }
 
-// lead sets the term in which this node leads. What waited for another term is
-// refused.
+// lead sets the term in which this node leads; 0: it does not. What waited for
+// another term is refused. Word of an older term that comes late is ignored: it
+// would keep the leader of the newer one from leading.
 func (l *leader) lead(term uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if term != 0 && term < l.newest {
+		return
+	}
+	l.newest = max(l.newest, term)
 	if l.term != term {
 		l.flush()
 	}

@@ -60,6 +60,24 @@ func TestQueueIsRefusedWhenLeadershipEnds(t *testing.T) {
 	}
 }
 
+// Whoever establishes leadership may be overtaken by the next term.
+func TestLateWordOfAnOldTermChangesNothing(t *testing.T) {
+	c := newCluster(t, 2)
+	n := c.lead("node-0")
+	old := n.CurrentTerm()
+	c.lead("node-1")
+	c.lead("node-0")
+	n.StartLeading(old)
+	if _, _, err := n.publish("some text"); err != nil {
+		t.Error(err)
+	}
+	n.StopLeading()
+	n.StartLeading(n.CurrentTerm())
+	if _, _, err := n.publish("next text"); err != nil {
+		t.Error(err)
+	}
+}
+
 // Raft may lose leadership and win it again before anybody says so.
 func TestQueueIsRefusedInAnotherTerm(t *testing.T) {
 	n := busyLeader(t)

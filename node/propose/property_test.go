@@ -45,7 +45,7 @@ type trouble struct {
 	rand  *rand.Rand
 	ended []attempt
 	fails []string
-	leads sync.WaitGroup
+	leads running
 }
 
 // attempt is a finished Propose.
@@ -255,6 +255,7 @@ func (tr *trouble) check(t *testing.T) {
 		tr.rt.Logf("%s: %d", kind, n)
 	}
 	for _, f := range tr.fails {
+		t.Log(f) // rapid keeps only what it can reproduce
 		tr.rt.Error(f)
 	}
 }

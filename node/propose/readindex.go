@@ -163,9 +163,10 @@ type rounds struct {
 }
 
 type round struct {
-	done  chan struct{}
-	index uint64
-	err   error
+	done   chan struct{}
+	askers int
+	index  uint64
+	err    error
 }
 
 // ask returns the answer of a round that began after the call.
@@ -185,6 +186,7 @@ func (r *rounds) join() *round {
 	if r.next == nil {
 		r.next = &round{done: make(chan struct{})}
 	}
+	r.next.askers++
 	if !r.running {
 		r.running = true
 		go r.loop()

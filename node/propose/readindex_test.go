@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"sync"
 	"testing"
 	"time"
 
@@ -212,18 +211,46 @@ func TestRoundsLetAskersGo(t *testing.T) {
 func TestConcurrentStrongReads(t *testing.T) {
 	c := newCluster(t, 3)
 	leader := c.lead("node-0")
-	var wg sync.WaitGroup
-	for i := range 300 {
-		wg.Go(func() {
-			if _, err := c.nodes[i%3].ReadIndex(context.Background()); err != nil {
-				t.Error(err)
-			}
-		})
+	// The first round does not end before everybody has asked.
+	release := make(chan struct{})
+	leader.set(func(n *fakeNode) {
+		n.verifying = func() error { <-release; return nil }
+	})
+	const askers = 300
+	errs := make(chan error, askers)
+	ask := func() {
+		_, err := leader.ReadIndex(context.Background())
+		errs <- err
 	}
-	wg.Wait()
-	if got := leader.get(func(n *fakeNode) int { return n.verifies }); got > 150 {
-		t.Errorf("%d rounds for 300 askers", got)
+	go ask()
+	eventually(t, "the first round runs", func() bool {
+		leader.localReads.mu.Lock()
+		defer leader.localReads.mu.Unlock()
+		return leader.localReads.running && leader.localReads.next == nil
+	})
+	for range askers - 1 {
+		go ask()
 	}
+	eventually(t, "the others wait", func() bool { return waiting(&leader.localReads) == askers-1 })
+	close(release)
+	for range askers {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if got := leader.get(func(n *fakeNode) int { return n.verifies }); got != 2 {
+		t.Errorf("%d rounds for %d askers, want 2", got, askers)
+	}
+}
+
+// waiting is the number of askers of the round that begins next.
+func waiting(r *rounds) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.next == nil {
+		return 0
+	}
+	return r.next.askers
 }
 
 func TestReadIndexNeedsRaftsConsent(t *testing.T) {
