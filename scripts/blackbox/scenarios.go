@@ -229,6 +229,7 @@ func (c *cluster) wipe(victim *process) error {
 	if err := victim.start(); err != nil {
 		return err
 	}
+	var tooFew error
 	err = c.bench.eventually(replaceTimeout, func() error {
 		for _, p := range c.nodes {
 			s, err := p.status()
@@ -236,7 +237,7 @@ func (c *cluster) wipe(victim *process) error {
 				return err
 			}
 			if p != victim && len(s.Voters) < clusterSize {
-				return fmt.Errorf("%s counts %d voters", p.name, len(s.Voters))
+				tooFew = fmt.Errorf("%s counted the voters %v: the old one was removed before the new one voted", p.name, s.Voters)
 			}
 			if err := replaced(s.Voters, old.Node); err != nil {
 				return fmt.Errorf("%s: %w", p.name, err)
@@ -244,7 +245,7 @@ func (c *cluster) wipe(victim *process) error {
 		}
 		return nil
 	})
-	if err != nil {
+	if err := errors.Join(err, tooFew); err != nil {
 		return err
 	}
 	fmt.Printf("   %s was replaced after %v\n", old.Node, time.Since(start).Round(time.Millisecond))
