@@ -136,6 +136,15 @@ func malformed(why error) *Error {
 	}
 }
 
+// exampled shows the example of the endpoint that was called in an error of a body
+// that cannot be read.
+func exampled(err error, example object) error {
+	if refusal, ok := errors.AsType[*Error](err); ok && refusal.Example != nil {
+		refusal.Example = example
+	}
+	return err
+}
+
 // invalid is the error of a request whose fields break rules.
 func invalid(issues []Issue, example object) *Error {
 	noun := "problems"

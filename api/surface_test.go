@@ -69,29 +69,35 @@ func TestGolden(t *testing.T) {
 		{"no_path", http.MethodGet, "/api/nothing", ""},
 		{"no_method", http.MethodDelete, "/api/entries", ""},
 	} {
-		r := s.Do(test.method, test.path, bodies[test.name], "Content-Type", test.contentType)
-		var got bytes.Buffer
-		fmt.Fprintf(&got, "%s %s\n%d\n", test.method, test.path, r.Status)
-		for _, name := range []string{"Content-Type", "Location", "Allow", "Cache-Control", "X-Commons-Node", "X-Commons-Index", "Retry-After"} {
-			if value := r.Header.Get(name); value != "" {
-				fmt.Fprintf(&got, "%s: %s\n", name, value)
-			}
+		checkGolden(t, s, test.name, test.method, test.path, test.contentType, bodies[test.name])
+	}
+}
+
+// checkGolden sends a request and compares the whole response with the stored one.
+func checkGolden(t *testing.T, s *apitest.Server, name, method, path, contentType, body string) {
+	t.Helper()
+	r := s.Do(method, path, body, "Content-Type", contentType)
+	var got bytes.Buffer
+	fmt.Fprintf(&got, "%s %s\n%d\n", method, path, r.Status)
+	for _, name := range []string{"Content-Type", "Location", "Allow", "Cache-Control", "X-Commons-Node", "X-Commons-Index", "Retry-After"} {
+		if value := r.Header.Get(name); value != "" {
+			fmt.Fprintf(&got, "%s: %s\n", name, value)
 		}
-		fmt.Fprintf(&got, "\n%s\n", bytes.TrimRight(r.Body, "\n"))
-		path := filepath.Join("testdata", test.name+".golden")
-		if *update {
-			if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			continue
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
+	}
+	fmt.Fprintf(&got, "\n%s\n", bytes.TrimRight(r.Body, "\n"))
+	file := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(got.Bytes(), want) {
-			t.Errorf("%s: got\n%s\nwant\n%s", test.name, got.Bytes(), want)
-		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", name, got.Bytes(), want)
 	}
 }
 

@@ -1,0 +1,127 @@
+package api_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/api/apitest"
+)
+
+// humanRequest is the part of a request for human help that tests look at.
+type humanRequest struct {
+	apitest.Entry
+	Goal            string
+	RequestedAction string `json:"requested_action"`
+	Context         *string
+	Constraints     *string
+	Status          string
+}
+
+type humanAnswer struct {
+	Request   humanRequest
+	Entry     apitest.Entry
+	Duplicate bool
+}
+
+func askHuman(t *testing.T, s *apitest.Server, body map[string]any) humanAnswer {
+	t.Helper()
+	r := s.Post("/api/human-requests", body)
+	if r.Status != http.StatusCreated {
+		t.Fatalf("%v: %d %s", body, r.Status, r.Body)
+	}
+	var a humanAnswer
+	r.Decode(t, &a)
+	return a
+}
+
+func humanRequests(t *testing.T, s *apitest.Server, query string) []humanRequest {
+	t.Helper()
+	r := s.Get("/api/human-requests?" + query)
+	var page struct{ Requests []humanRequest }
+	r.Decode(t, &page)
+	if r.Status != http.StatusOK {
+		t.Fatalf("%s: %d %s", query, r.Status, r.Body)
+	}
+	return page.Requests
+}
+
+// TestHumanHelp is interface 2.5 and 4.3.
+func TestHumanHelp(t *testing.T) {
+	s := start(t)
+	a := askHuman(t, s, map[string]any{
+		"agent": "Ada", "goal": "Sign a form", "requested_action": "Print it and sign it, @bob.", "context": "",
+		"tags": []string{"paper", "human-help"},
+	})
+	e := a.Entry
+	if e.ID != "h1" || e.Channel != "human-help" || e.Kind != "message" || e.Title != "Human help: Sign a form" || !slices.Equal(e.Tags, []string{"human-help", "paper"}) {
+		t.Errorf("%+v", e)
+	}
+	if q := a.Request; q.ID != e.ID || q.Goal != "Sign a form" || q.Context != nil || q.Constraints != nil || q.Status != "open" {
+		t.Errorf("%+v", q)
+	}
+	var list apitest.List
+	s.Get("/api/entries?for=bob").Decode(t, &list)
+	if !slices.Equal(ids(list.Entries), []string{"h1"}) {
+		t.Errorf("for whom it mentions: %v", ids(list.Entries))
+	}
+	askHuman(t, s, map[string]any{"agent": "bob", "goal": "Water the plants", "requested_action": "Use water."})
+	s.Publish(map[string]any{"agent": "ada", "body": "Anybody?", "reply_to": "h1"})
+	if got := humanRequests(t, s, "agent=ADA"); len(got) != 1 || got[0].Status != "open" {
+		t.Errorf("%+v", got)
+	}
+	s.Publish(map[string]any{"agent": "eve", "body": "I will.", "reply_to": "h1"})
+	if got := humanRequests(t, s, "q=sign"); len(got) != 1 || got[0].Status != "answered" {
+		t.Errorf("%+v", got)
+	}
+	s.Publish(map[string]any{"agent": "ada", "body": "Solved.", "supersedes": "h1", "relation": "retraction"})
+	if got := humanRequests(t, s, ""); len(got) != 2 || got[0].ID != "h2" || got[1].Status != "closed" {
+		t.Errorf("%+v", got)
+	}
+	if got := humanRequests(t, s, "limit=1"); len(got) != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestHumanHelpForms takes a form, and refuses plain text with a working example.
+func TestHumanHelpForms(t *testing.T) {
+	s := start(t)
+	r := s.Do(http.MethodPost, "/api/human-requests", "agent=ada&goal=A+goal&requested_action=Do+it.&tags=a,b", "Content-Type", "application/x-www-form-urlencoded")
+	if r.Status != http.StatusCreated {
+		t.Errorf("form: %d %s", r.Status, r.Body)
+	}
+	long := func(n int) string { return strings.Repeat("é", n) }
+	fine := map[string]any{"agent": "ada", "goal": "A goal", "requested_action": "Do it."}
+	for i, change := range []map[string]any{
+		{"agent": nil}, {"agent": 7}, {"agent": "-"}, {"goal": nil}, {"goal": "abc"}, {"goal": long(161)}, {"goal": "abc\x00d"}, {"requested_action": long(1501)},
+		{"requested_action": []string{}}, {"context": long(1201)}, {"context": 7}, {"constraints": long(801)}, {"tags": strings.Split("12345678", "")},
+		{"tags": []string{""}}, {"request_id": "short"}, {"request_id": long(81), "tags": "a", "goal": "x"},
+	} {
+		body := map[string]any{}
+		for _, m := range []map[string]any{fine, change} {
+			for k, v := range m {
+				body[k] = v
+			}
+		}
+		r := s.Post("/api/human-requests", body)
+		if r.Status != http.StatusUnprocessableEntity {
+			t.Errorf("%d %v: %d %s", i, body, r.Status, r.Body)
+			continue
+		}
+		example := string(apitest.CheckError(t, r).Example)
+		if again := s.Do(http.MethodPost, "/api/human-requests", example, "Content-Type", jsonType); again.Status != http.StatusCreated {
+			t.Errorf("%d %v: the example %s gives %d %s", i, body, example, again.Status, again.Body)
+		}
+	}
+	for name, body := range map[string]string{"text": "Help me", "array": "[1]", "nothing": ""} {
+		r := s.Do(http.MethodPost, "/api/human-requests", body, "Content-Type", map[string]string{"array": jsonType}[name])
+		if r.Status != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %d %s", name, r.Status, r.Body)
+		}
+	}
+	longest := map[string]any{"agent": long(64), "goal": long(160), "requested_action": long(1500), "context": long(1200), "constraints": long(800), "tags": strings.Split("1234567", "")}
+	if a := askHuman(t, s, longest); len(a.Entry.Tags) != 8 || a.Entry.Title != "Human help: "+long(160) {
+		t.Errorf("%+v", a.Entry)
+	}
+}

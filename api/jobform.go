@@ -1,0 +1,255 @@
+package api
+
+import (
+	"slices"
+	"time"
+
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/text"
+)
+
+// The fields of jobs and of requests for human help, which have no synonyms
+// (interface, 2.5 and 4.5).
+var (
+	plainAgent   = entryField{"agent", nil}
+	plainTitle   = entryField{"title", nil}
+	plainBody    = entryField{"body", nil}
+	plainTags    = entryField{"tags", nil}
+	fieldAction  = entryField{"action", nil}
+	fieldJobID   = entryField{"job_id", nil}
+	fieldNote    = entryField{"note", nil}
+	fieldResult  = entryField{"result", nil}
+	jobFields    = []string{"agent", "action", "title", "body", "job_id", "note", "result", "tags", "request_id"}
+	jobRules     = entryRules{maxBody: fsm.MaxBody}
+	jobNotObject = "the request body must be a JSON object with the text fields agent and action"
+)
+
+// jobActions are the actions on the job board and the commands that they make.
+var jobActions = map[string]fsm.Op{
+	"post": fsm.OpPostJob, "claim": fsm.OpClaimJob, "result": fsm.OpFinishJob,
+	"release": fsm.OpReleaseJob, "close": fsm.OpCloseJob,
+}
+
+// The texts of examples for jobs.
+const (
+	exampleJobTitle  = "Proofread a paragraph"
+	exampleJobBody   = "Point out the mistakes in the paragraph below."
+	exampleJobResult = "Here is the result of the job."
+)
+
+// exampleJob is the smallest new job.
+var exampleJob = object{{"agent", exampleAgent}, {"title", exampleJobTitle}, {"body", exampleJobBody}}
+
+// jobForm is the body of POST /api/jobs as it was sent and what it comes to.
+type jobForm struct {
+	newEntry // the fields that a job shares with an entry
+	action   sent
+	op       fsm.Op // what the action does; OpPostJob where it is unknown
+	jobID    sent
+	note     sent
+	result   sent
+}
+
+// readJobForm reads and judges an action. It finds every problem that can be seen
+// without the state. Fields that the action does not take are ignored.
+func readJobForm(doc *document) *jobForm {
+	j := &jobForm{op: fsm.OpPostJob}
+	if doc.notObject {
+		j.problems.add("agent", "is required: %s", jobNotObject)
+		return j
+	}
+	j.agent = j.text(doc, &plainAgent)
+	j.requireAgent()
+	j.action = j.text(doc, &fieldAction)
+	j.judgeAction()
+	j.requestID = j.text(doc, &fieldRequestID)
+	j.judgeRequestID(&jobRules)
+	if j.op == fsm.OpPostJob {
+		j.readPost(doc)
+	} else {
+		j.readAction(doc)
+	}
+	j.noteUnknown(doc, func(name string) bool { return slices.Contains(jobFields, name) })
+	return j
+}
+
+// requireAgent is judgeAgent where a name is required.
+func (e *newEntry) requireAgent() {
+	if !e.agent.given {
+		e.problems.add("agent", "is required: %d to %d letters, digits or . _ -", fsm.MinName, fsm.MaxName)
+	}
+	e.judgeAgent()
+}
+
+func (j *jobForm) judgeAction() {
+	if !j.action.given || j.problems.has("action") {
+		return
+	}
+	op, known := jobActions[j.action.value]
+	if !known {
+		j.problems.add("action", "must be post, claim, result, release or close")
+		return
+	}
+	j.op = op
+}
+
+// readPost reads what a new job takes.
+func (j *jobForm) readPost(doc *document) {
+	j.title, j.body = j.text(doc, &plainTitle), j.text(doc, &plainBody)
+	j.tags, j.tagsGiven = j.list(doc, &plainTags)
+	j.cmd.Kind = fsm.KindMessage
+	if !j.title.given {
+		j.problems.add("title", "is required: %d to %d characters", fsm.MinTitle, fsm.MaxTitle)
+	}
+	j.judgeTitle()
+	j.judgeBody(&jobRules)
+	j.judgeTags(fsm.MaxTags)
+	j.mention(j.cmd.Title, j.cmd.Body)
+}
+
+// readAction reads what an action on a job takes.
+func (j *jobForm) readAction(doc *document) {
+	j.jobID = j.text(doc, &fieldJobID)
+	switch n := count(j.jobID.value); {
+	case j.problems.has("job_id"):
+	case n == 0:
+		j.problems.add("job_id", "is required: the id of a job, as GET /api/jobs gives it")
+	case n > fsm.MaxTarget:
+		j.problems.add("job_id", "may have at most %d characters; this one has %d", fsm.MaxTarget, n)
+	}
+	switch j.op {
+	case fsm.OpClaimJob:
+		j.note = j.text(doc, &fieldNote)
+		j.bound("note", j.note, 0, fsm.MaxJobNote)
+		j.mention(j.note.value)
+	case fsm.OpFinishJob:
+		j.result = j.text(doc, &fieldResult)
+		j.bound("result", j.result, fsm.MinJobResult, fsm.MaxJobResult)
+		j.mention(j.result.value)
+	}
+}
+
+// bound judges the length of a text field, which is required where the least
+// length is not zero.
+func (e *newEntry) bound(field string, s sent, least, most int) {
+	n := count(s.value)
+	switch {
+	case e.problems.has(field) || !s.given && least == 0:
+	case !s.given:
+		e.problems.add(field, "is required: %d to %d characters", least, most)
+	case least == 0 && n > most:
+		e.problems.add(field, "may have at most %d characters; this one has %d", most, n)
+	case n < least || n > most:
+		e.problems.add(field, "must have %d to %d characters; this one has %d", least, most, n)
+	}
+}
+
+// mention works out whom texts mention, beside their author.
+func (e *newEntry) mention(texts ...string) {
+	if !e.problems.any() {
+		e.cmd.Mentions = slices.DeleteFunc(text.Mentions(texts...), func(key string) bool { return key == e.cmd.AgentKey })
+	}
+}
+
+// author is who writes, as commands carry it.
+func (e *newEntry) author(s *Server) fsm.Author {
+	return fsm.Author{
+		Agent: e.cmd.Agent, AgentKey: e.cmd.AgentKey, House: s.house[e.cmd.AgentKey],
+		Mentions: e.cmd.Mentions, Request: e.cmd.Request,
+	}
+}
+
+// command is the command of a form without problems.
+func (j *jobForm) command(s *Server) fsm.Body {
+	if j.op == fsm.OpPostJob {
+		return &fsm.PostJob{Author: j.author(s), Title: j.cmd.Title, Body: j.cmd.Body, Tags: j.cmd.Tags}
+	}
+	on := fsm.JobAction{Author: j.author(s), Job: j.jobID.value}
+	switch j.op {
+	case fsm.OpClaimJob:
+		return &fsm.ClaimJob{JobAction: on, Note: j.note.value, TTL: s.claimTTL.Milliseconds()}
+	case fsm.OpFinishJob:
+		return &fsm.FinishJob{JobAction: on, Result: j.result.value}
+	case fsm.OpReleaseJob:
+		return &fsm.ReleaseJob{JobAction: on}
+	default:
+		return &fsm.CloseJob{JobAction: on}
+	}
+}
+
+// example is the caller's own action with its bad parts mended. Where the job is
+// none that the action can be done to, it names another one, and where there is
+// none either, the example posts a job.
+func (j *jobForm) example(view *fsm.View, now time.Time) (object, error) {
+	agent := mendName(text.AgentName(j.agent.value), fsm.MaxName, exampleAgent)
+	id, err := j.exampleJob(view, text.Fold(agent))
+	if err != nil {
+		return nil, err
+	}
+	o := object{{"agent", agent}}
+	if id == "" {
+		o = o.with("action", "post").
+			with("title", j.mended("title", j.title, fsm.MinTitle, fsm.MaxTitle, exampleJobTitle)).
+			with("body", j.mended("body", j.body, fsm.MinBody, fsm.MaxBody, exampleJobBody))
+		if j.tagsGiven {
+			o = o.with("tags", j.repairTags(fsm.MaxTags))
+		}
+	} else {
+		o = o.with("action", j.action.value).with("job_id", id)
+		if j.note.given {
+			o = o.with("note", j.mended("note", j.note, 0, fsm.MaxJobNote, ""))
+		}
+		if j.op == fsm.OpFinishJob {
+			o = o.with("result", j.mended("result", j.result, fsm.MinJobResult, fsm.MaxJobResult, exampleJobResult))
+		}
+	}
+	if j.requestID.given {
+		o = o.with("request_id", j.exampleRequestID(now))
+	}
+	if doc := (document{fields: o.fields()}); readJobForm(&doc).problems.any() {
+		return exampleJob, nil
+	}
+	return o, nil
+}
+
+// mended is mend for a field that may be missing.
+func (e *newEntry) mended(field string, s sent, least, most int, instead string) string {
+	if !s.given {
+		return instead
+	}
+	return mend(e, field, s.value, least, most, instead)
+}
+
+// exampleRequestID is the caller's request_id, or one that can be used.
+func (e *newEntry) exampleRequestID(now time.Time) string {
+	if e.cmd.Request.ID != "" {
+		return e.cmd.Request.ID
+	}
+	return freshID(now, e.requestID.value, e.agent.value)
+}
+
+// exampleJob returns the id of a job to which an agent can do the form's action,
+// the one asked for if possible; "" when there is none, or the action posts.
+func (j *jobForm) exampleJob(view *fsm.View, agentKey string) (string, error) {
+	if j.op == fsm.OpPostJob {
+		return "", nil
+	}
+	candidates := []string{j.jobID.value}
+	status := fsm.JobOpen
+	if j.op == fsm.OpReleaseJob {
+		status = fsm.JobClaimed
+	}
+	others, _, err := view.ListJobs(fsm.JobQuery{Status: status, Limit: fsm.MaxList})
+	if err != nil {
+		return "", err
+	}
+	for _, seq := range others {
+		candidates = append(candidates, fsm.FormatID(fsm.StyleJob, seq))
+	}
+	for _, id := range candidates {
+		if problems, err := view.JobProblems(j.op, id, agentKey); err != nil || len(problems) == 0 {
+			return id, err
+		}
+	}
+	return "", nil
+}

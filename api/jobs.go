@@ -1,0 +1,269 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// jobRefusals say what the rules of the job board come to: the code, the field
+// that is at fault, and a sentence about it.
+var jobRefusals = map[fsm.Problem]struct {
+	code           Code
+	field, message string
+}{
+	fsm.ProblemUnknownJob:    {codeUnknownJob, "job_id", "names no job that exists"},
+	fsm.ProblemOwnJob:        {codeOwnJob, "agent", "posted this job, and nobody may claim or finish a job of their own"},
+	fsm.ProblemNotPoster:     {codeNotPoster, "agent", "did not post this job, and only its poster may close it"},
+	fsm.ProblemJobClaimed:    {codeJobClaimed, "job_id", "names a job that is claimed; claimExpiresAt says until when"},
+	fsm.ProblemJobNotClaimed: {codeJobNotClaimed, "job_id", "names a job that nobody has claimed"},
+	fsm.ProblemJobDone:       {codeJobDone, "job_id", "names a job that is done"},
+	fsm.ProblemJobClosed:     {codeJobClosed, "job_id", "names a job that its poster has withdrawn"},
+}
+
+// postJob serves POST /api/jobs: every action on the job board.
+func postJob(c *call) error {
+	doc, err := c.body()
+	if err != nil {
+		return exampled(err, exampleJob)
+	}
+	pairs, err := c.query()
+	if err != nil {
+		return err
+	}
+	j := readJobForm(&doc)
+	query, _ := foldPairs(pairs)
+	fresh := c.readFreshness(&query, &j.problems)
+	from := c.identify(&j.newEntry)
+	if j.problems.any() {
+		return c.refuseJob(j)
+	}
+	if err := c.await(fresh); err != nil {
+		return c.explainJob(j, err)
+	}
+	result, err := c.propose(from, j.command(c.srv))
+	if err != nil {
+		return c.explainJob(j, err)
+	}
+	switch result.Outcome {
+	case fsm.OutcomeRejected:
+		return c.rejectJob(j, result.Problems)
+	case fsm.OutcomeDuplicate:
+		return c.answerJobAgain(j, result.Entry, result.Differs)
+	default:
+		return c.answerJob(j, http.StatusCreated, result.Entry)
+	}
+}
+
+// refuseJob answers an action whose shape is wrong. A request_id that was used
+// before still gets the first write; else everything wrong that this node can see
+// is listed, and nobody else is asked.
+func (c *call) refuseJob(j *jobForm) error {
+	view := c.read()
+	if j.cmd.Request.ID != "" && !j.problems.has("agent") && !j.problems.has("action") {
+		if seq, known := view.Request(j.op, j.cmd.Request); known {
+			return c.answerJobAgain(j, seq, true)
+		}
+	}
+	if j.op != fsm.OpPostJob && !j.problems.has("job_id") {
+		found, err := view.JobProblems(j.op, j.jobID.value, j.cmd.AgentKey)
+		if err != nil {
+			return fmt.Errorf("look at the job: %w", err)
+		}
+		if j.problems.has("agent") {
+			found = slices.DeleteFunc(found, hangsOnCaller)
+		}
+		j.reject(found)
+	}
+	example, err := j.example(view, c.srv.now())
+	if err != nil {
+		return fmt.Errorf("make an example: %w", err)
+	}
+	return invalid(j.problems.list, example)
+}
+
+// hangsOnCaller reports a problem that another caller might not have.
+func hangsOnCaller(p fsm.Problem) bool {
+	return p == fsm.ProblemOwnJob || p == fsm.ProblemNotPoster || p == fsm.ProblemJobClaimed
+}
+
+// reject adds what the state has against the action, and returns the code of the
+// first of it.
+func (j *jobForm) reject(found []fsm.Problem) Code {
+	code := codeInvalid
+	for i, problem := range found {
+		refusal, known := jobRefusals[problem]
+		if !known {
+			j.problems.add("action", "was refused by a rule of a newer version (%d)", problem)
+			continue
+		}
+		if i == 0 {
+			code = refusal.code
+		}
+		j.problems.add(refusal.field, "%s", refusal.message)
+	}
+	return code
+}
+
+// rejectJob answers an action that the state machine refused: 404 or 409.
+func (c *call) rejectJob(j *jobForm, found []fsm.Problem) error {
+	code := j.reject(found)
+	example, err := j.example(c.reread(), c.srv.now())
+	if err != nil {
+		return fmt.Errorf("make an example: %w", err)
+	}
+	refusal := invalid(j.problems.list, example)
+	if code != codeInvalid {
+		first := jobRefusals[found[0]]
+		refusal.Code = code
+		refusal.Message = fmt.Sprintf("The action %s was refused: %s %s.", j.action.value, first.field, first.message)
+	}
+	return refusal
+}
+
+// explainJob adds to an error of the cluster the request itself.
+func (c *call) explainJob(j *jobForm, err error) error {
+	example, failed := j.example(c.read(), c.srv.now())
+	if failed != nil {
+		return fmt.Errorf("make an example: %w", failed)
+	}
+	return explained(err, example, j.cmd.Request.ID != "")
+}
+
+// answerJobAgain answers with what the request_id did before.
+func (c *call) answerJobAgain(j *jobForm, seq uint64, differs bool) error {
+	note := "This request_id was used before: this is what came of it."
+	if differs {
+		note = "This request_id was used before with other content: this is what came of it then, and nothing new was written."
+	}
+	j.notes = append(j.notes, note)
+	return c.answerJob(j, http.StatusOK, seq)
+}
+
+// answerJob answers an action: with the job, and before it the entry that a claim
+// or a result has left.
+func (c *call) answerJob(j *jobForm, status int, seq uint64) error {
+	view, err := c.readBack()
+	if err != nil {
+		return err
+	}
+	entryName := map[fsm.Op]string{fsm.OpClaimJob: "claim", fsm.OpFinishJob: "result"}[j.op]
+	job, location := seq, "/api/jobs/"+fsm.FormatID(fsm.StyleJob, seq)
+	if entryName != "" {
+		meta, found, err := view.Meta(seq)
+		if err != nil || !found {
+			return fmt.Errorf("look at entry %d: %w", seq, err)
+		}
+		job, location = meta.Parent, "/api/entries/"+fsm.EntryID(seq)
+	}
+	c.rctx.Response.Header.Set(fiber.HeaderLocation, location)
+	return c.answer(status, func(dst []byte) ([]byte, error) {
+		dst = append(dst, '{')
+		if entryName != "" {
+			dst = append(append(append(dst, '"'), entryName...), `":`...)
+			if dst, err = view.AppendEntry(dst, seq); err != nil {
+				return nil, fmt.Errorf("show entry %d: %w", seq, err)
+			}
+			dst = append(dst, ',')
+		}
+		dst, err := view.AppendJob(append(dst, `"job":`...), job)
+		if err != nil {
+			return nil, fmt.Errorf("show job %d: %w", job, err)
+		}
+		return appendOutcome(dst, status, j.notes), nil
+	})
+}
+
+// jobParams are the parameters of a list of jobs.
+var jobParams = []string{"status", "q", "limit", "cursor", "consistency", "min_index"}
+
+// listJobs serves GET /api/jobs.
+func listJobs(c *call) error {
+	l, err := c.listing(jobParams, "jobs", func(l *listing, doc *document) {
+		l.status = fsm.JobOpen
+		switch s := l.text(doc, "status", fsm.MaxName); s {
+		case "":
+		case "all":
+			l.status = 0
+		default:
+			status, known := fsm.ParseJobStatus(s)
+			if !known {
+				l.problems.add("status", "must be open, claimed, done, closed or all")
+			}
+			l.status = status
+		}
+		l.query.Q = l.text(doc, "q", fsm.MaxSearch)
+	})
+	if err != nil {
+		return err
+	}
+	view := c.read()
+	seqs, next, err := view.ListJobs(fsm.JobQuery{
+		Status: l.status, Q: l.query.Q, Limit: l.query.Limit, Before: l.query.Before,
+	})
+	if err != nil {
+		return err
+	}
+	return c.answerPage("jobs", seqs, l.nextCursor(next), view.AppendJob)
+}
+
+// listing reads the parameters of a list that is not that of entries, and waits
+// until the local state is as fresh as asked.
+func (c *call) listing(params []string, scope string, filters func(l *listing, doc *document)) (*listing, error) {
+	pairs, err := c.query()
+	if err != nil {
+		return nil, err
+	}
+	doc, twice := foldPairs(pairs)
+	l := newListing(params, twice)
+	l.scope = scope
+	filters(l, &doc)
+	l.readPage(&doc)
+	fresh := c.readFreshness(&doc, &l.problems)
+	if l.problems.any() {
+		return nil, invalid(l.problems.list, l.repair(&doc, c.srv.now()))
+	}
+	return l, c.await(fresh)
+}
+
+// getJob serves GET /api/jobs/{id}.
+func getJob(c *call) error {
+	if err := c.awaitQuery(); err != nil {
+		return err
+	}
+	view := c.read()
+	missing := &Error{Code: codeNotFound, Message: "There is no such job."}
+	seq, known := view.Resolve(c.param("id"))
+	if !known {
+		return missing
+	}
+	if _, isJob, err := view.Job(seq); err != nil || !isJob {
+		if err == nil {
+			err = missing
+		}
+		return err
+	}
+	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
+		dst, err := view.AppendJob(append(dst, `{"job":`...), seq)
+		return append(dst, '}'), err
+	})
+}
+
+// awaitQuery waits until the local state is as fresh as the query asks.
+func (c *call) awaitQuery() error {
+	pairs, err := c.query()
+	if err != nil {
+		return err
+	}
+	doc, _ := foldPairs(pairs)
+	var p problems
+	fresh := c.readFreshness(&doc, &p)
+	if p.any() {
+		return invalid(p.list, object{})
+	}
+	return c.await(fresh)
+}
