@@ -54,6 +54,7 @@ type Machine struct {
 	cache   *pebble.Cache
 	waiters waiters
 	view    atomic.Pointer[View]
+	inUse   sync.WaitGroup // stores that a view or the machine refers to
 	stores  sync.WaitGroup // stores that are not closed yet
 	snaps   snapshots
 
@@ -153,6 +154,7 @@ func (m *Machine) adopt(l loaded) {
 	l.store.closed = m.closeStore
 	l.store.live.Store(true)
 	l.store.ref()
+	m.inUse.Add(1)
 	m.stores.Add(1)
 	m.store, m.head, m.cluster, m.format, m.sessions = l.store, l.head, l.cluster, l.format, l.sessions
 	m.nextDue = l.nextDue
@@ -165,6 +167,7 @@ func (m *Machine) adopt(l loaded) {
 // closeStore closes a store that nobody uses any more, and deletes it when
 // another one has taken its place.
 func (m *Machine) closeStore(s *store) {
+	m.inUse.Done()
 	go func() {
 		defer m.stores.Done()
 		if err := s.close(); err != nil {
@@ -243,16 +246,18 @@ func (m *Machine) release() error {
 	m.waiters.close()
 	m.view.Swap(nil).Release()
 	m.store.unref()
-	done := make(chan struct{})
+	released := make(chan struct{})
 	go func() {
-		m.stores.Wait()
-		m.cache.Unref()
-		close(done)
+		m.inUse.Wait()
+		close(released)
 	}()
 	select {
-	case <-done:
-		return nil
+	case <-released:
 	case <-time.After(closeGrace):
 		return errors.New("close state machine: views are still in use")
 	}
+	// Pebble finishes the compaction it is at.
+	m.stores.Wait()
+	m.cache.Unref()
+	return nil
 }

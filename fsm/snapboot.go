@@ -111,7 +111,10 @@ func (s *snapshots) chooseState(live *store) (loaded, error) {
 				return loaded{}, errors.Join(err, next.store.close())
 			}
 			s.m.opts.Logger.Info("finished an interrupted snapshot installation", "index", newest.Index)
-			return next, live.close()
+			if err := live.close(); err != nil {
+				s.m.opts.Logger.Warn("closing the replaced state failed", "error", err)
+			}
+			return next, nil
 		}
 		// Raft has not relied on it yet.
 		s.m.opts.Logger.Warn("dropped a received snapshot that does not open", "index", newest.Index, "error", err)

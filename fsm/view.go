@@ -131,8 +131,12 @@ func (v *View) AppendEntry(dst []byte, seq uint64) ([]byte, error) {
 	if err != nil {
 		return dst[:start], err
 	}
-	if has, err := v.store.later.has(seq); err != nil || !has {
-		return append(dst, noSuccessors...), err
+	has, err := v.store.later.has(seq)
+	if err != nil {
+		return dst[:start], err
+	}
+	if !has {
+		return append(dst, noSuccessors...), nil
 	}
 	counts, err := v.counts(seq)
 	if err != nil {

@@ -131,3 +131,61 @@ func TestViewReleasedTwice(t *testing.T) {
 	}()
 	v.Release()
 }
+
+// TestCloseWaitsForViews closes while a view is in use. The view reads on until
+// it is released, and Close waits for that.
+func TestCloseWaitsForViews(t *testing.T) {
+	r := newRig(t)
+	seq := r.publish(nil)
+	v := r.View()
+	done := make(chan error, 1)
+	go func() { done <- r.Close() }()
+	eventually(t, "the end of waiting", func() bool { return errors.Is(r.Wait(t.Context(), 99), ErrClosed) })
+	select {
+	case err := <-done:
+		t.Fatalf("Close did not wait: %v", err)
+	default:
+	}
+	readEntry(t, v, seq)
+	if _, err := v.RowDigest(); err != nil {
+		t.Error(err)
+	}
+	v.Release()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Errorf("closed again: %v", err)
+	}
+}
+
+// lateReader is an Observer that looks at the view when it is told of a command.
+type lateReader struct {
+	t *testing.T
+	m *Machine
+	n int
+}
+
+func (o *lateReader) Applied(_ BootID, _ uint64, r Result, index uint64) {
+	o.n++
+	v := o.m.View()
+	defer v.Release()
+	if o.m.Applied() < index || v.Index() < index {
+		o.t.Errorf("told of index %d at %d, view at %d", index, o.m.Applied(), v.Index())
+	}
+	if _, err := v.AppendEntry(nil, r.Entry); err != nil {
+		o.t.Errorf("entry %d: %v", r.Entry, err)
+	}
+}
+
+func TestObserverSeesTheView(t *testing.T) {
+	l := newLog(t)
+	l.commands(post("ada", nil), post("bob", nil))
+	l.commands(post("ada", nil))
+	o := &lateReader{t: t}
+	o.m = openAt(t, t.TempDir(), func(opts *Options) { opts.Observer = o })
+	l.feed(o.m, 1, l.last())
+	if o.n != 3 {
+		t.Errorf("told of %d commands", o.n)
+	}
+}
