@@ -40,7 +40,8 @@ func (n *Node) bootstrap(ctx context.Context) {
 	defer tick.Stop()
 	said := ""
 	for n.fresh() {
-		voters, obstacle := n.firstVoters(ctx)
+		voters, obstacle := firstVoters(n.gossip.Members(), n.identity.ServerID, n.cfg.BootstrapExpect,
+			func(id string) (peerAnswer, error) { return ask[peerAnswer](ctx, n.port.Client(), id, pathPeer) })
 		if obstacle == "" {
 			n.formCluster(ctx, voters)
 			return
@@ -57,26 +58,25 @@ func (n *Node) bootstrap(ctx context.Context) {
 	}
 }
 
-// firstVoters returns the ids of the first configuration, or why this node must
-// not make one now.
-func (n *Node) firstVoters(ctx context.Context) (ids []string, obstacle string) {
-	for _, m := range n.gossip.Members() {
-		if belongs(m) {
+// firstVoters returns the ids of the first configuration, or why this node, self,
+// must not make one now. It is called on a node without state.
+func firstVoters(members []cluster.Member, self string, expect int, ask func(id string) (peerAnswer, error)) (ids []string, obstacle string) {
+	for _, m := range members {
+		if belongs(m) && m.ServerID != self {
 			return nil, fmt.Sprintf("server %s is part of a cluster already; its leader will add this node", m.ServerID)
 		}
 	}
-	ids = n.freshPeers()
-	expect := n.cfg.BootstrapExpect
+	ids = freshPeers(members, self, expect)
 	switch {
 	case len(ids) < expect:
 		return nil, fmt.Sprintf("%d of %d nodes are here", len(ids), expect)
 	case len(ids) > expect:
 		return nil, fmt.Sprintf("%d nodes are here and each expects %d; start the others after the cluster has formed, or expect more", len(ids), expect)
-	case ids[0] != n.identity.ServerID:
+	case ids[0] != self:
 		return nil, fmt.Sprintf("%d of %d nodes are here; %s will form the cluster", len(ids), expect, ids[0])
 	}
 	for _, id := range ids[1:] {
-		p, err := ask[peerAnswer](ctx, n.port.Client(), id, pathPeer)
+		p, err := ask(id)
 		switch {
 		case err != nil:
 			return nil, fmt.Sprintf("server %s does not answer on its private port", id)
@@ -87,6 +87,19 @@ func (n *Node) firstVoters(ctx context.Context) (ids []string, obstacle string) 
 		}
 	}
 	return ids, ""
+}
+
+// freshPeers returns the ids of the live nodes without state that expect as many
+// voters as self does, which is one of them, sorted.
+func freshPeers(members []cluster.Member, self string, expect int) []string {
+	ids := []string{self}
+	for _, m := range members {
+		if m.ServerID != self && !belongs(m) && m.Expect == expect && !m.NonVoter {
+			ids = append(ids, m.ServerID)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // belongs reports whether a member is, or was, part of a cluster.

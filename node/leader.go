@@ -135,11 +135,11 @@ func orNone(id string) string {
 }
 
 // handOver gives leadership to another voter. It returns nil also when this node
-// does not lead or nobody else could.
+// does not lead or nobody else is there to lead.
 func (n *Node) handOver(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Tuning.HandoverTimeout)
 	defer cancel()
-	for n.leads() && len(n.voters()) > 1 {
+	for n.leads() && n.successors() > 0 {
 		transfer := n.raft.LeadershipTransfer()
 		done := make(chan error, 1)
 		go func() { done <- transfer.Error() }()
@@ -160,4 +160,15 @@ func (n *Node) handOver(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// successors returns how many other voters are alive.
+func (n *Node) successors() int {
+	alive := 0
+	for _, id := range n.voters() {
+		if _, ok := n.gossip.Member(id); ok && id != n.identity.ServerID {
+			alive++
+		}
+	}
+	return alive
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"time"
 )
 
@@ -28,9 +27,10 @@ const (
 type peerAnswer struct {
 	ID        string   `json:"id"`
 	ClusterID string   `json:"clusterId,omitempty"`
-	Fresh     bool     `json:"fresh"`  // it has no Raft state
-	Expect    int      `json:"expect"` // its --bootstrap-expect
-	Seen      []string `json:"seen"`   // ids of the fresh nodes that expect the same, its own included, sorted
+	Fresh     bool     `json:"fresh"`   // it has no Raft state
+	Expect    int      `json:"expect"`  // its --bootstrap-expect
+	Seen      []string `json:"seen"`    // ids of the fresh nodes that expect the same, its own included, sorted
+	Servers   []string `json:"servers"` // ids in its configuration
 }
 
 // statsAnswer says how far a node is.
@@ -59,10 +59,17 @@ func (n *Node) answer(w http.ResponseWriter, what any) {
 }
 
 func (n *Node) aboutPeer() peerAnswer {
-	return peerAnswer{
+	a := peerAnswer{
 		ID: n.identity.ServerID, ClusterID: n.clusterID(), Fresh: n.fresh(),
-		Expect: n.cfg.BootstrapExpect, Seen: n.freshPeers(),
+		Expect: n.cfg.BootstrapExpect,
 	}
+	if a.Fresh {
+		a.Seen = freshPeers(n.gossip.Members(), a.ID, a.Expect)
+	}
+	for _, s := range n.servers() {
+		a.Servers = append(a.Servers, string(s.ID))
+	}
+	return a
 }
 
 func (n *Node) stats() statsAnswer {
@@ -70,22 +77,6 @@ func (n *Node) stats() statsAnswer {
 		ID: n.identity.ServerID, Term: n.raft.CurrentTerm(),
 		LastLog: n.raft.LastIndex(), Applied: n.machine.Applied(),
 	}
-}
-
-// freshPeers returns the ids of the live nodes without state that expect as many
-// voters as this one, its own among them, sorted.
-func (n *Node) freshPeers() []string {
-	var ids []string
-	for _, m := range n.gossip.Members() {
-		if m.ServerID != n.identity.ServerID && m.Fresh && m.ClusterID == "" && m.Expect == n.cfg.BootstrapExpect && !m.NonVoter {
-			ids = append(ids, m.ServerID)
-		}
-	}
-	if n.fresh() {
-		ids = append(ids, n.identity.ServerID)
-	}
-	slices.Sort(ids)
-	return ids
 }
 
 // ask asks another node over its private port.
