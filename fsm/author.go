@@ -16,6 +16,19 @@ type Author struct {
 	Request  RequestKey `cbor:"5,keyasint,omitempty"` // the client's idempotency key; the zero value is none
 }
 
+// RequestOf returns the client's idempotency key in a command; the zero value where
+// the client gave none, or the command takes none.
+func RequestOf(b Body) RequestKey {
+	if keyed, ok := b.(interface{ request() RequestKey }); ok {
+		return keyed.request()
+	}
+	return RequestKey{}
+}
+
+func (a *Author) request() RequestKey { return a.Request }
+
+func (p *Publish) request() RequestKey { return p.Request }
+
 func (a *Author) check() error {
 	return errors.Join(
 		checkText("agent", a.Agent, MinName, MaxName),

@@ -80,6 +80,18 @@ func TestJobCommandsAreChecked(t *testing.T) {
 	}
 }
 
+func TestRequestOf(t *testing.T) {
+	for _, b := range append(jobCommands(), samplePublish()) {
+		want := RequestKey{Scope: "ada", ID: "request-1"}
+		if _, isTick := b.(*Tick); isTick {
+			want = RequestKey{}
+		}
+		if got := RequestOf(b); got != want {
+			t.Errorf("%T: %+v, want %+v", b, got, want)
+		}
+	}
+}
+
 func TestJobRows(t *testing.T) {
 	row := jobRow{status: JobClaimed, claimant: "Ada", claimantKey: "ada", expires: 1700000000000}
 	got, err := decodeJobRow(row.append(nil))

@@ -70,6 +70,9 @@ func (n *Node) establishLeadership(ctx context.Context) {
 		case <-time.After(leadRetry):
 		}
 	}
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	workers.Go(func() { n.endClaims(ctx) })
 	n.reconcile(ctx)
 }
 

@@ -201,13 +201,13 @@ func (n *Node) openPort() (err error) {
 
 // knownRequest reports whether a command's request_id was used before.
 func (n *Node) knownRequest(body fsm.Body) bool {
-	p, ok := body.(*fsm.Publish)
-	if !ok || p.Request == (fsm.RequestKey{}) {
+	request := fsm.RequestOf(body)
+	if request == (fsm.RequestKey{}) {
 		return false
 	}
 	v := n.machine.View()
 	defer v.Release()
-	_, known := v.Request(fsm.OpPublish, p.Request)
+	_, known := v.Request(fsm.OpOf(body), request)
 	return known
 }
 
@@ -281,7 +281,7 @@ func (n *Node) serveHTTP() (err error) {
 	n.server, err = api.New(api.Config{
 		Backend: &backend{n}, Logger: n.logger, Registry: n.registry,
 		TrustedProxies: n.cfg.TrustedNetworks(), HouseAgents: n.cfg.HouseAgents,
-		WriteBurst: n.cfg.WriteBurst, Now: propose.WallClock(n.cfg.ClockOffset).Now,
+		WriteBurst: n.cfg.WriteBurst, ClaimTTL: n.cfg.ClaimTTL, Now: propose.WallClock(n.cfg.ClockOffset).Now,
 	})
 	if err != nil {
 		return err
