@@ -1,0 +1,79 @@
+package fsm
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/raft"
+)
+
+// seed fills a log with n log entries of a few entries that relate to each other.
+func (l *raftLog) seed(n int) {
+	for i := range n {
+		l.commands(
+			post("ada", func(p *Publish) { p.Body = fmt.Sprintf("Number %d of the seed, unlike any other.", i) }),
+			post("bob", relate(RelationReply, uint64(2*i+1))),
+		)
+		if i%7 == 3 {
+			l.add(raft.LogNoop, nil)
+		}
+	}
+}
+
+// state is everything that two equal states have in common.
+type state struct {
+	Applied, Time, LastSeq uint64
+	Rolling, Rows          [32]byte
+	Cluster                string
+	Lists                  map[string][]uint64
+	Newest                 string
+}
+
+func stateOf(t tester, m *Machine) state {
+	t.Helper()
+	v := m.View()
+	defer v.Release()
+	s := state{Applied: v.Index(), Time: uint64(v.Time()), LastSeq: v.LastSeq(), Rolling: v.head.rolling, Cluster: v.ClusterID()}
+	var err error
+	if s.Rows, err = v.RowDigest(); err != nil {
+		t.Fatal(err)
+	}
+	s.Lists = make(map[string][]uint64)
+	for _, q := range []Query{
+		{},
+		{AgentKey: "ada"},
+		{Q: "number seed"},
+		{ForKey: "ada"},
+		{Kind: KindMessage, Limit: 3},
+		{Thread: 3},
+		{ReplyTo: 1},
+		{Since: v.Time() - 2000},
+	} {
+		seqs, next, err := v.List(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Lists[fmt.Sprintf("%+v", q)] = append(seqs, next)
+	}
+	for seq := max(v.LastSeq(), 4) - 3; seq <= v.LastSeq(); seq++ {
+		_, raw := readEntry(t, v, seq)
+		s.Newest += raw
+	}
+	return s
+}
+
+func sameState(t tester, want, got state) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("states differ (-want +got):\n%s", diff)
+	}
+}
+
+// fresh returns the state that a log makes of an empty machine.
+func (l *raftLog) fresh(t testing.TB, last uint64) state {
+	t.Helper()
+	m := openAt(t, t.TempDir())
+	l.feed(m, 1, last)
+	return stateOf(t, m)
+}
