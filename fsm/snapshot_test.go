@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
