@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -31,5 +32,26 @@ func flipLogBit(t *testing.T, dataDir string) {
 	}
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestCorruptLogIsRefused(t *testing.T) {
+	c := New(t, 3)
+	c.fill(0, 20)
+	c.WaitConverged()
+	victim := c.Follower()
+	c.Kill(victim)
+	flipLogBit(t, c.Nodes[victim].DataDir())
+	err := c.TryStart(victim)
+	if err == nil || !strings.Contains(err.Error(), "this node must resync") {
+		t.Fatalf("a node with a flipped bit in its log started: %v", err)
+	}
+	c.Wipe(victim)
+	c.Start(victim)
+	c.WaitReady()
+	c.WaitVoters()
+	c.WaitConverged()
+	if got := len(c.All(victim, nil)); got != 20 {
+		t.Errorf("the resynchronised node lists %d entries of 20", got)
 	}
 }
