@@ -52,7 +52,7 @@ type Node struct {
 	gossip    *cluster.Gossip
 	gossiping atomic.Pointer[cluster.Gossip] // gossip, for who may ask before it is there
 	hadState  bool                           // there was Raft state when the node started
-	transport *raft.NetworkTransport
+	transport *transport
 	raft      *raft.Raft
 
 	cluster      atomic.Pointer[string] // the cluster's id, once known

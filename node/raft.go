@@ -53,24 +53,26 @@ func (n *Node) raftConfig() *raft.Config {
 
 // startRaft runs Raft over the log, the state machine and the private port.
 func (n *Node) startRaft() error {
-	n.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	n.transport = newTransport(raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Logger:                  newRaftLogger(n.logger),
 		Stream:                  n.port.StreamLayer(),
 		MaxPool:                 raftPool,
 		Timeout:                 raftIOTimeout,
 		MsgpackUseNewTimeFormat: true,
-	})
+	}))
 	r, err := raft.NewRaft(n.raftConfig(), observedFSM{n.machine.FSM(), n.restored}, n.log, n.log, n.streams, n.transport)
 	if err != nil {
 		return errors.Join(fmt.Errorf("starting Raft: %w", err), n.transport.Close())
 	}
 	n.raft = r
+	n.transport.raft.Store(r)
 	return nil
 }
 
 // stopRaft ends Raft and waits for its goroutines, so that nothing is applied
 // any more. It is bounded: a hanging disk must not keep the process.
 func (n *Node) stopRaft() error {
+	n.transport.stop()
 	stopped := make(chan error, 1)
 	go func() {
 		stopped <- errors.Join(n.raft.Shutdown().Error(), n.transport.Close())

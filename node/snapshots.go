@@ -25,9 +25,9 @@ const (
 type snapshotStreams struct {
 	raft.SnapshotStore
 
-	mu      sync.Mutex
-	open    int
-	lastEnd time.Time
+	mu   sync.Mutex
+	open int
+	sent time.Time // when the last one was sent to its end
 }
 
 // Open opens a snapshot for sending.
@@ -46,22 +46,34 @@ func (s *snapshotStreams) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, er
 func (s *snapshotStreams) busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.open > 0 || time.Since(s.lastEnd) < streamHold
+	return s.open > 0 || time.Since(s.sent) < streamHold
 }
 
+// openStream is a snapshot on its way, or an attempt at it: Raft opens one before
+// it knows whether the follower can be reached.
 type openStream struct {
 	io.ReadCloser
 	of   *snapshotStreams
+	all  bool // was read
 	once sync.Once
+}
+
+// Read reads on.
+func (o *openStream) Read(p []byte) (int, error) {
+	n, err := o.ReadCloser.Read(p)
+	o.all = o.all || errors.Is(err, io.EOF)
+	return n, err
 }
 
 // Close ends the sending.
 func (o *openStream) Close() error {
 	o.once.Do(func() {
 		o.of.mu.Lock()
+		defer o.of.mu.Unlock()
 		o.of.open--
-		o.of.lastEnd = time.Now()
-		o.of.mu.Unlock()
+		if o.all {
+			o.of.sent = time.Now()
+		}
 	})
 	return o.ReadCloser.Close()
 }

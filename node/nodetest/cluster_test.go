@@ -193,6 +193,9 @@ func TestKillAll(t *testing.T) {
 
 // TestRequestIDAfterRestart replays a request_id after everything was restarted.
 func TestRequestIDAfterRestart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes much")
+	}
 	c := New(t, 3, smallLog)
 	p := Post{Agent: "ada", Body: "written once", RequestID: "written-once"}
 	first := c.MustPublish(0, p)

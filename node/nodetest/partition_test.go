@@ -12,6 +12,9 @@ import (
 )
 
 func TestMinorityPartition(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for writes to give up")
+	}
 	c := New(t, 3)
 	leader := c.WaitLeader()
 	c.MustPublish(leader, Post{Body: "before"})
@@ -85,6 +88,9 @@ func TestOneWayCuts(t *testing.T) {
 		fromFollower bool
 	}{{"leader to follower", true, false}, {"follower to leader", false, true}, {"both", true, true}} {
 		t.Run(tt.name, func(t *testing.T) {
+			if testing.Short() && tt.name != "both" {
+				t.Skip("the other direction is tried in full runs")
+			}
 			c := New(t, 3, patientRaft)
 			leader := c.WaitLeader()
 			follower := c.Follower()
@@ -123,6 +129,9 @@ func TestOneWayCuts(t *testing.T) {
 // TestStrongReadOnHeldUpFollower: a follower whose Raft link is gone answers a
 // strong read late or not at all, but never from the past.
 func TestStrongReadOnHeldUpFollower(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for reads to give up")
+	}
 	c := New(t, 3)
 	leader, follower := c.WaitLeader(), c.Follower()
 	c.Cut(leader, follower) // Raft's messages do not arrive; the follower's questions do

@@ -1,0 +1,78 @@
+package node
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Pauses between attempts to send log entries to a server that is out of reach.
+const (
+	minResend = 10 * time.Millisecond
+	maxResend = 250 * time.Millisecond
+)
+
+// transport is Raft's way to the other nodes. It differs from Raft's own in what
+// happens to log entries for a server that is out of reach: Raft waits up to ten
+// seconds between two attempts, so that a follower that comes back counts for
+// nothing until then, and the loss of another in that time would stop all
+// writes. Here the attempt itself goes on until the server is back.
+type transport struct {
+	*raft.NetworkTransport
+	raft atomic.Pointer[raft.Raft] // nil until Raft runs
+	once sync.Once
+	end  chan struct{}
+}
+
+func newTransport(inner *raft.NetworkTransport) *transport {
+	return &transport{NetworkTransport: inner, end: make(chan struct{})}
+}
+
+// AppendEntries sends log entries, or a heartbeat, to a server.
+func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	return persist(t.end, isHeartbeat(req), func() error {
+		*resp = raft.AppendEntriesResponse{}
+		return t.NetworkTransport.AppendEntries(id, target, req, resp)
+	}, func() bool { return t.wanted(id, req.Term) })
+}
+
+// stop ends the attempts that are under way. Raft waits for them when it is shut down.
+func (t *transport) stop() { t.once.Do(func() { close(t.end) }) }
+
+// isHeartbeat recognises what Raft sends on a goroutine of its own, with pauses
+// of its own.
+func isHeartbeat(req *raft.AppendEntriesRequest) bool {
+	return len(req.Entries) == 0 && req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && req.LeaderCommitIndex == 0
+}
+
+// wanted reports whether this node still leads in the term, and the server is still
+// one of its own.
+func (t *transport) wanted(id raft.ServerID, term uint64) bool {
+	r := t.raft.Load()
+	if r == nil || r.State() != raft.Leader || r.CurrentTerm() != term {
+		return false
+	}
+	future := r.GetConfiguration()
+	return future.Error() == nil && contains(future.Configuration().Servers, string(id))
+}
+
+// persist calls send until it succeeds, is not wanted any more, or end is closed,
+// and returns its last error; once calls it once.
+func persist(end <-chan struct{}, once bool, send func() error, wanted func() bool) error {
+	for pause := minResend; ; pause = min(2*pause, maxResend) {
+		err := send()
+		if err == nil || once {
+			return err
+		}
+		select {
+		case <-end:
+			return err
+		case <-time.After(pause):
+		}
+		if !wanted() {
+			return err
+		}
+	}
+}
