@@ -1,0 +1,196 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+const testPatience = 30 * time.Second
+
+// local returns the configuration of a node on any free ports.
+func local(t *testing.T) Config {
+	t.Helper()
+	c := defaults(t)
+	c.NodeID, c.DataDir = "n1", t.TempDir()
+	c.HTTPAddr, c.ClusterAddr, c.GossipAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	c.Heartbeat, c.Election, c.Lease = 100*time.Millisecond, 100*time.Millisecond, 50*time.Millisecond
+	return c
+}
+
+func mustStart(t *testing.T, c Config) *Node {
+	t.Helper()
+	n, err := Start(t.Context(), c, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Kill)
+	return n
+}
+
+func shutdown(t *testing.T, n *Node) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), testPatience)
+	defer cancel()
+	if err := n.Shutdown(ctx); err != nil {
+		t.Errorf("shutdown: %v", err)
+	}
+}
+
+// until polls a condition.
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(testPatience); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v", what, testPatience)
+		}
+	}
+}
+
+func (n *Node) readyForTest() bool {
+	for _, c := range n.checks() {
+		if !c.OK {
+			return false
+		}
+	}
+	return true
+}
+
+func TestStartAndShutdown(t *testing.T) {
+	c := local(t)
+	n := mustStart(t, c)
+	until(t, "ready", n.readyForTest)
+	id := n.ServerID()
+	if _, err := Start(t.Context(), c, quiet()); err == nil || !strings.Contains(err.Error(), c.DataDir) {
+		t.Errorf("a second node in one data directory: error %v", err)
+	}
+	shutdown(t, n)
+	shutdown(t, n)
+	if err := n.Wait(); err != nil {
+		t.Errorf("Wait after Shutdown: %v", err)
+	}
+	if _, err := http.Get("http://" + n.HTTPAddr()); err == nil { //nolint:bodyclose // there is no answer
+		t.Error("a node that was shut down answers")
+	}
+	n = mustStart(t, c)
+	until(t, "ready again", n.readyForTest)
+	if n.ServerID() != id {
+		t.Errorf("server id %s became %s", id, n.ServerID())
+	}
+	shutdown(t, n)
+	c.NodeID = "n2"
+	if _, err := Start(t.Context(), c, quiet()); err == nil || !strings.Contains(err.Error(), "n1") {
+		t.Errorf("a name that contradicts the data directory: error %v", err)
+	}
+}
+
+// TestFailedStartTakesAllDown: what was started before the failure is released.
+func TestFailedStartTakesAllDown(t *testing.T) {
+	other := mustStart(t, local(t))
+	c := local(t)
+	for name, change := range map[string]func(*Config){
+		"http":    func(c *Config) { c.HTTPAddr = other.HTTPAddr() },
+		"cluster": func(c *Config) { c.ClusterAddr = other.ClusterAddr() },
+		"gossip":  func(c *Config) { c.GossipAddr = other.GossipAddr() },
+	} {
+		bad := c
+		change(&bad)
+		if n, err := Start(t.Context(), bad, quiet()); err == nil {
+			n.Kill()
+			t.Errorf("started on the %s address of another node", name)
+		} else if !strings.Contains(err.Error(), "address already in use") {
+			t.Errorf("%s address in use: error %v", name, err)
+		}
+	}
+	n := mustStart(t, c)
+	until(t, "ready", n.readyForTest)
+}
+
+func TestStartRefusesBadConfiguration(t *testing.T) {
+	c := local(t)
+	c.Lease, c.LogLevel = time.Second, "loud"
+	_, err := Start(t.Context(), c, quiet())
+	var wrong *ConfigError
+	if !errors.As(err, &wrong) || len(wrong.Problems) != 2 {
+		t.Errorf("error %v, want two problems", err)
+	}
+}
+
+// TestWaitingNode: a node that is to join a cluster which is not there says so,
+// takes nothing, and ends quickly.
+func TestWaitingNode(t *testing.T) {
+	c := local(t)
+	c.Join = []string{"127.0.0.1:1"}
+	n := mustStart(t, c)
+	checks := map[string]api.Check{}
+	for _, check := range n.checks() {
+		checks[check.Name] = check
+	}
+	for name, detail := range map[string]string{"leader": "no leader is known", "cluster": "not part of a cluster yet"} {
+		if got := checks[name]; got.OK || got.Detail != detail {
+			t.Errorf("check %s: %+v, want %q", name, got, detail)
+		}
+	}
+	if !checks["running"].OK || checks["caught-up"].OK {
+		t.Errorf("checks %+v", checks)
+	}
+	b := &backend{n}
+	_, _, err := b.Propose(t.Context(), api.Sender{}, &fsm.Publish{})
+	var unavailable *api.Unavailable
+	if !errors.As(err, &unavailable) || unavailable.Code != api.CodeNotEnqueued {
+		t.Errorf("Propose: %v", err)
+	}
+	brief, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := b.WaitIndex(brief, 5); !errors.As(err, &unavailable) || unavailable.Code != api.CodeBehind {
+		t.Errorf("WaitIndex: %v", err)
+	}
+	if s := n.status(); s.Leader != nil || s.Role != "follower" || len(s.Voters) != 0 {
+		t.Errorf("status %+v", s)
+	}
+	if b.StaleFor() <= 0 {
+		t.Error("a node that never heard from a leader is not stale")
+	}
+	shutdown(t, n)
+}
+
+// TestFailureEndsTheNode: what cannot be gone on with is what Wait returns.
+func TestFailureEndsTheNode(t *testing.T) {
+	n := mustStart(t, local(t))
+	until(t, "ready", n.readyForTest)
+	cause := errors.New("the disk is gone")
+	n.fail(cause)
+	n.fail(errors.New("and another thing"))
+	if err := n.Wait(); !errors.Is(err, cause) || strings.Contains(err.Error(), "another") {
+		t.Errorf("Wait returned %v", err)
+	}
+	if err := n.Shutdown(t.Context()); !errors.Is(err, cause) {
+		t.Errorf("Shutdown afterwards returned %v", err)
+	}
+}
+
+func TestMetricsShowRaftAndNode(t *testing.T) {
+	n := mustStart(t, local(t))
+	until(t, "ready", n.readyForTest)
+	res, err := http.Get("http://" + n.HTTPAddr() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"commons_leader 1\n", "commons_ready 1\n", "commons_voters 1\n", "commons_stale_seconds 0\n", "raft_apply "} {
+		if !strings.Contains(string(body), line) {
+			t.Errorf("no %q in the metrics", line)
+		}
+	}
+}
