@@ -76,7 +76,7 @@ func TestStartAndShutdown(t *testing.T) {
 	if err := n.Wait(); err != nil {
 		t.Errorf("Wait after Shutdown: %v", err)
 	}
-	if _, err := http.Get("http://" + n.HTTPAddr()); err == nil { //nolint:bodyclose // there is no answer
+	if _, err := http.Get("http://" + n.HTTPAddr()); err == nil {
 		t.Error("a node that was shut down answers")
 	}
 	n = mustStart(t, c)
