@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -94,16 +95,25 @@ func TestHumanHelpForms(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("é", n) }
 	fine := map[string]any{"agent": "ada", "goal": "A goal", "requested_action": "Do it."}
 	for i, change := range []map[string]any{
-		{"agent": nil}, {"agent": 7}, {"agent": "-"}, {"goal": nil}, {"goal": "abc"}, {"goal": long(161)}, {"goal": "abc\x00d"}, {"requested_action": long(1501)},
-		{"requested_action": []string{}}, {"context": long(1201)}, {"context": 7}, {"constraints": long(801)}, {"tags": strings.Split("12345678", "")},
-		{"tags": []string{""}}, {"request_id": "short"}, {"request_id": long(81), "tags": "a", "goal": "x"},
+		{"agent": nil},
+		{"agent": 7},
+		{"agent": "-"},
+		{"goal": nil},
+		{"goal": "abc"},
+		{"goal": long(161)},
+		{"goal": "abc\x00d"},
+		{"requested_action": long(1501)},
+		{"requested_action": []string{}},
+		{"context": long(1201)},
+		{"context": 7},
+		{"constraints": long(801)},
+		{"tags": strings.Split("12345678", "")},
+		{"tags": []string{""}},
+		{"request_id": "short"},
+		{"request_id": long(81), "tags": "a", "goal": "x"},
 	} {
-		body := map[string]any{}
-		for _, m := range []map[string]any{fine, change} {
-			for k, v := range m {
-				body[k] = v
-			}
-		}
+		body := maps.Clone(fine)
+		maps.Copy(body, change)
 		r := s.Post("/api/human-requests", body)
 		if r.Status != http.StatusUnprocessableEntity {
 			t.Errorf("%d %v: %d %s", i, body, r.Status, r.Body)

@@ -262,8 +262,9 @@ func (j jobRow) at(now int64) jobRow {
 	return j
 }
 
-func (j jobRow) append(dst []byte) []byte {
-	dst = append(dst, byte(j.status))
+// encode returns the row of spaceJob.
+func (j jobRow) encode() []byte {
+	dst := []byte{byte(j.status)}
 	dst = appendBlob(dst, j.claimant)
 	dst = appendBlob(dst, j.claimantKey)
 	dst = binary.AppendUvarint(dst, uint64(j.expires))
@@ -300,7 +301,7 @@ func (tx *txn) job(seq uint64) jobRow {
 // zero row stands for a job that is new.
 func (tx *txn) putJob(seq uint64, old, next jobRow) {
 	key := makeSeqKey(spaceJob, seq)
-	tx.keep(key[:], next.append(nil))
+	tx.keep(key[:], next.encode())
 	if old.status != next.status {
 		if old.status != 0 {
 			tx.keep(jobsKey(old.status, seq), nil)

@@ -94,16 +94,16 @@ func TestRequestOf(t *testing.T) {
 
 func TestJobRows(t *testing.T) {
 	row := jobRow{status: JobClaimed, claimant: "Ada", claimantKey: "ada", expires: 1700000000000}
-	got, err := decodeJobRow(row.append(nil))
+	got, err := decodeJobRow(row.encode())
 	if err != nil || got != row {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for n := range row.append(nil) {
-		if _, err := decodeJobRow(row.append(nil)[:n]); err == nil {
+	for n := range row.encode() {
+		if _, err := decodeJobRow(row.encode()[:n]); err == nil {
 			t.Errorf("%d bytes passed", n)
 		}
 	}
-	for _, bad := range [][]byte{{0, 0, 0, 0, 0}, {9, 0, 0, 0, 0}, append(row.append(nil), 0)} {
+	for _, bad := range [][]byte{{0, 0, 0, 0, 0}, {9, 0, 0, 0, 0}, append(row.encode(), 0)} {
 		if _, err := decodeJobRow(bad); err == nil {
 			t.Errorf("%v passed", bad)
 		}
