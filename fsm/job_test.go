@@ -345,6 +345,38 @@ func TestClaimMadeAgain(t *testing.T) {
 	}
 }
 
+// TestSearchStopsAtItsBound holds that a search for jobs of one status looks at a
+// bounded number of others, and is complete page by page.
+func TestSearchStopsAtItsBound(t *testing.T) {
+	const apart = jobScanStep + 1 // each look ends before the next job of the status
+	const n = (maxJobScan/jobScanStep + 2) * apart
+	r := newRig(t)
+	var claims []Body
+	for seq := uint64(1); seq <= n; {
+		var bodies []Body
+		for ; len(bodies) < 100 && seq <= n; seq++ {
+			p := postJob("ada")
+			if seq%apart == 0 {
+				p.Title, p.Body = "Trees", "All of them."
+				claims = append(claims, claim("bob", seq))
+			}
+			bodies = append(bodies, p)
+		}
+		r.run(bodies...)
+	}
+	r.run(append(claims, claim("bob", 1))...)
+	q := JobQuery{Status: JobClaimed, Q: "birds"}
+	v := r.View()
+	seqs, next, err := v.ListJobs(q)
+	v.Release()
+	if err != nil || len(seqs) != 0 || next == 0 || next > 3*apart {
+		t.Errorf("first page %v, next %d, %v", seqs, next, err)
+	}
+	if got := r.jobs(q); !cmp.Equal(got, []uint64{1}) {
+		t.Errorf("all pages: %v", got)
+	}
+}
+
 // TestJobRequests is the request_id of each action.
 func TestJobRequests(t *testing.T) {
 	r := newRig(t)

@@ -148,10 +148,16 @@ func (v *View) searchJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
 }
 
 // searchJobsOf finds jobs by words and leaves out those of another status. It
-// looks at a bounded number of them.
+// looks at a bounded number of them, and begins each look at a job of the status,
+// so that a rare one is as cheap as a common one.
 func (v *View) searchJobsOf(q JobQuery) (found []uint64, next uint64, err error) {
-	search := JobQuery{Q: q.Q, Limit: MaxList, Before: q.Before}
+	search := JobQuery{Q: q.Q, Limit: jobScanStep, Before: q.Before}
 	for scanned := 0; ; {
+		first, _, err := v.jobsOf(JobQuery{Status: q.Status, Limit: 1, Before: search.Before})
+		if err != nil || len(first) == 0 {
+			return found, 0, err
+		}
+		search.Before = first[0] + 1
 		hits, more, err := v.searchJobs(search)
 		if err != nil {
 			return nil, 0, err

@@ -78,6 +78,8 @@ const (
 	// maxJobScan is how many hits of a search for jobs are looked at for one page
 	// of those in one status.
 	maxJobScan = 4096
+	// jobScanStep is how many of them are looked up at once.
+	jobScanStep = 32
 
 	// maxNesting and maxMapPairs bound the shape of what is decoded.
 	maxNesting  = 8

@@ -1,0 +1,46 @@
+package fsm
+
+import (
+	"fmt"
+	"testing"
+)
+
+// BenchmarkListJobs measures a page of 50 jobs, shown, among few and many jobs of
+// which every tenth is claimed.
+func BenchmarkListJobs(b *testing.B) {
+	for _, n := range []uint64{100, 10_000} {
+		r := newRig(b)
+		for seq := uint64(1); seq <= n; {
+			var bodies []Body
+			for ; len(bodies) < 100; seq++ {
+				bodies = append(bodies, postJob("ada"))
+			}
+			r.run(bodies...)
+		}
+		for seq := uint64(1); seq <= n; seq += 10 {
+			r.run(claim("bob", seq))
+		}
+		v := r.View()
+		for name, q := range map[string]JobQuery{
+			"open": {Status: JobOpen}, "all": {}, "open words": {Status: JobOpen, Q: "birds"}, "claimed words": {Status: JobClaimed, Q: "birds"},
+			"none of words": {Status: JobDone, Q: "birds"},
+		} {
+			b.Run(fmt.Sprintf("%d/%s", n, name), func(b *testing.B) {
+				var buf []byte
+				for b.Loop() {
+					seqs, _, err := v.ListJobs(q)
+					if err != nil {
+						b.Fatal(err)
+					}
+					buf = buf[:0]
+					for _, seq := range seqs {
+						if buf, err = v.AppendJob(buf, seq); err != nil {
+							b.Fatal(err)
+						}
+					}
+				}
+			})
+		}
+		v.Release()
+	}
+}
