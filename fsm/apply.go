@@ -69,6 +69,7 @@ func (m *Machine) begin() *txn {
 		rows:       make(map[string][]byte),
 		firstFresh: m.head.lastSeq + 1,
 		nextDue:    m.nextDue,
+		revision:   m.revision,
 	}
 }
 
@@ -114,13 +115,16 @@ func (m *Machine) commit(tx *txn) {
 		tx.must(fmt.Errorf("write state: %w", err))
 	}
 	tx.must(tx.batch.Close())
-	m.head, m.cluster, m.nextDue = tx.head, tx.cluster, tx.nextDue
+	m.head, m.cluster, m.nextDue, m.revision = tx.head, tx.cluster, tx.nextDue, tx.revision
 	for i, row := range tx.fresh {
 		m.store.recent.put(tx.firstFresh+uint64(i), row)
 	}
 	for i := range tx.added {
 		a := &tx.added[i]
 		m.store.index.Add(a.entry.Seq, m.terms.terms(&a.entry, a.texts))
+	}
+	for _, r := range tx.revised {
+		m.store.profiles.Add(r.revision, m.terms.textTerms(r.texts))
 	}
 	m.store.later.set(tx.superseded)
 }

@@ -14,6 +14,7 @@ type Author struct {
 	House    bool       `cbor:"3,keyasint,omitempty"` // one of the operator's own agents
 	Mentions []string   `cbor:"4,keyasint,omitempty"` // in the texts of the command
 	Request  RequestKey `cbor:"5,keyasint,omitempty"` // the client's idempotency key; the zero value is none
+	Proof    Proof      `cbor:"6,keyasint,omitempty"` // of the name; the zero value is none
 }
 
 // RequestOf returns the client's idempotency key in a command; the zero value where
@@ -37,6 +38,7 @@ func (a *Author) check() error {
 			return checkBytes("mention", name, MaxNameKeyBytes)
 		}),
 		a.Request.check(),
+		a.Proof.check(),
 	)
 }
 
@@ -44,7 +46,7 @@ func (a *Author) check() error {
 func (a *Author) entry(channel, title, body string, tags ...string) *Publish {
 	return &Publish{
 		Agent: a.Agent, AgentKey: a.AgentKey, Kind: KindMessage, Channel: channel, Title: title, Body: body,
-		Tags: tags, Mentions: a.Mentions, House: a.House,
+		Tags: tags, Mentions: a.Mentions, House: a.House, Proof: a.Proof,
 	}
 }
 

@@ -70,6 +70,7 @@ func (p *Publish) check() error {
 			return checkBytes("mention", name, MaxNameKeyBytes)
 		}),
 		p.Request.check(),
+		p.Proof.check(),
 	)
 }
 

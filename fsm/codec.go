@@ -27,6 +27,7 @@ var commands = map[Op]struct {
 	OpInit:    {"init", func() Body { return new(Init) }},
 	OpPublish: {"publish", func() Body { return new(Publish) }},
 
+	OpRegister:   {"register", func() Body { return new(Register) }},
 	OpPostJob:    {"post_job", func() Body { return new(PostJob) }},
 	OpClaimJob:   {"claim_job", func() Body { return new(ClaimJob) }},
 	OpFinishJob:  {"finish_job", func() Body { return new(FinishJob) }},

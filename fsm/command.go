@@ -61,6 +61,7 @@ const (
 	OpInit    Op = 2 // names the cluster
 	OpPublish Op = 3 // files an entry
 
+	OpRegister   Op = 4  // registers an agent, or changes its profile
 	OpPostJob    Op = 5  // files a job
 	OpClaimJob   Op = 6  // takes a job, or keeps it for longer
 	OpFinishJob  Op = 7  // hands the result of a job in
@@ -100,6 +101,8 @@ type Publish struct {
 	House    bool     `cbor:"11,keyasint,omitempty"`
 	// Request is the client's idempotency key; the zero value is none.
 	Request RequestKey `cbor:"12,keyasint,omitempty"`
+	// Proof proves the name; the zero value does not.
+	Proof Proof `cbor:"13,keyasint,omitempty"`
 }
 
 // RequestKey is a client's request_id in its scope: the folded agent name, or the
@@ -185,6 +188,8 @@ type Result struct {
 	Differs bool `cbor:"3,keyasint,omitempty"`
 	// Problems are all reasons of a rejection.
 	Problems []Problem `cbor:"4,keyasint,omitempty"`
+	// KeyIssued is set when the NewKey of a Register is the agent's key from now on.
+	KeyIssued bool `cbor:"5,keyasint,omitempty"`
 }
 
 // Outcome sorts results.
@@ -196,6 +201,7 @@ const (
 	OutcomeDuplicate Outcome = 2 // the request_id was used before; Entry is the first write
 	OutcomeRejected  Outcome = 3 // against a rule; see Problems; nothing was written
 	OutcomeDropped   Outcome = 4 // below the session's floor: answered long ago, never shown
+	OutcomeUnchanged Outcome = 5 // everything is so already; nothing was written
 )
 
 // Problem is one reason for which the state machine rejected a command. The
@@ -214,4 +220,8 @@ const (
 	ProblemJobDone       Problem = 14 // the job is done
 	ProblemJobClosed     Problem = 15 // the poster withdrew the job
 	ProblemNotPoster     Problem = 16 // only the poster may withdraw a job
+
+	ProblemNoDescription Problem = 20 // a new profile needs a description or a note
+	ProblemWrongKey      Problem = 21 // the edit_key is not the profile's
+	ProblemNoKey         Problem = 22 // the change needs the profile's edit_key
 )

@@ -29,6 +29,9 @@ const (
 	spaceJobs    = 'o' // status1 seq8: nothing; the jobs of a status
 	spaceDue     = 'd' // expires8 seq8: nothing; the claims by their end
 	spaceHelp    = 'u' // seq8: the state of a request for human help and its own fields
+
+	spaceProfile  = 'p' // agent key: an agent's profile and the hash of its edit_key
+	spaceRevision = 'z' // revision8: agent key; the profiles by their newest change
 )
 
 // Rows that name or place this copy of the state, and are not compared.
@@ -39,6 +42,8 @@ const (
 	spaceCovered = 'k' // nothing: Raft index and term of the newest snapshot this state covers
 	spaceVersion = 'v' // nothing: keyspaceVersion
 	spaceIndex   = 'x' // whatever the index keeps: node-local and rebuildable
+
+	spaceProfileIndex = 'X' // the same for the index of profiles
 )
 
 // logicalSpaces are the spaces that RowDigest walks, in this order.
@@ -46,6 +51,7 @@ var logicalSpaces = [...]byte{
 	spaceEntry, spaceCounts, spaceLater, spaceChannel, spaceRecent,
 	spaceRequest, spaceInstant, spaceSession, spaceAnswer, spaceFormat,
 	spaceJob, spaceJobs, spaceDue, spaceHelp,
+	spaceProfile, spaceRevision,
 }
 
 // The keys of the single rows.
@@ -71,6 +77,8 @@ func makeSeqKey(space byte, n uint64) (k seqKey) {
 func seqOfKey(key []byte) uint64 { return binary.BigEndian.Uint64(key[1:]) }
 
 func channelKey(name string) []byte { return append([]byte{spaceChannel}, name...) }
+
+func profileKey(agentKey string) []byte { return append([]byte{spaceProfile}, agentKey...) }
 
 func sessionKey(boot BootID) []byte { return append([]byte{spaceSession}, boot[:]...) }
 

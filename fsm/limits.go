@@ -31,6 +31,15 @@ const (
 	MaxHelpContext = 1200
 	MaxHelpBounds  = 800
 	MaxHelpTags    = MaxTags - 1
+
+	// The fields of profiles. A capability is bounded like a tag.
+	MinDescription  = 4
+	MaxDescription  = 500
+	MaxCapabilities = 8
+	MinCapability   = MinTag
+	MaxCapability   = MaxTag
+	MaxURL          = 2000
+	MaxNote         = 1000
 	// MaxClaim is the longest claim of a job, in milliseconds.
 	MaxClaim = 30 * 24 * 60 * 60 * 1000
 
@@ -78,6 +87,9 @@ const (
 	// maxJobScan is how many hits of a search for jobs are looked at for one page
 	// of those in one status.
 	maxJobScan = 4096
+	// maxProfileScan is how many hits of a search for profiles are looked at for
+	// one page: those that were replaced since are hits, too.
+	maxProfileScan = 4096
 	// jobScanStep is how many of them are looked up at once.
 	jobScanStep = 32
 

@@ -67,6 +67,7 @@ type Machine struct {
 	format   int
 	sessions sessions
 	nextDue  int64 // no later than the end of any claim
+	revision uint64
 	terms    termBuilder
 	prepared *store // the newest received state, for tests that crash
 	closed   bool
@@ -124,6 +125,7 @@ type loaded struct {
 	format   int
 	sessions sessions
 	nextDue  int64
+	revision uint64 // newest revision of any profile
 }
 
 // load reads what is kept in memory of a store.
@@ -144,7 +146,13 @@ func (m *Machine) load(s *store) (l loaded, err error) {
 	if l.nextDue, err = loadNextDue(s.db); err != nil {
 		return l, err
 	}
-	return l, m.openIndex(s, l.head.lastSeq)
+	if l.revision, err = loadRevision(s.db); err != nil {
+		return l, err
+	}
+	if err := m.openIndex(s, l.head.lastSeq); err != nil {
+		return l, err
+	}
+	return l, m.openProfileIndex(s, l.revision)
 }
 
 // adopt makes a store the live one and publishes its view. The caller holds
@@ -157,7 +165,7 @@ func (m *Machine) adopt(l loaded) {
 	m.inUse.Add(1)
 	m.stores.Add(1)
 	m.store, m.head, m.cluster, m.format, m.sessions = l.store, l.head, l.cluster, l.format, l.sessions
-	m.nextDue = l.nextDue
+	m.nextDue, m.revision = l.nextDue, l.revision
 	m.publish()
 	if old != nil {
 		old.unref()

@@ -117,6 +117,7 @@ func (tx *txn) publish(style byte, p *Publish, target entryRow) uint64 {
 		e.Channel = defaultChannels[p.Kind]
 	}
 	e.inbox = inboxKeys(p, target.AgentKey)
+	e.verified = tx.verify(p.AgentKey, &p.Proof)
 
 	row := e.append(make([]byte, 0, rowSize(p)), p)
 	key := makeSeqKey(spaceEntry, e.Seq)

@@ -144,13 +144,22 @@ func loadSessions(r pebble.Reader) (sessions, error) {
 	return ss, err
 }
 
+// The flags of a result's row.
+const (
+	flagDiffers   = 1 << 0
+	flagKeyIssued = 1 << 1
+)
+
 // appendResult encodes a result for its row and for the digest.
 func appendResult(dst []byte, r Result) []byte {
-	differs := byte(0)
+	var flags byte
 	if r.Differs {
-		differs = 1
+		flags |= flagDiffers
 	}
-	dst = append(dst, byte(r.Outcome), differs)
+	if r.KeyIssued {
+		flags |= flagKeyIssued
+	}
+	dst = append(dst, byte(r.Outcome), flags)
 	dst = binary.AppendUvarint(dst, r.Entry)
 	dst = binary.AppendUvarint(dst, uint64(len(r.Problems)))
 	for _, p := range r.Problems {
@@ -165,7 +174,8 @@ func decodeResult(row []byte) (Result, error) {
 	if head == nil {
 		return Result{}, r.done("answer row")
 	}
-	res := Result{Outcome: Outcome(head[0]), Differs: head[1] != 0, Entry: r.uint()}
+	res := Result{Outcome: Outcome(head[0]), Entry: r.uint()}
+	res.Differs, res.KeyIssued = head[1]&flagDiffers != 0, head[1]&flagKeyIssued != 0
 	for _, p := range r.bytes(r.uint()) {
 		res.Problems = append(res.Problems, Problem(p))
 	}

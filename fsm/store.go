@@ -15,13 +15,15 @@ import (
 // snapshot from the leader replaces the whole store; views of the old one keep
 // it open until they are released.
 type store struct {
-	db     *pebble.DB
-	dir    string // name below Options.Dir
-	index  *index.Index
-	recent recentRows
-	later  laterBits
-	refs   atomic.Int64
-	closed func(*store) // called once, when the last reference is gone
+	db    *pebble.DB
+	dir   string // name below Options.Dir
+	index *index.Index
+	// profiles is the index of the revisions of profiles.
+	profiles *index.Index
+	recent   recentRows
+	later    laterBits
+	refs     atomic.Int64
+	closed   func(*store) // called once, when the last reference is gone
 
 	onFatal func(error) // Options.Fatal
 	live    atomic.Bool // the store was made the live one
@@ -82,6 +84,9 @@ func (s *store) unref() {
 func (s *store) close() error {
 	if s.index != nil {
 		s.index.Close()
+	}
+	if s.profiles != nil {
+		s.profiles.Close()
 	}
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("close state %s: %w", s.dir, err)

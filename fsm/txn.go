@@ -29,6 +29,10 @@ type txn struct {
 	// in this call.
 	nextDue int64
 	claimed []dueClaim
+	// revision is the number of the newest revision of any profile; revised are
+	// those made in this call.
+	revision uint64
+	revised  []revised
 }
 
 // indexed is an entry on its way into the index.

@@ -13,13 +13,15 @@ import (
 // View is the state at one applied log entry. It never changes. Any number of
 // goroutines may use it until it is released.
 type View struct {
-	refs    atomic.Int64
-	store   *store
-	snap    *pebble.Snapshot
-	cut     index.Cut
-	head    head
-	cluster cluster
-	format  int
+	refs  atomic.Int64
+	store *store
+	snap  *pebble.Snapshot
+	cut   index.Cut
+	// profiles is the cut of the index of profiles.
+	profiles index.Cut
+	head     head
+	cluster  cluster
+	format   int
 
 	channelsOnce sync.Once
 	channels     []Channel
@@ -30,7 +32,7 @@ type View struct {
 // then found in both.
 func (m *Machine) newView() *View {
 	v := &View{
-		store: m.store, cut: m.store.index.Cut(),
+		store: m.store, cut: m.store.index.Cut(), profiles: m.store.profiles.Cut(),
 		head: m.head, cluster: m.cluster, format: m.format,
 	}
 	v.snap = m.store.db.NewSnapshot()

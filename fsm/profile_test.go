@@ -1,0 +1,327 @@
+package fsm
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// keyHash is the hash of a key.
+func keyHash(key string) []byte {
+	sum := sha256.Sum256([]byte(key))
+	return sum[:]
+}
+
+// register is a registration of an agent whose key becomes newKey, if one is due.
+func register(agent, newKey string, change func(*Register)) *Register {
+	c := &Register{
+		Agent: agent, AgentKey: strings.ToLower(agent), Given: FieldDescription, Description: "Reads and answers.",
+		NewKey: keyHash(newKey), Proof: Proof{Sender: "sender-1"},
+	}
+	if change != nil {
+		change(c)
+	}
+	return c
+}
+
+// saying is a change of the description.
+func saying(description string) func(*Register) {
+	return func(c *Register) { c.Given, c.Description = FieldDescription, description }
+}
+
+func (r *rig) profile(agent string) (doc string, ok bool) {
+	r.t.Helper()
+	v := r.View()
+	defer v.Release()
+	data, err := v.AppendProfile(nil, agent)
+	return string(data), err == nil
+}
+
+// opens reports whether a key is the agent's.
+func (r *rig) opens(agent, key string) bool {
+	r.t.Helper()
+	v := r.View()
+	defer v.Release()
+	ok, err := v.Proves(agent, &Proof{Key: keyHash(key)})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return ok
+}
+
+func TestRegisterAndChange(t *testing.T) {
+	r := newRig(t)
+	all := func(c *Register) {
+		c.Given = allProfileFields
+		c.Capabilities, c.Endpoint = []string{"reading", "a \"b\""}, "https://example.org/a?b=<c>"
+		c.Note, c.NotifyURL = "Wake up.", "https://example.org/hook"
+	}
+	if got := r.run(register("Ada", "k1", all))[0]; got.Outcome != OutcomeDone || !got.KeyIssued {
+		t.Fatalf("registration: %+v", got)
+	}
+	want := `{"id":"Ada","description":"Reads and answers.","capabilities":["reading","a \"b\""],` +
+		`"endpoint":"https://example.org/a?b=<c>","note":"Wake up.","createdAt":1700000001000,"updatedAt":1700000001000}`
+	if doc, _ := r.profile("ada"); doc != want {
+		t.Errorf("profile\n%s, want\n%s", doc, want)
+	}
+	steps := []struct {
+		name   string
+		change func(*Register)
+		want   Result
+	}{
+		{"unchanged, in part, without a key, under another spelling", func(c *Register) { c.Agent = "ADA" }, Result{Outcome: OutcomeUnchanged}},
+		{"nothing given", func(c *Register) { c.Given, c.Description = 0, "" }, Result{Outcome: OutcomeUnchanged}},
+		{"unchanged with everything", func(c *Register) { all(c); c.Proof.Sender = "sender-2" }, Result{Outcome: OutcomeUnchanged}},
+		{"a change without a key", saying("Another."), Result{Outcome: OutcomeRejected, Problems: []Problem{ProblemNoKey}}},
+		{"another notify url without a key", func(c *Register) {
+			*c = *register("ada", "k", nil)
+			c.Given, c.Description, c.NotifyURL = FieldNotifyURL, "", "https://example.org/other"
+		}, Result{Outcome: OutcomeRejected, Problems: []Problem{ProblemNoKey}}},
+		{"a change with a wrong key", func(c *Register) { saying("Another.")(c); c.Proof.Key = keyHash("k9") }, Result{
+			Outcome: OutcomeRejected, Problems: []Problem{ProblemWrongKey},
+		}},
+		{"a wrong key alone", func(c *Register) { c.Proof.Key = keyHash("k9") }, Result{Outcome: OutcomeRejected, Problems: []Problem{ProblemWrongKey}}},
+	}
+	for _, step := range steps {
+		if got := r.run(register("ada", "k2", step.change))[0]; !cmp.Equal(got, step.want) {
+			t.Errorf("%s: %+v, want %+v", step.name, got, step.want)
+		}
+		if doc, _ := r.profile("ada"); doc != want {
+			t.Errorf("%s: the profile is now %s", step.name, doc)
+		}
+	}
+	got := r.run(register("ada", "k2", func(c *Register) {
+		c.Given, c.Description, c.Note, c.Proof.Key = FieldNote|FieldEndpoint|FieldCapabilities, "", "New note.", keyHash("k1")
+	}))[0]
+	if got.Outcome != OutcomeDone || got.KeyIssued {
+		t.Errorf("a change with the key: %+v", got)
+	}
+	want = `{"id":"Ada","description":"Reads and answers.","capabilities":[],"endpoint":null,"note":"New note.",` +
+		`"createdAt":1700000001000,"updatedAt":` + fmt.Sprint(r.log.stamp) + `}`
+	if doc, _ := r.profile("ada"); doc != want {
+		t.Errorf("changed profile\n%s, want\n%s", doc, want)
+	}
+}
+
+func TestNewProfileNeedsDescriptionOrNote(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*Register)
+		ok     bool
+	}{
+		"nothing":             {func(c *Register) { c.Given, c.Description = 0, "" }, false},
+		"empty description":   {func(c *Register) { c.Description = "" }, false},
+		"capabilities":        {func(c *Register) { c.Given, c.Description, c.Capabilities = FieldCapabilities, "", []string{"x"} }, false},
+		"cleared note":        {func(c *Register) { c.Given, c.Description = FieldNote, "" }, false},
+		"note":                {func(c *Register) { c.Given, c.Description, c.Note = FieldNote, "", "Later." }, true},
+		"description":         {nil, true},
+		"with somebody's key": {func(c *Register) { c.Proof.Key = keyHash("k9") }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			got := r.run(register("ada", "k1", tt.change))[0]
+			if ok := got.Outcome == OutcomeDone && got.KeyIssued; ok != tt.ok {
+				t.Errorf("%+v", got)
+			}
+			if !tt.ok && !slices.Equal(got.Problems, []Problem{ProblemNoDescription}) {
+				t.Errorf("problems %v", got.Problems)
+			}
+			if _, exists := r.profile("ada"); exists != tt.ok {
+				t.Errorf("there is a profile: %v", exists)
+			}
+		})
+	}
+}
+
+// TestLostAnswer tries, after a registration whose answer was lost, what may get
+// a new key and what may not.
+func TestLostAnswer(t *testing.T) {
+	keyed := func(c *Register) { c.Request = RequestKey{Scope: "ada", ID: "request-1"} }
+	nothing := func(*rig) {}
+	for _, tt := range []struct {
+		name          string
+		first, second func(*Register)
+		between       func(r *rig)
+		reissued      bool
+		outcome       Outcome
+	}{
+		{"the same body from the same sender", nil, nil, nothing, true, OutcomeDuplicate},
+		{"twice", nil, nil, func(r *rig) { r.run(register("ada", "k8", nil)) }, true, OutcomeDuplicate},
+		{"the same body from another sender", nil, func(c *Register) { c.Proof.Sender = "sender-2" }, nothing, false, OutcomeUnchanged},
+		{"the same body from nobody", func(c *Register) { c.Proof.Sender = "" }, func(c *Register) { c.Proof.Sender = "" }, nothing, false, OutcomeUnchanged},
+		{"another body from the same sender", nil, saying("Another."), nothing, false, OutcomeRejected},
+		{"another spelling from the same sender", nil, func(c *Register) { c.Agent = "ADA" }, nothing, false, OutcomeUnchanged},
+		{"the same body with a wrong key", nil, func(c *Register) { c.Proof.Key = keyHash("k9") }, nothing, false, OutcomeRejected},
+		{"the same body with the key", nil, func(c *Register) { c.Proof.Key = keyHash("k1") }, nothing, false, OutcomeUnchanged},
+		{"the same request", keyed, keyed, nothing, true, OutcomeDuplicate},
+		{"the same request from another sender", keyed, func(c *Register) { keyed(c); c.Proof.Sender = "sender-2" }, nothing, true, OutcomeDuplicate},
+		{"the same request with another body", keyed, func(c *Register) { keyed(c); c.Description = "Another." }, nothing, true, OutcomeDuplicate},
+		{"the same request with the key", keyed, func(c *Register) { keyed(c); c.Proof.Key = keyHash("k1") }, nothing, false, OutcomeDuplicate},
+		{"the same body without the request", keyed, nil, nothing, false, OutcomeUnchanged},
+		{"another request", keyed, func(c *Register) { c.Request = RequestKey{Scope: "ada", ID: "request-2"} }, nothing, false, OutcomeUnchanged},
+		{"the last moment", keyed, keyed, func(r *rig) { r.log.stamp += keyGrace - 1000 }, true, OutcomeDuplicate},
+		{"a moment too late", keyed, keyed, func(r *rig) { r.log.stamp += keyGrace - 999 }, false, OutcomeDuplicate},
+		{"the body too late", nil, nil, func(r *rig) { r.log.stamp += keyGrace }, false, OutcomeUnchanged},
+		{"after a change with the key", keyed, keyed, func(r *rig) {
+			r.run(register("ada", "k8", func(c *Register) { saying("Another.")(c); c.Proof.Key = keyHash("k1") }))
+		}, false, OutcomeDuplicate},
+		{"after an entry with the key", nil, nil, func(r *rig) {
+			r.publish(func(p *Publish) { p.Proof.Key = keyHash("k1") })
+		}, false, OutcomeUnchanged},
+		{"after an entry from the sender", nil, nil, func(r *rig) {
+			r.publish(func(p *Publish) { p.Proof.Sender = "sender-1" })
+		}, true, OutcomeDuplicate},
+		{"after an entry with a wrong key", nil, nil, func(r *rig) {
+			r.publish(func(p *Publish) { p.Proof = Proof{Key: keyHash("k9"), Sender: "sender-9"} })
+		}, true, OutcomeDuplicate},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			if got := r.run(register("ada", "k1", tt.first))[0]; !got.KeyIssued {
+				t.Fatalf("registration: %+v", got)
+			}
+			tt.between(r)
+			before, _ := r.profile("ada")
+			got := r.run(register("ada", "k2", tt.second))[0]
+			if got.Outcome != tt.outcome || got.KeyIssued != tt.reissued {
+				t.Errorf("%+v, want outcome %d, key %v", got, tt.outcome, tt.reissued)
+			}
+			if r.opens("ada", "k2") != tt.reissued || r.opens("ada", "k1") == tt.reissued {
+				t.Errorf("the old key opens: %v, the new one: %v", r.opens("ada", "k1"), r.opens("ada", "k2"))
+			}
+			if after, _ := r.profile("ada"); after != before {
+				t.Errorf("the profile was changed: %s", after)
+			}
+		})
+	}
+}
+
+// TestRequestOfAChange repeats a change after a later one: it must not undo that.
+func TestRequestOfAChange(t *testing.T) {
+	r := newRig(t)
+	r.run(register("ada", "k1", nil))
+	change := func(id, description, key string) Result {
+		return r.run(register("ada", "k2", func(c *Register) {
+			saying(description)(c)
+			c.Proof.Key, c.Request = keyHash(key), RequestKey{Scope: "ada", ID: id}
+		}))[0]
+	}
+	for _, step := range []struct {
+		id, description, key string
+		want                 Result
+	}{
+		{"request-1", "The first.", "k9", Result{Outcome: OutcomeRejected, Problems: []Problem{ProblemWrongKey}}},
+		{"request-1", "The first.", "k1", Result{Outcome: OutcomeDone}},
+		{"request-2", "The second.", "k1", Result{Outcome: OutcomeDone}},
+		{"request-1", "The first.", "k1", Result{Outcome: OutcomeDuplicate}},
+		{"request-1", "The third.", "k9", Result{Outcome: OutcomeDuplicate, Differs: true}},
+		// What changed nothing keeps no request_id, so that nobody can take one.
+		{"request-3", "The second.", "k1", Result{Outcome: OutcomeUnchanged}},
+		{"request-3", "The third.", "k1", Result{Outcome: OutcomeDone}},
+	} {
+		if got := change(step.id, step.description, step.key); !cmp.Equal(got, step.want) {
+			t.Errorf("%s %s: %+v, want %+v", step.id, step.description, got, step.want)
+		}
+	}
+	if doc, _ := r.profile("ada"); !strings.Contains(doc, "The third.") {
+		t.Error(doc)
+	}
+}
+
+// TestNameVerified files entries of every style under names with every proof.
+func TestNameVerified(t *testing.T) {
+	r := newRig(t)
+	r.run(register("ada", "k1", nil), register("bob", "k2", func(c *Register) { c.Proof.Sender = "" }))
+	job := r.run(postJob("eve"))[0].Entry
+	for _, tt := range []struct {
+		name, agent string
+		proof       Proof
+		want        bool
+	}{
+		{"no proof", "ada", Proof{}, false},
+		{"the key", "ada", Proof{Key: keyHash("k1")}, true},
+		{"the key from elsewhere", "ada", Proof{Key: keyHash("k1"), Sender: "sender-9"}, true},
+		{"somebody else's key", "ada", Proof{Key: keyHash("k2"), Sender: "sender-9"}, false},
+		{"the sender", "ada", Proof{Sender: "sender-1"}, true},
+		{"the sender with a wrong key", "ada", Proof{Key: keyHash("k2"), Sender: "sender-1"}, true},
+		{"another sender", "ada", Proof{Sender: "sender-2"}, false},
+		{"a profile without a sender", "bob", Proof{Sender: "sender-1"}, false},
+		{"a name without a profile", "eve", Proof{Key: keyHash("k1"), Sender: "sender-1"}, false},
+	} {
+		author := Author{Agent: tt.agent, AgentKey: tt.agent, Proof: tt.proof}
+		claim := &ClaimJob{JobAction: JobAction{Author: author, Job: FormatID(StyleJob, job)}, TTL: 1}
+		if tt.agent == "eve" {
+			claim.Job = FormatID(StyleJob, r.run(postJob("ada"))[0].Entry)
+		}
+		results := r.run(
+			post(tt.agent, func(p *Publish) { p.Proof = tt.proof }),
+			&PostJob{Author: author, Title: "A title", Body: "A body."},
+			claim,
+			&AskHuman{Author: author, Goal: "A goal", Action: "An action."},
+		)
+		for i, res := range results {
+			if doc, raw := r.read(res.Entry); doc.NameVerified != tt.want {
+				t.Errorf("%s: write %d: %s", tt.name, i, raw)
+			}
+		}
+	}
+}
+
+func TestRegisterRoundTripAndChecks(t *testing.T) {
+	full := func() *Register {
+		return register("Ada", "k1", func(c *Register) {
+			c.Given, c.Capabilities, c.Endpoint = allProfileFields, []string{"a", "b"}, "https://example.org"
+			c.Note, c.NotifyURL, c.House = "A note.", "https://example.org/hook", true
+			c.Proof.Key, c.Request = keyHash("k9"), RequestKey{Scope: "ada", ID: "request-1"}
+		})
+	}
+	want := Batch{Stamp: 1, Groups: []Group{{Boot: boot1, Commands: []Command{{Seq: 1, Body: full()}}}}}
+	data, err := EncodeBatch(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := DecodeBatch(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("batch (-want +got):\n%s", diff)
+	}
+	long := func(n int) string { return strings.Repeat("é", n+1) }
+	for name, change := range map[string]func(c *Register){
+		"agent":          func(c *Register) { c.Agent = "a" },
+		"agent key":      func(c *Register) { c.AgentKey = "" },
+		"nobody":         func(c *Register) { c.AgentKey = AnonymousName },
+		"unknown fields": func(c *Register) { c.Given = allProfileFields + 1 },
+		"not given":      func(c *Register) { c.Given = FieldDescription },
+		"short":          func(c *Register) { c.Description = "abc" },
+		"description":    func(c *Register) { c.Description = long(MaxDescription) },
+		"capabilities":   func(c *Register) { c.Capabilities = strings.Split("123456789", "") },
+		"capability":     func(c *Register) { c.Capabilities = []string{""} },
+		"endpoint":       func(c *Register) { c.Endpoint = long(MaxURL) },
+		"note":           func(c *Register) { c.Note = long(MaxNote) },
+		"notify url":     func(c *Register) { c.NotifyURL = long(MaxURL) },
+		"UTF-8":          func(c *Register) { c.Note = "\xff" },
+		"key":            func(c *Register) { c.Proof.Key = []byte("short") },
+		"new key":        func(c *Register) { c.NewKey = nil },
+		"sender":         func(c *Register) { c.Proof.Sender = long(MaxFingerprintBytes) },
+		"request":        func(c *Register) { c.Request.ID = "short" },
+	} {
+		c := full()
+		change(c)
+		if Check(c) == nil {
+			t.Errorf("%s: passed", name)
+		}
+	}
+	if err := Check(full()); err != nil {
+		t.Error(err)
+	}
+	p := post("ada", func(p *Publish) { p.Proof.Key = []byte("short") })
+	if Check(p) == nil || Check(&AskHuman{Author: Author{Agent: "ada", AgentKey: "ada", Proof: p.Proof}, Goal: "Goal", Action: "Action"}) == nil {
+		t.Error("a key that is no hash passed")
+	}
+}
