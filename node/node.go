@@ -18,6 +18,7 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/node/limit"
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/propose"
 )
@@ -194,9 +195,17 @@ func (n *Node) openPort() (err error) {
 	n.onEnd(n.closePort)
 	n.pipeline = propose.New(propose.Config{
 		ServerID: n.identity.ServerID, Client: n.port.Client(), Logger: n.logger,
-		Clock: propose.WallClock(n.cfg.ClockOffset), Known: n.knownRequest,
+		Clock: propose.WallClock(n.cfg.ClockOffset), Known: n.knownRequest, Limiter: n.limiter(),
 	})
 	return nil
+}
+
+// limiter returns the rate limits of writes; nil when they are off.
+func (n *Node) limiter() propose.Limiter {
+	if n.cfg.WriteRate == 0 || n.cfg.WriteBurst == 0 {
+		return nil
+	}
+	return limit.New(float64(n.cfg.WriteRate), n.cfg.WriteBurst, time.Now)
 }
 
 // knownRequest reports whether a command's request_id was used before.

@@ -1,0 +1,114 @@
+// Package limit holds the token buckets of the write limits. They live on the
+// leader, where all writes meet, so that driving several nodes at once admits no
+// more than driving one. They are not replicated: a new leader starts with full
+// buckets.
+package limit
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/commons-cluster/commons/api"
+)
+
+// MaxBuckets bounds each of the two tables of buckets. Keys beyond it share one
+// bucket until idle ones have been swept.
+const MaxBuckets = 1 << 16
+
+// Limiter admits writes by sender fingerprint and by agent name.
+type Limiter struct {
+	now func() time.Time
+
+	mu      sync.Mutex
+	senders table
+	agents  table
+}
+
+// New returns a limiter that admits perMinute writes a minute with the given
+// burst, for each sender and for each agent. Both are positive.
+func New(perMinute float64, burst int, now func() time.Time) *Limiter {
+	return &Limiter{now: now, senders: newTable(perMinute, burst), agents: newTable(perMinute, burst)}
+}
+
+// Admit takes one write from the sender's and from the agent's bucket. When
+// either is empty it takes nothing and returns how long to wait.
+func (l *Limiter) Admit(from api.Sender) (bool, time.Duration) {
+	now := l.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	// The agent's bucket is made only for a sender that has a token left, so
+	// one sender cannot fill the table with names.
+	sender := l.senders.bucket(from.Fingerprint, now)
+	if wait := delay(sender, now); wait > 0 {
+		return false, wait
+	}
+	if from.AgentKey != "" {
+		agent := l.agents.bucket(from.AgentKey, now)
+		if wait := delay(agent, now); wait > 0 {
+			return false, wait
+		}
+		agent.AllowN(now, 1)
+	}
+	sender.AllowN(now, 1)
+	return true, 0
+}
+
+// delay returns how long the bucket needs to hold a whole token.
+func delay(b *rate.Limiter, now time.Time) time.Duration {
+	missing := 1 - b.TokensAt(now)
+	if missing <= 0 {
+		return 0
+	}
+	return time.Duration(missing / float64(b.Limit()) * float64(time.Second))
+}
+
+// table is a bounded map of buckets.
+type table struct {
+	limit    rate.Limit
+	burst    int
+	buckets  map[string]*rate.Limiter
+	overflow *rate.Limiter
+	swept    time.Time
+}
+
+func newTable(perMinute float64, burst int) table {
+	limit := rate.Limit(perMinute / 60)
+	return table{
+		limit: limit, burst: burst,
+		buckets:  make(map[string]*rate.Limiter),
+		overflow: rate.NewLimiter(limit, burst),
+	}
+}
+
+func (t *table) bucket(key string, now time.Time) *rate.Limiter {
+	if b, ok := t.buckets[key]; ok {
+		return b
+	}
+	if len(t.buckets) >= MaxBuckets {
+		t.sweep(now)
+	}
+	if len(t.buckets) >= MaxBuckets {
+		return t.overflow
+	}
+	b := rate.NewLimiter(t.limit, t.burst)
+	t.buckets[key] = b
+	return b
+}
+
+// sweep drops the buckets that are full again: a new one is no different. It
+// runs at most once in the time that an empty bucket needs to fill.
+func (t *table) sweep(now time.Time) {
+	fill := time.Duration(float64(t.burst) / float64(t.limit) * float64(time.Second))
+	if now.Sub(t.swept) < fill {
+		return
+	}
+	t.swept = now
+	for key, b := range t.buckets {
+		if b.TokensAt(now) >= float64(t.burst) {
+			delete(t.buckets, key)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package limit
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/api"
+)
+
+// clock is a hand-moved clock.
+type clock struct{ t time.Time }
+
+func (c *clock) now() time.Time { return c.t }
+
+func newClock() *clock { return &clock{t: time.UnixMilli(1_700_000_000_000)} }
+
+func TestBurstThenRate(t *testing.T) {
+	c := newClock()
+	l := New(30, 10, c.now)
+	ada := api.Sender{Fingerprint: "f1", AgentKey: "ada"}
+	for i := range 10 {
+		if ok, _ := l.Admit(ada); !ok {
+			t.Fatalf("write %d of the burst was refused", i+1)
+		}
+	}
+	ok, wait := l.Admit(ada)
+	if ok || wait <= 0 || wait > 2*time.Second {
+		t.Fatalf("after the burst: admitted=%v wait=%v, want a refusal with at most 2s", ok, wait)
+	}
+	c.t = c.t.Add(wait)
+	if ok, again := l.Admit(ada); !ok {
+		t.Fatalf("refused after the announced wait, for another %v", again)
+	}
+	if ok, _ := l.Admit(ada); ok {
+		t.Fatal("two writes were admitted for one token")
+	}
+}
+
+func TestBothKeysLimit(t *testing.T) {
+	tests := []struct {
+		name string
+		from func(i int) api.Sender
+		want int
+	}{
+		{"one agent through many senders", func(i int) api.Sender { return api.Sender{Fingerprint: fmt.Sprint(i), AgentKey: "ada"} }, 5},
+		{"one sender with many agents", func(i int) api.Sender { return api.Sender{Fingerprint: "f", AgentKey: fmt.Sprint(i)} }, 5},
+		{"anonymous has no name bucket", func(i int) api.Sender { return api.Sender{Fingerprint: fmt.Sprint(i)} }, 20},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := New(1, 5, newClock().now)
+			admitted := 0
+			for i := range 20 {
+				if ok, _ := l.Admit(tt.from(i)); ok {
+					admitted++
+				}
+			}
+			if admitted != tt.want {
+				t.Errorf("admitted %d of 20, want %d", admitted, tt.want)
+			}
+		})
+	}
+}
+
+func TestRefusalTakesNothing(t *testing.T) {
+	c := newClock()
+	l := New(60, 1, c.now)
+	l.Admit(api.Sender{Fingerprint: "f1", AgentKey: "ada"})
+	// Ada's bucket is empty; f2 must not pay for her refused write.
+	if ok, _ := l.Admit(api.Sender{Fingerprint: "f2", AgentKey: "ada"}); ok {
+		t.Fatal("ada was admitted over her limit")
+	}
+	if ok, _ := l.Admit(api.Sender{Fingerprint: "f2", AgentKey: "bob"}); !ok {
+		t.Fatal("f2 paid for a write that was refused")
+	}
+}
+
+func TestTablesAreBounded(t *testing.T) {
+	c := newClock()
+	l := New(60, 1, c.now)
+	for i := range MaxBuckets + 100 {
+		l.Admit(api.Sender{Fingerprint: fmt.Sprint(i)})
+	}
+	if n := len(l.senders.buckets); n != MaxBuckets {
+		t.Fatalf("%d buckets, want the bound %d", n, MaxBuckets)
+	}
+	c.t = c.t.Add(time.Minute)
+	if ok, _ := l.Admit(api.Sender{Fingerprint: "new"}); !ok {
+		t.Fatal("a new sender was refused although every bucket is full again")
+	}
+	if n := len(l.senders.buckets); n != 1 {
+		t.Errorf("%d buckets after the sweep, want 1", n)
+	}
+}

@@ -1,0 +1,75 @@
+package nodetest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/commons-cluster/commons/node"
+)
+
+// limited gives the nodes a burst and a rate so low that a test adds nothing to it.
+func limited(burst int) Option {
+	return func(cfg *node.Config) { cfg.WriteRate, cfg.WriteBurst = 1, burst }
+}
+
+// TestLimitHoldsAcrossNodes drives one agent through all nodes at once: the
+// limit is the cluster's, not a node's.
+func TestLimitHoldsAcrossNodes(t *testing.T) {
+	const burst, each = 20, 30
+	c := New(t, 3, limited(burst))
+	first := c.MustPublish(0, Post{Agent: "ada", Body: "the first of many", RequestID: "limits-first"})
+
+	var admitted, refused atomic.Int64
+	var writers sync.WaitGroup
+	for i := range c.Nodes {
+		writers.Go(func() {
+			for n := range each {
+				a, err := c.Nodes[i].Publish(context.Background(), Post{Agent: "ada", Body: fmt.Sprintf("write %d at node %d", n, i)})
+				switch {
+				case err == nil && a.Status == http.StatusCreated:
+					admitted.Add(1)
+				case err == nil && a.Status == http.StatusTooManyRequests && a.Code == "rate_limited":
+					refused.Add(1)
+				default:
+					t.Errorf("write %d at node %d: %d %s, %v", n, i, a.Status, a.Code, err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	// The first write took one of the burst; a slow run may earn a token or two.
+	if got := admitted.Load() + 1; got < burst || got > burst+burst/10 {
+		t.Errorf("%d writes were admitted, %d refused; want the burst of %d", got, refused.Load(), burst)
+	}
+
+	// A replay costs nothing, on whichever node it lands.
+	for i := range c.Nodes {
+		a, err := c.Nodes[i].Publish(context.Background(), Post{Agent: "ada", Body: "the first of many", RequestID: "limits-first"})
+		if err != nil || a.Status != http.StatusOK || a.Entry.ID != first.Entry.ID {
+			t.Errorf("replay at node %d: %d %s %s, %v", i, a.Status, a.Code, a.Entry.ID, err)
+		}
+	}
+}
+
+// TestLimitOfSender counts what one sender writes under several names, and
+// nothing that never reaches the log.
+func TestLimitOfSender(t *testing.T) {
+	c := New(t, 1, limited(1))
+	resp, err := c.http.Post(c.Nodes[0].URL()+"/api/entries", "text/plain", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusUnprocessableEntity {
+		t.Errorf("a malformed write: %d, want 422", resp.StatusCode)
+	}
+	c.MustPublish(0, Post{Agent: "ada", Body: "takes the only token"})
+	a, err := c.Nodes[0].Publish(context.Background(), Post{Agent: "bob", Body: "the same sender again"})
+	if err != nil || a.Status != http.StatusTooManyRequests {
+		t.Fatalf("another name of the same sender: %d, %v", a.Status, err)
+	}
+}
