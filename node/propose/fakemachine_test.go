@@ -1,0 +1,146 @@
+package propose
+
+import (
+	"maps"
+	"sync"
+	"testing"
+
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// fakeMachine is the session logic of the state machine and nothing else: an
+// entry's effect is its text in a list.
+type fakeMachine struct {
+	observer fsm.Observer
+
+	mu       sync.Mutex
+	applied  uint64
+	sessions map[fsm.BootID]*fakeSession
+	entries  []string
+	stamps   []int64
+	floors   []uint64
+}
+
+type fakeSession struct {
+	floor   uint64
+	results map[uint64]fsm.Result
+}
+
+func newFakeMachine(o fsm.Observer) *fakeMachine {
+	return &fakeMachine{observer: o, sessions: make(map[fsm.BootID]*fakeSession)}
+}
+
+type observed struct {
+	boot fsm.BootID
+	seq  uint64
+	res  fsm.Result
+}
+
+func (m *fakeMachine) apply(tb testing.TB, index uint64, data []byte) {
+	tb.Helper()
+	b, err := fsm.DecodeBatch(data)
+	if err != nil {
+		tb.Errorf("entry %d: %v", index, err)
+		return
+	}
+	m.mu.Lock()
+	if index <= m.applied {
+		m.mu.Unlock() // a snapshot was installed meanwhile
+		return
+	}
+	m.stamps = append(m.stamps, b.Stamp)
+	var out []observed
+	for _, g := range b.Groups {
+		m.floors = append(m.floors, g.Floor)
+		s := m.sessions[g.Boot]
+		if s == nil {
+			s = &fakeSession{results: make(map[uint64]fsm.Result)}
+			m.sessions[g.Boot] = s
+		}
+		s.floor = max(s.floor, g.Floor)
+		for seq := range s.results {
+			if seq < s.floor {
+				delete(s.results, seq)
+			}
+		}
+		for _, c := range g.Commands {
+			out = append(out, observed{g.Boot, c.Seq, m.one(s, c)})
+		}
+	}
+	m.applied = index
+	m.mu.Unlock()
+	for _, o := range out {
+		m.observer.Applied(o.boot, o.seq, o.res, index)
+	}
+}
+
+func (m *fakeMachine) one(s *fakeSession, c fsm.Command) fsm.Result {
+	if c.Seq < s.floor {
+		return fsm.Result{Outcome: fsm.OutcomeDropped}
+	}
+	if r, ok := s.results[c.Seq]; ok {
+		return r
+	}
+	r := fsm.Result{Outcome: fsm.OutcomeDone}
+	if p, ok := c.Body.(*fsm.Publish); ok {
+		m.entries = append(m.entries, p.Body)
+		r.Entry = uint64(len(m.entries))
+	}
+	s.results[c.Seq] = r
+	return r
+}
+
+// install replaces the state by another machine's, past the observer.
+func (m *fakeMachine) install(from *fakeMachine) {
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.applied = from.applied
+	m.entries = append([]string(nil), from.entries...)
+	m.sessions = make(map[fsm.BootID]*fakeSession)
+	for boot, s := range from.sessions {
+		c := &fakeSession{floor: s.floor, results: make(map[uint64]fsm.Result)}
+		maps.Copy(c.results, s.results)
+		m.sessions[boot] = c
+	}
+}
+
+// count returns how often a text was published.
+func (m *fakeMachine) count(text string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for _, e := range m.entries {
+		if e == text {
+			n++
+		}
+	}
+	return n
+}
+
+// Applied is part of State.
+func (m *fakeMachine) Applied() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.applied
+}
+
+// View is part of State.
+func (m *fakeMachine) View() View { return fakeView{m} }
+
+type fakeView struct{ m *fakeMachine }
+
+func (v fakeView) Release()      {}
+func (v fakeView) Index() uint64 { return v.m.Applied() }
+
+func (v fakeView) Result(boot fsm.BootID, seq uint64) (fsm.Result, bool) {
+	v.m.mu.Lock()
+	defer v.m.mu.Unlock()
+	s := v.m.sessions[boot]
+	if s == nil {
+		return fsm.Result{}, false
+	}
+	r, ok := s.results[seq]
+	return r, ok
+}

@@ -1,0 +1,251 @@
+package propose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+func TestBoundsOfALogEntry(t *testing.T) {
+	c := newCluster(t, 3)
+	leader := c.lead("node-0")
+	text := strings.Repeat("x", 4900)
+	leader.set(func(n *fakeNode) { n.held = true }) // entries pile up behind it
+	var wg sync.WaitGroup
+	for i := range 600 {
+		wg.Go(func() {
+			if _, _, err := c.nodes[i%3].publish(fmt.Sprint(i, text)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	eventually(t, "everything waits", func() bool {
+		open := 0
+		for _, n := range c.nodes {
+			open += n.Stats().Open
+		}
+		return open == 600
+	})
+	leader.set(func(n *fakeNode) { n.held = false })
+	wg.Wait()
+	leader.set(func(n *fakeNode) {
+		if n.maxPending != MaxInFlight {
+			t.Errorf("%d log entries in flight, want %d", n.maxPending, MaxInFlight)
+		}
+		full := 0
+		for _, data := range n.applies {
+			if len(data) > fsm.MaxBatchBytes {
+				t.Errorf("a log entry of %d bytes", len(data))
+			}
+			if len(data) > fsm.MaxBatchBytes*9/10 {
+				full++
+			}
+		}
+		if full < 10 {
+			t.Errorf("%d of %d entries are full", full, len(n.applies))
+		}
+	})
+}
+
+func TestUnfitCommandsGoNowhere(t *testing.T) {
+	c := newCluster(t, 1)
+	n := c.lead("node-0")
+	before := n.CommitIndex()
+	bad := entryOf("some text")
+	bad.Title = ""
+	for _, body := range []fsm.Body{nil, bad, entryOf("not UTF-8: \xff")} {
+		_, _, err := n.Propose(context.Background(), sender, body)
+		var u *api.Unavailable
+		if err == nil || errors.As(err, &u) {
+			t.Errorf("%v: error %v", body, err)
+		}
+	}
+	_, _, err := n.Propose(context.Background(), api.Sender{Fingerprint: strings.Repeat("x", maxSenderBytes+1)}, entryOf("some text"))
+	if err == nil {
+		t.Error("a sender without bounds was taken")
+	}
+	if n.CommitIndex() != before {
+		t.Error("something reached the log")
+	}
+}
+
+// limitFunc is a Limiter.
+type limitFunc func(api.Sender) (bool, time.Duration)
+
+func (f limitFunc) Admit(s api.Sender) (bool, time.Duration) { return f(s) }
+
+func TestRateLimits(t *testing.T) {
+	var mu sync.Mutex
+	asked := map[string]int{}
+	limit := limitFunc(func(s api.Sender) (bool, time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked[s.Fingerprint]++
+		return s.Fingerprint != "greedy", 1500 * time.Millisecond
+	})
+	known := func(b fsm.Body) bool {
+		p, ok := b.(*fsm.Publish)
+		return ok && p.Request.ID == "known-id"
+	}
+	c := newCluster(t, 2, func(cfg *Config) { cfg.Limiter, cfg.Known = limit, known })
+	c.lead("node-0")
+	for _, n := range c.nodes {
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				from := api.Sender{Fingerprint: "modest"}
+				if i%2 == 1 {
+					from.Fingerprint = "greedy"
+				}
+				_, _, err := n.Propose(context.Background(), from, entryOf(fmt.Sprint("text ", n.id, i)))
+				var limited *api.RateLimited
+				switch {
+				case i%2 == 0 && err != nil:
+					t.Error(err)
+				case i%2 == 1 && (!errors.As(err, &limited) || limited.RetryAfter != 1500*time.Millisecond):
+					t.Errorf("over the limit: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		again := entryOf("some text")
+		again.Request = fsm.RequestKey{Scope: "ada", ID: "known-id"}
+		if _, _, err := n.Propose(context.Background(), api.Sender{Fingerprint: "greedy"}, again); err != nil {
+			t.Errorf("a known request_id: %v", err)
+		}
+		for i := range 20 {
+			if got := n.sm.count(fmt.Sprint("text ", n.id, i)); got != 1-i%2 {
+				t.Errorf("text %d: %d effects", i, got)
+			}
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if asked["modest"] != 20 || asked["greedy"] != 20 {
+		t.Errorf("asked %v, want 20 each", asked)
+	}
+}
+
+func TestRetriesAreFree(t *testing.T) {
+	var mu sync.Mutex
+	asked := 0
+	c := newCluster(t, 2, func(cfg *Config) {
+		cfg.Limiter = limitFunc(func(api.Sender) (bool, time.Duration) {
+			mu.Lock()
+			defer mu.Unlock()
+			asked++
+			return asked == 1, time.Second
+		})
+	})
+	c.lead("node-0")
+	drops := 3
+	c.net.decide(func(string, string, *http.Request) fate {
+		if drops > 0 {
+			drops--
+			return lostAnswer
+		}
+		return arrives
+	})
+	if _, _, err := c.nodes[1].publish("some text"); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if asked != 1 {
+		t.Errorf("the limits were asked %d times", asked)
+	}
+}
+
+func TestLoadShed(t *testing.T) {
+	t.Run("queue of the node", func(t *testing.T) {
+		c := newCluster(t, 1)
+		n := c.nodes[0]
+		size, err := measure(n.Boot(), sender, entryOf("text 0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.session.maxBytes = 3 * (callOverhead + size)
+		var chans []<-chan outcome
+		for i := range 3 {
+			chans = append(chans, n.start(fmt.Sprint("text ", i)))
+		}
+		eventually(t, "three wait", func() bool { return n.Stats().Waiting == 3 })
+		_, _, err = n.publish("text 3")
+		wantCode(t, err, api.CodeNotEnqueued)
+		if n.Stats().Open != 3 {
+			t.Error("the fourth was taken")
+		}
+		c.lead("node-0")
+		for _, ch := range chans {
+			if o := <-ch; o.err != nil {
+				t.Error(o.err)
+			}
+		}
+	})
+	t.Run("leader behind", func(t *testing.T) {
+		c := newCluster(t, 2)
+		leader := c.lead("node-0")
+		leader.set(func(n *fakeNode) {
+			n.held = true
+			for range MaxApplyLag + 1 {
+				c.log = append(c.log, c.log[0])
+			}
+		})
+		for _, n := range c.nodes {
+			_, _, err := n.publish("some text")
+			wantCode(t, err, api.CodeNotEnqueued)
+		}
+		leader.set(func(n *fakeNode) { n.held = false })
+		eventually(t, "the leader caught up", func() bool { return leader.sm.Applied() == leader.CommitIndex() })
+		if _, _, err := c.nodes[1].publish("next text"); err != nil {
+			t.Error(err)
+		}
+		if got := leader.sm.count("some text"); got != 0 {
+			t.Error("a write that was not enqueued showed up")
+		}
+	})
+	t.Run("queue of the leader", func(t *testing.T) {
+		c := newCluster(t, 1)
+		n := c.lead("node-0")
+		n.leader.mu.Lock()
+		n.leader.queuedBytes = MaxLeaderQueuedBytes
+		n.leader.mu.Unlock()
+		_, _, err := n.publish("some text")
+		wantCode(t, err, api.CodeNotEnqueued)
+	})
+}
+
+func TestTwoGroupsOnTheWay(t *testing.T) {
+	for taker := range 2 {
+		c := newCluster(t, 2)
+		leader := c.lead("node-0")
+		leader.set(func(n *fakeNode) { n.stalled = true })
+		n := c.nodes[taker]
+		var chans []<-chan outcome
+		for i := range 4 {
+			chans = append(chans, n.start(fmt.Sprint("text ", i)))
+			want := min(i+1, MaxInFlight)
+			eventually(t, fmt.Sprint(want, " entries are on the way"), func() bool {
+				return leader.get(func(n *fakeNode) int { return len(n.uncommitted) }) == want
+			})
+		}
+		eventually(t, "the rest waits", func() bool { return n.Stats().Waiting == 2 })
+		leader.set(func(n *fakeNode) { n.stalled = false })
+		for _, ch := range chans {
+			if o := <-ch; o.err != nil {
+				t.Error(o.err)
+			}
+		}
+		if got := leader.get(func(n *fakeNode) int { return len(n.applies) }); got != 4 {
+			t.Errorf("%d log entries, want the lead, two and one for the rest", got)
+		}
+	}
+}

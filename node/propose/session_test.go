@@ -1,0 +1,228 @@
+package propose
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+func TestExpiry(t *testing.T) {
+	add := func() (*session, *call, parcel) {
+		s := newSession(fsm.BootID{1}, nil)
+		c, _ := s.add(sender, entryOf("text"), 10)
+		p := s.take()
+		return s, c, p
+	}
+	tests := []struct {
+		name string
+		end  func(s *session, c *call, p parcel)
+		code api.Code
+	}{
+		{"the last attempt was refused", func(s *session, c *call, p parcel) {
+			s.expire(c, "late")
+			s.settle(p, notLeading())
+		}, api.CodeNotEnqueued},
+		{"the last attempt is unknown", func(s *session, c *call, p parcel) {
+			s.expire(c, "late")
+			s.settle(p, verdict{status: statusUnknown})
+		}, api.CodeOutcomeUnknown},
+		{"the last attempt does not end", func(s *session, c *call, p parcel) {
+			s.expire(c, "late")
+			s.abandon(c, "later")
+		}, api.CodeOutcomeUnknown},
+		{"no attempt under way", func(s *session, c *call, p parcel) {
+			s.settle(p, notLeading())
+			s.expire(c, "late")
+		}, api.CodeNotEnqueued},
+		{"an earlier attempt is unknown", func(s *session, c *call, p parcel) {
+			s.settle(p, verdict{status: statusUnknown})
+			s.take()
+			s.expire(c, "late")
+		}, api.CodeOutcomeUnknown},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s, c, p := add()
+			tt.end(s, c, p)
+			select {
+			case <-c.done:
+				wantCode(t, c.err, tt.code)
+			default:
+				t.Fatal("not answered")
+			}
+			if p := s.take(); len(p.calls) != 0 {
+				t.Error("it is sent again")
+			}
+		})
+	}
+}
+
+func TestSnapshotPastTheObserver(t *testing.T) {
+	for _, explicit := range []bool{true, false} {
+		t.Run(fmt.Sprint("told=", explicit), func(t *testing.T) {
+			c := newCluster(t, 2)
+			leader := c.lead("node-0")
+			n := c.nodes[1]
+			if explicit {
+				n.timing.recheck = time.Hour
+			}
+			n.set(func(n *fakeNode) { n.held = true })
+			ch := n.start("some text")
+			eventually(t, "the leader's answer is here", func() bool {
+				n.session.mu.Lock()
+				defer n.session.mu.Unlock()
+				for _, c := range n.session.calls {
+					return c.confirmed
+				}
+				return false
+			})
+			n.sm.install(leader.sm)
+			if explicit {
+				n.Recheck(n.sm.View())
+			}
+			if o := <-ch; o.err != nil || o.result.Entry != 1 || o.index != 2 {
+				t.Errorf("outcome %+v", o)
+			}
+		})
+	}
+}
+
+func TestSnapshotBeforeTheAnswer(t *testing.T) {
+	c := newCluster(t, 2)
+	leader := c.lead("node-0")
+	n := c.nodes[1]
+	n.timing.recheck, n.timing.propose = time.Hour, time.Hour
+	n.set(func(n *fakeNode) { n.held = true })
+	// The snapshot overtakes the leader's answer.
+	c.net.mu.Lock()
+	c.net.served = func(_, _ string, r *http.Request) {
+		if r.URL.Path == pathPropose {
+			n.sm.install(leader.sm)
+		}
+	}
+	c.net.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if r, _, err := n.Propose(ctx, sender, entryOf("some text")); err != nil || r.Entry != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestFloorIsTheSmallestUnanswered(t *testing.T) {
+	c := newCluster(t, 2)
+	leader := c.lead("node-0")
+	n := c.nodes[1]
+	for range 5 {
+		if _, _, err := n.publish("some text"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leader.sm.mu.Lock()
+	floors := leader.sm.floors[1:]
+	leader.sm.mu.Unlock()
+	if fmt.Sprint(floors) != "[1 2 3 4 5]" {
+		t.Errorf("floors %v", floors)
+	}
+	s := n.session
+	one, _ := s.add(sender, entryOf("one"), 10)
+	two, _ := s.add(sender, entryOf("two"), 10)
+	s.mu.Lock()
+	floor := s.floor()
+	s.mu.Unlock()
+	if floor != one.seq {
+		t.Errorf("floor %d with %d unanswered", floor, one.seq)
+	}
+	s.abandon(one, "")
+	s.abandon(two, "")
+	s.mu.Lock()
+	floor = s.floor()
+	s.mu.Unlock()
+	if floor != two.seq+1 {
+		t.Errorf("floor %d after everything is answered", floor)
+	}
+}
+
+func TestSpanIsBounded(t *testing.T) {
+	s := newSession(fsm.BootID{1}, nil)
+	first, _ := s.add(sender, entryOf("first"), 1)
+	if p := s.take(); len(p.calls) != 1 {
+		t.Fatalf("took %d", len(p.calls))
+	}
+	sent := 1
+	for range MaxSpan + 10 {
+		if _, err := s.add(sender, entryOf("more"), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for {
+		p := s.take()
+		if len(p.calls) == 0 {
+			break
+		}
+		sent += len(p.calls)
+		for _, c := range p.calls {
+			s.Applied(s.boot, c.seq, fsm.Result{Outcome: fsm.OutcomeDone}, 1)
+		}
+		s.settle(p, verdict{status: statusApplied, index: 1})
+	}
+	if sent != MaxSpan {
+		t.Errorf("sent %d numbers past an unanswered one, want %d", sent, MaxSpan)
+	}
+	work := make(chan bool)
+	go func() { work <- s.awaitWork() }()
+	time.Sleep(20 * time.Millisecond) // lets it wait, so that it must be woken
+	s.abandon(first, "")
+	if !<-work {
+		t.Error("closed")
+	}
+	if p := s.take(); len(p.calls) != 11 {
+		t.Errorf("took %d once the floor rose, want 11", len(p.calls))
+	}
+}
+
+func TestRequeuedCallsKeepTheirOrder(t *testing.T) {
+	s := newSession(fsm.BootID{1}, nil)
+	for range 4 {
+		_, _ = s.add(sender, entryOf("text"), 10)
+	}
+	p := s.take()
+	_, _ = s.add(sender, entryOf("text"), 10)
+	s.settle(p, verdict{status: statusNotEnqueued, refused: []refusal{{pos: 2}}})
+	var seqs []uint64
+	for _, c := range s.take().calls {
+		seqs = append(seqs, c.seq)
+	}
+	if fmt.Sprint(seqs) != "[1 2 4 5]" {
+		t.Errorf("order %v", seqs)
+	}
+}
+
+func TestClose(t *testing.T) {
+	c := newCluster(t, 2)
+	n := c.nodes[1]
+	waiting := n.start("some text")
+	eventually(t, "it waits", func() bool { return n.Stats().Waiting == 1 })
+	n.Close()
+	o := <-waiting
+	wantCode(t, o.err, api.CodeNotEnqueued)
+	_, _, err := n.publish("too late")
+	wantCode(t, err, api.CodeNotEnqueued)
+
+	leader := c.lead("node-0")
+	leader.set(func(n *fakeNode) { n.stalled = true })
+	sent := leader.start("other text")
+	eventually(t, "it is in flight", func() bool {
+		return leader.get(func(n *fakeNode) int { return len(n.uncommitted) }) == 1
+	})
+	leader.Close()
+	o = <-sent
+	wantCode(t, o.err, api.CodeOutcomeUnknown)
+	if _, _, err := leader.ProposeAsLeader(context.Background(), &fsm.Lead{ServerID: "node-0"}); err == nil {
+		t.Error("took a command after Close")
+	}
+}
