@@ -28,6 +28,11 @@ type callKey struct{}
 // unknown paths and methods, and panics.
 func (s *Server) handle(rctx *fasthttp.RequestCtx) {
 	c := &call{srv: s, rctx: rctx, start: time.Now()}
+	if !s.gate.enter() {
+		c.turnAway()
+		return
+	}
+	defer s.gate.leave()
 	s.metrics.inFlight.Inc()
 	defer s.finish(c)
 	defer func() {
@@ -82,6 +87,12 @@ func (s *Server) noRoute(path string) *Error {
 	return &Error{Code: codeNotFound, Message: "There is nothing at this path. GET / lists what there is."}
 }
 
+// turnAway answers what comes in on an open connection after the end.
+func (c *call) turnAway() {
+	c.rctx.SetConnectionClose()
+	c.fail(&Error{Code: codeNotReady, Message: "This node is shutting down. Ask another one."})
+}
+
 // preflight answers OPTIONS for any path.
 func (s *Server) preflight(c *call) {
 	h := &c.rctx.Response.Header
@@ -129,6 +140,11 @@ func (s *Server) stamp(c *call) {
 // afterwards.
 func (s *Server) unreadable(rctx *fasthttp.RequestCtx, err error) {
 	c := &call{srv: s, rctx: rctx, start: time.Now()}
+	if !s.gate.enter() {
+		c.turnAway()
+		return
+	}
+	defer s.gate.leave()
 	s.metrics.inFlight.Inc()
 	defer s.finish(c)
 	if conn, lingers := rctx.Conn().(*lingerConn); lingers {

@@ -77,6 +77,7 @@ type Server struct {
 	clients    clients
 	house      map[string]bool // by folded name
 	ratePolicy string
+	gate       gate
 	claimTTL   time.Duration
 	now        func() time.Time
 	routes     []route
@@ -191,10 +192,12 @@ func (s *Server) Serve(ln net.Listener) error {
 }
 
 // Shutdown stops accepting, releases every read that waits, lets writes finish
-// until ctx ends, and then gives up on them: they are answered as unknown. It
-// returns ctx's error when connections were left open.
+// until ctx ends, and then gives up on them: they are answered as unknown. The
+// backend is not asked for anything any more once it returns. It returns ctx's
+// error when connections were left open.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.releaseWaits()
+	defer s.gate.close()
 	defer s.endWrites()
 	stop := context.AfterFunc(ctx, s.endWrites)
 	defer stop()
