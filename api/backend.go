@@ -36,8 +36,8 @@ type Backend interface {
 	Checks() []Check
 }
 
-// Sender says from whom a write came: the keys of its rate limits. Neither
-// enters the log.
+// Sender says from whom a write came: the keys of its rate limits. The
+// fingerprint enters the log where it proves a name (fsm.Proof).
 type Sender struct {
 	Fingerprint string
 	AgentKey    string // folded agent name; "" for anonymous

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"mime"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -28,6 +29,11 @@ func (d *document) get(name string) any {
 		}
 	}
 	return nil
+}
+
+// has reports whether a field stands there, be it null.
+func (d *document) has(name string) bool {
+	return slices.ContainsFunc(d.fields, func(f field) bool { return f.name == name })
 }
 
 // utf8BOM is what some clients put before a text.

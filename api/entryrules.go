@@ -33,14 +33,17 @@ func (e *newEntry) judgeKind() {
 	e.cmd.Kind = kind
 }
 
-func (e *newEntry) judgeAgent() {
+func (e *newEntry) judgeAgent() { e.judgeName(fieldAgent.name) }
+
+// judgeName judges the name of the one who writes, which was sent as this field.
+func (e *newEntry) judgeName(field string) {
 	e.cmd.Agent, e.cmd.AgentKey = anonymous, anonymous
-	if !e.agent.given || e.problems.has("agent") {
+	if !e.agent.given || e.problems.has(field) {
 		return
 	}
 	name := text.AgentName(e.agent.value)
 	if why := nameProblem(name, fsm.MaxName); why != "" {
-		e.problems.add("agent", "%s", why)
+		e.problems.add(field, "%s", why)
 		return
 	}
 	if name != e.agent.value {
@@ -119,15 +122,18 @@ func safeRequestID(id string) bool {
 	})
 }
 
-// judgeTags counts the tags as they were sent; exact repetitions are kept once.
-func (e *newEntry) judgeTags(most int) {
+func (e *newEntry) judgeTags(most int) { e.judgeLabels(fieldTags.name, "tag", most) }
+
+// judgeLabels counts tags, or what is bounded like them, as they were sent; exact
+// repetitions are kept once.
+func (e *newEntry) judgeLabels(field, noun string, most int) {
 	if len(e.tags) > most {
-		e.problems.add("tags", "may hold at most %d tags; these are %d", most, len(e.tags))
+		e.problems.add(field, "may hold at most %d %s; these are %d", most, field, len(e.tags))
 	}
 	if slices.ContainsFunc(e.tags, badTag) {
-		e.problems.add("tags", "each tag must have %d to %d characters", fsm.MinTag, fsm.MaxTag)
+		e.problems.add(field, "each %s must have %d to %d characters", noun, fsm.MinTag, fsm.MaxTag)
 	}
-	if e.problems.has("tags") {
+	if e.problems.has(field) {
 		return
 	}
 	for _, tag := range e.tags {

@@ -31,6 +31,7 @@ const (
 	codeUnknownJob        Code = "unknown_job"
 	codeOwnJob            Code = "own_job"
 	codeNotPoster         Code = "not_poster"
+	codeWrongKey          Code = "wrong_edit_key"
 	codeJobClaimed        Code = "job_claimed"
 	codeJobNotClaimed     Code = "job_not_claimed"
 	codeJobDone           Code = "job_done"
@@ -63,6 +64,7 @@ var errorKinds = map[Code]errorKind{
 	codeUnknownJob:       {http.StatusNotFound, false, "/docs#jobs"},
 	codeOwnJob:           {http.StatusConflict, false, "/docs#jobs"},
 	codeNotPoster:        {http.StatusConflict, false, "/docs#jobs"},
+	codeWrongKey:         {http.StatusForbidden, false, "/docs#agents"},
 	codeJobClaimed:       {http.StatusConflict, false, "/docs#jobs"},
 	codeJobNotClaimed:    {http.StatusConflict, false, "/docs#jobs"},
 	codeJobDone:          {http.StatusConflict, false, "/docs#jobs"},

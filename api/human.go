@@ -27,7 +27,7 @@ var helpTexts = [...]helpText{
 	{entryField{"constraints", nil}, 0, fsm.MaxHelpBounds, ""},
 }
 
-var helpFields = []string{"agent", "goal", "requested_action", "context", "constraints", "tags", "request_id"}
+var helpFields = []string{"agent", "goal", "requested_action", "context", "constraints", "tags", "request_id", "edit_key"}
 
 // exampleHelp is the smallest request.
 var exampleHelp = object{{"agent", exampleAgent}, {"goal", helpTexts[0].example}, {"requested_action", helpTexts[1].example}}
@@ -58,6 +58,7 @@ func readHelpForm(doc *document) *helpForm {
 	h.judgeTags(fsm.MaxHelpTags)
 	h.requestID = h.text(doc, &fieldRequestID)
 	h.judgeRequestID(&postRules)
+	h.readKey(doc, &postRules)
 	h.noteUnknown(doc, func(name string) bool { return slices.Contains(helpFields, name) })
 	h.mention(values...)
 	return h
@@ -114,6 +115,9 @@ func postHumanRequest(c *call) error {
 	}
 	if result.Outcome == fsm.OutcomeDuplicate {
 		return c.answerHelpAgain(h, result.Entry, result.Differs)
+	}
+	if err := c.noteKey(&h.newEntry); err != nil {
+		return err
 	}
 	return c.answerHelp(http.StatusCreated, result.Entry, h.notes)
 }

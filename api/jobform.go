@@ -19,7 +19,7 @@ var (
 	fieldJobID   = entryField{"job_id", nil}
 	fieldNote    = entryField{"note", nil}
 	fieldResult  = entryField{"result", nil}
-	jobFields    = []string{"agent", "action", "title", "body", "job_id", "note", "result", "tags", "request_id"}
+	jobFields    = []string{"agent", "action", "title", "body", "job_id", "note", "result", "tags", "request_id", "edit_key"}
 	jobRules     = entryRules{maxBody: fsm.MaxBody}
 	jobNotObject = "the request body must be a JSON object with the text fields agent and action"
 )
@@ -64,6 +64,7 @@ func readJobForm(doc *document) *jobForm {
 	j.judgeAction()
 	j.requestID = j.text(doc, &fieldRequestID)
 	j.judgeRequestID(&jobRules)
+	j.readKey(doc, &jobRules)
 	if j.op == fsm.OpPostJob {
 		j.readPost(doc)
 	} else {
@@ -74,11 +75,14 @@ func readJobForm(doc *document) *jobForm {
 }
 
 // requireAgent is judgeAgent where a name is required.
-func (e *newEntry) requireAgent() {
+func (e *newEntry) requireAgent() { e.requireName(fieldAgent.name) }
+
+// requireName is judgeName where a name is required.
+func (e *newEntry) requireName(field string) {
 	if !e.agent.given {
-		e.problems.add("agent", "is required: %d to %d letters, digits or . _ -", fsm.MinName, fsm.MaxName)
+		e.problems.add(field, "is required: %d to %d letters, digits or . _ -", fsm.MinName, fsm.MaxName)
 	}
-	e.judgeAgent()
+	e.judgeName(field)
 }
 
 func (j *jobForm) judgeAction() {
@@ -155,7 +159,7 @@ func (e *newEntry) mention(texts ...string) {
 func (e *newEntry) author(s *Server) fsm.Author {
 	return fsm.Author{
 		Agent: e.cmd.Agent, AgentKey: e.cmd.AgentKey, House: s.house[e.cmd.AgentKey],
-		Mentions: e.cmd.Mentions, Request: e.cmd.Request,
+		Mentions: e.cmd.Mentions, Request: e.cmd.Request, Proof: e.cmd.Proof,
 	}
 }
 

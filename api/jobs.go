@@ -55,6 +55,9 @@ func postJob(c *call) error {
 	case fsm.OutcomeDuplicate:
 		return c.answerJobAgain(j, result.Entry, result.Differs)
 	default:
+		if err := c.noteKey(&j.newEntry); err != nil {
+			return err
+		}
 		return c.answerJob(j, http.StatusCreated, result.Entry)
 	}
 }

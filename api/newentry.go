@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/commons-cluster/commons/api/credentials"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/text"
 )
@@ -31,6 +32,7 @@ var (
 	fieldSupersedes = entryField{"supersedes", nil}
 	fieldReplyTo    = entryField{"reply_to", nil}
 	fieldRelation   = entryField{"relation", nil}
+	fieldEditKey    = entryField{"edit_key", nil}
 )
 
 // entryNames holds every name under which a field of NewEntry may be sent.
@@ -38,7 +40,7 @@ var entryNames = func() map[string]bool {
 	names := map[string]bool{}
 	for _, f := range []entryField{
 		fieldBody, fieldKind, fieldAgent, fieldChannel, fieldTitle,
-		fieldRequestID, fieldTags, fieldSupersedes, fieldReplyTo, fieldRelation,
+		fieldRequestID, fieldTags, fieldSupersedes, fieldReplyTo, fieldRelation, fieldEditKey,
 	} {
 		names[f.name] = true
 		for _, synonym := range f.synonyms {
@@ -101,6 +103,8 @@ type entryRules struct {
 	maxBody int
 	// strictRequestID demands a request_id of letters, digits and . _ - : only.
 	strictRequestID bool
+	// keyless refuses an edit_key: what stands in a URL is public.
+	keyless bool
 	// control holds the parameters that are no fields.
 	control map[string]bool
 }
@@ -127,6 +131,7 @@ func readNewEntry(doc *document, rules *entryRules) *newEntry {
 	e.supersedes = e.text(doc, &fieldSupersedes)
 	e.replyTo = e.text(doc, &fieldReplyTo)
 	e.rel = e.text(doc, &fieldRelation)
+	e.readKey(doc, rules)
 	e.noteUnknown(doc, func(name string) bool { return entryNames[name] || rules.control[name] })
 
 	e.judgeBody(rules)
@@ -157,8 +162,27 @@ func (f *entryField) pick(doc *document) any {
 	return nil
 }
 
-// text reads a text field. A value that is no text is a problem and counts as given.
+// text reads a text field that others may see. A value that is no text is a
+// problem and counts as given; what looks like a credential is one, too, and is
+// taken out.
 func (e *newEntry) text(doc *document, f *entryField) sent {
+	s := e.private(doc, f)
+	s.value = e.withoutCredentials(f.name, s.value)
+	return s
+}
+
+// withoutCredentials reports what looks like a credential and takes it out, so
+// that nothing shows it again.
+func (e *newEntry) withoutCredentials(field, s string) string {
+	redacted, found := credentials.Redact(s)
+	if found != "" && !e.problems.has(field) {
+		e.problems.add(field, "holds what looks like %s: everything here is public; leave it out, and revoke it if it is real", found)
+	}
+	return redacted
+}
+
+// private is text for a field that nobody else sees.
+func (e *newEntry) private(doc *document, f *entryField) sent {
 	value := f.pick(doc)
 	if value == nil {
 		return sent{}
@@ -205,7 +229,7 @@ func (e *newEntry) list(doc *document, f *entryField) ([]string, bool) {
 		if bad != flawNone && !e.problems.has(f.name) {
 			e.problems.add(f.name, "%s", bad)
 		}
-		list = append(list, s)
+		list = append(list, e.withoutCredentials(f.name, s))
 	}
 	return list, true
 }
@@ -221,7 +245,8 @@ func (e *newEntry) noteUnknown(doc *document, known func(name string) bool) {
 		case len(unknown) == maxUnknownShown:
 			more++
 		default:
-			shown, _ := clean(shorten(name, maxUnknownName))
+			shown, _ := credentials.Redact(name)
+			shown, _ = clean(shorten(shown, maxUnknownName))
 			unknown = append(unknown, shown)
 		}
 	}

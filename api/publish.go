@@ -18,6 +18,7 @@ import (
 var queryRules = entryRules{
 	maxBody:         maxQueryBody,
 	strictRequestID: true,
+	keyless:         true,
 	control:         map[string]bool{"action": true, "confirm": true, "min_index": true, "consistency": true},
 }
 
@@ -76,6 +77,9 @@ func (c *call) publish(e *newEntry, rules *entryRules, fresh freshness) error {
 		e.conflict = slices.Equal(result.Problems, []fsm.Problem{fsm.ProblemJobClaimed})
 		return e.refusal(rules, c.srv)
 	default:
+		if err := c.noteKey(e); err != nil {
+			return err
+		}
 		return c.answerEntry(http.StatusCreated, result.Entry, e.notes)
 	}
 }
@@ -109,6 +113,10 @@ func (c *call) identify(e *newEntry) Sender {
 	}
 	if e.cmd.Request.ID != "" {
 		e.cmd.Request.Scope = scope
+	}
+	e.cmd.Proof.Sender = from.Fingerprint
+	if from.AgentKey == "" {
+		e.cmd.Proof = fsm.Proof{}
 	}
 	return from
 }
@@ -258,7 +266,11 @@ func (c *call) answerEntry(status int, seq uint64, notes []string) error {
 
 // appendOutcome ends the answer to a write: whether it was made before, and notes.
 func appendOutcome(dst []byte, status int, notes []string) []byte {
-	dst = strconv.AppendBool(append(dst, `,"duplicate":`...), status == http.StatusOK)
+	return appendNotes(strconv.AppendBool(append(dst, `,"duplicate":`...), status == http.StatusOK), notes)
+}
+
+// appendNotes ends the answer to a write with its notes.
+func appendNotes(dst []byte, notes []string) []byte {
 	dst = append(dst, `,"notes":`...)
 	if len(notes) == 0 {
 		return append(dst, `[]}`...)

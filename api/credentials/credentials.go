@@ -41,7 +41,7 @@ const end = `\b`
 
 var rules = []rule{
 	// Our own, see api.EditKeyPrefix.
-	{"an edit_key of this service", []string{"ck_"}, regexp.MustCompile(`\bck_[a-z2-7]{52}` + end)},
+	{"an edit_key of this service", []string{"ck_"}, regexp.MustCompile(`ck_[a-z2-7]{52}`)},
 
 	{"a private key", []string{pemHeader}, regexp.MustCompile(
 		`(?s)-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----.{0,400}?[A-Za-z0-9+/]{32}.*?(?:-----END [A-Z0-9 ]+-----|\z)`)},

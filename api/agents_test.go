@@ -1,0 +1,469 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// profile is a profile as a client reads it.
+type profile struct {
+	ID, Description string
+	Capabilities    []string
+	Endpoint, Note  *string
+	CreatedAt       int64
+	UpdatedAt       int64
+}
+
+// agentAnswer is the answer to POST /api/agents.
+type agentAnswer struct {
+	Agent   profile
+	EditKey string `json:"edit_key"`
+	Notes   []string
+}
+
+// register posts a profile and returns the answer, which must have the status.
+func register(t *testing.T, s *apitest.Server, status int, body map[string]any) agentAnswer {
+	t.Helper()
+	r := s.Post("/api/agents", body)
+	if r.Status != status {
+		t.Fatalf("%v: %d %s, want %d", body, r.Status, r.Body, status)
+	}
+	var a agentAnswer
+	r.Decode(t, &a)
+	return a
+}
+
+// profiles returns the ids of the profiles of a list, page by page.
+func profiles(t *testing.T, s *apitest.Server, query string) (ids []string) {
+	t.Helper()
+	for cursor := ""; ; {
+		r := s.Get("/api/agents?" + query + cursor)
+		var page struct {
+			Agents     []profile
+			NextCursor *string
+		}
+		r.Decode(t, &page)
+		if r.Status != http.StatusOK {
+			t.Fatalf("%s: %d %s", query, r.Status, r.Body)
+		}
+		for _, a := range page.Agents {
+			ids = append(ids, a.ID)
+		}
+		if page.NextCursor == nil {
+			return ids
+		}
+		cursor = "&cursor=" + *page.NextCursor
+	}
+}
+
+func TestAgentsGolden(t *testing.T) {
+	s := start(t)
+	full := `{"id":"Ada L","description":"Answers questions\r\nabout <tides>.","capabilities":["tides","tides","français"],` +
+		`"endpoint":"https://example.org/ada?x=1&y=2","notify_url":"https://example.org/hook","note":"Was about to sleep.","odd":1}`
+	for _, test := range []struct{ name, method, path, body string }{
+		{"agent_register", http.MethodPost, "/api/agents", full},
+		{"agent_unchanged", http.MethodPost, "/api/agents", `{"id":"ada-l","capabilities":["tides","français"],"request_id":"another-request"}`},
+		{"agent_no_key", http.MethodPost, "/api/agents", `{"id":"ada-l","note":"Taken over."}`},
+		{"agent_wrong_key", http.MethodPost, "/api/agents", `{"id":"ADA-L","note":"Taken over.","edit_key":"ck_nope"}`},
+		{"agent_note", http.MethodPost, "/api/agents", `{"id":"bob","note":"Later."}`},
+		{"agent_no_description", http.MethodPost, "/api/agents", `{"id":"eve","endpoint":"https://example.org"}`},
+		{"agent_problems", http.MethodPost, "/api/agents", `{"id":"?","description":"abc","capabilities":["","b"],"endpoint":"http://example.org","notify_url":"https://10.0.0.1/","edit_key":5}`},
+		{"agent_malformed", http.MethodPost, "/api/agents", `{"id":`},
+		{"agent_get", http.MethodGet, "/api/agents/ADA-L", ""},
+		{"agent_get_unknown", http.MethodGet, "/api/agents/nobody", ""},
+		{"agent_list", http.MethodGet, "/api/agents?limit=1", ""},
+		{"agent_list_problems", http.MethodGet, "/api/agents?limit=0&cursor=x", ""},
+	} {
+		checkGolden(t, s, test.name, test.method, test.path, jsonType, test.body)
+	}
+}
+
+// TestRegistration is interface 2.3 and 4.4.
+func TestRegistration(t *testing.T) {
+	s := start(t)
+	first := register(t, s, http.StatusCreated, map[string]any{"id": "Ada", "description": "Answers questions.", "capabilities": []string{"tides"}})
+	if first.EditKey == "" || first.Agent.ID != "Ada" || first.Agent.Endpoint != nil || first.Agent.Note != nil {
+		t.Fatalf("%+v", first)
+	}
+	for name, body := range map[string]map[string]any{
+		"all":      {"id": "Ada", "description": "Answers questions.", "capabilities": []string{"tides"}, "request_id": "request-a"},
+		"spelling": {"id": "ADA", "description": " Answers questions. "},
+		"nothing":  {"id": "ada"},
+		"nulls":    {"id": "ada", "endpoint": nil, "note": nil, "notify_url": "off"},
+		"key":      {"id": "ada", "edit_key": first.EditKey},
+	} {
+		again := register(t, s, http.StatusCreated, body)
+		if again.EditKey != "" || !cmp.Equal(again.Agent, first.Agent) {
+			t.Errorf("%s: %+v", name, again)
+		}
+	}
+	changed := register(t, s, http.StatusCreated, map[string]any{"id": "ada", "note": "Wake up.", "edit_key": first.EditKey})
+	if changed.EditKey != "" || changed.Agent.Note == nil || *changed.Agent.Note != "Wake up." || changed.Agent.Description != "Answers questions." {
+		t.Errorf("%+v", changed)
+	}
+	if changed.Agent.CreatedAt != first.Agent.CreatedAt || changed.Agent.UpdatedAt <= first.Agent.UpdatedAt {
+		t.Errorf("created and updated at %d and %d, before at %d and %d",
+			changed.Agent.CreatedAt, changed.Agent.UpdatedAt, first.Agent.CreatedAt, first.Agent.UpdatedAt)
+	}
+	cleared := register(t, s, http.StatusCreated, map[string]any{"id": "ada", "note": "", "capabilities": nil, "edit_key": first.EditKey})
+	if cleared.Agent.Note != nil || len(cleared.Agent.Capabilities) != 0 {
+		t.Errorf("%+v", cleared)
+	}
+	register(t, s, http.StatusCreated, map[string]any{"id": "bob", "note": "Later, about tides."})
+	register(t, s, http.StatusCreated, map[string]any{"id": "eve", "description": "Tidies up.", "edit_key": first.EditKey})
+	for query, want := range map[string]string{
+		"": "eve bob Ada", "limit=1": "eve bob Ada", "q=tides": "bob", "q=TIDI": "eve", "q=nobody": "", "q=ada": "Ada",
+	} {
+		if got := strings.Join(profiles(t, s, query), " "); got != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+	var one struct{ Agent profile }
+	s.Get("/api/agents/aDa").Decode(t, &one)
+	if !cmp.Equal(one.Agent, cleared.Agent) {
+		t.Errorf("by id: %+v", one.Agent)
+	}
+	if r := s.Do(http.MethodPost, "/api/agents", "id=form&description=A+form&capabilities=a,b", "Content-Type", "application/x-www-form-urlencoded"); r.Status != http.StatusCreated {
+		t.Errorf("form: %d %s", r.Status, r.Body)
+	}
+}
+
+// TestForbiddenChange holds that a wrong or missing key changes nothing, and that
+// the example, sent back, changes nothing either.
+func TestForbiddenChange(t *testing.T) {
+	s := start(t)
+	for _, registered := range []map[string]any{
+		{"id": "Ada", "description": "Answers questions.", "capabilities": []string{"a", "b"}, "endpoint": "https://example.org/?a=b&c=<d>", "note": "A note.", "notify_url": "https://example.org/hook"},
+		{"id": "bob", "note": "Only a note."},
+	} {
+		id, _ := registered["id"].(string)
+		key := register(t, s, http.StatusCreated, registered).EditKey
+		before := s.Get("/api/agents/" + id)
+		for name, change := range map[string]map[string]any{
+			"no key":          {"description": "Another."},
+			"null key":        {"description": "Another.", "edit_key": nil},
+			"empty key":       {"note": nil, "edit_key": " "},
+			"wrong key":       {"note": "Another.", "edit_key": "ck_" + strings.Repeat("b", 52)},
+			"wrong key alone": {"edit_key": "wrong"},
+			"case of the key": {"note": "Another.", "edit_key": strings.ToUpper(key)},
+			"notify url":      {"notify_url": "https://example.org/other"},
+			"no notify url":   {"notify_url": "off", "note": "Another."},
+		} {
+			body := map[string]any{"id": id}
+			maps.Copy(body, change)
+			r := s.Post("/api/agents", body)
+			if r.Status != http.StatusForbidden {
+				t.Errorf("%s %s: %d %s", id, name, r.Status, r.Body)
+				continue
+			}
+			problem := apitest.CheckError(t, r)
+			if problem.Code != "wrong_edit_key" || len(problem.Issues) != 1 || problem.Issues[0].Field != "edit_key" {
+				t.Errorf("%s %s: %s", id, name, r.Body)
+			}
+			again := s.Do(http.MethodPost, "/api/agents", string(problem.Example), "Content-Type", jsonType)
+			if again.Status != http.StatusCreated {
+				t.Errorf("%s %s: the example %s gives %d %s", id, name, problem.Example, again.Status, again.Body)
+			}
+			if after := s.Get("/api/agents/" + id); string(after.Body) != string(before.Body) {
+				t.Errorf("%s %s: the profile is now %s", id, name, after.Body)
+			}
+		}
+		// The key, and where entries are pushed to, are as they were.
+		kept := register(t, s, http.StatusCreated, map[string]any{"id": id, "notify_url": registered["notify_url"], "note": "Mine.", "edit_key": key})
+		if kept.Agent.Note == nil || *kept.Agent.Note != "Mine." {
+			t.Errorf("%+v", kept)
+		}
+	}
+}
+
+// TestAgentExamples sends the example of every rejection back, for a new name and
+// for one that somebody else has registered.
+func TestAgentExamples(t *testing.T) {
+	long := func(n int) string { return strings.Repeat("é", n) }
+	ghp := "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789"
+	changes := []map[string]any{
+		{"id": nil},
+		{"id": 7},
+		{"id": "-"},
+		{"id": long(65)},
+		{"id": "Anonymous"},
+		{"id": "x-" + ghp},
+		{"description": nil},
+		{"description": ""},
+		{"description": "abc"},
+		{"description": long(501)},
+		{"description": "a\x00bcdef"},
+		{"description": []string{"abcd"}},
+		{"description": "The key is " + ghp + " for all."},
+		{"description": nil, "note": long(1001)},
+		{"description": nil, "note": 5},
+		{"description": nil, "note": "Key: " + ghp},
+		{"capabilities": "a,b"},
+		{"capabilities": strings.Split("123456789", "")},
+		{"capabilities": []any{"", long(41), 5}},
+		{"capabilities": []string{ghp}},
+		{"endpoint": ""},
+		{"endpoint": "http://example.org"},
+		{"endpoint": "https://"},
+		{"endpoint": "https://ada:secret@example.org/"},
+		{"endpoint": "https://example.org/" + long(2000)},
+		{"endpoint": "https://example.org/a b"},
+		{"notify_url": "on"},
+		{"notify_url": "https://localhost/"},
+		{"notify_url": 5, "edit_key": []string{}},
+		{"edit_key": 5},
+		{"request_id": "short", "note": "Fine."},
+		{"request_id": long(81)},
+		{"id": "?", "description": "x", "capabilities": 5, "endpoint": "x", "notify_url": "x", "note": long(2000), "edit_key": 7, "request_id": "x"},
+	}
+	for _, registered := range []bool{false, true} {
+		s := start(t)
+		for i, change := range changes {
+			id := fmt.Sprint("ada-", i)
+			if registered {
+				register(t, s, http.StatusCreated, map[string]any{"id": id, "description": "Somebody else."})
+			}
+			body := map[string]any{"id": id, "description": "Answers questions."}
+			maps.Copy(body, change)
+			r := s.Post("/api/agents", body)
+			if description, cleared := change["description"]; registered && cleared && description == nil && len(change) == 1 {
+				if r.Status != http.StatusForbidden {
+					t.Errorf("clearing somebody's description: %d", r.Status)
+				}
+				continue
+			}
+			if r.Status != http.StatusUnprocessableEntity {
+				t.Errorf("%d %v: %d %s", i, body, r.Status, r.Body)
+				continue
+			}
+			if strings.Contains(string(r.Body), ghp) {
+				t.Errorf("%d %v: the credential is shown again: %s", i, body, r.Body)
+			}
+			example := string(apitest.CheckError(t, r).Example)
+			if again := s.Do(http.MethodPost, "/api/agents", example, "Content-Type", jsonType); again.Status != http.StatusCreated {
+				t.Errorf("%d %v: the example %s gives %d %s", i, body, example, again.Status, again.Body)
+			}
+		}
+	}
+	s := start(t)
+	for _, body := range []string{"[1]", "", "Hello"} {
+		r := s.Do(http.MethodPost, "/api/agents", body, "Content-Type", "text/plain")
+		if body == "[1]" {
+			r = s.Do(http.MethodPost, "/api/agents", body, "Content-Type", jsonType)
+		}
+		example := string(apitest.CheckError(t, r).Example)
+		if again := s.Do(http.MethodPost, "/api/agents", example, "Content-Type", jsonType); r.Status != http.StatusUnprocessableEntity || again.Status != http.StatusCreated {
+			t.Errorf("%q: %d; the example gives %d %s", body, r.Status, again.Status, again.Body)
+		}
+	}
+	for _, query := range []string{"limit=x", "limit=101", "q=" + url.QueryEscape(long(201)), "cursor=abc", "consistency=x", "q=a&q=b"} {
+		r := s.Get("/api/agents?" + query)
+		again := s.Get("/api/agents?" + exampleQuery(t, apitest.CheckError(t, r).Example))
+		if r.Status != http.StatusUnprocessableEntity || again.Status != http.StatusOK {
+			t.Errorf("%s: %d; the example gives %d %s", query, r.Status, again.Status, again.Body)
+		}
+	}
+}
+
+// TestLostKey registers, loses the answer and asks again.
+func TestLostKey(t *testing.T) {
+	b := apitest.NewBackend(t)
+	s := apitest.Start(t, b)
+	body := map[string]any{"id": "ada", "description": "Answers questions.", "request_id": "register-ada"}
+	b.Lost = func(fsm.Body) error { return &api.Unavailable{Code: api.CodeOutcomeUnknown, Reason: "lost"} }
+	r := s.Post("/api/agents", body)
+	b.Lost = nil
+	if p := apitest.CheckError(t, r); r.Status != http.StatusServiceUnavailable || !p.Retryable {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	key := register(t, s, http.StatusCreated, body).EditKey
+	if key == "" {
+		t.Fatal("no key for the same request")
+	}
+	second := register(t, s, http.StatusCreated, body)
+	if second.EditKey == "" || second.EditKey == key || len(second.Notes) != 1 {
+		t.Fatalf("%+v", second)
+	}
+	register(t, s, http.StatusForbidden, map[string]any{"id": "ada", "note": "Hello", "edit_key": key})
+	register(t, s, http.StatusCreated, map[string]any{"id": "ada", "note": "Hello", "edit_key": second.EditKey})
+	if last := register(t, s, http.StatusCreated, body); last.EditKey != "" || *last.Agent.Note != "Hello" {
+		t.Errorf("a used key was replaced: %+v", last)
+	}
+	// A body that has gone bad since gets what the request_id did.
+	if last := register(t, s, http.StatusCreated, map[string]any{"id": "ada", "description": "x", "request_id": "register-ada"}); last.EditKey != "" || len(last.Notes) != 1 {
+		t.Errorf("%+v", last)
+	}
+	// Without a request_id: the same body from the same sender.
+	bob := map[string]any{"id": "bob", "note": "Later."}
+	if register(t, s, http.StatusCreated, bob).EditKey == "" || register(t, s, http.StatusCreated, bob).EditKey == "" {
+		t.Error("no key for the same body")
+	}
+	if register(t, s, http.StatusCreated, map[string]any{"id": "bob"}).EditKey != "" {
+		t.Error("a key for another body")
+	}
+}
+
+// TestProofOfNames writes in every way with a key, and holds that the key is
+// shown nowhere.
+func TestProofOfNames(t *testing.T) {
+	log := &syncBuffer{}
+	s := start(t, func(c *api.Config) {
+		c.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	})
+	key := register(t, s, http.StatusCreated, map[string]any{"id": "ada", "description": "Answers questions."}).EditKey
+	job := s.Post("/api/jobs", map[string]any{"agent": "eve", "title": "A title", "body": "A body"})
+	if job.Status != http.StatusCreated {
+		t.Fatalf("%s", job.Body)
+	}
+	elsewhere := []string{"Content-Type", jsonType, "X-Forwarded-For", "203.0.113.7"}
+	writes := []struct {
+		path string
+		body map[string]any
+	}{
+		{"/api/entries", map[string]any{"agent": "ADA", "body": "Hello"}},
+		{"/api/jobs", map[string]any{"agent": "ada", "title": "A title", "body": "A body"}},
+		{"/api/jobs", map[string]any{"agent": "ada", "action": "claim", "job_id": "j1"}},
+		{"/api/jobs", map[string]any{"agent": "ada", "action": "result", "job_id": "j1", "result": "Done."}},
+		{"/api/human-requests", map[string]any{"agent": "ada", "goal": "A goal", "requested_action": "Do it."}},
+	}
+	for _, w := range writes {
+		for sent, want := range map[string]bool{key: true, "": false, "ck_wrong": false} {
+			body := maps.Clone(w.body)
+			body["edit_key"] = sent
+			if w.path == "/api/jobs" && body["job_id"] == "j1" && !want {
+				continue // a claim and a result happen once
+			}
+			data, err := json.Marshal(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := s.Do(http.MethodPost, w.path, string(data), elsewhere...)
+			if verified := strings.Contains(string(r.Body), `"nameVerified":true`); r.Status != http.StatusCreated || verified != want {
+				t.Errorf("%s %q: %d %s", w.path, sent, r.Status, r.Body)
+			}
+			if noted := strings.Contains(string(r.Body), "The edit_key is not that of"); noted != (sent == "ck_wrong") {
+				t.Errorf("%s %q: noted %v: %s", w.path, sent, noted, r.Body)
+			}
+			if sent == key && strings.Contains(string(r.Body), key) {
+				t.Errorf("%s: the key is shown: %s", w.path, r.Body)
+			}
+		}
+		// Something is wrong: the example and the issues hold no key either.
+		bad := maps.Clone(w.body)
+		bad["edit_key"], bad["request_id"] = key, "short"
+		if r := s.Post(w.path, bad); r.Status != http.StatusUnprocessableEntity || strings.Contains(string(r.Body), key) || strings.Contains(string(r.Body), "edit_key") {
+			t.Errorf("%s: %d %s", w.path, r.Status, r.Body)
+		}
+		// A key in a text is refused, and not shown again.
+		leak := maps.Clone(w.body)
+		leak["agent"] = "x" + key
+		if r := s.Post(w.path, leak); strings.Contains(string(r.Body), key[5:]) && r.Status != http.StatusCreated {
+			t.Errorf("%s: %d %s", w.path, r.Status, r.Body)
+		}
+	}
+	// From the sender that registered, no key is needed.
+	if r := s.Post("/api/entries", map[string]any{"agent": "ada", "body": "Hello"}); !strings.Contains(string(r.Body), `"nameVerified":true`) {
+		t.Errorf("%s", r.Body)
+	}
+	if r := s.Post("/api/entries", map[string]any{"body": "Hello", "edit_key": key}); !strings.Contains(string(r.Body), `"nameVerified":false`) {
+		t.Errorf("anonymous: %s", r.Body)
+	}
+	query := "/api/entries?action=publish&confirm=write&request_id=get-write-1&agent=ada&body=Hello&edit_key="
+	r := s.Get(query + key)
+	if r.Status != http.StatusUnprocessableEntity || strings.Contains(string(r.Body), key) {
+		t.Errorf("a key in a URL: %d %s", r.Status, r.Body)
+	}
+	if again := s.Get("/api/entries?" + exampleQuery(t, apitest.CheckError(t, r).Example)); again.Status != http.StatusCreated {
+		t.Errorf("%d %s", again.Status, again.Body)
+	}
+	if strings.Contains(log.String(), key[3:]) {
+		t.Error("the key is in the log")
+	}
+}
+
+// TestCredentialsAreRefused puts a credential into every text field of every
+// write: it is refused, not shown again, and the example works.
+func TestCredentialsAreRefused(t *testing.T) {
+	ghp := "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789"
+	s := start(t)
+	for path, fine := range map[string]map[string]any{
+		"/api/entries":        {"body": "A body", "title": "A title", "agent": "ada", "channel": "general", "request_id": "request-1", "tags": []string{"tag"}},
+		"/api/jobs":           {"agent": "ada", "title": "A title", "body": "A body", "tags": []string{"tag"}, "request_id": "request-2"},
+		"/api/human-requests": {"agent": "ada", "goal": "A goal", "requested_action": "Do it.", "context": "Context", "constraints": "None.", "tags": []string{"tag"}, "request_id": "request-3"},
+		"/api/agents":         {"id": "ada", "description": "Answers.", "capabilities": []string{"one"}, "endpoint": "https://example.org", "note": "A note.", "request_id": "request-4"},
+	} {
+		for field := range fine {
+			body := maps.Clone(fine)
+			for _, name := range []string{"agent", "id"} {
+				if body[name] != nil {
+					body[name] = "ada-" + field
+				}
+			}
+			if list, isList := fine[field].([]string); isList {
+				body[field] = []string{list[0], ghp}
+			} else {
+				body[field] = "See: " + ghp
+			}
+			r := s.Post(path, body)
+			problem := apitest.CheckError(t, r)
+			if r.Status != http.StatusUnprocessableEntity || len(problem.Issues) != 1 || problem.Issues[0].Field != field ||
+				!strings.Contains(problem.Issues[0].Message, "looks like a GitHub token") {
+				t.Errorf("%s %s: %d %s", path, field, r.Status, r.Body)
+			}
+			if strings.Contains(string(r.Body), ghp[4:]) {
+				t.Errorf("%s %s: shown again: %s", path, field, r.Body)
+			}
+			if again := s.Do(http.MethodPost, path, string(problem.Example), "Content-Type", jsonType); again.Status != http.StatusCreated {
+				t.Errorf("%s %s: the example %s gives %d %s", path, field, problem.Example, again.Status, again.Body)
+			}
+		}
+	}
+	s = start(t)
+	s.Post("/api/jobs", map[string]any{"agent": "eve", "title": "A title", "body": "A body"})
+	for _, body := range []map[string]any{
+		{"agent": "ada", "action": "claim", "job_id": "j1", "note": ghp},
+		{"agent": "ada", "action": "result", "job_id": "j1", "result": "It is " + ghp},
+		{"agent": "ada", "action": "result", "job_id": ghp, "result": "Fine."},
+	} {
+		r := s.Post("/api/jobs", body)
+		if r.Status != http.StatusUnprocessableEntity || strings.Contains(string(r.Body), ghp) {
+			t.Errorf("%v: %d %s", body, r.Status, r.Body)
+		}
+	}
+	r := s.Get("/api/entries?action=publish&confirm=write&request_id=get-write-1&body=" + ghp)
+	if r.Status != http.StatusUnprocessableEntity || strings.Contains(string(r.Body), ghp) {
+		t.Errorf("by GET: %d %s", r.Status, r.Body)
+	}
+	if r := s.Post("/api/entries", map[string]any{"body": "Hello", ghp: 1}); r.Status != http.StatusCreated || strings.Contains(string(r.Body), ghp) {
+		t.Errorf("as a name: %d %s", r.Status, r.Body)
+	}
+}
+
+// TestUnavailableAgents holds what is said when the cluster cannot write.
+func TestUnavailableAgents(t *testing.T) {
+	b := apitest.NewBackend(t)
+	s := apitest.Start(t, b)
+	b.Refuse = func(api.Sender, fsm.Body) error { return &api.RateLimited{} }
+	r := s.Post("/api/agents", map[string]any{"id": "ada", "description": "Answers.", "edit_key": "ck_mine"})
+	if p := apitest.CheckError(t, r); r.Status != http.StatusTooManyRequests || r.Header.Get("Retry-After") == "" || r.Header.Get("RateLimit-Policy") == "" ||
+		string(p.Example) != `{"id":"ada","description":"Answers."}` {
+		t.Errorf("%d %v %s", r.Status, r.Header, r.Body)
+	}
+	if from := b.LastSender(); from.AgentKey != "ada" || from.Fingerprint == "" {
+		t.Errorf("sender %+v", from)
+	}
+}
