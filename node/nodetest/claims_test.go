@@ -1,9 +1,6 @@
 package nodetest
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"testing"
@@ -27,16 +24,7 @@ type jobState struct {
 
 // onJobs sends an action and returns its status and answer.
 func onJobs(nd *Node, action map[string]string) (status int, a jobAnswer, err error) {
-	data, err := json.Marshal(action)
-	if err != nil {
-		return 0, a, err
-	}
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, nd.URL()+"/api/jobs", bytes.NewReader(data))
-	if err != nil {
-		return 0, a, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	status, _, err = nd.do(req, &a)
+	status, err = nd.postJSON("/api/jobs", action, &a)
 	return status, a, err
 }
 

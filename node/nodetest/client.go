@@ -126,6 +126,21 @@ func (nd *Node) getJSON(path string, into any) (status int, err error) {
 	return status, err
 }
 
+// postJSON posts a body and decodes the answer, whatever its status.
+func (nd *Node) postJSON(path string, body, into any) (status int, err error) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return 0, err
+	}
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, nd.URL()+path, bytes.NewReader(data))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	status, _, err = nd.do(req, into)
+	return status, err
+}
+
 func (nd *Node) get(path string) (status int, body string, err error) {
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, nd.URL()+path, nil)
 	if err != nil {
