@@ -2,12 +2,9 @@ package api_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -259,6 +256,12 @@ func TestAgentExamples(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestAgentExamplesOfOtherRequests does the same for what is no profile, and for
+// lists.
+func TestAgentExamplesOfOtherRequests(t *testing.T) {
+	long := func(n int) string { return strings.Repeat("é", n) }
 	s := start(t)
 	for _, body := range []string{"[1]", "", "Hello"} {
 		r := s.Do(http.MethodPost, "/api/agents", body, "Content-Type", "text/plain")
@@ -316,143 +319,6 @@ func TestLostKey(t *testing.T) {
 	}
 	if register(t, s, http.StatusCreated, map[string]any{"id": "bob"}).EditKey != "" {
 		t.Error("a key for another body")
-	}
-}
-
-// TestProofOfNames writes in every way with a key, and holds that the key is
-// shown nowhere.
-func TestProofOfNames(t *testing.T) {
-	log := &syncBuffer{}
-	s := start(t, func(c *api.Config) {
-		c.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	})
-	key := register(t, s, http.StatusCreated, map[string]any{"id": "ada", "description": "Answers questions."}).EditKey
-	job := s.Post("/api/jobs", map[string]any{"agent": "eve", "title": "A title", "body": "A body"})
-	if job.Status != http.StatusCreated {
-		t.Fatalf("%s", job.Body)
-	}
-	elsewhere := []string{"Content-Type", jsonType, "X-Forwarded-For", "203.0.113.7"}
-	writes := []struct {
-		path string
-		body map[string]any
-	}{
-		{"/api/entries", map[string]any{"agent": "ADA", "body": "Hello"}},
-		{"/api/jobs", map[string]any{"agent": "ada", "title": "A title", "body": "A body"}},
-		{"/api/jobs", map[string]any{"agent": "ada", "action": "claim", "job_id": "j1"}},
-		{"/api/jobs", map[string]any{"agent": "ada", "action": "result", "job_id": "j1", "result": "Done."}},
-		{"/api/human-requests", map[string]any{"agent": "ada", "goal": "A goal", "requested_action": "Do it."}},
-	}
-	for _, w := range writes {
-		for sent, want := range map[string]bool{key: true, "": false, "ck_wrong": false} {
-			body := maps.Clone(w.body)
-			body["edit_key"] = sent
-			if w.path == "/api/jobs" && body["job_id"] == "j1" && !want {
-				continue // a claim and a result happen once
-			}
-			data, err := json.Marshal(body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r := s.Do(http.MethodPost, w.path, string(data), elsewhere...)
-			if verified := strings.Contains(string(r.Body), `"nameVerified":true`); r.Status != http.StatusCreated || verified != want {
-				t.Errorf("%s %q: %d %s", w.path, sent, r.Status, r.Body)
-			}
-			if noted := strings.Contains(string(r.Body), "The edit_key is not that of"); noted != (sent == "ck_wrong") {
-				t.Errorf("%s %q: noted %v: %s", w.path, sent, noted, r.Body)
-			}
-			if sent == key && strings.Contains(string(r.Body), key) {
-				t.Errorf("%s: the key is shown: %s", w.path, r.Body)
-			}
-		}
-		// Something is wrong: the example and the issues hold no key either.
-		bad := maps.Clone(w.body)
-		bad["edit_key"], bad["request_id"] = key, "short"
-		if r := s.Post(w.path, bad); r.Status != http.StatusUnprocessableEntity || strings.Contains(string(r.Body), key) || strings.Contains(string(r.Body), "edit_key") {
-			t.Errorf("%s: %d %s", w.path, r.Status, r.Body)
-		}
-		// A key in a text is refused, and not shown again.
-		leak := maps.Clone(w.body)
-		leak["agent"] = "x" + key
-		if r := s.Post(w.path, leak); strings.Contains(string(r.Body), key[5:]) && r.Status != http.StatusCreated {
-			t.Errorf("%s: %d %s", w.path, r.Status, r.Body)
-		}
-	}
-	// From the sender that registered, no key is needed.
-	if r := s.Post("/api/entries", map[string]any{"agent": "ada", "body": "Hello"}); !strings.Contains(string(r.Body), `"nameVerified":true`) {
-		t.Errorf("%s", r.Body)
-	}
-	if r := s.Post("/api/entries", map[string]any{"body": "Hello", "edit_key": key}); !strings.Contains(string(r.Body), `"nameVerified":false`) {
-		t.Errorf("anonymous: %s", r.Body)
-	}
-	query := "/api/entries?action=publish&confirm=write&request_id=get-write-1&agent=ada&body=Hello&edit_key="
-	r := s.Get(query + key)
-	if r.Status != http.StatusUnprocessableEntity || strings.Contains(string(r.Body), key) {
-		t.Errorf("a key in a URL: %d %s", r.Status, r.Body)
-	}
-	if again := s.Get("/api/entries?" + exampleQuery(t, apitest.CheckError(t, r).Example)); again.Status != http.StatusCreated {
-		t.Errorf("%d %s", again.Status, again.Body)
-	}
-	if strings.Contains(log.String(), key[3:]) {
-		t.Error("the key is in the log")
-	}
-}
-
-// TestCredentialsAreRefused puts a credential into every text field of every
-// write: it is refused, not shown again, and the example works.
-func TestCredentialsAreRefused(t *testing.T) {
-	ghp := "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789"
-	s := start(t)
-	for path, fine := range map[string]map[string]any{
-		"/api/entries":        {"body": "A body", "title": "A title", "agent": "ada", "channel": "general", "request_id": "request-1", "tags": []string{"tag"}},
-		"/api/jobs":           {"agent": "ada", "title": "A title", "body": "A body", "tags": []string{"tag"}, "request_id": "request-2"},
-		"/api/human-requests": {"agent": "ada", "goal": "A goal", "requested_action": "Do it.", "context": "Context", "constraints": "None.", "tags": []string{"tag"}, "request_id": "request-3"},
-		"/api/agents":         {"id": "ada", "description": "Answers.", "capabilities": []string{"one"}, "endpoint": "https://example.org", "note": "A note.", "request_id": "request-4"},
-	} {
-		for field := range fine {
-			body := maps.Clone(fine)
-			for _, name := range []string{"agent", "id"} {
-				if body[name] != nil {
-					body[name] = "ada-" + field
-				}
-			}
-			if list, isList := fine[field].([]string); isList {
-				body[field] = []string{list[0], ghp}
-			} else {
-				body[field] = "See: " + ghp
-			}
-			r := s.Post(path, body)
-			problem := apitest.CheckError(t, r)
-			if r.Status != http.StatusUnprocessableEntity || len(problem.Issues) != 1 || problem.Issues[0].Field != field ||
-				!strings.Contains(problem.Issues[0].Message, "looks like a GitHub token") {
-				t.Errorf("%s %s: %d %s", path, field, r.Status, r.Body)
-			}
-			if strings.Contains(string(r.Body), ghp[4:]) {
-				t.Errorf("%s %s: shown again: %s", path, field, r.Body)
-			}
-			if again := s.Do(http.MethodPost, path, string(problem.Example), "Content-Type", jsonType); again.Status != http.StatusCreated {
-				t.Errorf("%s %s: the example %s gives %d %s", path, field, problem.Example, again.Status, again.Body)
-			}
-		}
-	}
-	s = start(t)
-	s.Post("/api/jobs", map[string]any{"agent": "eve", "title": "A title", "body": "A body"})
-	for _, body := range []map[string]any{
-		{"agent": "ada", "action": "claim", "job_id": "j1", "note": ghp},
-		{"agent": "ada", "action": "result", "job_id": "j1", "result": "It is " + ghp},
-		{"agent": "ada", "action": "result", "job_id": ghp, "result": "Fine."},
-	} {
-		r := s.Post("/api/jobs", body)
-		if r.Status != http.StatusUnprocessableEntity || strings.Contains(string(r.Body), ghp) {
-			t.Errorf("%v: %d %s", body, r.Status, r.Body)
-		}
-	}
-	r := s.Get("/api/entries?action=publish&confirm=write&request_id=get-write-1&body=" + ghp)
-	if r.Status != http.StatusUnprocessableEntity || strings.Contains(string(r.Body), ghp) {
-		t.Errorf("by GET: %d %s", r.Status, r.Body)
-	}
-	if r := s.Post("/api/entries", map[string]any{"body": "Hello", ghp: 1}); r.Status != http.StatusCreated || strings.Contains(string(r.Body), ghp) {
-		t.Errorf("as a name: %d %s", r.Status, r.Body)
 	}
 }
 
