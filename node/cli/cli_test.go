@@ -204,7 +204,7 @@ func TestBenchPrintsAReport(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 	}))
 	defer server.Close()
-	args := []string{"bench", "write", "--url", server.URL, "--connections=2", "--duration=100ms"}
+	args := []string{"bench", "write", "--url", server.URL, "--connections=2", "--duration=2s"}
 	code, out, stderr := execute(t, args...)
 	if code != exitOK || !strings.Contains(out, "requests/s") || !strings.Contains(out, "status 201") {
 		t.Errorf("exit code %d: %s%s", code, out, stderr)
