@@ -156,7 +156,7 @@ func (b *Book) write() error {
 	if err != nil {
 		return fmt.Errorf("address book: %w", err)
 	}
-	if err := writeFileAtomic(b.path, append(data, '\n')); err != nil {
+	if err := WriteFileAtomic(b.path, append(data, '\n')); err != nil {
 		return fmt.Errorf("address book: %w", err)
 	}
 	return nil

@@ -9,10 +9,10 @@ import (
 
 const fileMode = 0o600
 
-// writeFileAtomic replaces a file as a whole: after a crash it holds the former
+// WriteFileAtomic replaces a file as a whole: after a crash it holds the former
 // or the new content, never a part. It returns once the content is on disk. One
 // writer at a time: the data directory is locked.
-func writeFileAtomic(path string, data []byte) error {
+func WriteFileAtomic(path string, data []byte) error {
 	temp := path + ".tmp"
 	err := writeSynced(temp, data)
 	if err == nil {

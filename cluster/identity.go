@@ -112,7 +112,7 @@ func makeIdentity(path, nodeName string) (Identity, error) {
 	if err != nil {
 		return Identity{}, fmt.Errorf("make a server id: %w", err)
 	}
-	if err := writeFileAtomic(path, append(data, '\n')); err != nil {
+	if err := WriteFileAtomic(path, append(data, '\n')); err != nil {
 		return Identity{}, fmt.Errorf("keep the server id: %w", err)
 	}
 	return id, nil

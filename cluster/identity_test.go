@@ -117,7 +117,7 @@ func TestWriteFileAtomicLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	for _, content := range []string{"one", "two"} {
-		if err := writeFileAtomic(path, []byte(content)); err != nil {
+		if err := WriteFileAtomic(path, []byte(content)); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(path); err != nil || string(got) != content {
@@ -128,7 +128,7 @@ func TestWriteFileAtomicLeavesNothingBehind(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(target, "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeFileAtomic(target, []byte("x")); err == nil {
+	if err := WriteFileAtomic(target, []byte("x")); err == nil {
 		t.Error("replaced a directory")
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "*.tmp*")); err != nil || len(left) != 0 {

@@ -59,7 +59,7 @@ func writeSecrets(t *testing.T, path string, names ...string) {
 	for i, name := range names {
 		lines[i] = secretLine(name)
 	}
-	if err := writeFileAtomic(path, []byte(strings.Join(lines, "\n")+"\n")); err != nil {
+	if err := WriteFileAtomic(path, []byte(strings.Join(lines, "\n")+"\n")); err != nil {
 		t.Fatal(err)
 	}
 }

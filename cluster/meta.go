@@ -19,6 +19,7 @@ const (
 	metaVersion      = 1
 	maxVersionLen    = 64
 	maxExpect        = 1000
+	maxFormat        = 1 << 16
 	maxMetaPairs     = 64
 	maxMetaNesting   = 8
 	maxMetaArrayLen  = 64
@@ -38,6 +39,9 @@ type Meta struct {
 	Fresh       bool   `cbor:"8,keyasint,omitempty"`  // it has no Raft state yet
 	NonVoter    bool   `cbor:"9,keyasint,omitempty"`  // it does not want to vote
 	FreeMiB     uint64 `cbor:"10,keyasint,omitempty"` // free disk space, 0 when unknown
+	DiskLow     bool   `cbor:"11,keyasint,omitempty"` // less than its reserve is free
+	Format      int    `cbor:"12,keyasint,omitempty"` // newest format that its program knows
+	Leaving     bool   `cbor:"20,keyasint,omitempty"` // it is not to be taken in again
 }
 
 var (
@@ -118,6 +122,9 @@ func (m Meta) check() error {
 	}
 	if m.Expect < 0 || m.Expect > maxExpect {
 		problems = append(problems, fmt.Errorf("expected voters %d, 0 to %d are allowed", m.Expect, maxExpect))
+	}
+	if m.Format < 0 || m.Format > maxFormat {
+		problems = append(problems, fmt.Errorf("format %d, 0 to %d are allowed", m.Format, maxFormat))
 	}
 	return errors.Join(problems...)
 }

@@ -37,7 +37,7 @@ func TestPortManyConnectionsAtOnce(t *testing.T) {
 	a := startNode(t, dir, "a-1", secrets, nil)
 	startNode(t, dir, "b-1", secrets, nil)
 	var wg sync.WaitGroup
-	for i := range 100 {
+	for i := range 40 {
 		text := strings.Repeat(fmt.Sprint(i), 100)
 		wg.Go(func() {
 			if err := a.echo("b-1", text); err != nil {

@@ -75,6 +75,16 @@ func (s *Secrets) NeedsReseal(sealed []byte) bool {
 	return err != nil || id != s.current.Load().first().id
 }
 
+// SealedUnder returns the public name of the secret that a text is sealed under,
+// as KeyIDs has it; "" for what is no sealed text.
+func SealedUnder(sealed []byte) string {
+	id, err := sealedKeyID(sealed)
+	if err != nil {
+		return ""
+	}
+	return id
+}
+
 func sealedKeyID(sealed []byte) (string, error) {
 	if len(sealed) < sealHeaderBytes {
 		return "", fmt.Errorf("sealed text is cut off at %d bytes", len(sealed))

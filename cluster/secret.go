@@ -252,7 +252,7 @@ func deriveKey(secret []byte) (*secretKey, error) {
 	return &secretKey{id: id, ca: ca, gossip: gossip, seal: aead}, nil
 }
 
-const makeSecretHint = "make a secret with: openssl rand -base64 48 > secret.txt (one per line)"
+const makeSecretHint = "make one with: commons secret generate --keep FILE"
 
 func readSecretFile(path string) ([]*secretKey, error) {
 	f, err := os.Open(path)

@@ -51,7 +51,7 @@ func TestLoadSecretsProblems(t *testing.T) {
 			if err == nil {
 				t.Fatal("accepted")
 			}
-			for _, part := range append(tt.problems, "openssl rand -base64 48", path) {
+			for _, part := range append(tt.problems, "commons secret generate --keep", path) {
 				if !strings.Contains(err.Error(), part) {
 					t.Errorf("error does not say %q: %v", part, err)
 				}
@@ -63,7 +63,7 @@ func TestLoadSecretsProblems(t *testing.T) {
 func TestLoadSecretsMissingFile(t *testing.T) {
 	t.Parallel()
 	_, err := LoadSecrets(filepath.Join(t.TempDir(), "none"))
-	if err == nil || !strings.Contains(err.Error(), "openssl rand") {
+	if err == nil || !strings.Contains(err.Error(), "commons secret generate") {
 		t.Fatalf("got %v", err)
 	}
 }

@@ -1,0 +1,94 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// SecretFile is a secret file that is being changed. Each change replaces the
+// file as a whole: no node ever reads half of it.
+type SecretFile struct {
+	path  string
+	lines [][]byte
+	ids   []string
+}
+
+// OpenSecretFile reads a secret file. Its errors are those of LoadSecrets.
+func OpenSecretFile(path string) (*SecretFile, error) {
+	keys, err := readSecretFile(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the cluster secret: %w", err)
+	}
+	f := &SecretFile{path: path}
+	f.lines, _ = parseSecrets(data) // it was read without a problem just now
+	for _, key := range keys {
+		f.ids = append(f.ids, key.id)
+	}
+	if len(f.ids) != len(f.lines) {
+		return nil, fmt.Errorf("secret file %s is being changed by somebody else; repeat", path)
+	}
+	return f, nil
+}
+
+// IDs returns the public names of the secrets, as Secrets.KeyIDs does.
+func (f *SecretFile) IDs() []string { return f.ids }
+
+// Add adds a new secret that is accepted but not in use yet. note is called with
+// its public name before the file changes. The file must hold one secret.
+func (f *SecretFile) Add(note func(id string) error) error {
+	if len(f.lines) != 1 {
+		return errors.New("the secret file holds two secrets already")
+	}
+	line := []byte(NewSecret())
+	key, err := deriveKey(line)
+	if err != nil {
+		return err
+	}
+	if err := note(key.id); err != nil {
+		return err
+	}
+	return f.write([][]byte{f.lines[0], line}, []string{f.ids[0], key.id})
+}
+
+// Swap makes the other secret the one in use.
+func (f *SecretFile) Swap() error {
+	if len(f.lines) != MaxSecrets {
+		return errors.New("the secret file holds one secret")
+	}
+	return f.write([][]byte{f.lines[1], f.lines[0]}, []string{f.ids[1], f.ids[0]})
+}
+
+// Drop removes the secret that is not in use.
+func (f *SecretFile) Drop() error { return f.write(f.lines[:1], f.ids[:1]) }
+
+// write replaces the file, which keeps its mode and, where that is allowed, its
+// owner.
+func (f *SecretFile) write(lines [][]byte, ids []string) error {
+	info, err := os.Stat(f.path)
+	if err != nil {
+		return fmt.Errorf("write the secret file: %w", err)
+	}
+	temp, err := writeTemp(f.path, append(bytes.Join(lines, []byte("\n")), '\n'))
+	if err != nil {
+		return fmt.Errorf("write the secret file: %w", err)
+	}
+	err = os.Chmod(temp, info.Mode().Perm())
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
+		_ = os.Chown(temp, int(owner.Uid), int(owner.Gid)) // only root may give a file away
+	}
+	if err == nil {
+		err = os.Rename(temp, f.path)
+	}
+	if err != nil {
+		return fmt.Errorf("write the secret file: %w", errors.Join(err, os.Remove(temp)))
+	}
+	f.lines, f.ids = lines, ids
+	return nil
+}
