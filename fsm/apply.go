@@ -50,6 +50,10 @@ func (m *Machine) apply(entries []logEntry) {
 	}
 	m.commit(tx)
 	m.publish()
+	m.watchers.tell(tx.added)
+	if len(tx.outboxes) > 0 {
+		m.watchers.tellDeliveries()
+	}
 	if m.opts.Observer == nil {
 		return
 	}
@@ -66,9 +70,16 @@ func (m *Machine) begin() *txn {
 		recent:     &m.store.recent,
 		head:       m.head,
 		cluster:    m.cluster,
+		format:     m.format,
+		maxFormat:  m.opts.MaxFormat,
 		rows:       make(map[string][]byte),
 		firstFresh: m.head.lastSeq + 1,
 		nextDue:    m.nextDue,
+		activities: make(map[string]*activity),
+		spreads:    make(map[string]*spread),
+		owned:      make(map[string][]uint64),
+		memory:     m.store.memory,
+		outboxes:   make(map[string]*outbox),
 		revision:   m.revision,
 	}
 }
@@ -91,6 +102,7 @@ func (m *Machine) applyBatch(tx *txn, e *logEntry, answers []answered) []answere
 		}
 	}
 	tx.head.roll(e.index, e.data, results)
+	tx.rolled = append(tx.rolled, rolled{e.index, tx.head.rolling})
 	return answers
 }
 
@@ -115,7 +127,8 @@ func (m *Machine) commit(tx *txn) {
 		tx.must(fmt.Errorf("write state: %w", err))
 	}
 	tx.must(tx.batch.Close())
-	m.head, m.cluster, m.nextDue, m.revision = tx.head, tx.cluster, tx.nextDue, tx.revision
+	m.digests.add(tx.rolled)
+	m.head, m.cluster, m.format, m.nextDue, m.revision = tx.head, tx.cluster, tx.format, tx.nextDue, tx.revision
 	for i, row := range tx.fresh {
 		m.store.recent.put(tx.firstFresh+uint64(i), row)
 	}

@@ -15,6 +15,7 @@ type Author struct {
 	Mentions []string   `cbor:"4,keyasint,omitempty"` // in the texts of the command
 	Request  RequestKey `cbor:"5,keyasint,omitempty"` // the client's idempotency key; the zero value is none
 	Proof    Proof      `cbor:"6,keyasint,omitempty"` // of the name; the zero value is none
+	Question bool       `cbor:"7,keyasint,omitempty"` // the text of the reply to a job asks something
 }
 
 // RequestOf returns the client's idempotency key in a command; the zero value where
@@ -46,7 +47,7 @@ func (a *Author) check() error {
 func (a *Author) entry(channel, title, body string, tags ...string) *Publish {
 	return &Publish{
 		Agent: a.Agent, AgentKey: a.AgentKey, Kind: KindMessage, Channel: channel, Title: title, Body: body,
-		Tags: tags, Mentions: a.Mentions, House: a.House, Proof: a.Proof,
+		Tags: tags, Mentions: a.Mentions, House: a.House, Proof: a.Proof, Question: a.Question,
 	}
 }
 

@@ -35,6 +35,8 @@ type corpus struct {
 	rand  *rand.Rand
 	zipf  *rand.Zipf
 	vocab []string
+	// edit, where it is set, changes each entry before it is applied.
+	edit func(p *Publish, seq uint64)
 }
 
 func newCorpus() *corpus {
@@ -82,16 +84,23 @@ func (c *corpus) batch(b *testing.B, first uint64, n int) []byte {
 	b.Helper()
 	g := Group{Boot: boot1, Floor: first}
 	for i := range n {
-		g.Commands = append(g.Commands, Command{Seq: first + uint64(i), Body: c.post(first - 1)})
+		seq, p := first+uint64(i), c.post(first-1)
+		if c.edit != nil {
+			c.edit(p, seq)
+		}
+		g.Commands = append(g.Commands, Command{Seq: seq, Body: p})
 	}
-	data, err := EncodeBatch(Batch{Stamp: int64(first) * 10, Groups: []Group{g}})
+	data, err := EncodeBatch(Batch{Stamp: int64(first) * benchStep, Groups: []Group{g}})
 	if err != nil {
 		b.Fatal(err)
 	}
 	return data
 }
 
-const benchBatch = 80 // entries in a log entry: about 100 KiB
+const (
+	benchBatch = 80 // entries in a log entry: about 100 KiB
+	benchStep  = 10 // milliseconds from one entry to the next
+)
 
 // fillCost is what filling took without making the entries.
 type fillCost struct {

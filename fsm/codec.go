@@ -35,6 +35,16 @@ var commands = map[Op]struct {
 	OpCloseJob:   {"close_job", func() Body { return new(CloseJob) }},
 	OpTick:       {"tick", func() Body { return new(Tick) }},
 	OpAskHuman:   {"ask_human", func() Body { return new(AskHuman) }},
+	OpAddUsage:   {"add_usage", func() Body { return new(AddUsage) }},
+
+	OpAckDelivery:      {"ack_delivery", func() Body { return new(AckDelivery) }},
+	OpTestDelivery:     {"test_delivery", func() Body { return new(TestDelivery) }},
+	OpRotateSigningKey: {"rotate_signing_key", func() Body { return new(RotateSigningKey) }},
+	OpBeginDeliveries:  {"begin_deliveries", func() Body { return new(BeginDeliveries) }},
+
+	OpSetFormat: {"set_format", func() Body { return new(SetFormat) }},
+	OpResetKey:  {"reset_key", func() Body { return new(ResetKey) }},
+	OpReseal:    {"reseal", func() Body { return new(Reseal) }},
 }
 
 // String returns the command's name, for logs and metrics.

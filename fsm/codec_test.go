@@ -209,6 +209,13 @@ func FuzzDecodeBatch(f *testing.F) {
 	f.Add(data[frameBytes:])
 	f.Add([]byte{0xa2, 1, 1, 2, 0x80})
 	f.Add(commandFrame(0x83, 1, 1, 0xa1, 1, 0x61, 'x'))
+	for _, b := range deliveryCommands() {
+		data, err := EncodeBatch(Batch{Stamp: 1, Groups: []Group{{Boot: boot1, Commands: []Command{{Seq: 1, Body: b}}}}})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data[frameBytes:])
+	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		// The fuzzer cannot guess checksums, so it works below them.
 		b, err := DecodeBatch(frame(body...))

@@ -69,6 +69,16 @@ const (
 	OpCloseJob   Op = 9  // withdraws an open job
 	OpTick       Op = 10 // lets log time pass, so that due claims end
 	OpAskHuman   Op = 11 // files a request for human help
+	OpAddUsage   Op = 12 // folds what a node has counted into the state
+
+	OpAckDelivery      Op = 13 // tells what came of an attempt to deliver
+	OpTestDelivery     Op = 14 // queues a delivery that an agent asked for
+	OpRotateSigningKey Op = 15 // makes a new key sign the deliveries
+	OpBeginDeliveries  Op = 16 // begins attempts to deliver
+
+	OpSetFormat Op = 17 // raises the format number
+	OpResetKey  Op = 18 // gives an agent another edit_key
+	OpReseal    Op = 19 // keeps the data key under another secret
 )
 
 // Lead is the command that a newly elected leader commits before it leads: once
@@ -103,6 +113,8 @@ type Publish struct {
 	Request RequestKey `cbor:"12,keyasint,omitempty"`
 	// Proof proves the name; the zero value does not.
 	Proof Proof `cbor:"13,keyasint,omitempty"`
+	// Question is set when the text asks something: text.Asks(Title, Body).
+	Question bool `cbor:"14,keyasint,omitempty"`
 }
 
 // RequestKey is a client's request_id in its scope: the folded agent name, or the
@@ -224,4 +236,6 @@ const (
 	ProblemNoDescription Problem = 20 // a new profile needs a description or a note
 	ProblemWrongKey      Problem = 21 // the edit_key is not the profile's
 	ProblemNoKey         Problem = 22 // the change needs the profile's edit_key
+	ProblemUnknownAgent  Problem = 23 // the name has no profile
+	ProblemNoHook        Problem = 24 // the profile has no notify_url that passed the check
 )

@@ -4,17 +4,21 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
 )
 
 // RowDigest returns a hash over the logical rows of the state: equal on every
 // node at an equal index, however the node came by its rows. It reads everything
 // and takes as long.
-func (v *View) RowDigest() (digest [32]byte, err error) {
+func (v *View) RowDigest() (digest [32]byte, err error) { return digestRows(v.snap, &v.head) }
+
+func digestRows(r pebble.Reader, h *head) (digest [32]byte, err error) {
 	sum := sha256.New()
 	var buf []byte
 	for _, space := range logicalSpaces {
 		lower, upper := spaceBounds(space)
-		err := scanSpace(v.snap, lower, upper, func(key, value []byte) error {
+		err := scanSpace(r, lower, upper, func(key, value []byte) error {
 			buf = appendBlob(appendBlob(buf[:0], key), value)
 			sum.Write(buf)
 			return nil
@@ -24,9 +28,9 @@ func (v *View) RowDigest() (digest [32]byte, err error) {
 		}
 	}
 	var n [24]byte
-	binary.BigEndian.PutUint64(n[:], v.head.applied)
-	binary.BigEndian.PutUint64(n[8:], uint64(v.head.now))
-	binary.BigEndian.PutUint64(n[16:], v.head.lastSeq)
+	binary.BigEndian.PutUint64(n[:], h.applied)
+	binary.BigEndian.PutUint64(n[8:], uint64(h.now))
+	binary.BigEndian.PutUint64(n[16:], h.lastSeq)
 	sum.Write(n[:])
 	sum.Sum(digest[:0])
 	return digest, nil

@@ -138,16 +138,3 @@ func loadConfiguration(r pebble.Reader) (configuration, error) {
 	c.data = rr.rest
 	return c, nil
 }
-
-// initialFormat is the format number of a new cluster.
-const initialFormat = 1
-
-func loadFormat(r pebble.Reader) (int, error) {
-	row, ok, err := getRow(r, keyFormat)
-	if err != nil || !ok {
-		return initialFormat, err
-	}
-	rr := rowReader{rest: row}
-	n := int(rr.uint())
-	return n, rr.done("format row")
-}

@@ -314,4 +314,5 @@ func (tx *txn) putJob(seq uint64, old, next jobRow) {
 	if next.status == JobClaimed {
 		tx.addClaim(dueClaim{next.expires, seq})
 	}
+	tx.tellHomeOfJob(seq, old, next)
 }

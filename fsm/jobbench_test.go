@@ -8,7 +8,7 @@ import (
 // BenchmarkListJobs measures a page of 50 jobs, shown, among few and many jobs of
 // which every tenth is claimed.
 func BenchmarkListJobs(b *testing.B) {
-	for _, n := range []uint64{100, 10_000} {
+	for _, n := range []uint64{1_000, 10_000} {
 		r := newRig(b)
 		for seq := uint64(1); seq <= n; {
 			var bodies []Body

@@ -32,6 +32,22 @@ const (
 
 	spaceProfile  = 'p' // agent key: an agent's profile and the hash of its edit_key
 	spaceRevision = 'z' // revision8: agent key; the profiles by their newest change
+	spaceMember   = 'm' // len(agent)2 agent part1 and what the part says: an agent's own lists, see homekeys.go
+	spacePool     = 'w' // part1 seq8: the author; what waits for anybody, see pool.go
+	spaceNotes    = 'b' // topic: the newest knowledge entries under it, see spread.go
+	spaceNewest   = 'y' // nothing: the newest entries, see spread.go
+
+	spaceHour    = 'H' // hour4: what outside agents did in that hour
+	spacePosted  = 'P' // agent key: the hour of the name's newest entry
+	spaceTally   = 'R' // name1: a number, see statskeys.go
+	spaceUsage   = 'U' // day4 surface1 action 0 client: calls; day4 alone: how many rows the day has
+	spaceSenders = 'V' // day4 surface1 part1: registers of the sketch of that day's senders
+	spaceFold    = 'F' // boot16: number and day of a node's newest count of calls
+
+	spaceOutbox    = 'O' // agent key: what is to be pushed to an agent
+	spaceOutboxDue = 'Q' // at8 agent key: nothing; the agents by when their first delivery is due
+	spaceDelivery  = 'D' // len(agent)2 agent number8: a delivery to an agent
+	spaceSigning   = 'K' // nothing: the keys that deliveries are signed with
 )
 
 // Rows that name or place this copy of the state, and are not compared.
@@ -52,6 +68,9 @@ var logicalSpaces = [...]byte{
 	spaceRequest, spaceInstant, spaceSession, spaceAnswer, spaceFormat,
 	spaceJob, spaceJobs, spaceDue, spaceHelp,
 	spaceProfile, spaceRevision,
+	spaceMember, spacePool, spaceNotes, spaceNewest,
+	spaceHour, spacePosted, spaceTally, spaceUsage, spaceSenders, spaceFold,
+	spaceOutbox, spaceOutboxDue, spaceDelivery, spaceSigning,
 }
 
 // The keys of the single rows.
@@ -62,6 +81,7 @@ var (
 	keyConfig  = []byte{spaceConfig}
 	keyCovered = []byte{spaceCovered}
 	keyVersion = []byte{spaceVersion}
+	keySigning = []byte{spaceSigning}
 )
 
 // seqKey is the key of a row that belongs to one seq or instant.
@@ -114,6 +134,22 @@ func parseDueKey(key []byte) (dueClaim, error) {
 		expires: int64(binary.BigEndian.Uint64(key[1:])),
 		job:     binary.BigEndian.Uint64(key[1+8:]),
 	}, nil
+}
+
+func outboxKey(agentKey string) []byte { return append([]byte{spaceOutbox}, agentKey...) }
+
+// outboxDueKeyBytes is what stands in an outboxDueKey before the agent's key.
+const outboxDueKeyBytes = 1 + 8
+
+func outboxDueKey(at int64, agentKey string) []byte {
+	key := append(make([]byte, 0, outboxDueKeyBytes+len(agentKey)), spaceOutboxDue)
+	return append(binary.BigEndian.AppendUint64(key, uint64(at)), agentKey...)
+}
+
+func deliveryKey(agentKey string, number uint64) []byte {
+	key := append(make([]byte, 0, 1+2+len(agentKey)+8), spaceDelivery)
+	key = append(binary.BigEndian.AppendUint16(key, uint16(len(agentKey))), agentKey...)
+	return binary.BigEndian.AppendUint64(key, number)
 }
 
 // spaceBounds returns the bounds of a keyspace: [lower, upper).

@@ -51,8 +51,28 @@ const (
 	MaxChannels = 1000
 	// MaxSuccessors is the most items of an entry's supersededBy.
 	MaxSuccessors = 100
+	// What home holds at most. A page of MaxForYou is extended to the end of its
+	// log entry.
+	MaxForYou     = 50
+	MaxOwed       = 20 // of each of the open items
+	MaxNew        = 20
+	MaxWaiting    = 10
+	MaxOpenJobs   = 10
+	MaxYourTopics = 10
+	MaxTopicNotes = 5
+	MaxPartners   = 5
 	// MaxSearch is the longest search text.
 	MaxSearch = 200
+	// MaxHourlyDeliveries is how many attempts to push something to an agent begin in
+	// any hour at most, MaxWaitingDeliveries how many deliveries wait for it, and
+	// MaxListedDeliveries how many of the newest it sees.
+	MaxHourlyDeliveries  = 30
+	MaxWaitingDeliveries = 200
+	MaxListedDeliveries  = 50
+	// MaxUsageDays is for how many days calls are kept, and MaxUsageListed how
+	// many rows of them are listed at once.
+	MaxUsageDays   = 90
+	MaxUsageListed = 10_000
 )
 
 // The limits of the log's encoding.
@@ -74,6 +94,12 @@ const (
 	// MaxNameKeyBytes bounds a folded name in bytes. Folding can make a name
 	// longer than it was: at most three code points for one.
 	MaxNameKeyBytes = MaxName * 3 * 4
+	// MaxUsageRows, MaxSenderRows and MaxSenderRegisters bound one fold of a node's
+	// count of calls, MaxUsageLabel the names in it, in bytes.
+	MaxUsageRows       = 512
+	MaxSenderRows      = 16
+	MaxSenderRegisters = 4096
+	MaxUsageLabel      = 40
 	// MaxServerIDBytes bounds a server id.
 	MaxServerIDBytes = 255
 	// MaxClusterIDBytes bounds a cluster id.

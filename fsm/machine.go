@@ -26,6 +26,9 @@ type Options struct {
 	// MemTableBytes is the size of one of Pebble's memtables; zero is
 	// DefaultMemTableBytes.
 	MemTableBytes int64
+	// MaxFormat is the newest format that is known; zero is MaxFormat. Tests of
+	// upgrades set it.
+	MaxFormat int
 	// Fatal is called, on any goroutine, when the bytes below the state turn out
 	// wrong or the storage fails for good. The state must not be used afterwards.
 	// Nil panics.
@@ -53,10 +56,13 @@ type Machine struct {
 	opts    Options
 	cache   *pebble.Cache
 	waiters waiters
-	view    atomic.Pointer[View]
-	inUse   sync.WaitGroup // stores that a view or the machine refers to
-	stores  sync.WaitGroup // stores that are not closed yet
-	snaps   snapshots
+	// watchers wait for what concerns an agent.
+	watchers watchers
+	view     atomic.Pointer[View]
+	inUse    sync.WaitGroup // stores that a view or the machine refers to
+	stores   sync.WaitGroup // stores that are not closed yet
+	snaps    snapshots
+	digests  digests
 
 	// applyMu serialises what changes the state: apply, restore, seals of the
 	// index, close.
@@ -96,6 +102,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.MemTableBytes == 0 {
 		o.MemTableBytes = DefaultMemTableBytes
+	}
+	if o.MaxFormat == 0 {
+		o.MaxFormat = MaxFormat
 	}
 	if o.Fatal == nil {
 		o.Fatal = func(err error) { panic(err) }
@@ -140,6 +149,9 @@ func (m *Machine) load(s *store) (l loaded, err error) {
 	if l.format, err = loadFormat(s.db); err != nil {
 		return l, err
 	}
+	if err := checkFormat(l.format, m.opts.MaxFormat); err != nil {
+		return l, err
+	}
 	if l.sessions, err = loadSessions(s.db); err != nil {
 		return l, err
 	}
@@ -147,6 +159,9 @@ func (m *Machine) load(s *store) (l loaded, err error) {
 		return l, err
 	}
 	if l.revision, err = loadRevision(s.db); err != nil {
+		return l, err
+	}
+	if s.memory.hooks, err = loadHooks(s.db); err != nil {
 		return l, err
 	}
 	if err := m.openIndex(s, l.head.lastSeq); err != nil {
@@ -166,7 +181,9 @@ func (m *Machine) adopt(l loaded) {
 	m.stores.Add(1)
 	m.store, m.head, m.cluster, m.format, m.sessions = l.store, l.head, l.cluster, l.format, l.sessions
 	m.nextDue, m.revision = l.nextDue, l.revision
+	m.digests.reset(&m.head)
 	m.publish()
+	m.watchers.tellAll()
 	if old != nil {
 		old.unref()
 	}
@@ -252,6 +269,7 @@ func (m *Machine) Close() error {
 func (m *Machine) release() error {
 	m.closed = true
 	m.waiters.close()
+	m.watchers.tellAll()
 	m.view.Swap(nil).Release()
 	m.store.unref()
 	released := make(chan struct{})

@@ -45,6 +45,9 @@ type Register struct {
 	NewKey  []byte     `cbor:"10,keyasint"`
 	House   bool       `cbor:"11,keyasint,omitempty"` // one of the operator's own agents
 	Request RequestKey `cbor:"12,keyasint,omitempty"` // the client's idempotency key; the zero value is none
+	// NotifyVerified is set when the receiver at NotifyURL has passed the check. To
+	// one that has not, nothing is ever pushed.
+	NotifyVerified bool `cbor:"13,keyasint,omitempty"`
 }
 
 func (*Register) op() Op { return OpRegister }
@@ -77,8 +80,12 @@ func (c *Register) checkGiven() error {
 		return errors.New("nobody is registered")
 	case c.Given > allProfileFields:
 		return fmt.Errorf("fields %b", c.Given)
-	case !c.merge(profileFields{}).equal(profileFields{c.Description, c.Capabilities, c.Endpoint, c.Note, c.NotifyURL}):
+	case !c.merge(profileFields{}).equal(profileFields{
+		c.Description, c.Capabilities, c.Endpoint, c.Note, c.NotifyURL, c.NotifyVerified,
+	}):
 		return errors.New("a value of a field that is not given")
+	case c.NotifyVerified && c.NotifyURL == "":
+		return errors.New("a check of no receiver")
 	}
 	return nil
 }
@@ -130,6 +137,8 @@ func (c *Register) create(tx *txn) Result {
 	}
 	copy(p.key[:], c.NewKey)
 	c.put(tx, &p, sum)
+	tx.followHook(c.AgentKey, &profileFields{}, &p.profileFields)
+	tx.countRegistration(c.House)
 	return Result{Outcome: OutcomeDone, KeyIssued: true}
 }
 
@@ -142,8 +151,10 @@ func (c *Register) change(tx *txn, p profileRow, sum contentSum) Result {
 	if next.equal(p.profileFields) {
 		return Result{Outcome: OutcomeUnchanged}
 	}
+	old := p.profileFields
 	p.profileFields = next
 	c.put(tx, &p, sum)
+	tx.followHook(c.AgentKey, &old, &next)
 	return Result{Outcome: OutcomeDone}
 }
 
@@ -155,7 +166,7 @@ func (c *Register) put(tx *txn, p *profileRow, sum contentSum) {
 	}
 	tx.revision++
 	p.revision, p.updatedAt = tx.revision, tx.now
-	tx.keep(profileKey(c.AgentKey), p.append(nil))
+	tx.putProfile(c.AgentKey, p)
 	key := makeSeqKey(spaceRevision, p.revision)
 	tx.keep(key[:], []byte(c.AgentKey))
 	tx.revised = append(tx.revised, revised{p.revision, p.texts()})
@@ -171,7 +182,7 @@ func (c *Register) renewKey(tx *txn, p *profileRow) bool {
 		return false
 	}
 	copy(p.key[:], c.NewKey)
-	tx.keep(profileKey(c.AgentKey), p.append(nil))
+	tx.putProfile(c.AgentKey, p)
 	return true
 }
 
@@ -206,7 +217,12 @@ type profileFields struct {
 	endpoint     string
 	note         string
 	notifyURL    string
+	// notifyVerified is set when the receiver has passed the check.
+	notifyVerified bool
 }
+
+// hooked reports whether there is a receiver that entries are pushed to.
+func (f *profileFields) hooked() bool { return f.notifyVerified && f.notifyURL != "" }
 
 // merge returns the fields with those that the command gives.
 func (c *Register) merge(f profileFields) profileFields {
@@ -223,6 +239,7 @@ func (c *Register) merge(f profileFields) profileFields {
 		f.note = c.Note
 	}
 	if c.Given&FieldNotifyURL != 0 {
+		f.notifyVerified = c.NotifyVerified || f.notifyVerified && f.notifyURL == c.NotifyURL
 		f.notifyURL = c.NotifyURL
 	}
 	return f
@@ -230,7 +247,7 @@ func (c *Register) merge(f profileFields) profileFields {
 
 func (f profileFields) equal(o profileFields) bool {
 	return f.description == o.description && slices.Equal(f.capabilities, o.capabilities) &&
-		f.endpoint == o.endpoint && f.note == o.note && f.notifyURL == o.notifyURL
+		f.endpoint == o.endpoint && f.note == o.note && f.notifyURL == o.notifyURL && f.notifyVerified == o.notifyVerified
 }
 
 // texts returns what a profile is found by.
@@ -261,8 +278,9 @@ type profileRow struct {
 const (
 	profileRowVersion = 1
 
-	flagKeyUsed      = 1 << 0
-	flagProfileHouse = 1 << 1
+	flagKeyUsed        = 1 << 0
+	flagProfileHouse   = 1 << 1
+	flagNotifyVerified = 1 << 2
 )
 
 func (p *profileRow) append(dst []byte) []byte {
@@ -272,6 +290,9 @@ func (p *profileRow) append(dst []byte) []byte {
 	}
 	if p.house {
 		flags |= flagProfileHouse
+	}
+	if p.notifyVerified {
+		flags |= flagNotifyVerified
 	}
 	dst = append(dst, profileRowVersion, flags)
 	dst = append(append(dst, p.key[:]...), p.registered[:]...)
@@ -293,6 +314,7 @@ func decodeProfileRow(row []byte) (p profileRow, err error) {
 	if head := r.bytes(2); head != nil {
 		r.bad = head[0] != profileRowVersion
 		p.used, p.house = head[1]&flagKeyUsed != 0, head[1]&flagProfileHouse != 0
+		p.notifyVerified = head[1]&flagNotifyVerified != 0
 	}
 	copy(p.key[:], r.bytes(KeyHashBytes))
 	copy(p.registered[:], r.bytes(contentHashBytes))
@@ -316,4 +338,9 @@ func (tx *txn) profile(agentKey string) (profileRow, bool) {
 	p, err := decodeProfileRow(row)
 	tx.must(err)
 	return p, true
+}
+
+// putProfile stores a profile.
+func (tx *txn) putProfile(agentKey string, p *profileRow) {
+	tx.keep(profileKey(agentKey), p.append(nil))
 }

@@ -66,7 +66,7 @@ func (tx *txn) verify(agentKey string, proof *Proof) bool {
 func (tx *txn) useKey(agentKey string, p *profileRow) {
 	if !p.used {
 		p.used = true
-		tx.keep(profileKey(agentKey), p.append(nil))
+		tx.putProfile(agentKey, p)
 	}
 }
 

@@ -117,6 +117,7 @@ func (tx *txn) publish(style byte, p *Publish, target entryRow) uint64 {
 		e.Channel = defaultChannels[p.Kind]
 	}
 	e.inbox = inboxKeys(p, target.AgentKey)
+	e.question = p.Question && p.Kind == KindMessage && style == StyleEntry
 	e.verified = tx.verify(p.AgentKey, &p.Proof)
 
 	row := e.append(make([]byte, 0, rowSize(p)), p)
@@ -130,10 +131,13 @@ func (tx *txn) publish(style byte, p *Publish, target entryRow) uint64 {
 		tx.set(key[:], binary.AppendUvarint(nil, e.Seq))
 	}
 	tx.countChannel(&e)
+	tx.countPost(&e)
 	if e.Parent != 0 {
 		tx.supersede(&e, p.Agent)
 		tx.tellTarget(&e, &target)
 	}
+	tx.tellHome(&e, p, &target)
+	tx.tellHooks(&e, p, &target)
 	return e.Seq
 }
 

@@ -270,7 +270,7 @@ func TestChannelsAreBounded(t *testing.T) {
 func TestInitCountsOnce(t *testing.T) {
 	r := newRig(t)
 	v := r.View()
-	if v.ClusterID() != "" || v.SealedDataKey() != nil || v.Format() != initialFormat {
+	if v.ClusterID() != "" || v.SealedDataKey() != nil || v.Format() != InitialFormat {
 		t.Errorf("at first: %q, %v, %d", v.ClusterID(), v.SealedDataKey(), v.Format())
 	}
 	v.Release()

@@ -35,7 +35,7 @@ func (n *raftNode) start() {
 	}
 	conf := raft.DefaultConfig()
 	conf.LocalID = n.id
-	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = 100*time.Millisecond, 100*time.Millisecond, 50*time.Millisecond
+	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = time.Second, time.Second, time.Second // a busy machine keeps its leader
 	conf.CommitTimeout = 5 * time.Millisecond
 	conf.SnapshotInterval, conf.SnapshotThreshold, conf.TrailingLogs = time.Hour, 1<<40, 0
 	conf.NoSnapshotRestoreOnStart = !n.machine.RestoreOnStart()

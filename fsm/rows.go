@@ -18,6 +18,7 @@ import (
 type entryRow struct {
 	Meta
 	verified    bool
+	question    bool     // a message that asks something, but no job and no request for help
 	parentStyle byte     // of the entry that this one relates to; set while it is filed
 	inbox       []string // whose inbox the entry is in
 	json        []byte
@@ -30,6 +31,7 @@ const (
 	flagVerified = 1 << 1
 	flagJob      = 1 << 2 // the entry is a job
 	flagHelp     = 1 << 3 // the entry is a request for human help
+	flagQuestion = 1 << 4 // the entry is a message that asks something
 
 	// entryRowFixed is the length of the fixed part of a row's head.
 	entryRowFixed = 1 + 4 + 3
@@ -46,6 +48,9 @@ func (e *entryRow) append(dst []byte, p *Publish) []byte {
 	}
 	if e.verified {
 		flags |= flagVerified
+	}
+	if e.question {
+		flags |= flagQuestion
 	}
 	switch e.Style {
 	case StyleJob:
@@ -127,6 +132,7 @@ func decodeEntryRow(seq uint64, row []byte) (entryRow, error) {
 	e.Seq = seq
 	e.Kind, e.Relation = Kind(row[5]), Relation(row[6])
 	e.House, e.verified = row[entryRowFlags]&flagHouse != 0, row[entryRowFlags]&flagVerified != 0
+	e.question = row[entryRowFlags]&flagQuestion != 0
 	e.Style = styleOfFlags(row[entryRowFlags])
 	r := rowReader{rest: row[entryRowFixed : len(row)-len(text)]}
 	e.CreatedAt = int64(r.uint())

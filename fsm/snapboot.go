@@ -46,6 +46,7 @@ type snapshots struct {
 	metas   []snapshotMeta // newest first, without the pending one
 	pending *snapshotMeta  // received and not yet restored
 	streams int            // states that are being sent
+	exports int            // states that are being exported
 }
 
 func (s *snapshots) init(m *Machine) { s.m, s.dir, s.next = m, m.opts.Dir, 1 }

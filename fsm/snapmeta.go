@@ -33,6 +33,9 @@ const (
 	snapshotDir    = "snapshots"
 	snapshotSuffix = ".json"
 	tempSuffix     = ".tmp"
+	// snapshotMetaVersion is Raft's version of the metadata.
+	snapshotMetaVersion = 1
+
 	// keptSnapshots is how many snapshots' metadata are kept.
 	keptSnapshots = 2
 )

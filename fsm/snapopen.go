@@ -50,7 +50,7 @@ func (s *snapshots) open(id string) (snapshotMeta, io.ReadCloser, error) {
 		return snapshotMeta{}, nil, fmt.Errorf("open snapshot: %d streams are open already", maxStreams)
 	}
 	s.streams++
-	out := &outgoing{s: s, dir: s.path(fmt.Sprintf("%s%010d", outgoingPrefix, s.number()))}
+	out := &outgoing{s: s, count: &s.streams, dir: s.path(fmt.Sprintf("%s%010d", outgoingPrefix, s.number()))}
 	meta := s.metas[known]
 	s.mu.Unlock()
 
@@ -71,6 +71,7 @@ func (m *Machine) Streams() int {
 // outgoing is a state on its way to another node: a checkpoint and its stream.
 type outgoing struct {
 	s      *snapshots
+	count  *int // of those that are open, under s.mu
 	dir    string
 	pack   *packer
 	closed bool
@@ -125,11 +126,9 @@ func (o *outgoing) checkpoint() error {
 // describe reads from the checkpoint itself what it holds: writes that came
 // after the flush may be in it or not.
 func (o *outgoing) describe(meta *snapshotMeta, h *streamHeader) (err error) {
-	po := pebbleOptions(&o.s.m.opts, o.s.m.cache, o.s.m.opts.Fatal)
-	po.ReadOnly = true
-	db, err := pebble.Open(o.dir, po)
+	db, err := o.open()
 	if err != nil {
-		return fmt.Errorf("open checkpoint: %w", err)
+		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	p, err := covers(db)
@@ -149,6 +148,17 @@ func (o *outgoing) describe(meta *snapshotMeta, h *streamHeader) (err error) {
 	return nil
 }
 
+// open opens the checkpoint for reading.
+func (o *outgoing) open() (*pebble.DB, error) {
+	po := pebbleOptions(&o.s.m.opts, o.s.m.cache, o.s.m.opts.Fatal)
+	po.ReadOnly = true
+	db, err := pebble.Open(o.dir, po)
+	if err != nil {
+		return nil, fmt.Errorf("open checkpoint: %w", err)
+	}
+	return db, nil
+}
+
 // Read reads the stream.
 func (o *outgoing) Read(p []byte) (int, error) { return o.pack.Read(p) }
 
@@ -159,7 +169,7 @@ func (o *outgoing) Close() error {
 	}
 	o.closed = true
 	o.s.mu.Lock()
-	o.s.streams--
+	*o.count--
 	o.s.mu.Unlock()
 	var err error
 	if o.pack != nil {

@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // errSinkClosed is the error of a sink that is used after its end.
@@ -76,15 +75,7 @@ func (k *snapshotSink) admit(h *streamHeader) error {
 		return fmt.Errorf("%w: the stream is of index %d and term %d, announced were %d and %d",
 			ErrCorrupt, h.Index, h.Term, k.meta.Index, k.meta.Term)
 	}
-	usage, err := vfs.Default.GetDiskUsage(k.s.dir)
-	if err != nil {
-		return fmt.Errorf("free space: %w", err)
-	}
-	need := uint64(h.content()) + spaceReserve
-	if usage.AvailBytes < need {
-		return fmt.Errorf("%w: the state needs %d bytes, %d are free", ErrNoSpace, need, usage.AvailBytes)
-	}
-	return nil
+	return k.s.admitContent(h)
 }
 
 // Close completes the snapshot. After a received one the state waits for restore.

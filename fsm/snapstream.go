@@ -178,10 +178,19 @@ func unpack(r io.Reader, dir string, admit func(*streamHeader) error) (*streamHe
 			return nil, fmt.Errorf("receive snapshot: file %s: %w", f.Name, err)
 		}
 	}
-	if n, err := io.ReadFull(r, buf[:1]); n != 0 || !errors.Is(err, io.EOF) {
-		return nil, errors.Join(fmt.Errorf("receive snapshot: %w: bytes after the end", ErrCorrupt), err)
+	if err := expectEnd(r); err != nil {
+		return nil, fmt.Errorf("receive snapshot: %w", err)
 	}
 	return h, syncDir(dir)
+}
+
+// expectEnd refuses a stream that goes on.
+func expectEnd(r io.Reader) error {
+	var next [1]byte
+	if n, err := io.ReadFull(r, next[:]); n != 0 || !errors.Is(err, io.EOF) {
+		return errors.Join(fmt.Errorf("%w: bytes after the end", ErrCorrupt), err)
+	}
+	return nil
 }
 
 func readStreamHeader(r io.Reader) (*streamHeader, error) {
@@ -224,8 +233,16 @@ func unpackFile(r io.Reader, path string, size int64, buf []byte) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := copyPart(f, r, size, buf); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// copyPart copies the next file of a stream and checks it.
+func copyPart(w io.Writer, r io.Reader, size int64, buf []byte) error {
 	sum := crc32.New(castagnoli)
-	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(f, sum)}, io.LimitReader(r, size), buf)
+	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(w, sum)}, io.LimitReader(r, size), buf)
 	if err != nil {
 		return err
 	}
@@ -239,5 +256,5 @@ func unpackFile(r io.Reader, path string, size int64, buf []byte) (err error) {
 	if sum.Sum32() != binary.LittleEndian.Uint32(want[:]) {
 		return fmt.Errorf("%w: checksum", ErrCorrupt)
 	}
-	return f.Sync()
+	return nil
 }

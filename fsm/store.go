@@ -22,6 +22,7 @@ type store struct {
 	profiles *index.Index
 	recent   recentRows
 	later    laterBits
+	memory   *memory // of the apply goroutine
 	refs     atomic.Int64
 	closed   func(*store) // called once, when the last reference is gone
 
@@ -31,7 +32,7 @@ type store struct {
 
 // openStore opens or creates the database in path and checks that it is ours.
 func openStore(opts *Options, cache *pebble.Cache, path, name string) (*store, error) {
-	s := &store{dir: name, onFatal: opts.Fatal}
+	s := &store{dir: name, memory: newMemory(), onFatal: opts.Fatal}
 	db, err := pebble.Open(path, pebbleOptions(opts, cache, s.fatal))
 	if err != nil {
 		return nil, fmt.Errorf("open state %s: %w", name, err)

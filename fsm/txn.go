@@ -14,7 +14,9 @@ type txn struct {
 	recent  *recentRows
 	head    head
 	cluster cluster
-	now     int64 // instant of the log entry that is being applied
+	// format is the replicated format number, maxFormat the newest known here.
+	format, maxFormat int
+	now               int64 // instant of the log entry that is being applied
 	// rows are the rows written in this call that may be read or written again
 	// in it; they enter the batch once, at the end. A nil row is a deleted one.
 	rows map[string][]byte
@@ -29,10 +31,19 @@ type txn struct {
 	// in this call.
 	nextDue int64
 	claimed []dueClaim
+	// activities and spreads are the rows of home that this call has changed, and
+	// owned are the entries that were added to their authors' lists, by list.
+	activities map[string]*activity
+	spreads    map[string]*spread
+	owned      map[string][]uint64
+	memory     *memory
+	// outboxes are those that this call has looked at.
+	outboxes map[string]*outbox
 	// revision is the number of the newest revision of any profile; revised are
 	// those made in this call.
 	revision uint64
 	revised  []revised
+	rolled   []rolled // the running digest after each log entry
 }
 
 // indexed is an entry on its way into the index.
@@ -103,6 +114,8 @@ func (tx *txn) entry(seq uint64) (entryRow, bool) {
 
 // finish moves the kept rows into the batch.
 func (tx *txn) finish() {
+	tx.finishHome()
+	tx.finishOutboxes()
 	for key, row := range tx.rows {
 		if row == nil {
 			tx.del([]byte(key))

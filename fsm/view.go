@@ -203,12 +203,18 @@ func (v *View) Meta(seq uint64) (Meta, bool, error) {
 	if err != nil {
 		return Meta{}, false, err
 	}
-	if has, err := v.store.later.has(seq); err != nil || !has {
-		return e.Meta, err == nil, err
-	}
-	counts, err := v.counts(seq)
-	e.Replies, e.Successors = counts.replies, counts.total
+	err = v.addCounts(&e.Meta)
 	return e.Meta, err == nil, err
+}
+
+// addCounts adds what later entries say of an entry.
+func (v *View) addCounts(m *Meta) error {
+	if has, err := v.store.later.has(m.Seq); err != nil || !has {
+		return err
+	}
+	counts, err := v.counts(m.Seq)
+	m.Replies, m.Successors = counts.replies, counts.total
+	return err
 }
 
 // Request returns the entry that a command of this kind with this key wrote;

@@ -1,0 +1,224 @@
+package fsm
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+const (
+	// maxTopics is how many topics are counted for an agent, and maxPartners how
+	// many others are remembered.
+	maxTopics   = 32
+	maxPartners = MaxPartners
+	// activitiesKept bounds the activities that are kept in memory: about 2 KiB each.
+	activitiesKept = 4096
+)
+
+// activity is what an agent writes to and with whom: its rows of partActivity and
+// partTopic.
+type activity struct {
+	topics   []topic
+	partners []partner // the most recent first
+	// pooled are the seqs of the agent in each pool, lowest first.
+	pooled [pools][]uint64
+
+	// What the call has changed: the row of partActivity, and topics that gave
+	// way to others. Those that were counted say so themselves.
+	changed bool
+	dropped []string
+}
+
+// topic is a channel or a tag that an agent writes to, in lower case as far as
+// ASCII goes: apply must not hang on Unicode tables.
+type topic struct {
+	name    string
+	entries uint64
+	lastAt  int64
+	changed bool // in the call
+}
+
+// partner is somebody with whom an agent has exchanged replies.
+type partner struct {
+	agent  string // folded
+	entry  uint64 // the newest of these replies
+	theirs bool   // they wrote it
+}
+
+// count counts an entry into a topic. Of more topics than there is room for, the
+// one with the fewest entries goes; of several of those the one that was written
+// to the longest ago.
+func (a *activity) count(name string, at int64) {
+	for i := range a.topics {
+		if a.topics[i].name == name {
+			a.topics[i].entries++
+			a.topics[i].lastAt = at
+			a.topics[i].changed = true
+			return
+		}
+	}
+	next := topic{name: name, entries: 1, lastAt: at, changed: true}
+	if len(a.topics) < maxTopics {
+		a.topics = append(a.topics, next)
+		return
+	}
+	least := 0
+	for i := range a.topics {
+		if a.topics[i].compare(&a.topics[least]) > 0 {
+			least = i
+		}
+	}
+	a.dropped = append(a.dropped, a.topics[least].name)
+	a.topics[least] = next
+}
+
+// compare orders topics: those that an agent writes to most come first.
+func (t *topic) compare(u *topic) int {
+	return cmp.Or(cmp.Compare(u.entries, t.entries), cmp.Compare(u.lastAt, t.lastAt), cmp.Compare(t.name, u.name))
+}
+
+// exchange notes a reply between the agent and another one.
+func (a *activity) exchange(p partner) {
+	i := slices.IndexFunc(a.partners, func(o partner) bool { return o.agent == p.agent })
+	if i < 0 && len(a.partners) < maxPartners {
+		a.partners = append(a.partners, partner{})
+	}
+	if i < 0 {
+		i = len(a.partners) - 1
+	}
+	copy(a.partners[1:i+1], a.partners)
+	a.partners[0] = p
+	a.changed = true
+}
+
+// append encodes the row of partTopic.
+func (t *topic) append(dst []byte) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(dst, t.entries), uint64(t.lastAt))
+}
+
+func decodeTopic(name, row []byte) (topic, error) {
+	r := rowReader{rest: row}
+	t := topic{name: string(name), entries: r.uint(), lastAt: int64(r.uint())}
+	return t, r.done("topic row")
+}
+
+// append encodes the row of partActivity.
+func (a *activity) append(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(a.partners)))
+	for _, p := range a.partners {
+		dst = appendBlob(dst, p.agent)
+		dst = binary.AppendUvarint(dst, p.entry)
+		theirs := byte(0)
+		if p.theirs {
+			theirs = 1
+		}
+		dst = append(dst, theirs)
+	}
+	for _, seqs := range a.pooled {
+		dst = binary.AppendUvarint(dst, uint64(len(seqs)))
+		for _, seq := range seqs {
+			dst = binary.AppendUvarint(dst, seq)
+		}
+	}
+	return dst
+}
+
+func (a *activity) decode(row []byte) error {
+	r := rowReader{rest: row}
+	for n := r.uint(); n > 0 && !r.bad; n-- {
+		p := partner{agent: r.text(), entry: r.uint()}
+		if theirs := r.bytes(1); theirs != nil {
+			p.theirs = theirs[0] != 0
+		}
+		a.partners = append(a.partners, p)
+	}
+	for i := range a.pooled {
+		for n := r.uint(); n > 0 && !r.bad; n-- {
+			a.pooled[i] = append(a.pooled[i], r.uint())
+		}
+	}
+	return r.done("activity row")
+}
+
+// loadActivity reads an agent's activity.
+func loadActivity(r pebble.Reader, agent string) (*activity, error) {
+	a := new(activity)
+	row, ok, err := getRow(r, memberKey(agent, partActivity))
+	if err == nil && ok {
+		err = a.decode(row)
+	}
+	if err != nil {
+		return nil, err
+	}
+	lower, upper := memberKey(agent, partTopic), memberKey(agent, partTopic+1)
+	err = scanSpace(r, lower, upper, func(key, value []byte) error {
+		t, err := decodeTopic(key[len(lower):], value)
+		a.topics = append(a.topics, t)
+		return err
+	})
+	return a, err
+}
+
+// write writes what the call has changed.
+func (a *activity) write(tx *txn, agent string) {
+	for _, name := range a.dropped {
+		tx.del(append(memberKey(agent, partTopic), name...))
+	}
+	for i := range a.topics {
+		if t := &a.topics[i]; t.changed {
+			tx.set(append(memberKey(agent, partTopic), t.name...), t.append(nil))
+			t.changed = false
+		}
+	}
+	if a.changed {
+		tx.set(memberKey(agent, partActivity), a.append(nil))
+	}
+	a.dropped, a.changed = nil, false
+}
+
+// activity returns an agent's activity, to be changed: it is written at the end
+// of the call.
+func (tx *txn) activity(agent string) *activity {
+	if a := tx.activities[agent]; a != nil {
+		return a
+	}
+	a := tx.memory.activities.get(agent)
+	if a == nil {
+		var err error
+		a, err = loadActivity(tx.db, agent)
+		tx.must(err)
+		tx.memory.activities.put(agent, a)
+	}
+	tx.activities[agent] = a
+	return a
+}
+
+// memo keeps values that were used last, between one and two generations of
+// them. It is for the apply goroutine.
+type memo[T any] struct {
+	young, old map[string]*T
+	generation int // how many values make one
+}
+
+func newMemo[T any](keep int) memo[T] {
+	return memo[T]{young: make(map[string]*T), generation: keep / 2}
+}
+
+func (m *memo[T]) get(key string) *T {
+	v := m.young[key]
+	if v == nil {
+		if v = m.old[key]; v != nil {
+			m.put(key, v)
+		}
+	}
+	return v
+}
+
+func (m *memo[T]) put(key string, v *T) {
+	if len(m.young) >= m.generation {
+		m.old, m.young = m.young, make(map[string]*T, m.generation)
+	}
+	m.young[key] = v
+}

@@ -1,0 +1,210 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// DeliveryKind says what a delivery tells its receiver of (interface, 6).
+type DeliveryKind uint8
+
+// The kinds of deliveries. The numbers stand in stored rows.
+const (
+	DeliveryReply   DeliveryKind = 1 // a reply to an entry of the agent
+	DeliveryMention DeliveryKind = 2 // an entry that mentions the agent
+	DeliveryTest    DeliveryKind = 3 // nothing: the agent asked for it
+)
+
+var deliveryKindNames = [...]string{
+	DeliveryReply: "common.reply", DeliveryMention: "common.mention", DeliveryTest: "common.test",
+}
+
+// String returns the type of the event in the interface.
+func (k DeliveryKind) String() string {
+	if k < DeliveryReply || int(k) >= len(deliveryKindNames) {
+		return fmt.Sprintf("delivery(%d)", uint8(k))
+	}
+	return deliveryKindNames[k]
+}
+
+// DeliveryStatus says what became of a delivery.
+type DeliveryStatus uint8
+
+// The statuses of deliveries. The numbers stand in stored rows.
+const (
+	DeliveryWaiting   DeliveryStatus = 1 // for its turn, or for the next attempt
+	DeliverySending   DeliveryStatus = 2 // an attempt has begun and has no outcome yet
+	DeliveryDelivered DeliveryStatus = 3 // the receiver took it
+	DeliveryFailed    DeliveryStatus = 4 // every attempt failed
+	DeliveryDropped   DeliveryStatus = 5 // it was not attempted to the end
+)
+
+var deliveryStatusNames = [...]string{
+	DeliveryWaiting: "waiting", DeliverySending: "sending", DeliveryDelivered: "delivered",
+	DeliveryFailed: "failed", DeliveryDropped: "dropped",
+}
+
+// String returns the status's name in the interface.
+func (s DeliveryStatus) String() string {
+	if s < DeliveryWaiting || int(s) >= len(deliveryStatusNames) {
+		return fmt.Sprintf("delivery status(%d)", uint8(s))
+	}
+	return deliveryStatusNames[s]
+}
+
+// The reasons for which deliveries are dropped.
+const (
+	ReasonQueueFull = "queue_full"   // MaxWaitingDeliveries waited already
+	ReasonHookOff   = "hook_off"     // the agent has taken its notify_url back
+	ReasonHookGone  = "hook_removed" // the receiver answered that it is gone
+)
+
+// deliveryRow is the row of spaceDelivery.
+//
+//	version1 kind1 status1 entry queuedAt changedAt attempts failures hook
+//	holder reason
+//
+// Numbers are uvarints, texts are preceded by their length.
+type deliveryRow struct {
+	kind      DeliveryKind
+	status    DeliveryStatus
+	entry     uint64 // seq; 0: none
+	queuedAt  int64  // milliseconds since the epoch
+	changedAt int64  // of the status; the same
+	attempts  uint64 // that have begun
+	failures  uint64 // those of them with which the receiver is to blame
+	hook      uint64 // outbox.hook when the newest attempt began
+	holder    BootID // of the node that makes the attempt; only while it is sending
+	reason    string // of the newest failure, or of the end; "": none
+}
+
+const deliveryRowVersion = 1
+
+func (d *deliveryRow) append(dst []byte) []byte {
+	dst = append(dst, deliveryRowVersion, byte(d.kind), byte(d.status))
+	for _, n := range [...]uint64{d.entry, uint64(d.queuedAt), uint64(d.changedAt), d.attempts, d.failures, d.hook} {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	holder := d.holder[:]
+	if d.status != DeliverySending {
+		holder = nil
+	}
+	return appendBlob(appendBlob(dst, holder), d.reason)
+}
+
+func decodeDeliveryRow(row []byte) (d deliveryRow, err error) {
+	r := rowReader{rest: row}
+	if head := r.bytes(3); head != nil {
+		r.bad = head[0] != deliveryRowVersion
+		d.kind, d.status = DeliveryKind(head[1]), DeliveryStatus(head[2])
+	}
+	d.entry, d.queuedAt, d.changedAt = r.uint(), int64(r.uint()), int64(r.uint())
+	d.attempts, d.failures, d.hook = r.uint(), r.uint(), r.uint()
+	copy(d.holder[:], r.text())
+	d.reason = r.text()
+	return d, r.done("delivery row")
+}
+
+// loadDelivery returns a delivery; false when it is not kept any more.
+func loadDelivery(r pebble.Reader, agentKey string, number uint64) (deliveryRow, bool, error) {
+	row, ok, err := getRow(r, deliveryKey(agentKey, number))
+	if err != nil || !ok {
+		return deliveryRow{}, false, err
+	}
+	d, err := decodeDeliveryRow(row)
+	return d, err == nil, err
+}
+
+// delivery returns a delivery that waits, as the call has left it so far.
+func (tx *txn) delivery(agentKey string, number uint64) deliveryRow {
+	row, ok := tx.get(deliveryKey(agentKey, number))
+	if !ok {
+		tx.must(fmt.Errorf("%w: delivery %d of %q is missing", ErrCorrupt, number, agentKey))
+	}
+	d, err := decodeDeliveryRow(row)
+	tx.must(err)
+	return d
+}
+
+// putDelivery stores a delivery with a new status.
+func (tx *txn) putDelivery(agentKey string, number uint64, d *deliveryRow, status DeliveryStatus) {
+	d.status, d.changedAt = status, tx.now
+	tx.keep(deliveryKey(agentKey, number), d.append(nil))
+}
+
+// tellHooks queues a delivery for everybody whom an entry is to be pushed to: who
+// is answered and who is mentioned, each once. The zero target stands for none.
+func (tx *txn) tellHooks(e *entryRow, p *Publish, target *entryRow) {
+	hooks := tx.memory.hooks
+	if len(hooks) == 0 {
+		return
+	}
+	for _, name := range e.inbox {
+		if !hooks.has(name) {
+			continue
+		}
+		switch {
+		case e.Relation == RelationReply && name == target.AgentKey:
+			tx.queueDelivery(name, DeliveryReply, e.Seq)
+		case p.mentions(name):
+			tx.queueDelivery(name, DeliveryMention, e.Seq)
+		}
+	}
+}
+
+// mentions reports whether an entry names an agent.
+func (p *Publish) mentions(agentKey string) bool { return slices.Contains(p.Mentions, agentKey) }
+
+// queueDelivery adds a delivery to an agent's queue and returns its number. One
+// for which there is no room is dropped.
+func (tx *txn) queueDelivery(agentKey string, kind DeliveryKind, entry uint64) uint64 {
+	o := tx.outbox(agentKey)
+	o.last++
+	d := deliveryRow{kind: kind, entry: entry, queuedAt: tx.now}
+	if len(o.queue) < MaxWaitingDeliveries {
+		if len(o.queue) == 0 {
+			o.nextAt = tx.now
+		}
+		o.queue = append(o.queue, o.last)
+		tx.countWaiting(1)
+		tx.putDelivery(agentKey, o.last, &d, DeliveryWaiting)
+	} else {
+		d.reason = ReasonQueueFull
+		tx.putDelivery(agentKey, o.last, &d, DeliveryDropped)
+	}
+	if old := o.last - min(o.last, MaxListedDeliveries); old > 0 && !o.waits(old) {
+		tx.keep(deliveryKey(agentKey, old), nil)
+	}
+	return o.last
+}
+
+// endDelivery takes the first delivery out of the queue. It is kept while it is
+// one of the newest.
+func (tx *txn) endDelivery(agentKey string, o *outbox, d *deliveryRow, status DeliveryStatus) {
+	number := o.queue[0]
+	o.queue = o.queue[1:]
+	o.nextAt = tx.now
+	tx.countWaiting(-1)
+	if number+MaxListedDeliveries <= o.last {
+		tx.keep(deliveryKey(agentKey, number), nil)
+		return
+	}
+	tx.putDelivery(agentKey, number, d, status)
+}
+
+// dropDeliveries empties an agent's queue.
+func (tx *txn) dropDeliveries(agentKey string, o *outbox, reason string) {
+	for len(o.queue) > 0 {
+		d := tx.delivery(agentKey, o.queue[0])
+		d.reason = reason
+		tx.endDelivery(agentKey, o, &d, DeliveryDropped)
+	}
+}
+
+// countWaiting counts deliveries that begin or cease to wait.
+func (tx *txn) countWaiting(change int64) {
+	tx.keep(keyWaiting, binary.AppendUvarint(nil, uint64(int64(tx.number(keyWaiting))+change)))
+}

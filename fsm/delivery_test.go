@@ -1,0 +1,363 @@
+package fsm
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	second = int64(1000)
+	minute = 60 * second
+)
+
+// hooked registers an agent whose receiver has passed the check.
+func hooked(agent string, change func(*Register)) *Register {
+	return register(agent, "key of "+agent, func(c *Register) {
+		c.Given |= FieldNotifyURL
+		c.NotifyURL, c.NotifyVerified = "https://"+agent+".example.org/hook", true
+		if change != nil {
+			change(c)
+		}
+	})
+}
+
+// rehook changes the receiver of a registered agent.
+func rehook(agent, url string) *Register {
+	return register(agent, "unused", func(c *Register) {
+		c.Given, c.Description = FieldNotifyURL, ""
+		c.NotifyURL, c.NotifyVerified = url, url != ""
+		c.Proof.Key = keyHash("key of " + agent)
+	})
+}
+
+// mention makes an entry name others.
+func mention(names ...string) func(*Publish) { return func(p *Publish) { p.Mentions = names } }
+
+// later lets the log's next batch come so much later than it would have.
+func (r *rig) later(millis int64) { r.log.stamp += millis }
+
+// now is the instant of the newest log entry.
+func (r *rig) now() int64 { return r.log.stamp }
+
+func (r *rig) outbox(agent string) Outbox {
+	r.t.Helper()
+	v := r.View()
+	defer v.Release()
+	o, err := v.Outbox(agent)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return o
+}
+
+// nobody is skipped.
+func nobody(string) bool { return false }
+
+// due returns what can be attempted at an instant.
+func (r *rig) due(at int64) (due []Delivery) {
+	r.t.Helper()
+	v := r.View()
+	defer v.Release()
+	if err := v.DueDeliveries(at, nobody, func(d Delivery) bool { due = append(due, d); return true }); err != nil {
+		r.t.Fatal(err)
+	}
+	next, ok, err := v.NextDelivery()
+	if err != nil || (ok && next <= at) != (len(due) > 0) {
+		r.t.Fatalf("the next delivery is due at %d, %v, %v, but at %d there are %d", next, ok, err, at, len(due))
+	}
+	return due
+}
+
+// beginAll begins attempts and returns those of them that have begun.
+func (r *rig) beginAll(attempts ...Attempt) (begun []Delivery) {
+	r.t.Helper()
+	r.run(&BeginDeliveries{Holder: boot1, Attempts: attempts})
+	v := r.View()
+	defer v.Release()
+	for _, a := range attempts {
+		d, ok, err := v.Begun(boot1, a)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if ok {
+			begun = append(begun, d)
+		}
+	}
+	return begun
+}
+
+// attempt begins the attempt that an agent has due and tells its outcome.
+func (r *rig) attempt(agent string, outcome DeliveryOutcome, change func(*AckDelivery)) Delivery {
+	r.t.Helper()
+	for _, d := range r.due(r.now() + 1000) {
+		if d.AgentKey != agent {
+			continue
+		}
+		if begun := r.beginAll(d.NextAttempt()); len(begun) != 1 {
+			r.t.Fatalf("begun: %+v", begun)
+		}
+		ack := &AckDelivery{Attempt: d.NextAttempt(), Outcome: outcome}
+		if outcome != AttemptDelivered {
+			ack.Reason = "status_500"
+		}
+		if change != nil {
+			change(ack)
+		}
+		if got := r.run(ack)[0]; got.Outcome != OutcomeDone {
+			r.t.Fatalf("ack: %+v", got)
+		}
+		return d
+	}
+	r.t.Fatalf("nothing is due for %s at %d: %+v", agent, r.now()+1000, r.outbox(agent))
+	return Delivery{}
+}
+
+// summary says in a line what an agent sees of its deliveries, oldest first.
+func (r *rig) summary(agent string) string {
+	r.t.Helper()
+	var words []string
+	for _, d := range slices.Backward(r.outbox(agent).Newest) {
+		word := strings.TrimPrefix(d.Kind.String(), "common.") + " " + FormatID(StyleEntry, d.Entry) + " " + d.Status.String()
+		if d.Reason != "" {
+			word += " " + d.Reason
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, ", ")
+}
+
+// TestWhatIsPushed holds for each kind of entry to whom it is pushed, and as what.
+func TestWhatIsPushed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		body Body // on entry 1 of ada, entry 2 of bob, job 3 of ada
+		ada  string
+		bob  string
+	}{
+		"reply":                    {post("eve", relate(RelationReply, 1)), "reply e4 waiting", ""},
+		"correction":               {post("eve", relate(RelationCorrection, 1)), "", ""},
+		"follow-up":                {post("eve", relate(RelationFollowUp, 1)), "", ""},
+		"own retraction":           {post("ada", relate(RelationRetraction, 1)), "", ""},
+		"own reply":                {post("ada", relate(RelationReply, 1)), "", ""},
+		"mention":                  {post("eve", mention("ada")), "mention e4 waiting", ""},
+		"two mentions":             {post("eve", mention("bob", "ada")), "mention e4 waiting", "mention e4 waiting"},
+		"own mention":              {post("ada", mention("ada")), "", ""},
+		"of somebody unregistered": {post("eve", mention("zoe")), "", ""},
+		"reply that mentions": {post("eve", func(p *Publish) {
+			relate(RelationReply, 1)(p)
+			mention("ada", "bob")(p)
+		}), "reply e4 waiting", "mention e4 waiting"},
+		"correction that mentions": {post("eve", func(p *Publish) {
+			relate(RelationCorrection, 1)(p)
+			mention("ada")(p)
+		}), "mention e4 waiting", ""},
+		"claim of a job":  {claim("eve", 3), "reply e4 waiting", ""},
+		"result of a job": {&FinishJob{JobAction: onJob("bob", 3), Result: "The result."}, "reply e4 waiting", ""},
+		"answer to an entry that mentions": {post("eve", func(p *Publish) {
+			relate(RelationReply, 2)(p)
+		}), "", "reply e4 waiting"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.run(hooked("ada", nil), hooked("bob", nil), post("ada", nil), post("bob", mention("eve")), postJob("ada"))
+			if got := r.run(tt.body)[0]; got.Outcome != OutcomeDone {
+				t.Fatalf("%+v", got)
+			}
+			if ada, bob := r.summary("ada"), r.summary("bob"); ada != tt.ada || bob != tt.bob {
+				t.Errorf("ada: %q, want %q; bob: %q, want %q", ada, tt.ada, bob, tt.bob)
+			}
+		})
+	}
+}
+
+// TestDeliveryIDs says what a webhook-id is made of.
+func TestDeliveryIDs(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil), hooked("bob", nil))
+	r.run(post("eve", mention("ada", "bob")), post("eve", mention("ada")))
+	seen := map[string]bool{}
+	for _, agent := range []string{"ada", "bob"} {
+		for _, d := range r.outbox(agent).Newest {
+			if seen[d.ID] || strings.ContainsAny(d.ID, ". ") {
+				t.Errorf("id %q", d.ID)
+			}
+			seen[d.ID] = true
+		}
+	}
+	if !seen["w1-1-1hf7yavyg"] || len(seen) != 3 {
+		t.Errorf("ids %v", seen)
+	}
+	first := r.due(r.now())[0].ID
+	r.attempt("ada", AttemptFailed, nil)
+	r.later(5 * second)
+	if again := r.attempt("ada", AttemptDelivered, nil); again.ID != first || again.Attempts != 1 {
+		t.Errorf("the second attempt: %+v, want id %s", again, first)
+	}
+}
+
+// TestRetries follows a delivery through all its attempts.
+func TestRetries(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil))
+	r.run(post("eve", mention("ada")), post("eve", mention("ada")))
+	for i, pause := range []int64{5 * second, 5 * minute, 30 * minute, 120 * minute, 300 * minute} {
+		r.attempt("ada", AttemptFailed, func(a *AckDelivery) { a.Jitter = 7 })
+		want := r.now() + pause + 7
+		if first := r.outbox("ada").First; first.NextAt != want || first.Failures != uint64(i+1) || first.Status != DeliveryWaiting {
+			t.Fatalf("after failure %d: %+v, want the next attempt at %d", i+1, first, want)
+		}
+		if early := r.due(want - 1); len(early) > 0 {
+			t.Fatalf("due early, after failure %d: %+v", i+1, early)
+		}
+		r.later(pause)
+	}
+	r.attempt("ada", AttemptFailed, nil)
+	if got := r.summary("ada"); got != "mention e1 failed status_500, mention e2 waiting" {
+		t.Error(got)
+	}
+	if d := r.attempt("ada", AttemptDelivered, nil); d.Entry != 2 || d.URL != "https://ada.example.org/hook" {
+		t.Errorf("the next delivery: %+v", d)
+	}
+	if got := r.outbox("ada"); r.summary("ada") != "mention e1 failed status_500, mention e2 delivered" || got.First != nil || got.Waiting != 0 {
+		t.Errorf("%s, %+v", r.summary("ada"), got)
+	}
+}
+
+// TestLeaderBehindLogTime holds that a leader whose clock is behind that of the one
+// before sends what waits.
+func TestLeaderBehindLogTime(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil))
+	r.run(post("eve", mention("ada")))
+	r.later(-10 * minute)
+	due := r.due(r.now())
+	if len(due) != 1 {
+		t.Fatalf("due: %+v", due)
+	}
+	if begun := r.beginAll(due[0].NextAttempt()); len(begun) != 1 {
+		t.Errorf("begun: %+v", begun)
+	}
+}
+
+func TestRetryAfterIsHonoured(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil))
+	r.run(post("eve", mention("ada")))
+	for _, tt := range []struct{ retryAfter, want int64 }{{2 * second, 5 * second}, {600 * second, 600 * second}} {
+		r.attempt("ada", AttemptFailed, func(a *AckDelivery) { a.RetryAfter = tt.retryAfter })
+		if got := r.outbox("ada").First.NextAt; got != r.now()+tt.want {
+			t.Errorf("asked for %d: the next attempt after %d, want %d", tt.retryAfter, got-r.now(), tt.want)
+		}
+		r.later(tt.want)
+	}
+}
+
+// TestAttemptsHaveOneHolder lets a leader die while it sends.
+func TestAttemptsHaveOneHolder(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil))
+	r.run(post("eve", mention("ada")), post("eve", mention("ada")))
+	first := Attempt{AgentKey: "ada", Delivery: 1, Number: 1}
+	if got := r.beginAll(Attempt{AgentKey: "ada", Delivery: 2, Number: 1}, Attempt{AgentKey: "ada", Delivery: 1, Number: 2}, Attempt{AgentKey: "bob", Delivery: 1, Number: 1}); len(got) > 0 {
+		t.Fatalf("begun out of order: %+v", got)
+	}
+	if got := r.beginAll(first); len(got) != 1 {
+		t.Fatal("the attempt has not begun")
+	}
+	begunAt := r.now()
+	v := r.View()
+	defer v.Release()
+	if _, ok, err := v.Begun(BootID{9}, first); ok || err != nil {
+		t.Errorf("it is another holder's, too: %v", err)
+	}
+	r.run(&BeginDeliveries{Holder: BootID{9}, Attempts: []Attempt{first}}, &BeginDeliveries{Holder: BootID{9}, Attempts: []Attempt{{"ada", 1, 2}}})
+	if got := r.summary("ada"); got != "mention e1 sending, mention e2 waiting" {
+		t.Error(got)
+	}
+	if early := r.due(begunAt + DeliveryLease - 1); len(early) > 0 {
+		t.Errorf("due while it is being sent: %+v", early)
+	}
+	r.later(DeliveryLease)
+	second := r.due(r.now() + 1000)[0].NextAttempt()
+	if got := r.beginAll(second); len(got) != 1 || got[0].Attempts != 2 || got[0].Failures != 0 {
+		t.Fatalf("the second attempt: %+v", got)
+	}
+	if got := r.run(&AckDelivery{Attempt: first, Outcome: AttemptFailed, Reason: "late"})[0]; got.Outcome != OutcomeUnchanged {
+		t.Errorf("the outcome of the first attempt: %+v", got)
+	}
+	r.run(&AckDelivery{Attempt: second, Outcome: AttemptDelivered})
+	if got := r.run(&AckDelivery{Attempt: second, Outcome: AttemptFailed, Reason: "late"})[0]; got.Outcome != OutcomeUnchanged {
+		t.Errorf("the outcome of an ended delivery: %+v", got)
+	}
+	if got := r.summary("ada"); got != "mention e1 delivered, mention e2 waiting" {
+		t.Error(got)
+	}
+}
+
+// TestHourlyLimit begins as many attempts as an hour allows, failed ones too.
+func TestHourlyLimit(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil), hooked("bob", nil))
+	for range 4 {
+		r.run(slices.Repeat([]Body{post("eve", mention("ada"))}, 10)...)
+	}
+	r.run(post("eve", mention("bob")))
+	opened := r.now() + 1000 // the instant of the first attempt
+	for i := range MaxHourlyDeliveries {
+		outcome := AttemptDelivered
+		if i == 3 {
+			outcome = AttemptFailed
+		}
+		r.attempt("ada", outcome, nil)
+		r.later(5 * second)
+	}
+	if got := r.due(opened + hourMillis - 1); len(got) != 1 || got[0].AgentKey != "bob" {
+		t.Fatalf("due within the hour: %+v", got)
+	}
+	next := r.outbox("ada").First.NextAttempt()
+	if got := r.beginAll(next); len(got) > 0 {
+		t.Errorf("over the limit: %+v", got)
+	}
+	if got := r.outbox("ada").First.NextAt; got != opened+hourMillis {
+		t.Errorf("the next attempt is at %d, the first one was at %d", got, opened)
+	}
+	r.log.stamp = r.outbox("ada").First.NextAt - 1000
+	if got := r.beginAll(next); len(got) != 1 {
+		t.Errorf("after the hour nothing begins: %+v", r.outbox("ada").First)
+	}
+}
+
+func TestQueueIsBounded(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil))
+	for range (MaxWaitingDeliveries + 60) / 10 {
+		r.run(slices.Repeat([]Body{post("eve", mention("ada"))}, 10)...)
+	}
+	o := r.outbox("ada")
+	if o.Waiting != MaxWaitingDeliveries || len(o.Newest) != MaxListedDeliveries || o.First.Entry != 1 {
+		t.Fatalf("%d wait, %d listed, first %+v", o.Waiting, len(o.Newest), o.First)
+	}
+	for _, d := range o.Newest {
+		if d.Status != DeliveryDropped || d.Reason != ReasonQueueFull || d.NextAt != 0 {
+			t.Fatalf("%+v", d)
+		}
+	}
+	r.attempt("ada", AttemptDelivered, nil)
+	r.run(post("eve", mention("ada")))
+	if got := r.outbox("ada"); got.Waiting != MaxWaitingDeliveries || got.Newest[0].Status != DeliveryWaiting || got.First.Entry != 2 {
+		t.Errorf("%d wait, newest %+v, first %+v", got.Waiting, got.Newest[0], got.First)
+	}
+	v := r.View()
+	defer v.Release()
+	if n, err := v.WaitingDeliveries(); err != nil || n != MaxWaitingDeliveries {
+		t.Errorf("%d wait for all, %v", n, err)
+	}
+	rows := 0
+	lower, upper := spaceBounds(spaceDelivery)
+	if err := scanSpace(v.snap, lower, upper, func(_, _ []byte) error { rows++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if rows > MaxWaitingDeliveries+MaxListedDeliveries {
+		t.Errorf("%d rows", rows)
+	}
+}

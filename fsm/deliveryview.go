@@ -1,0 +1,226 @@
+package fsm
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Delivery is one entry on its way to one agent's receiver.
+type Delivery struct {
+	AgentKey string // folded name of the agent
+	Number   uint64 // among the agent's deliveries, from 1
+	// ID is the webhook-id: the same for every attempt, and for no other delivery.
+	ID        string
+	Kind      DeliveryKind
+	Status    DeliveryStatus
+	Entry     uint64 // seq; 0: none
+	QueuedAt  int64  // milliseconds since the epoch
+	ChangedAt int64  // of the status; the same
+	NextAt    int64  // the next attempt is not before this; the same; 0: there is none, or others are first
+	Attempts  uint64 // that have begun
+	Failures  uint64 // those of them with which the receiver is to blame
+	Reason    string // of the newest failure, or of the end; "": none
+	// URL is where it goes: only in a delivery that is to be sent. It is never shown.
+	URL string
+}
+
+// NextAttempt names the attempt that can follow.
+func (d *Delivery) NextAttempt() Attempt {
+	return Attempt{AgentKey: d.AgentKey, Delivery: d.Number, Number: d.Attempts + 1}
+}
+
+// appendDeliveryID appends the webhook-id of a delivery. The instant keeps it apart
+// from the one that a cluster restored from a backup gives to the same number.
+func appendDeliveryID(dst []byte, p *profileRow, number uint64, queuedAt int64) []byte {
+	dst = appendID(dst, 'w', p.first)
+	return appendID(appendID(dst, '-', number), '-', uint64(queuedAt))
+}
+
+// show returns a delivery as it is seen from outside.
+func (d *deliveryRow) show(p *profileRow, o *outbox, agentKey string, number uint64) Delivery {
+	shown := Delivery{
+		AgentKey: agentKey, Number: number, ID: string(appendDeliveryID(nil, p, number, d.queuedAt)),
+		Kind: d.kind, Status: d.status, Entry: d.entry, QueuedAt: d.queuedAt, ChangedAt: d.changedAt,
+		Attempts: d.attempts, Failures: d.failures, Reason: d.reason,
+	}
+	if d.status == DeliveryWaiting && o.queue[0] == number {
+		shown.NextAt = o.due()
+	}
+	return shown
+}
+
+// firstDelivery returns the first delivery of an agent's queue, to be sent, and
+// its row; false when none waits.
+func (v *View) firstDelivery(agentKey string) (Delivery, deliveryRow, bool, error) {
+	o, err := loadOutbox(v.snap, agentKey)
+	if err != nil || len(o.queue) == 0 {
+		return Delivery{}, deliveryRow{}, false, err
+	}
+	p, known, err := v.profile(agentKey)
+	if err != nil || !known {
+		return Delivery{}, deliveryRow{}, false, err
+	}
+	row, ok, err := loadDelivery(v.snap, agentKey, o.queue[0])
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: delivery %d of %q is missing", ErrCorrupt, o.queue[0], agentKey)
+	}
+	if err != nil {
+		return Delivery{}, deliveryRow{}, false, err
+	}
+	d := row.show(&p, o, agentKey, o.queue[0])
+	d.URL = p.notifyURL
+	return d, row, true, nil
+}
+
+// DueDeliveries calls send with the deliveries that can be attempted at an instant,
+// in milliseconds since the epoch, those that are due for longest first, until it
+// says that it has enough. There is at most one for each agent. Those of agents
+// that are to be skipped are not even read. The instant may be behind log time:
+// that of the next log entry then counts.
+func (v *View) DueDeliveries(now int64, skip func(agentKey string) bool, send func(Delivery) (more bool)) error {
+	now = max(now, v.head.now+1)
+	err := scanOutboxes(v.snap, func(at int64, agentKey string) (more bool, err error) {
+		if at > now {
+			return false, nil
+		}
+		if skip(agentKey) {
+			return true, nil
+		}
+		d, _, ok, err := v.firstDelivery(agentKey)
+		if err != nil {
+			return false, err
+		}
+		return !ok || send(d), nil
+	})
+	if err != nil {
+		return fmt.Errorf("list due deliveries: %w", err)
+	}
+	return nil
+}
+
+// NextDelivery returns from when on there is something to deliver, in milliseconds
+// since the epoch; 0 when the next log entry could begin it already, and false when
+// nothing waits.
+func (v *View) NextDelivery() (at int64, ok bool, err error) {
+	err = scanOutboxes(v.snap, func(due int64, _ string) (bool, error) {
+		at, ok = due, true
+		return false, nil
+	})
+	if at <= v.head.now+1 {
+		at = 0
+	}
+	return at, ok, err
+}
+
+// scanOutboxes calls f with the agents for which deliveries wait, those that are
+// due first first, until it says that it has enough.
+func scanOutboxes(r pebble.Reader, f func(at int64, agentKey string) (more bool, err error)) error {
+	lower, upper := spaceBounds(spaceOutboxDue)
+	err := scanSpace(r, lower, upper, func(key, _ []byte) error {
+		if len(key) < outboxDueKeyBytes {
+			return fmt.Errorf("%w: key of a due outbox", ErrCorrupt)
+		}
+		more, err := f(int64(seqOfKey(key)), string(key[outboxDueKeyBytes:]))
+		if err == nil && !more {
+			err = errEnough
+		}
+		return err
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+// errEnough ends a scan early.
+var errEnough = errors.New("enough")
+
+// Begun returns the delivery of an attempt that a BeginDeliveries of this holder
+// has begun and that has no outcome yet; false when it is not to be sent.
+func (v *View) Begun(holder BootID, a Attempt) (Delivery, bool, error) {
+	d, row, ok, err := v.firstDelivery(a.AgentKey)
+	if err != nil || !ok {
+		return Delivery{}, false, err
+	}
+	begun := d.Number == a.Delivery && row.status == DeliverySending && row.attempts == a.Number && row.holder == holder
+	return d, begun, nil
+}
+
+// Delivery returns a delivery of an agent; false when it is not kept any more.
+func (v *View) Delivery(agentKey string, number uint64) (Delivery, bool, error) {
+	p, known, err := v.profile(agentKey)
+	if err != nil || !known {
+		return Delivery{}, false, err
+	}
+	o, err := loadOutbox(v.snap, agentKey)
+	if err != nil {
+		return Delivery{}, false, err
+	}
+	row, ok, err := loadDelivery(v.snap, agentKey, number)
+	if err != nil || !ok {
+		return Delivery{}, false, err
+	}
+	return row.show(&p, o, agentKey, number), true, nil
+}
+
+// Outbox is what an agent sees of its deliveries.
+type Outbox struct {
+	Active  bool // the agent has a receiver
+	Waiting int  // how many deliveries wait or are being sent
+	// Newest are the newest deliveries, at most MaxListedDeliveries, newest first.
+	Newest []Delivery
+	// First is the delivery whose turn it is; nil when none waits.
+	First *Delivery
+}
+
+// Outbox returns an agent's deliveries. It returns ErrNotFound when the agent has
+// no profile.
+func (v *View) Outbox(agentKey string) (Outbox, error) {
+	p, known, err := v.profile(agentKey)
+	if err != nil {
+		return Outbox{}, err
+	}
+	if !known {
+		return Outbox{}, ErrNotFound
+	}
+	o, err := loadOutbox(v.snap, agentKey)
+	if err != nil {
+		return Outbox{}, err
+	}
+	out := Outbox{Active: o.active, Waiting: len(o.queue)}
+	for n := o.last; n > 0 && n+MaxListedDeliveries > o.last; n-- {
+		row, ok, err := loadDelivery(v.snap, agentKey, n)
+		if err != nil {
+			return Outbox{}, err
+		}
+		if ok {
+			out.Newest = append(out.Newest, row.show(&p, o, agentKey, n))
+		}
+	}
+	first, _, ok, err := v.firstDelivery(agentKey)
+	if ok {
+		first.URL = ""
+		out.First = &first
+	}
+	return out, err
+}
+
+// WaitingDeliveries returns how many deliveries wait for all agents together.
+func (v *View) WaitingDeliveries() (int, error) {
+	row, _, err := getRow(v.snap, keyWaiting)
+	if err != nil {
+		return 0, err
+	}
+	n, err := decodeNumber(row)
+	return int(min(n, math.MaxInt)), err
+}
+
+// Hooked reports whether deliveries of an agent go to this URL already: it has
+// passed the check.
+func (v *View) Hooked(agentKey, notifyURL string) (bool, error) {
+	p, known, err := v.profile(agentKey)
+	return known && p.hooked() && p.notifyURL == notifyURL, err
+}

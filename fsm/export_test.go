@@ -1,0 +1,156 @@
+package fsm
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/raft"
+)
+
+var testFounding = Founding{
+	ClusterID: "second", SealedDataKey: []byte("sealed anew"),
+	Configuration: raft.EncodeConfiguration(raft.Configuration{
+		Servers: []raft.Server{{Suffrage: raft.Voter, ID: "m1", Address: "m1"}},
+	}),
+}
+
+// exportOf exports a machine's state and returns the stream with what was said
+// of it.
+func exportOf(t *testing.T, m *Machine) (data []byte, sum Summary, rows [32]byte) {
+	t.Helper()
+	e, err := m.Export()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Export(); !errors.Is(err, ErrExporting) {
+		t.Errorf("a second export at the same time: %v", err)
+	}
+	if data, err = io.ReadAll(e); err != nil {
+		t.Fatal(err)
+	}
+	if int64(len(data)) != e.Size() {
+		t.Errorf("%d bytes, announced were %d", len(data), e.Size())
+	}
+	if rows, err = e.RowDigest(); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return data, e.Summary, rows
+}
+
+func TestExportBecomesANewCluster(t *testing.T) {
+	r := newRig(t)
+	r.run(&Init{ClusterID: "first", SealedDataKey: []byte("sealed")})
+	for range 300 {
+		r.run(post("ada", func(p *Publish) { p.Request = RequestKey{"ada", "request-x"} }), post("bob", nil))
+	}
+	data, sum, rows := exportOf(t, r.Machine)
+	index, rolling := r.Digest()
+	v := r.View()
+	want, err := v.RowDigest()
+	v.Release()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum.ClusterID != "first" || sum.Index != index || sum.Rolling != rolling || sum.Entries == 0 || rows != want {
+		t.Errorf("the export says %+v and rows %x, want index %d, digest %x, rows %x", sum, rows, index, rolling, want)
+	}
+	if at, _, content, err := CheckStream(bytes.NewReader(data)); err != nil || at != index || content == 0 {
+		t.Errorf("the stream is at %d, %d bytes of files, %v", at, content, err)
+	}
+
+	dir := filepath.Join(t.TempDir(), "state")
+	got, err := Import(Options{Dir: dir}, bytes.NewReader(data), testFounding)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Rows != rows || got.Rolling != rolling {
+		t.Errorf("the import has the rows %x and the digest %x", got.Rows, got.Rolling)
+	}
+	m := openAt(t, dir)
+	defer closeMachine(t, m)
+	v = m.View()
+	defer v.Release()
+	if v.ClusterID() != "second" || string(v.SealedDataKey()) != "sealed anew" {
+		t.Errorf("the new cluster is %q, its key %q", v.ClusterID(), v.SealedDataKey())
+	}
+	if at, digest := m.Digest(); at != index || digest != rolling {
+		t.Errorf("the new cluster is at %d with the digest %x", at, digest)
+	}
+	if rows, err := v.RowDigest(); err != nil || rows != want {
+		t.Errorf("its rows are %x, %v", rows, err)
+	}
+	metas, err := m.Snapshots().List()
+	if err != nil || len(metas) != 1 || metas[0].Index != index || metas[0].Configuration.Servers[0].ID != "m1" {
+		t.Errorf("its snapshots are %+v, %v", metas, err)
+	}
+	// What it sends to followers carries its own name and servers.
+	meta, _, err := send(m)
+	if err != nil || meta.Configuration.Servers[0].ID != "m1" || m.RestoreOnStart() {
+		t.Errorf("it sends %+v, %v", meta, err)
+	}
+}
+
+func TestImportRefuses(t *testing.T) {
+	r := newRig(t)
+	r.run(&Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, post("ada", nil))
+	data, _, _ := exportOf(t, r.Machine)
+	flipped := bytes.Clone(data)
+	flipped[len(flipped)/2] ^= 1
+	for name, tc := range map[string]struct {
+		data []byte
+		as   Founding
+	}{
+		"a damaged stream": {flipped, testFounding},
+		"a cut stream":     {data[:len(data)-1], testFounding},
+		"a longer stream":  {append(bytes.Clone(data), 0), testFounding},
+		"no cluster id":    {data, Founding{SealedDataKey: []byte("x"), Configuration: testFounding.Configuration}},
+		"no configuration": {data, Founding{ClusterID: "x", SealedDataKey: []byte("x")}},
+		"something else":   {[]byte("something else entirely"), testFounding},
+		"nothing":          {nil, testFounding},
+	} {
+		dir := filepath.Join(t.TempDir(), "state")
+		if _, err := Import(Options{Dir: dir}, bytes.NewReader(tc.data), tc.as); err == nil {
+			t.Errorf("%s is imported", name)
+		}
+		if _, _, _, err := CheckStream(bytes.NewReader(tc.data)); (err == nil) != bytes.Equal(tc.data, data) {
+			t.Errorf("%s: checked with %v", name, err)
+		}
+	}
+	if _, err := Import(Options{Dir: r.opts.Dir}, bytes.NewReader(data), testFounding); err == nil || !strings.Contains(err.Error(), "is not empty") {
+		t.Errorf("a state was imported over another one: %v", err)
+	}
+}
+
+func TestRefoundAState(t *testing.T) {
+	dir := t.TempDir()
+	m := openAt(t, dir)
+	l := newLog(t)
+	l.commands(&Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, post("ada", nil))
+	l.feed(m, 1, l.last())
+	if err := takeSnapshot(m, l.last()+3, 1); err != nil {
+		t.Fatal(err)
+	}
+	_, rolling := m.Digest()
+	closeMachine(t, m)
+	sum, err := Refound(Options{Dir: dir}, testFounding)
+	if err != nil || sum.ClusterID != "first" || sum.Index != l.last()+3 {
+		t.Fatalf("refounded %+v, %v", sum, err)
+	}
+	m = openAt(t, dir)
+	defer closeMachine(t, m)
+	v := m.View()
+	defer v.Release()
+	if _, digest := m.Digest(); v.ClusterID() != "second" || digest != rolling {
+		t.Errorf("cluster %q, digest %x, want %x", v.ClusterID(), digest, rolling)
+	}
+	if meta, _, err := send(m); err != nil || meta.Configuration.Servers[0].ID != "m1" || meta.Index != l.last()+3 {
+		t.Errorf("it sends %+v, %v", meta, err)
+	}
+}

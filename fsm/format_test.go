@@ -1,0 +1,55 @@
+package fsm
+
+import (
+	"errors"
+	"testing"
+)
+
+// future is a body of a later version.
+type future struct{ Lead }
+
+func (*future) Needs() int { return 7 }
+
+func TestFormatOf(t *testing.T) {
+	for op, row := range commands {
+		if got := FormatOf(row.body()); got > MaxFormat {
+			t.Errorf("%s needs format %d, and this program knows up to %d", op, got, MaxFormat)
+		}
+	}
+	if got := FormatOf(&future{}); got != 7 {
+		t.Errorf("a later body needs %d", got)
+	}
+}
+
+// TestFormatOnlyRises: the number goes up, never down, survives a restart, and
+// keeps out a program that does not know it.
+func TestFormatOnlyRises(t *testing.T) {
+	knows := func(format int) func(*Options) { return func(o *Options) { o.MaxFormat = format } }
+	dir, l := t.TempDir(), newLog(t)
+	m := openAt(t, dir, knows(3))
+	if got := m.Format(); got != InitialFormat {
+		t.Errorf("a new state has format %d", got)
+	}
+	for _, step := range []struct{ set, want int }{{2, 2}, {1, 2}, {3, 3}} {
+		index := l.commands(&SetFormat{Format: step.set})
+		l.feed(m, index, index)
+		if got := m.Format(); got != step.want {
+			t.Errorf("after %d: format %d, want %d", step.set, got, step.want)
+		}
+	}
+	closeMachine(t, m)
+	if _, err := tryOpenAt(dir, knows(2)); !errors.Is(err, ErrNewerFormat) {
+		t.Errorf("a program that knows format 2 opens format 3: %v", err)
+	}
+	m = openAt(t, dir, knows(3))
+	if got := m.Format(); got != 3 {
+		t.Errorf("after a restart: format %d", got)
+	}
+	index := l.commands(&SetFormat{Format: 4})
+	defer func() {
+		if err, _ := recover().(error); !errors.Is(err, ErrNewerFormat) {
+			t.Errorf("a format that is not known: %v", err)
+		}
+	}()
+	l.feed(m, index, index)
+}

@@ -1,0 +1,291 @@
+package fsm
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+func (r *rig) home(agent string, since int64) *Home {
+	r.t.Helper()
+	v := r.View()
+	defer v.Release()
+	h, err := v.Home(agent, since)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return h
+}
+
+func asking(p *Publish) { p.Question = true }
+
+// TestPoolFillsUp answers questions outside and inside the pool in one call: what
+// comes after them is the newest one that still waits.
+func TestPoolFillsUp(t *testing.T) {
+	r := newRig(t)
+	var asked []uint64
+	for range poolPerAuthor + 5 {
+		asked = append(asked, r.publish(asking))
+	}
+	answer := func(seq uint64) Body { return post("bob", relate(RelationReply, seq)) }
+	r.run(answer(asked[4]), answer(asked[14]))
+	want := append([]uint64{asked[3]}, asked[5:14]...)
+	slices.Reverse(want)
+	if got := r.home("eve", 0).Waiting; !slices.Equal(got, want) {
+		t.Errorf("waiting are %v, want %v", got, want)
+	}
+	if got := r.home("ada", 0); len(got.Waiting) != 0 || len(got.OwedToYou) != 13 {
+		t.Errorf("the author's own: waiting %v, owed %v", got.Waiting, got.OwedToYou)
+	}
+}
+
+func TestPoolKeepsSpaceSmall(t *testing.T) {
+	r := newRig(t)
+	for range 3 * poolPerAuthor {
+		r.publish(asking)
+	}
+	v := r.View()
+	defer v.Release()
+	rows := 0
+	lower, upper := spaceBounds(spacePool)
+	if err := scanSpace(v.snap, lower, upper, func(_, _ []byte) error { rows++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if rows != poolPerAuthor {
+		t.Errorf("%d rows of one author in the pool, want %d", rows, poolPerAuthor)
+	}
+}
+
+// TestHomeOfClaims keeps a claim that ends in log time out of what is to be
+// delivered from the instant on at which it ends.
+func TestHomeOfClaims(t *testing.T) {
+	r := newRig(t)
+	job := r.run(&PostJob{Author: Author{Agent: "ada", AgentKey: "ada"}, Title: "A title", Body: "Some body."})[0].Entry
+	if got := r.home("bob", 0).OpenJobs; !slices.Equal(got, []uint64{job}) {
+		t.Fatalf("open jobs %v", got)
+	}
+	claim := &ClaimJob{JobAction: onJob("bob", job), TTL: 3000}
+	r.run(claim)
+	if h := r.home("bob", 0); !slices.Equal(h.ToDeliver, []uint64{job}) || len(h.OpenJobs) != 0 {
+		t.Errorf("to deliver %v, open %v", h.ToDeliver, h.OpenJobs)
+	}
+	if h := r.home("ada", 0); !slices.Equal(h.OwedToYou, []uint64{job}) || len(h.ForYou) != 1 {
+		t.Errorf("owed %v, for you %v", h.OwedToYou, h.ForYou)
+	}
+	r.run(&Tick{})
+	r.run(&Tick{})
+	r.run(&Tick{})
+	if h := r.home("bob", 0); len(h.ToDeliver) != 0 || !slices.Equal(h.OpenJobs, []uint64{job}) {
+		t.Errorf("after its end: to deliver %v, open %v", h.ToDeliver, h.OpenJobs)
+	}
+	r.run(&FinishJob{JobAction: onJob("eve", job), Result: "Done."})
+	if h := r.home("ada", 0); len(h.OwedToYou) != 0 {
+		t.Errorf("after the result: owed %v", h.OwedToYou)
+	}
+}
+
+func TestActivityForgetsTheLeastTopic(t *testing.T) {
+	var a activity
+	for i := range maxTopics {
+		for range i + 2 {
+			a.count(fmt.Sprintf("topic-%d", i), int64(i))
+		}
+	}
+	a.count("new", 99)
+	names := make([]string, 0, maxTopics)
+	for _, topic := range a.topics {
+		names = append(names, topic.name)
+	}
+	if len(names) != maxTopics || slices.Contains(names, "topic-0") || !slices.Contains(names, "new") {
+		t.Errorf("topics are %v", names)
+	}
+	a.count("newer", 100)
+	if slices.ContainsFunc(a.topics, func(t topic) bool { return t.name == "new" }) {
+		t.Error("the topic with the fewest entries should have gone")
+	}
+	if !slices.Equal(a.dropped, []string{"topic-0", "new"}) {
+		t.Errorf("dropped %v", a.dropped)
+	}
+}
+
+// TestTopicsSurviveRestart has more topics than there is room for, over restarts.
+func TestTopicsSurviveRestart(t *testing.T) {
+	dir := t.TempDir()
+	l := newLog(t)
+	for i := range 3 * maxTopics {
+		l.commands(post("ada", func(p *Publish) {
+			p.Channel = fmt.Sprintf("room-%d", i*i%37)
+			p.Tags = []string{fmt.Sprintf("Tag%d", i%40), p.Channel}
+		}))
+	}
+	const between = 50
+	read := func(m *Machine) []Topic {
+		v := m.View()
+		defer v.Release()
+		a, err := loadActivity(v.snap, "ada")
+		if err != nil || len(a.topics) != maxTopics {
+			t.Fatalf("%d topics, %v", len(a.topics), err)
+		}
+		h, err := v.Home("ada", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h.Topics
+	}
+	one := openAt(t, t.TempDir())
+	l.feed(one, 1, l.last())
+	two, err := tryOpenAt(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.feed(two, 1, between)
+	closeMachine(t, two)
+	two = openAt(t, dir)
+	l.feed(two, between+1, l.last())
+	if got, want := read(two), read(one); !reflect.DeepEqual(got, want) {
+		t.Errorf("topics %v, want %v", got, want)
+	}
+	sameState(t, stateOf(t, one), stateOf(t, two))
+}
+
+func TestMemoKeepsWhatWasUsedLast(t *testing.T) {
+	m := newMemo[int](4)
+	for i := range 10 {
+		m.put(fmt.Sprint(i), &i)
+		if m.get("0") == nil {
+			t.Fatalf("after %d: what is always used was forgotten", i)
+		}
+	}
+	if m.get("1") != nil {
+		t.Error("nothing was forgotten")
+	}
+	if n := len(m.young) + len(m.old); n > 4 {
+		t.Errorf("%d values are kept", n)
+	}
+}
+
+func TestHomeRowsRefuseDamage(t *testing.T) {
+	a := activity{partners: []partner{{"bob", 7, true}}, pooled: [pools][]uint64{{1, 2}, {3}}}
+	row := a.append(nil)
+	for i := range row {
+		if err := new(activity).decode(row[:i]); err == nil {
+			t.Errorf("%d of %d bytes of an activity were taken", i, len(row))
+		}
+	}
+	if err := new(activity).decode(append(row, 0)); err == nil {
+		t.Error("an activity with a byte too much was taken")
+	}
+	if _, err := decodeSpread(spread{{1, "ada"}}.append(nil)[:2]); err == nil {
+		t.Error("a cut spread was taken")
+	}
+	if _, err := decodeTopic([]byte("den"), []byte{1}); err == nil {
+		t.Error("a cut topic was taken")
+	}
+	for _, row := range [][]byte{nil, {0}, {3}, {1, 1}} {
+		if _, err := decodeWhy(row); err == nil {
+			t.Errorf("inbox row %v was taken", row)
+		}
+	}
+}
+
+func TestSummary(t *testing.T) {
+	r := newRig(t)
+	body := "Quote \" backslash \\ line\nand\u2028 über 世界 😀 ,\"supersedes\":\"e9\" end"
+	first := r.run(post("bob", func(p *Publish) { p.Agent, p.Title, p.Body = "Bob \\\"", `Is "this" it?`, body }))[0].Entry
+	second := r.publish(relate(RelationReply, first))
+	third := r.publish(relate(RelationFollowUp, first))
+	v := r.View()
+	defer v.Release()
+	for limit := range utf8.RuneCountInString(body) + 2 {
+		raw, err := v.AppendSummary([]byte("x"), first, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]any
+		if err := json.Unmarshal(raw[1:], &got); err != nil {
+			t.Fatalf("limit %d: %v: %s", limit, err, raw)
+		}
+		want := body
+		if runes := []rune(body); limit < len(runes) {
+			want = string(runes[:limit]) + "…"
+		}
+		if got["body"] != want || got["title"] != `Is "this" it?` || got["agent"] != "Bob \\\"" {
+			t.Errorf("limit %d: %s", limit, raw)
+		}
+		if got["replyTo"] != nil || got["replies"] != 1.0 || got["id"] != EntryID(first) {
+			t.Errorf("limit %d: %s", limit, raw)
+		}
+	}
+	for seq, want := range map[uint64]string{second: `"replyTo":"` + EntryID(first) + `"`, third: `"replyTo":null`} {
+		if raw, err := v.AppendSummary(nil, seq, MaxBody); err != nil || !strings.Contains(string(raw), want) {
+			t.Errorf("%s, %v: want %s", raw, err, want)
+		}
+	}
+	if _, err := v.AppendSummary(nil, 99, 1); err == nil {
+		t.Error("an entry that does not exist has a summary")
+	}
+	if _, err := v.AppendJobSummary(nil, first, false); err == nil {
+		t.Error("an entry that is no job has a job's summary")
+	}
+}
+
+// TestWatch wakes whom an entry concerns, after it can be seen, and nobody else.
+func TestWatch(t *testing.T) {
+	r := newRig(t)
+	first := r.publish(nil)
+	ada, stopAda := r.Watch("ada")
+	bob, stopBob := r.Watch("bob")
+	r.run(post("bob", relate(RelationReply, first)))
+	select {
+	case <-ada:
+	default:
+		t.Error("the author of the target was not woken")
+	}
+	if v := r.View(); v.LastSeq() != first+1 {
+		t.Errorf("woken at %d entries", v.LastSeq())
+	} else {
+		v.Release()
+	}
+	select {
+	case <-bob:
+		t.Error("the writer was woken")
+	default:
+	}
+	r.run(post("ada", func(p *Publish) { p.Mentions = []string{"bob"} }), post("ada", func(p *Publish) { p.Mentions = []string{"bob"} }))
+	select {
+	case <-bob:
+	default:
+		t.Error("whom an entry mentions was not woken")
+	}
+	select {
+	case <-bob:
+		t.Error("woken twice for one publication")
+	default:
+	}
+	stopAda()
+	stopBob()
+	stopBob()
+	if n := r.watchers.count.Load(); n != 0 || len(r.watchers.by) != 0 {
+		t.Errorf("%d watchers are left, %v", n, r.watchers.by)
+	}
+}
+
+func TestWatchEndsWithMachine(t *testing.T) {
+	m, err := tryOpenAt(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wake, stop := m.Watch("ada")
+	defer stop()
+	closeMachine(t, m)
+	select {
+	case <-wake:
+	case <-time.After(30 * time.Second):
+		t.Error("closing woke nobody")
+	}
+}

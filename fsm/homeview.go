@@ -1,0 +1,340 @@
+package fsm
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// How far back home looks for what waits, in milliseconds.
+const (
+	owedWindow    = int64(90 * 24 * time.Hour / time.Millisecond)
+	waitingWindow = int64(7 * 24 * time.Hour / time.Millisecond)
+)
+
+// Home is what concerns one agent at the instant of a view (interface, 4.7).
+// Lists of seqs are newest first unless they say something else.
+type Home struct {
+	ForYou     []InboxItem // oldest first: the oldest MaxForYou, to the end of their log entry
+	More       bool        // there is more for the agent, after Now
+	Now        int64       // up to when ForYou is complete: the next call's Since
+	OwedByYou  []InboxItem // of 90 days, not answered by the agent
+	OwedToYou  []uint64    // own unanswered questions and requests for help, own open or claimed jobs
+	ToDeliver  []uint64    // jobs that the agent has claimed, the first to expire first
+	New        []uint64    // by others, after Since
+	Topics     []Topic     // the most used first
+	TopicNotes []uint64    // knowledge of others in these topics
+	LastWith   []Partner   // the most recent first
+	Waiting    []uint64    // others' unanswered questions and requests for help of 7 days
+	OpenJobs   []uint64    // of others
+}
+
+// InboxItem is an entry that concerns an agent.
+type InboxItem struct {
+	Seq uint64
+	Why Why
+}
+
+// Topic is a channel or a tag that an agent writes to.
+type Topic struct {
+	Name        string
+	Entries     uint64
+	LastEntryAt int64 // milliseconds since the epoch
+}
+
+// Partner is somebody with whom an agent has exchanged replies.
+type Partner struct {
+	Agent  string // as spelled when the reply or what it answers was written
+	Entry  uint64 // the newest of the replies
+	At     int64  // when, in milliseconds since the epoch
+	Theirs bool   // the partner wrote it
+}
+
+// Home returns what concerns an agent (text.Fold), with what is new after since,
+// in milliseconds since the epoch. Its cost hangs neither on the number of
+// entries nor on how many of them concern the agent.
+func (v *View) Home(agentKey string, since int64) (*Home, error) {
+	h := &Home{Now: v.head.now}
+	rows, err := v.member(agentKey)
+	if err != nil {
+		return nil, fmt.Errorf("home: %w", err)
+	}
+	err = errors.Join(v.fillInbox(h, rows, since), v.fillOwed(h, rows), rows.close())
+	if err == nil {
+		err = v.fillPools(h, agentKey)
+	}
+	if err == nil {
+		err = v.fillNew(h, agentKey, since)
+	}
+	if err == nil {
+		err = v.fillActivity(h, agentKey)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("home: %w", err)
+	}
+	return h, nil
+}
+
+// HasFor reports whether something after since concerns the agent: whether
+// Home's ForYou has anything.
+func (v *View) HasFor(agentKey string, since int64) (has bool, err error) {
+	first, some, err := v.firstAfter(since)
+	if err != nil || !some {
+		return false, err
+	}
+	rows, err := v.member(agentKey)
+	if err != nil {
+		return false, err
+	}
+	err = rows.oldest(partInbox, first, func([]byte, []byte) (bool, error) {
+		has = true
+		return false, nil
+	})
+	return has, errors.Join(err, rows.close())
+}
+
+// fillInbox lists what concerns the agent.
+func (v *View) fillInbox(h *Home, rows *memberRows, since int64) error {
+	first, some, err := v.firstAfter(since)
+	if err != nil || !some {
+		return err
+	}
+	end := uint64(0) // the first seq after the log entry of the last item
+	return rows.oldest(partInbox, first, func(key, value []byte) (bool, error) {
+		seq := binary.BigEndian.Uint64(key)
+		if end != 0 && seq >= end {
+			h.More = true
+			last, _, err := v.Meta(h.ForYou[len(h.ForYou)-1].Seq)
+			h.Now = last.CreatedAt
+			return false, err
+		}
+		why, err := decodeWhy(value)
+		if err != nil {
+			return false, err
+		}
+		h.ForYou = append(h.ForYou, InboxItem{seq, why})
+		if len(h.ForYou) == MaxForYou {
+			end, err = v.nextCommit(seq)
+		}
+		return true, err
+	})
+}
+
+// nextCommit returns the first seq after the log entry that an entry is in.
+func (v *View) nextCommit(seq uint64) (uint64, error) {
+	m, _, err := v.Meta(seq)
+	if err != nil {
+		return 0, err
+	}
+	next, some, err := v.firstAfter(m.CreatedAt)
+	if !some {
+		next = v.head.lastSeq + 1
+	}
+	return next, err
+}
+
+// fillOwed lists the open items.
+func (v *View) fillOwed(h *Home, rows *memberRows) error {
+	least, some, err := v.firstAfter(max(0, v.head.now-owedWindow))
+	if err != nil {
+		return err
+	}
+	if some {
+		err = rows.newest(partOwed, least, MaxOwed, func(seq uint64, value []byte) error {
+			why, err := decodeWhy(value)
+			h.OwedByYou = append(h.OwedByYou, InboxItem{seq, why})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, p := range [...]part{partAsked, partOpen, partTaken} {
+		err := rows.newest(p, 0, MaxOwed, func(seq uint64, _ []byte) error {
+			h.OwedToYou = append(h.OwedToYou, seq)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	h.OwedToYou = newestOf(h.OwedToYou, MaxOwed)
+	// Claims that have run out but were not reopened yet lie before the instant.
+	return rows.oldest(partHeld, uint64(v.head.now)+1, func(key, _ []byte) (bool, error) {
+		if len(key) != 8+8 {
+			return false, fmt.Errorf("%w: key of a claim", ErrCorrupt)
+		}
+		h.ToDeliver = append(h.ToDeliver, binary.BigEndian.Uint64(key[8:]))
+		return len(h.ToDeliver) < MaxOwed, nil
+	})
+}
+
+// fillPools lists what waits for anybody but the agent.
+func (v *View) fillPools(h *Home, agentKey string) error {
+	least, some, err := v.firstAfter(max(0, v.head.now-waitingWindow))
+	if err != nil {
+		return err
+	}
+	if some {
+		if h.Waiting, err = v.pool(partAsked, agentKey, least, MaxWaiting); err != nil {
+			return err
+		}
+	}
+	h.OpenJobs, err = v.pool(partOpen, agentKey, 0, MaxOpenJobs)
+	return err
+}
+
+// pool returns the newest seqs of a pool that are not below least and not the
+// agent's own.
+func (v *View) pool(p part, agentKey string, least uint64, limit int) (seqs []uint64, err error) {
+	lower, upper := poolKey(p, least), []byte{spacePool, byte(p) + 1}
+	iter, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return nil, fmt.Errorf("read pool: %w", err)
+	}
+	defer func() { err = errors.Join(err, iter.Close()) }()
+	for ok := iter.Last(); ok && len(seqs) < limit; ok = iter.Prev() {
+		author, err := iter.ValueAndErr()
+		if err != nil {
+			return nil, fmt.Errorf("read pool: %w", err)
+		}
+		if string(author) != agentKey {
+			seqs = append(seqs, binary.BigEndian.Uint64(iter.Key()[2:]))
+		}
+	}
+	return seqs, iter.Error()
+}
+
+// fillNew lists the newest entries of others.
+func (v *View) fillNew(h *Home, agentKey string, since int64) error {
+	first, some, err := v.firstAfter(since)
+	if err != nil || !some {
+		return err
+	}
+	newest, err := v.spread(keyNewest)
+	h.New = newest.others(agentKey, first, MaxNew)
+	return err
+}
+
+func (v *View) spread(key []byte) (spread, error) {
+	row, ok, err := getRow(v.snap, key)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return decodeSpread(row)
+}
+
+// fillActivity lists the agent's topics, what others know about them, and with
+// whom the agent has talked.
+func (v *View) fillActivity(h *Home, agentKey string) error {
+	a, err := loadActivity(v.snap, agentKey)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(a.topics, func(t, u topic) int { return t.compare(&u) })
+	for _, t := range a.topics[:min(len(a.topics), MaxYourTopics)] {
+		h.Topics = append(h.Topics, Topic{Name: t.name, Entries: t.entries, LastEntryAt: t.lastAt})
+		notes, err := v.spread(notesKey(t.name))
+		if err != nil {
+			return err
+		}
+		h.TopicNotes = append(h.TopicNotes, notes.others(agentKey, 0, MaxTopicNotes)...)
+	}
+	h.TopicNotes = newestOf(h.TopicNotes, MaxTopicNotes)
+	for _, p := range a.partners {
+		partner, err := v.partner(p)
+		if err != nil {
+			return err
+		}
+		h.LastWith = append(h.LastWith, partner)
+	}
+	return nil
+}
+
+// partner completes a partner with what its entries say.
+func (v *View) partner(p partner) (Partner, error) {
+	m, _, err := v.Meta(p.entry)
+	if err != nil {
+		return Partner{}, err
+	}
+	theirs := p.entry
+	if !p.theirs {
+		theirs = m.Parent
+	}
+	name, err := v.agentOf(theirs)
+	return Partner{Agent: name, Entry: p.entry, At: m.CreatedAt, Theirs: p.theirs}, err
+}
+
+// newestOf returns the highest limit of the seqs, each once, highest first.
+func newestOf(seqs []uint64, limit int) []uint64 {
+	slices.SortFunc(seqs, func(a, b uint64) int { return cmp.Compare(b, a) })
+	seqs = slices.Compact(seqs)
+	return seqs[:min(len(seqs), limit)]
+}
+
+// memberRows reads the lists of one agent.
+type memberRows struct {
+	iter   *pebble.Iterator
+	prefix []byte
+}
+
+func (v *View) member(agentKey string) (*memberRows, error) {
+	prefix := memberPrefix(agentKey)
+	// No part is as high as this byte.
+	upper := append(bytes.Clone(prefix), 0xff)
+	iter, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: upper})
+	if err != nil {
+		return nil, fmt.Errorf("read lists of an agent: %w", err)
+	}
+	return &memberRows{iter: iter, prefix: prefix}, nil
+}
+
+func (r *memberRows) close() error { return r.iter.Close() }
+
+// oldest calls f with the rows of a part from a number on, the lowest first, until
+// it says that it has enough. The key is what stands behind the part.
+func (r *memberRows) oldest(p part, from uint64, f func(key, value []byte) (more bool, err error)) error {
+	list := append(slices.Clip(r.prefix), byte(p))
+	for ok := r.iter.SeekGE(binary.BigEndian.AppendUint64(list, from)); ok; ok = r.iter.Next() {
+		key, in := bytes.CutPrefix(r.iter.Key(), list)
+		if !in {
+			return nil
+		}
+		value, err := r.iter.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		if more, err := f(key, value); err != nil || !more {
+			return err
+		}
+	}
+	return r.iter.Error()
+}
+
+// newest calls f with the rows of a part that are not below least, the highest
+// first, and with at most limit.
+func (r *memberRows) newest(p part, least uint64, limit int, f func(seq uint64, value []byte) error) error {
+	list := append(slices.Clip(r.prefix), byte(p))
+	after := append(slices.Clip(r.prefix), byte(p)+1)
+	for ok := r.iter.SeekLT(after); ok && limit > 0; ok = r.iter.Prev() {
+		key, in := bytes.CutPrefix(r.iter.Key(), list)
+		if !in || binary.BigEndian.Uint64(key) < least {
+			return nil
+		}
+		value, err := r.iter.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		if err := f(binary.BigEndian.Uint64(key), value); err != nil {
+			return err
+		}
+		limit--
+	}
+	return r.iter.Error()
+}

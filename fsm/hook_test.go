@@ -1,0 +1,213 @@
+package fsm
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestChangesOfTheReceiver takes the receiver away, in all ways, and gives others.
+func TestChangesOfTheReceiver(t *testing.T) {
+	const other = "https://other.example.org/"
+	for name, tt := range map[string]struct {
+		do   func(r *rig)
+		want string
+		url  string // "": nothing is due
+	}{
+		"another one": {
+			func(r *rig) { r.run(rehook("ada", other)) },
+			"mention e1 waiting status_500, mention e2 waiting", other,
+		},
+		"off": {
+			func(r *rig) { r.run(rehook("ada", "")) },
+			"mention e1 dropped hook_off, mention e2 dropped hook_off", "",
+		},
+		"off and on again": {
+			func(r *rig) { r.run(rehook("ada", "")); r.run(rehook("ada", other), post("eve", mention("ada"))) },
+			"mention e1 dropped hook_off, mention e2 dropped hook_off, mention e3 waiting", other,
+		},
+		"one that was not checked": {
+			func(r *rig) {
+				c := rehook("ada", other)
+				c.NotifyVerified = false
+				r.run(c)
+				r.run(post("eve", mention("ada")))
+			},
+			"mention e1 dropped hook_off, mention e2 dropped hook_off", "",
+		},
+		"a change without the key": {
+			func(r *rig) {
+				c := rehook("ada", other)
+				c.Proof = Proof{}
+				r.run(c)
+				r.later(5 * second)
+			},
+			"mention e1 waiting status_500, mention e2 waiting", "https://ada.example.org/hook",
+		},
+		"gone": {
+			func(r *rig) {
+				r.later(5 * second)
+				r.attempt("ada", AttemptGone, func(a *AckDelivery) { a.Reason = "status_410" })
+				r.run(post("eve", mention("ada")))
+			},
+			"mention e1 failed status_410, mention e2 dropped hook_removed", "",
+		},
+		"the former one is gone": {
+			func(r *rig) {
+				r.later(5 * second)
+				a := r.due(r.now())[0].NextAttempt()
+				r.beginAll(a)
+				r.run(rehook("ada", other))
+				r.run(&AckDelivery{Attempt: a, Outcome: AttemptGone, Reason: "status_410"})
+			},
+			"mention e1 waiting status_410, mention e2 waiting", other,
+		},
+		"off while it is sent": {
+			func(r *rig) {
+				r.later(5 * second)
+				a := r.due(r.now())[0].NextAttempt()
+				r.beginAll(a)
+				r.run(rehook("ada", ""))
+				r.run(&AckDelivery{Attempt: a, Outcome: AttemptDelivered})
+			},
+			"mention e1 dropped hook_off, mention e2 dropped hook_off", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.run(hooked("ada", nil))
+			r.run(post("eve", mention("ada")), post("eve", mention("ada")))
+			r.attempt("ada", AttemptFailed, nil)
+			tt.do(r)
+			if got := r.summary("ada"); got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+			due := r.due(r.now())
+			if len(due) > 1 || (len(due) == 1) != (tt.url != "") || tt.url != "" && due[0].URL != tt.url {
+				t.Errorf("due: %+v, want one to %q", due, tt.url)
+			}
+			v := r.View()
+			defer v.Release()
+			if on, err := v.Hooked("ada", tt.url); err != nil || on != (tt.url != "") || r.outbox("ada").Active != on {
+				t.Errorf("pushed to %q: %v, %v, outbox %+v", tt.url, on, err, r.outbox("ada"))
+			}
+			if doc, _ := r.profile("ada"); strings.Contains(doc, "hook") || strings.Contains(doc, "notify") {
+				t.Errorf("the profile shows it: %s", doc)
+			}
+		})
+	}
+}
+
+// TestReceiverIsAskedForOnce says when a receiver that is sent again is a change.
+func TestReceiverIsAskedForOnce(t *testing.T) {
+	r := newRig(t)
+	unchecked := func(c *Register) { c.NotifyVerified = false }
+	for i, step := range []struct {
+		c    *Register
+		want Outcome
+		on   bool
+	}{
+		{hooked("ada", unchecked), OutcomeDone, false},
+		{hooked("ada", unchecked), OutcomeDuplicate, false}, // the key is made anew
+		{hooked("ada", func(c *Register) { c.Given, c.Description = FieldNotifyURL, "" }), OutcomeRejected, false},
+		{rehook("ada", "https://ada.example.org/hook"), OutcomeDone, true},
+		{hooked("ada", func(c *Register) { c.NotifyVerified, c.Given, c.Description = false, FieldNotifyURL, "" }), OutcomeUnchanged, true},
+		{hooked("ada", func(c *Register) { c.Given, c.Description = FieldNotifyURL, "" }), OutcomeUnchanged, true},
+	} {
+		if got := r.run(step.c)[0]; got.Outcome != step.want {
+			t.Errorf("step %d: %+v", i, got)
+		}
+		if got := r.outbox("ada").Active; got != step.on {
+			t.Errorf("step %d: pushed: %v", i, got)
+		}
+	}
+}
+
+func TestTestDelivery(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil), register("bob", "key of bob", nil))
+	ask := func(agent, key string) *TestDelivery {
+		c := &TestDelivery{AgentKey: agent}
+		if key != "" {
+			c.Proof.Key = keyHash(key)
+		}
+		return c
+	}
+	for _, tt := range []struct {
+		c    *TestDelivery
+		want Result
+	}{
+		{ask("ada", "key of ada"), Result{Outcome: OutcomeDone, Entry: 1}},
+		{ask("ada", "key of bob"), Result{Outcome: OutcomeRejected, Problems: []Problem{ProblemWrongKey}}},
+		{ask("ada", ""), Result{Outcome: OutcomeRejected, Problems: []Problem{ProblemNoKey}}},
+		{ask("eve", "key of eve"), Result{Outcome: OutcomeRejected, Problems: []Problem{ProblemUnknownAgent}}},
+		{ask("bob", "key of bob"), Result{Outcome: OutcomeRejected, Problems: []Problem{ProblemNoHook}}},
+	} {
+		if got := r.run(tt.c)[0]; !cmp.Equal(got, tt.want) {
+			t.Errorf("%+v: %+v, want %+v", tt.c, got, tt.want)
+		}
+	}
+	d := r.attempt("ada", AttemptDelivered, nil)
+	if d.Kind != DeliveryTest || d.Entry != 0 {
+		t.Errorf("%+v", d)
+	}
+}
+
+// TestDeliveriesSurviveRestart opens the state again, and goes on.
+func TestDeliveriesSurviveRestart(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil), hooked("bob", nil))
+	r.run(post("eve", mention("ada", "bob")), post("eve", mention("ada")), rehook("bob", ""))
+	r.attempt("ada", AttemptFailed, nil)
+	want := r.outbox("ada")
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.Machine = openAt(t, r.opts.Dir, func(o *Options) { o.Observer = r.obs })
+	if diff := cmp.Diff(want, r.outbox("ada")); diff != "" {
+		t.Errorf("the outbox (-before +after):\n%s", diff)
+	}
+	r.run(post("eve", mention("ada", "bob")))
+	if ada, bob := r.summary("ada"), r.summary("bob"); ada != "mention e1 waiting status_500, mention e2 waiting, mention e3 waiting" || bob != "mention e1 dropped hook_off" {
+		t.Errorf("ada: %s; bob: %s", ada, bob)
+	}
+	r.later(5 * second)
+	r.attempt("ada", AttemptDelivered, nil)
+	if due := r.due(r.now()); len(due) != 1 || due[0].Entry != 2 {
+		t.Errorf("due: %+v", due)
+	}
+}
+
+// TestWatchDeliveries is woken by what is queued and by what came of it, and by
+// nothing else.
+func TestWatchDeliveries(t *testing.T) {
+	r := newRig(t)
+	wake, stop := r.WatchDeliveries()
+	defer stop()
+	woken := func() bool {
+		select {
+		case <-wake:
+			return true
+		default:
+			return false
+		}
+	}
+	for i, step := range []struct {
+		do   func()
+		want bool
+	}{
+		{func() { r.run(hooked("ada", nil)) }, true},
+		{func() { r.run(post("eve", nil), post("eve", mention("bob"))) }, false},
+		{func() { r.run(post("eve", mention("ada"))) }, true},
+		{func() { r.beginAll(Attempt{AgentKey: "ada", Delivery: 1, Number: 1}) }, true},
+		{func() {
+			r.run(&AckDelivery{Attempt: Attempt{AgentKey: "ada", Delivery: 1, Number: 1}, Outcome: AttemptDelivered})
+		}, true},
+		{func() { r.run(&Tick{}) }, false},
+	} {
+		if step.do(); woken() != step.want {
+			t.Errorf("step %d: want %v", i, step.want)
+		}
+	}
+}

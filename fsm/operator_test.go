@@ -1,0 +1,102 @@
+package fsm
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestResetKey(t *testing.T) {
+	r := newRig(t)
+	first := func(key string) Body {
+		return register("Ada", key, func(c *Register) {
+			c.Proof.Sender, c.Request = "sender-1", RequestKey{"ada", "register-1"}
+		})
+	}
+	r.run(first("k1"))
+	change := func(key, sender, text string) Result {
+		return r.run(register("ada", "k9", func(c *Register) {
+			saying(text)(c)
+			c.Proof.Sender = sender
+			if key != "" {
+				c.Proof.Key = keyHash(key)
+			}
+		}))[0]
+	}
+	if got := r.run(&ResetKey{AgentKey: "nobody", NewKey: keyHash("k2")})[0]; !cmp.Equal(got, Result{Outcome: OutcomeRejected, Problems: []Problem{ProblemUnknownAgent}}) {
+		t.Errorf("nobody's key is reset: %+v", got)
+	}
+	if got := r.run(&ResetKey{AgentKey: "ada", NewKey: keyHash("k2")})[0]; !cmp.Equal(got, Result{Outcome: OutcomeDone, KeyIssued: true}) {
+		t.Fatalf("reset: %+v", got)
+	}
+	if got := change("k1", "", "With the old key."); !cmp.Equal(got.Problems, []Problem{ProblemWrongKey}) {
+		t.Errorf("the old key still opens: %+v", got)
+	}
+	// Whoever registered has no claim any more, and cannot have the key renewed.
+	if got := r.run(first("k3"))[0]; got.KeyIssued {
+		t.Errorf("the first request has the key renewed: %+v", got)
+	}
+	v := r.View()
+	proves, err := v.Proves("ada", &Proof{Sender: "sender-1"})
+	v.Release()
+	if err != nil || proves {
+		t.Errorf("the sender that registered proves the name: %v, %v", proves, err)
+	}
+	if got := change("k2", "", "With the new key."); got.Outcome != OutcomeDone {
+		t.Errorf("the new key does not open: %+v", got)
+	}
+}
+
+func TestReseal(t *testing.T) {
+	r := newRig(t)
+	sealed := func() string {
+		v := r.View()
+		defer v.Release()
+		return string(v.SealedDataKey())
+	}
+	r.run(&Reseal{Former: []byte("x"), SealedDataKey: []byte("y")})
+	if got := sealed(); got != "" {
+		t.Errorf("a key without a cluster: %q", got)
+	}
+	r.run(&Init{ClusterID: "first", SealedDataKey: []byte("under-1")})
+	for _, step := range []struct {
+		former, next string
+		want         Outcome
+	}{
+		{"under-0", "under-9", OutcomeUnchanged}, // a leader that is late
+		{"under-1", "under-2", OutcomeDone},
+		{"under-1", "under-3", OutcomeUnchanged},
+	} {
+		if got := r.run(&Reseal{Former: []byte(step.former), SealedDataKey: []byte(step.next)})[0]; got.Outcome != step.want {
+			t.Errorf("%+v: %+v", step, got)
+		}
+	}
+	if got := sealed(); got != "under-2" {
+		t.Errorf("the key is %q", got)
+	}
+}
+
+func TestOperatorCommandsAreChecked(t *testing.T) {
+	hash := keyHash("k")
+	for name, body := range map[string]Body{
+		"no agent":       &ResetKey{NewKey: hash},
+		"a short hash":   &ResetKey{AgentKey: "ada", NewKey: hash[1:]},
+		"no former key":  &Reseal{SealedDataKey: []byte("x")},
+		"no sealed key":  &Reseal{Former: []byte("x")},
+		"a long new key": &Reseal{Former: []byte("x"), SealedDataKey: make([]byte, MaxSealedKeyBytes+1)},
+	} {
+		if Check(body) == nil {
+			t.Errorf("%s is fit for the log", name)
+		}
+	}
+	want := Batch{Stamp: 1, Groups: []Group{{Boot: boot1, Commands: []Command{
+		{1, &ResetKey{AgentKey: "ada", NewKey: hash}}, {2, &Reseal{Former: []byte("x"), SealedDataKey: []byte("y")}},
+	}}}}
+	data, err := EncodeBatch(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := DecodeBatch(data); err != nil || !cmp.Equal(got, want) {
+		t.Errorf("decoded %+v, %v", got, err)
+	}
+}

@@ -1,0 +1,137 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+const (
+	// SigningKeyBytes is the length of the public half of a signing key: ed25519.
+	SigningKeyBytes = 32
+	// SigningKeyOverlap is for how long a key that was replaced still signs beside
+	// its successor and is published, in milliseconds of log time.
+	SigningKeyOverlap = 7 * dayMillis
+	// MaxSigningKeys is how many keys there are at most. Beyond it the oldest goes,
+	// overlap or not.
+	MaxSigningKeys = 4
+)
+
+// RotateSigningKey makes a new key the one that deliveries are signed with.
+type RotateSigningKey struct {
+	// After is the number of the newest key that the proposer knows; 0: none. If
+	// there is a newer one the command does nothing.
+	After  uint64 `cbor:"1,keyasint"`
+	Public []byte `cbor:"2,keyasint"`
+	// Sealed is the private half, sealed under the cluster's data key.
+	Sealed []byte `cbor:"3,keyasint"`
+}
+
+func (*RotateSigningKey) op() Op { return OpRotateSigningKey }
+
+func (c *RotateSigningKey) check() error {
+	return errors.Join(
+		checkRange("public key", len(c.Public), SigningKeyBytes, SigningKeyBytes, "bytes"),
+		checkRange("sealed private key", len(c.Sealed), 1, MaxSealedKeyBytes, "bytes"),
+	)
+}
+
+func (c *RotateSigningKey) apply(tx *txn) Result {
+	row, _ := tx.get(keySigning)
+	keys, err := decodeSigningKeys(row)
+	tx.must(err)
+	newest := uint64(0)
+	if len(keys) > 0 {
+		newest = keys[0].Number
+	}
+	if c.After != newest {
+		return Result{Outcome: OutcomeUnchanged}
+	}
+	if newest > 0 {
+		keys[0].ReplacedAt = tx.now
+	}
+	next := []SigningKey{{Number: newest + 1, Public: c.Public, Sealed: c.Sealed, CreatedAt: tx.now}}
+	for _, k := range keys {
+		if k.signs(tx.now) && len(next) < MaxSigningKeys {
+			next = append(next, k)
+		}
+	}
+	tx.keep(keySigning, appendSigningKeys(nil, next))
+	return Result{Outcome: OutcomeDone, Entry: newest + 1}
+}
+
+// SigningKey is a key that deliveries are signed with.
+type SigningKey struct {
+	Number     uint64 // counts from 1
+	Public     []byte // ed25519
+	Sealed     []byte // the private half, sealed under the cluster's data key
+	CreatedAt  int64  // milliseconds since the epoch
+	ReplacedAt int64  // the same; 0: it is the newest
+}
+
+// signs reports whether the key is in use at an instant.
+func (k *SigningKey) signs(now int64) bool {
+	return k.ReplacedAt == 0 || now < k.ReplacedAt+SigningKeyOverlap
+}
+
+// signingKeysVersion begins the row of spaceSigning:
+//
+//	version1 (number createdAt replacedAt public sealed)...
+//
+// Numbers are uvarints, the halves of the key are preceded by their length. The
+// newest key comes first.
+const signingKeysVersion = 1
+
+func appendSigningKeys(dst []byte, keys []SigningKey) []byte {
+	dst = append(dst, signingKeysVersion)
+	for i := range keys {
+		k := &keys[i]
+		for _, n := range [...]uint64{k.Number, uint64(k.CreatedAt), uint64(k.ReplacedAt)} {
+			dst = binary.AppendUvarint(dst, n)
+		}
+		dst = appendBlob(appendBlob(dst, k.Public), k.Sealed)
+	}
+	return dst
+}
+
+// decodeSigningKeys reads the row; there are no keys in none.
+func decodeSigningKeys(row []byte) (keys []SigningKey, err error) {
+	if len(row) == 0 {
+		return nil, nil
+	}
+	r := rowReader{rest: row}
+	if version := r.bytes(1); version != nil {
+		r.bad = version[0] != signingKeysVersion
+	}
+	for len(r.rest) > 0 && !r.bad {
+		keys = append(keys, SigningKey{
+			Number: r.uint(), CreatedAt: int64(r.uint()), ReplacedAt: int64(r.uint()),
+			Public: []byte(r.text()), Sealed: []byte(r.text()),
+		})
+	}
+	return keys, r.done("row of signing keys")
+}
+
+func loadSigningKeys(r pebble.Reader) ([]SigningKey, error) {
+	row, _, err := getRow(r, keySigning)
+	if err != nil {
+		return nil, err
+	}
+	return decodeSigningKeys(row)
+}
+
+// SigningKeys returns the keys that deliveries are signed with and receivers check
+// against, the newest first; none in a cluster that has made none yet.
+func (v *View) SigningKeys() ([]SigningKey, error) {
+	keys, err := loadSigningKeys(v.snap)
+	if err != nil {
+		return nil, err
+	}
+	for i := range keys {
+		if !keys[i].signs(v.head.now) {
+			return keys[:i], nil // those behind it were replaced earlier
+		}
+	}
+	return keys, nil
+}
