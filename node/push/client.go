@@ -1,0 +1,191 @@
+package push
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	_ "golang.org/x/crypto/x509roots/fallback" // where the system has no roots of its own
+)
+
+const (
+	// Timeout bounds one exchange: looking the name up, connecting, and the answer.
+	Timeout = 5 * time.Second
+	// MaxAnswer is how much of an answer's body is read, in bytes.
+	MaxAnswer = 4 << 10
+	// MaxRetryAfter bounds what a receiver may ask for as a pause.
+	MaxRetryAfter = 5 * time.Hour
+	// maxAnswerHeaders bounds the headers of an answer, in bytes.
+	maxAnswerHeaders = 8 << 10
+)
+
+// Config says how a Client reaches receivers. The zero value reaches the public
+// internet on port 443 and trusts the system's authorities.
+type Config struct {
+	// Check returns what is wrong with a URL, "" for nothing. It is asked before
+	// each exchange; nil lets every https URL pass.
+	Check func(rawURL string) (problem string)
+	// Own reports an address of the service itself, which nothing is sent to.
+	Own func(netip.Addr) bool
+	// UserAgent is what the client calls itself.
+	UserAgent string
+	// Now tells the time of messages; nil is time.Now.
+	Now func() time.Time
+	// Resolver looks names up; nil is the system's.
+	Resolver *net.Resolver
+
+	// What tests need: a further port, authorities in place of the system's, and
+	// networks that may be connected to although they are not public.
+	Port      uint16
+	Roots     *x509.CertPool
+	AllowNets []netip.Prefix
+}
+
+// Client sends to receivers. It is safe for concurrent use.
+type Client struct {
+	check     func(string) string
+	userAgent string
+	now       func() time.Time
+	timeout   time.Duration
+	http      *http.Client
+}
+
+// Message is what a receiver gets.
+type Message struct {
+	ID   string // the same each time that the message is sent; holds no full stop
+	Body []byte // JSON
+	Keys []ed25519.PrivateKey
+}
+
+// Answer is what came of one attempt to send a message.
+type Answer struct {
+	// Reason is why the receiver did not take it; "" when it did.
+	Reason Reason
+	// Gone reports a receiver that wants nothing any more.
+	Gone bool
+	// RetryAfter is the pause that the receiver asks for; 0 where it does not say.
+	RetryAfter time.Duration
+	// Took is how long it took.
+	Took time.Duration
+
+	body []byte // of an answer of success, at most MaxAnswer of it
+}
+
+// NewClient returns a client for receivers.
+func NewClient(cfg Config) *Client {
+	c := &Client{check: cfg.Check, userAgent: cfg.UserAgent, now: cfg.Now, timeout: Timeout}
+	if c.now == nil {
+		c.now = time.Now
+	}
+	d := &dialer{
+		net: net.Dialer{Control: newGuard(cfg).control, Resolver: cfg.Resolver, KeepAlive: -1},
+		tls: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.Roots},
+	}
+	var http1 http.Protocols
+	http1.SetHTTP1(true)
+	c.http = &http.Client{
+		// Each message has a connection of its own: a name is looked up and
+		// checked anew each time, and nothing is left open at receivers.
+		Transport: &http.Transport{
+			DialContext: refusePlain, DialTLSContext: d.dial, Protocols: &http1,
+			DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxAnswerHeaders,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c
+}
+
+// Send posts a message to a receiver, once. It never fails otherwise than by the
+// Answer's Reason.
+func (c *Client) Send(ctx context.Context, rawURL string, m Message) Answer {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	start := time.Now()
+	a := c.send(ctx, rawURL, m)
+	a.Took = time.Since(start)
+	return a
+}
+
+func (c *Client) send(ctx context.Context, rawURL string, m Message) Answer {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, rawURL, bytes.NewReader(m.Body))
+	if err != nil || req.URL.Scheme != "https" || req.URL.User != nil || c.check != nil && c.check(rawURL) != "" {
+		return Answer{Reason: RefusedURL}
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "*/*")
+	req.Header.Set("User-Agent", c.userAgent)
+	sign(req.Header, m.Keys, m.ID, c.now(), m.Body)
+	res, err := c.http.Do(req)
+	if err != nil {
+		return Answer{Reason: reasonOf(err)}
+	}
+	defer func() { _ = res.Body.Close() }() // what was not read of it does not matter
+	a := Answer{Reason: statusReason(res.StatusCode), Gone: res.StatusCode == http.StatusGone}
+	if a.Reason != "" {
+		a.RetryAfter = retryAfter(res.Header.Get("Retry-After"), c.now())
+		return a
+	}
+	// The status says that the receiver has it, whatever becomes of the rest.
+	a.body, _ = io.ReadAll(io.LimitReader(res.Body, MaxAnswer))
+	return a
+}
+
+// retryAfter reads the header of that name: seconds, or a date.
+func retryAfter(value string, now time.Time) time.Duration {
+	value = strings.TrimSpace(value)
+	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
+		return min(time.Duration(seconds)*time.Second, MaxRetryAfter)
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(now), 0), MaxRetryAfter)
+}
+
+// dialer makes the connections of a client.
+type dialer struct {
+	net net.Dialer
+	tls *tls.Config
+}
+
+// dial connects to a host and checks its certificate. Its errors say in which
+// stage it failed.
+func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, &stageError{RefusedURL, err}
+	}
+	host = strings.TrimSuffix(host, ".")
+	name := host
+	if strings.Contains(host, ".") {
+		name += "." // it is the whole name: the system's search list adds nothing
+	}
+	plain, err := d.net.DialContext(ctx, network, net.JoinHostPort(name, port))
+	if err != nil {
+		return nil, &stageError{ConnectFailed, err}
+	}
+	config := d.tls.Clone()
+	config.ServerName = host
+	secured := tls.Client(plain, config)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		_ = plain.Close()
+		return nil, &stageError{TLSFailed, err}
+	}
+	return secured, nil
+}
+
+// refusePlain dials for URLs without TLS.
+func refusePlain(context.Context, string, string) (net.Conn, error) {
+	return nil, &stageError{RefusedURL, errors.New("nothing is sent without TLS")}
+}

@@ -1,0 +1,185 @@
+package push_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/node/push"
+)
+
+// verifierCase is what a verifier is asked, as JSON on its standard input.
+type verifierCase struct {
+	Keys    []string          `json:"keys"`
+	Headers map[string]string `json:"headers"` // by lower-case name
+	Body    []byte            `json:"body"`
+}
+
+// verifiers are the languages of the README's verifiers: the name of the file that
+// the README's text goes to, and a program around it that reads cases and writes
+// true or false for each.
+var verifiers = []struct {
+	language, file  string
+	edit            func(text string) string
+	program, around string
+	run             []string
+	needs           [][]string // commands that must succeed; else the language is not here
+}{
+	{
+		language: "go", file: "verify.go",
+		edit:    func(text string) string { return strings.Replace(text, "package hook", "package main", 1) },
+		program: "main.go", run: []string{"go", "run", "verify.go", "main.go"},
+		around: `package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+)
+
+func main() {
+	var cases []struct {
+		Keys    []string
+		Headers map[string]string
+		Body    []byte
+	}
+	if err := json.NewDecoder(os.Stdin).Decode(&cases); err != nil {
+		panic(err)
+	}
+	for _, c := range cases {
+		header := http.Header{}
+		for name, value := range c.Headers {
+			header.Set(name, value)
+		}
+		fmt.Println(Verify(c.Keys, header, c.Body))
+	}
+}
+`,
+	},
+	{
+		language: "python", file: "hook.py", program: "main.py", run: []string{"python3", "main.py"},
+		needs: [][]string{{"python3", "-c", "import cryptography"}},
+		around: `import base64, json, sys
+from hook import verify
+
+for c in json.load(sys.stdin):
+    print(str(verify(c["keys"], c["headers"], base64.b64decode(c["body"]))).lower())
+`,
+	},
+	{
+		language: "js", file: "hook.mjs", program: "main.mjs", run: []string{"node", "main.mjs"},
+		needs: [][]string{{"node", "--version"}},
+		around: `import { readFileSync } from "node:fs";
+import { verify } from "./hook.mjs";
+
+for (const c of JSON.parse(readFileSync(0, "utf8"))) {
+  console.log(verify(c.keys, c.headers, Buffer.from(c.body, "base64")));
+}
+`,
+	},
+}
+
+// TestReadmeVerifiers runs the verifiers that the README shows, on an event as it
+// is sent, and on others that nobody should believe.
+func TestReadmeVerifiers(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases, want := verifierCases(t)
+	input, err := json.Marshal(cases)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range verifiers {
+		t.Run(v.language, func(t *testing.T) {
+			t.Parallel()
+			_, text, found := strings.Cut(string(readme), "\n```"+v.language+"\n")
+			text, _, ended := strings.Cut(text, "\n```\n")
+			if !found || !ended {
+				t.Fatal("the README shows no verifier")
+			}
+			for _, need := range v.needs {
+				if out, err := exec.CommandContext(t.Context(), need[0], need[1:]...).CombinedOutput(); err != nil {
+					t.Skipf("%v: %v\n%s", need, err, out)
+				}
+			}
+			if v.edit != nil {
+				text = v.edit(text)
+			}
+			dir := t.TempDir()
+			for name, content := range map[string]string{v.file: text + "\n", v.program: v.around} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cmd := exec.CommandContext(t.Context(), v.run[0], v.run[1:]...)
+			cmd.Dir, cmd.Stdin = dir, bytes.NewReader(input)
+			out, err := cmd.CombinedOutput()
+			if got := strings.Join(strings.Fields(string(out)), " "); err != nil || got != want {
+				t.Errorf("%v: %s, want %s", err, out, want)
+			}
+		})
+	}
+}
+
+// verifierCases returns events and what a verifier has to say of each.
+func verifierCases(t *testing.T) (cases []verifierCase, want string) {
+	t.Helper()
+	public, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	otherPublic, other, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	published := func(k ed25519.PublicKey) string { return "whpk_" + base64.StdEncoding.EncodeToString(k) }
+	body := []byte(`{"type":"common.reply","agent":"é <&>"}`)
+	send := func(keys ...ed25519.PrivateKey) verifierCase {
+		g := newGround(t, status(http.StatusOK))
+		if a := g.client.Send(t.Context(), g.url, push.Message{ID: "w1-2-3", Body: body, Keys: keys}); a.Reason != "" {
+			t.Fatalf("%+v", a)
+		}
+		got := g.receiver.Received()[0]
+		c := verifierCase{Keys: []string{published(public)}, Headers: map[string]string{}, Body: got.Body}
+		for name := range got.Header {
+			c.Headers[strings.ToLower(name)] = got.Header.Get(name)
+		}
+		return c
+	}
+	var words []string
+	add := func(c verifierCase, good bool) {
+		cases = append(cases, c)
+		words = append(words, strconv.FormatBool(good))
+	}
+	add(send(key), true)
+	add(send(other, key), true)
+	add(send(other), false)
+	two := send(key)
+	two.Keys = []string{published(otherPublic), published(public)}
+	add(two, true)
+	changed := send(key)
+	changed.Body = append(changed.Body, ' ')
+	add(changed, false)
+	renamed := send(key)
+	renamed.Headers["webhook-id"] = "w1-2-4"
+	add(renamed, false)
+	old := send(key)
+	at := time.Now().Add(-10 * time.Minute)
+	old.Headers["webhook-timestamp"] = strconv.FormatInt(at.Unix(), 10)
+	message := append([]byte("w1-2-3."+old.Headers["webhook-timestamp"]+"."), old.Body...)
+	old.Headers["webhook-signature"] = "v1a," + base64.StdEncoding.EncodeToString(ed25519.Sign(key, message))
+	add(old, false)
+	return cases, strings.Join(words, " ")
+}

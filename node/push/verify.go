@@ -1,0 +1,55 @@
+package push
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+)
+
+// MaxChallengeAt is how many characters of an answer the challenge is looked for in.
+const MaxChallengeAt = 2000
+
+// verifyType is the type of the message that carries a challenge.
+const verifyType = "common.verify"
+
+// verification is the body of a challenge.
+type verification struct {
+	Type      string    `json:"type"`
+	Agent     string    `json:"agent"`
+	Challenge string    `json:"challenge"`
+	ReplyWith replyWith `json:"reply_with"`
+}
+
+// replyWith is a body that passes.
+type replyWith struct {
+	Challenge string `json:"challenge"`
+}
+
+// Verify asks a receiver once whether it takes events for an agent: it has to
+// answer with a success and the challenge in its body.
+func (c *Client) Verify(ctx context.Context, rawURL, agent string, keys []ed25519.PrivateKey) Answer {
+	challenge := rand.Text()
+	body, err := json.Marshal(verification{verifyType, agent, challenge, replyWith{challenge}})
+	if err != nil {
+		return Answer{Reason: RefusedURL} // texts always encode
+	}
+	a := c.Send(ctx, rawURL, Message{ID: "verify_" + rand.Text(), Body: body, Keys: keys})
+	if a.Reason == "" && !bytes.Contains(firstCharacters(a.body, MaxChallengeAt), []byte(challenge)) {
+		a.Reason = ChallengeMissing
+	}
+	a.body = nil
+	return a
+}
+
+// firstCharacters cuts a text after n characters.
+func firstCharacters(s []byte, n int) []byte {
+	for i := range string(s) {
+		if n == 0 {
+			return s[:i]
+		}
+		n--
+	}
+	return s
+}

@@ -1,0 +1,59 @@
+package push_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/node/push"
+	"github.com/commons-cluster/commons/node/push/pushtest"
+)
+
+// challengeOf reads a challenge as a receiver would.
+func challengeOf(t *testing.T, body []byte) (challenge, replyWith string) {
+	t.Helper()
+	var got struct {
+		Type, Agent, Challenge string
+		ReplyWith              json.RawMessage `json:"reply_with"`
+	}
+	if err := json.Unmarshal(body, &got); err != nil {
+		t.Errorf("the challenge cannot be read: %v", err)
+	}
+	if got.Type != "common.verify" || got.Agent != "Ada" || len(got.Challenge) < 20 {
+		t.Errorf("challenge %s", body)
+	}
+	return got.Challenge, string(got.ReplyWith)
+}
+
+func TestVerify(t *testing.T) {
+	tests := []struct {
+		name   string
+		status int
+		answer func(challenge, replyWith string) string
+		reason push.Reason
+	}{
+		{"the challenge", http.StatusOK, func(c, _ string) string { return c }, ""},
+		{"what it was told to reply", http.StatusAccepted, func(_, r string) string { return r }, ""},
+		{"at the end of 2000 characters", http.StatusOK, func(c, _ string) string { return strings.Repeat("é", 2000-len(c)) + c }, ""},
+		{"beyond 2000 characters", http.StatusOK, func(c, _ string) string { return strings.Repeat("é", 2001-len(c)) + c }, push.ChallengeMissing},
+		{"nothing", http.StatusNoContent, func(string, string) string { return "" }, push.ChallengeMissing},
+		{"something else", http.StatusOK, func(c, _ string) string { return strings.ToLower(c) }, push.ChallengeMissing},
+		{"the challenge with an error", http.StatusNotFound, func(c, _ string) string { return c }, "status_404"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newGround(t, func(w http.ResponseWriter, got pushtest.Received, _ *http.Request) {
+				w.WriteHeader(tt.status)
+				fmt.Fprint(w, tt.answer(challengeOf(t, got.Body)))
+			})
+			if a := g.client.Verify(t.Context(), g.url, "Ada", nil); a.Reason != tt.reason {
+				t.Errorf("answer %+v, want %q", a, tt.reason)
+			}
+			if id := g.receiver.Received()[0].Header.Get(push.HeaderID); strings.Contains(id, ".") || id == "" {
+				t.Errorf("id %q", id)
+			}
+		})
+	}
+}
