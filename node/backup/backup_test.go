@@ -1,0 +1,110 @@
+package backup
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/hashicorp/raft"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// someBackup is a backup of a small state.
+func someBackup(t testing.TB) []byte {
+	t.Helper()
+	m, err := fsm.Open(fsm.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	data, err := fsm.EncodeBatch(fsm.Batch{Stamp: 1_700_000_000_000, Groups: []fsm.Group{{
+		Boot: fsm.BootID{1}, Commands: []fsm.Command{
+			{Seq: 1, Body: &fsm.Init{ClusterID: "c0ffee", SealedDataKey: []byte("sealed")}},
+			{Seq: 2, Body: &fsm.Publish{Agent: "ada", AgentKey: "ada", Kind: fsm.KindMessage, Title: "Title", Body: "some body"}},
+		},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers := raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "n1", Address: "n1"}}})
+	m.FSM().ApplyBatch([]*raft.Log{
+		{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: servers},
+		{Index: 2, Term: 1, Type: raft.LogCommand, Data: data},
+	})
+	e, err := m.Export()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := errors.Join(Write(&out, e, Info{CreatedAt: 5, Node: "n1", Program: "test", SealedUnder: "5ea1"}), e.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestInspect(t *testing.T) {
+	data := someBackup(t)
+	got, err := Inspect(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Version != Version || got.CreatedAt != 5 || got.ClusterID != "c0ffee" || got.Node != "n1" || got.Index != 2 || got.Term != 1 ||
+		got.Entries != 1 || got.Time != 1_700_000_000_000 || string(got.SealedDataKey) != "sealed" || got.SealedUnder != "5ea1" ||
+		got.ContentBytes == 0 || len(got.Rows) != 64 || len(got.Digest) != 64 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestEveryChangeIsFound changes what is in the compressed frame, so that zstd's
+// own checksum does not help.
+func TestEveryChangeIsFound(t *testing.T) {
+	decoder, err := zstd.NewReader(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer decoder.Close()
+	encoder, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := decoder.DecodeAll(someBackup(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Inspect(bytes.NewReader(encoder.EncodeAll(plain, nil))); err != nil {
+		t.Fatal(err)
+	}
+	rows := bytes.LastIndex(plain, []byte(`{"rows"`)) // what a restore compares with the rows themselves
+	for at := 0; at < rows; at += 1 + at/50 {
+		changed := bytes.Clone(plain)
+		changed[at] ^= 4
+		if _, err := Inspect(bytes.NewReader(encoder.EncodeAll(changed, nil))); err == nil {
+			t.Fatalf("a change at byte %d of %d is not found", at, len(plain))
+		}
+	}
+	if _, err := Inspect(bytes.NewReader(encoder.EncodeAll(append(bytes.Clone(plain), '\n'), nil))); err == nil {
+		t.Error("a backup with something after its end is whole")
+	}
+	for _, n := range []int{0, 5, len(plain) / 2, len(plain) - 1} {
+		if _, err := Inspect(bytes.NewReader(encoder.EncodeAll(plain[:n], nil))); err == nil {
+			t.Errorf("a backup cut at %d of %d is whole", n, len(plain))
+		}
+	}
+}
+
+func FuzzInspect(f *testing.F) {
+	data := someBackup(f)
+	f.Add(data)
+	f.Add(data[:len(data)/2])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if r, err := Inspect(bytes.NewReader(data)); err == nil && r.Version != Version {
+			t.Error("a backup of another version was read")
+		}
+	})
+}
