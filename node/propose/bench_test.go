@@ -36,8 +36,10 @@ func (r *nothingRaft) VerifyLeader() raft.Future {
 func (r *nothingRaft) LeaderWithID() (raft.ServerAddress, raft.ServerID) { return "me", "me" }
 func (r *nothingRaft) CurrentTerm() uint64                               { return 1 }
 func (r *nothingRaft) CommitIndex() uint64                               { return r.index.Load() }
-func (r *nothingRaft) Applied() uint64                                   { return r.index.Load() }
-func (r *nothingRaft) View() View                                        { return nil }
+func (*nothingRaft) Format() int                                         { return 1 }
+
+func (r *nothingRaft) Applied() uint64 { return r.index.Load() }
+func (r *nothingRaft) View() View      { return nil }
 func (r *nothingRaft) GetConfiguration() raft.ConfigurationFuture {
 	return fakeConfig{servers: []raft.Server{{ID: "me"}}}
 }

@@ -30,6 +30,8 @@ func newFakeMachine(o fsm.Observer) *fakeMachine {
 	return &fakeMachine{observer: o, sessions: make(map[fsm.BootID]*fakeSession)}
 }
 
+func (*fakeMachine) Format() int { return 1 }
+
 type observed struct {
 	boot fsm.BootID
 	seq  uint64

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/fsm"
 )
 
@@ -209,17 +210,19 @@ func (l *leader) poke() {
 }
 
 // admit asks the rate limits about each command that was not charged before, and
-// returns the group without those over a limit.
+// returns the group without those over a limit. What comes from a node itself has
+// no sender, and no limit.
 func (l *leader) admit(e envelope) (fsm.Group, []refusal) {
 	if l.limiter == nil {
 		return e.group, nil
 	}
 	var over []refusal
 	for i, c := range e.group.Commands {
-		if e.members[i].Retry || (l.known != nil && l.known(c.Body)) {
+		m := e.members[i]
+		if m.Retry || m.Sender == (api.Sender{}) || (l.known != nil && l.known(c.Body)) {
 			continue
 		}
-		if ok, after := l.limiter.Admit(e.members[i].Sender); !ok {
+		if ok, after := l.limiter.Admit(m.Sender); !ok {
 			over = append(over, refusal{pos: i, retryAfter: after})
 		}
 	}

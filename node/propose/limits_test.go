@@ -127,8 +127,16 @@ func TestRateLimits(t *testing.T) {
 			}
 		}
 	}
+	for _, n := range c.nodes {
+		if _, _, err := n.Propose(context.Background(), api.Sender{}, entryOf("text of the node itself")); err != nil {
+			t.Errorf("a command of the node itself: %v", err)
+		}
+	}
 	mu.Lock()
 	defer mu.Unlock()
+	if asked[""] > 0 {
+		t.Errorf("the limits were asked about a node's own command")
+	}
 	if asked["modest"] != 20 || asked["greedy"] != 20 {
 		t.Errorf("asked %v, want 20 each", asked)
 	}

@@ -10,14 +10,15 @@ import (
 	"github.com/commons-cluster/commons/fsm"
 )
 
-// Propose replicates one command. It returns the command's result, and the index
+// Propose replicates one command; one of the node itself, which the rate limits
+// let pass, comes from nobody: the zero Sender. It returns the command's result, and the index
 // of the log entry that carries it, once both this node and the leader have
 // applied it. Errors: *api.RateLimited; *api.Unavailable with CodeNotEnqueued
 // when the command will certainly never be applied, with CodeOutcomeUnknown when
 // it may be; any other error says that the command is not fit for the log, and
 // was not sent.
 func (p *Pipeline) Propose(ctx context.Context, from api.Sender, body fsm.Body) (fsm.Result, uint64, error) {
-	size, err := measure(p.session.boot, from, body)
+	size, err := p.fit(from, body)
 	if err != nil {
 		return fsm.Result{}, 0, err
 	}
@@ -33,7 +34,7 @@ func (p *Pipeline) Propose(ctx context.Context, from api.Sender, body fsm.Body) 
 // log, whether or not it leads already; Lead and Init go this way. There is no
 // second attempt. It returns like Propose; errors wrap Raft's own.
 func (p *Pipeline) ProposeAsLeader(ctx context.Context, body fsm.Body) (fsm.Result, uint64, error) {
-	size, err := measure(p.session.boot, api.Sender{}, body)
+	size, err := p.fit(api.Sender{}, body)
 	if err != nil {
 		return fsm.Result{}, 0, err
 	}
@@ -95,6 +96,22 @@ func (p *Pipeline) lookUp(c *call) {
 	v := d.state.View()
 	defer v.Release()
 	p.session.recheck(c, v)
+}
+
+// fit is measure, and also refuses what not every node of the cluster knows yet.
+func (p *Pipeline) fit(from api.Sender, body fsm.Body) (int, error) {
+	size, err := measure(p.session.boot, from, body)
+	if err != nil {
+		return 0, err
+	}
+	needs, d := fsm.FormatOf(body), p.deps.Load()
+	if needs == fsm.InitialFormat || d == nil || d.state.Format() >= needs {
+		return size, nil
+	}
+	return 0, &api.Unavailable{
+		Code:   api.CodeNotEnqueued,
+		Reason: fmt.Sprintf("not every node of the cluster is upgraded yet: this needs format %d, and the cluster has %d", needs, d.state.Format()),
+	}
 }
 
 // measure returns an upper bound for the command's size in a group. It refuses

@@ -20,6 +20,8 @@ type View interface {
 type State interface {
 	// Applied returns the index of the newest log entry in the newest view.
 	Applied() uint64
+	// Format returns the replicated format number.
+	Format() int
 	// View returns the newest view. The caller releases it.
 	View() View
 }

@@ -1,0 +1,31 @@
+package propose
+
+import (
+	"context"
+	"testing"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// future is a command of a later version.
+type future struct{ *fsm.Lead }
+
+// Needs is the format that it came with.
+func (future) Needs() int { return 7 }
+
+// TestNewCommandsWait: what not every node of the cluster can read stays out of
+// the log.
+func TestNewCommandsWait(t *testing.T) {
+	c := newCluster(t, 1)
+	n := c.lead("node-0")
+	before := n.CommitIndex()
+	body := future{&fsm.Lead{ServerID: "node-0"}}
+	_, _, err := n.Propose(context.Background(), sender, body)
+	wantCode(t, err, api.CodeNotEnqueued)
+	_, _, err = n.ProposeAsLeader(context.Background(), body)
+	wantCode(t, err, api.CodeNotEnqueued)
+	if got := n.CommitIndex(); got != before {
+		t.Errorf("the log went from %d to %d", before, got)
+	}
+}
