@@ -13,10 +13,14 @@ var _ api.Backend = (*backend)(nil)
 // backend is the node as the HTTP service sees it.
 type backend struct{ *Node }
 
-// Propose replicates one command.
+// Propose replicates one command of a client. One without a fingerprint came before
+// the key of fingerprints was known here; only the node's own have none.
 func (b *backend) Propose(ctx context.Context, from api.Sender, body fsm.Body) (fsm.Result, uint64, error) {
-	if from.Fingerprint == "" && b.fingerprints.Load() == nil {
+	if from.Fingerprint == "" {
 		return fsm.Result{}, 0, &api.Unavailable{Code: api.CodeNotEnqueued, Reason: "this node is not yet part of a cluster"}
+	}
+	if full := b.diskFull.Load(); full != nil {
+		return fsm.Result{}, 0, full
 	}
 	return b.pipeline.Propose(ctx, from, body)
 }
@@ -34,6 +38,14 @@ func (b *backend) WaitIndex(ctx context.Context, index uint64) error {
 
 // ReadIndex returns an index that holds everything acknowledged before.
 func (b *backend) ReadIndex(ctx context.Context) (uint64, error) { return b.pipeline.ReadIndex(ctx) }
+
+// Watch wakes when something that concerns the agent was applied.
+func (b *backend) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
+	return b.machine.Watch(agentKey)
+}
+
+// Joined is closed once this node is part of a cluster and can open its data key.
+func (b *backend) Joined() <-chan struct{} { return b.joined }
 
 // StaleFor returns for how long this node has not heard from a leader.
 func (b *backend) StaleFor() time.Duration {

@@ -27,7 +27,7 @@ func (n *Node) bootstrap(ctx context.Context) {
 	if !n.fresh() {
 		return
 	}
-	if n.cfg.BootstrapExpect == 1 {
+	if n.cfg.BootstrapExpect == 1 || n.cfg.NonVoter {
 		if len(n.cfg.Join) > 0 {
 			n.logger.InfoContext(ctx, "waiting to be added to the cluster", "join", strings.Join(n.cfg.Join, ","))
 			return

@@ -13,6 +13,15 @@ const (
 	minRaftTiming      = 10 * time.Millisecond
 	maxRaftTiming      = time.Minute
 	maxClaimTTL        = 30 * 24 * time.Hour
+	maxShutdownDelay   = time.Minute
+
+	minHangTimeout = time.Second
+	maxHangTimeout = time.Hour
+
+	maxRequestLog = 100_000 // lines a second
+
+	minDeadServerThreshold = time.Second
+	maxDeadServerThreshold = 30 * 24 * time.Hour
 )
 
 // Config is what one node is started with. Every field is a flag of `commons
@@ -34,20 +43,39 @@ type Config struct {
 	Join            []string `name:"join" env:"COMMONS_JOIN" sep:"," placeholder:"HOST:PORT,..." help:"Gossip addresses of other nodes. The node's own may be among them; a name with several addresses counts as all of them."`
 	SecretFile      string   `name:"secret-file" env:"COMMONS_SECRET_FILE" placeholder:"FILE" help:"The cluster secret: one line of at least 32 bytes, or two while it is being changed. Without it the private ports bind to loopback only."`
 
+	NonVoter            bool          `name:"non-voter" env:"COMMONS_NON_VOTER" help:"Never vote: a read replica, which takes every call and does not count for a majority. Needs --join."`
+	DeadServerThreshold time.Duration `name:"dead-server-threshold" env:"COMMONS_DEAD_SERVER_THRESHOLD" default:"10m" placeholder:"DURATION" help:"How long a server is dead before the leader removes it, as long as three voters and a quorum stay; 0 keeps it."`
+
+	DiskReserve string `name:"disk-reserve" env:"COMMONS_DISK_RESERVE" default:"256MiB" placeholder:"SIZE" help:"Free space, such as 512MiB or 5%, below which a node does not lead; when a majority is below it writes are refused. 0 turns this off."`
+
 	WriteRate   int           `name:"write-rate" env:"COMMONS_WRITE_RATE" default:"30" placeholder:"N" help:"Writes a minute per sender and per agent; 0 turns the limit off."`
 	WriteBurst  int           `name:"write-burst" env:"COMMONS_WRITE_BURST" default:"10" placeholder:"N" help:"Writes above the rate that may come at once; 0 turns the limit off."`
 	HouseAgents []string      `name:"house-agents" env:"COMMONS_HOUSE_AGENTS" sep:"," placeholder:"NAME,..." help:"Names of the operator's own agents."`
 	ClaimTTL    time.Duration `name:"claim-ttl" env:"COMMONS_CLAIM_TTL" default:"24h" placeholder:"DURATION" help:"How long a claim of a job lasts."`
 
+	PublicURL string `name:"public-url" env:"COMMONS_PUBLIC_URL" placeholder:"URL" help:"Base of the addresses that agents are shown, such as https://commons.example (default: what each request was sent to)."`
+	AgentCard string `name:"agent-card" env:"COMMONS_AGENT_CARD" default:"1.0" placeholder:"FORM" help:"Form of the A2A agent card: 1.0, or dual with the fields of 0.3, too."`
+
+	PushPort     int      `name:"push-port" env:"COMMONS_PUSH_PORT" default:"0" placeholder:"PORT" help:"Port that a notify_url may name beside 443, for tests. Refused unless all the node's addresses are loopback."`
+	PushCAFile   string   `name:"push-ca-file" env:"COMMONS_PUSH_CA_FILE" placeholder:"FILE" help:"Authorities of receivers' certificates (PEM) in place of the system's, for tests. Refused as --push-port is."`
+	PushAllowNet []string `name:"push-allow-net" env:"COMMONS_PUSH_ALLOW_NET" sep:"," placeholder:"NET,..." help:"Networks that receivers may be in although they are not public, for tests. Refused as --push-port is."`
+
 	Heartbeat   time.Duration `name:"heartbeat" env:"COMMONS_HEARTBEAT" default:"500ms" placeholder:"DURATION" help:"Time without a heartbeat after which a follower starts an election."`
 	Election    time.Duration `name:"election" env:"COMMONS_ELECTION" default:"500ms" placeholder:"DURATION" help:"Time after which an election without a winner is repeated."`
 	Lease       time.Duration `name:"lease" env:"COMMONS_LEASE" default:"250ms" placeholder:"DURATION" help:"Time without a quorum after which a leader steps down; shorter than the heartbeat."`
+	HangTimeout time.Duration `name:"hang-timeout" env:"COMMONS_HANG_TIMEOUT" default:"5s" placeholder:"DURATION" help:"Time after which a write that does not come back from the disk ends the node, so that another can lead."`
 	ClockOffset time.Duration `name:"clock-offset" env:"COMMONS_CLOCK_OFFSET" default:"0s" placeholder:"DURATION" help:"Shifts the node's clock, for tests. Refused unless all its addresses are loopback."`
+
+	ShutdownDelay time.Duration `name:"shutdown-delay" env:"COMMONS_SHUTDOWN_DELAY" default:"0s" placeholder:"DURATION" help:"How long a node that is asked to end serves on while /readyz says that it ends, for load balancers to notice."`
 
 	TrustedProxies []string `name:"trusted-proxies" env:"COMMONS_TRUSTED_PROXIES" sep:"," placeholder:"NET,..." help:"Networks whose X-Forwarded-For is believed, such as 10.0.0.0/8."`
 
+	RequestLog int `name:"request-log" env:"COMMONS_REQUEST_LOG" default:"1" placeholder:"N" help:"Requests logged a second at most, and as many failures; each line says how many were left out. 0 logs none."`
+
 	LogLevel  string `name:"log-level" env:"COMMONS_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"debug, info, warn or error."`
 	LogFormat string `name:"log-format" env:"COMMONS_LOG_FORMAT" default:"auto" placeholder:"FORMAT" help:"text, json, or auto: text on a terminal, else json."`
+
+	PprofAddr string `name:"pprof-addr" env:"COMMONS_PPROF_ADDR" placeholder:"HOST:PORT" help:"Where Go's profiles are served, on a loopback address; none by default."`
 
 	// Version is the program's version, shown to operators and other nodes.
 	Version string `kong:"-"`
@@ -66,9 +94,12 @@ func (c Config) NodeName() (string, error) {
 
 // TrustedNetworks returns TrustedProxies parsed; a single address is a network of
 // one. Entries that cannot be parsed are left out: Validate reports them.
-func (c Config) TrustedNetworks() []netip.Prefix {
+func (c Config) TrustedNetworks() []netip.Prefix { return parseNetworks(c.TrustedProxies) }
+
+// parseNetworks returns the networks that can be parsed.
+func parseNetworks(list []string) []netip.Prefix {
 	var nets []netip.Prefix
-	for _, s := range c.TrustedProxies {
+	for _, s := range list {
 		if p, err := parseNetwork(s); err == nil {
 			nets = append(nets, p)
 		}

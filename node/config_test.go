@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/commons-cluster/commons/node/push/pushtest"
 )
 
 // defaults returns the configuration of `commons serve` without flags.
@@ -35,9 +37,9 @@ func TestDefaultsAreValid(t *testing.T) {
 	want := Config{
 		NodeID: "n1", DataDir: "./data",
 		HTTPAddr: "127.0.0.1:8080", ClusterAddr: "127.0.0.1:7000", GossipAddr: "127.0.0.1:7946",
-		BootstrapExpect: 1, WriteRate: 30, WriteBurst: 10, ClaimTTL: 24 * time.Hour,
-		Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, Lease: 250 * time.Millisecond,
-		LogLevel: "info", LogFormat: "auto",
+		BootstrapExpect: 1, DeadServerThreshold: 10 * time.Minute, DiskReserve: "256MiB", WriteRate: 30, WriteBurst: 10, ClaimTTL: 24 * time.Hour, AgentCard: "1.0",
+		Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, Lease: 250 * time.Millisecond, HangTimeout: 5 * time.Second,
+		RequestLog: 1, LogLevel: "info", LogFormat: "auto",
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("defaults are\n%+v\nwant\n%+v", c, want)
@@ -63,6 +65,7 @@ func TestValidate(t *testing.T) {
 	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 40)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	authority := pushtest.NewAuthority(t).File()
 	tests := []struct {
 		name   string
 		change func(c *Config)
@@ -87,6 +90,18 @@ func TestValidate(t *testing.T) {
 		{"clock offset in the open", func(c *Config) {
 			c.ClockOffset, c.HTTPAdvertise = -time.Hour, "commons.example:80"
 		}, []string{"--clock-offset: for tests on loopback addresses only, and this node has --http-advertise commons.example:80"}},
+		{"push for tests", func(c *Config) {
+			c.PushPort, c.PushCAFile, c.PushAllowNet = 8443, authority, []string{"127.0.0.0/8", "::1"}
+		}, nil},
+		{"push for tests in the open", func(c *Config) {
+			c.HTTPAddr, c.PushPort, c.PushCAFile, c.PushAllowNet = "10.0.0.1:8080", 8443, authority, []string{"127.0.0.1"}
+		}, []string{
+			"--push-port: for tests on loopback addresses only, and this node has --http-addr 10.0.0.1:8080", "--push-ca-file: for tests", "--push-allow-net: for tests",
+		}},
+		{"push nonsense", func(c *Config) {
+			c.PushPort, c.PushCAFile, c.PushAllowNet = 70000, secret, []string{"localhost"}
+		}, []string{"--push-port: 70000", "--push-ca-file: " + secret, `--push-allow-net: "localhost"`}},
+		{"no authorities", func(c *Config) { c.PushCAFile = secret + ".none" }, []string{"--push-ca-file: "}},
 		{"node name", func(c *Config) { c.NodeID = "-n/1" }, []string{"--node-id: \"-n/1\""}},
 		{"long node name", func(c *Config) { c.NodeID = strings.Repeat("n", 64) }, []string{"--node-id"}},
 		{"data dir", func(c *Config) { c.DataDir = "" }, []string{"--data-dir"}},
@@ -98,9 +113,17 @@ func TestValidate(t *testing.T) {
 		{"advertised nonsense", func(c *Config) {
 			c.HTTPAdvertise, c.ClusterAdvertise, c.GossipAdvertise = "n1", "0.0.0.0:7000", "127.0.0.1:0"
 		}, []string{"--http-advertise", "--cluster-advertise", "--gossip-advertise"}},
+		{"a non-voter alone", func(c *Config) { c.NonVoter = true }, []string{"--non-voter"}},
+		{"disk reserve", func(c *Config) { c.DiskReserve = "2 bananas" }, []string{`--disk-reserve: "2 bananas" is no size; write it as 256MiB`}},
+		{"request log", func(c *Config) { c.RequestLog = -1 }, []string{"--request-log: -1"}},
+		{"hang timeout", func(c *Config) { c.HangTimeout = time.Millisecond }, []string{"--hang-timeout: 1ms"}},
+		{"dead servers", func(c *Config) { c.DeadServerThreshold = time.Millisecond }, []string{"--dead-server-threshold: 1ms"}},
 		{"expect", func(c *Config) { c.BootstrapExpect = 0 }, []string{"--bootstrap-expect"}},
 		{"join", func(c *Config) { c.Join = []string{"a:1", "b", "", ":7946", "c:0"} }, []string{`""`, `":7946"`, `"c:0"`}},
 		{"no secret file", func(c *Config) { c.SecretFile = secret + ".none" }, []string{"--secret-file: "}},
+		{"profiles for everybody", func(c *Config) { c.PprofAddr = "0.0.0.0:6060" }, []string{"--pprof-addr: 0.0.0.0:6060 is not a loopback address"}},
+		{"profiles nowhere", func(c *Config) { c.PprofAddr = "6060" }, []string{`--pprof-addr: "6060"`}},
+		{"profiles", func(c *Config) { c.PprofAddr = "127.0.0.1:6060" }, nil},
 		{"lease", func(c *Config) { c.Lease = c.Heartbeat }, []string{"--lease: 500ms is not shorter"}},
 		{"election", func(c *Config) { c.Election = 400 * time.Millisecond }, []string{"--election: 400ms is shorter"}},
 		{
@@ -110,7 +133,8 @@ func TestValidate(t *testing.T) {
 		{"service", func(c *Config) {
 			c.WriteRate, c.WriteBurst, c.ClaimTTL = -1, -2, 0
 			c.HouseAgents, c.TrustedProxies = []string{"a", " "}, []string{"10.0.0.0/8", "::1", "proxy"}
-		}, []string{"--write-rate", "--write-burst", "--claim-ttl", "--house-agents", `"proxy"`}},
+			c.PublicURL, c.AgentCard, c.ShutdownDelay = "commons.example", "2.0", -1
+		}, []string{"--write-rate", "--write-burst", "--claim-ttl", "--shutdown-delay", "--public-url", "--agent-card", "--house-agents", `"proxy"`}},
 		{"no limits", func(c *Config) { c.WriteRate, c.WriteBurst = 0, 0 }, nil},
 		{"logging", func(c *Config) { c.LogLevel, c.LogFormat = "loud", "xml" }, []string{"--log-level", "--log-format"}},
 	}

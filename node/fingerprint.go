@@ -19,11 +19,18 @@ const (
 )
 
 // setDataKey makes the cluster's data key known.
-func (n *Node) setDataKey(key []byte) {
+func (n *Node) setDataKey(key []byte) error {
+	sealer, err := newSigningSealer(key)
+	if err != nil {
+		return err
+	}
+	n.signing.Store(&sealer)
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(fingerprintPurpose))
 	derived := mac.Sum(nil)
 	n.fingerprints.Store(&derived)
+	n.joinOnce.Do(func() { close(n.joined) })
+	return nil
 }
 
 // Fingerprint returns the pseudonym of a client address under the cluster's data

@@ -1,8 +1,10 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -73,6 +75,11 @@ func (n *Node) establishLeadership(ctx context.Context) {
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	workers.Go(func() { n.endClaims(ctx) })
+	workers.Go(func() { n.keepResealed(ctx) })
+	workers.Go(func() { n.keepSigningKey(ctx) })
+	workers.Go(func() { n.deliver(ctx) })
+	workers.Go(func() { n.judge(ctx) })
+	workers.Go(func() { n.raiseFormat(ctx) })
 	n.reconcile(ctx)
 }
 
@@ -116,6 +123,7 @@ func (n *Node) observeRaft(ctx context.Context) {
 		return false
 	})
 	n.raft.RegisterObserver(observer)
+	last := ""
 	defer n.raft.DeregisterObserver(observer)
 	for {
 		select {
@@ -124,6 +132,10 @@ func (n *Node) observeRaft(ctx context.Context) {
 		case o := <-changes:
 			n.pipeline.LeaderChanged()
 			if l, ok := o.Data.(raft.LeaderObservation); ok {
+				if id := string(l.LeaderID); id != "" && id != last {
+					n.leaderChanges.Add(1)
+					last = id
+				}
 				n.logger.InfoContext(ctx, "leader", "server", orNone(string(l.LeaderID)))
 			}
 		}
@@ -142,17 +154,21 @@ func orNone(id string) string {
 func (n *Node) handOver(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Tuning.HandoverTimeout)
 	defer cancel()
-	for n.leads() && n.successors() > 0 {
-		transfer := n.raft.LeadershipTransfer()
+	led := n.leads()
+	for attempt := 0; n.leads(); attempt++ {
+		heirs := n.heirs()
+		if len(heirs) == 0 {
+			break
+		}
+		next := heirs[attempt%len(heirs)]
+		transfer := n.raft.LeadershipTransferToServer(raft.ServerID(next), raft.ServerAddress(next))
 		done := make(chan error, 1)
 		go func() { done <- transfer.Error() }()
 		select {
 		case err := <-done:
-			if err == nil {
-				n.logger.InfoContext(ctx, "handed leadership over")
-				return nil
+			if err != nil { // also when it takes the other longer than expected
+				n.logger.WarnContext(ctx, "leadership is not handed over yet", "server", next, "error", err)
 			}
-			n.logger.WarnContext(ctx, "leadership was not handed over; it is tried again", "error", err)
 		case <-ctx.Done():
 			return fmt.Errorf("handing leadership over: %w", ctx.Err())
 		}
@@ -162,16 +178,48 @@ func (n *Node) handOver(ctx context.Context) error {
 			return fmt.Errorf("handing leadership over: %w", ctx.Err())
 		}
 	}
+	if led && !n.leads() {
+		n.logger.InfoContext(ctx, "handed leadership over")
+	}
 	return nil
 }
 
-// successors returns how many other voters are alive.
-func (n *Node) successors() int {
-	alive := 0
+// heirs returns the other voters that are alive, the fittest to lead first. Raft by
+// itself would pick one by its log alone, alive or not.
+func (n *Node) heirs() []string {
+	health, _ := n.Health()
+	var alive []heir
 	for _, id := range n.voters() {
-		if _, ok := n.gossip.Member(id); ok && id != n.identity.ServerID {
-			alive++
+		if m, ok := n.gossip.Member(id); ok && id != n.identity.ServerID {
+			judged, _ := health.server(id)
+			alive = append(alive, heir{id, judged.Healthy && !m.DiskLow && !m.NonVoter, judged.LastIndex})
 		}
 	}
-	return alive
+	return byFitness(alive)
+}
+
+// heir is a server that may lead next.
+type heir struct {
+	id    string
+	fit   bool
+	index uint64 // of its log
+}
+
+// byFitness returns the ids of heirs, the fit ones first and those with more log
+// before those with less.
+func byFitness(heirs []heir) []string {
+	slices.SortStableFunc(heirs, func(a, b heir) int {
+		if a.fit != b.fit {
+			if a.fit {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(b.index, a.index)
+	})
+	ids := make([]string, len(heirs))
+	for i, h := range heirs {
+		ids[i] = h.id
+	}
+	return ids
 }

@@ -70,7 +70,9 @@ func (n *Node) learnCluster(ctx context.Context) {
 		n.cluster.CompareAndSwap(nil, &id)
 		key, err := n.secrets.Open(sealed, dataKeyContext)
 		if err == nil {
-			n.setDataKey(key)
+			err = n.setDataKey(key)
+		}
+		if err == nil {
 			return
 		}
 		if !complained {
@@ -87,11 +89,16 @@ func (n *Node) learnCluster(ctx context.Context) {
 
 // meta is what this node tells all others.
 func (n *Node) meta() cluster.Meta {
-	return cluster.Meta{
+	m := cluster.Meta{
 		ServerID: n.identity.ServerID, NodeName: n.identity.NodeName,
-		ClusterAddr: n.port.AdvertiseAddr(), HTTPAddr: n.httpAdvertise, Version: n.cfg.Version,
-		ClusterID: n.clusterID(), Expect: n.cfg.BootstrapExpect, Fresh: n.freshMeta(),
+		ClusterAddr: n.port.AdvertiseAddr(), HTTPAddr: n.httpAdvertise, Version: n.cfg.Version, Format: n.cfg.Tuning.Format,
+		ClusterID: n.clusterID(), Expect: n.cfg.BootstrapExpect, Fresh: n.freshMeta(), NonVoter: n.cfg.NonVoter,
+		Leaving: n.leaving.Load(),
 	}
+	if d := n.disk.Load(); d != nil {
+		m.FreeMiB, m.DiskLow = d.freeMiB(), d.low
+	}
+	return m
 }
 
 // freshMeta is fresh, also before Raft runs.

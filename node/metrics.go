@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,8 +46,15 @@ func (n *Node) newRegistry() (*prometheus.Registry, error) {
 		registry.Register(collectors.NewGoCollector()),
 		registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
 		registry.Register(sink),
+		n.deliveries.metrics.register(registry),
+		registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: "commons", Name: "commands_applied_total", Help: "Commands that the state machine has applied.",
+		}, func() float64 { return float64(n.commands.Load()) })),
+		registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: "commons", Name: "leader_changes_total", Help: "Times that this node saw another leader than before.",
+		}, func() float64 { return float64(n.leaderChanges.Load()) })),
 	)
-	for _, g := range n.gauges() {
+	for _, g := range slices.Concat(n.gauges(), n.diskGauges(), n.pushGauges()) {
 		err = errors.Join(err, registry.Register(prometheus.NewGaugeFunc(
 			prometheus.GaugeOpts{Namespace: "commons", Name: g.name, Help: g.help}, g.value)))
 	}
@@ -115,9 +123,37 @@ func (n *Node) gauges() []gauge {
 			func() float64 { return n.pipeline.Clocks().Correction().Seconds() },
 		},
 		{
+			"last_backup_timestamp_seconds", "When a backup was last taken from this node; 0 when none was since it started.",
+			func() float64 { return float64(n.lastBackup.Load()) },
+		},
+		{
 			"candidate", "1 while this node asks for votes.",
 			func() float64 { return boolGauge(n.raft.State() == raft.Candidate) },
 		},
+	}
+}
+
+// diskGauges are the measurements of the data directory's file system.
+func (n *Node) diskGauges() []gauge {
+	return []gauge{
+		{
+			"writes_refused", "1 while this node refuses writes because too few disks have space.",
+			func() float64 { return boolGauge(n.diskFull.Load() != nil) },
+		},
+		{"disk_free_bytes", "Free space for the data directory; 0 when it cannot be told.", func() float64 {
+			free, _, err := n.machine.DiskSpace()
+			if err != nil {
+				return 0
+			}
+			return float64(free)
+		}},
+		{"disk_size_bytes", "Size of the file system that holds the data directory; 0 when it cannot be told.", func() float64 {
+			_, size, err := n.machine.DiskSpace()
+			if err != nil {
+				return 0
+			}
+			return float64(size)
+		}},
 	}
 }
 

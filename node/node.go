@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/cipher"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	autopilot "github.com/hashicorp/raft-autopilot"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/commons-cluster/commons/api"
@@ -21,6 +23,7 @@ import (
 	"github.com/commons-cluster/commons/node/limit"
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/propose"
+	"github.com/commons-cluster/commons/node/push"
 )
 
 // What the data directory holds, beside the identity and the lock.
@@ -44,11 +47,18 @@ type Node struct {
 	streams  *snapshotStreams
 	port     *cluster.Port
 	pipeline *propose.Pipeline
+	usage    *usage
 	registry *prometheus.Registry
+
+	receivers     *push.Client // of what is pushed to agents
+	verifications *push.Quota
+	verifying     chan struct{} // holds one token per receiver that is being asked
+	deliveries    *deliverer
 
 	httpListener  net.Listener
 	httpAdvertise string
 	server        *api.Server
+	serving       atomic.Pointer[api.Server] // server, for who may ask before it is there
 
 	gossip    *cluster.Gossip
 	gossiping atomic.Pointer[cluster.Gossip] // gossip, for who may ask before it is there
@@ -56,12 +66,26 @@ type Node struct {
 	transport *transport
 	raft      *raft.Raft
 
-	cluster      atomic.Pointer[string] // the cluster's id, once known
-	fingerprints atomic.Pointer[[]byte] // the key of fingerprints, once known
+	cluster      atomic.Pointer[string]      // the cluster's id, once known
+	fingerprints atomic.Pointer[[]byte]      // the key of fingerprints, once known
+	signing      atomic.Pointer[cipher.AEAD] // seals the keys that deliveries are signed with, once known
+	joined       chan struct{}               // closed once fingerprints is set
+	joinOnce     sync.Once
 	caughtUp     atomic.Bool
 	wasReady     atomic.Bool
 	stopping     atomic.Bool
+	leaving      atomic.Bool   // it is being taken out of the cluster
+	commands     atomic.Uint64 // applied since the start
+	lastBackup   atomic.Int64  // when a backup was taken from this node, seconds since the epoch
 	reconcileNow chan struct{}
+	outside      atomic.Bool // the cluster is led without this server
+	dog          *watchdog
+	disk         atomic.Pointer[diskState]
+	diskFull     atomic.Pointer[api.Unavailable]     // why writes are refused; nil while they are not
+	reload       sync.Mutex                          // held while Raft's settings are changed
+	pilot        atomic.Pointer[autopilot.Autopilot] // judges the servers while this node leads
+
+	leaderChanges atomic.Uint64 // seen since the start
 
 	workCtx context.Context
 	endWork context.CancelFunc
@@ -85,14 +109,14 @@ func Start(ctx context.Context, cfg Config, logger *slog.Logger) (*Node, error) 
 	}
 	cfg.Tuning = cfg.Tuning.withDefaults()
 	n := &Node{
-		cfg: cfg, logger: logger, started: time.Now(),
-		reconcileNow: make(chan struct{}, 1), begun: make(chan struct{}), done: make(chan struct{}),
+		cfg: cfg, logger: logger, started: time.Now(), dog: newWatchdog(),
+		joined: make(chan struct{}), reconcileNow: make(chan struct{}, 1), begun: make(chan struct{}), done: make(chan struct{}),
 	}
 	defer close(n.begun)
 	n.workCtx, n.endWork = context.WithCancel(context.Background())
 	for _, step := range []func() error{
-		n.openDir, n.openState, n.openLog, n.openPort, n.openHTTP,
-		n.openGossip, n.openRaft, n.openPrivate, n.startWorkers, n.serveHTTP,
+		n.openDir, n.openState, n.openLog, n.openPush, n.openPort, n.openHTTP,
+		n.openGossip, n.openRaft, n.openPrivate, n.startWorkers, n.openPprof, n.serveHTTP,
 	} {
 		err := ctx.Err()
 		if err == nil {
@@ -116,6 +140,9 @@ func (n *Node) openDir() error {
 		return err
 	}
 	n.onEnd(func(ending) error { return lock.Release() })
+	if err := errors.Join(checkNotLeft(n.cfg.DataDir), checkRecovered(n.cfg.DataDir)); err != nil {
+		return err
+	}
 	if n.identity, err = cluster.LoadIdentity(n.cfg.DataDir, n.cfg.NodeID); err != nil {
 		return err
 	}
@@ -130,7 +157,7 @@ func (n *Node) openDir() error {
 func (n *Node) openState() error {
 	machine, err := fsm.Open(fsm.Options{
 		Dir: filepath.Join(n.cfg.DataDir, stateDir), Logger: n.logger,
-		Observer: observer{n}, Fatal: n.fail,
+		Observer: observer{n}, Fatal: n.fail, MaxFormat: n.cfg.Tuning.Format,
 	})
 	if err != nil {
 		return err
@@ -157,6 +184,7 @@ type observer struct{ n *Node }
 
 // Applied implements fsm.Observer.
 func (o observer) Applied(boot fsm.BootID, seq uint64, r fsm.Result, index uint64) {
+	o.n.commands.Add(1)
 	o.n.pipeline.Applied(boot, seq, r, index)
 }
 
@@ -197,6 +225,7 @@ func (n *Node) openPort() (err error) {
 		ServerID: n.identity.ServerID, Client: n.port.Client(), Logger: n.logger,
 		Clock: propose.WallClock(n.cfg.ClockOffset), Known: n.knownRequest, Limiter: n.limiter(),
 	})
+	n.usage = newUsage(n.pipeline.Boot())
 	return nil
 }
 
@@ -270,7 +299,7 @@ func (n *Node) openPrivate() error {
 func (n *Node) startWorkers() error {
 	for _, work := range []func(context.Context){
 		n.watchLeadership, n.observeRaft, n.followGossip, n.learnCluster,
-		n.bootstrap, n.takeSnapshots, n.watchCatchUp,
+		n.bootstrap, n.takeSnapshots, n.watchCatchUp, n.watchMembership, n.watchWrites, n.watchDisk, n.foldUsage,
 		func(ctx context.Context) { n.secrets.Watch(ctx, n.logger) },
 	} {
 		n.workers.Go(func() { work(n.workCtx) })
@@ -288,13 +317,15 @@ func (n *Node) serveHTTP() (err error) {
 		return err
 	}
 	n.server, err = api.New(api.Config{
-		Backend: &backend{n}, Logger: n.logger, Registry: n.registry,
+		Backend: &backend{n}, Logger: n.logger, RequestLog: n.cfg.RequestLog, Registry: n.registry,
 		TrustedProxies: n.cfg.TrustedNetworks(), HouseAgents: n.cfg.HouseAgents,
+		PublicURL: n.cfg.PublicURL, Notify: n.cfg.notifyRules(), DualCard: n.cfg.AgentCard == agentCardDual, Counter: n.usage,
 		WriteBurst: n.cfg.WriteBurst, ClaimTTL: n.cfg.ClaimTTL, Now: propose.WallClock(n.cfg.ClockOffset).Now,
 	})
 	if err != nil {
 		return err
 	}
+	n.serving.Store(n.server)
 	n.onEnd(n.closeHTTP)
 	go func() {
 		if err := n.server.Serve(n.httpListener); err != nil {

@@ -19,7 +19,8 @@ const testPatience = 30 * time.Second
 func local(t *testing.T) Config {
 	t.Helper()
 	c := defaults(t)
-	c.NodeID, c.DataDir = "n1", t.TempDir()
+	c.NodeID, c.DataDir, c.DiskReserve = "n1", t.TempDir(), "0"
+	c.HangTimeout = testPatience
 	c.HTTPAddr, c.ClusterAddr, c.GossipAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	c.Heartbeat, c.Election, c.Lease = 100*time.Millisecond, 100*time.Millisecond, 50*time.Millisecond
 	return c
@@ -67,6 +68,9 @@ func TestStartAndShutdown(t *testing.T) {
 	c := local(t)
 	n := mustStart(t, c)
 	until(t, "ready", n.readyForTest)
+	if _, _, err := (&backend{n}).Propose(t.Context(), api.Sender{AgentKey: "ada"}, &fsm.Tick{}); err == nil {
+		t.Error("a write from nowhere was taken")
+	}
 	id := n.ServerID()
 	if _, err := Start(t.Context(), c, quiet()); err == nil || !strings.Contains(err.Error(), c.DataDir) {
 		t.Errorf("a second node in one data directory: error %v", err)
@@ -188,7 +192,7 @@ func TestMetricsShowRaftAndNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"commons_leader 1\n", "commons_ready 1\n", "commons_voters 1\n", "commons_stale_seconds 0\n", "raft_apply "} {
+	for _, line := range []string{"commons_leader 1\n", "commons_ready 1\n", "commons_voters 1\n", "commons_stale_seconds 0\n", "commons_writes_refused 0\n", "raft_apply "} {
 		if !strings.Contains(string(body), line) {
 			t.Errorf("no %q in the metrics", line)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -31,14 +32,17 @@ type peerAnswer struct {
 	Expect    int      `json:"expect"`  // its --bootstrap-expect
 	Seen      []string `json:"seen"`    // ids of the fresh nodes that expect the same, its own included, sorted
 	Servers   []string `json:"servers"` // ids in its configuration
+	Leads     bool     `json:"leads"`
 }
 
 // statsAnswer says how far a node is.
 type statsAnswer struct {
-	ID      string `json:"id"`
-	Term    uint64 `json:"term"`
-	LastLog uint64 `json:"lastLog"` // index of its newest log entry
-	Applied uint64 `json:"applied"` // index that its state machine has applied
+	ID        string `json:"id"`
+	Term      uint64 `json:"term"`
+	LastLog   uint64 `json:"lastLog"`   // index of its newest log entry
+	LastTerm  uint64 `json:"lastTerm"`  // term of it
+	Applied   uint64 `json:"applied"`   // index that its state machine has applied
+	ContactMs int64  `json:"contactMs"` // since it heard from a leader; -1 when it never did
 }
 
 // privateHandler serves the private port. The port has verified that the caller
@@ -47,6 +51,8 @@ func (n *Node) privateHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+pathPeer, func(w http.ResponseWriter, _ *http.Request) { n.answer(w, n.aboutPeer()) })
 	mux.HandleFunc("GET "+pathStats, func(w http.ResponseWriter, _ *http.Request) { n.answer(w, n.stats()) })
+	n.handleAdmin(mux)
+	mux.HandleFunc("POST "+pathVerify, n.serveVerify)
 	mux.Handle("/", n.pipeline.Handler())
 	return mux
 }
@@ -61,7 +67,7 @@ func (n *Node) answer(w http.ResponseWriter, what any) {
 func (n *Node) aboutPeer() peerAnswer {
 	a := peerAnswer{
 		ID: n.identity.ServerID, ClusterID: n.clusterID(), Fresh: n.fresh(),
-		Expect: n.cfg.BootstrapExpect,
+		Expect: n.cfg.BootstrapExpect, Leads: n.pipeline.Stats().Leading,
 	}
 	if a.Fresh {
 		a.Seen = freshPeers(n.gossip.Members(), a.ID, a.Expect)
@@ -73,10 +79,32 @@ func (n *Node) aboutPeer() peerAnswer {
 }
 
 func (n *Node) stats() statsAnswer {
-	return statsAnswer{
+	a := statsAnswer{
 		ID: n.identity.ServerID, Term: n.raft.CurrentTerm(),
 		LastLog: n.raft.LastIndex(), Applied: n.machine.Applied(),
 	}
+	a.LastTerm = lastTerm(n.raft.Stats())
+	switch contact := n.raft.LastContact(); {
+	case n.leads():
+	case contact.IsZero():
+		a.ContactMs = -1
+	default:
+		a.ContactMs = time.Since(contact).Milliseconds()
+	}
+	return a
+}
+
+// lastTerm returns the term of a node's newest log entry, as Raft has no other way
+// to tell. Right after a snapshot was installed there is no entry in the log.
+func lastTerm(stats map[string]string) uint64 {
+	number := func(name string) uint64 {
+		n, _ := strconv.ParseUint(stats[name], 10, 64) // always a number
+		return n
+	}
+	if number("last_snapshot_index") >= number("last_log_index") {
+		return number("last_snapshot_term")
+	}
+	return number("last_log_term")
 }
 
 // ask asks another node over its private port.

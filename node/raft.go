@@ -51,6 +51,15 @@ func (n *Node) raftConfig() *raft.Config {
 	return c
 }
 
+// reloadRaft changes settings of the running Raft.
+func (n *Node) reloadRaft(change func(*raft.ReloadableConfig)) error {
+	n.reload.Lock()
+	defer n.reload.Unlock()
+	c := n.raft.ReloadableConfig()
+	change(&c)
+	return n.raft.ReloadConfig(c)
+}
+
 // startRaft runs Raft over the log, the state machine and the private port.
 func (n *Node) startRaft() error {
 	n.transport = newTransport(raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
@@ -60,7 +69,8 @@ func (n *Node) startRaft() error {
 		Timeout:                 raftIOTimeout,
 		MsgpackUseNewTimeFormat: true,
 	}))
-	r, err := raft.NewRaft(n.raftConfig(), observedFSM{n.machine.FSM(), n.restored}, n.log, n.log, n.streams, n.transport)
+	fsm, log := observedFSM{watchedFSM{n.machine.FSM(), n}, n.restored}, watchedLog{n.log, n}
+	r, err := raft.NewRaft(n.raftConfig(), fsm, log, log, n.streams, n.transport)
 	if err != nil {
 		return errors.Join(fmt.Errorf("starting Raft: %w", err), n.transport.Close())
 	}

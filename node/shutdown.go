@@ -13,6 +13,8 @@ const (
 	leaveTimeout = time.Second
 	// crashDrain is what running requests get when the node cannot go on.
 	crashDrain = 100 * time.Millisecond
+	// abandonTimeout bounds the closing of listeners when the disk hangs.
+	abandonTimeout = 500 * time.Millisecond
 )
 
 // ending says how a node ends. The zero value is at once, but tidily.
@@ -25,13 +27,19 @@ type ending struct {
 	crash bool
 }
 
-// Shutdown takes the node down in good order: it stops accepting requests, hands
-// leadership over, answers what it has taken, and leaves gossip. It stays a
-// member of the cluster. When ctx ends first the rest is cut short.
+// Shutdown takes the node down in good order: it says that it is not ready any
+// more and serves on for the configured delay, stops accepting requests, hands
+// leadership over, answers what it has taken, ends what it is delivering, folds its
+// counts, and leaves gossip. It stays a member of the cluster. When ctx ends first
+// the rest is cut short.
 func (n *Node) Shutdown(ctx context.Context) error {
 	n.endOnce.Do(func() {
 		n.stopping.Store(true)
-		n.logger.InfoContext(ctx, "shutting down")
+		n.logger.InfoContext(ctx, "shutting down", "delay", n.cfg.ShutdownDelay)
+		select {
+		case <-ctx.Done():
+		case <-time.After(n.cfg.ShutdownDelay):
+		}
 		// Reads end and writes go on while leadership moves: they are answered
 		// by way of the next leader.
 		var closing sync.WaitGroup
@@ -46,6 +54,8 @@ func (n *Node) Shutdown(ctx context.Context) error {
 			}
 		})
 		closing.Wait()
+		n.finishDeliveries(ctx)
+		n.foldLast(ctx)
 		n.finish(ending{drain: ctx, polite: true}, nil)
 	})
 	<-n.done
@@ -83,6 +93,46 @@ func (n *Node) fail(err error) {
 			n.finish(ending{crash: true}, err)
 		})
 	}()
+}
+
+// abandon ends the node when its disk hangs. What listens is closed first, so that
+// another node can lead; everything else stays as it is, because closing it would
+// hang as well. The end of the process has to end that.
+func (n *Node) abandon(cause error) {
+	if !n.failure.CompareAndSwap(nil, &cause) {
+		return
+	}
+	n.logger.Error("this node cannot go on", "error", cause)
+	go func() {
+		<-n.begun
+		n.endOnce.Do(func() {
+			n.stopping.Store(true)
+			n.endWork()
+			n.transport.stop()
+			n.closeListeners()
+			n.err = cause
+			close(n.done)
+		})
+	}()
+}
+
+// closeListeners closes what others reach this node by, without waiting for what
+// does not close in time.
+func (n *Node) closeListeners() {
+	ctx, cancel := context.WithTimeout(context.Background(), abandonTimeout)
+	defer cancel()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		err := errors.Join(n.port.Close(), n.httpListener.Close(), n.closeGossip(ending{crash: true}), n.server.Shutdown(ctx))
+		if err != nil {
+			n.logger.Debug("not everything could be closed", "error", err)
+		}
+	}()
+	select {
+	case <-closed:
+	case <-ctx.Done():
+	}
 }
 
 // finish takes everything down and lets Wait return.

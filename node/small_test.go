@@ -75,3 +75,18 @@ func TestRaftLogger(t *testing.T) {
 		t.Error("the level is not that of the logger below")
 	}
 }
+
+func TestLastTerm(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stats map[string]string
+		want  uint64
+	}{
+		"log after the snapshot":     {map[string]string{"last_log_index": "9", "last_log_term": "4", "last_snapshot_index": "8", "last_snapshot_term": "3"}, 4},
+		"an installed snapshot only": {map[string]string{"last_log_index": "0", "last_log_term": "0", "last_snapshot_index": "8", "last_snapshot_term": "3"}, 3},
+		"a fresh node":               {map[string]string{"last_log_index": "0", "last_log_term": "0", "last_snapshot_index": "0", "last_snapshot_term": "0"}, 0},
+	} {
+		if got := lastTerm(tc.stats); got != tc.want {
+			t.Errorf("%s: term %d, want %d", name, got, tc.want)
+		}
+	}
+}

@@ -113,12 +113,11 @@ func (n *Node) takeSnapshot() error {
 	if n.streams.busy() {
 		trailing = heldBytes
 	}
-	c := n.raft.ReloadableConfig()
-	c.TrailingLogs = n.log.Trailing(trailing)
-	if err := n.raft.ReloadConfig(c); err != nil {
+	err := n.reloadRaft(func(c *raft.ReloadableConfig) { c.TrailingLogs = n.log.Trailing(trailing) })
+	if err != nil {
 		return err
 	}
-	err := n.raft.Snapshot().Error()
+	err = n.raft.Snapshot().Error()
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return nil
 	}

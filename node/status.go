@@ -26,10 +26,13 @@ func (n *Node) status() api.Status {
 		Node: n.identity.ServerID, Role: role(n.raft.State()), Term: n.raft.CurrentTerm(),
 		AppliedIndex: n.machine.Applied(), CommitIndex: n.raft.CommitIndex(),
 		Voters: n.voters(), Version: n.cfg.Version,
-		UptimeSeconds: int64(time.Since(n.started).Seconds()), Format: format,
+		UptimeSeconds: int64(time.Since(n.started).Seconds()), Format: format, Membership: n.membership(),
 	}
 	if id := n.leaderID(); id != "" {
 		s.Leader = &id
+	}
+	if d := n.disk.Load(); d != nil {
+		s.Disk = &api.DiskStatus{FreeBytes: d.free, ReserveBytes: d.reserve, Low: d.low}
 	}
 	return s
 }
@@ -63,6 +66,9 @@ func (n *Node) checks() []api.Check {
 	case !member.OK:
 		member.Detail = "the cluster's data key cannot be opened with this node's secret"
 	}
+	if n.outside.Load() {
+		member.OK, member.Detail = false, "this server was removed from its cluster"
+	}
 	caughtUp := api.Check{
 		Name: "caught-up", OK: n.caughtUp.Load() && applied+maxReadyLag >= commit,
 		Detail: fmt.Sprintf("applied %d of %d", applied, max(applied, commit)),
@@ -70,7 +76,7 @@ func (n *Node) checks() []api.Check {
 	if !n.caughtUp.Load() {
 		caughtUp.Detail += ", not caught up with the leader since it was last heard of"
 	}
-	return []api.Check{running, known, member, caughtUp}
+	return []api.Check{running, known, member, caughtUp, n.diskCheck()}
 }
 
 // watchCatchUp finds out whether this node has everything that was acknowledged

@@ -14,6 +14,10 @@ const (
 	maxResend = 250 * time.Millisecond
 )
 
+// maxHandOff is how long a pipeline may take to take log entries in. Each answer
+// that it still waits for has raftIOTimeout.
+const maxHandOff = 2 * raftIOTimeout
+
 // transport is Raft's way to the other nodes. It differs from Raft's own in what
 // happens to log entries for a server that is out of reach: Raft waits up to ten
 // seconds between two attempts, so that a follower that comes back counts for
@@ -38,8 +42,55 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, r
 	}, func() bool { return t.wanted(id, req.Term) })
 }
 
+// AppendEntriesPipeline opens a pipeline of log entries to a server.
+func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	inner, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
+	if err != nil {
+		return nil, err
+	}
+	return newPipeline(inner, t.end, maxHandOff), nil
+}
+
 // stop ends the attempts that are under way. Raft waits for them when it is shut down.
 func (t *transport) stop() { t.once.Do(func() { close(t.end) }) }
+
+// pipeline is a pipeline that cannot block its sender for good. Raft stops taking
+// answers from one when a server knows a newer term, and may then send once more
+// than the pipeline has room for: the sender, and the heartbeats of the term that is
+// over, would go on until the process ends, which Raft waits for when it is shut down.
+type pipeline struct {
+	raft.AppendPipeline
+	limit  time.Duration
+	once   sync.Once
+	closed chan struct{}
+}
+
+// newPipeline returns inner, which is closed when end is or when it takes longer
+// than limit to take in an entry.
+func newPipeline(inner raft.AppendPipeline, end <-chan struct{}, limit time.Duration) *pipeline {
+	p := &pipeline{AppendPipeline: inner, limit: limit, closed: make(chan struct{})}
+	go func() {
+		select {
+		case <-end:
+			_ = p.Close() // releases a connection; cannot fail
+		case <-p.closed:
+		}
+	}()
+	return p
+}
+
+// AppendEntries sends log entries, and waits until there is room for their answer.
+func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	late := time.AfterFunc(p.limit, func() { _ = p.Close() })
+	defer late.Stop()
+	return p.AppendPipeline.AppendEntries(req, resp)
+}
+
+// Close ends the pipeline, and whoever waits in AppendEntries.
+func (p *pipeline) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return p.AppendPipeline.Close()
+}
 
 // isHeartbeat recognises what Raft sends on a goroutine of its own, with pauses
 // of its own.

@@ -2,7 +2,9 @@ package node
 
 import (
 	"errors"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -53,5 +55,52 @@ func TestHeartbeatsAreRecognised(t *testing.T) {
 		if isHeartbeat(req) {
 			t.Errorf("%+v is no heartbeat", req)
 		}
+	}
+}
+
+// fullPipeline has no room: whoever appends waits until it is closed.
+type fullPipeline struct {
+	raft.AppendPipeline
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *fullPipeline) AppendEntries(*raft.AppendEntriesRequest, *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	<-p.closed
+	return nil, raft.ErrPipelineShutdown
+}
+
+func (p *fullPipeline) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+// TestPipelineBlocksNobody: a pipeline whose answers nobody takes lets its sender
+// go, in time or when Raft ends.
+func TestPipelineBlocksNobody(t *testing.T) {
+	for name, limit := range map[string]time.Duration{"late": time.Millisecond, "ended": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			end := make(chan struct{})
+			p := newPipeline(&fullPipeline{closed: make(chan struct{})}, end, limit)
+			sent := make(chan error, 1)
+			go func() {
+				_, err := p.AppendEntries(nil, nil)
+				sent <- err
+			}()
+			if name == "ended" {
+				close(end)
+			}
+			select {
+			case err := <-sent:
+				if !errors.Is(err, raft.ErrPipelineShutdown) {
+					t.Errorf("error %v", err)
+				}
+			case <-time.After(testPatience):
+				t.Fatal("the sender waits for ever")
+			}
+			if err := p.Close(); err != nil {
+				t.Errorf("closing it again: %v", err)
+			}
+		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/fsm"
 )
 
 // Defaults of Tuning.
@@ -18,6 +19,7 @@ const (
 	defaultGoneFor           = 10 * time.Second
 	defaultHandoverTimeout   = 5 * time.Second
 	defaultProbeInterval     = time.Second
+	defaultUsageInterval     = 5 * time.Second
 )
 
 // Tuning holds sizes and intervals that are constants of the product and that
@@ -33,12 +35,23 @@ type Tuning struct {
 	// StableFor is how long a non-voter must be caught up before it votes.
 	StableFor time.Duration
 	// GoneFor is how long a server must be out of gossip before a new one of
-	// the same name may take its place.
+	// the same name may take its place, and how long one that is back waits to be
+	// taken in again before it says that it was removed.
 	GoneFor time.Duration
 	// HandoverTimeout bounds the hand-over of leadership at shutdown.
 	HandoverTimeout time.Duration
 	// ProbeInterval is how often gossip looks after each member.
 	ProbeInterval time.Duration
+	// UsageInterval is how often the node folds its count of calls into the log.
+	UsageInterval time.Duration
+	// Resolver looks up the names of receivers. Nil is the system's.
+	Resolver *net.Resolver
+	// BeforeWrite is called before each write of the log or the state. Nil does nothing.
+	BeforeWrite func(what string)
+	// DiskSpace returns the free bytes and the size of the disk. Nil asks the system.
+	DiskSpace func() (free, size uint64, err error)
+	// Format is the newest format that the node is to know.
+	Format int
 	// Link reports whether messages to (outbound) or from another server's
 	// private port pass. Nil lets all pass.
 	Link func(serverID string, outbound bool) bool
@@ -53,6 +66,8 @@ func (t Tuning) withDefaults() Tuning {
 	setDefault(&t.GoneFor, defaultGoneFor)
 	setDefault(&t.HandoverTimeout, defaultHandoverTimeout)
 	setDefault(&t.ProbeInterval, defaultProbeInterval)
+	setDefault(&t.Format, fsm.MaxFormat)
+	setDefault(&t.UsageInterval, defaultUsageInterval)
 	return t
 }
 

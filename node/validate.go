@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/cluster"
 )
 
@@ -43,6 +44,11 @@ func (c Config) Validate() error {
 	v.membership(c)
 	v.timing(c)
 	v.service(c)
+	v.pprof(c)
+	v.push(c)
+	if _, err := parseReserve(c.DiskReserve); err != nil {
+		v.addf("--disk-reserve: %q %v; write it as 256MiB, 2GiB or 5%%, or 0 for none", c.DiskReserve, err)
+	}
 	v.logging(c)
 	if len(v.problems) > 0 {
 		return &ConfigError{Problems: v.problems}
@@ -138,6 +144,18 @@ func (v *validation) advertise(a address) bool {
 	return false
 }
 
+// pprof keeps profiles on this machine.
+func (v *validation) pprof(c Config) {
+	if c.PprofAddr == "" {
+		return
+	}
+	if _, _, err := splitAddr(c.PprofAddr); err != nil {
+		v.addf("--pprof-addr: %q %v; write it as host:port, such as 127.0.0.1:6060", c.PprofAddr, err)
+	} else if !isLoopback(c.PprofAddr) {
+		v.addf("--pprof-addr: %s is not a loopback address, and profiles show what is in memory; use 127.0.0.1:6060 and, from elsewhere, an SSH tunnel", c.PprofAddr)
+	}
+}
+
 // loopback checks what is allowed on loopback addresses only.
 func (v *validation) loopback(c Config, addrs []address) {
 	var open []string // flags with an address that is not loopback
@@ -156,11 +174,22 @@ func (v *validation) loopback(c Config, addrs []address) {
 	if c.ClockOffset != 0 && len(open) > 0 {
 		v.addf("--clock-offset: for tests on loopback addresses only, and this node has %s; leave it out", strings.Join(open, ", "))
 	}
+	for _, flag := range c.pushFlags() {
+		if len(open) > 0 {
+			v.addf("--%s: for tests on loopback addresses only, and this node has %s; leave it out", flag, strings.Join(open, ", "))
+		}
+	}
 }
 
 func (v *validation) membership(c Config) {
 	if c.BootstrapExpect < 1 || c.BootstrapExpect > maxBootstrapExpect {
 		v.addf("--bootstrap-expect: %d is out of range; give the number of first voters, 1 to %d, usually 1, 3 or 5", c.BootstrapExpect, maxBootstrapExpect)
+	}
+	if c.NonVoter && len(c.Join) == 0 {
+		v.addf("--non-voter: a node without a vote is nothing without others; give their gossip addresses with --join")
+	}
+	if d := c.DeadServerThreshold; d != 0 && (d < minDeadServerThreshold || d > maxDeadServerThreshold) {
+		v.addf("--dead-server-threshold: %v is out of range; give %v to %v, or 0 to keep dead servers", d, minDeadServerThreshold, maxDeadServerThreshold)
 	}
 	if len(c.Join) > cluster.MaxJoinAddrs {
 		v.addf("--join: %d addresses are more than %d; a few are enough, gossip finds the others", len(c.Join), cluster.MaxJoinAddrs)
@@ -185,6 +214,9 @@ func (v *validation) membership(c Config) {
 }
 
 func (v *validation) timing(c Config) {
+	if c.HangTimeout < minHangTimeout || c.HangTimeout > maxHangTimeout {
+		v.addf("--hang-timeout: %v is out of range; give %v to %v", c.HangTimeout, minHangTimeout, maxHangTimeout)
+	}
 	inRange := true
 	for _, t := range []struct {
 		flag  string
@@ -206,6 +238,12 @@ func (v *validation) timing(c Config) {
 	}
 }
 
+// The forms of the agent card.
+const (
+	agentCard10   = "1.0"
+	agentCardDual = "dual"
+)
+
 func (v *validation) service(c Config) {
 	if c.WriteRate < 0 {
 		v.addf("--write-rate: %d is negative; give writes a minute, or 0 for no limit", c.WriteRate)
@@ -215,6 +253,17 @@ func (v *validation) service(c Config) {
 	}
 	if c.ClaimTTL < time.Millisecond || c.ClaimTTL > maxClaimTTL {
 		v.addf("--claim-ttl: %v is out of range; give 1ms to %v", c.ClaimTTL, maxClaimTTL)
+	}
+	if c.ShutdownDelay < 0 || c.ShutdownDelay > maxShutdownDelay {
+		v.addf("--shutdown-delay: %v is out of range; give 0s to %v, a little more than the load balancer needs to notice", c.ShutdownDelay, maxShutdownDelay)
+	}
+	if c.PublicURL != "" {
+		if err := api.CheckPublicURL(c.PublicURL); err != nil {
+			v.addf("--public-url: %q %v", c.PublicURL, err)
+		}
+	}
+	if c.AgentCard != agentCard10 && c.AgentCard != agentCardDual {
+		v.addf("--agent-card: %q is unknown; use 1.0 or dual", c.AgentCard)
 	}
 	for _, s := range c.HouseAgents {
 		if strings.TrimSpace(s) == "" {
@@ -229,6 +278,9 @@ func (v *validation) service(c Config) {
 }
 
 func (v *validation) logging(c Config) {
+	if c.RequestLog < 0 || c.RequestLog > maxRequestLog {
+		v.addf("--request-log: %d is out of range; give lines a second, 0 to %d", c.RequestLog, maxRequestLog)
+	}
 	switch c.LogLevel {
 	case "debug", "info", "warn", "error":
 	default:

@@ -1,0 +1,182 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/node/admin"
+)
+
+const (
+	// leaveShutdown bounds the end of a node that has left.
+	leaveShutdown = 15 * time.Second
+	// leftFile is in the data directory of a node that has left.
+	leftFile = "left"
+	leftMode = 0o600
+)
+
+// transferLeadership gives leadership to the server that is named, or to the
+// fittest one that is alive.
+func (n *Node) transferLeadership(ctx context.Context, request admin.ServerRef) (admin.ServerRef, error) {
+	if request.ID == n.identity.ServerID {
+		return request, nil // it leads already
+	}
+	if request.ID == "" {
+		heirs := n.heirs()
+		if len(heirs) == 0 {
+			return admin.ServerRef{}, refusef(http.StatusConflict, "no other voter is alive that could lead; see `commons members`")
+		}
+		request.ID = heirs[0]
+	}
+	if !slices.Contains(n.voters(), request.ID) {
+		return admin.ServerRef{}, refusef(http.StatusConflict, "%s has no vote and cannot lead; see `commons raft list-peers`", request.ID)
+	}
+	if err := n.raft.LeadershipTransferToServer(raft.ServerID(request.ID), raft.ServerAddress(request.ID)).Error(); err != nil {
+		return admin.ServerRef{}, refusef(http.StatusServiceUnavailable,
+			"leadership was not handed over: %v; look at `commons raft list-peers` whether the server keeps up, and repeat", err)
+	}
+	next := n.awaitOtherLeader(ctx)
+	n.logger.InfoContext(ctx, "handed leadership over, as an operator asked", "server", orNone(next), "by", cluster.PeerID(ctx))
+	return admin.ServerRef{ID: next}, nil
+}
+
+// awaitOtherLeader waits until this node knows whom it has handed leadership to.
+func (n *Node) awaitOtherLeader(ctx context.Context) string {
+	for {
+		if id := n.leaderID(); id != "" && id != n.identity.ServerID {
+			return id
+		}
+		select {
+		case <-ctx.Done():
+			return ""
+		case <-time.After(leadRetry):
+		}
+	}
+}
+
+// removeServer takes a server that is gone out of the configuration.
+func (n *Node) removeServer(ctx context.Context, request admin.ServerRef) (admin.ServerRef, error) {
+	id := request.ID
+	if !contains(n.servers(), id) {
+		return admin.ServerRef{}, refusef(http.StatusNotFound, "%s is not in the configuration; see `commons raft list-peers`", id)
+	}
+	m, alive := n.gossip.Member(id)
+	if alive && !m.Leaving || id == n.identity.ServerID {
+		return admin.ServerRef{}, refusef(http.StatusConflict,
+			"%s runs, and would be taken in again; end it with `commons leave` on its own --cluster-addr (%s)", id, m.ClusterAddr)
+	}
+	if err := n.mayLose(ctx, id); err != nil {
+		return admin.ServerRef{}, err
+	}
+	if err := n.raft.RemoveServer(raft.ServerID(id), 0, changeTimeout).Error(); err != nil {
+		return admin.ServerRef{}, refusef(http.StatusServiceUnavailable, "%s was not removed: %v; repeat", id, err)
+	}
+	n.logger.InfoContext(ctx, "removed a server, as an operator asked", "server", id, "by", cluster.PeerID(ctx))
+	if err := n.book.Forget(id); err != nil {
+		n.logger.WarnContext(ctx, "the address book was not written", "error", err)
+	}
+	return admin.ServerRef{ID: id}, nil
+}
+
+// mayLose refuses to remove a server when the voters that are left could not
+// decide anything. Gossip may not have noticed yet who is gone, so they are asked.
+func (n *Node) mayLose(ctx context.Context, id string) error {
+	left, alive := 0, 0
+	for _, voter := range n.voters() {
+		if voter == id {
+			continue
+		}
+		left++
+		if voter == n.identity.ServerID || n.answers(ctx, voter) {
+			alive++
+		}
+	}
+	switch {
+	case left == 0:
+		return refusef(http.StatusConflict, "%s is the only voter: without it there is no cluster; stop the node instead", id)
+	case alive <= left/2:
+		return refusef(http.StatusConflict, "without %s only %d of %d voters are alive, which is no majority; start the others first", id, alive, left)
+	}
+	return nil
+}
+
+// leave takes this node out of the cluster for good and ends it.
+func (n *Node) leave(ctx context.Context, _ struct{}) (answer admin.ServerRef, err error) {
+	id := n.identity.ServerID
+	if contains(n.servers(), id) {
+		if err := n.mayLose(ctx, id); err != nil {
+			return answer, err
+		}
+		if err := n.depart(ctx); err != nil {
+			n.leaving.Store(false)
+			return answer, err
+		}
+	}
+	if err := markLeft(n.cfg.DataDir); err != nil {
+		return answer, refusef(http.StatusInternalServerError, "%s has left the cluster, but that was not noted on its disk: %v; stop it and empty its data directory", id, err)
+	}
+	n.logger.InfoContext(ctx, "left the cluster, as an operator asked", "by", cluster.PeerID(ctx))
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), leaveShutdown)
+		defer cancel()
+		if err := n.Shutdown(ctx); err != nil {
+			n.logger.WarnContext(ctx, "the end was cut short", "error", err)
+		}
+	}()
+	return admin.ServerRef{ID: id}, nil
+}
+
+// markLeft keeps a node that has left from coming back with its old state.
+func markLeft(dir string) error {
+	return os.WriteFile(filepath.Join(dir, leftFile), []byte(time.Now().UTC().Format(time.RFC3339)+"\n"), leftMode)
+}
+
+// checkNotLeft refuses the data directory of a node that has left its cluster.
+func checkNotLeft(dir string) error {
+	_, err := os.Stat(filepath.Join(dir, leftFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("the node of data directory %s has left its cluster; empty the directory to join as a new server", dir)
+}
+
+// depart has another leader remove this node.
+func (n *Node) depart(ctx context.Context) error {
+	n.leaving.Store(true)
+	if err := n.gossip.SetMeta(n.meta()); err != nil {
+		return refusef(http.StatusServiceUnavailable, "the others could not be told: %v", err)
+	}
+	if err := n.handOver(ctx); err != nil {
+		return refusef(http.StatusServiceUnavailable, "%v; repeat", err)
+	}
+	for attempts := 0; ; {
+		leader := n.leaderID()
+		var err error
+		if leader != "" && leader != n.identity.ServerID {
+			_, err = call[admin.ServerRef](ctx, n, leader, admin.PathRemove, admin.ServerRef{ID: n.identity.ServerID})
+			// Not there: an attempt before was carried out, and its answer lost.
+			if refused, ok := errors.AsType[*admin.CallError](err); err == nil || ok && refused.Status == http.StatusNotFound && attempts > 0 {
+				return nil
+			}
+			attempts++
+		}
+		select {
+		case <-ctx.Done():
+			return refusef(http.StatusServiceUnavailable, "no leader took this node out in time (last: %v); repeat", err)
+		case <-time.After(leadRetry):
+		}
+	}
+}

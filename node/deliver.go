@@ -1,0 +1,272 @@
+package node
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/node/push"
+)
+
+const (
+	// maxSending is how many deliveries are on their way at once, and
+	// maxSendingToHost how many of them to one host.
+	maxSending       = 64
+	maxSendingToHost = 2
+	// maxParked bounds the agents that are remembered as waiting for their host.
+	maxParked = 1 << 16
+
+	// deliverInterval is how often the leader looks for deliveries that are due,
+	// and deliverPause is the least time between two looks. It rests deliverShare
+	// times as long as a look took.
+	deliverInterval = time.Second
+	deliverPause    = 10 * time.Millisecond
+	deliverShare    = 10
+
+	// lastDeliveriesTimeout bounds the wait of a node that shuts down for the
+	// outcomes of its attempts.
+	lastDeliveriesTimeout = push.Timeout + time.Second
+
+	// jitterShare is which part of a pause the jitter makes at most.
+	jitterShare = 5
+
+	// reasonInternal is what an agent is told when its event could not be made.
+	reasonInternal = "internal_error"
+)
+
+var errNoSigningKey = errors.New("there is no key yet to sign deliveries with")
+
+// deliverer knows what this node is sending to receivers. Attempts belong to the
+// node, not to its leadership: one that has begun comes to its end, and its
+// outcome reaches the log by way of whoever leads then.
+type deliverer struct {
+	metrics *pushMetrics
+	freed   chan struct{} // gets a value when an attempt ends
+
+	mu     sync.Mutex
+	agents map[string]string // host, by the agents with an attempt under way
+	hosts  map[string]int    // attempts under way, by host
+	parked map[string]string // host, by agents whose host had no room
+}
+
+func newDeliverer(m *pushMetrics) *deliverer {
+	return &deliverer{
+		metrics: m, freed: make(chan struct{}, 1),
+		agents: make(map[string]string), hosts: make(map[string]int), parked: make(map[string]string),
+	}
+}
+
+// sending returns how many attempts are under way.
+func (d *deliverer) sending() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.agents)
+}
+
+// pick takes deliveries that are due at an instant, as many as there is room for.
+// Each of them has to be released.
+func (d *deliverer) pick(v *fsm.View, now int64) (picked []fsm.Delivery, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.agents) >= maxSending {
+		return nil, nil
+	}
+	if len(d.parked) > maxParked {
+		clear(d.parked)
+	}
+	err = v.DueDeliveries(now, d.skips, func(due fsm.Delivery) (more bool) {
+		host := hostOf(due.URL)
+		if d.hosts[host] >= maxSendingToHost {
+			d.parked[due.AgentKey] = host
+			return true
+		}
+		delete(d.parked, due.AgentKey)
+		d.agents[due.AgentKey] = host
+		d.hosts[host]++
+		picked = append(picked, due)
+		return len(d.agents) < maxSending
+	})
+	if err == nil {
+		return picked, nil
+	}
+	for i := range picked {
+		d.free(picked[i].AgentKey)
+	}
+	return nil, err
+}
+
+// skips reports an agent that has an attempt under way or whose host has no room.
+func (d *deliverer) skips(agentKey string) bool {
+	if _, busy := d.agents[agentKey]; busy {
+		return true
+	}
+	host, parked := d.parked[agentKey]
+	return parked && d.hosts[host] >= maxSendingToHost
+}
+
+// release ends what pick began, for an attempt that was made.
+func (d *deliverer) release(agentKey string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.free(agentKey)
+	select {
+	case d.freed <- struct{}{}:
+	default:
+	}
+}
+
+// drop ends what pick began, for attempts that are not made now.
+func (d *deliverer) drop(agentKey string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.free(agentKey)
+}
+
+func (d *deliverer) free(agentKey string) {
+	host := d.agents[agentKey]
+	delete(d.agents, agentKey)
+	if d.hosts[host]--; d.hosts[host] == 0 {
+		delete(d.hosts, host)
+	}
+}
+
+// hostOf returns the host of a receiver's address.
+func hostOf(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+}
+
+// deliver sends what is due to receivers, for as long as this node leads.
+func (n *Node) deliver(ctx context.Context) {
+	wake, stop := n.machine.WatchDeliveries()
+	defer stop()
+	complained := false
+	for {
+		start := time.Now()
+		picked, wait, err := n.pickDue()
+		pause := max(deliverPause, deliverShare*time.Since(start))
+		if len(picked) > 0 {
+			err = n.begin(ctx, picked)
+		}
+		if err != nil && ctx.Err() == nil && !complained {
+			n.logger.WarnContext(ctx, "deliveries were not begun; it is tried again", "error", err)
+		}
+		complained = err != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-wake:
+		case <-n.deliveries.freed:
+		case <-time.After(wait):
+		}
+	}
+}
+
+// pickDue takes deliveries that are due, and says how long to wait for the next
+// if nothing happens.
+func (n *Node) pickDue() (picked []fsm.Delivery, wait time.Duration, err error) {
+	v := n.machine.View()
+	defer v.Release()
+	now := n.pipeline.Clocks().Stamp()
+	next, waiting, err := v.NextDelivery()
+	switch {
+	case err != nil, !waiting:
+		return nil, deliverInterval, err
+	case next > now:
+		return nil, min(time.Duration(next-now)*time.Millisecond, deliverInterval), nil
+	}
+	picked, err = n.deliveries.pick(v, now)
+	return picked, deliverInterval, err
+}
+
+// begin has the log begin attempts, and makes those that it has begun: not all
+// have to be, for instance those beyond an agent's hourly limit.
+func (n *Node) begin(ctx context.Context, picked []fsm.Delivery) error {
+	c := &fsm.BeginDeliveries{Holder: n.pipeline.Boot()}
+	for i := range picked {
+		c.Attempts = append(c.Attempts, picked[i].NextAttempt())
+	}
+	keys, err := n.signingKeys()
+	if err == nil && len(keys) == 0 {
+		err = errNoSigningKey
+	}
+	if err == nil {
+		_, _, err = n.pipeline.Propose(ctx, api.Sender{}, c)
+	}
+	v := n.machine.View()
+	defer v.Release()
+	for _, a := range c.Attempts {
+		d, begun, failed := v.Begun(c.Holder, a)
+		if err != nil || failed != nil || !begun {
+			n.deliveries.drop(a.AgentKey)
+			err = errors.Join(err, failed)
+			continue
+		}
+		body, failed := n.event(v, &d)
+		err = errors.Join(err, failed)
+		n.workers.Go(func() {
+			defer n.deliveries.release(a.AgentKey)
+			n.attempt(&d, a, body, keys)
+		})
+	}
+	return err
+}
+
+// attempt makes one attempt and has its outcome written into the log. A node that
+// ends meanwhile leaves it open: it is made again when its lease is over.
+func (n *Node) attempt(d *fsm.Delivery, a fsm.Attempt, body []byte, keys []ed25519.PrivateKey) {
+	ctx := n.workCtx
+	ack := &fsm.AckDelivery{Attempt: a, Outcome: fsm.AttemptFailed, Reason: reasonInternal}
+	if body != nil {
+		answer := n.receivers.Send(ctx, d.URL, push.Message{ID: d.ID, Body: body, Keys: keys})
+		if ctx.Err() != nil {
+			return
+		}
+		ack.Outcome, ack.Reason, ack.RetryAfter = fsm.AttemptDelivered, string(answer.Reason), answer.RetryAfter.Milliseconds()
+		switch {
+		case answer.Gone:
+			ack.Outcome = fsm.AttemptGone
+		case answer.Reason != "":
+			ack.Outcome = fsm.AttemptFailed
+		}
+		n.deliveries.metrics.attempted(answer)
+		n.logger.InfoContext(ctx, "delivery attempted", "id", d.ID, "agent", d.AgentKey, "host", hostOf(d.URL),
+			"attempt", a.Number, "reason", ack.Reason, "took", answer.Took.Round(time.Millisecond).String())
+	}
+	if pause, again := fsm.RetryPause(d.Failures + 1); again && ack.Outcome == fsm.AttemptFailed {
+		ack.Jitter = min(rand.Int64N(pause/jitterShare), fsm.MaxRetryJitter)
+	}
+	if _, _, err := n.pipeline.Propose(ctx, api.Sender{}, ack); err != nil && ctx.Err() == nil {
+		n.logger.WarnContext(ctx, "the outcome of a delivery was lost; it is sent again", "id", d.ID, "error", err)
+	}
+}
+
+// finishDeliveries waits until no attempt is under way, for a while.
+func (n *Node) finishDeliveries(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lastDeliveriesTimeout)
+	defer cancel()
+	tick := time.NewTicker(deliverPause)
+	defer tick.Stop()
+	for n.deliveries.sending() > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package node
+
+import "testing"
+
+func TestParseReserve(t *testing.T) {
+	const disk = 100 << 30
+	for text, want := range map[string]uint64{
+		"": 0, "0": 0, "512KiB": 512 << 10, "256MiB": 256 << 20, "2GiB": 2 << 30, "1TiB": 1 << 40, "5%": 5 << 30, "0%": 0,
+	} {
+		if r, err := parseReserve(text); err != nil || r.of(disk) != want {
+			t.Errorf("%q: %d, %v, want %d", text, r.of(disk), err, want)
+		}
+	}
+	for _, text := range []string{"5", "MiB", "-1MiB", "1.5GiB", "99%", "%", "5 GiB", "99999999999999MiB"} {
+		if r, err := parseReserve(text); err == nil {
+			t.Errorf("%q is taken as %+v", text, r)
+		}
+	}
+}
+
+// TestLowDiskStaysLow: free space that swings around the reserve does not make a
+// node change its mind each time.
+func TestLowDiskStaysLow(t *testing.T) {
+	const mib = 1 << 20
+	var d diskState
+	for i, step := range []struct {
+		free uint64
+		low  bool
+	}{{2000 * mib, false}, {800 * mib, false}, {799 * mib, true}, {801 * mib, true}, {899 * mib, true}, {900 * mib, false}, {801 * mib, false}, {0, true}} {
+		if d = d.look(step.free, 10000*mib, reserve{bytes: 800 * mib}); d.low != step.low {
+			t.Errorf("step %d: low %v with %s free", i, d.low, formatBytes(step.free))
+		}
+	}
+}
+
+func TestFreeSpaceInGossip(t *testing.T) {
+	for free, want := range map[uint64]uint64{0: 1, 1 << 20: 1, 64 << 20: 64, 127 << 20: 64, 10<<30 + 5<<20: 10 << 10} {
+		if got := (diskState{free: free}).freeMiB(); got != want {
+			t.Errorf("%d bytes: %d, want %d", free, got, want)
+		}
+	}
+}
+
+func TestFormatBytes(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536 << 20: "1.5 GiB", 2 << 40: "2.0 TiB"} {
+		if got := formatBytes(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package node
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// raiseFormat raises the replicated format number as soon as every server's
+// program knows a newer one, for as long as this node leads. Until then nothing
+// enters the log that an old program cannot read.
+func (n *Node) raiseFormat(ctx context.Context) {
+	tick := time.NewTicker(n.cfg.Tuning.ReconcileInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		has := n.machine.Format()
+		all := commonFormat(n.servers(), n.gossip.Members(), n.clusterID())
+		if all <= has {
+			continue
+		}
+		if _, _, err := n.pipeline.ProposeAsLeader(ctx, &fsm.SetFormat{Format: all}); err != nil {
+			if ctx.Err() == nil {
+				n.logger.WarnContext(ctx, "the format was not raised; it is tried again", "error", err)
+			}
+			continue
+		}
+		n.logger.InfoContext(ctx, "raised the format: every node is upgraded", "from", has, "to", all)
+	}
+}
+
+// commonFormat returns the newest format that every server knows, and every live
+// node of the cluster or that may join it; 0 while a server is away and so says
+// nothing.
+func commonFormat(servers []raft.Server, members []cluster.Member, clusterID string) int {
+	known := make(map[string]int, len(members))
+	common := fsm.InitialFormat
+	if len(members) > 0 {
+		common = math.MaxInt
+	}
+	for _, m := range members {
+		known[m.ServerID] = max(m.Format, fsm.InitialFormat)
+		if m.ClusterID == "" || m.ClusterID == clusterID {
+			common = min(common, known[m.ServerID])
+		}
+	}
+	for _, s := range servers {
+		if known[string(s.ID)] == 0 {
+			return 0
+		}
+	}
+	return common
+}

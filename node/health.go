@@ -1,0 +1,82 @@
+package node
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	autopilot "github.com/hashicorp/raft-autopilot"
+)
+
+// What a healthy server may lack.
+const (
+	// maxTrailing is how many log entries a server may be behind the leader and
+	// still count as caught up.
+	maxTrailing = 256
+	// contactHeartbeats is how many heartbeats long a server may not have heard
+	// from the leader.
+	contactHeartbeats = 4
+)
+
+// Health is the leader's judgement of the servers in Raft's configuration.
+type Health struct {
+	Healthy          bool           `json:"healthy"`          // every server is
+	FailureTolerance int            `json:"failureTolerance"` // voters that may be lost while a quorum stays
+	Servers          []ServerHealth `json:"servers"`          // ordered by id
+}
+
+// ServerHealth is the judgement of one server.
+type ServerHealth struct {
+	ID            string    `json:"id"`
+	Name          string    `json:"name"`
+	Leader        bool      `json:"leader"`
+	Voter         bool      `json:"voter"`
+	Alive         bool      `json:"alive"` // gossip knows it
+	Healthy       bool      `json:"healthy"`
+	StableSince   time.Time `json:"stableSince"`   // when Healthy last changed, or this leader began to look
+	LastContactMs int64     `json:"lastContactMs"` // since it heard from the leader; -1 when it does not answer
+	LastTerm      uint64    `json:"lastTerm"`      // of its newest log entry
+	LastIndex     uint64    `json:"lastIndex"`     // up to which it has logged and applied
+	Version       string    `json:"version,omitempty"`
+}
+
+// stable reports whether the server has been healthy for a time.
+func (s ServerHealth) stable(now time.Time, since time.Duration) bool {
+	return s.Healthy && now.Sub(s.StableSince) >= since
+}
+
+// server returns the judgement of one server.
+func (h Health) server(id string) (ServerHealth, bool) {
+	i, found := slices.BinarySearchFunc(h.Servers, id, func(s ServerHealth, id string) int { return strings.Compare(s.ID, id) })
+	if !found {
+		return ServerHealth{}, false
+	}
+	return h.Servers[i], true
+}
+
+// Health returns this node's judgement of the servers. Only a leader has one.
+func (n *Node) Health() (h Health, leading bool) {
+	if pilot := n.pilot.Load(); pilot != nil {
+		return healthOf(pilot.GetState()), true
+	}
+	return Health{}, false
+}
+
+// healthOf puts the library's judgement in our own terms.
+func healthOf(state *autopilot.State) Health {
+	h := Health{Healthy: state.Healthy, FailureTolerance: state.FailureTolerance}
+	for id, s := range state.Servers {
+		contact := s.Stats.LastContact.Milliseconds()
+		if s.Server.NodeStatus != autopilot.NodeAlive || s.Stats.LastContact < 0 {
+			contact = -1
+		}
+		h.Servers = append(h.Servers, ServerHealth{
+			ID: string(id), Name: nameOf(string(id)), Leader: s.State == autopilot.RaftLeader, Voter: s.HasVotingRights(),
+			Alive: s.Server.NodeStatus == autopilot.NodeAlive, Healthy: s.Health.Healthy, StableSince: s.Health.StableSince,
+			LastContactMs: contact, LastTerm: s.Stats.LastTerm, LastIndex: s.Stats.LastIndex, Version: s.Server.Version,
+		})
+	}
+	slices.SortFunc(h.Servers, func(a, b ServerHealth) int { return cmp.Compare(a.ID, b.ID) })
+	return h
+}

@@ -1,0 +1,300 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/cluster"
+)
+
+const (
+	// maxVoters bounds the voters: each further one makes every write slower.
+	maxVoters = 9
+	// minVoters is how many voters stay when dead ones are removed: with fewer
+	// the loss of one more stops all writes.
+	minVoters = 3
+)
+
+// change is what a planner wants done, in this order. Empty fields are left out.
+type change struct {
+	add     string // becomes a server without a vote
+	promote string // gets its vote
+	demote  string // loses its vote
+	remove  string // leaves
+	why     string // it is removed
+	lead    string // leads from now on
+}
+
+// replaced is why a server is removed whose place a new one has.
+const replaced = "another of its name has its place"
+
+// prober asks other nodes what gossip cannot tell.
+type prober interface {
+	answers(ctx context.Context, id string) bool
+	knows(ctx context.Context, id string) ([]string, error)
+}
+
+// planner decides on changes of the configuration. It lives for one term of a
+// leader and is used from one goroutine.
+type planner struct {
+	self      string
+	probe     prober
+	stableFor time.Duration
+	goneFor   time.Duration
+	deadFor   time.Duration // 0: dead servers stay
+	logger    *slog.Logger
+
+	seen   map[string]time.Time // when a server was last alive in gossip
+	warned map[string]bool
+}
+
+// newPlanner returns a planner for the server self. deadFor is how long a server
+// is dead before it is removed; 0 keeps it.
+func newPlanner(self string, probe prober, t Tuning, deadFor time.Duration, logger *slog.Logger) *planner {
+	return &planner{
+		self: self, probe: probe, stableFor: t.StableFor, goneFor: t.GoneFor, deadFor: deadFor, logger: logger,
+		seen: map[string]time.Time{}, warned: map[string]bool{},
+	}
+}
+
+// picture is what one decision is based on.
+type picture struct {
+	now     time.Time
+	cluster string // its id
+	members []cluster.Member
+	servers []raft.Server
+	health  Health
+	alive   map[string]cluster.Member // members by id
+}
+
+// plan returns the next change, the zero value when all is as it should be.
+func (p *planner) plan(ctx context.Context, pic picture) change {
+	pic.alive = make(map[string]cluster.Member, len(pic.members))
+	for _, m := range pic.members {
+		pic.alive[m.ServerID] = m
+	}
+	p.remember(&pic)
+	if old := p.superseded(ctx, &pic); old != "" {
+		return change{remove: old, why: replaced}
+	}
+	for _, m := range pic.members {
+		if !contains(pic.servers, m.ServerID) && p.mayAdd(ctx, &pic, m) {
+			return change{add: m.ServerID}
+		}
+	}
+	for _, s := range pic.servers {
+		id := string(s.ID)
+		if s.Suffrage == raft.Voter || !p.fitToVote(&pic, id) {
+			continue
+		}
+		if old, ok := p.mayVote(ctx, &pic, id); ok {
+			c := change{promote: id, remove: old}
+			if old != "" {
+				c.why = replaced
+			}
+			return c
+		}
+	}
+	if id := p.unwilling(ctx, &pic); id != "" {
+		return change{demote: id}
+	}
+	if dead := p.dead(ctx, &pic); dead != "" {
+		return change{remove: dead, why: fmt.Sprintf("it has been dead for %v", p.deadFor)}
+	}
+	return change{lead: p.successor(&pic)}
+}
+
+// remember notes who is alive.
+func (p *planner) remember(pic *picture) {
+	for id := range pic.alive {
+		p.seen[id] = pic.now
+	}
+	for _, s := range pic.servers {
+		if _, ok := p.seen[string(s.ID)]; !ok {
+			p.seen[string(s.ID)] = pic.now // not seen yet, but this leader has only just begun to look
+		}
+	}
+	for id := range p.seen {
+		if _, alive := pic.alive[id]; !alive && !contains(pic.servers, id) {
+			delete(p.seen, id)
+		}
+	}
+}
+
+// mayAdd reports whether a live node outside of the configuration is to be taken in.
+func (p *planner) mayAdd(ctx context.Context, pic *picture, m cluster.Member) bool {
+	if m.Leaving || m.ClusterID != "" && m.ClusterID != pic.cluster {
+		return false
+	}
+	for _, s := range pic.servers {
+		id := string(s.ID)
+		if _, alive := pic.alive[id]; alive && nameOf(id) == nameOf(m.ServerID) {
+			if p.firstTime(m.ServerID) {
+				p.logger.WarnContext(ctx, "two nodes run under one name; give one another --node-id, or stop the one that is not a member",
+					"name", nameOf(id), "member", id, "other", m.ServerID)
+			}
+			return false
+		}
+	}
+	if m.ClusterID != "" || m.Fresh {
+		return true
+	}
+	// It has state and no cluster's name: either another cluster is just being
+	// formed, or this one's former leader was lost while it took the node in.
+	known, err := p.probe.knows(ctx, m.ServerID)
+	return err == nil && (len(known) == 0 || slices.ContainsFunc(known, func(id string) bool { return contains(pic.servers, id) }))
+}
+
+// mayVote reports whether a server may be promoted, and which voter of the same
+// name, gone for good, it is to replace.
+func (p *planner) mayVote(ctx context.Context, pic *picture, id string) (old string, ok bool) {
+	voters := 0
+	for _, s := range pic.servers {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		if other := string(s.ID); nameOf(other) == nameOf(id) {
+			if old != "" || !p.gone(ctx, pic, other) {
+				return "", false
+			}
+			old = other
+		}
+	}
+	if old == "" && voters >= maxVoters {
+		if p.firstTime(id) {
+			p.logger.WarnContext(ctx, "a server stays without a vote: there are enough voters", "server", id, "voters", voters)
+		}
+		return "", false
+	}
+	return old, true
+}
+
+// superseded returns a server that is gone and whose place a live one of the same
+// name has taken: what a leader left behind that was lost between the promotion
+// of the new server and the removal of the old one.
+func (p *planner) superseded(ctx context.Context, pic *picture) string {
+	for _, old := range pic.servers {
+		for _, other := range pic.servers {
+			_, alive := pic.alive[string(other.ID)]
+			outranked := other.Suffrage == raft.Voter || old.Suffrage != raft.Voter
+			if other.ID != old.ID && nameOf(string(other.ID)) == nameOf(string(old.ID)) && alive && outranked &&
+				p.gone(ctx, pic, string(old.ID)) {
+				return string(old.ID)
+			}
+		}
+	}
+	return ""
+}
+
+// gone reports whether a server has left for good: it is out of gossip for a
+// while, and does not answer.
+func (p *planner) gone(ctx context.Context, pic *picture, id string) bool {
+	if _, alive := pic.alive[id]; alive || id == p.self {
+		return false
+	}
+	return pic.now.Sub(p.seen[id]) >= p.goneFor && !p.probe.answers(ctx, id)
+}
+
+// fitToVote reports whether a server without a vote wants one, is alive, and has
+// been healthy for long enough.
+func (p *planner) fitToVote(pic *picture, id string) bool {
+	m, alive := pic.alive[id]
+	s, _ := pic.health.server(id)
+	return alive && !m.NonVoter && s.stable(pic.now, p.stableFor)
+}
+
+// mayLose reports whether a voter may go: at least minVoters stay, and of those
+// a quorum is healthy.
+func (p *planner) mayLose(pic *picture, id string) bool {
+	left, healthy := 0, 0
+	for _, s := range pic.servers {
+		if s.Suffrage != raft.Voter || string(s.ID) == id {
+			continue
+		}
+		left++
+		if h, _ := pic.health.server(string(s.ID)); h.Healthy {
+			healthy++
+		}
+	}
+	return left >= minVoters && healthy > left/2
+}
+
+// unwilling returns a voter that was started again as a non-voter.
+func (p *planner) unwilling(ctx context.Context, pic *picture) string {
+	for _, s := range pic.servers {
+		id := string(s.ID)
+		if s.Suffrage != raft.Voter || !pic.alive[id].NonVoter || id == p.self {
+			continue
+		}
+		if p.mayLose(pic, id) {
+			return id
+		}
+		if p.firstTime(id) {
+			p.logger.WarnContext(ctx, "a server that does not want to vote keeps its vote: too few voters would stay", "server", id)
+		}
+	}
+	return ""
+}
+
+// dead returns a server that has been gone for the threshold and may be removed.
+func (p *planner) dead(ctx context.Context, pic *picture) string {
+	if p.deadFor == 0 {
+		return ""
+	}
+	for _, s := range pic.servers {
+		id := string(s.ID)
+		if s.Suffrage == raft.Voter && !p.mayLose(pic, id) || pic.now.Sub(p.seen[id]) < p.deadFor {
+			continue
+		}
+		if p.gone(ctx, pic, id) {
+			return id
+		}
+	}
+	return ""
+}
+
+// successor returns who is to lead in this node's place: "" while this node is
+// fit to, or nobody else is.
+func (p *planner) successor(pic *picture) string {
+	own, judged := pic.health.server(p.self)
+	unfit := judged && !own.Healthy && pic.now.Sub(own.StableSince) >= p.stableFor
+	if own := pic.alive[p.self]; !unfit && !own.NonVoter && !own.DiskLow {
+		return ""
+	}
+	best := ServerHealth{}
+	for _, s := range pic.health.Servers {
+		if m := pic.alive[s.ID]; m.NonVoter || m.DiskLow {
+			continue
+		}
+		if s.Voter && s.ID != p.self && s.stable(pic.now, p.stableFor) && s.LastIndex > best.LastIndex {
+			best = s
+		}
+	}
+	return best.ID
+}
+
+// firstTime reports whether a standing obstacle has not been reported yet.
+func (p *planner) firstTime(key string) bool {
+	was := p.warned[key]
+	p.warned[key] = true
+	return !was
+}
+
+func contains(servers []raft.Server, id string) bool {
+	return slices.ContainsFunc(servers, func(s raft.Server) bool { return string(s.ID) == id })
+}
+
+// nameOf returns the node name in a server id.
+func nameOf(id string) string {
+	if i := strings.LastIndexByte(id, '-'); i > 0 {
+		return id[:i]
+	}
+	return id
+}

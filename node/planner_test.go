@@ -1,0 +1,266 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/cluster"
+)
+
+// probes answers a planner's questions from sets.
+type probes struct {
+	up      map[string]bool     // answers
+	configs map[string][]string // knows
+}
+
+func (p probes) answers(_ context.Context, id string) bool { return p.up[id] }
+func (p probes) knows(_ context.Context, id string) ([]string, error) {
+	known, ok := p.configs[id]
+	if !ok {
+		return nil, errors.New("no answer")
+	}
+	return known, nil
+}
+
+var testTuning = Tuning{StableFor: 3 * time.Second, GoneFor: 10 * time.Second}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// servers reads a configuration: ids with a vote, and in brackets without.
+func servers(list string) []raft.Server {
+	var out []raft.Server
+	for id := range strings.FieldsSeq(list) {
+		s := raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(strings.Trim(id, "()"))}
+		if id[0] == '(' {
+			s.Suffrage = raft.Nonvoter
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// alive reads live members of cluster "c"; a question mark makes one fresh, an
+// exclamation mark one with state but without a cluster, an at sign one of
+// another cluster, a tilde one that does not want to vote, and a hash one whose
+// disk is nearly full.
+func alive(list string) []cluster.Member {
+	var out []cluster.Member
+	for id := range strings.FieldsSeq(list) {
+		m := cluster.Member{Meta: cluster.Meta{ServerID: strings.Trim(id, "?!@~#"), ClusterID: "c"}}
+		if strings.HasSuffix(id, "?") {
+			m.ClusterID, m.Fresh = "", true
+		}
+		if strings.HasSuffix(id, "!") {
+			m.ClusterID = ""
+		}
+		if strings.HasSuffix(id, "@") {
+			m.ClusterID = "d"
+		}
+		m.NonVoter, m.DiskLow = strings.HasSuffix(id, "~"), strings.HasSuffix(id, "#")
+		m.NodeName = nameOf(m.ServerID)
+		out = append(out, m)
+	}
+	return out
+}
+
+// judged returns the health of a configuration: who is alive and does not lag is
+// healthy, since the given time.
+func judged(config []raft.Server, members []cluster.Member, lagging string, since time.Time) Health {
+	h := Health{Healthy: true}
+	for i, s := range config {
+		id := string(s.ID)
+		alive := slices.ContainsFunc(members, func(m cluster.Member) bool { return m.ServerID == id })
+		healthy := alive && !slices.Contains(strings.Fields(lagging), id)
+		h.Healthy = h.Healthy && healthy
+		h.Servers = append(h.Servers, ServerHealth{
+			ID: id, Voter: s.Suffrage == raft.Voter, Alive: alive, Healthy: healthy, StableSince: since, LastIndex: uint64(100 - i),
+		})
+	}
+	slices.SortFunc(h.Servers, func(a, b ServerHealth) int { return strings.Compare(a.ID, b.ID) })
+	return h
+}
+
+func TestPlan(t *testing.T) {
+	tests := []struct {
+		name    string
+		servers string
+		alive   string
+		up      string // ids that answer though gossip does not know them
+		lagging string // ids that are alive but not healthy
+		deadFor int    // seconds
+		configs map[string][]string
+		at      map[int]change // by second; none at other times up to 20
+	}{
+		{name: "all is well", servers: "a-1 b-1 c-1", alive: "a-1 b-1 c-1"},
+		{name: "gossip alone removes nobody", servers: "a-1 b-1 (c-1)", alive: "a-1"},
+		{name: "new node", servers: "a-1", alive: "a-1 b-1?", at: every(change{add: "b-1"})},
+		{name: "promotion", servers: "a-1 (b-1)", alive: "a-1 b-1", at: from(3, change{promote: "b-1"})},
+		{name: "wants no vote", servers: "a-1 (b-1)", alive: "a-1 b-1~"},
+		{name: "of another cluster", servers: "a-1", alive: "a-1 b-1@", configs: map[string][]string{"b-1": {"a-1"}}},
+		{name: "lagging", servers: "a-1 (b-1)", alive: "a-1 b-1", lagging: "b-1"},
+		{name: "dead non-voter", servers: "a-1 (b-1)", alive: "a-1"},
+		{name: "of this cluster", servers: "a-1", alive: "a-1 b-1", at: every(change{add: "b-1"})},
+		{name: "another cluster being formed", servers: "a-1", alive: "a-1 b-1!", configs: map[string][]string{"b-1": {"b-1", "x-1"}}},
+		{
+			name: "taken in by a lost leader", servers: "a-1 z-1", alive: "a-1 z-1 b-1!",
+			configs: map[string][]string{"b-1": {"a-1", "b-1"}}, at: every(change{add: "b-1"}),
+		},
+		{
+			name: "voted but has no configuration", servers: "a-1", alive: "a-1 b-1!",
+			configs: map[string][]string{"b-1": nil}, at: every(change{add: "b-1"}),
+		},
+		{name: "does not say what it is", servers: "a-1", alive: "a-1 b-1!"},
+		{name: "same name, both alive", servers: "a-1 b-1", alive: "a-1 b-1 b-2?"},
+		{name: "same name, the old one is gone", servers: "a-1 b-1 c-1", alive: "a-1 c-1 b-2?", at: every(change{add: "b-2"})},
+		{name: "replacement", servers: "a-1 b-1 c-1 (b-2)", alive: "a-1 c-1 b-2", at: from(10, change{promote: "b-2", remove: "b-1", why: replaced})},
+		{name: "replacement of one that answers", servers: "a-1 b-1 c-1 (b-2)", alive: "a-1 c-1 b-2", up: "b-1"},
+		{name: "left by a lost leader", servers: "a-1 b-1 c-1 b-2", alive: "a-1 c-1 b-2", at: from(10, change{remove: "b-1", why: replaced})},
+		{name: "new one died instead", servers: "a-1 b-1 c-1 b-2", alive: "a-1 c-1 b-1", at: from(10, change{remove: "b-2", why: replaced})},
+		{name: "both died", servers: "a-1 b-1 c-1 b-2", alive: "a-1 c-1"},
+		{name: "old non-voter of the name", servers: "a-1 (b-1) (b-2)", alive: "a-1 b-2", lagging: "b-2", at: from(10, change{remove: "b-1", why: replaced})},
+		{name: "three voters stay", servers: "a-1 b-1 c-1", alive: "a-1 b-1", deadFor: 15},
+		{name: "a fourth that is dead", servers: "a-1 b-1 c-1 d-1", alive: "a-1 b-1 c-1", deadFor: 15, at: from(15, change{remove: "d-1", why: dead15})},
+		{name: "a fourth that answers", servers: "a-1 b-1 c-1 d-1", alive: "a-1 b-1 c-1", up: "d-1", deadFor: 15},
+		{name: "dead servers are to stay", servers: "a-1 b-1 c-1 d-1", alive: "a-1 b-1 c-1"},
+		{name: "one of two", servers: "a-1 b-1 c-1 d-1 e-1", alive: "a-1 b-1 c-1", deadFor: 15, at: from(15, change{remove: "d-1", why: dead15})},
+		{name: "no quorum would stay", servers: "a-1 b-1 c-1 d-1 e-1", alive: "a-1 b-1", deadFor: 15},
+		{name: "no healthy quorum would stay", servers: "a-1 b-1 c-1 d-1 e-1", alive: "a-1 b-1 c-1", lagging: "c-1", deadFor: 15},
+		{name: "a dead one without a vote", servers: "a-1 b-1 c-1 (d-1)", alive: "a-1 b-1", deadFor: 15, at: from(15, change{remove: "d-1", why: dead15})},
+		{name: "no vote any more", servers: "a-1 b-1 c-1 d-1", alive: "a-1 b-1 c-1 d-1~", at: every(change{demote: "d-1"})},
+		{name: "its vote is needed", servers: "a-1 b-1 c-1", alive: "a-1 b-1 c-1~"},
+		{name: "its vote is needed for a quorum", servers: "a-1 b-1 c-1 d-1", alive: "a-1 b-1 d-1~", lagging: "b-1"},
+		{name: "the leader wants no vote any more", servers: "a-1 b-1 c-1 d-1", alive: "a-1~ b-1 c-1 d-1", at: from(3, change{lead: "b-1"})},
+		{name: "leader with a full disk", servers: "a-1 b-1 c-1 d-1", alive: "a-1# b-1# c-1# d-1", at: from(3, change{lead: "d-1"})},
+		{name: "no disk has space", servers: "a-1 b-1 c-1", alive: "a-1# b-1# c-1#"},
+		{name: "unhealthy leader", servers: "a-1 b-1 c-1", alive: "a-1 b-1 c-1", lagging: "a-1 b-1", at: from(3, change{lead: "c-1"})},
+		{name: "nobody healthier", servers: "a-1 b-1 c-1 (d-1)", alive: "a-1 b-1 c-1 d-1~", lagging: "a-1 b-1 c-1"},
+		{name: "enough voters", servers: "a-1 b-1 c-1 d-1 e-1 f-1 g-1 h-1 i-1 (j-1)", alive: "a-1 b-1 c-1 d-1 e-1 f-1 g-1 h-1 i-1 j-1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			pr := probes{up: map[string]bool{}, configs: tt.configs}
+			for id := range strings.FieldsSeq(tt.up) {
+				pr.up[id] = true
+			}
+			p := newPlanner("a-1", pr, testTuning, time.Duration(tt.deadFor)*time.Second, quiet())
+			start, config, members := time.Now(), servers(tt.servers), alive(tt.alive)
+			health := judged(config, members, tt.lagging, start)
+			for second := range 20 {
+				now := start.Add(time.Duration(second) * time.Second)
+				got := p.plan(t.Context(), picture{now: now, cluster: "c", members: members, servers: config, health: health})
+				if got != tt.at[second] {
+					t.Errorf("after %d s: %+v, want %+v", second, got, tt.at[second])
+				}
+			}
+		})
+	}
+}
+
+const dead15 = "it has been dead for 15s"
+
+func every(c change) map[int]change { return from(0, c) }
+
+// from expects a change at every second from the first on.
+func from(first int, c change) map[int]change {
+	at := map[int]change{}
+	for s := first; s < 20; s++ {
+		at[s] = c
+	}
+	return at
+}
+
+// TestPlanKeepsVoters lets nodes come, die, come back and come back empty at
+// random, carries every plan out, and looks at the configuration.
+func TestPlanKeepsVoters(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		running := map[string]string{"a": "a-1", "b": "b-1", "c": "c-1"} // id by name; "" is down
+		last := map[string]string{"a": "a-1", "b": "b-1", "c": "c-1"}
+		config := servers("a-1 b-1 c-1")
+		p := newPlanner("a-1", nil, testTuning, 20*time.Second, quiet())
+		now, serial := time.Now(), 1
+		since := now // an approximation: everybody alive has been healthy from the beginning
+		for range rapid.IntRange(10, 60).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.IntRange(1, 5).Draw(t, "seconds")) * time.Second)
+			name := rapid.SampledFrom([]string{"b", "c", "d", "e"}).Draw(t, "name")
+			switch rapid.SampledFrom([]string{"", "", "", "", "down", "up", "wiped"}).Draw(t, "event") {
+			case "down":
+				running[name] = ""
+			case "up":
+				running[name] = last[name]
+			case "wiped":
+				if running[name] == "" {
+					serial++
+					running[name] = fmt.Sprintf("%s-%d", name, serial)
+					last[name] = running[name]
+				}
+			}
+			pr := probes{up: map[string]bool{}}
+			var members []cluster.Member
+			for _, id := range running {
+				if id != "" {
+					members = append(members, alive(id)...)
+					pr.up[id] = true
+				}
+			}
+			p.probe = pr
+			before := votersOf(config)
+			c := p.plan(context.Background(), picture{
+				now: now, cluster: "c", members: members, servers: config, health: judged(config, members, "", since),
+			})
+			if c.remove != "" && pr.up[c.remove] {
+				t.Fatalf("%s is alive and was removed", c.remove)
+			}
+			config = apply(config, c)
+			after, names := votersOf(config), map[string]int{}
+			for _, id := range after {
+				names[nameOf(id)]++
+			}
+			for name, n := range names {
+				if n > 1 {
+					t.Fatalf("%d voters are called %s: %v", n, name, config)
+				}
+			}
+			if len(after) < len(before) && len(after) < minVoters {
+				t.Fatalf("voters were %v and are %v", before, after)
+			}
+			living := slices.DeleteFunc(slices.Clone(after), func(id string) bool { return !pr.up[id] })
+			if len(after) < len(before) && len(living) <= len(after)/2 {
+				t.Fatalf("a voter was removed while of %v only %v were alive", after, living)
+			}
+		}
+	})
+}
+
+// votersOf returns the ids of a configuration's voters.
+func votersOf(config []raft.Server) []string {
+	var ids []string
+	for _, s := range config {
+		if s.Suffrage == raft.Voter {
+			ids = append(ids, string(s.ID))
+		}
+	}
+	return ids
+}
+
+// apply carries a change out as Raft would.
+func apply(config []raft.Server, c change) []raft.Server {
+	config = slices.Clone(config)
+	if c.add != "" {
+		config = append(config, raft.Server{Suffrage: raft.Nonvoter, ID: raft.ServerID(c.add)})
+	}
+	for i, s := range config {
+		if string(s.ID) == c.promote {
+			config[i].Suffrage = raft.Voter
+		}
+	}
+	return slices.DeleteFunc(config, func(s raft.Server) bool { return c.remove != "" && string(s.ID) == c.remove })
+}

@@ -1,0 +1,86 @@
+package node
+
+import (
+	"errors"
+	"math"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/commons-cluster/commons/node/push"
+)
+
+// outcomePassed is the outcome of an attempt or a check that did not fail.
+const outcomePassed = "ok"
+
+// pushMetrics measures what is sent to receivers.
+type pushMetrics struct {
+	attempts      *prometheus.CounterVec
+	verifications *prometheus.CounterVec
+	seconds       prometheus.Histogram
+}
+
+func newPushMetrics() *pushMetrics {
+	return &pushMetrics{
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "commons", Subsystem: "push", Name: "attempts_total",
+			Help: "Attempts of this node to deliver to receivers, by what came of them.",
+		}, []string{"outcome"}),
+		verifications: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "commons", Subsystem: "push", Name: "verifications_total",
+			Help: "Checks of receivers by this node, by what came of them.",
+		}, []string{"outcome"}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "commons", Subsystem: "push", Name: "attempt_seconds",
+			Help:    "How long receivers took.",
+			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5},
+		}),
+	}
+}
+
+func (m *pushMetrics) register(to prometheus.Registerer) error {
+	return errors.Join(to.Register(m.attempts), to.Register(m.verifications), to.Register(m.seconds))
+}
+
+func (m *pushMetrics) attempted(a push.Answer) {
+	m.attempts.WithLabelValues(outcomeOf(a.Reason)).Inc()
+	m.seconds.Observe(a.Took.Seconds())
+}
+
+func (m *pushMetrics) verified(r push.Reason) { m.verifications.WithLabelValues(outcomeOf(r)).Inc() }
+
+// outcomeOf is the label of a reason: statuses are told apart by their first
+// digit alone.
+func outcomeOf(r push.Reason) string {
+	if r == "" {
+		return outcomePassed
+	}
+	if status, ok := strings.CutPrefix(string(r), push.StatusPrefix); ok && status != "" {
+		return push.StatusPrefix + status[:1] + "xx"
+	}
+	return string(r)
+}
+
+// pushGauges are the measurements of what waits and what is under way.
+func (n *Node) pushGauges() []gauge {
+	return []gauge{
+		{
+			"push_sending", "Deliveries that this node is sending to receivers.",
+			func() float64 { return float64(n.deliveries.sending()) },
+		},
+		{
+			"push_waiting", "Deliveries that wait for their turn or for their next attempt, in the whole cluster.",
+			n.waitingDeliveries,
+		},
+	}
+}
+
+func (n *Node) waitingDeliveries() float64 {
+	v := n.machine.View()
+	defer v.Release()
+	waiting, err := v.WaitingDeliveries()
+	if err != nil {
+		return math.NaN()
+	}
+	return float64(waiting)
+}

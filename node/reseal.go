@@ -1,0 +1,64 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// resealInterval is how often the leader looks whether the data key has to be
+// sealed anew.
+const resealInterval = time.Second
+
+// keepResealed seals the data key under the secret in use when that has changed,
+// for as long as this node leads, so that the former secret can go.
+func (n *Node) keepResealed(ctx context.Context) {
+	tick := time.NewTicker(resealInterval)
+	defer tick.Stop()
+	said := ""
+	for {
+		if err := n.reseal(ctx); err != nil && ctx.Err() == nil && err.Error() != said {
+			said = err.Error()
+			n.logger.WarnContext(ctx, "the data key was not sealed under the new secret; it is tried again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// reseal seals the data key under the secret in use, unless it is already. Every
+// server that answers must have that secret: it could not open the key else.
+func (n *Node) reseal(ctx context.Context) error {
+	v := n.machine.View()
+	sealed := v.SealedDataKey()
+	v.Release()
+	if len(sealed) == 0 || !n.secrets.NeedsReseal(sealed) {
+		return nil
+	}
+	inUse := n.secrets.KeyIDs()[0]
+	for _, s := range n.clusterReport(ctx).Servers {
+		if s.Report != nil && !slices.Contains(s.Report.Secrets, inUse) {
+			return fmt.Errorf("%s does not have the secret %s yet", s.ID, inUse)
+		}
+	}
+	key, err := n.secrets.Open(sealed, dataKeyContext)
+	if err != nil {
+		return err
+	}
+	anew, err := n.secrets.Seal(key, dataKeyContext)
+	if err != nil {
+		return err
+	}
+	if _, _, err := n.pipeline.ProposeAsLeader(ctx, &fsm.Reseal{Former: sealed, SealedDataKey: anew}); err != nil {
+		return err
+	}
+	n.logger.InfoContext(ctx, "sealed the data key under another secret", "secret", cluster.SealedUnder(anew))
+	return nil
+}

@@ -1,0 +1,141 @@
+package node
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/commons-cluster/commons/fsm"
+)
+
+const (
+	// signingPurpose keeps the key that seals signing keys apart from other uses of
+	// the data key.
+	signingPurpose = "commons signing keys"
+	// sealingKeyBytes is its length: AES-256.
+	sealingKeyBytes = 32
+	// signingKeyAge is how long a key signs deliveries before the leader makes a new
+	// one. The old one goes on beside it for fsm.SigningKeyOverlap.
+	signingKeyAge = 90 * 24 * time.Hour
+	// signingInterval is how often the leader looks at the age of the newest key.
+	signingInterval = time.Second
+)
+
+// errNoDataKey means that this node has not learned the data key yet.
+var errNoDataKey = errors.New("this node does not know the cluster's data key yet")
+
+// newSigningSealer returns what the private halves of signing keys are sealed
+// with. It hangs on the data key alone, so that they outlive cluster secrets.
+func newSigningSealer(dataKey []byte) (cipher.AEAD, error) {
+	key, err := hkdf.Key(sha256.New, dataKey, nil, signingPurpose, sealingKeyBytes)
+	if err != nil {
+		return nil, fmt.Errorf("key for signing keys: %w", err)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("key for signing keys: %w", err)
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
+
+// newSigningKey makes the command for a new key, which replaces the one with the
+// number after.
+func newSigningKey(sealer cipher.AEAD, after uint64) (*fsm.RotateSigningKey, error) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make a signing key: %w", err)
+	}
+	return &fsm.RotateSigningKey{After: after, Public: public, Sealed: sealer.Seal(nil, nil, private.Seed(), public)}, nil
+}
+
+// openSigningKeys returns the private keys, in the same order.
+func openSigningKeys(sealer cipher.AEAD, keys []fsm.SigningKey) ([]ed25519.PrivateKey, error) {
+	private := make([]ed25519.PrivateKey, len(keys))
+	for i := range keys {
+		seed, err := sealer.Open(nil, nil, keys[i].Sealed, keys[i].Public)
+		if err != nil || len(seed) != ed25519.SeedSize {
+			return nil, fmt.Errorf("signing key %d is damaged or was sealed under another data key", keys[i].Number)
+		}
+		private[i] = ed25519.NewKeyFromSeed(seed)
+	}
+	return private, nil
+}
+
+// signingKeys returns the keys that a delivery is signed with now, the newest
+// first; none while the leader has made none. Errors: errNoDataKey; keys that
+// cannot be read or opened.
+func (n *Node) signingKeys() ([]ed25519.PrivateKey, error) {
+	sealer := n.signing.Load()
+	if sealer == nil {
+		return nil, errNoDataKey
+	}
+	v := n.machine.View()
+	defer v.Release()
+	keys, err := v.SigningKeys()
+	if err != nil {
+		return nil, err
+	}
+	return openSigningKeys(*sealer, keys)
+}
+
+// keepSigningKey sees to it that there is a key to sign deliveries with, and that
+// it is not too old, for as long as this node leads.
+func (n *Node) keepSigningKey(ctx context.Context) {
+	tick := time.NewTicker(signingInterval)
+	defer tick.Stop()
+	complained := false
+	for {
+		if err := n.renewSigningKey(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, errNoDataKey) && !complained {
+			n.logger.WarnContext(ctx, "no key was made to sign deliveries with; it is tried again", "error", err)
+			complained = true
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// signingKeyDue reports whether a new key has to be made at an instant, in
+// milliseconds since the epoch, and the number of the one that it replaces; 0: none.
+func signingKeyDue(keys []fsm.SigningKey, now int64) (after uint64, due bool) {
+	if len(keys) == 0 {
+		return 0, true
+	}
+	return keys[0].Number, now-keys[0].CreatedAt >= signingKeyAge.Milliseconds()
+}
+
+// renewSigningKey makes a key where there is none, or the newest is too old.
+func (n *Node) renewSigningKey(ctx context.Context) error {
+	sealer := n.signing.Load()
+	if sealer == nil {
+		return errNoDataKey
+	}
+	v := n.machine.View()
+	keys, err := v.SigningKeys()
+	v.Release()
+	if err != nil {
+		return err
+	}
+	after, due := signingKeyDue(keys, n.pipeline.Clocks().Stamp())
+	if !due {
+		return nil
+	}
+	next, err := newSigningKey(*sealer, after)
+	if err != nil {
+		return err
+	}
+	if _, _, err := n.pipeline.ProposeAsLeader(ctx, next); err != nil {
+		return err
+	}
+	n.logger.InfoContext(ctx, "made a new key to sign deliveries with", "replaces", after)
+	return nil
+}

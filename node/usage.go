@@ -1,0 +1,191 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/node/propose"
+)
+
+const (
+	// maxCountedRows bounds the rows of calls that a node holds; what goes beyond
+	// is counted as fsm.OtherCalls.
+	maxCountedRows = fsm.MaxUsageRows
+	// foldPatience is for how long a fold is repeated. The state knows its number
+	// for days; by then it would count twice.
+	foldPatience = 24 * time.Hour
+	// lastFoldTimeout bounds the folds of a node that shuts down.
+	lastFoldTimeout = 2 * time.Second
+)
+
+// usage counts the calls that a node answers and folds the counts into the log.
+// It is the HTTP service's api.Counter. What it holds is bounded, whatever comes.
+type usage struct {
+	boot fsm.BootID
+
+	mu      sync.Mutex
+	calls   map[fsm.UsageRow]uint64 // by row without its Count
+	senders map[sendersOf]*sketch
+
+	folding chan struct{} // holds one token: folds follow each other
+	number  uint64        // of the newest fold
+	pending *fsm.AddUsage // its outcome is not known yet
+	since   time.Time     // when it was made
+}
+
+// sendersOf says whose senders a sketch holds.
+type sendersOf struct {
+	day     fsm.Day
+	surface fsm.Surface
+}
+
+// sketch holds the senders of a day, and what of them went into folds.
+type sketch struct {
+	senders *fsm.Senders
+	folded  []byte
+}
+
+func newUsage(boot fsm.BootID) *usage {
+	return &usage{
+		boot: boot, calls: make(map[fsm.UsageRow]uint64), senders: make(map[sendersOf]*sketch),
+		folding: make(chan struct{}, 1),
+	}
+}
+
+// Count implements api.Counter.
+func (u *usage) Count(c api.Counted) {
+	row := fsm.UsageRow{Day: fsm.DayOf(c.At.UnixMilli()), Surface: c.Surface, Action: c.Action, Client: c.Client}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, known := u.calls[row]; !known && len(u.calls) >= maxCountedRows {
+		row.Action, row.Client = fsm.OtherCalls, fsm.OtherCalls
+	}
+	u.calls[row]++
+	if c.Sender == "" {
+		return
+	}
+	of := sendersOf{row.Day, row.Surface}
+	s, known := u.senders[of]
+	if !known {
+		if len(u.senders) >= fsm.MaxSenderRows {
+			return
+		}
+		s = &sketch{senders: fsm.NewSenders(), folded: make([]byte, fsm.SketchRegisters)}
+		u.senders[of] = s
+	}
+	s.senders.Insert(c.Sender)
+}
+
+// fold brings one fold of what was counted into the log; none when nothing was.
+// A fold without an answer is repeated, by the next call, under its old number,
+// so that it counts once. It reports whether a fold went in.
+func (u *usage) fold(ctx context.Context, now time.Time, replicate func(context.Context, fsm.Body) error) (bool, error) {
+	select {
+	case u.folding <- struct{}{}:
+		defer func() { <-u.folding }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	if u.pending != nil && now.Sub(u.since) > foldPatience {
+		u.pending = nil
+	}
+	if u.pending == nil {
+		if u.pending = u.take(fsm.DayOf(now.UnixMilli())); u.pending == nil {
+			return false, nil
+		}
+		u.since = now
+	}
+	err := replicate(ctx, u.pending)
+	if _, later := errors.AsType[*api.Unavailable](err); later {
+		return false, err
+	}
+	u.pending = nil
+	return err == nil, err
+}
+
+// take makes the next fold of what was counted; nil when that is nothing.
+func (u *usage) take(today fsm.Day) *fsm.AddUsage {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	f := &fsm.AddUsage{Boot: u.boot, Number: u.number + 1}
+	for row, count := range u.calls {
+		if len(f.Rows) == fsm.MaxUsageRows {
+			break
+		}
+		delete(u.calls, row)
+		row.Count = count
+		f.Rows = append(f.Rows, row)
+	}
+	left := fsm.MaxSenderRegisters
+	for of, s := range u.senders {
+		registers := s.take(left)
+		left -= len(registers) / fsm.RegisterBytes
+		if len(registers) > 0 {
+			f.Senders = append(f.Senders, fsm.SenderRow{Day: of.day, Surface: of.surface, Registers: registers})
+		} else if of.day < today && left > 0 {
+			delete(u.senders, of)
+		}
+	}
+	if len(f.Rows)+len(f.Senders) == 0 {
+		return nil
+	}
+	u.number++
+	return f
+}
+
+// take returns at most n of the registers that no fold has told of.
+func (s *sketch) take(n int) (registers []byte) {
+	for i, rank := range s.senders.Registers() {
+		if n == 0 {
+			break
+		}
+		if rank > s.folded[i] {
+			registers = fsm.AppendRegister(registers, i, rank)
+			s.folded[i] = rank
+			n--
+		}
+	}
+	return registers
+}
+
+// foldUsage folds the counts into the log now and then.
+func (n *Node) foldUsage(ctx context.Context) {
+	tick := time.NewTicker(n.cfg.Tuning.UsageInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			n.foldOnce(ctx)
+		}
+	}
+}
+
+// foldLast folds what is left when no more calls come in, as far as time allows.
+func (n *Node) foldLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lastFoldTimeout)
+	defer cancel()
+	for n.foldOnce(ctx) {
+	}
+}
+
+// foldOnce reports whether something was folded. While the disks are full nothing
+// is, and counting goes on.
+func (n *Node) foldOnce(ctx context.Context) bool {
+	if n.diskFull.Load() != nil {
+		return false
+	}
+	folded, err := n.usage.fold(ctx, propose.WallClock(n.cfg.ClockOffset).Now(), func(ctx context.Context, body fsm.Body) error {
+		_, _, err := n.pipeline.Propose(ctx, api.Sender{}, body)
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		n.logger.DebugContext(ctx, "calls were not folded into the log", "error", err)
+	}
+	return folded
+}

@@ -1,0 +1,249 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// noon is an instant in the middle of a day.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// counts is a state that folds go into, as the state machine takes them.
+type counts struct {
+	number    uint64
+	calls     map[fsm.UsageRow]uint64
+	registers map[sendersOf][]byte
+}
+
+func newCounts() *counts {
+	return &counts{calls: map[fsm.UsageRow]uint64{}, registers: map[sendersOf][]byte{}}
+}
+
+// replicate applies a fold unless its number was applied before.
+func (c *counts) replicate(_ context.Context, body fsm.Body) error {
+	f, isFold := body.(*fsm.AddUsage)
+	if !isFold {
+		return fmt.Errorf("%T is no fold", body)
+	}
+	if err := fsm.Check(f); err != nil {
+		return err
+	}
+	if f.Number <= c.number {
+		return nil
+	}
+	c.number = f.Number
+	for _, r := range f.Rows {
+		count := r.Count
+		r.Count = 0
+		c.calls[r] += count
+	}
+	for _, r := range f.Senders {
+		of := sendersOf{r.Day, r.Surface}
+		if c.registers[of] == nil {
+			c.registers[of] = make([]byte, fsm.SketchRegisters)
+		}
+		for b := r.Registers; len(b) > 0; b = b[fsm.RegisterBytes:] {
+			c.registers[of][int(b[0])<<8|int(b[1])] = b[2]
+		}
+	}
+	return nil
+}
+
+func (c *counts) total() (n uint64) {
+	for _, count := range c.calls {
+		n += count
+	}
+	return n
+}
+
+// TestFoldsCountOnce draws calls and outcomes of folds, and holds the state against
+// what was counted.
+func TestFoldsCountOnce(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		u, state, want := newUsage(fsm.BootID{1}), newCounts(), newCounts()
+		sketches := map[sendersOf]*fsm.Senders{}
+		now := noon
+		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
+			now = now.Add(rapid.SampledFrom([]time.Duration{0, time.Second, 11 * time.Hour}).Draw(rt, "pause"))
+			if rapid.Bool().Draw(rt, "call") {
+				c := api.Counted{
+					At: now, Surface: rapid.SampledFrom([]fsm.Surface{fsm.SurfaceAPI, fsm.SurfaceWeb}).Draw(rt, "surface"),
+					Action: rapid.SampledFrom([]string{"listEntries", "getHome"}).Draw(rt, "action"), Client: "curl",
+					Sender: rapid.SampledFrom([]string{"", "one", "two", "three"}).Draw(rt, "sender"),
+				}
+				u.Count(c)
+				day := fsm.DayOf(now.UnixMilli())
+				want.calls[fsm.UsageRow{Day: day, Surface: c.Surface, Action: c.Action, Client: c.Client}]++
+				if of := (sendersOf{day, c.Surface}); c.Sender != "" {
+					if sketches[of] == nil {
+						sketches[of] = fsm.NewSenders()
+					}
+					sketches[of].Insert(c.Sender)
+				}
+				continue
+			}
+			end := rapid.SampledFrom([]api.Code{"", api.CodeNotEnqueued, api.CodeOutcomeUnknown}).Draw(rt, "end")
+			u.since = now // nothing is given up here
+			_, _ = u.fold(t.Context(), now, func(ctx context.Context, body fsm.Body) error {
+				if end == api.CodeNotEnqueued {
+					return &api.Unavailable{Code: end}
+				}
+				if err := state.replicate(ctx, body); err != nil {
+					rt.Fatal(err)
+				}
+				if end != "" {
+					return &api.Unavailable{Code: end}
+				}
+				return nil
+			})
+		}
+		u.since = now
+		for folded := true; folded; {
+			var err error
+			if folded, err = u.fold(t.Context(), now, state.replicate); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		if fmt.Sprint(state.calls) != fmt.Sprint(want.calls) {
+			rt.Fatalf("the state has %v, want %v", state.calls, want.calls)
+		}
+		for of, s := range sketches {
+			if !bytes.Equal(state.registers[of], s.Registers()) {
+				rt.Fatalf("the sketch of %+v differs", of)
+			}
+		}
+		if len(u.calls) > 0 {
+			rt.Fatalf("left: %v", u.calls)
+		}
+	})
+}
+
+// TestUsageIsBounded counts more kinds of calls, days and senders than a node may
+// hold, and loses no call of them.
+func TestUsageIsBounded(t *testing.T) {
+	u, state := newUsage(fsm.BootID{1}), newCounts()
+	const kinds, senders = 3 * maxCountedRows, 20_000
+	for i := range kinds {
+		u.Count(api.Counted{At: noon, Surface: fsm.SurfaceAPI, Action: fmt.Sprint("action", i), Client: "curl"})
+	}
+	if len(u.calls) != maxCountedRows+1 {
+		t.Errorf("%d rows are held", len(u.calls))
+	}
+	for i := range senders {
+		u.Count(api.Counted{At: noon, Surface: fsm.SurfaceWeb, Action: "getDocs", Client: "curl", Sender: fmt.Sprint("sender", i)})
+	}
+	for back := range 2 * fsm.MaxSenderRows {
+		u.Count(api.Counted{At: noon.AddDate(0, 0, -back), Surface: fsm.SurfaceAPI, Action: "getDocs", Client: "curl", Sender: "x"})
+	}
+	if len(u.senders) != fsm.MaxSenderRows {
+		t.Errorf("%d sketches are held", len(u.senders))
+	}
+	folds := 0
+	for folded := true; folded; folds++ {
+		var err error
+		if folded, err = u.fold(t.Context(), noon, state.replicate); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := state.total(), uint64(kinds+senders+2*fsm.MaxSenderRows); got != want || folds < 3 {
+		t.Errorf("%d calls in %d folds, want %d", got, folds, want)
+	}
+	all := fsm.NewSenders()
+	for i := range senders {
+		all.Insert(fmt.Sprint("sender", i))
+	}
+	if !bytes.Equal(state.registers[sendersOf{fsm.DayOf(noon.UnixMilli()), fsm.SurfaceWeb}], all.Registers()) {
+		t.Error("senders are missing")
+	}
+	if len(u.calls) > 0 || len(u.senders) > 2 {
+		t.Errorf("%d rows and %d sketches of past days are left", len(u.calls), len(u.senders))
+	}
+}
+
+// TestFoldIsNothingForNothing holds that a node where nobody calls writes nothing.
+func TestFoldIsNothingForNothing(t *testing.T) {
+	u := newUsage(fsm.BootID{1})
+	call := api.Counted{At: noon, Surface: fsm.SurfaceAPI, Action: "getHome", Client: "curl", Sender: "one"}
+	u.Count(call)
+	for i, want := range []bool{true, false, false} {
+		proposed := 0
+		folded, err := u.fold(t.Context(), noon, func(context.Context, fsm.Body) error { proposed++; return nil })
+		if folded != want || err != nil || (proposed == 1) != want {
+			t.Errorf("fold %d: %v, %v, proposed %d times", i, folded, err, proposed)
+		}
+	}
+	u.Count(call)
+	_, err := u.fold(t.Context(), noon, func(_ context.Context, body fsm.Body) error {
+		if f := body.(*fsm.AddUsage); len(f.Rows) != 1 || len(f.Senders) != 0 {
+			t.Errorf("a sender that is known: %+v", f)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFoldIsGivenUp holds when a fold is repeated and when it is not.
+func TestFoldIsGivenUp(t *testing.T) {
+	lost := &api.Unavailable{Code: api.CodeOutcomeUnknown}
+	for name, test := range map[string]struct {
+		err    error
+		later  time.Duration
+		number uint64 // of the next fold
+	}{
+		"unknown":         {lost, foldPatience, 1},
+		"unknown for far": {lost, foldPatience + time.Second, 2},
+		"not fit":         {errors.New("not fit for the log"), 0, 2},
+		"done":            {nil, 0, 2},
+	} {
+		u := newUsage(fsm.BootID{1})
+		u.Count(api.Counted{At: noon, Surface: fsm.SurfaceAPI, Action: "getHome", Client: "curl"})
+		if _, err := u.fold(t.Context(), noon, func(context.Context, fsm.Body) error { return test.err }); !errors.Is(err, test.err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		u.Count(api.Counted{At: noon, Surface: fsm.SurfaceAPI, Action: "getHome", Client: "wget"})
+		var got uint64
+		if _, err := u.fold(t.Context(), noon.Add(test.later), func(_ context.Context, body fsm.Body) error {
+			got = body.(*fsm.AddUsage).Number
+			return nil
+		}); err != nil || got != test.number {
+			t.Errorf("%s: the next fold has number %d, %v, want %d", name, got, err, test.number)
+		}
+	}
+	u := newUsage(fsm.BootID{1})
+	u.folding <- struct{}{}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := u.fold(ended, noon, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("behind another fold: %v", err)
+	}
+}
+
+// TestNoFoldOnFullDisks holds that counts wait while the disks are full.
+func TestNoFoldOnFullDisks(t *testing.T) {
+	n := &Node{usage: newUsage(fsm.BootID{1})}
+	n.usage.Count(api.Counted{At: noon, Surface: fsm.SurfaceAPI, Action: "getHome", Client: "curl"})
+	n.diskFull.Store(&api.Unavailable{Code: api.CodeDiskFull})
+	if n.foldOnce(t.Context()) || len(n.usage.calls) != 1 || n.usage.pending != nil {
+		t.Errorf("folded; left are %v", n.usage.calls)
+	}
+}
+
+// BenchmarkCount is what counting adds to a call.
+func BenchmarkCount(b *testing.B) {
+	u := newUsage(fsm.BootID{1})
+	c := api.Counted{At: noon, Surface: fsm.SurfaceAPI, Action: "getHome", Client: "curl", Sender: "0123456789abcdef0123456789abcdef"}
+	for b.Loop() {
+		u.Count(c)
+	}
+}

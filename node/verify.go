@@ -1,0 +1,151 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/node/push"
+)
+
+const (
+	// pathVerify is where other nodes have the leader ask a receiver.
+	pathVerify = "/v1/push/verify"
+	// verifyRetry is the pause before another leader is asked to ask.
+	verifyRetry = 100 * time.Millisecond
+	// maxVerifying is how many receivers are asked at once.
+	maxVerifying = 64
+	// maxVerifyQuestion bounds the body of such a call, in bytes.
+	maxVerifyQuestion = 16 << 10
+)
+
+// verifyQuestion asks the leader to ask a receiver.
+type verifyQuestion struct {
+	URL    string `json:"url"`
+	Agent  string `json:"agent"`  // as it is spelled
+	Sender string `json:"sender"` // fingerprint of who wants it
+}
+
+// verifyAnswer is what came of it.
+type verifyAnswer struct {
+	Reason push.Reason `json:"reason,omitempty"` // "" when the receiver passed
+	WaitMs int64       `json:"waitMs,omitempty"` // too many were asked: wait so long
+}
+
+// errNotLeading is the answer of a node that has no right to ask.
+var errNotLeading = errors.New("this node does not lead")
+
+// VerifyReceiver has the leader ask a receiver whether it wants what is pushed to
+// an agent.
+func (b *backend) VerifyReceiver(ctx context.Context, from api.Sender, agent, notifyURL string) error {
+	q := verifyQuestion{URL: notifyURL, Agent: agent, Sender: from.Fingerprint}
+	for {
+		a, err := b.verifyByLeader(ctx, q)
+		if err == nil {
+			return a.asError()
+		}
+		b.logger.DebugContext(ctx, "a receiver could not be asked; it is tried again", "error", err)
+		select {
+		case <-ctx.Done():
+			return &api.Unavailable{Code: api.CodeNotEnqueued, Reason: "no leader could ask the receiver at notify_url"}
+		case <-time.After(verifyRetry):
+		}
+	}
+}
+
+// asError is what a client is told of an answer.
+func (a verifyAnswer) asError() error {
+	switch {
+	case a.WaitMs > 0:
+		return &api.RateLimited{RetryAfter: time.Duration(a.WaitMs) * time.Millisecond, Limit: &verificationLimit}
+	case a.Reason != "":
+		return &api.ReceiverFailed{Reason: a.Reason.Sentence()}
+	}
+	return nil
+}
+
+var verificationLimit = api.RateLimit{
+	Name: "verifications", Quota: push.VerificationsPerHour, Window: time.Hour,
+	Message: fmt.Sprintf("A receiver and a sender have at most %d checks of a notify_url an hour. Wait for Retry-After seconds.", push.VerificationsPerHour),
+}
+
+func (n *Node) verifyByLeader(ctx context.Context, q verifyQuestion) (verifyAnswer, error) {
+	switch leader := n.leaderID(); leader {
+	case "":
+		return verifyAnswer{}, errors.New("no leader is known")
+	case n.identity.ServerID:
+		return n.verifyHere(ctx, q)
+	default:
+		return n.verifyAt(ctx, leader, q)
+	}
+}
+
+// verifyHere asks the receiver, if this node leads.
+func (n *Node) verifyHere(ctx context.Context, q verifyQuestion) (verifyAnswer, error) {
+	if !n.leads() {
+		return verifyAnswer{}, errNotLeading
+	}
+	host := hostOf(q.URL)
+	if wait := n.verifications.Admit(host, q.Sender); wait > 0 {
+		return verifyAnswer{WaitMs: max(1, wait.Milliseconds())}, nil
+	}
+	keys, err := n.signingKeys()
+	if err != nil {
+		return verifyAnswer{}, err
+	}
+	select {
+	case n.verifying <- struct{}{}:
+		defer func() { <-n.verifying }()
+	case <-ctx.Done():
+		return verifyAnswer{}, ctx.Err()
+	}
+	a := n.receivers.Verify(ctx, q.URL, q.Agent, keys)
+	n.deliveries.metrics.verified(a.Reason)
+	n.logger.InfoContext(ctx, "asked a receiver", "agent", q.Agent, "host", host, "reason", string(a.Reason), "took", a.Took.Round(time.Millisecond).String())
+	return verifyAnswer{Reason: a.Reason}, nil
+}
+
+// verifyAt has another node ask.
+func (n *Node) verifyAt(ctx context.Context, leader string, q verifyQuestion) (a verifyAnswer, err error) {
+	data, err := json.Marshal(q)
+	if err != nil {
+		return a, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+leader+pathVerify, bytes.NewReader(data))
+	if err != nil {
+		return a, err
+	}
+	res, err := n.port.Client().Do(req)
+	if err != nil {
+		return a, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		return a, fmt.Errorf("%s answered %s", leader, res.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&a); err != nil {
+		return a, fmt.Errorf("answer of %s: %w", leader, err)
+	}
+	return a, nil
+}
+
+// serveVerify asks a receiver for another node.
+func (n *Node) serveVerify(w http.ResponseWriter, r *http.Request) {
+	var q verifyQuestion
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxVerifyQuestion)).Decode(&q); err != nil {
+		http.Error(w, "the question cannot be read", http.StatusBadRequest)
+		return
+	}
+	a, err := n.verifyHere(r.Context(), q)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusMisdirectedRequest)
+		return
+	}
+	n.answer(w, a)
+}

@@ -1,0 +1,142 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/node/logstore"
+)
+
+// watchdogTicks is how many ticks of its own a watchdog lets a write take.
+const watchdogTicks = 20
+
+// watchdog notices writes that hang. A leader whose disk hangs still sends
+// heartbeats, so that nobody else would lead. Time is counted in the watchdog's
+// own ticks: a process that was stopped for a while has not hung.
+type watchdog struct {
+	mu    sync.Mutex
+	tick  uint64
+	next  uint64
+	under map[uint64]write // writes under way
+}
+
+// write is one write under way.
+type write struct {
+	what  string
+	since uint64 // tick
+}
+
+func newWatchdog() *watchdog { return &watchdog{under: map[uint64]write{}} }
+
+// watch runs a write under the watchdog's eyes. what names it in an error.
+func (w *watchdog) watch(what string, do func()) {
+	w.mu.Lock()
+	w.next++
+	id := w.next
+	w.under[id] = write{what, w.tick}
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.under, id)
+	}()
+	do()
+}
+
+// hanging counts a tick and returns what hangs, "" when nothing does.
+func (w *watchdog) hanging() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tick++
+	for _, under := range w.under {
+		if w.tick-under.since > watchdogTicks {
+			return under.what
+		}
+	}
+	return ""
+}
+
+// watchWrites ends the node when a write hangs.
+func (n *Node) watchWrites(ctx context.Context) {
+	limit := n.cfg.HangTimeout
+	tick := time.NewTicker(limit / watchdogTicks)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if what := n.dog.hanging(); what != "" {
+			n.abandon(fmt.Errorf("%s has not come back for %v: the disk of %s hangs", what, limit, n.cfg.DataDir))
+			return
+		}
+	}
+}
+
+// watched runs a write of this node.
+func (n *Node) watched(what string, do func()) {
+	n.dog.watch(what, func() {
+		if hook := n.cfg.Tuning.BeforeWrite; hook != nil {
+			hook(what)
+		}
+		do()
+	})
+}
+
+// watchedLog is the Raft log under the watchdog. Deletions are not watched: they
+// may take long, and one that hangs keeps the next write from its lock.
+type watchedLog struct {
+	*logstore.Store
+	n *Node
+}
+
+var (
+	_ raft.LogStore    = watchedLog{}
+	_ raft.StableStore = watchedLog{}
+)
+
+const (
+	logWrite   = "a write of the log"
+	stateWrite = "a write of the state"
+)
+
+// StoreLog stores one entry.
+func (l watchedLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
+
+// StoreLogs stores entries.
+func (l watchedLog) StoreLogs(entries []*raft.Log) (err error) {
+	l.n.watched(logWrite, func() { err = l.Store.StoreLogs(entries) })
+	return err
+}
+
+// Set stores a stable value.
+func (l watchedLog) Set(key, value []byte) (err error) {
+	l.n.watched(logWrite, func() { err = l.Store.Set(key, value) })
+	return err
+}
+
+// SetUint64 stores a stable number.
+func (l watchedLog) SetUint64(key []byte, value uint64) (err error) {
+	l.n.watched(logWrite, func() { err = l.Store.SetUint64(key, value) })
+	return err
+}
+
+// watchedFSM is the state machine under the watchdog.
+type watchedFSM struct {
+	raft.BatchingFSM
+	n *Node
+}
+
+// Apply applies one log entry.
+func (f watchedFSM) Apply(entry *raft.Log) any { return f.ApplyBatch([]*raft.Log{entry})[0] }
+
+// ApplyBatch applies log entries.
+func (f watchedFSM) ApplyBatch(entries []*raft.Log) (answers []any) {
+	f.n.watched(stateWrite, func() { answers = f.BatchingFSM.ApplyBatch(entries) })
+	return answers
+}
