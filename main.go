@@ -5,6 +5,9 @@ package main
 import (
 	"os"
 
+	// Roots for TLS where the system has none, as in an image made from scratch.
+	_ "golang.org/x/crypto/x509roots/fallback"
+
 	"github.com/commons-cluster/commons/node/cli"
 )
 

@@ -9,20 +9,26 @@ import (
 )
 
 type benchCommand struct {
-	Mode        string        `arg:"" enum:"write,list,search,mixed" help:"What to send: write, list, search or mixed (seven lists, two searches and one write of ten)."`
+	Mode        string        `arg:"" enum:"write,list,search,mixed,wait" help:"What to send: write, list, search, mixed (seven lists, two searches and one write of ten) or wait (home calls that are held, and writes that wake them)."`
 	URL         []string      `name:"url" sep:"," default:"http://127.0.0.1:8080" placeholder:"URL" help:"Nodes to spread the connections over."`
 	Connections int           `name:"connections" default:"64" placeholder:"N" help:"Connections, each with one request under way."`
 	Duration    time.Duration `name:"duration" default:"10s" placeholder:"DURATION" help:"How long to measure."`
 	Size        int           `name:"size" default:"1000" placeholder:"BYTES" help:"Bytes of a written body."`
 	Fill        int           `name:"fill" default:"0" placeholder:"N" help:"Entries to publish before measuring."`
 	JSON        bool          `name:"json" help:"Print the report as JSON."`
+	Surface     []string      `name:"surface" sep:"," default:"http" placeholder:"SURFACE" help:"How to write: http, a2a or mcp; several in turn with commas."`
+	PID         int           `name:"pid" default:"0" placeholder:"PID" help:"Report the most memory that this process takes."`
 	AllowRemote bool          `name:"allow-remote" help:"Load nodes on other machines, too."`
 }
 
 func (c *benchCommand) options() bench.Options {
+	surfaces := make([]bench.Surface, len(c.Surface))
+	for i, s := range c.Surface {
+		surfaces[i] = bench.Surface(s)
+	}
 	return bench.Options{
 		Mode: bench.Mode(c.Mode), URLs: c.URL, Connections: c.Connections, Duration: c.Duration,
-		Size: c.Size, Fill: c.Fill, AllowRemote: c.AllowRemote,
+		Size: c.Size, Fill: c.Fill, Surfaces: surfaces, AllowRemote: c.AllowRemote, PID: c.PID,
 	}
 }
 

@@ -22,11 +22,22 @@ const (
 
 // commands is the grammar of the command line.
 type commands struct {
-	Serve   serveCommand   `cmd:"" help:"Run one node."`
-	Dev     devCommand     `cmd:"" help:"Run three nodes on this machine, to try things out."`
-	Health  healthCommand  `cmd:"" help:"Succeed when a node is ready, and else say why not."`
-	Bench   benchCommand   `cmd:"" help:"Measure a running cluster: write, list, search or mixed."`
-	Version versionCommand `cmd:"" help:"Print the version of this binary."`
+	Serve     serveCommand     `cmd:"" help:"Run one node."`
+	Dev       devCommand       `cmd:"" help:"Run three nodes on this machine, to try things out."`
+	Health    healthCommand    `cmd:"" help:"Succeed when a node is ready, and else say why not."`
+	Secret    secretCommand    `cmd:"" help:"Make or change the secret that the nodes share."`
+	Status    statusCommand    `cmd:"" help:"Show the cluster on one screen: leader, lag, health, rates."`
+	Top       topCommand       `cmd:"" help:"Show the same screen again and again."`
+	Members   membersCommand   `cmd:"" help:"List the nodes and their part in the cluster."`
+	Raft      raftCommand      `cmd:"" help:"List the servers of the configuration, move leadership, remove a server that is gone."`
+	Agents    agentsCommand    `cmd:"" help:"Help agents that have lost their edit_key."`
+	Autopilot autopilotCommand `cmd:"" help:"Show what the leader thinks of the servers."`
+	Snapshot  snapshotCommand  `cmd:"" help:"Save, check and restore backups."`
+	Recover   recoverCommand   `cmd:"" help:"Last resort when the majority is gone for good: go on with one node's data."`
+	Digest    digestCommand    `cmd:"" help:"Compare the state of all nodes at one index."`
+	Leave     leaveCommand     `cmd:"" help:"Take a node out of the cluster for good, and end it."`
+	Bench     benchCommand     `cmd:"" help:"Measure a running cluster: write, list, search or mixed."`
+	Version   versionCommand   `cmd:"" help:"Print the version of this binary."`
 }
 
 // streams are where a command writes: results to out, everything else to err.

@@ -2,12 +2,9 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 )
@@ -55,19 +52,9 @@ func (c *healthCommand) Run(ctx context.Context, std streams) error {
 // localURL returns the URL under which a process on the same machine reaches a
 // service that listens at addr.
 func localURL(addr string) (string, error) {
-	host, port, err := net.SplitHostPort(addr)
+	local, err := localAddr(addr)
 	if err != nil {
 		return "", err
 	}
-	if port == "" {
-		return "", errors.New("it names no port")
-	}
-	ip, err := netip.ParseAddr(host)
-	switch {
-	case host == "", err == nil && ip.IsUnspecified() && ip.Is4():
-		host = "127.0.0.1"
-	case err == nil && ip.IsUnspecified():
-		host = "::1"
-	}
-	return "http://" + net.JoinHostPort(host, port), nil
+	return "http://" + local, nil
 }

@@ -133,3 +133,8 @@ func named(value *kong.Value) string {
 	}
 	return name
 }
+
+func isConfigError(err error) bool {
+	_, is := errors.AsType[*configError](err)
+	return is
+}

@@ -2,15 +2,19 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/commons-cluster/commons/node"
 )
 
-// shutdownTimeout bounds a graceful end: handing leadership over, answering what
-// was taken, and closing the stores.
+// shutdownTimeout bounds a graceful end, after its delay: handing leadership over,
+// answering what was taken, and closing the stores.
 const shutdownTimeout = 20 * time.Second
+
+// shutdownGrace is what the node gets to cut short what is left after that.
+const shutdownGrace = 5 * time.Second
 
 type serveCommand struct {
 	Config node.Config `embed:""`
@@ -38,13 +42,16 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	case <-ctx.Done():
 	}
 	logger.InfoContext(ctx, "shutting down; a second signal ends the process at once")
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Config.ShutdownDelay+shutdownTimeout)
 	defer cancel()
-	if err := n.Shutdown(bounded); err != nil {
-		return fmt.Errorf("shutting down: %w", err)
-	}
-	if err := <-ended; err != nil {
-		return err
+	go func() { _ = n.Shutdown(bounded) }() // Wait returns the same
+	select {
+	case err := <-ended:
+		if err != nil {
+			return fmt.Errorf("shutting down: %w", err)
+		}
+	case <-time.After(c.Config.ShutdownDelay + shutdownTimeout + shutdownGrace):
+		return errors.New("shutting down: the node did not end in time; its disk may hang")
 	}
 	logger.InfoContext(ctx, "ended")
 	return nil

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/commons-cluster/commons/cluster"
 )
 
 // nodeCount is how many nodes there are: the smallest cluster that goes on
@@ -65,6 +67,11 @@ func (o Options) members() []member {
 
 func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
+// operator returns the command that shows the cluster to its operator.
+func (o Options) operator(m member, secret string) string {
+	return fmt.Sprintf("%s status --cluster-addr %s --secret-file %s", o.Binary, m.cluster, secret)
+}
+
 // Run starts the cluster and keeps it running until ctx ends, which is a
 // success. Errors: ports in use, a directory that cannot be written, a binary
 // that cannot be started, or a node that refuses its configuration.
@@ -80,7 +87,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	secret := filepath.Join(o.DataDir, "secret")
-	if err := ensureSecret(secret); err != nil {
+	if _, err := cluster.KeepSecretFile(secret); err != nil {
 		return err
 	}
 	out := &terminal{out: o.Out}
@@ -97,7 +104,7 @@ func Run(ctx context.Context, o Options) error {
 			}
 		})
 	}
-	group.Go(func() { newWatch(members, out).run(ctx) })
+	group.Go(func() { newWatch(members, out, o.operator(members[0], secret)).run(ctx) })
 	<-ctx.Done()
 	cause := context.Cause(ctx)
 	out.printf("stopping the nodes")

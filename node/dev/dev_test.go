@@ -94,19 +94,19 @@ func (b *safeBuffer) String() string {
 	return b.buf.String()
 }
 
-// cluster is a running `dev`.
-type cluster struct {
+// running is a `dev` that runs.
+type running struct {
 	options Options
 	out     *safeBuffer
 	cancel  context.CancelFunc
 	ended   chan error
 }
 
-func start(t *testing.T, kind string) *cluster {
+func start(t *testing.T, kind string) *running {
 	t.Helper()
 	out := &safeBuffer{}
 	ctx, cancel := context.WithCancel(t.Context())
-	c := &cluster{out: out, cancel: cancel, ended: make(chan error, 1), options: Options{
+	c := &running{out: out, cancel: cancel, ended: make(chan error, 1), options: Options{
 		Binary: os.Args[0], Env: []string{fakeNode + "=" + kind}, DataDir: filepath.Join(t.TempDir(), "dev"), Out: out,
 		HTTPPort: freePorts(t), ClusterPort: freePorts(t), GossipPort: freePorts(t),
 	}}
@@ -124,7 +124,7 @@ func start(t *testing.T, kind string) *cluster {
 }
 
 // wait waits until the terminal shows every pattern, and returns the last match.
-func (c *cluster) wait(t *testing.T, patterns ...string) []string {
+func (c *running) wait(t *testing.T, patterns ...string) []string {
 	t.Helper()
 	var match []string
 	for _, p := range patterns {
@@ -142,13 +142,13 @@ func (c *cluster) wait(t *testing.T, patterns ...string) []string {
 }
 
 // stop ends the cluster as Ctrl-C does and returns what Run returned.
-func (c *cluster) stop(t *testing.T) error {
+func (c *running) stop(t *testing.T) error {
 	t.Helper()
 	c.cancel()
 	return c.end(t)
 }
 
-func (c *cluster) end(t *testing.T) error {
+func (c *running) end(t *testing.T) error {
 	t.Helper()
 	select {
 	case err := <-c.ended:
@@ -159,7 +159,7 @@ func (c *cluster) end(t *testing.T) error {
 	}
 }
 
-func (c *cluster) pids(t *testing.T) []int {
+func (c *running) pids(t *testing.T) []int {
 	t.Helper()
 	var pids []int
 	for i := range nodeCount {
@@ -202,7 +202,7 @@ func TestClusterComesUpAndStops(t *testing.T) {
 	c.wait(
 		t, "n1 is ready", "n2 is ready", "n3 is ready", `the leader is n1-x \(term 7\)`, "voters: n1-x, n2-x, n3-x",
 		"n1  http://"+local(c.options.HTTPPort), "n3  http://"+local(c.options.HTTPPort+2),
-		"curl -s http://"+local(c.options.HTTPPort)+"/api/entries -d", "The cluster is ready",
+		"curl -s http://"+local(c.options.HTTPPort)+"/api/entries -d", "The cluster is ready", "status --cluster-addr "+local(c.options.ClusterPort)+" --secret-file ",
 		`(?m)^n2\| time=now level=WARN msg="something odd"$`,
 	)
 	pids := c.pids(t)
@@ -317,30 +317,6 @@ func TestBusyPortsAreAllListed(t *testing.T) {
 	}
 }
 
-func TestTheSecretIsMadeOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "secret")
-	if err := ensureSecret(path); err != nil {
-		t.Fatal(err)
-	}
-	first, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.Mode().Perm() != 0o600 || len(strings.TrimSpace(string(first))) < 32 {
-		t.Errorf("mode %v, %d bytes", info.Mode(), len(first))
-	}
-	if err := ensureSecret(path); err != nil {
-		t.Fatal(err)
-	}
-	if second, err := os.ReadFile(path); err != nil || !bytes.Equal(first, second) {
-		t.Errorf("the secret changed: %v", err)
-	}
-}
-
 func TestFilter(t *testing.T) {
 	now := time.Now()
 	f := newFilter(func() time.Time { return now })
@@ -390,7 +366,7 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{out: out}
+	c := &running{out: out}
 	match := c.wait(t, `PIDS \[(\d+) (\d+) (\d+)\]`)
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)

@@ -2,34 +2,11 @@ package dev
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
-	"os"
 	"strings"
 )
-
-// secretBytes is how much randomness the generated cluster secret holds.
-const secretBytes = 32
-
-// ensureSecret makes a cluster secret that only this user can read, unless
-// there is one.
-func ensureSecret(path string) error {
-	raw := make([]byte, secretBytes)
-	rand.Read(raw) // never fails
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(base64.RawURLEncoding.EncodeToString(raw) + "\n")
-	return errors.Join(err, f.Close())
-}
 
 // checkPorts tries to listen on every address of every member, and lists all
 // that are not to be had.

@@ -35,6 +35,7 @@ type state struct {
 type watch struct {
 	members []member
 	out     *terminal
+	look    string // the command that shows the cluster to an operator
 	client  *http.Client
 
 	started   time.Time
@@ -45,9 +46,9 @@ type watch struct {
 	voters    string
 }
 
-func newWatch(members []member, out *terminal) *watch {
+func newWatch(members []member, out *terminal, look string) *watch {
 	return &watch{
-		members: members, out: out, started: time.Now(), last: make([]state, len(members)),
+		members: members, out: out, look: look, started: time.Now(), last: make([]state, len(members)),
 		client: &http.Client{Timeout: pollTimeout},
 	}
 }
@@ -176,9 +177,11 @@ Publish an entry:
   curl -s http://%s/api/entries -d 'agent=me' -d 'body=Hello from my first agent'
 List the newest ones, from another node:
   curl -s 'http://%s/api/entries?limit=5'
+Look at the cluster, as its operator does:
+  %s
 More is at http://%s/docs; the nodes' logs are in %s.
 Ctrl-C stops all nodes.
 
-`, w.members[0].http, w.members[len(w.members)-1].http, w.members[0].http, filepath.Dir(w.members[0].logPath))
+`, w.members[0].http, w.members[len(w.members)-1].http, w.look, w.members[0].http, filepath.Dir(w.members[0].logPath))
 	return b.String()
 }

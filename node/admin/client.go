@@ -1,0 +1,136 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+
+	"github.com/commons-cluster/commons/cluster"
+)
+
+// maxAnswerBytes bounds an answer that is read as a whole.
+const maxAnswerBytes = 4 << 20
+
+// Client asks one node.
+type Client struct {
+	name string // of the node, for errors
+	host string // of URLs
+	http *http.Client
+}
+
+// NewClient returns a client for the private port at addr. secretFile is the
+// cluster's secret; "" is for nodes on this machine that have none. Errors: what
+// is wrong with the file or the address.
+func NewClient(secretFile, addr string) (*Client, error) {
+	secrets, err := cluster.LoadSecrets(secretFile)
+	if err != nil {
+		return nil, err
+	}
+	client, err := cluster.OperatorClient(secrets, addr)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{name: "the node at " + addr, host: "node", http: client}, nil
+}
+
+// NewNodeClient returns a client of a node for another one's private port; it
+// is the node's own to close.
+func NewNodeClient(client *http.Client, serverID string) *Client {
+	return &Client{name: serverID, host: serverID, http: client}
+}
+
+// Close gives the connection up.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Call sends a request, nil for none, and reads the answer. Errors: a
+// *CallError that says what to do.
+func Call[Answer any](ctx context.Context, c *Client, path string, request any) (Answer, error) {
+	var answer Answer
+	body, err := c.Stream(ctx, path, request)
+	if err != nil {
+		return answer, err
+	}
+	defer func() { _ = body.Close() }() // read to its end
+	data, err := io.ReadAll(io.LimitReader(body, maxAnswerBytes))
+	if err == nil {
+		err = json.Unmarshal(data, &answer)
+	}
+	if err != nil {
+		return answer, &CallError{Message: fmt.Sprintf("the answer of %s is cut off or not understood: %v", c.name, err)}
+	}
+	return answer, nil
+}
+
+// Stream is Call for an answer that is read as it comes. The caller closes it.
+func (c *Client) Stream(ctx context.Context, path string, request any) (io.ReadCloser, error) {
+	body := []byte("{}")
+	if request != nil {
+		var err error
+		if body, err = json.Marshal(request); err != nil {
+			return nil, err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+c.host+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	if res.StatusCode == http.StatusOK {
+		return res.Body, nil
+	}
+	defer func() { _ = res.Body.Close() }() // an answer of a few lines
+	return nil, c.refused(res)
+}
+
+// CallError is a call that failed, in words for an operator.
+type CallError struct {
+	Status  int // of the answer, 0 without one
+	Message string
+}
+
+// Error returns the message.
+func (e *CallError) Error() string { return e.Message }
+
+func (c *Client) refused(res *http.Response) error {
+	data, err := io.ReadAll(io.LimitReader(res.Body, MaxRequestBytes))
+	var failure Failure
+	switch {
+	case err == nil && json.Unmarshal(data, &failure) == nil && failure.Error != "":
+		return &CallError{Status: res.StatusCode, Message: failure.Error}
+	case res.StatusCode == http.StatusNotFound:
+		return &CallError{res.StatusCode, c.name + " does not know this command: it runs an older version"}
+	}
+	return &CallError{res.StatusCode, fmt.Sprintf("%s answers %s", c.name, res.Status)}
+}
+
+// explain says what keeps the node from being reached.
+func (c *Client) explain(err error) error {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return &CallError{Message: c.name + " is not there; name the private port of a running node with --cluster-addr"}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &CallError{Message: c.name + " does not answer in time; ask another one with --cluster-addr"}
+	case strings.Contains(err.Error(), "cluster secret"), strings.Contains(err.Error(), "tls:"):
+		return &CallError{Message: fmt.Sprintf("%s and this command do not have the same secret; give the cluster's with --secret-file (%v)", c.name, rootOf(err))}
+	}
+	return &CallError{Message: fmt.Sprintf("%s cannot be reached: %v", c.name, rootOf(err))}
+}
+
+// rootOf strips the URL, which stands for nothing, from a client's error.
+func rootOf(err error) error {
+	if u := errors.Unwrap(err); u != nil {
+		return u
+	}
+	return err
+}

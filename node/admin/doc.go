@@ -1,0 +1,26 @@
+// Package admin is what operators and nodes say to each other over the private
+// port: the paths, what goes over them, and the client. The node answers them in
+// its own package; the command line shows them.
+package admin
+
+// The paths of the private port for operators. Those of the second group are
+// answered by the leader: other nodes pass them on.
+const (
+	PathNode     = "/v1/admin/node"     // NodeReport of the node itself
+	PathCluster  = "/v1/admin/cluster"  // ClusterReport, gathered by the node
+	PathDigest   = "/v1/admin/digest"   // DigestRequest: Digest of the node itself
+	PathCompare  = "/v1/admin/compare"  // Comparison of all nodes' digests
+	PathSnapshot = "/v1/admin/snapshot" // a backup of the state, as a stream
+	PathLeave    = "/v1/admin/leave"    // LeaveRequest: the node leaves for good
+
+	PathHealth   = "/v1/admin/health"    // Health of the servers
+	PathResetKey = "/v1/admin/reset-key" // AgentRef: KeyAnswer with another edit_key
+	PathTransfer = "/v1/admin/transfer"  // ServerRef: another server is to lead
+	PathRemove   = "/v1/admin/remove"    // ServerRef: a server is taken out of the configuration
+)
+
+// HeaderPassedOn names the node that passed a request on, which happens once.
+const HeaderPassedOn = "X-Commons-Passed-On"
+
+// MaxRequestBytes bounds the body of a request.
+const MaxRequestBytes = 64 << 10

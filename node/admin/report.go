@@ -1,0 +1,147 @@
+package admin
+
+import (
+	"slices"
+	"strings"
+)
+
+// The parts that a server can have in the configuration.
+const (
+	Voter    = "voter"
+	NonVoter = "non-voter"
+	Outside  = "outside" // known to gossip, not in the configuration
+)
+
+// NodeReport is what a node says about itself.
+type NodeReport struct {
+	ID        string `json:"id"` // server id
+	Name      string `json:"name"`
+	Version   string `json:"version"`
+	ClusterID string `json:"clusterId"`
+	HTTP      string `json:"http"`    // host:port that others are told
+	Private   string `json:"private"` // the same of the private port
+	Gossip    string `json:"gossip"`
+
+	Role     string   `json:"role"`   // leader, follower or candidate
+	Leader   string   `json:"leader"` // server id as this node knows it, "" for none
+	Term     uint64   `json:"term"`
+	Applied  uint64   `json:"applied"` // index of the newest log entry that the state machine has applied
+	Commit   uint64   `json:"commit"`  // index of the newest log entry known to be committed
+	LastLog  uint64   `json:"lastLog"` // index of the newest log entry on this node's disk
+	Format   int      `json:"format"`  // replicated format number
+	Ready    bool     `json:"ready"`
+	Problems []string `json:"problems"` // conditions of readiness that do not hold
+
+	UptimeMillis int64  `json:"uptimeMs"`
+	StaleMillis  int64  `json:"staleMs"`  // since it heard from a leader; 0 on the leader
+	Requests     uint64 `json:"requests"` // public HTTP requests answered since the start
+	Commands     uint64 `json:"commands"` // commands applied since the start
+	Open         int    `json:"open"`     // commands taken in and not answered
+	QueueBytes   int    `json:"queueBytes"`
+	Entries      uint64 `json:"entries"`  // entries published so far
+	LogBytes     int64  `json:"logBytes"` // of log since the newest snapshot
+	DiskFree     uint64 `json:"diskFree"` // bytes for the data directory
+	DiskSize     uint64 `json:"diskSize"`
+	MemoryBytes  uint64 `json:"memoryBytes"` // held by the process, as the runtime counts
+
+	Secrets     []string `json:"secrets"`     // public names of the secrets it accepts, the one in use first
+	SealedUnder string   `json:"sealedUnder"` // public name of the secret that the data key is sealed under
+}
+
+// Server is one server of the cluster as a node sees it.
+type Server struct {
+	ID     string      `json:"id"`
+	Part   string      `json:"part"`             // Voter, NonVoter or Outside
+	Alive  bool        `json:"alive"`            // in gossip
+	Report *NodeReport `json:"report,omitempty"` // nil when it did not answer
+	Error  string      `json:"error,omitempty"`  // why not
+}
+
+// ClusterReport is the whole cluster as one node sees it.
+type ClusterReport struct {
+	ClusterID string   `json:"clusterId"`
+	AskedNode string   `json:"askedNode"` // server id of the node that gathered this
+	Leader    string   `json:"leader"`    // as that node knows it, "" for none
+	Servers   []Server `json:"servers"`   // by id
+}
+
+// Find returns the server that an operator means: by id, or by a node name that
+// only one has.
+func (r *ClusterReport) Find(name string) (Server, bool) {
+	var found []Server
+	for _, s := range r.Servers {
+		if s.ID == name {
+			return s, true
+		}
+		if i := strings.LastIndexByte(s.ID, '-'); i > 0 && s.ID[:i] == name {
+			found = append(found, s)
+		}
+	}
+	if len(found) != 1 {
+		return Server{}, false
+	}
+	return found[0], true
+}
+
+// Voters returns the servers with a vote.
+func (r *ClusterReport) Voters() []Server {
+	return slices.DeleteFunc(slices.Clone(r.Servers), func(s Server) bool { return s.Part != Voter })
+}
+
+// Newest is the highest applied index of any server.
+func (r *ClusterReport) Newest() uint64 {
+	var newest uint64
+	for _, s := range r.Servers {
+		if s.Report != nil {
+			newest = max(newest, s.Report.Applied)
+		}
+	}
+	return newest
+}
+
+// ServerRef names a server; "" leaves the choice to the leader where there is
+// one.
+type ServerRef struct {
+	ID string `json:"id"`
+}
+
+// DigestRequest asks for the digest at an index; 0 is the newest.
+type DigestRequest struct {
+	Index uint64 `json:"index"`
+}
+
+// Digest is the running hash over everything applied up to an index.
+type Digest struct {
+	ID     string `json:"id"` // server id
+	Index  uint64 `json:"index"`
+	Digest string `json:"digest,omitempty"` // hexadecimal
+	Error  string `json:"error,omitempty"`  // why there is none
+}
+
+// Comparison is every server's digest at one index.
+type Comparison struct {
+	Index   uint64   `json:"index"`
+	Equal   bool     `json:"equal"` // all that answered have the same
+	Digests []Digest `json:"digests"`
+}
+
+// Complete reports whether every server answered.
+func (c *Comparison) Complete() bool {
+	return !slices.ContainsFunc(c.Digests, func(d Digest) bool { return d.Error != "" })
+}
+
+// AgentRef names an agent.
+type AgentRef struct {
+	Agent string `json:"agent"`
+}
+
+// KeyAnswer holds an agent's new edit_key: it is shown this once.
+type KeyAnswer struct {
+	Agent   string `json:"agent"`
+	EditKey string `json:"edit_key"`
+}
+
+// Failure is the body of an answer that is no success.
+type Failure struct {
+	Error string `json:"error"`
+}

@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/admin"
+)
+
+type autopilotCommand struct {
+	Health autopilotHealthCommand `cmd:"" help:"Show the leader's judgement of each server; fail unless all are healthy."`
+}
+
+type autopilotHealthCommand struct {
+	target `embed:""`
+}
+
+// Run shows the health of the servers.
+func (c *autopilotHealthCommand) Run(ctx context.Context, std streams) error {
+	health, err := ask[node.Health](ctx, &c.target, admin.PathHealth, nil)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		err = show(std.out, true, health, "")
+	} else {
+		fmt.Fprintf(std.out, "voters that may be lost while a majority stays: %d\n\n", health.FailureTolerance)
+		err = table(std.out, healthRows(&health))
+	}
+	if err == nil && !health.Healthy {
+		err = errors.New("not every server is healthy; see `commons status` for what each one lacks")
+	}
+	return err
+}
+
+func healthRows(health *node.Health) []string {
+	rows := append(make([]string, 0, 1+len(health.Servers)), "SERVER\tHEALTHY\tLEADER\tVOTER\tALIVE\tLAST CONTACT\tLAST TERM\tLAST INDEX\tSTABLE SINCE")
+	for _, s := range health.Servers {
+		contact := "never"
+		if s.LastContactMs >= 0 {
+			contact = fmt.Sprintf("%d ms", s.LastContactMs)
+		}
+		rows = append(rows, row(s.ID, yesNo(s.Healthy), yesNo(s.Leader), yesNo(s.Voter), yesNo(s.Alive), contact,
+			s.LastTerm, s.LastIndex, s.StableSince.UTC().Format(time.RFC3339)))
+	}
+	return rows
+}

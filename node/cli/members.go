@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/commons-cluster/commons/node/admin"
+)
+
+type membersCommand struct {
+	target `embed:""`
+}
+
+// Run lists the nodes that the configuration or gossip knows.
+func (c *membersCommand) Run(ctx context.Context, std streams) error {
+	report, err := ask[admin.ClusterReport](ctx, &c.target, admin.PathCluster, nil)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return show(std.out, true, report, "")
+	}
+	return writeMembers(std.out, &report)
+}
+
+func writeMembers(out io.Writer, report *admin.ClusterReport) error {
+	rows := []string{"SERVER\tPART\tALIVE\tROLE\tREADY\tVERSION\tHTTP\tPRIVATE\tGOSSIP"}
+	for _, s := range report.Servers {
+		r := s.Report
+		if r == nil {
+			rows = append(rows, row(s.ID, s.Part, yesNo(s.Alive), "does not answer", "no"))
+			continue
+		}
+		rows = append(rows, row(s.ID, s.Part, yesNo(s.Alive), r.Role, yesNo(r.Ready), r.Version, r.HTTP, r.Private, r.Gossip))
+	}
+	return table(out, rows)
+}
+
+type raftCommand struct {
+	ListPeers      listPeersCommand      `cmd:"" help:"List the servers of the configuration: address, state, vote, commit index, how far behind."`
+	TransferLeader transferLeaderCommand `cmd:"" help:"Let another server lead."`
+	RemovePeer     removePeerCommand     `cmd:"" help:"Take a server that is gone for good out of the configuration."`
+}
+
+type listPeersCommand struct {
+	target `embed:""`
+}
+
+// peer is one line of the list.
+type peer struct {
+	ID      string `json:"id"`
+	Address string `json:"address"` // private port, "" when it does not answer
+	State   string `json:"state"`   // leader, follower, candidate; "unreachable" when it does not answer
+	Voter   bool   `json:"voter"`
+	Commit  uint64 `json:"commitIndex"`
+	Applied uint64 `json:"appliedIndex"`
+	Behind  uint64 `json:"behind"` // log entries that others have applied and this one has not
+}
+
+// Run lists the servers of the configuration.
+func (c *listPeersCommand) Run(ctx context.Context, std streams) error {
+	report, err := ask[admin.ClusterReport](ctx, &c.target, admin.PathCluster, nil)
+	if err != nil {
+		return err
+	}
+	peers := peersOf(&report)
+	if c.JSON {
+		return show(std.out, true, map[string]any{"leader": report.Leader, "peers": peers}, "")
+	}
+	return writePeers(std.out, peers)
+}
+
+func writePeers(out io.Writer, peers []peer) error {
+	rows := []string{"SERVER\tADDRESS\tSTATE\tVOTER\tCOMMIT\tAPPLIED\tBEHIND"}
+	for _, p := range peers {
+		if p.Address == "" {
+			rows = append(rows, row(p.ID, "-", p.State, yesNo(p.Voter)))
+			continue
+		}
+		rows = append(rows, row(p.ID, p.Address, p.State, yesNo(p.Voter), p.Commit, p.Applied, p.Behind))
+	}
+	return table(out, rows)
+}
+
+func peersOf(report *admin.ClusterReport) []peer {
+	peers := []peer{}
+	newest := report.Newest()
+	for _, s := range report.Servers {
+		if s.Part == admin.Outside {
+			continue
+		}
+		p := peer{ID: s.ID, State: "unreachable", Voter: s.Part == admin.Voter}
+		if r := s.Report; r != nil {
+			p.Address, p.State, p.Commit, p.Applied, p.Behind = r.Private, r.Role, r.Commit, r.Applied, newest-r.Applied
+		}
+		peers = append(peers, p)
+	}
+	return peers
+}
+
+type transferLeaderCommand struct {
+	target `embed:""`
+	ID     string `arg:"" optional:"" help:"Server id or node name of the next leader (default: the one that is most up to date)."`
+}
+
+// Run moves leadership.
+func (c *transferLeaderCommand) Run(ctx context.Context, std streams) (err error) {
+	id := c.ID
+	if id != "" {
+		if id, err = c.find(ctx, id); err != nil {
+			return err
+		}
+	}
+	answer, err := ask[admin.ServerRef](ctx, &c.target, admin.PathTransfer, admin.ServerRef{ID: id})
+	if err != nil {
+		return err
+	}
+	return show(std.out, c.JSON, answer, answer.ID+" leads")
+}
+
+type removePeerCommand struct {
+	target `embed:""`
+	ID     string `arg:"" help:"Server id, or node name, of the server that is gone."`
+}
+
+// Run removes a server.
+func (c *removePeerCommand) Run(ctx context.Context, std streams) error {
+	id, err := c.find(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	answer, err := ask[admin.ServerRef](ctx, &c.target, admin.PathRemove, admin.ServerRef{ID: id})
+	if err != nil {
+		return err
+	}
+	return show(std.out, c.JSON, answer, answer.ID+" was removed; empty its data directory: started with its old one it would join again")
+}
+
+type leaveCommand struct {
+	target `embed:""`
+}
+
+// Run takes the node that is asked out of the cluster.
+func (c *leaveCommand) Run(ctx context.Context, std streams) error {
+	answer, err := ask[admin.ServerRef](ctx, &c.target, admin.PathLeave, nil)
+	if err != nil {
+		return err
+	}
+	return show(std.out, c.JSON, answer, answer.ID+" has left the cluster and ends; empty its data directory before it joins again")
+}
+
+// row joins the cells of one line of a table.
+func row(cells ...any) string {
+	texts := make([]string, len(cells))
+	for i, c := range cells {
+		texts[i] = fmt.Sprint(c)
+	}
+	return strings.Join(texts, "\t")
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/nodetest"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares a text with a file under testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+// someCluster is a cluster with a leader, a follower that lags, a voter that does
+// not answer and a node that is just joining.
+func someCluster() admin.ClusterReport {
+	node := func(id, role string, applied uint64) *admin.NodeReport {
+		return &admin.NodeReport{
+			ID: id, Name: id[:1], Version: "1.2.3", ClusterID: "c0ffee", Role: role, Leader: "a-1", Term: 7, Ready: true,
+			HTTP: id[:1] + ":8080", Private: id[:1] + ":7000", Gossip: id[:1] + ":7946",
+			Applied: applied, Commit: applied, LastLog: applied, UptimeMillis: 3_725_000,
+			Requests: 1000, Commands: 500, LogBytes: 5 << 20, DiskFree: 1536 << 20, MemoryBytes: 200 << 20, Open: 3,
+		}
+	}
+	late := node("b-2", "follower", 90)
+	late.Ready, late.Problems = false, []string{"caught-up: applied 90 of 100"}
+	return admin.ClusterReport{
+		ClusterID: "c0ffee", AskedNode: "b-2", Leader: "a-1",
+		Servers: []admin.Server{
+			{ID: "a-1", Part: admin.Voter, Alive: true, Report: node("a-1", "leader", 100)},
+			{ID: "b-2", Part: admin.Voter, Alive: true, Report: late},
+			{ID: "c-3", Part: admin.Voter, Error: "c-3 does not answer in time"},
+			{ID: "d-4", Part: admin.Outside, Alive: true, Report: node("d-4", "follower", 0)},
+		},
+	}
+}
+
+func TestMembersTable(t *testing.T) {
+	report := someCluster()
+	var out bytes.Buffer
+	if err := writeMembers(&out, &report); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "members.txt", out.String())
+}
+
+func TestPeersTable(t *testing.T) {
+	report := someCluster()
+	var out bytes.Buffer
+	if err := writePeers(&out, peersOf(&report)); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "peers.txt", out.String())
+}
+
+func TestStatusScreen(t *testing.T) {
+	before, now := someCluster(), someCluster()
+	now.Servers[0].Report.Requests += 300
+	now.Servers[0].Report.Commands += 50
+	now.Servers[0].Report.UptimeMillis += 2000
+	now.Servers[3].Report.Requests = 10 // started again since
+	now.Servers[3].Report.UptimeMillis = 100
+	start := time.Now()
+	w := watcher{before: before, now: now, earlier: start, last: start.Add(2 * time.Second)}
+	var out bytes.Buffer
+	if err := writeStatus(&out, w.picture()); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "status.txt", out.String())
+}
+
+func TestFindServer(t *testing.T) {
+	report := someCluster()
+	report.Servers = append(report.Servers, admin.Server{ID: "a-9"})
+	for name, want := range map[string]string{"b-2": "b-2", "b": "b-2", "a-9": "a-9", "a": "", "x": "", "b-": "", "": ""} {
+		got, ok := report.Find(name)
+		if got.ID != want || ok != (want != "") {
+			t.Errorf("%q: %q, %v", name, got.ID, ok)
+		}
+	}
+}
+
+func TestBytesText(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 200 << 20: "200 MiB", 3 << 40: "3.0 TiB"} {
+		if got := bytesText(n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}
+
+// TestOperatorCommands runs the commands against a node.
+func TestOperatorCommands(t *testing.T) {
+	c := nodetest.New(t, 1)
+	addr := c.Nodes[0].ClusterAddr()
+	id := c.Nodes[0].ServerID()
+	for _, tc := range []struct {
+		args []string
+		code int
+		want string // in what is printed
+	}{
+		{[]string{"members"}, exitOK, id},
+		{[]string{"status"}, exitOK, "1 of 1 voters ready, 0 more may fail"},
+		{[]string{"raft", "list-peers"}, exitOK, "leader"},
+		{[]string{"digest"}, exitOK, id},
+		{[]string{"agents", "reset-key", "nobody-here"}, exitFailed, `no agent "nobody-here" is registered`},
+		{[]string{"agents", "reset-key", "?"}, exitFailed, "no agent's name"},
+		{[]string{"autopilot", "health"}, exitOK, id},
+		{[]string{"raft", "transfer-leader"}, exitFailed, "no other voter is alive"},
+		{[]string{"raft", "transfer-leader", "n9"}, exitFailed, `"n9" is neither`},
+		{[]string{"raft", "remove-peer", "n1"}, exitFailed, "commons leave"},
+		{[]string{"leave"}, exitFailed, "the only voter"},
+	} {
+		name := strings.Join(tc.args, " ")
+		code, out, stderr := execute(t, append(tc.args, "--cluster-addr", addr)...)
+		if code != tc.code || !strings.Contains(out+stderr, tc.want) {
+			t.Errorf("%s: exit code %d, %s%s", name, code, out, stderr)
+		}
+		if tc.code != exitOK {
+			continue
+		}
+		code, out, stderr = execute(t, append(tc.args, "--json", "--cluster-addr", addr)...)
+		if code != exitOK || !json.Valid([]byte(out)) {
+			t.Errorf("%s --json: exit code %d, %s%s", name, code, out, stderr)
+		}
+	}
+}
+
+func TestOperatorCommandsSayWhatToDo(t *testing.T) {
+	c := nodetest.New(t, 1)
+	secret := filepath.Join(t.TempDir(), "secret")
+	if code, _, stderr := execute(t, "secret", "generate", "--keep", secret); code != exitOK {
+		t.Fatal(stderr)
+	}
+	for _, tc := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--cluster-addr", "127.0.0.1:1"}, exitFailed, "is not there; name the private port of a running node"},
+		{[]string{"--cluster-addr", "nowhere"}, exitUsage, "--cluster-addr: "},
+		{[]string{"--cluster-addr", "192.0.2.1:7000"}, exitUsage, "without a secret file only loopback"},
+		{[]string{"--cluster-addr", c.Nodes[0].ClusterAddr(), "--secret-file", secret}, exitFailed, "do not have the same secret"},
+		{[]string{"--secret-file", filepath.Join(t.TempDir(), "missing")}, exitUsage, "commons secret generate"},
+	} {
+		code, out, stderr := execute(t, append([]string{"members"}, tc.args...)...)
+		if code != tc.code || out != "" || !strings.Contains(stderr, tc.want) {
+			t.Errorf("%v: exit code %d, %s%s", tc.args, code, out, stderr)
+		}
+	}
+}
+
+func TestTop(t *testing.T) {
+	c := nodetest.New(t, 1)
+	addr := c.Nodes[0].ClusterAddr()
+	code, out, stderr := execute(t, "top", "--count", "2", "--interval", "100ms", "--cluster-addr", addr)
+	if code != exitOK || strings.Count(out, "1 of 1 voters ready") != 2 || strings.Contains(out, "\x1b") {
+		t.Errorf("exit code %d: %q %s", code, out, stderr)
+	}
+	code, out, stderr = execute(t, "top", "--count", "1", "--interval", "100ms", "--json", "--cluster-addr", addr)
+	if code != exitOK || !json.Valid([]byte(out)) || strings.Count(out, "\n") != 1 {
+		t.Errorf("exit code %d: %q %s", code, out, stderr)
+	}
+	// A node that is away may come back: it is asked again.
+	code, out, stderr = execute(t, "top", "--count", "2", "--interval", "100ms", "--cluster-addr", "127.0.0.1:1")
+	if code != exitOK || strings.Count(out, "is not there") != 2 {
+		t.Errorf("exit code %d: %q %s", code, out, stderr)
+	}
+	code, _, stderr = execute(t, "top", "--interval", "1ms", "--cluster-addr", addr)
+	if code != exitUsage || !strings.Contains(stderr, "--interval: 1ms is too short") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+func TestScreenOfATerminal(t *testing.T) {
+	var out bytes.Buffer
+	s := screen{out: &out, live: true}
+	s.enter()
+	s.show("one\ntwo\n")
+	s.leave()
+	for _, want := range []string{screenEnter, screenHome + "one" + lineRest + "\ntwo" + lineRest + "\n", screenRest, screenLeave} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in %q", want, out.String())
+		}
+	}
+}

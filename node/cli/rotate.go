@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/node/admin"
+)
+
+const (
+	// rotateInterval is how often the nodes are asked whether they have followed.
+	rotateInterval = time.Second
+	// rotatingSuffix names the file beside the secret file that says, while a
+	// rotation is under way, which secret is the new one.
+	rotatingSuffix = ".rotating"
+	rotatingMode   = 0o600
+)
+
+type secretRotateCommand struct {
+	ClusterAddr string        `name:"cluster-addr" env:"COMMONS_CLUSTER_ADDR" default:"127.0.0.1:7000" placeholder:"HOST:PORT" help:"Private port of any running node."`
+	SecretFile  string        `name:"secret-file" env:"COMMONS_SECRET_FILE" required:"" placeholder:"FILE" help:"The secret file to change."`
+	Wait        time.Duration `name:"wait" default:"15m" placeholder:"DURATION" help:"How long to wait for the nodes at each step, while the file is copied to them."`
+}
+
+// rotation is a secret on its way out, and another on its way in.
+type rotation struct {
+	file    []string // public names in the local file, the one in use first
+	next    string   // public name of the new secret, "" before there is one
+	servers []admin.Server
+}
+
+// step is what a rotation does next.
+type step int
+
+const (
+	stepAdd step = iota
+	stepWaitAccepted
+	stepSwap
+	stepWaitUsed
+	stepWaitSealed
+	stepDrop
+	stepWaitDropped
+	stepDone
+)
+
+// decide returns the next step and whom it waits for.
+func (r *rotation) decide() (next step, waiting []string) {
+	lacking := func(has func(*admin.NodeReport) bool) (ids []string) {
+		for _, s := range r.servers {
+			if s.Report == nil || !has(s.Report) {
+				ids = append(ids, s.ID)
+			}
+		}
+		return ids
+	}
+	accepts := lacking(func(n *admin.NodeReport) bool { return slices.Contains(n.Secrets, r.next) })
+	uses := lacking(func(n *admin.NodeReport) bool { return n.Secrets[0] == r.next })
+	sealed := lacking(func(n *admin.NodeReport) bool { return n.SealedUnder == r.next })
+	alone := lacking(func(n *admin.NodeReport) bool { return slices.Equal(n.Secrets, []string{r.next}) })
+	switch {
+	case r.next == "":
+		return stepAdd, nil
+	case len(r.file) == 1 && len(alone) == 0:
+		return stepDone, nil
+	case len(r.file) == 1:
+		return stepWaitDropped, alone
+	case len(accepts) > 0:
+		return stepWaitAccepted, accepts
+	case r.file[0] != r.next:
+		return stepSwap, nil
+	case len(uses) > 0:
+		return stepWaitUsed, uses
+	case len(sealed) > 0:
+		return stepWaitSealed, sealed
+	}
+	return stepDrop, nil
+}
+
+// Run rotates the secret: it goes on where an earlier run was broken off.
+func (c *secretRotateCommand) Run(ctx context.Context, std streams) error {
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	deadline := time.Now().Add(c.Wait)
+	said := ""
+	say := func(format string, args ...any) {
+		if line := fmt.Sprintf(format, args...); line != said {
+			said = line
+			fmt.Fprintln(std.out, line)
+		}
+	}
+	for {
+		next, waiting, err := c.look(ctx)
+		if err != nil {
+			return err
+		}
+		who := strings.Join(waiting, ", ")
+		switch next {
+		case stepWaitAccepted, stepWaitUsed, stepWaitDropped:
+			say("copy %s to every node that has a file of its own; waiting for %s", c.SecretFile, who)
+		case stepWaitSealed:
+			say("every node uses the new secret; waiting for the leader to seal the data key under it")
+		case stepDone:
+			say("done: every node has the new secret alone")
+			return os.Remove(c.SecretFile + rotatingSuffix)
+		default:
+			if err := c.take(next); err != nil {
+				return err
+			}
+			say("%s", stepTexts[next])
+			deadline = time.Now().Add(c.Wait)
+			continue
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s did not follow in time; start it, or take it out with `commons raft remove-peer`, and run this again: it goes on from here", who)
+		}
+		select {
+		case <-ctx.Done():
+			return errors.New("broken off; run this again: it goes on from here")
+		case <-time.After(rotateInterval):
+		}
+	}
+}
+
+var stepTexts = map[step]string{
+	stepAdd:  "added a new secret to the file, which every node is to accept first",
+	stepSwap: "every node accepts the new secret; it stands first in the file now, to be used",
+	stepDrop: "the data key is sealed under the new secret; removed the former one from the file",
+}
+
+// look returns the next step. A server that does not answer is one to wait for.
+func (c *secretRotateCommand) look(ctx context.Context) (next step, waiting []string, err error) {
+	file, err := cluster.OpenSecretFile(c.SecretFile)
+	if err != nil {
+		return 0, nil, &configError{[]string{err.Error()}}
+	}
+	r := rotation{file: file.IDs()}
+	if r.next, err = c.rotating(); err != nil {
+		return 0, nil, err
+	}
+	if !slices.Contains(r.file, r.next) {
+		r.next = "" // noted, but never added
+	}
+	if r.next == "" && len(r.file) > 1 {
+		return 0, nil, fmt.Errorf("%s holds two secrets, and no rotation is known here: finish the one that was begun elsewhere, or remove the line that is not in use on every node", c.SecretFile)
+	}
+	t := target{ClusterAddr: c.ClusterAddr, SecretFile: c.SecretFile, Timeout: c.Wait}
+	report, err := ask[admin.ClusterReport](ctx, &t, admin.PathCluster, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	r.servers = report.Servers
+	next, waiting = r.decide()
+	return next, waiting, nil
+}
+
+// rotating returns the public name of the new secret of a rotation under way.
+func (c *secretRotateCommand) rotating() (string, error) {
+	data, err := os.ReadFile(c.SecretFile + rotatingSuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return strings.TrimSpace(string(data)), err
+}
+
+// take changes the local file.
+func (c *secretRotateCommand) take(next step) error {
+	file, err := cluster.OpenSecretFile(c.SecretFile)
+	if err != nil {
+		return err
+	}
+	switch next {
+	case stepAdd:
+		return file.Add(func(id string) error {
+			return os.WriteFile(c.SecretFile+rotatingSuffix, []byte(id+"\n"), rotatingMode)
+		})
+	case stepSwap:
+		return file.Swap()
+	default:
+		return file.Drop()
+	}
+}

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/nodetest"
+)
+
+func TestRotationStepByStep(t *testing.T) {
+	servers := func(secrets, sealed string, more ...*admin.NodeReport) []admin.Server {
+		list := []admin.Server{{ID: "a-1", Report: &admin.NodeReport{Secrets: strings.Fields(secrets), SealedUnder: sealed}}}
+		for _, r := range more {
+			list = append(list, admin.Server{ID: "b-2", Report: r})
+		}
+		return list
+	}
+	report := func(secrets, sealed string) *admin.NodeReport {
+		return &admin.NodeReport{Secrets: strings.Fields(secrets), SealedUnder: sealed}
+	}
+	for name, tc := range map[string]struct {
+		file, next string
+		servers    []admin.Server
+		want       step
+		waiting    []string
+	}{
+		"nothing begun":                  {"old", "", servers("old", "old"), stepAdd, nil},
+		"added, not read by all":         {"old new", "new", servers("old new", "old", report("old", "old")), stepWaitAccepted, []string{"b-2"}},
+		"added, one does not answer":     {"old new", "new", servers("old new", "old", nil), stepWaitAccepted, []string{"b-2"}},
+		"accepted by all":                {"old new", "new", servers("old new", "old", report("old new", "old")), stepSwap, nil},
+		"swapped, not read by all":       {"new old", "new", servers("new old", "old", report("old new", "old")), stepWaitUsed, []string{"b-2"}},
+		"swapped and resealed, one late": {"new old", "new", servers("new old", "new", report("old new", "new")), stepWaitUsed, []string{"b-2"}},
+		"used by all":                    {"new old", "new", servers("new old", "old"), stepWaitSealed, []string{"a-1"}},
+		"resealed":                       {"new old", "new", servers("new old", "new", report("new old", "new")), stepDrop, nil},
+		"dropped, not read by all":       {"new", "new", servers("new", "new", report("new old", "new")), stepWaitDropped, []string{"b-2"}},
+		"dropped by all":                 {"new", "new", servers("new", "new", report("new", "new")), stepDone, nil},
+	} {
+		r := rotation{file: strings.Fields(tc.file), next: tc.next, servers: tc.servers}
+		if got, waiting := r.decide(); got != tc.want || !slices.Equal(waiting, tc.waiting) {
+			t.Errorf("%s: step %d waiting for %v, want %d and %v", name, got, waiting, tc.want, tc.waiting)
+		}
+	}
+}
+
+// TestSecretIsRotatedUnderLoad changes the secret of nodes that share a file,
+// while clients write: no write fails, and the nodes start again with the new
+// secret alone.
+func TestSecretIsRotatedUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the nodes read their secret file every two seconds")
+	}
+	file := filepath.Join(t.TempDir(), "secret")
+	if _, err := cluster.KeepSecretFile(file); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := nodetest.New(t, 3, func(cfg *node.Config) { cfg.SecretFile = file })
+	c.WaitVoters()
+	first := c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "under the first secret", RequestID: "secret-0001"})
+	load := c.StartLoad(3, 0, 1, 2)
+	code, out, stderr := execute(t, "secret", "rotate", "--secret-file", file, "--cluster-addr", c.Nodes[1].ClusterAddr())
+	if code != exitOK || !strings.Contains(out, "done: every node has the new secret alone") {
+		t.Fatalf("exit code %d: %s%s", code, out, stderr)
+	}
+	load.Stop()
+	load.Check()
+	after, err := os.ReadFile(file)
+	if err != nil || strings.Contains(string(after), strings.TrimSpace(string(before))) {
+		t.Errorf("the former secret is still in the file: %v", err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(file)); err != nil || len(left) != 1 {
+		t.Errorf("left beside the file: %v, %v", left, err)
+	}
+	c.Kill(0, 1, 2)
+	for i := range c.Nodes {
+		c.Start(i)
+	}
+	c.WaitReady()
+	again, err := c.Nodes[2].Publish(t.Context(), nodetest.Post{Agent: "ada", Body: "under the first secret", RequestID: "secret-0001"})
+	if err != nil || again.Entry.ID != first.Entry.ID {
+		t.Errorf("a retry after the rotation: %+v, %v", again, err)
+	}
+}

@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/commons-cluster/commons/node/admin"
+)
+
+// rateInterval is the time between the two looks that rates are made from.
+const rateInterval = time.Second
+
+type statusCommand struct {
+	target `embed:""`
+}
+
+// Run shows the cluster once.
+func (c *statusCommand) Run(ctx context.Context, std streams) error {
+	w := watcher{target: &c.target}
+	if err := w.look(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(rateInterval):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := w.look(ctx); err != nil {
+		return err
+	}
+	if c.JSON {
+		return show(std.out, true, w.picture(), "")
+	}
+	return writeStatus(std.out, w.picture())
+}
+
+// watcher looks at the cluster again and again.
+type watcher struct {
+	target        *target
+	before, now   admin.ClusterReport
+	earlier, last time.Time
+}
+
+func (w *watcher) look(ctx context.Context) error {
+	report, err := ask[admin.ClusterReport](ctx, w.target, admin.PathCluster, nil)
+	if err != nil {
+		return err
+	}
+	w.before, w.earlier = w.now, w.last
+	w.now, w.last = report, time.Now()
+	return nil
+}
+
+// picture is the state of a cluster on one screen.
+type picture struct {
+	admin.ClusterReport
+	Term           uint64       `json:"term"`
+	Voters         int          `json:"voters"`
+	VotersReady    int          `json:"votersReady"`
+	MayFail        int          `json:"mayFail"`        // voters that may be lost while a quorum stays
+	WritesPerSec   float64      `json:"writesPerSec"`   // commands applied
+	RequestsPerSec float64      `json:"requestsPerSec"` // public HTTP requests on all nodes
+	Rates          []serverRate `json:"rates"`
+	LargestBehind  uint64       `json:"largestBehind"`
+}
+
+// serverRate is one server's part of the picture, in the order of the servers.
+type serverRate struct {
+	ID       string  `json:"id"`
+	Behind   uint64  `json:"behind"`
+	Requests float64 `json:"requestsPerSec"`
+}
+
+// picture works out rates and lags from the two newest looks.
+func (w *watcher) picture() *picture {
+	p := &picture{ClusterReport: w.now}
+	seconds := w.last.Sub(w.earlier).Seconds()
+	earlier := map[string]*admin.NodeReport{}
+	for _, s := range w.before.Servers {
+		earlier[s.ID] = s.Report
+	}
+	newest := w.now.Newest()
+	for _, s := range w.now.Servers {
+		rate := serverRate{ID: s.ID}
+		if s.Part == admin.Voter {
+			p.Voters++
+		}
+		if r := s.Report; r != nil {
+			p.Term = max(p.Term, r.Term)
+			if r.Ready && s.Part == admin.Voter {
+				p.VotersReady++
+			}
+			rate.Behind = newest - r.Applied
+			if s.Part != admin.Outside {
+				p.LargestBehind = max(p.LargestBehind, rate.Behind)
+			}
+			// A node that was started again in between begins to count at zero.
+			if e := earlier[s.ID]; e != nil && e.UptimeMillis < r.UptimeMillis {
+				rate.Requests = float64(r.Requests-e.Requests) / seconds
+				p.WritesPerSec = max(p.WritesPerSec, float64(r.Commands-e.Commands)/seconds)
+			}
+		}
+		p.RequestsPerSec += rate.Requests
+		p.Rates = append(p.Rates, rate)
+	}
+	p.MayFail = max(p.VotersReady-(p.Voters/2+1), 0)
+	return p
+}
+
+func writeStatus(out io.Writer, p *picture) error {
+	leader := p.Leader
+	if leader == "" {
+		leader = "none"
+	}
+	fmt.Fprintf(out, "cluster %s   leader %s   term %d\n", p.ClusterID, leader, p.Term)
+	fmt.Fprintf(out, "%d of %d voters ready, %d more may fail   %.0f writes/s   %.0f requests/s   largest lag %d\n\n",
+		p.VotersReady, p.Voters, p.MayFail, p.WritesPerSec, p.RequestsPerSec, p.LargestBehind)
+	rows := []string{"SERVER\tROLE\tPART\tREADY\tAPPLIED\tBEHIND\tREQ/S\tOPEN\tLOG\tDISK FREE\tMEMORY\tUP"}
+	var problems []string
+	for i, s := range p.Servers {
+		r := s.Report
+		if r == nil {
+			rows = append(rows, row(s.ID, "-", s.Part, "no"))
+			problems = append(problems, s.Error)
+			continue
+		}
+		rate := p.Rates[i]
+		rows = append(rows, row(s.ID, r.Role, s.Part, yesNo(r.Ready), r.Applied, rate.Behind, fmt.Sprintf("%.0f", rate.Requests), r.Open,
+			bytesText(uint64(max(r.LogBytes, 0))), bytesText(r.DiskFree), bytesText(r.MemoryBytes), uptime(r.UptimeMillis)))
+		for _, problem := range r.Problems {
+			problems = append(problems, s.ID+": "+problem)
+		}
+	}
+	if err := table(out, rows); err != nil {
+		return err
+	}
+	for i, problem := range problems {
+		if i == 0 {
+			fmt.Fprintln(out)
+		}
+		fmt.Fprintln(out, "!", problem)
+	}
+	return nil
+}
+
+// bytesText shows a number of bytes with a binary prefix.
+func bytesText(n uint64) string {
+	const step = 1024
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+	v, i := float64(n), 0
+	for v >= step && i < len(units)-1 {
+		v, i = v/step, i+1
+	}
+	if i == 0 || v >= 100 {
+		return fmt.Sprintf("%.0f %s", v, units[i])
+	}
+	return fmt.Sprintf("%.1f %s", v, units[i])
+}
+
+func uptime(millis int64) string {
+	return (time.Duration(millis) * time.Millisecond).Round(time.Second).String()
+}
