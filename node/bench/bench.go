@@ -34,6 +34,7 @@ const (
 	List   Mode = "list"   // read the newest 50 of all entries or of one channel
 	Search Mode = "search" // search two words, sometimes within one channel
 	Mixed  Mode = "mixed"  // of ten requests seven lists, two searches and one write
+	Wait   Mode = "wait"   // wait at home for what concerns one agent each, while a few others write to them
 )
 
 // Options say what to measure.
@@ -44,7 +45,9 @@ type Options struct {
 	Duration    time.Duration // of the measurement
 	Size        int           // bytes of a written body, MinSize to MaxSize
 	Fill        int           // entries to publish before the measurement starts
+	Surfaces    []Surface     // by which to publish, in turn; none is HTTP
 	AllowRemote bool          // allow URLs that are not loopback
+	PID         int           // of a process on this machine whose memory to watch; 0 is none
 }
 
 // Validate returns nil, or all problems joined.
@@ -63,7 +66,12 @@ func (o Options) Validate() error {
 	if o.Fill < 0 {
 		problems = append(problems, fmt.Errorf("--fill: %d is below zero", o.Fill))
 	}
-	return errors.Join(append(problems, err)...)
+	if o.PID != 0 {
+		if _, err := anonymousMemory(o.PID); err != nil {
+			problems = append(problems, fmt.Errorf("--pid: the memory of %d cannot be read: %w", o.PID, err))
+		}
+	}
+	return errors.Join(append(problems, o.surfaceProblem(), err)...)
 }
 
 func (o Options) targets() ([]*url.URL, error) {
@@ -112,16 +120,35 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			return nil, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.Duration)
-	defer cancel()
-	start := time.Now()
-	workers := o.start(ctx, targets, run, nil)
-	elapsed := time.Since(start)
-	report := summarize(o, workers, elapsed)
+	watching, stop := context.WithCancel(context.Background())
+	defer stop()
+	var memory <-chan float64
+	if o.PID != 0 {
+		memory = watchMemory(watching, o.PID)
+	}
+	report, err := o.measure(ctx, targets, run)
+	if err != nil {
+		return nil, err
+	}
+	if stop(); memory != nil {
+		report.PeakRSSAnonMB = <-memory
+	}
 	if report.Requests == 0 {
 		return report, fmt.Errorf("no request was answered: %s", report.firstError())
 	}
 	return report, nil
+}
+
+// measure runs the mode for its time.
+func (o Options) measure(ctx context.Context, targets []*url.URL, run string) (*Report, error) {
+	if o.Mode == Wait {
+		return o.wait(ctx, targets, run)
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Duration)
+	defer cancel()
+	start := time.Now()
+	workers := o.start(ctx, targets, run, nil)
+	return summarize(o, workers, time.Since(start)), nil
 }
 
 // fill publishes o.Fill entries and fails when one of them is refused.

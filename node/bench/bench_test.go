@@ -14,6 +14,10 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/fsm"
 )
 
 // recorder is a server that keeps what it was asked.
@@ -249,7 +253,7 @@ func TestEveryShapeOfResponseIsRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := dial(t.Context(), target)
+			c, err := dial(t.Context(), target, readBuffer)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -330,5 +334,67 @@ func TestReportIsJSON(t *testing.T) {
 	}
 	if back.Requests != report.Requests || back.Latency[all] != report.Latency[all] {
 		t.Errorf("%+v came back as %+v", report, back)
+	}
+}
+
+// TestSurfacesTakeTurns holds that both surfaces are written to alike, each with its
+// own latencies.
+func TestSurfacesTakeTurns(t *testing.T) {
+	var mu sync.Mutex
+	keys := map[string]bool{}
+	_, base := newRecorder(t, func(w http.ResponseWriter, req *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		keys[req.URL.Path] = true
+		fmt.Fprint(w, `{}`)
+	})
+	o := options(Write, base)
+	o.Surfaces = []Surface{HTTP, A2A}
+	report, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	http, a2a := report.Latency["write"].Requests, report.Latency["write by a2a"].Requests
+	if http == 0 || a2a == 0 || http > a2a+4 || a2a > http+4 || !keys["/api/entries"] || !keys["/a2a/v1/message:send"] {
+		t.Errorf("%d by HTTP and %d by A2A to %v", http, a2a, keys)
+	}
+	o.Surfaces = []Surface{"mail", A2A, A2A}
+	o.Mode = List
+	if err := o.Validate(); err == nil || strings.Count(err.Error(), "--surface") != 3 {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestToolsTellSuccess holds that a tool's refusal, which has no status, is counted as
+// a failure, and its success as a write.
+func TestToolsTellSuccess(t *testing.T) {
+	s := apitest.Start(t, apitest.NewBackend(t))
+	o := options(Write, s.URL)
+	o.Duration = time.Second
+	o.Surfaces = []Surface{MCP}
+	report, err := Run(t.Context(), o)
+	if err != nil || report.Errors > 0 || report.Latency["write by mcp"].Requests == 0 {
+		t.Fatalf("%+v %v", report, err)
+	}
+	refusing := apitest.NewBackend(t)
+	refusing.Refuse = func(api.Sender, fsm.Body) error { return &api.RateLimited{RetryAfter: time.Second} }
+	o.URLs = []string{apitest.Start(t, refusing).URL}
+	if report, err := Run(t.Context(), o); err == nil {
+		t.Errorf("%+v", report)
+	} else if !strings.Contains(err.Error(), toolRefused) {
+		t.Error(err)
+	}
+}
+
+// TestPublicationsAreWellFormed holds that what each surface sends is JSON.
+func TestPublicationsAreWellFormed(t *testing.T) {
+	for surface := range publications {
+		w := newWorker(options(Write), []*url.URL{{Host: "x"}}, "bench-run", 3, nil)
+		w.publish(surface)
+		if !json.Valid(w.body) || !bytes.Contains(w.body, []byte(`"agent":"bench-3"`)) {
+			t.Errorf("%s: %s", surface, w.body)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -21,6 +22,7 @@ const (
 	exchangeTimeout = 30 * time.Second
 	readBuffer      = 64 << 10
 	maxHeaderLines  = 128
+	maxKept         = 1 << 20 // bytes of a body
 )
 
 var errMalformed = errors.New("malformed response")
@@ -33,11 +35,15 @@ type conn struct {
 	reader *bufio.Reader
 	host   string
 	unbind func() bool
+
+	timeout time.Duration // of an exchange
+	keep    bool          // keep the body of a response that says its length, up to maxKept
+	body    []byte        // of the last response, where it is kept
 }
 
 // dial connects to a node. The connection is closed when ctx ends, which cuts
-// off an exchange that is under way.
-func dial(ctx context.Context, target *url.URL) (*conn, error) {
+// off an exchange that is under way. Of a response, buffer bytes are read at once.
+func dial(ctx context.Context, target *url.URL, buffer int) (*conn, error) {
 	port := target.Port()
 	if port == "" {
 		port = target.Scheme
@@ -56,7 +62,7 @@ func dial(ctx context.Context, target *url.URL) (*conn, error) {
 		return nil, err
 	}
 	unbind := context.AfterFunc(ctx, func() { c.Close() })
-	return &conn{Conn: c, reader: bufio.NewReaderSize(c, readBuffer), host: target.Host, unbind: unbind}, nil
+	return &conn{Conn: c, reader: bufio.NewReaderSize(c, buffer), host: target.Host, unbind: unbind, timeout: exchangeTimeout}, nil
 }
 
 // Close hangs up.
@@ -89,17 +95,21 @@ func (c *conn) appendRequest(dst []byte, path string, body []byte) []byte {
 // exchange sends a request and reads its response to the end. keep says whether
 // the connection can carry another one.
 func (c *conn) exchange(request []byte) (status int, keep bool, err error) {
-	if err := c.SetDeadline(time.Now().Add(exchangeTimeout)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(c.timeout)); err != nil {
 		return 0, false, err
 	}
 	if _, err := c.Write(request); err != nil {
 		return 0, false, err
 	}
+	c.body = c.body[:0]
 	status, length, keep, err := c.readHead()
 	if err != nil {
 		return 0, false, err
 	}
 	switch {
+	case length >= 0 && length <= maxKept && c.keep:
+		c.body = slices.Grow(c.body[:0], int(length))[:length]
+		_, err = io.ReadFull(c.reader, c.body)
 	case length >= 0:
 		_, err = c.reader.Discard(int(length)) // without copying
 	case length == chunked:

@@ -18,10 +18,13 @@ type Report struct {
 	Seconds           float64            `json:"seconds"`
 	Requests          uint64             `json:"requests"` // answered, whatever the status
 	RequestsPerSecond float64            `json:"requestsPerSecond"`
-	Errors            uint64             `json:"errors"` // statuses of 400 and above, and requests without an answer
+	Errors            uint64             `json:"errors"` // statuses of 400 and above, refusals by a tool, and requests without an answer
 	Latency           map[string]Latency `json:"latencyMs"`
 	Statuses          map[string]uint64  `json:"statuses"`
 	Failures          map[string]uint64  `json:"failures"` // requests without an answer, by kind
+
+	Held          int64   `json:"held,omitempty"`          // the fewest calls held at the same time, of Wait
+	PeakRSSAnonMB float64 `json:"peakRssAnonMB,omitempty"` // the most memory of the watched process
 }
 
 // Latency of one kind of request, in milliseconds.
@@ -45,11 +48,11 @@ func summarize(o Options, workers []*worker, elapsed time.Duration) *Report {
 	}
 	merged := map[string]*histogram{all: {}}
 	for _, w := range workers {
-		for mode, h := range w.latencies {
-			if merged[string(mode)] == nil {
-				merged[string(mode)] = &histogram{}
+		for name, h := range w.latencies {
+			if merged[name] == nil {
+				merged[name] = &histogram{}
 			}
-			merged[string(mode)].merge(h)
+			merged[name].merge(h)
 			merged[all].merge(h)
 		}
 		for status, n := range w.statuses {
@@ -120,6 +123,12 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	for _, kind := range slices.Sorted(maps.Keys(r.Failures)) {
 		fmt.Fprintf(w, "%s: %d\n", kind, r.Failures[kind])
+	}
+	if r.Mode == Wait {
+		fmt.Fprintf(w, "at least %d calls were held all the time\n", r.Held)
+	}
+	if r.PeakRSSAnonMB > 0 {
+		fmt.Fprintf(w, "memory of the process: at most %.0f MB (RssAnon)\n", r.PeakRSSAnonMB)
 	}
 	if r.Statuses["429"] > 0 {
 		fmt.Fprintln(w, "429 means that the rate limits are on; nodes started with --write-rate 0 have none")

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"net/url"
 	"strconv"
@@ -19,6 +20,9 @@ const (
 	reconnectAfter = 20 * time.Millisecond
 )
 
+// toolRefused names the failure of a tool that answered with an error.
+const toolRefused = "refused by the tool"
+
 // worker is one connection and what it measured.
 type worker struct {
 	options Options
@@ -31,7 +35,7 @@ type worker struct {
 	texts   *writer
 	conn    *conn
 
-	latencies map[Mode]*histogram
+	latencies map[string]*histogram // by what was sent
 	statuses  map[int]uint64
 	failures  map[string]uint64
 
@@ -42,14 +46,9 @@ func newWorker(o Options, targets []*url.URL, run string, number int, left *atom
 	w := &worker{
 		options: o, targets: targets, at: number % len(targets), run: run, number: number, left: left,
 		texts:     newWriter(uint64(time.Now().UnixNano()) + uint64(number)),
-		latencies: map[Mode]*histogram{},
+		latencies: map[string]*histogram{},
 		statuses:  map[int]uint64{},
 		failures:  map[string]uint64{},
-	}
-	for _, mode := range []Mode{Write, List, Search} {
-		if o.Mode == mode || o.Mode == Mixed {
-			w.latencies[mode] = &histogram{}
-		}
 	}
 	return w
 }
@@ -66,28 +65,63 @@ func (w *worker) loop(ctx context.Context) {
 
 // step sends one request and notes its outcome.
 func (w *worker) step(ctx context.Context) {
-	if w.conn == nil {
-		c, err := dial(ctx, w.targets[w.at])
-		if err != nil {
-			w.failed(ctx, err)
-			return
-		}
-		w.conn = c
+	if !w.connect(ctx) {
+		return
 	}
 	mode := w.next()
 	w.prepare(mode)
+	success := ""
+	if mode == Write {
+		success = publications[w.surface()].success
+	}
+	w.conn.keep = success != ""
 	start := time.Now()
 	status, keep, err := w.conn.exchange(w.request)
 	if err != nil {
 		w.failed(ctx, err)
 		return
 	}
+	took := time.Since(start)
+	name := string(mode)
+	if s := w.surface(); mode == Write && s != HTTP {
+		name += " by " + string(s)
+	}
 	w.sent++
-	w.latencies[mode].record(time.Since(start))
-	w.statuses[status]++
+	if status < firstErrorStatus && success != "" && !bytes.HasSuffix(w.conn.body, []byte(success)) {
+		w.failures[toolRefused]++
+	} else {
+		w.note(name, took)
+		w.statuses[status]++
+	}
 	if !keep {
 		w.hangUp()
 	}
+}
+
+// connect reports whether there is a connection now.
+func (w *worker) connect(ctx context.Context) bool {
+	if w.conn != nil {
+		return true
+	}
+	buffer := readBuffer
+	if w.options.Mode == Wait {
+		buffer = waitBuffer
+	}
+	c, err := dial(ctx, w.targets[w.at], buffer)
+	if err != nil {
+		w.failed(ctx, err)
+		return false
+	}
+	w.conn = c
+	return true
+}
+
+// note notes a latency.
+func (w *worker) note(name string, took time.Duration) {
+	if w.latencies[name] == nil {
+		w.latencies[name] = &histogram{}
+	}
+	w.latencies[name].record(took)
 }
 
 // failed notes a transport error and turns to the next node after a moment.
@@ -128,11 +162,13 @@ func (w *worker) next() Mode {
 // prepare makes the next request.
 func (w *worker) prepare(mode Mode) {
 	w.path = append(w.path[:0], w.targets[w.at].Path...)
+	if mode == Write {
+		w.path = append(w.path, w.publish(w.surface())...)
+		w.request = w.conn.appendRequest(w.request[:0], string(w.path), w.body)
+		return
+	}
 	w.path = append(w.path, "/api/entries"...)
 	switch mode {
-	case Write:
-		w.request = w.conn.appendRequest(w.request[:0], string(w.path), w.entry())
-		return
 	case Search:
 		w.path = append(w.path, "?q="...)
 		w.path = append(w.path, w.texts.word()...)
@@ -153,22 +189,4 @@ func (w *worker) prepare(mode Mode) {
 
 func (w *worker) channel() string {
 	return "bench-" + strconv.Itoa(w.texts.random.IntN(channels))
-}
-
-// entry makes the body of a publication.
-func (w *worker) entry() []byte {
-	w.text = w.texts.appendText(w.text[:0], mark(w.run, w.number, w.sent), w.options.Size)
-	w.body = append(w.body[:0], `{"agent":"bench-`...)
-	w.body = strconv.AppendInt(w.body, int64(w.number), 10)
-	w.body = append(w.body, `","channel":"`...)
-	w.body = append(w.body, w.channel()...)
-	w.body = append(w.body, `","title":"`...)
-	w.body = append(w.body, w.texts.word()...)
-	for range titleWords - 1 {
-		w.body = append(w.body, ' ')
-		w.body = append(w.body, w.texts.word()...)
-	}
-	w.body = append(w.body, `","tags":["bench"],"body":"`...)
-	w.body = append(w.body, w.text...) // letters, digits, spaces, '-' and '.': nothing to escape
-	return append(w.body, `"}`...)
 }

@@ -1,0 +1,214 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// What Wait does.
+const (
+	waitSeconds  = 60 // a call is held for at most
+	waitTimeout  = (waitSeconds + 15) * time.Second
+	waitBuffer   = 4 << 10 // of a caller's connection: there are thousands
+	wakers       = 4
+	wakeTimeout  = 10 * time.Second
+	wakeName     = "wake" // the latency from sending what concerns a caller to its answer
+	notWoken     = "not woken"
+	lookForHeld  = time.Millisecond
+	lookAtHeld   = 100 * time.Millisecond
+	newsInAnswer = `"forYou":[{`
+	nowInAnswer  = `"now":`
+)
+
+// caller is an agent that waits at home for what concerns it, again and again.
+type caller struct {
+	*worker
+	agent    string
+	since    int64
+	held     atomic.Bool    // its call is sent, and nobody was told to wake it
+	sent     chan time.Time // when what is to wake it was sent
+	answered chan struct{}
+}
+
+// waiting is what callers and wakers share.
+type waiting struct {
+	callers []*caller
+	held    atomic.Int64 // calls that are sent and not answered
+	fewest  int64        // of held while it was looked at
+}
+
+// wait measures Wait.
+func (o Options) wait(ctx context.Context, targets []*url.URL, run string) (*Report, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w := &waiting{}
+	var group sync.WaitGroup
+	for i := range o.Connections {
+		c := &caller{
+			worker: newWorker(o, targets, run, i, nil), agent: run + "-" + strconv.Itoa(i),
+			sent: make(chan time.Time, 1), answered: make(chan struct{}, 1),
+		}
+		w.callers = append(w.callers, c)
+		c.connect(ctx) // one after the other: a listener's queue is short
+		group.Go(func() { w.call(ctx, c) })
+	}
+	workers := make([]*worker, 0, len(w.callers)+wakers)
+	for _, c := range w.callers {
+		workers = append(workers, c.worker)
+	}
+	if err := w.opened(ctx); err != nil {
+		cancel()
+		group.Wait()
+		return nil, err
+	}
+	start := time.Now()
+	time.AfterFunc(o.Duration, cancel)
+	for i := range wakers {
+		waker := newWorker(o, targets, run, o.Connections+i, nil)
+		workers = append(workers, waker)
+		group.Go(func() { w.wake(ctx, waker) })
+	}
+	w.watch(ctx)
+	group.Wait()
+	report := summarize(o, workers, time.Since(start))
+	report.Held = w.fewest
+	return report, nil
+}
+
+// opened waits until every call is held once.
+func (w *waiting) opened(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
+	defer cancel()
+	for w.held.Load() < int64(len(w.callers)) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lookAtHeld):
+		}
+	}
+	w.fewest = w.held.Load()
+	return nil
+}
+
+// watch notes how many calls are held until the end.
+func (w *waiting) watch(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(lookAtHeld):
+			if held := w.held.Load(); ctx.Err() == nil {
+				w.fewest = min(w.fewest, held)
+			}
+		}
+	}
+}
+
+// call calls home until the end.
+func (w *waiting) call(ctx context.Context, c *caller) {
+	defer c.hangUp()
+	for ctx.Err() == nil {
+		if !c.connect(ctx) {
+			continue
+		}
+		c.conn.timeout, c.conn.keep = waitTimeout, true
+		c.path = append(append(c.path[:0], "/api/home?for="...), c.agent...)
+		c.path = strconv.AppendInt(append(c.path, "&since="...), c.since, 10)
+		c.path = strconv.AppendInt(append(c.path, "&wait="...), waitSeconds, 10)
+		c.request = c.conn.appendRequest(c.request[:0], string(c.path), nil)
+		c.held.Store(true)
+		w.held.Add(1)
+		status, keep, err := c.conn.exchange(c.request)
+		w.held.Add(-1)
+		c.held.Store(false)
+		if err != nil {
+			c.failed(ctx, err)
+			continue
+		}
+		c.statuses[status]++
+		c.read(status, c.conn.body)
+		if !keep {
+			c.hangUp()
+		}
+	}
+}
+
+// read looks for news and for the next since in an answer.
+func (c *caller) read(status int, body []byte) {
+	if _, rest, found := bytes.Cut(body, []byte(nowInAnswer)); found {
+		digits, _, _ := bytes.Cut(rest, []byte(","))
+		if now, err := strconv.ParseInt(string(digits), 10, 64); err == nil {
+			c.since = now
+		}
+	}
+	if status != http.StatusOK || !bytes.Contains(body, []byte(newsInAnswer)) {
+		return
+	}
+	select {
+	case sent := <-c.sent:
+		c.note(wakeName, time.Since(sent))
+		c.answered <- struct{}{}
+	default: // late: the waker has given up
+	}
+}
+
+// wake writes to one caller after the other, each when the one before has got it.
+func (w *waiting) wake(ctx context.Context, by *worker) {
+	defer by.hangUp()
+	for ctx.Err() == nil {
+		c := w.callers[by.texts.random.IntN(len(w.callers))]
+		if !c.held.CompareAndSwap(true, false) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(lookForHeld):
+			}
+			continue
+		}
+		if !by.connect(ctx) {
+			c.held.Store(true)
+			continue
+		}
+		c.sent <- time.Now()
+		if by.mention(ctx, c.agent) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-c.answered:
+				continue
+			case <-time.After(wakeTimeout):
+				by.failures[notWoken]++
+			}
+		}
+		select {
+		case <-c.sent: // nobody waits for it any more
+		default:
+		}
+	}
+}
+
+// mention publishes an entry that mentions an agent, and reports whether that was
+// done.
+func (w *worker) mention(ctx context.Context, agent string) bool {
+	w.body = append(append(w.body[:0], `{"agent":"bench-waker","channel":"bench-0","body":"@`...), agent...)
+	w.body = append(append(append(w.body, ": "...), mark(w.run, w.number, w.sent)...), `"}`...)
+	w.sent++
+	w.request = w.conn.appendRequest(w.request[:0], "/api/entries", w.body)
+	start := time.Now()
+	status, keep, err := w.conn.exchange(w.request)
+	if err != nil {
+		w.failed(ctx, err)
+		return false
+	}
+	w.note(string(Write), time.Since(start))
+	w.statuses[status]++
+	if !keep {
+		w.hangUp()
+	}
+	return status == http.StatusCreated
+}

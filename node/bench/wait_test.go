@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// homes answers as home does: a call is held until its agent is mentioned.
+type homes struct {
+	mu    sync.Mutex
+	now   int64
+	said  map[string]int64 // when an agent was mentioned last
+	woken *sync.Cond
+	since map[string]int64 // what each agent sent last
+	loose []string         // calls that were not as they should be
+}
+
+func newHomes() *homes {
+	h := &homes{said: map[string]int64{}, since: map[string]int64{}}
+	h.woken = sync.NewCond(&h.mu)
+	return h
+}
+
+func (h *homes) serve(w http.ResponseWriter, req *http.Request) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	agent := req.URL.Query().Get("for")
+	since, err := strconv.ParseInt(req.URL.Query().Get("since"), 10, 64)
+	if err != nil || req.URL.Path != "/api/home" || req.URL.Query().Get("wait") != "60" || agent == "" || since < h.since[agent] {
+		h.loose = append(h.loose, req.URL.String())
+	}
+	h.since[agent] = since
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() { // the client hangs up at the end
+		select {
+		case <-req.Context().Done():
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.woken.Broadcast()
+		case <-stop:
+		}
+	}()
+	for h.said[agent] <= since && req.Context().Err() == nil {
+		h.woken.Wait()
+	}
+	fmt.Fprintf(w, `{"now":%d,"more":false,"forYou":[{"id":"e1"}]}`, h.now)
+}
+
+// publish wakes the agent that a body mentions.
+func (h *homes) publish(body string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	name, _, _ := strings.Cut(strings.TrimPrefix(body, "@"), ":")
+	h.now++
+	h.said[name] = h.now
+	h.woken.Broadcast()
+}
+
+// TestWaitWakes holds that callers are held, woken one by one, and go on from now.
+func TestWaitWakes(t *testing.T) {
+	h := newHomes()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/home", h.serve)
+	mux.HandleFunc("POST /api/entries", func(w http.ResponseWriter, req *http.Request) {
+		var entry struct{ Body string }
+		if err := json.NewDecoder(req.Body).Decode(&entry); err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusCreated)
+		h.publish(entry.Body)
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	o := options(Wait, server.URL)
+	o.Connections, o.PID = 20, os.Getpid()
+	report, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	woken := report.Latency[wakeName].Requests
+	// The last write of each waker may be cut off by the end.
+	if woken == 0 || woken > report.Statuses["200"] || woken+wakers < report.Statuses["200"] || report.Errors > 0 || len(h.loose) > 0 {
+		t.Errorf("report %+v, calls %v", report, h.loose)
+	}
+	if report.Held < int64(o.Connections-wakers) || report.Held > int64(o.Connections) || report.PeakRSSAnonMB <= 0 {
+		t.Errorf("%d calls held, %f MB", report.Held, report.PeakRSSAnonMB)
+	}
+	var text bytes.Buffer
+	if err := report.WriteText(&text); err != nil || !strings.Contains(text.String(), "calls were held") || !strings.Contains(text.String(), "memory of the process") {
+		t.Errorf("%v\n%s", err, &text)
+	}
+}
+
+// TestWaitEndsWithoutAnswers holds that refused writes are counted, and that calls
+// that are never answered end with the time.
+func TestWaitEndsWithoutAnswers(t *testing.T) {
+	_, base := newRecorder(t, func(w http.ResponseWriter, req *http.Request) {
+		if req.Method == http.MethodPost {
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		<-req.Context().Done()
+	})
+	report, err := Run(t.Context(), options(Wait, base))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Statuses["429"] == 0 || report.Errors != report.Statuses["429"] || report.Latency[wakeName].Requests != 0 {
+		t.Errorf("report %+v", report)
+	}
+}
+
+func TestMemoryOfNobody(t *testing.T) {
+	o := options(Wait, "http://127.0.0.1:1")
+	o.PID = 1 << 30
+	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "--pid: the memory of 1073741824 cannot be read") {
+		t.Error(err)
+	}
+	o.PID, o.Duration = os.Getpid(), time.Second
+	if err := o.Validate(); err != nil {
+		t.Error(err)
+	}
+}
