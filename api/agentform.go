@@ -39,7 +39,7 @@ type agentForm struct {
 // readAgentForm reads and judges a profile. It finds every problem that can be
 // seen without the state. A field that is null is cleared, one that is missing
 // keeps its value.
-func readAgentForm(doc *document) *agentForm {
+func readAgentForm(doc *document, notify NotifyRules) *agentForm {
 	f := &agentForm{}
 	if doc.notObject {
 		f.problems.add("id", "is required: the request body must be a JSON object with the text fields id and description")
@@ -64,7 +64,7 @@ func readAgentForm(doc *document) *agentForm {
 	f.note = f.text(doc, &fieldNote)
 	f.bound("note", f.note, 0, fsm.MaxNote)
 	if f.notifyURL = f.private(doc, &fieldNotifyURL); f.notifyURL.value != notifyOff {
-		f.judgeURL(&fieldNotifyURL, f.notifyURL, notifyURLProblem)
+		f.judgeURL(&fieldNotifyURL, f.notifyURL, notify.Problem)
 	}
 	f.noteUnknown(doc, func(name string) bool { return slices.Contains(agentFields, name) })
 	f.fill(doc)
@@ -105,7 +105,8 @@ func (f *agentForm) fill(doc *document) {
 
 // example is a payload that works: for a name that has a profile, that profile,
 // because sending it again needs no key; else the caller's own with its bad
-// parts mended. It never holds a key.
+// parts mended. It never holds a key, nor a notify_url: whether that works, its
+// receiver has to say.
 func (f *agentForm) example(view *fsm.View, now time.Time) (object, error) {
 	id := mendName(text.AgentName(f.agent.value), fsm.MaxName, exampleAgent)
 	if text.Fold(id) == anonymous {
@@ -129,16 +130,13 @@ func (f *agentForm) example(view *fsm.View, now time.Time) (object, error) {
 	if f.endpoint.given && !f.problems.has("endpoint") {
 		o = o.with("endpoint", f.endpoint.value)
 	}
-	if f.notifyURL.given && !f.problems.has("notify_url") {
-		o = o.with("notify_url", f.notifyURL.value)
-	}
 	if note != "" {
 		o = o.with("note", note)
 	}
 	if f.requestID.given {
 		o = o.with("request_id", f.exampleRequestID(now))
 	}
-	if doc := (document{fields: o.fields()}); readAgentForm(&doc).problems.any() {
+	if doc := (document{fields: o.fields()}); readAgentForm(&doc, NotifyRules{}).problems.any() {
 		return object{{"id", id}, {"description", exampleDescription}}, nil
 	}
 	return o, nil
@@ -161,7 +159,7 @@ func storedExample(p *fsm.Profile) object {
 	if p.Note != "" {
 		o = o.with("note", p.Note)
 	}
-	if doc := (document{fields: o.fields()}); readAgentForm(&doc).problems.any() {
+	if doc := (document{fields: o.fields()}); readAgentForm(&doc, NotifyRules{}).problems.any() {
 		return object{{"id", p.ID}} // it was stored under other rules
 	}
 	return o

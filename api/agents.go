@@ -25,16 +25,16 @@ var profileRefusals = map[fsm.Problem]Issue{
 
 // postProfile serves POST /api/agents: registrations and changes of profiles.
 func postProfile(c *call) error {
-	c.rctx.Response.Header.Set(fiber.HeaderCacheControl, "no-store")
+	c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
 	doc, err := c.body()
 	if err != nil {
-		return exampled(err, exampleProfile)
+		return err
 	}
 	pairs, err := c.query()
 	if err != nil {
 		return err
 	}
-	f := readAgentForm(&doc)
+	f := readAgentForm(&doc, c.srv.notify)
 	query, _ := foldPairs(pairs)
 	fresh := c.readFreshness(&query, &f.problems)
 	from := c.identify(&f.newEntry)
@@ -44,6 +44,9 @@ func postProfile(c *call) error {
 	}
 	if err := c.await(fresh); err != nil {
 		return c.explainAgent(f, err)
+	}
+	if err := c.verifyReceiver(f, from); err != nil {
+		return err
 	}
 	key := newEditKey()
 	f.change.NewKey, f.change.House = hashEditKey(key), c.srv.house[f.change.AgentKey]
@@ -108,7 +111,7 @@ func (c *call) refuseAgent(f *agentForm) error {
 				f.problems.has(fieldEditKey.name)
 		}))
 	}
-	return c.refusal(f, view, codeInvalid)
+	return c.agentRefusal(f, view, codeInvalid)
 }
 
 // reject adds what the state has against the profile.
@@ -130,11 +133,11 @@ func (c *call) rejectAgent(f *agentForm, found []fsm.Problem) error {
 	if f.problems.has(fieldEditKey.name) {
 		code = codeWrongKey
 	}
-	return c.refusal(f, c.reread(), code)
+	return c.agentRefusal(f, c.reread(), code)
 }
 
-// refusal is the error of a profile with problems.
-func (c *call) refusal(f *agentForm, view *fsm.View, code Code) error {
+// agentRefusal is the error of a profile with problems.
+func (c *call) agentRefusal(f *agentForm, view *fsm.View, code Code) error {
 	example, err := f.example(view, c.srv.now())
 	if err != nil {
 		return fmt.Errorf("make an example: %w", err)
@@ -162,7 +165,7 @@ func (c *call) answerAgent(f *agentForm, key string) error {
 	if err != nil {
 		return err
 	}
-	c.rctx.Response.Header.Set(fiber.HeaderLocation, "/api/agents/"+url.PathEscape(f.change.Agent))
+	c.out.Header.Set(fiber.HeaderLocation, "/api/agents/"+url.PathEscape(f.change.Agent))
 	return c.answer(http.StatusCreated, func(dst []byte) ([]byte, error) {
 		dst, err := view.AppendProfile(append(dst, `{"agent":`...), f.change.AgentKey)
 		if err != nil {
@@ -203,7 +206,7 @@ func getProfile(c *call) error {
 	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
 		dst, err := c.read().AppendProfile(append(dst, `{"agent":`...), agentKey)
 		if errors.Is(err, fsm.ErrNotFound) {
-			return nil, &Error{Code: codeNotFound, Message: "There is no such agent."}
+			return nil, missing("agent")
 		}
 		return append(dst, '}'), err
 	})

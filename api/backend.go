@@ -22,9 +22,20 @@ type Backend interface {
 	// ReadIndex returns a log index such that a view that has applied it holds
 	// everything acknowledged before the call. Errors: *Unavailable.
 	ReadIndex(ctx context.Context) (uint64, error)
+	// VerifyReceiver has the leader ask the receiver at an agent's notify_url
+	// whether it wants what is pushed to the agent, and returns nil when it does.
+	// Errors: *ReceiverFailed, *RateLimited, *Unavailable, or ctx's.
+	VerifyReceiver(ctx context.Context, from Sender, agent, notifyURL string) error
+	// Watch returns a channel that gets a value when something that concerns an
+	// agent (text.Fold) can be seen in View, and at other times. The caller calls
+	// stop when done.
+	Watch(agentKey string) (wake <-chan struct{}, stop func())
 	// Fingerprint returns the pseudonym of a client address (IPv4 whole, IPv6
 	// /64) under the cluster's data key. Addresses themselves are never kept.
 	Fingerprint(addr netip.Addr) string
+	// Joined returns a channel that is closed once this node is part of a cluster.
+	// Until then its state is empty and Fingerprint knows no key.
+	Joined() <-chan struct{}
 	// StaleFor returns for how long this node has not heard from a leader;
 	// zero on the leader itself.
 	StaleFor() time.Duration
@@ -54,7 +65,17 @@ type Status struct {
 	Voters        []string `json:"voters"` // server ids
 	Version       string   `json:"version"`
 	UptimeSeconds int64    `json:"uptimeSeconds"`
-	Format        int      `json:"format"` // replicated format number
+	Format        int      `json:"format"`     // replicated format number
+	Membership    string   `json:"membership"` // voter, non-voter, removed or none
+	// Disk is nil when it is not watched.
+	Disk *DiskStatus `json:"disk"`
+}
+
+// DiskStatus is the disk that the node keeps its data on.
+type DiskStatus struct {
+	FreeBytes    uint64 `json:"freeBytes"`
+	ReserveBytes uint64 `json:"reserveBytes"` // is to stay free
+	Low          bool   `json:"low"`          // less is free; the node does not lead
 }
 
 // Check is one condition of readiness.
@@ -72,6 +93,7 @@ const (
 	CodeNotEnqueued    Code = "not_enqueued"    // nothing was written; repeat freely
 	CodeOutcomeUnknown Code = "outcome_unknown" // may have been written; repeat with the same request_id
 	CodeNoLeader       Code = "no_leader"       // a strong read found no leader
+	CodeDiskFull       Code = "disk_full"       // too few disks have space for writes; reads go on
 	CodeBehind         Code = "behind"          // this node has not applied the asked index in time
 )
 
@@ -86,6 +108,22 @@ func (e *Unavailable) Error() string { return string(e.Code) + ": " + e.Reason }
 // RateLimited is the error of a write over its sender's or its agent's limit.
 type RateLimited struct { //nolint:errname // names a condition of the sender
 	RetryAfter time.Duration
+	Limit      *RateLimit // nil: that of writes
 }
 
 func (e *RateLimited) Error() string { return "rate limit exceeded" }
+
+// RateLimit describes a limit.
+type RateLimit struct {
+	Name    string // in the headers RateLimit and RateLimit-Policy
+	Quota   int
+	Window  time.Duration
+	Message string // for a person
+}
+
+// ReceiverFailed is the error of a receiver that did not pass its check.
+type ReceiverFailed struct { //nolint:errname // names a condition of the receiver
+	Reason string // the end of a sentence that begins "The receiver"
+}
+
+func (e *ReceiverFailed) Error() string { return "the receiver " + e.Reason }

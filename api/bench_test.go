@@ -24,10 +24,12 @@ func BenchmarkHTTP(b *testing.B) {
 		method, path, body string
 		status             int
 	}{
-		"list50":  {http.MethodGet, "/api/entries", "", http.StatusOK},
-		"entry":   {http.MethodGet, "/api/entries/e1", "", http.StatusOK},
-		"publish": {http.MethodPost, "/api/entries", `{"agent":"ada","body":"Hello, commons. This is a text of some length.","tags":["a","b"]}`, http.StatusCreated},
-		"refused": {http.MethodPost, "/api/entries", `{"agent":"ada","body":"x","tags":["a","b"]}`, http.StatusUnprocessableEntity},
+		"list50":       {http.MethodGet, "/api/entries", "", http.StatusOK},
+		"entry":        {http.MethodGet, "/api/entries/e1", "", http.StatusOK},
+		"publish":      {http.MethodPost, "/api/entries", `{"agent":"ada","body":"Hello, commons. This is a text of some length.","tags":["a","b"]}`, http.StatusCreated},
+		"tool publish": {http.MethodPost, "/mcp", toolCall("publish_message", `{"agent":"ada","body":"Hello, commons. This is a text of some length.","tags":["a","b"]}`), http.StatusOK},
+		"tool list50":  {http.MethodPost, "/mcp", toolCall("read_entries", `{}`), http.StatusOK},
+		"refused":      {http.MethodPost, "/api/entries", `{"agent":"ada","body":"x","tags":["a","b"]}`, http.StatusUnprocessableEntity},
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -16,48 +16,92 @@ import (
 
 // call is one request and the answer to it. Nothing that it returns points into
 // the server's buffers.
+//
+// The handlers of operations read input through in and write to out, and touch
+// rctx not at all: so that they answer other surfaces too (see perform).
 type call struct {
 	srv   *Server
-	rctx  *fasthttp.RequestCtx
-	path  *fiber.Ctx // for path parameters, while a handler runs
-	route *route     // nil where no route matched
+	in    input
+	out   *fasthttp.Response
+	rctx  *fasthttp.RequestCtx // nil where an operation runs in memory
+	http  httpInput            // what in points to, where the request came by HTTP
+	route *route               // nil where no route matched
+	// action is what the call is counted as; "": the route's.
+	action string
+	// house says that the call is one of the operator's own agents'.
+	house bool
 	start time.Time
 	view  *fsm.View // what the answer shows; nil until something was read
 	index uint64    // of a write that the answer reports
+	// relay is set where the call runs operations on behalf of another surface.
+	relay *relay
 }
 
-// The methods that the interface uses.
-func (c *call) isHead() bool { return c.rctx.IsHead() }
+// newCall is the call of an HTTP request.
+func (s *Server) newCall(rctx *fasthttp.RequestCtx) *call {
+	c := &call{srv: s, rctx: rctx, out: &rctx.Response, start: time.Now()}
+	c.http.rctx = rctx
+	c.in = &c.http
+	return c
+}
 
-// header returns a request header; "" when it is absent.
-func (c *call) header(name string) string { return string(c.rctx.Request.Header.Peek(name)) }
+// input is what a request brings, wherever it came from. Nothing that it returns
+// points into the server's buffers.
+type input interface {
+	// isHead reports a request that wants no body.
+	isHead() bool
+	// header returns a request header; "" when it is absent.
+	header(name string) string
+	// param returns a path parameter, unescaped.
+	param(name string) string
+	// query returns the parameters of the URL.
+	query() ([]pair, error)
+	// body decodes the request body.
+	body() (document, error)
+}
 
-// param returns a path parameter, unescaped.
-func (c *call) param(name string) string {
-	raw := c.path.Params(name)
+func (c *call) isHead() bool              { return c.in.isHead() }
+func (c *call) header(name string) string { return c.in.header(name) }
+func (c *call) param(name string) string  { return c.in.param(name) }
+func (c *call) query() ([]pair, error)    { return c.in.query() }
+func (c *call) body() (document, error)   { return c.in.body() }
+
+// httpInput is the input of an HTTP request.
+type httpInput struct {
+	rctx *fasthttp.RequestCtx
+	path *fiber.Ctx // for path parameters, while a handler runs
+}
+
+func (in *httpInput) isHead() bool { return in.rctx.IsHead() }
+
+func (in *httpInput) header(name string) string { return string(in.rctx.Request.Header.Peek(name)) }
+
+func (in *httpInput) param(name string) string {
+	raw := in.path.Params(name)
 	if decoded, err := url.PathUnescape(raw); err == nil && decoded != raw {
 		return decoded
 	}
 	return string([]byte(raw))
 }
 
-// query returns the parameters of the URL.
-func (c *call) query() ([]pair, error) {
-	pairs, err := parsePairs(string(c.rctx.URI().QueryString()))
+func (in *httpInput) query() ([]pair, error) {
+	pairs, err := parsePairs(string(in.rctx.URI().QueryString()))
 	if err != nil {
-		return nil, &Error{Code: codeMalformedRequest, Message: "The query cannot be read: " + err.Error() + "."}
+		return nil, &Error{
+			Code: codeMalformedRequest, Message: "The query of the URL cannot be read.",
+			Issues: []Issue{{"query", "cannot be read: " + err.Error()}},
+		}
 	}
 	return pairs, nil
 }
 
-// body decodes the request body.
-func (c *call) body() (document, error) {
-	h := &c.rctx.Request.Header
+func (in *httpInput) body() (document, error) {
+	h := &in.rctx.Request.Header
 	if len(h.ContentEncoding()) > 0 {
-		return document{}, &Error{Code: codeUnsupportedMedia, Message: "A Content-Encoding is not accepted. Send the body as it is."}
+		return document{}, encoded()
 	}
 	// Request.Body never inflates; the size was checked while it was read.
-	return decodeBody(string(h.ContentType()), c.rctx.Request.Body())
+	return decodeBody(string(h.ContentType()), in.rctx.Request.Body())
 }
 
 // read returns the newest view, the same one throughout the call.
@@ -84,12 +128,15 @@ func (c *call) reread() *fsm.View {
 
 // sender is the address from which the request came.
 func (c *call) sender() netip.Addr {
+	if c.relay != nil {
+		return c.relay.caller
+	}
 	return c.srv.clients.address(c.rctx.RemoteAddr(), c.rctx.Request.Header.PeekAll(headerForwardedFor))
 }
 
 // answer sets status and a body of JSON.
 func (c *call) answer(status int, build func(dst []byte) ([]byte, error)) error {
-	resp := &c.rctx.Response
+	resp := c.out
 	// The response's own buffer is grown in place: nothing is copied.
 	body, err := build(resp.SwapBody(nil)[:0])
 	if err != nil {
@@ -102,28 +149,38 @@ func (c *call) answer(status int, build func(dst []byte) ([]byte, error)) error 
 }
 
 // fail answers with an Error object.
-func (c *call) fail(err error) {
+func (c *call) fail(err error) { _ = c.refusal(err) }
+
+// refusal answers with an Error object, and returns it.
+func (c *call) refusal(err error) *Error {
 	e := toError(err)
 	if e == nil {
 		c.srv.log.Error("request failed", "route", c.template(), "err", err)
-		e = &Error{Code: codeInternal, Message: "Something went wrong here. It was logged."}
+		e = internalError()
 	}
 	status := e.status()
-	resp := &c.rctx.Response
+	if e.Example == nil {
+		e.Example = c.smallestBody(e.Code)
+	}
+	resp := c.out
 	switch status {
 	case http.StatusServiceUnavailable:
 		resp.Header.Set(fiber.HeaderRetryAfter, retryAfterUnavailable)
 	case http.StatusTooManyRequests:
-		wait := seconds(e.RetryAfter)
+		wait, limit, policy := seconds(e.RetryAfter), limitOfWrites, c.srv.ratePolicy
+		if e.Limit != nil {
+			limit, policy = e.Limit.Name, ratePolicy(e.Limit.Name, e.Limit.Quota, e.Limit.Window)
+		}
 		resp.Header.Set(fiber.HeaderRetryAfter, wait)
-		resp.Header.Set(headerRateLimit, `"writes";r=0;t=`+wait)
-		resp.Header.Set(headerRateLimitPolicy, c.srv.ratePolicy)
+		resp.Header.Set(headerRateLimit, `"`+limit+`";r=0;t=`+wait)
+		resp.Header.Set(headerRateLimitPolicy, policy)
 	case http.StatusMethodNotAllowed:
 		resp.Header.Set(fiber.HeaderAllow, e.Allow)
 	}
 	resp.SetStatusCode(status)
 	resp.Header.SetContentType(contentJSON)
 	resp.SetBody(e.object().appendJSON(nil))
+	return e
 }
 
 // template is the route's path template, the only form in which paths are logged
@@ -185,6 +242,24 @@ func (c *call) await(f freshness) error {
 		return orUnavailable(err, CodeBehind, "this node has not applied the index yet")
 	}
 	return nil
+}
+
+// freshnessParams are the parameters of a read that takes no others.
+var freshnessParams = []string{"consistency", "min_index"}
+
+// awaitQuery waits until the local state is as fresh as the query asks.
+func (c *call) awaitQuery() error {
+	pairs, err := c.query()
+	if err != nil {
+		return err
+	}
+	doc, twice := foldPairs(pairs)
+	l := newListing(freshnessParams, twice)
+	fresh := c.readFreshness(&doc, &l.problems)
+	if l.problems.any() {
+		return invalid(l.problems.list, l.repair(&doc, c.srv.now()))
+	}
+	return c.await(fresh)
 }
 
 // orUnavailable keeps what a client may see and turns the rest, the end of a

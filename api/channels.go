@@ -20,17 +20,7 @@ var knownChannels = []struct{ name, description string }{
 // listChannels serves GET /api/channels: the most recently active channels first,
 // then the known rooms in which nothing was said yet, with lastEntryAt null.
 func listChannels(c *call) error {
-	pairs, err := c.query()
-	if err != nil {
-		return err
-	}
-	doc, _ := foldPairs(pairs)
-	var p problems
-	fresh := c.readFreshness(&doc, &p)
-	if p.any() {
-		return invalid(p.list, object{})
-	}
-	if err := c.await(fresh); err != nil {
+	if err := c.awaitQuery(); err != nil {
 		return err
 	}
 	active := c.read().Channels()

@@ -19,6 +19,9 @@ type document struct {
 	flat bool
 	// notObject says that a JSON body was something other than an object.
 	notObject bool
+	// messageID is the idempotency key of a message that carried the document, in
+	// place of a request_id; "": none.
+	messageID string
 }
 
 // get returns the value of a field; nil when it is absent or null.
@@ -92,6 +95,7 @@ func mediaType(contentType string) (string, error) {
 	return "", &Error{
 		Code:    codeUnsupportedMedia,
 		Message: "This content type is not understood. Send application/json, application/x-www-form-urlencoded or text/plain.",
+		Issues:  []Issue{{"Content-Type", "must be " + mediaJSON + ", " + mediaForm + " or " + mediaText}},
 	}
 }
 

@@ -1,36 +1,95 @@
 package api
 
 import (
-	_ "embed" // the documents below
+	"embed"
+	"fmt"
 	"net/http"
+	"path"
+	"strings"
 )
 
 //go:embed openapi.json
 var openAPI string
 
-//go:embed docs.md
-var docs string
+//go:embed docs
+var docFiles embed.FS
 
-// getDocs serves GET /docs: how to use the service, as Markdown.
-func getDocs(c *call) error {
-	return c.answerText(http.StatusOK, contentMarkdown, docs)
+const (
+	// docsPath is where the pages are, and errorsPath the one with a heading for
+	// every code.
+	docsPath   = "/docs"
+	errorsPath = docsPath + "/errors"
+	// indexPage is the page at docsPath itself.
+	indexPage = "index"
+	overview  = "llms.txt"
+	// pageBase stands in the pages for the base of this service's addresses.
+	pageBase = "$URL"
+	// markdownSuffix behind a page's path asks for Markdown, whatever Accept says.
+	markdownSuffix = ".md"
+)
+
+// readPages returns the documentation by page: the names of the embedded files
+// without their suffix, and overview.
+func readPages() (map[string]string, error) {
+	files, err := docFiles.ReadDir("docs")
+	if err != nil {
+		return nil, fmt.Errorf("read the documentation: %w", err)
+	}
+	pages := make(map[string]string, len(files))
+	for _, file := range files {
+		text, err := docFiles.ReadFile(path.Join("docs", file.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("read the documentation: %w", err)
+		}
+		pages[strings.TrimSuffix(file.Name(), markdownSuffix)] = string(text)
+	}
+	return pages, nil
+}
+
+// getDocs serves GET /docs: the list of pages.
+func getDocs(c *call) error { return c.answerDocument(indexPage) }
+
+// getDocsPage serves GET /docs/{page}: how to use one part of the service.
+func getDocsPage(c *call) error { return c.answerDocument(c.param("page")) }
+
+// getOverview serves GET /llms.txt: what the service is and where to read on, in
+// the form of llmstxt.org.
+func getOverview(c *call) error { return c.answerDocument(overview) }
+
+// answerDocument answers with a page, its examples ready to run against the address
+// that the client uses.
+func (c *call) answerDocument(name string) error {
+	name, markdown := strings.CutSuffix(name, markdownSuffix)
+	text, known := c.srv.pages[name]
+	if !known || name == overview && c.template() != "/"+overview {
+		return &Error{
+			Code: codeNotFound, Message: "There is no such page. GET " + docsPath + " lists the pages.",
+			Issues: []Issue{{"page", "names no page"}},
+		}
+	}
+	text = strings.ReplaceAll(text, pageBase, c.baseURL())
+	c.out.Header.Add("Vary", "Accept")
+	if !markdown && c.prefersHTML() {
+		return c.answerCached(contentHTML, pageHTML(text))
+	}
+	return c.answerCached(contentMarkdown, text)
 }
 
 // getOpenAPI serves GET /openapi.json.
-func getOpenAPI(c *call) error {
-	return c.answerText(http.StatusOK, contentJSON, openAPI)
-}
+func getOpenAPI(c *call) error { return c.answerCached(contentJSON, openAPI) }
 
 // getIndex serves GET /: what there is, and where to read on.
 func getIndex(c *call) error {
-	endpoints := make([]object, len(c.srv.routes))
+	endpoints := make([]object, 0, len(c.srv.routes))
 	for i := range c.srv.routes {
-		rt := &c.srv.routes[i]
-		endpoints[i] = object{{"method", rt.method}, {"path", rt.path}, {"does", rt.doc}}
+		if rt := &c.srv.routes[i]; rt.doc != "" {
+			endpoints = append(endpoints, object{{"method", rt.method}, {"path", rt.path}, {"does", rt.doc}})
+		}
 	}
 	return c.answerObject(http.StatusOK, object{
 		{"service", "Commons: a public meeting place for software agents"},
-		{"docs", "/docs"},
+		{"overview", "/" + overview},
+		{"docs", docsPath},
 		{"openapi", "/openapi.json"},
 		{"endpoints", endpoints},
 	})

@@ -21,6 +21,13 @@ func newEditKey() string {
 	return EditKeyPrefix + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(raw[:]))
 }
 
+// NewEditKey makes an edit_key, and the hash that the cluster is to know of it,
+// for who gives an agent another one.
+func NewEditKey() (key string, hash []byte) {
+	key = newEditKey()
+	return key, hashEditKey(key)
+}
+
 // hashEditKey is what the cluster knows of a key.
 func hashEditKey(key string) []byte {
 	sum := sha256.Sum256([]byte(key))

@@ -20,7 +20,7 @@ func listEntries(c *call) error {
 	switch {
 	case doc.get("action") == nil:
 	case c.isHead(): // a HEAD never writes: it asks about the list
-		c.rctx.Response.Header.Set(fiber.HeaderCacheControl, "no-store")
+		c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
 	case doc.get("action") == "publish":
 		return publishByGet(c, &doc, twice)
 	}
@@ -73,29 +73,18 @@ func (c *call) answerPage(name string, seqs []uint64, cursor string, show func(d
 
 // getEntry serves GET /api/entries/{id}.
 func getEntry(c *call) error {
-	pairs, err := c.query()
-	if err != nil {
-		return err
-	}
-	doc, _ := foldPairs(pairs)
-	var p problems
-	fresh := c.readFreshness(&doc, &p)
-	if p.any() {
-		return invalid(p.list, object{})
-	}
-	if err := c.await(fresh); err != nil {
+	if err := c.awaitQuery(); err != nil {
 		return err
 	}
 	view := c.read()
-	missing := &Error{Code: codeNotFound, Message: "There is no such entry."}
 	seq, known := view.Resolve(c.param("id"))
 	if !known {
-		return missing
+		return missing("entry")
 	}
 	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
 		dst, err := view.AppendEntry(append(dst, `{"entry":`...), seq)
 		if errors.Is(err, fsm.ErrNotFound) {
-			return nil, missing
+			return nil, missing("entry")
 		}
 		return append(dst, '}'), err
 	})

@@ -94,6 +94,14 @@ func derivedTitle(kind fsm.Kind, body string) string {
 }
 
 func (e *newEntry) judgeRequestID(rules *entryRules) {
+	if e.messageID != "" {
+		e.cmd.Request.ID = shortHash(e.messageID)
+		if e.requestID.given {
+			e.notes = append(e.notes, "The request_id was ignored: the messageId keeps a message from being published twice.")
+			e.requestID = sent{}
+		}
+		return
+	}
 	if !e.requestID.given {
 		if rules.strictRequestID {
 			e.problems.add("request_id", "is required when writing by GET: %d to %d letters, digits or . _ - :",

@@ -36,43 +36,45 @@ const (
 	codeJobNotClaimed     Code = "job_not_claimed"
 	codeJobDone           Code = "job_done"
 	codeJobClosed         Code = "job_closed"
+	codeNoReceiver        Code = "no_receiver"
 	statusHeadersTooLarge      = http.StatusRequestHeaderFieldsTooLarge
 )
 
 // errorKind is what follows from a code alone.
 type errorKind struct {
 	status    int
-	retryable bool   // the same request may succeed later
-	docs      string // where the documentation explains it
+	retryable bool // the same request may succeed later
 }
 
 // errorKinds is the one map from error to status.
 var errorKinds = map[Code]errorKind{
-	codeMalformedBody:    {http.StatusBadRequest, false, "/docs#publish"},
-	codeMalformedRequest: {http.StatusBadRequest, false, "/docs#errors"},
-	codeNotFound:         {http.StatusNotFound, false, "/docs#endpoints"},
-	codeMethodNotAllowed: {http.StatusMethodNotAllowed, false, "/docs#endpoints"},
-	codeTimeout:          {http.StatusRequestTimeout, true, "/docs#limits"},
-	codeBodyTooLarge:     {http.StatusRequestEntityTooLarge, false, "/docs#limits"},
-	codeUnsupportedMedia: {http.StatusUnsupportedMediaType, false, "/docs#publish"},
-	codeInvalid:          {http.StatusUnprocessableEntity, false, "/docs#errors"},
-	codeConfirm:          {http.StatusPreconditionRequired, false, "/docs#get-write"},
-	codeRateLimited:      {http.StatusTooManyRequests, true, "/docs#limits"},
-	codeHeadersTooLarge:  {statusHeadersTooLarge, false, "/docs#limits"},
-	codeInternal:         {http.StatusInternalServerError, false, "/docs#errors"},
-	codeNotReady:         {http.StatusServiceUnavailable, true, "/docs#operations"},
-	codeUnknownJob:       {http.StatusNotFound, false, "/docs#jobs"},
-	codeOwnJob:           {http.StatusConflict, false, "/docs#jobs"},
-	codeNotPoster:        {http.StatusConflict, false, "/docs#jobs"},
-	codeWrongKey:         {http.StatusForbidden, false, "/docs#agents"},
-	codeJobClaimed:       {http.StatusConflict, false, "/docs#jobs"},
-	codeJobNotClaimed:    {http.StatusConflict, false, "/docs#jobs"},
-	codeJobDone:          {http.StatusConflict, false, "/docs#jobs"},
-	codeJobClosed:        {http.StatusConflict, false, "/docs#jobs"},
-	CodeNotEnqueued:      {http.StatusServiceUnavailable, true, "/docs#errors"},
-	CodeOutcomeUnknown:   {http.StatusServiceUnavailable, false, "/docs#errors"},
-	CodeNoLeader:         {http.StatusServiceUnavailable, true, "/docs#errors"},
-	CodeBehind:           {http.StatusServiceUnavailable, true, "/docs#consistency"},
+	codeMalformedBody:    {http.StatusBadRequest, false},
+	codeMalformedRequest: {http.StatusBadRequest, false},
+	codeNotFound:         {http.StatusNotFound, false},
+	codeMethodNotAllowed: {http.StatusMethodNotAllowed, false},
+	codeTimeout:          {http.StatusRequestTimeout, true},
+	codeBodyTooLarge:     {http.StatusRequestEntityTooLarge, false},
+	codeUnsupportedMedia: {http.StatusUnsupportedMediaType, false},
+	codeInvalid:          {http.StatusUnprocessableEntity, false},
+	codeConfirm:          {http.StatusPreconditionRequired, false},
+	codeRateLimited:      {http.StatusTooManyRequests, true},
+	codeHeadersTooLarge:  {statusHeadersTooLarge, false},
+	codeInternal:         {http.StatusInternalServerError, false},
+	codeNotReady:         {http.StatusServiceUnavailable, true},
+	codeUnknownJob:       {http.StatusNotFound, false},
+	codeOwnJob:           {http.StatusConflict, false},
+	codeNotPoster:        {http.StatusConflict, false},
+	codeWrongKey:         {http.StatusForbidden, false},
+	codeJobClaimed:       {http.StatusConflict, false},
+	codeJobNotClaimed:    {http.StatusConflict, false},
+	codeJobDone:          {http.StatusConflict, false},
+	codeJobClosed:        {http.StatusConflict, false},
+	codeNoReceiver:       {http.StatusConflict, false},
+	CodeNotEnqueued:      {http.StatusServiceUnavailable, true},
+	CodeOutcomeUnknown:   {http.StatusServiceUnavailable, false},
+	CodeNoLeader:         {http.StatusServiceUnavailable, true},
+	CodeDiskFull:         {http.StatusServiceUnavailable, true},
+	CodeBehind:           {http.StatusServiceUnavailable, true},
 }
 
 // Issue is one problem of a request: the field it lies in, by the interface's
@@ -92,6 +94,8 @@ type Error struct {
 	Repeatable bool
 	// RetryAfter is when to try again, with a 429.
 	RetryAfter time.Duration
+	// Limit is what was exceeded, with a 429; nil: that of writes.
+	Limit *RateLimit
 	// Allow lists the methods of the path, with a 405.
 	Allow string
 }
@@ -123,7 +127,7 @@ func (e *Error) object() object {
 		{"error", e.Message},
 		{"issues", issues},
 		{"example", example},
-		{"docs", errorKinds[e.Code].docs},
+		{"docs", errorsPath + "#" + string(e.Code)},
 		{"code", e.Code},
 		{"retryable", e.retryable()},
 	}
@@ -133,18 +137,30 @@ func (e *Error) object() object {
 func malformed(why error) *Error {
 	return &Error{
 		Code:    codeMalformedBody,
-		Message: "The request body cannot be read: " + why.Error() + ".",
-		Example: minimalEntry(),
+		Message: "The request body cannot be read. The example would have worked.",
+		Issues:  []Issue{{"body", "cannot be read: " + why.Error()}},
 	}
 }
 
-// exampled shows the example of the endpoint that was called in an error of a body
-// that cannot be read.
-func exampled(err error, example object) error {
-	if refusal, ok := errors.AsType[*Error](err); ok && refusal.Example != nil {
-		refusal.Example = example
+// internalError is what a client sees of a mistake of ours.
+func internalError() *Error {
+	return &Error{Code: codeInternal, Message: "Something went wrong here. It was logged."}
+}
+
+// encoded is the error of a body with a Content-Encoding.
+func encoded() *Error {
+	return &Error{
+		Code: codeUnsupportedMedia, Message: "A Content-Encoding is not accepted. Send the body as it is.",
+		Issues: []Issue{{"Content-Encoding", "must be left out"}},
 	}
-	return err
+}
+
+// missing is the error of an id in a path that names nothing, such as an entry.
+func missing(what string) *Error {
+	return &Error{
+		Code: codeNotFound, Message: "There is no such " + what + ".",
+		Issues: []Issue{{"id", "names no " + what + " that exists"}},
+	}
 }
 
 // invalid is the error of a request whose fields break rules.
@@ -170,13 +186,25 @@ func toError(err error) *Error {
 		return &Error{Code: unavailable.Code, Message: "The service cannot do this right now: " + unavailable.Reason + "."}
 	}
 	if limited, ok := errors.AsType[*RateLimited](err); ok {
-		return &Error{
+		refusal := &Error{
 			Code:       codeRateLimited,
 			Message:    "Too many writes from this sender or this agent. Wait for Retry-After seconds.",
-			RetryAfter: limited.RetryAfter,
+			RetryAfter: limited.RetryAfter, Limit: limited.Limit,
 		}
+		if limited.Limit != nil {
+			refusal.Message = limited.Limit.Message
+		}
+		return refusal
 	}
 	return nil
+}
+
+// limitOfWrites names the limit of writes in headers.
+const limitOfWrites = "writes"
+
+// ratePolicy is the value of RateLimit-Policy for a limit.
+func ratePolicy(limit string, quota int, window time.Duration) string {
+	return `"` + limit + `";q=` + strconv.Itoa(quota) + ";w=" + seconds(window)
 }
 
 // seconds renders a wait for a header, rounded up and at least one.
@@ -228,12 +256,3 @@ func appendJSON(dst []byte, value any) []byte {
 
 // Codes returns every code that an Error object can carry, sorted.
 func Codes() []Code { return slices.Sorted(maps.Keys(errorKinds)) }
-
-// DocsPlaces returns every place in the documentation that errors point to, sorted.
-func DocsPlaces() []string {
-	places := map[string]bool{}
-	for _, kind := range errorKinds {
-		places[kind.docs] = true
-	}
-	return slices.Sorted(maps.Keys(places))
-}

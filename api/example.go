@@ -23,6 +23,24 @@ func itoa(n int) string { return strconv.Itoa(n) }
 // minimalEntry is the smallest NewEntry.
 func minimalEntry() object { return object{{"body", exampleBody}} }
 
+// smallestBodies are the smallest bodies that paths take.
+var smallestBodies = map[string]object{
+	"/api/entries": minimalEntry(), "/api/agents": exampleProfile,
+	"/api/jobs": exampleJob, "/api/human-requests": exampleHelp,
+}
+
+// smallestBody is the example of an error of a body that was not read; nil for
+// other errors.
+func (c *call) smallestBody(code Code) object {
+	switch code {
+	case codeMalformedBody, codeUnsupportedMedia:
+		return smallestBodies[c.template()]
+	case codeBodyTooLarge: // before a route was looked for
+		return smallestBodies[strings.TrimSuffix(string(c.rctx.Path()), "/")]
+	}
+	return nil
+}
+
 // freshID makes a request_id that nobody has used: a hash of what was sent and
 // the moment.
 func freshID(now time.Time, seed ...string) string {

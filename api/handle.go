@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -10,13 +11,16 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
+
+	"github.com/commons-cluster/commons/fsm"
 )
 
 // The headers of cross-origin access: any origin, no credentials.
 const (
-	corsMethods = "GET, HEAD, POST, OPTIONS"
-	corsHeaders = "Content-Type, " + headerMinIndex
-	corsExposed = headerNode + ", " + headerIndex + ", " + headerStale + ", Location, Allow, Retry-After, " +
+	corsMethods = "GET, HEAD, POST, DELETE, OPTIONS"
+	corsHeaders = "Content-Type, Authorization, If-None-Match, " + headerMinIndex + ", " + headerA2AVersion + ", A2A-Extensions, X-A2A-Extensions" +
+		", " + headerMCPVersion + ", Mcp-Session-Id, Mcp-Method, Mcp-Name, Last-Event-ID"
+	corsExposed = headerNode + ", " + headerIndex + ", " + headerStale + ", ETag, Location, Allow, Retry-After, " +
 		headerRateLimit + ", " + headerRateLimitPolicy
 	corsMaxAge = "86400"
 )
@@ -27,7 +31,7 @@ type callKey struct{}
 // handle answers one request. Everything passes through here: routed requests,
 // unknown paths and methods, and panics.
 func (s *Server) handle(rctx *fasthttp.RequestCtx) {
-	c := &call{srv: s, rctx: rctx, start: time.Now()}
+	c := s.newCall(rctx)
 	if !s.gate.enter() {
 		c.turnAway()
 		return
@@ -37,10 +41,9 @@ func (s *Server) handle(rctx *fasthttp.RequestCtx) {
 	defer s.finish(c)
 	defer func() {
 		if cause := recover(); cause != nil {
-			s.metrics.panics.Inc()
-			s.log.Error("handler panicked", "route", c.template(), "cause", cause, "stack", string(debug.Stack()))
+			c.panicked(cause)
 			rctx.Response.Reset()
-			c.fail(&Error{Code: codeInternal, Message: "Something went wrong here. It was logged."})
+			c.fail(internalError())
 		}
 	}()
 	if err := checkFraming(&rctx.Request.Header); err != nil {
@@ -59,16 +62,42 @@ func (s *Server) handle(rctx *fasthttp.RequestCtx) {
 	}
 }
 
+// panicked reports a handler that panicked.
+func (c *call) panicked(cause any) {
+	c.srv.metrics.panics.Inc()
+	c.srv.log.Error("handler panicked", "route", c.template(), "cause", cause, "stack", string(debug.Stack()))
+}
+
 // serve is a route as Fiber calls it.
 func (s *Server) serve(rt *route) fiber.Handler {
 	return func(path *fiber.Ctx) error {
 		c, _ := path.Context().UserValue(callKey{}).(*call)
-		c.route, c.path = rt, path
-		defer func() { c.path = nil }()
+		c.route, c.http.path = rt, path
+		c.waitJoined()
+		defer func() { c.http.path = nil }()
 		if err := rt.handle(c); err != nil {
 			c.fail(err)
 		}
 		return nil
+	}
+}
+
+// waitJoined keeps a call that needs the state while this node is not part of a
+// cluster yet: a load balancer may send calls before it has found that out.
+func (c *call) waitJoined() {
+	if surface := surfaceOf(c.route.path); surface == 0 || surface == fsm.SurfaceWeb {
+		return
+	}
+	select {
+	case <-c.srv.backend.Joined():
+		return
+	default:
+	}
+	ctx, cancel := context.WithTimeout(c.srv.waits, joinTimeout)
+	defer cancel()
+	select {
+	case <-c.srv.backend.Joined():
+	case <-ctx.Done():
 	}
 }
 
@@ -110,21 +139,23 @@ func (s *Server) preflight(c *call) {
 // finish adds the headers of every answer, measures and logs it.
 func (s *Server) finish(c *call) {
 	s.stamp(c)
+	c.count()
 	c.release()
 	status := c.rctx.Response.StatusCode()
 	method := methodLabel(string(c.rctx.Method()))
 	took := time.Since(c.start)
 	s.metrics.inFlight.Dec()
 	s.metrics.observe(c.template(), method, status, took)
-	s.log.Debug("request", "method", method, "route", c.template(), "status", status,
-		"took", took, "bytes", len(c.rctx.Response.Body()))
+	if template := c.template(); surfaceOf(template) != 0 {
+		s.requests.write(c.start.Add(took), method, template, status, len(c.rctx.Response.Body()), took)
+	}
 }
 
 // stamp sets the headers that every response carries.
 func (s *Server) stamp(c *call) {
 	h := &c.rctx.Response.Header
 	h.Set(headerNode, s.backend.NodeName())
-	h.Set(headerIndex, strconv.FormatUint(max(c.read().Index(), c.index), 10))
+	h.Set(headerIndex, strconv.FormatUint(max(c.read().Index(), c.index, c.relay.highest()), 10))
 	if stale := s.backend.StaleFor(); stale > staleAfter {
 		h.Set(headerStale, strconv.FormatInt(stale.Milliseconds(), 10))
 	}
@@ -139,7 +170,7 @@ func (s *Server) stamp(c *call) {
 // unreadable answers a request that could not be read. The connection is closed
 // afterwards.
 func (s *Server) unreadable(rctx *fasthttp.RequestCtx, err error) {
-	c := &call{srv: s, rctx: rctx, start: time.Now()}
+	c := s.newCall(rctx)
 	if !s.gate.enter() {
 		c.turnAway()
 		return
@@ -156,7 +187,10 @@ func (s *Server) unreadable(rctx *fasthttp.RequestCtx, err error) {
 	case errors.As(err, &headers), errors.Is(err, fasthttp.ErrSmallReadBuffer):
 		c.fail(&Error{Code: codeHeadersTooLarge, Message: "The URL and the headers together may have 32 KiB."})
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		c.fail(&Error{Code: codeBodyTooLarge, Message: "A request body may have 128 KiB.", Example: minimalEntry()})
+		c.fail(&Error{
+			Code: codeBodyTooLarge, Message: "A request body may have 128 KiB.",
+			Issues: []Issue{{"body", "may have at most " + itoa(maxBodyBytes) + " bytes"}},
+		})
 	case errors.As(err, &network) && network.Timeout():
 		c.fail(&Error{Code: codeTimeout, Message: "The request did not arrive within 10 seconds."})
 	default:

@@ -90,7 +90,7 @@ func (h *helpForm) example(now time.Time) object {
 func postHumanRequest(c *call) error {
 	doc, err := c.body()
 	if err != nil {
-		return exampled(err, exampleHelp)
+		return err
 	}
 	pairs, err := c.query()
 	if err != nil {
@@ -148,7 +148,7 @@ func (c *call) answerHelp(status int, seq uint64, notes []string) error {
 	if err != nil {
 		return err
 	}
-	c.rctx.Response.Header.Set(fiber.HeaderLocation, "/api/entries/"+fsm.FormatID(fsm.StyleHelp, seq))
+	c.out.Header.Set(fiber.HeaderLocation, "/api/entries/"+fsm.FormatID(fsm.StyleHelp, seq))
 	return c.answer(status, func(dst []byte) ([]byte, error) {
 		dst, err := view.AppendHelp(append(dst, `{"request":`...), seq)
 		if err != nil {

@@ -94,7 +94,7 @@ func TestHumanHelpForms(t *testing.T) {
 	}
 	long := func(n int) string { return strings.Repeat("é", n) }
 	fine := map[string]any{"agent": "ada", "goal": "A goal", "requested_action": "Do it."}
-	for i, change := range []map[string]any{
+	for _, change := range []map[string]any{
 		{"agent": nil},
 		{"agent": 7},
 		{"agent": "-"},
@@ -114,22 +114,9 @@ func TestHumanHelpForms(t *testing.T) {
 	} {
 		body := maps.Clone(fine)
 		maps.Copy(body, change)
-		r := s.Post("/api/human-requests", body)
-		if r.Status != http.StatusUnprocessableEntity {
-			t.Errorf("%d %v: %d %s", i, body, r.Status, r.Body)
-			continue
-		}
-		example := string(apitest.CheckError(t, r).Example)
-		if again := s.Do(http.MethodPost, "/api/human-requests", example, "Content-Type", jsonType); again.Status != http.StatusCreated {
-			t.Errorf("%d %v: the example %s gives %d %s", i, body, example, again.Status, again.Body)
-		}
+		refusedPost(t, s, "/api/human-requests", body)
 	}
-	for name, body := range map[string]string{"text": "Help me", "array": "[1]", "nothing": ""} {
-		r := s.Do(http.MethodPost, "/api/human-requests", body, "Content-Type", map[string]string{"array": jsonType}[name])
-		if r.Status != http.StatusUnprocessableEntity {
-			t.Errorf("%s: %d %s", name, r.Status, r.Body)
-		}
-	}
+	refused(t, s, http.StatusUnprocessableEntity, http.MethodPost, "/api/human-requests", "Help me", "Content-Type", "text/plain")
 	longest := map[string]any{"agent": long(64), "goal": long(160), "requested_action": long(1500), "context": long(1200), "constraints": long(800), "tags": strings.Split("1234567", "")}
 	if a := askHuman(t, s, longest); len(a.Entry.Tags) != 8 || a.Entry.Title != "Human help: "+long(160) {
 		t.Errorf("%+v", a.Entry)

@@ -148,10 +148,12 @@ func (e *newEntry) bound(field string, s sent, least, most int) {
 	}
 }
 
-// mention works out whom texts mention, beside their author.
+// mention works out whom texts mention, beside their author, and whether they ask
+// something.
 func (e *newEntry) mention(texts ...string) {
 	if !e.problems.any() {
 		e.cmd.Mentions = slices.DeleteFunc(text.Mentions(texts...), func(key string) bool { return key == e.cmd.AgentKey })
+		e.cmd.Question = text.Asks(texts...)
 	}
 }
 
@@ -159,7 +161,7 @@ func (e *newEntry) mention(texts ...string) {
 func (e *newEntry) author(s *Server) fsm.Author {
 	return fsm.Author{
 		Agent: e.cmd.Agent, AgentKey: e.cmd.AgentKey, House: s.house[e.cmd.AgentKey],
-		Mentions: e.cmd.Mentions, Request: e.cmd.Request, Proof: e.cmd.Proof,
+		Mentions: e.cmd.Mentions, Request: e.cmd.Request, Proof: e.cmd.Proof, Question: e.cmd.Question,
 	}
 }
 

@@ -29,13 +29,14 @@ var jobRefusals = map[fsm.Problem]struct {
 func postJob(c *call) error {
 	doc, err := c.body()
 	if err != nil {
-		return exampled(err, exampleJob)
+		return err
 	}
 	pairs, err := c.query()
 	if err != nil {
 		return err
 	}
 	j := readJobForm(&doc)
+	c.action = jobCalls[j.op]
 	query, _ := foldPairs(pairs)
 	fresh := c.readFreshness(&query, &j.problems)
 	from := c.identify(&j.newEntry)
@@ -163,7 +164,7 @@ func (c *call) answerJob(j *jobForm, status int, seq uint64) error {
 		}
 		job, location = meta.Parent, "/api/entries/"+fsm.EntryID(seq)
 	}
-	c.rctx.Response.Header.Set(fiber.HeaderLocation, location)
+	c.out.Header.Set(fiber.HeaderLocation, location)
 	return c.answer(status, func(dst []byte) ([]byte, error) {
 		dst = append(dst, '{')
 		if entryName != "" {
@@ -239,14 +240,13 @@ func getJob(c *call) error {
 		return err
 	}
 	view := c.read()
-	missing := &Error{Code: codeNotFound, Message: "There is no such job."}
 	seq, known := view.Resolve(c.param("id"))
 	if !known {
-		return missing
+		return missing("job")
 	}
 	if _, isJob, err := view.Job(seq); err != nil || !isJob {
 		if err == nil {
-			err = missing
+			err = missing("job")
 		}
 		return err
 	}
@@ -254,19 +254,4 @@ func getJob(c *call) error {
 		dst, err := view.AppendJob(append(dst, `{"job":`...), seq)
 		return append(dst, '}'), err
 	})
-}
-
-// awaitQuery waits until the local state is as fresh as the query asks.
-func (c *call) awaitQuery() error {
-	pairs, err := c.query()
-	if err != nil {
-		return err
-	}
-	doc, _ := foldPairs(pairs)
-	var p problems
-	fresh := c.readFreshness(&doc, &p)
-	if p.any() {
-		return invalid(p.list, object{})
-	}
-	return c.await(fresh)
 }

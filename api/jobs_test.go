@@ -318,37 +318,19 @@ func TestJobExamples(t *testing.T) {
 		{"agent": "ada", "action": "close", "job_id": "j1", "request_id": "?"},
 		{"agent": "bob", "action": "close", "job_id": ""},
 	}
-	for i, body := range bodies {
+	for _, body := range bodies {
 		s := start(t)
 		onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
 		onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count trees", "body": "All of them"})
 		onJobs(t, s, http.StatusCreated, map[string]any{"agent": "cyd", "action": "claim", "job_id": "j2"})
-		r := s.Post("/api/jobs", body)
-		if r.Status != http.StatusUnprocessableEntity {
-			t.Errorf("%d %v: %d %s", i, body, r.Status, r.Body)
-			continue
-		}
-		example := string(apitest.CheckError(t, r).Example)
-		if again := s.Do(http.MethodPost, "/api/jobs", example, "Content-Type", jsonType); again.Status != http.StatusCreated {
-			t.Errorf("%d %v: the example %s gives %d %s", i, body, example, again.Status, again.Body)
-		}
+		refusedPost(t, s, "/api/jobs", body)
 	}
 	s := start(t)
-	if r := s.Do(http.MethodPost, "/api/jobs", "[1]", "Content-Type", jsonType); r.Status != http.StatusUnprocessableEntity {
-		t.Errorf("an array: %d", r.Status)
-	}
 	for _, path := range []string{"/api/jobs?", "/api/human-requests?"} {
 		for _, query := range []string{
 			"limit=0", "limit=x", "cursor=x", "q=" + long(201), "q=%ff", "consistency=weak", "min_index=x", "limit=5&limit=6", "status=lost&agent=?", "status=open&status=done&agent=a&agent=b",
 		} {
-			r := s.Get(path + query)
-			if r.Status != http.StatusUnprocessableEntity {
-				t.Errorf("%s%s: %d %s", path, query, r.Status, r.Body)
-				continue
-			}
-			if again := s.Get(path + exampleQuery(t, apitest.CheckError(t, r).Example)); again.Status != http.StatusOK {
-				t.Errorf("%s%s: the example gives %d %s", path, query, again.Status, again.Body)
-			}
+			refused(t, s, http.StatusUnprocessableEntity, http.MethodGet, path+query, "")
 		}
 	}
 }

@@ -35,6 +35,11 @@ const (
 	idleTimeout = 75 * time.Second
 	// waitTimeout is how long a read waits for an index or for the leader.
 	waitTimeout = 5 * time.Second
+	// joinTimeout is how long a call waits at a node that is about to join a cluster.
+	joinTimeout = 10 * time.Second
+	// verifyTimeout is how long a registration waits for the check of a receiver: a
+	// leader that goes away while it asks has a successor that asks again.
+	verifyTimeout = 12 * time.Second
 	// proposeTimeout ends a write whose backend does not answer. The backend's
 	// own limit is shorter and knows the outcome better.
 	proposeTimeout = 15 * time.Second

@@ -3,12 +3,23 @@ package api
 import (
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// lingerListener wraps the connections of a listener.
-type lingerListener struct{ net.Listener }
+// lingerListener wraps the connections of a listener. Closing it again is no error.
+type lingerListener struct {
+	net.Listener
+	closed func() error
+}
+
+func newLingerListener(ln net.Listener) lingerListener {
+	return lingerListener{ln, sync.OnceValue(ln.Close)}
+}
+
+// Close implements net.Listener.
+func (l lingerListener) Close() error { return l.closed() }
 
 // Accept implements net.Listener.
 func (l lingerListener) Accept() (net.Conn, error) {

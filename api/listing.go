@@ -65,13 +65,7 @@ func newListing(params, twice []string) *listing {
 
 // readPage reads which page of the list is asked for, after all filters.
 func (l *listing) readPage(doc *document) {
-	if s := l.text(doc, "limit", maxNumber); s != "" {
-		limit, err := strconv.Atoi(s)
-		if err != nil || limit < 1 || limit > fsm.MaxList {
-			l.problems.add("limit", "must be a whole number from 1 to %d", fsm.MaxList)
-		}
-		l.query.Limit = limit
-	}
+	l.query.Limit = l.number(doc, "limit", fsm.MaxList, fsm.DefaultList)
 	if s := l.text(doc, "cursor", maxCursor); s != "" {
 		before, ok := l.parseCursor(s)
 		if !ok && !l.filterProblems() {
@@ -79,6 +73,19 @@ func (l *listing) readPage(doc *document) {
 		}
 		l.query.Before = before
 	}
+}
+
+// number reads a number from 1 to most; the usual one where none is given.
+func (l *listing) number(doc *document, field string, most, usual int) int {
+	s := l.text(doc, field, maxNumber)
+	if s == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > most {
+		l.problems.add(field, "must be a whole number from 1 to %d", most)
+	}
+	return n
 }
 
 // The longest texts of parameters whose form is fixed, in code points.
@@ -172,8 +179,11 @@ func (l *listing) repair(doc *document, now time.Time) object {
 		s, _ = clean(s)
 		bad := l.problems.has(name)
 		switch {
+		case name == "min_index": // whether this node has it is not to be known here
 		case name == "limit":
-			o = o.with(name, mendLimit(s))
+			o = o.with(name, mendNumber(s, fsm.MaxList, fsm.DefaultList))
+		case name == "days":
+			o = o.with(name, mendNumber(s, fsm.MaxUsageDays, defaultUsageDays))
 		case !bad && (name != "cursor" || !l.filterProblems()):
 			o = o.with(name, s)
 		case name == "since":
@@ -195,14 +205,15 @@ func (l *listing) repair(doc *document, now time.Time) object {
 	return slices.DeleteFunc(o, func(m member) bool { return m.value == "" })
 }
 
-// mendLimit brings a limit into its bounds.
-func mendLimit(s string) int {
-	limit, err := strconv.Atoi(s)
+// mendNumber brings a number from 1 to most into its bounds; what is none becomes
+// the usual one.
+func mendNumber(s string, most, usual int) int {
+	n, err := strconv.Atoi(s)
 	switch {
 	case err == nil:
-		return min(max(limit, 1), fsm.MaxList)
-	case strings.Trim(s, "0123456789") == "":
-		return fsm.MaxList
+		return min(max(n, 1), most)
+	case s != "" && strings.Trim(s, "0123456789") == "":
+		return most
 	}
-	return fsm.DefaultList
+	return usual
 }

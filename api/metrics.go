@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +20,7 @@ type metrics struct {
 	durations *prometheus.HistogramVec
 	inFlight  prometheus.Gauge
 	panics    prometheus.Counter
+	answered  atomic.Uint64
 }
 
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
@@ -48,6 +50,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 // observe counts one answered request. Its labels are bounded: templates, known
 // methods and classes of status.
 func (m *metrics) observe(route, method string, status int, took time.Duration) {
+	m.answered.Add(1)
 	m.durations.WithLabelValues(route, methodLabel(method), statusClass(status)).Observe(took.Seconds())
 }
 

@@ -35,13 +35,16 @@ var (
 	fieldEditKey    = entryField{"edit_key", nil}
 )
 
+// entryFields are all of them.
+var entryFields = []entryField{
+	fieldBody, fieldKind, fieldAgent, fieldChannel, fieldTitle,
+	fieldRequestID, fieldTags, fieldSupersedes, fieldReplyTo, fieldRelation, fieldEditKey,
+}
+
 // entryNames holds every name under which a field of NewEntry may be sent.
 var entryNames = func() map[string]bool {
 	names := map[string]bool{}
-	for _, f := range []entryField{
-		fieldBody, fieldKind, fieldAgent, fieldChannel, fieldTitle,
-		fieldRequestID, fieldTags, fieldSupersedes, fieldReplyTo, fieldRelation, fieldEditKey,
-	} {
+	for _, f := range entryFields {
 		names[f.name] = true
 		for _, synonym := range f.synonyms {
 			names[synonym] = true
@@ -94,6 +97,8 @@ type newEntry struct {
 	targetBad bool
 	// unconfirmed says that a GET did not confirm that it means to write.
 	unconfirmed bool
+	// messageID stands in for a request_id.
+	messageID string
 	// conflict says that nothing is wrong with the entry but the state of its target.
 	conflict bool
 }
@@ -107,6 +112,9 @@ type entryRules struct {
 	keyless bool
 	// control holds the parameters that are no fields.
 	control map[string]bool
+	// room is the channel of a message that names neither a channel nor a target;
+	// "" leaves it to the state.
+	room string
 }
 
 // postRules are the rules of POST /api/entries.
@@ -121,6 +129,7 @@ func readNewEntry(doc *document, rules *entryRules) *newEntry {
 			fsm.MinBody, rules.maxBody)
 		return e
 	}
+	e.messageID = doc.messageID
 	e.body = e.text(doc, &fieldBody)
 	e.kind = e.text(doc, &fieldKind)
 	e.agent = e.text(doc, &fieldAgent)
@@ -142,9 +151,13 @@ func readNewEntry(doc *document, rules *entryRules) *newEntry {
 	e.judgeRequestID(rules)
 	e.judgeTags(fsm.MaxTags)
 	e.judgeRelation()
+	if e.cmd.Channel == "" && e.cmd.Target == "" && e.cmd.Kind == fsm.KindMessage {
+		e.cmd.Channel = rules.room
+	}
 	if !e.problems.any() {
 		e.cmd.Mentions = slices.DeleteFunc(text.Mentions(e.cmd.Title, e.cmd.Body),
 			func(key string) bool { return key == e.cmd.AgentKey })
+		e.cmd.Question = e.cmd.Kind == fsm.KindMessage && text.Asks(e.cmd.Title, e.cmd.Body)
 	}
 	return e
 }

@@ -30,7 +30,7 @@ func getReady(c *call) error {
 		list[i] = object{{"name", check.Name}, {"ok", check.OK}, {"detail", check.Detail}}
 	}
 	if status != http.StatusOK {
-		c.rctx.Response.Header.Set(fiber.HeaderRetryAfter, retryAfterUnavailable)
+		c.out.Header.Set(fiber.HeaderRetryAfter, retryAfterUnavailable)
 	}
 	if !c.wantsJSON() {
 		return c.answerText(status, contentText, lines.String())
@@ -67,7 +67,7 @@ func (c *call) wantsJSON() bool {
 
 // answerText sets status and a body that is ready.
 func (c *call) answerText(status int, contentType, body string) error {
-	resp := &c.rctx.Response
+	resp := c.out
 	resp.SetStatusCode(status)
 	resp.Header.SetContentType(contentType)
 	resp.SetBodyString(body)

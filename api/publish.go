@@ -32,15 +32,20 @@ func postEntry(c *call) error {
 	if err != nil {
 		return err
 	}
-	e := readNewEntry(&doc, &postRules)
+	rules := &postRules
+	if doc.messageID != "" {
+		rules = &messageRules
+	}
+	e := readNewEntry(&doc, rules)
 	query, _ := foldPairs(pairs)
 	fresh := c.readFreshness(&query, &e.problems)
-	return c.publish(e, &postRules, fresh)
+	return c.publish(e, rules, fresh)
 }
 
 // publishByGet serves GET /api/entries?action=publish.
 func publishByGet(c *call, doc *document, twice []string) error {
-	c.rctx.Response.Header.Set(fiber.HeaderCacheControl, "no-store")
+	c.action = callPublish
+	c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
 	e := readNewEntry(doc, &queryRules)
 	for _, name := range twice {
 		if entryNames[name] || queryRules.control[name] {
@@ -106,10 +111,14 @@ func (c *call) propose(from Sender, body fsm.Body) (fsm.Result, error) {
 // identify works out whose write this is, and the scope of its request_id.
 func (c *call) identify(e *newEntry) Sender {
 	from := Sender{Fingerprint: c.srv.backend.Fingerprint(c.sender()), AgentKey: e.cmd.AgentKey}
+	c.house = c.srv.house[from.AgentKey]
 	scope := e.cmd.AgentKey
 	if scope == anonymous {
 		// No agent name holds an @, so no name can pose as a fingerprint.
 		from.AgentKey, scope = "", "@"+from.Fingerprint
+	}
+	if e.messageID != "" {
+		scope = messageScope + scope
 	}
 	if e.cmd.Request.ID != "" {
 		e.cmd.Request.Scope = scope
@@ -253,7 +262,7 @@ func (c *call) answerEntry(status int, seq uint64, notes []string) error {
 	if err != nil {
 		return err
 	}
-	c.rctx.Response.Header.Set(fiber.HeaderLocation, "/api/entries/"+fsm.EntryID(seq))
+	c.out.Header.Set(fiber.HeaderLocation, "/api/entries/"+fsm.EntryID(seq))
 	return c.answer(status, func(dst []byte) ([]byte, error) {
 		dst = append(dst, `{"entry":`...)
 		dst, err := view.AppendEntry(dst, seq)

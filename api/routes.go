@@ -11,7 +11,7 @@ type route struct {
 	method string
 	path   string // template; a segment that starts with a colon is a parameter
 	handle func(*call) error
-	doc    string // one line for GET /
+	doc    string // one line for GET /; "" leaves the path out of it
 }
 
 // routeTable is everything that is served. A GET serves HEAD too; OPTIONS is
@@ -25,13 +25,36 @@ func routeTable() []route {
 		{http.MethodGet, "/api/agents", listProfiles, "List and search the profiles of agents"},
 		{http.MethodPost, "/api/agents", postProfile, "Register an agent, or change its profile"},
 		{http.MethodGet, "/api/agents/:id", getProfile, "One agent's profile"},
+		{http.MethodGet, "/api/agents/:id/deliveries", getDeliveries, "What was pushed to an agent, for who holds its edit_key"},
+		{http.MethodPost, "/api/agents/:id/deliveries/test", postTestDelivery, "Push a test event to an agent's receiver"},
 		{http.MethodGet, "/api/jobs", listJobs, "List and search jobs"},
 		{http.MethodPost, "/api/jobs", postJob, "Post, claim, finish, release or close a job"},
 		{http.MethodGet, "/api/jobs/:id", getJob, "One job"},
 		{http.MethodGet, "/api/human-requests", listHumanRequests, "List and search requests for human help"},
 		{http.MethodPost, "/api/human-requests", postHumanRequest, "Ask for human help, in public"},
+		{http.MethodGet, "/api/stats", getStats, "What outside agents do here, in numbers"},
+		{http.MethodGet, "/api/usage", getUsage, "Calls by day, surface, action and kind of client"},
+		{http.MethodGet, "/api/home", getHome, "What concerns one agent since its last call, and what to do next"},
+		{http.MethodPost, "/a2a", postA2A, "The message protocol (A2A 1.0 and 0.3) by JSON-RPC"},
+		{http.MethodPost, "/a2a/v1/message:send", postMessage, "The message protocol by HTTP+JSON"},
+		{http.MethodPost, "/a2a/v1/message:stream", httpA2A(refuseStream), ""},
+		{http.MethodGet, "/a2a/v1/tasks", getTasks, ""},
+		{http.MethodGet, "/a2a/v1/tasks/:task", httpA2A(findTask), ""},
+		{http.MethodPost, "/a2a/v1/tasks/:task", postTask, ""},
+		{http.MethodGet, "/a2a/v1/tasks/:task/pushNotificationConfigs", httpA2A(refusePush), ""},
+		{http.MethodPost, "/a2a/v1/tasks/:task/pushNotificationConfigs", httpA2A(refusePush), ""},
+		{http.MethodGet, "/a2a/v1/tasks/:task/pushNotificationConfigs/:config", httpA2A(refusePush), ""},
+		{http.MethodDelete, "/a2a/v1/tasks/:task/pushNotificationConfigs/:config", httpA2A(refusePush), ""},
+		{http.MethodGet, "/a2a/v1/extendedAgentCard", httpA2A(refuseExtendedCard), ""},
+		{http.MethodGet, "/a2a/v1/card", httpA2A(refuseExtendedCard), ""},
+		{http.MethodPost, "/mcp", postMCP, "The tool interface (MCP) by streamable HTTP"},
+		{http.MethodGet, "/.well-known/agent-card.json", getCard, "This service as an A2A agent"},
+		{http.MethodGet, "/.well-known/agent.json", getOldCard, "The card in the form of A2A 0.3"},
+		{http.MethodGet, "/.well-known/commons-keys.json", getSigningKeys, "The public keys that pushed events are signed with"},
 		{http.MethodGet, "/", getIndex, "This overview"},
-		{http.MethodGet, "/docs", getDocs, "How to use the service, with examples"},
+		{http.MethodGet, "/llms.txt", getOverview, "What this is and where to read on, for agents"},
+		{http.MethodGet, docsPath, getDocs, "The pages of the documentation"},
+		{http.MethodGet, docsPath + "/:page", getDocsPage, "How to use one part of the service, with examples"},
 		{http.MethodGet, "/openapi.json", getOpenAPI, "The interface as OpenAPI 3.1"},
 		{http.MethodGet, "/livez", getLive, "Whether the process runs"},
 		{http.MethodGet, "/readyz", getReady, "Whether this node serves, one line per check"},
@@ -58,6 +81,17 @@ func allowedMethods(routes []route, path string) string {
 	}
 	slices.Sort(methods)
 	return strings.Join(append(methods, http.MethodOptions), ", ")
+}
+
+// spellings are the forms in which Fiber is told of a path: a colon inside a
+// segment starts no parameter, and some clients escape it.
+func spellings(template string) []string {
+	path, verb, has := strings.Cut(template[1:], ":")
+	if !has || strings.HasSuffix(path, "/") {
+		return []string{template}
+	}
+	path = "/" + path
+	return []string{path + `\:` + verb, path + "%3A" + verb, path + "%3a" + verb}
 }
 
 // matches reports whether a path fits a template.

@@ -8,7 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -50,9 +51,11 @@ const DefaultClaimTTL = 24 * time.Hour
 type Config struct {
 	// Backend answers for the node. Required.
 	Backend Backend
-	// Logger receives errors and, at debug level, one line per request without
-	// bodies or addresses. Nil discards.
+	// Logger receives errors and a sample of the requests. Nil discards.
 	Logger *slog.Logger
+	// RequestLog is how many requests a second are logged at most; those of
+	// operators are not.
+	RequestLog int
 	// TrustedProxies are the networks whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix
 	// Registry receives the server's measurements and is what /metrics shows.
@@ -66,6 +69,15 @@ type Config struct {
 	WriteWindow time.Duration
 	// ClaimTTL is how long a claim of a job lasts; zero is DefaultClaimTTL.
 	ClaimTTL time.Duration
+	// PublicURL is the base of the addresses that agents are shown, such as
+	// https://commons.example; "": what the request was sent to.
+	PublicURL string
+	// Notify says which addresses events may be pushed to.
+	Notify NotifyRules
+	// DualCard adds the fields of A2A 0.3 to the agent card.
+	DualCard bool
+	// Counter is told of every call. Nil is allowed.
+	Counter Counter
 	// Now is the clock that examples are dated with. Nil is time.Now.
 	Now func() time.Time
 }
@@ -74,13 +86,23 @@ type Config struct {
 type Server struct {
 	backend    Backend
 	log        *slog.Logger
+	requests   *requestLog
 	clients    clients
 	house      map[string]bool // by folded name
 	ratePolicy string
+	publicURL  string
+	notify     NotifyRules
+	dualCard   bool
 	gate       gate
 	claimTTL   time.Duration
+	counter    Counter
+	counted    map[*route]counted
 	now        func() time.Time
 	routes     []route
+	operations map[string]*route // those of the interface, by operationId
+	pages      map[string]string // of the documentation, by name
+	tools      []*boundTool
+	mcp        func() http.Handler
 	metrics    *metrics
 	exposition fasthttp.RequestHandler
 	router     fasthttp.RequestHandler
@@ -100,12 +122,21 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		backend: cfg.Backend,
 		log:     cfg.Logger,
-		clients: clients{cfg.TrustedProxies},
-		house:   make(map[string]bool, len(cfg.HouseAgents)),
-		now:     cfg.Now,
-		routes:  routeTable(),
 
-		claimTTL: cfg.ClaimTTL,
+		requests: newRequestLog(cfg.Logger, cfg.RequestLog),
+		clients:  clients{cfg.TrustedProxies},
+		house:    make(map[string]bool, len(cfg.HouseAgents)),
+		now:      cfg.Now,
+		routes:   routeTable(),
+
+		claimTTL:  cfg.ClaimTTL,
+		publicURL: strings.TrimSuffix(cfg.PublicURL, "/"),
+		notify:    cfg.Notify,
+		dualCard:  cfg.DualCard,
+		counter:   cfg.Counter,
+		counted:   make(map[*route]counted),
+
+		operations: make(map[string]*route),
 	}
 	if s.claimTTL == 0 {
 		s.claimTTL = DefaultClaimTTL
@@ -126,7 +157,7 @@ func New(cfg Config) (*Server, error) {
 	if window == 0 {
 		window = DefaultWriteWindow
 	}
-	s.ratePolicy = `"writes";q=` + strconv.Itoa(burst) + ";w=" + seconds(window)
+	s.ratePolicy = ratePolicy(limitOfWrites, burst, window)
 	registry := cfg.Registry
 	if registry == nil {
 		registry = prometheus.NewRegistry()
@@ -135,6 +166,16 @@ func New(cfg Config) (*Server, error) {
 	if s.metrics, err = newMetrics(registry); err != nil {
 		return nil, fmt.Errorf("register the measurements of the HTTP surface: %w", err)
 	}
+	if err := s.nameCalls(); err != nil {
+		return nil, err
+	}
+	if s.pages, err = readPages(); err != nil {
+		return nil, err
+	}
+	if s.tools, err = bindTools(); err != nil {
+		return nil, err
+	}
+	s.mcp = sync.OnceValue(s.newMCP) // a node that starts cannot tell its status yet
 	s.exposition = exposition(registry)
 	s.router = s.newRouter()
 	s.http = s.newHTTP()
@@ -153,9 +194,11 @@ func (s *Server) newRouter() fasthttp.RequestHandler {
 	})
 	for i := range s.routes {
 		rt := &s.routes[i]
-		app.Add(rt.method, rt.path, s.serve(rt))
-		if rt.method == http.MethodGet {
-			app.Add(http.MethodHead, rt.path, s.serve(rt))
+		for _, path := range spellings(rt.path) {
+			app.Add(rt.method, path, s.serve(rt))
+			if rt.method == http.MethodGet {
+				app.Add(http.MethodHead, path, s.serve(rt))
+			}
 		}
 	}
 	return app.Handler()
@@ -180,12 +223,21 @@ func (s *Server) newHTTP() *fasthttp.Server {
 		NoDefaultContentType:         true,
 		SecureErrorLogMessage:        true,
 		CloseOnShutdown:              true,
+		// Thousands of calls may wait in home: none of them keeps a buffer meanwhile.
+		ReduceMemoryUsage: true,
 	}
 }
 
+// Requests returns how many requests were answered since the start.
+func (s *Server) Requests() uint64 { return s.metrics.answered.Load() }
+
 // Serve answers requests on a listener until Shutdown, and returns nil then.
 func (s *Server) Serve(ln net.Listener) error {
-	if err := s.http.Serve(lingerListener{ln}); err != nil {
+	// A Shutdown may come before the server below knows the listener.
+	lingering := newLingerListener(ln)
+	stop := context.AfterFunc(s.waits, func() { _ = lingering.Close() })
+	defer stop()
+	if err := s.http.Serve(lingering); err != nil {
 		return fmt.Errorf("serve HTTP on %s: %w", ln.Addr(), err)
 	}
 	return nil

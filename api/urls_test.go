@@ -10,7 +10,7 @@ func TestNotifyURLs(t *testing.T) {
 		"https://example.org", "https://example.org/", "https://example.org:443/hook?a=b", "HTTPS://Example.ORG/Hook", "https://a-b.xn--bcher-kva.example/",
 		"https://example.org./x", "https://1password.com/", "https://3.example.org/", "https://local.example.org/",
 	} {
-		if why := notifyURLProblem(s); why != "" {
+		if why := (NotifyRules{}).Problem(s); why != "" {
 			t.Errorf("%s: %s", s, why)
 		}
 	}
@@ -26,7 +26,7 @@ func TestNotifyURLs(t *testing.T) {
 		"https://example.org/a b", "https://example.org\\@10.0.0.1/", "https://example.org/\t", "https://" + strings.Repeat("a", 64) + ".org/",
 		"https://example.org/" + strings.Repeat("a", 2000),
 	} {
-		if notifyURLProblem(s) == "" {
+		if (NotifyRules{}).Problem(s) == "" {
 			t.Errorf("%q passes", s)
 		}
 	}
@@ -36,6 +36,20 @@ func TestNotifyURLs(t *testing.T) {
 	} {
 		if (publicURLProblem(s) == "") != ok {
 			t.Errorf("endpoint %s: %q", s, publicURLProblem(s))
+		}
+	}
+}
+
+func TestNotifyRules(t *testing.T) {
+	rules := NotifyRules{OwnHosts: []string{"Commons.example."}, Port: 8443, Local: true}
+	for s, ok := range map[string]bool{
+		"https://example.org:8443/": true, "https://example.org:443/": true, "https://example.org": true, "https://localhost:8443/hook": true,
+		"https://receiver.test/": true, "https://hooks.commons.example": true,
+		"https://example.org:8444/": false, "https://example.org:08443/": false, "https://127.0.0.1:8443/": false,
+		"https://commons.example/": false, "https://COMMONS.example.:8443/": false,
+	} {
+		if why := rules.Problem(s); (why == "") != ok {
+			t.Errorf("%s: %q", s, why)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,16 +35,24 @@ type Backend struct {
 	Refuse func(from api.Sender, body fsm.Body) error
 	// Lost, where it returns an error, is returned although the command was applied.
 	Lost func(body fsm.Body) error
+	// Verify is what VerifyReceiver returns; nil lets every receiver pass.
+	Verify func(agent, notifyURL string) error
 	// ReadIndexErr is what ReadIndex returns, and ReadAhead by how much its index is
 	// ahead of what is applied.
 	ReadIndexErr error
 	ReadAhead    uint64
+	// Behind makes every wait for an index end in vain, and at once.
+	Behind bool
 	// Stale is what StaleFor returns.
 	Stale time.Duration
+	// Joining is what Joined returns; by default the node is part of a cluster.
+	Joining chan struct{}
 	// Ready is what Checks returns; by default one check that holds.
 	Ready []api.Check
-	// Panic makes Status panic.
+	// Panic makes whatever does more than look at the state panic.
 	Panic bool
+
+	watchers atomic.Int64
 
 	mu      sync.Mutex
 	index   uint64
@@ -114,6 +123,7 @@ func (b *Backend) feed(data []byte) {
 
 // Propose implements api.Backend.
 func (b *Backend) Propose(ctx context.Context, from api.Sender, body fsm.Body) (fsm.Result, uint64, error) {
+	b.mayPanic()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.Senders = append(b.Senders, from)
@@ -149,11 +159,33 @@ func (b *Backend) View() *fsm.View { return b.Machine.View() }
 
 // WaitIndex implements api.Backend.
 func (b *Backend) WaitIndex(ctx context.Context, index uint64) error {
-	if err := b.Machine.Wait(ctx, index); err != nil {
+	b.mayPanic()
+	if err := b.Machine.Wait(ctx, index); err != nil || b.Behind {
 		return &api.Unavailable{Code: api.CodeBehind, Reason: "the index was not applied in time"}
 	}
 	return nil
 }
+
+// VerifyReceiver implements api.Backend.
+func (b *Backend) VerifyReceiver(_ context.Context, _ api.Sender, agent, notifyURL string) error {
+	if b.Verify == nil {
+		return nil
+	}
+	return b.Verify(agent, notifyURL)
+}
+
+// Watch implements api.Backend.
+func (b *Backend) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
+	wake, end := b.Machine.Watch(agentKey)
+	b.watchers.Add(1)
+	return wake, func() {
+		b.watchers.Add(-1)
+		end()
+	}
+}
+
+// Watchers returns how many calls of Watch have not ended.
+func (b *Backend) Watchers() int { return int(b.watchers.Load()) }
 
 // ReadIndex implements api.Backend.
 func (b *Backend) ReadIndex(context.Context) (uint64, error) {
@@ -174,6 +206,16 @@ func (*Backend) Fingerprint(addr netip.Addr) string {
 	return hex.EncodeToString(sum[:shown])
 }
 
+// Joined implements api.Backend.
+func (b *Backend) Joined() <-chan struct{} {
+	if b.Joining != nil {
+		return b.Joining
+	}
+	joined := make(chan struct{})
+	close(joined)
+	return joined
+}
+
 // StaleFor implements api.Backend.
 func (b *Backend) StaleFor() time.Duration { return b.Stale }
 
@@ -182,15 +224,23 @@ func (*Backend) NodeName() string { return "node-a" }
 
 // Status implements api.Backend.
 func (b *Backend) Status() api.Status {
-	if b.Panic {
-		panic("status") //nolint:forbidigo // what the server must survive
-	}
+	b.mayPanic()
 	leader := "node-a-1"
 	return api.Status{
 		Node: leader, Role: "leader", Leader: &leader, Term: 1, AppliedIndex: b.Machine.Applied(),
-		CommitIndex: b.Machine.Applied(), Voters: []string{leader}, Version: "test", UptimeSeconds: 1, Format: 1,
+		CommitIndex: b.Machine.Applied(), Voters: []string{leader}, Version: "test", UptimeSeconds: 1, Format: 1, Membership: "voter",
+		Disk: &api.DiskStatus{FreeBytes: 1 << 30, ReserveBytes: 1 << 28},
 	}
 }
 
 // Checks implements api.Backend.
-func (b *Backend) Checks() []api.Check { return b.Ready }
+func (b *Backend) Checks() []api.Check {
+	b.mayPanic()
+	return b.Ready
+}
+
+func (b *Backend) mayPanic() {
+	if b.Panic {
+		panic("backend") //nolint:forbidigo // what the server must survive
+	}
+}

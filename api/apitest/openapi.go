@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,11 +21,13 @@ import (
 
 // document loads the OpenAPI document once.
 var document = sync.OnceValues(func() (*openapi3.T, error) {
-	openapi3filter.RegisterBodyDecoder("text/markdown",
-		func(body io.Reader, _ http.Header, _ *openapi3.SchemaRef, _ openapi3filter.EncodingFn) (any, error) {
-			data, err := io.ReadAll(body)
-			return string(data), err
-		})
+	for _, contentType := range []string{"text/markdown", "text/html"} {
+		openapi3filter.RegisterBodyDecoder(contentType,
+			func(body io.Reader, _ http.Header, _ *openapi3.SchemaRef, _ openapi3filter.EncodingFn) (any, error) {
+				data, err := io.ReadAll(body)
+				return string(data), err
+			})
+	}
 	doc, err := openapi3.NewLoader().LoadFromData([]byte(api.OpenAPI()))
 	if err != nil {
 		return nil, err
@@ -73,10 +77,14 @@ func Check(tb testing.TB, req *http.Request, r *Response) {
 		tb.Fatal(err)
 	}
 	found, params, err := paths.FindRoute(req)
+	if r.Status >= http.StatusBadRequest {
+		checkRefusal(tb, req, r, err == nil && found.Operation.RequestBody != nil)
+	}
 	if err != nil {
 		CheckError(tb, r)
 		return
 	}
+	answered.Store(answer{found.Method, found.Path, r.Status}, true)
 	err = openapi3filter.ValidateResponse(tb.Context(), &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: req, PathParams: params, Route: found},
 		Status:                 r.Status, Header: r.Header,
@@ -86,6 +94,40 @@ func Check(tb testing.TB, req *http.Request, r *Response) {
 	if err != nil {
 		tb.Errorf("%s %s: %d is not as documented: %v\n%s", req.Method, req.URL, r.Status, err, r.Body)
 	}
+}
+
+// answer is a status of an operation.
+type answer struct {
+	method, path string
+	status       int
+}
+
+// answered holds what Check has seen, by answer.
+var answered sync.Map
+
+// Unanswered returns the statuses that the OpenAPI document promises and that no
+// answer of this process had, such as "GET /api/entries 200".
+func Unanswered() ([]string, error) {
+	doc, err := document()
+	if err != nil {
+		return nil, err
+	}
+	var missing []string
+	for path, item := range doc.Paths.Map() {
+		for method, operation := range item.Operations() {
+			for status := range operation.Responses.Map() {
+				code, err := strconv.Atoi(status)
+				if err != nil {
+					continue // default
+				}
+				if _, seen := answered.Load(answer{method, path, code}); !seen {
+					missing = append(missing, method+" "+path+" "+status)
+				}
+			}
+		}
+	}
+	slices.Sort(missing)
+	return missing, nil
 }
 
 // CheckError holds an answer against the Error object's schema and returns it.

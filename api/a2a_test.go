@@ -1,0 +1,233 @@
+package api_test
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// part is a part of an answer, in either version's form.
+type part struct {
+	Kind, Text string
+	Data       json.RawMessage
+}
+
+// reply is an answered message.
+type reply struct {
+	Kind, MessageID, ContextID, Role string
+	Parts, Content                   []part
+}
+
+// rpcAnswer is an answer of JSON-RPC.
+type rpcAnswer struct {
+	JSONRPC string
+	ID      any
+	Result  *struct {
+		reply
+		Message *reply
+		Tasks   []any
+	}
+	Error *struct {
+		Code    int
+		Message string
+		Data    json.RawMessage
+	}
+}
+
+// rpc sends a request of JSON-RPC and reads the answer, which has HTTP 200.
+func rpc(t *testing.T, s *apitest.Server, body string, headers ...string) rpcAnswer {
+	t.Helper()
+	r := s.Do(http.MethodPost, "/a2a", body, append([]string{"Content-Type", jsonType}, headers...)...)
+	if r.Status != http.StatusOK {
+		t.Fatalf("%s: %d %s", body, r.Status, r.Body)
+	}
+	var answer rpcAnswer
+	r.Decode(t, &answer)
+	if answer.JSONRPC != "2.0" || (answer.Result == nil) == (answer.Error == nil) {
+		t.Fatalf("%s: %s", body, r.Body)
+	}
+	return answer
+}
+
+// say is a request that sends parts.
+func say(method, id, parts string) string {
+	role := "ROLE_USER"
+	if method == "message/send" {
+		role = "user"
+	}
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":%q,"params":{"message":{"messageId":%q,"role":%q,"parts":%s}}}`, method, id, role, parts)
+}
+
+// TestA2APublishes holds the forms of both versions, and that a messageId publishes
+// once.
+func TestA2APublishes(t *testing.T) {
+	s := start(t)
+	const parts = `[{"text":"Does anybody read this?"},{"text":"I do."},{"data":{"agent":"Ada","tags":["x"],"title":"A question"}}]`
+	check := func(m *reply, role, kind string, duplicate bool) apitest.Published {
+		t.Helper()
+		if m == nil || m.Kind != kind || m.Role != role || m.MessageID == "" || m.ContextID == "" || len(m.Parts) != 2 {
+			t.Fatalf("answer: %+v", m)
+		}
+		if kind == "message" && (m.Parts[0].Kind != "text" || m.Parts[1].Kind != "data") {
+			t.Errorf("parts: %+v", m.Parts)
+		}
+		var p apitest.Published
+		if err := json.Unmarshal(m.Parts[1].Data, &p); err != nil {
+			t.Fatal(err)
+		}
+		if p.Duplicate != duplicate || p.Entry.Channel != "a2a" || p.Entry.Body != "Does anybody read this?\nI do." || p.Entry.Agent != "Ada" {
+			t.Errorf("published %+v", p)
+		}
+		for _, want := range []string{p.Entry.ID, s.URL + "/api/entries/" + p.Entry.ID, "home?for=Ada"} {
+			if !strings.Contains(m.Parts[0].Text, want) {
+				t.Errorf("the text lacks %s: %s", want, m.Parts[0].Text)
+			}
+		}
+		return p
+	}
+	first := rpc(t, s, say("SendMessage", "m1", parts))
+	published := check(first.Result.Message, "ROLE_AGENT", "", false)
+	again := rpc(t, s, say("message/send", "m1", parts))
+	if p := check(&again.Result.reply, "agent", "message", true); p.Entry.ID != published.Entry.ID {
+		t.Errorf("published twice: %s and %s", published.Entry.ID, p.Entry.ID)
+	}
+	if again.Result.ContextID != first.Result.Message.ContextID {
+		t.Error("a repeat has another contextId")
+	}
+	r := s.Do(http.MethodPost, "/a2a/v1/message%3Asend", `{"message":{"role":"ROLE_USER","messageId":"m1","parts":`+parts+`}}`, "Content-Type", jsonType)
+	var flat struct{ Message *reply }
+	r.Decode(t, &flat)
+	check(flat.Message, "ROLE_AGENT", "", true)
+	if index := strconv.FormatUint(s.Backend.Machine.Applied(), 10); r.Header.Get("X-Commons-Index") != index {
+		t.Errorf("index %s, want %s", r.Header.Get("X-Commons-Index"), index)
+	}
+	// A client's request_id is another key, be it what is made of a messageId.
+	sum := sha256.Sum256([]byte("m2\x00"))
+	for _, id := range []string{"m1234567", strings.ToLower(base32.StdEncoding.EncodeToString(sum[:20]))} {
+		s.Publish(map[string]any{"agent": "Ada", "body": "By HTTP", "request_id": id})
+	}
+	check(rpc(t, s, say("SendMessage", "m2", parts)).Result.Message, "ROLE_AGENT", "", false)
+	var list apitest.List
+	s.Get("/api/entries").Decode(t, &list)
+	if len(list.Entries) != 4 {
+		t.Errorf("%d entries, want 4", len(list.Entries))
+	}
+}
+
+// TestA2AContent holds the form of 0.3 over HTTP, where parts are called content.
+func TestA2AContent(t *testing.T) {
+	s := start(t)
+	for _, message := range []string{
+		`{"messageId":"c1","role":"ROLE_USER","content":[{"text":"By content"},{"data":{"data":{"agent":"bob"}}}],"contextId":"mine"}`,
+		`{"message_id":"c1","role":"ROLE_USER","content":[{"text":"By content"},{"data":{"agent":"bob"}}],"context_id":"mine"}`,
+	} {
+		r := s.Do(http.MethodPost, "/a2a/v1/message:send", `{"message":`+message+`}`, "Content-Type", jsonType)
+		var got struct{ Message reply }
+		r.Decode(t, &got)
+		if len(got.Message.Content) != 2 || got.Message.ContextID != "mine" || got.Message.Role != "ROLE_AGENT" ||
+			!strings.Contains(string(got.Message.Content[1].Data), `{"data":{"entry":{`) || !strings.Contains(got.Message.Content[0].Text, "e1 in channel a2a by bob") {
+			t.Errorf("%s", r.Body)
+		}
+	}
+	r := s.Do(http.MethodPost, "/a2a/v1/message:send", `{"message":{"messageId":"c2","role":"user","parts":[{"kind":"text","text":"ping"}]}}`, "Content-Type", jsonType)
+	var got reply
+	if r.Decode(t, &got); got.Kind != "message" || got.Role != "agent" || !strings.HasPrefix(got.Parts[0].Text, "Pong") {
+		t.Errorf("%s", r.Body)
+	}
+}
+
+// TestA2ACommands holds what is answered and not published.
+func TestA2ACommands(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"agent": "ada", "body": "A text about otters"})
+	for id, test := range map[string]struct{ text, has string }{
+		"help":     {"help", "search <words>"},
+		"slash":    {" /Help ", "search <words>"},
+		"latest":   {"latest", "e1 [general] ada: A text about otters"},
+		"search":   {"search Otter", "e1 [general]"},
+		"nothing":  {"search walrus", "no such entries"},
+		"empty":    {"search", "search <words>"},
+		"channels": {"channels", "general (1)"},
+		"ping":     {"Ping!", "Pong."},
+		"ok":       {`Please reply with "OK" only.`, "OK."},
+		"word":     {"Respond with the word pong", "PONG."},
+		"there":    {"Are you there?", "Yes."},
+	} {
+		for _, parts := range []string{`[{"kind":"text","text":%q}]`, `[{"kind":"text","text":%q},{"kind":"data","data":{"agent":"ada"}}]`} {
+			r := rpc(t, s, say("message/send", id, fmt.Sprintf(parts, test.text)))
+			if r.Error != nil || !strings.Contains(r.Result.Parts[0].Text, test.has) || len(r.Result.Parts[1].Data) == 0 {
+				t.Errorf("%s: %+v", test.text, r)
+			}
+		}
+	}
+	for id, parts := range map[string]string{
+		"filed":   `[{"text":"help"},{"data":{"channel":"general"}}]`,
+		"longer":  `[{"text":"help me, please"}]`,
+		"lines":   `[{"text":"search\nand find"}]`,
+		"replies": `[{"text":"ping"},{"data":{"reply_to":"e1"}}]`,
+	} {
+		if r := rpc(t, s, say("SendMessage", id, parts)); r.Error != nil || !strings.HasPrefix(r.Result.Message.Parts[0].Text, "Published: ") {
+			t.Errorf("%s: %+v", parts, r.Error)
+		}
+	}
+}
+
+// TestA2AVersions holds who decides between the versions.
+func TestA2AVersions(t *testing.T) {
+	s := start(t)
+	for _, test := range []struct {
+		method, version string
+		flat            bool
+	}{
+		{"SendMessage", "", false},
+		{"message/send", "", true},
+		{"SendMessage", "1.0", false},
+		{"message/send", "0.3", true},
+		{"message/send", "0.3.0", true},
+		{"message/send", "1.0", false},
+		{"SendMessage", "0.3", true},
+	} {
+		r := rpc(t, s, say(test.method, "v", `[{"text":"ping"}]`), "A2A-Version", test.version)
+		if r.Error != nil || (r.Result.Message == nil) != test.flat {
+			t.Errorf("%+v: %+v", test, r)
+		}
+	}
+	if r := s.Do(http.MethodPost, "/a2a?A2A-Version=3.0", say("SendMessage", "v", `[{"text":"ping"}]`), "Content-Type", jsonType); !strings.Contains(string(r.Body), "-32009") {
+		t.Errorf("%s", r.Body)
+	}
+	for _, id := range []string{`"a"`, `1`, `1.5`, `null`} {
+		r := s.Do(http.MethodPost, "/a2a", strings.Replace(say("ListTasks", "v", `[]`), `"id":7`, `"id":`+id, 1), "Content-Type", jsonType)
+		if !strings.Contains(string(r.Body), `"id":`+id+`,`) || !strings.Contains(string(r.Body), `"tasks":[]`) {
+			t.Errorf("id %s: %s", id, r.Body)
+		}
+	}
+}
+
+// TestA2AIsCounted holds that a message is counted once, as what it did.
+func TestA2AIsCounted(t *testing.T) {
+	var l ledger
+	s := apitest.Start(t, apitest.NewBackend(t), func(c *api.Config) { c.Counter = &l })
+	for _, text := range []string{"Hello, all", "latest", "help"} {
+		rpc(t, s, say("SendMessage", text, fmt.Sprintf(`[{"text":%q}]`, text)))
+	}
+	rpc(t, s, `{}`)
+	var got []string
+	for _, call := range l.calls {
+		if call.Surface != fsm.SurfaceA2A {
+			t.Errorf("%+v", call)
+		}
+		got = append(got, call.Action)
+	}
+	if want := "publishEntry listEntries" + strings.Repeat(" callA2A", 2); strings.Join(got, " ") != want {
+		t.Errorf("counted %v, want %s", got, want)
+	}
+}

@@ -1,0 +1,144 @@
+package api
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/gofiber/fiber/v2"
+)
+
+// a2aKind is a kind of error of the message protocol, as each binding writes it.
+type a2aKind struct {
+	code   int    // of JSON-RPC
+	reason string // of google.rpc.ErrorInfo
+	status int    // of HTTP
+	rpc    string // google.rpc.Code
+}
+
+// The kinds of errors.
+var (
+	a2aUnparsable     = &a2aKind{-32700, "PARSE_ERROR", http.StatusBadRequest, "INVALID_ARGUMENT"}
+	a2aBadRequest     = &a2aKind{-32600, "INVALID_REQUEST", http.StatusBadRequest, "INVALID_ARGUMENT"}
+	a2aNoMethod       = &a2aKind{-32601, "METHOD_NOT_FOUND", http.StatusNotImplemented, "UNIMPLEMENTED"}
+	a2aBadParams      = &a2aKind{-32602, "INVALID_PARAMS", http.StatusBadRequest, "INVALID_ARGUMENT"}
+	a2aInternal       = &a2aKind{-32603, "INTERNAL_ERROR", http.StatusInternalServerError, "INTERNAL"}
+	a2aLimited        = &a2aKind{-32000, "SERVER_ERROR", http.StatusTooManyRequests, "RESOURCE_EXHAUSTED"}
+	a2aUnavailable    = &a2aKind{-32000, "SERVER_ERROR", http.StatusServiceUnavailable, "UNAVAILABLE"}
+	a2aNoTask         = &a2aKind{-32001, "TASK_NOT_FOUND", http.StatusNotFound, "NOT_FOUND"}
+	a2aNoPush         = &a2aKind{-32003, "PUSH_NOTIFICATION_NOT_SUPPORTED", http.StatusBadRequest, "FAILED_PRECONDITION"}
+	a2aUnsupported    = &a2aKind{-32004, "UNSUPPORTED_OPERATION", http.StatusBadRequest, "FAILED_PRECONDITION"}
+	a2aNoContentType  = &a2aKind{-32005, "CONTENT_TYPE_NOT_SUPPORTED", http.StatusBadRequest, "INVALID_ARGUMENT"}
+	a2aNoExtendedCard = &a2aKind{-32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", http.StatusBadRequest, "FAILED_PRECONDITION"}
+	a2aNoVersion      = &a2aKind{-32009, "VERSION_NOT_SUPPORTED", http.StatusBadRequest, "FAILED_PRECONDITION"}
+)
+
+// a2aDomain is the domain of the reasons above.
+const a2aDomain = "a2a-protocol.org"
+
+// The types of the details of an error.
+const (
+	typeErrorInfo = "type.googleapis.com/google.rpc.ErrorInfo"
+	typeStruct    = "type.googleapis.com/google.protobuf.Struct"
+)
+
+// a2aError is an error of the message protocol.
+type a2aError struct {
+	kind    *a2aKind
+	message string
+	// refusal is the Error object of the interface that explains it; nil: none.
+	refusal    *Error
+	retryAfter string // seconds; "": none
+	// sent is the message as far as it could be read, for the example.
+	sent *a2aMessage
+}
+
+func newA2AError(kind *a2aKind, message string) *a2aError {
+	return &a2aError{kind: kind, message: message}
+}
+
+// a2aRefusal is the error that a refused operation comes to.
+func a2aRefusal(refusal *Error, retryAfter string, sent *a2aMessage) *a2aError {
+	e := &a2aError{kind: a2aBadParams, message: refusal.Message, refusal: refusal, retryAfter: retryAfter, sent: sent}
+	switch refusal.status() {
+	case http.StatusTooManyRequests:
+		e.kind = a2aLimited
+		e.message = "Too many writes from this sender or this agent. Wait " + retryAfter + " seconds."
+	case http.StatusServiceUnavailable:
+		e.kind = a2aUnavailable
+	case http.StatusInternalServerError:
+		e.kind = a2aInternal
+	}
+	return e
+}
+
+// hint tells HTTP when to try again.
+func (e *a2aError) hint(c *call) {
+	if e.retryAfter != "" {
+		c.hintRetry(e.retryAfter, e.kind == a2aLimited)
+	}
+}
+
+// hintRetry tells HTTP when to try again, in seconds, and whether that is because of
+// too many writes.
+func (c *call) hintRetry(after string, limited bool) {
+	c.out.Header.Set(fiber.HeaderRetryAfter, after)
+	if limited {
+		c.out.Header.Set(headerRateLimit, `"writes";r=0;t=`+after)
+		c.out.Header.Set(headerRateLimitPolicy, c.srv.ratePolicy)
+	}
+}
+
+// rpc is the error object of JSON-RPC. Version 0.3 leaves the form of data open; its
+// clients read an object, and fail at the list that 1.0 wants.
+func (e *a2aError) rpc(d dialect) object {
+	o := object{{"code", e.kind.code}, {"message", e.message}}
+	if d != dialect03 {
+		return o.with("data", e.details())
+	}
+	data := object{{"reason", e.kind.reason}, {"domain", a2aDomain}}
+	if e.retryAfter != "" {
+		data = data.with("retryAfter", e.retryAfter)
+	}
+	if e.refusal != nil {
+		data = append(data, e.refusal.object()...)
+	}
+	return o.with("data", data)
+}
+
+// http is the body of an error over HTTP+JSON.
+func (e *a2aError) http() object {
+	return object{{"error", object{
+		{"code", e.kind.status}, {"status", e.kind.rpc}, {"message", e.message}, {"details", e.details()},
+	}}}
+}
+
+// details are a google.rpc.ErrorInfo, and behind it the Error object.
+func (e *a2aError) details() []object {
+	info := object{{"@type", typeErrorInfo}, {"reason", e.kind.reason}, {"domain", a2aDomain}}
+	if e.refusal == nil {
+		return []object{info}
+	}
+	metadata := object{{"code", e.refusal.Code}, {"retryable", strconv.FormatBool(e.refusal.retryable())}}
+	if e.retryAfter != "" {
+		metadata = metadata.with("retryAfter", e.retryAfter)
+	}
+	return []object{info.with("metadata", metadata), {{"@type", typeStruct}, {"value", e.refusal.object()}}}
+}
+
+// mend turns the example of an entry into that of a whole request in the client's
+// own dialect. rpc is nil over HTTP+JSON.
+func (e *a2aError) mend(d dialect, rpc *rpcRequest) {
+	if e.refusal == nil || e.sent == nil {
+		return
+	}
+	shown := *e.refusal
+	shown.Example = object{{"message", e.sent.example(d, e.refusal.Example)}}
+	if rpc != nil {
+		id := rpc.id
+		if id == nil {
+			id = 1
+		}
+		shown.Example = object{{"jsonrpc", "2.0"}, {"id", id}, {"method", rpc.method}, {"params", shown.Example}}
+	}
+	e.refusal = &shown
+}

@@ -1,0 +1,289 @@
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// The limits of messages.
+const (
+	// maxMessageID bounds a messageId and a contextId, in code points.
+	maxMessageID = 200
+	// maxParts is the most parts of a message.
+	maxParts = 64
+)
+
+// a2aMessage is a message as it was sent.
+type a2aMessage struct {
+	id, context string
+	text        string
+	texts       int     // how many parts of text there were
+	data        []field // of the data parts: how the text is to be filed
+	problems    problems
+}
+
+// readMessage reads and judges the parameters of sending a message. It finds every
+// problem of the envelope; what the text is, is judged later.
+func readMessage(params map[string]any) (*a2aMessage, *a2aError) {
+	m := &a2aMessage{}
+	message, isObject := params["message"].(map[string]any)
+	if !isObject {
+		m.problems.add("message", "is required: an object with messageId, role and parts")
+		return m, nil
+	}
+	if configuration, given := params["configuration"].(map[string]any); given {
+		for _, name := range []string{"pushNotificationConfig", "taskPushNotificationConfig", "push_notification_config"} {
+			if configuration[name] != nil {
+				_, failed := refusePush(nil, 0, nil)
+				return m, failed
+			}
+		}
+	}
+	if task := member2(message, "taskId", "task_id"); task != nil && task != "" {
+		return m, noTask()
+	}
+	m.readID(message)
+	switch message["role"] {
+	case "user", "ROLE_USER":
+	default:
+		m.problems.add("role", "must be user (ROLE_USER in version 1.0)")
+	}
+	failed := m.readParts(member2(message, "parts", "content"))
+	return m, failed
+}
+
+// member2 is a member of an object under either of its names.
+func member2(o map[string]any, name, other string) any {
+	if value, given := o[name]; given {
+		return value
+	}
+	return o[other]
+}
+
+func (m *a2aMessage) readID(message map[string]any) {
+	id, isText := member2(message, "messageId", "message_id").(string)
+	id, bad := clean(id)
+	switch n := count(id); {
+	case !isText, n == 0:
+		m.problems.add("messageId", "is required: 1 to %d characters, another one for each message", maxMessageID)
+	case bad != flawNone:
+		m.problems.add("messageId", "%s", bad)
+	case n > maxMessageID:
+		m.problems.add("messageId", "must have 1 to %d characters; this one has %d", maxMessageID, n)
+	default:
+		m.id = id
+	}
+	value := member2(message, "contextId", "context_id")
+	if value == nil || value == "" {
+		return
+	}
+	context, isText := value.(string)
+	context, bad = clean(context)
+	if !isText || bad != flawNone || count(context) > maxMessageID {
+		m.problems.add("contextId", "must be a text of at most %d characters", maxMessageID)
+		return
+	}
+	m.context = context
+}
+
+// readParts reads the parts: texts are joined, the members of data collected.
+func (m *a2aMessage) readParts(value any) *a2aError {
+	parts, isList := value.([]any)
+	if !isList || len(parts) == 0 || len(parts) > maxParts {
+		m.problems.add("parts", `must be an array of 1 to %d parts, such as {"text": "Hello"}`, maxParts)
+		return nil
+	}
+	for i, value := range parts {
+		part, isObject := value.(map[string]any)
+		if !isObject {
+			m.problems.add("parts["+strconv.Itoa(i)+"]", "must be an object")
+			continue
+		}
+		if failed := m.readPart("parts["+strconv.Itoa(i)+"]", part); failed != nil {
+			return failed
+		}
+	}
+	return nil
+}
+
+// contents are the members that make a part what it is.
+var contents = []string{"text", "data", "file", "raw", "url"}
+
+func (m *a2aMessage) readPart(name string, part map[string]any) *a2aError {
+	has := slices.DeleteFunc(slices.Clone(contents), func(s string) bool { return part[s] == nil })
+	kind, _ := part["kind"].(string)
+	switch {
+	case len(has) > 1:
+		m.problems.add(name, "must hold one of text and data, not several")
+	case slices.Contains(contents[2:], kind), len(has) == 1 && slices.Contains(contents[2:], has[0]):
+		return newA2AError(a2aNoContentType, "Files are not taken. Send a text part, and a link inside it.")
+	case kind != "" && kind != "text" && kind != "data":
+		return newA2AError(a2aNoContentType, "Parts may be text and data.")
+	case len(has) == 0 || kind != "" && kind != has[0]:
+		m.problems.add(name, "must hold text or data")
+	case has[0] == "text":
+		m.readText(name, part["text"])
+	default:
+		m.readData(name, part["data"])
+	}
+	return nil
+}
+
+func (m *a2aMessage) readText(name string, value any) {
+	s, isText := value.(string)
+	if !isText {
+		m.problems.add(name+".text", "must be a string")
+		return
+	}
+	if m.texts++; m.texts > 1 {
+		m.text += "\n"
+	}
+	m.text += s
+}
+
+// readData collects the members of a data part. Version 0.3 over HTTP wraps them.
+func (m *a2aMessage) readData(name string, value any) {
+	data, isObject := value.(map[string]any)
+	if inner, wrapped := data["data"].(map[string]any); wrapped && len(data) == 1 {
+		data = inner
+	}
+	if !isObject {
+		m.problems.add(name+".data", "must be an object with agent, channel, kind, tags, title or reply_to")
+		return
+	}
+	for _, key := range sortedKeys(data) {
+		if slices.ContainsFunc(m.data, func(f field) bool { return f.name == key }) {
+			m.problems.add(name+".data", "repeats %s", shorten(key, maxUnknownName))
+			continue
+		}
+		m.data = append(m.data, field{key, data[key]})
+	}
+}
+
+// document is the message as the body of a new entry: the text is its body, and the
+// data says how it is filed.
+func (m *a2aMessage) document() document {
+	doc := document{messageID: m.id}
+	if m.texts > 0 {
+		doc.fields = append(doc.fields, field{fieldBody.name, m.text})
+	}
+	for _, f := range m.data {
+		if m.texts == 0 || f.name != fieldBody.name {
+			doc.fields = append(doc.fields, f)
+		}
+	}
+	return doc
+}
+
+// example is a message that would have worked: an entry as a message.
+func (m *a2aMessage) example(d dialect, entry object) object {
+	text, data := exampleBody, object{}
+	for _, member := range entry {
+		if s, isText := member.value.(string); isText && member.name == fieldBody.name {
+			text = s
+			continue
+		}
+		data = data.with(member.name, member.value)
+	}
+	id := m.id
+	if id == "" {
+		id = "m-" + shortHash("example", text)
+	}
+	parts := []object{d.textPart(text)}
+	if len(data) > 0 {
+		parts = append(parts, d.dataPart(data))
+	}
+	role := "ROLE_USER"
+	if d == dialect03 {
+		role = "user"
+	}
+	o := object{{"messageId", id}, {"role", role}, {d.partsName(), parts}}
+	if d == dialect03 {
+		o = append(object{{"kind", "message"}}, o...)
+	}
+	return o
+}
+
+func (d dialect) partsName() string {
+	if d == dialect03Proto {
+		return "content"
+	}
+	return "parts"
+}
+
+// textPart is a part of text.
+func (d dialect) textPart(text string) object {
+	if d == dialect03 {
+		return object{{"kind", "text"}, {"text", text}}
+	}
+	return object{{"text", text}}
+}
+
+// dataPart is a part of data.
+func (d dialect) dataPart(data any) object {
+	switch d {
+	case dialect03:
+		return object{{"kind", "data"}, {"data", data}}
+	case dialect03Proto:
+		return object{{"data", object{{"data", data}}}}
+	}
+	return object{{"data", data}}
+}
+
+// reply is the answer to a message as the client's dialect writes it.
+func (m *a2aMessage) reply(d dialect, r *a2aReply) object {
+	o := object{{"messageId", "r-" + shortHash(m.id, r.context, r.text)}, {"contextId", r.context}}
+	parts := []object{d.textPart(r.text), d.dataPart(r.data)}
+	if d == dialect03 {
+		return append(object{{"kind", "message"}}, append(o, member{"role", "agent"}, member{"parts", parts})...)
+	}
+	return object{{"message", append(o, member{"role", "ROLE_AGENT"}, member{d.partsName(), parts})}}
+}
+
+// messageKeyBytes is how much of a hash stands for a messageId.
+const messageKeyBytes = 20
+
+// shortHash is a short name for some texts.
+func shortHash(texts ...string) string {
+	h := sha256.New()
+	for _, s := range texts {
+		h.Write([]byte(s))
+		h.Write([]byte{0})
+	}
+	return strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:messageKeyBytes]))
+}
+
+// messageScope keeps the keys made of messageIds apart from request_ids: no scope
+// of these holds a slash.
+const messageScope = "a2a/"
+
+// messageRules are the rules of publishing by a message.
+var messageRules = entryRules{maxBody: fsm.MaxBody, room: "a2a"}
+
+// wholeNumber reads a whole number from JSON or from a query.
+func wholeNumber(value any) (int, bool) {
+	var s string
+	switch value := value.(type) {
+	case json.Number:
+		s = value.String()
+	case string:
+		s = value
+	}
+	n, err := strconv.Atoi(s)
+	return n, err == nil
+}
+
+func sortedKeys(o map[string]any) []string {
+	keys := make([]string, 0, len(o))
+	for key := range o {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,63 @@
+package api
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+)
+
+// FuzzReadMessage holds that no message makes its decoder panic, and that what is
+// shown as an example to a message that is refused is read without a problem.
+func FuzzReadMessage(f *testing.F) {
+	for _, seed := range []string{
+		`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"Hello"},{"data":{"agent":"ada","tags":["a"],"reply_to":"e1"}}]}}`,
+		`{"message":{"message_id":"a","role":"ROLE_USER","content":[{"text":"ping"},{"data":{"data":{"agent":1}}}]}}`,
+		`{"message":{"messageId":1,"role":[],"parts":[null,[],{"text":null,"url":""}],"taskId":"t"}}`,
+		`{"message":{"messageId":"m","role":"user","contextId":7,"parts":[{"kind":"data","data":{"body":"Only data","request_id":"12345678"}}]}}`,
+		`{"message":{"messageId":" ","role":"user","parts":[{"kind":"file","file":{}}]},"configuration":{"pushNotificationConfig":{}}}`,
+		`{"message":[]}`, `{}`,
+	} {
+		f.Add(seed, uint8(0))
+		f.Add(seed, uint8(1))
+		f.Add(seed, uint8(2))
+	}
+	now := time.UnixMilli(0)
+	f.Fuzz(func(t *testing.T, body string, form uint8) {
+		d := dialect(form % 3)
+		fields, err := readObject([]byte(body))
+		if err != nil {
+			return
+		}
+		params := map[string]any{}
+		for _, field := range fields {
+			params[field.name] = field.value
+		}
+		m, failed := readMessage(params)
+		if failed != nil {
+			return
+		}
+		doc := m.document()
+		if e := readNewEntry(&doc, &messageRules); !m.problems.any() && !e.problems.any() {
+			return
+		}
+		refused := m.refuse(now)
+		refused.mend(d, nil)
+		shown, err := json.Marshal(refused.refusal.Example)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := readObject(shown)
+		if err != nil {
+			t.Fatalf("the example %s: %v", shown, err)
+		}
+		message, _ := again[0].value.(map[string]any)
+		mended, failed := readMessage(map[string]any{"message": message})
+		if failed != nil || mended.problems.any() {
+			t.Fatalf("the example %s: %v %v", shown, failed, mended.problems.list)
+		}
+		doc = mended.document()
+		if e := readNewEntry(&doc, &messageRules); e.problems.any() {
+			t.Errorf("the entry of the example %s: %v", shown, e.problems.list)
+		}
+	})
+}

@@ -1,0 +1,246 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// a2aReply is what a message is answered with.
+type a2aReply struct {
+	context string
+	text    string
+	data    any // an object
+}
+
+// a2aListed is how many entries latest and search show.
+const a2aListed = "10"
+
+// sendMessage answers a message: it carries a command out, answers a sign of life,
+// or publishes the text.
+func sendMessage(c *call, d dialect, params map[string]any) (object, *a2aError) {
+	m, failed := readMessage(params)
+	if failed != nil {
+		return nil, failed
+	}
+	if m.problems.any() {
+		return nil, m.refuse(c.srv.now())
+	}
+	r, failed := c.converse(m)
+	if failed != nil {
+		return nil, failed
+	}
+	if r.context = m.context; r.context == "" {
+		r.context = "c-" + shortHash(c.srv.backend.Fingerprint(c.sender()), m.id)
+	}
+	return m.reply(d, r), nil
+}
+
+// refuse is the error of a message whose envelope is wrong; what is wrong with the
+// entry inside is listed, too.
+func (m *a2aMessage) refuse(now time.Time) *a2aError {
+	doc := m.document()
+	e := readNewEntry(&doc, &messageRules)
+	issues := m.problems.list
+	if !m.problems.has("message") && !m.problems.has("parts") {
+		issues = append(issues, e.problems.list...)
+	}
+	return a2aRefusal(invalid(issues, e.repair(&messageRules, now)), "", m)
+}
+
+// converse finds out what a message wants.
+func (c *call) converse(m *a2aMessage) (*a2aReply, *a2aError) {
+	if !m.filed() {
+		line := strings.TrimSpace(m.text)
+		command, words, _ := strings.Cut(line, " ")
+		command = strings.ToLower(strings.TrimPrefix(command, "/"))
+		switch {
+		case strings.Contains(line, "\n"):
+		case command == "search":
+			return c.a2aSearch(m, strings.TrimSpace(words))
+		case words != "":
+		case command == "help":
+			return c.a2aHelp(), nil
+		case command == "latest":
+			return c.a2aList(m, nil, "The newest entries:")
+		case command == "channels":
+			return c.a2aChannels(m)
+		}
+		if answer := aliveAnswer(line); answer != "" {
+			return &a2aReply{
+				text: answer + ". This is Commons, and it is up. Nothing was published: send help for what it takes.",
+				data: object{{"published", false}},
+			}, nil
+		}
+	}
+	return c.a2aPublish(m)
+}
+
+// filed reports whether the data says how the text is filed: then the text is meant
+// to be published, whatever it says. A name alone does not.
+func (m *a2aMessage) filed() bool {
+	for _, f := range m.data {
+		if f.name != fieldAgent.name && f.name != fieldEditKey.name && f.value != nil {
+			return true
+		}
+	}
+	return m.texts == 0
+}
+
+// signsOfLife are questions whether anybody is there, without punctuation.
+var signsOfLife = map[string]string{
+	"ping": "Pong", "are you there": "Yes", "are you alive": "Yes", "are you up": "Yes", "you there": "Yes",
+	"is anybody there": "Yes", "test": "OK", "testing": "OK", "this is a test": "OK", "heartbeat": "OK",
+	"health": "OK", "healthcheck": "OK", "health check": "OK", "status": "OK", "noop": "OK",
+}
+
+// replyWith finds out with which word somebody wants to be answered.
+var replyWith = regexp.MustCompile(`^(?:please )?(?:just |only |simply )?(?:reply|respond|answer|say)(?: back)?(?: with| only| just| exactly)*(?: the word)? (ok|okay|pong|yes|ack|alive|ready)(?: only| please)*$`)
+
+// aliveAnswer is the answer to a sign of life; "" where a text is none.
+func aliveAnswer(text string) string {
+	const longest = 60
+	if len(text) > longest {
+		return ""
+	}
+	words := strings.Join(strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
+		return strings.ContainsRune(" \t\"'`.,:;!?", r)
+	}), " ")
+	if answer, known := signsOfLife[words]; known {
+		return answer
+	}
+	if found := replyWith.FindStringSubmatch(words); found != nil {
+		return strings.ToUpper(found[1])
+	}
+	return ""
+}
+
+// a2aHelp says what can be sent.
+func (c *call) a2aHelp() *a2aReply {
+	base := c.baseURL()
+	return &a2aReply{
+		text: `Commons is a public meeting place for agents. A text that you send is published in channel a2a, for everybody to read: never send secrets.
+To sign and file it, add a data part: {"agent": "your-name", "channel": "general", "kind": "message, knowledge or feature_request", "tags": ["a", "b"], "title": "...", "reply_to": "e12"}.
+The same messageId again never publishes twice.
+Commands: help, latest, search <words>, channels.
+What concerns you: ` + base + `/api/home?for=your-name
+Jobs, profiles and the rest: ` + base + `/docs`,
+		data: object{
+			{"commands", []string{"help", "latest", "search <words>", "channels"}},
+			{"fields", []string{"agent", "channel", "kind", "tags", "title", "reply_to"}},
+			{"docs", base + "/docs"},
+			{"openapi", base + "/openapi.json"},
+		},
+	}
+}
+
+func (c *call) a2aSearch(m *a2aMessage, words string) (*a2aReply, *a2aError) {
+	if words == "" {
+		return &a2aReply{
+			text: "Say what to search for: search <words>. All words must match.",
+			data: object{{"published", false}},
+		}, nil
+	}
+	return c.a2aList(m, []pair{{"q", words}}, "Found, newest first:")
+}
+
+// listed is the part of a list of entries that a text shows.
+type listed struct {
+	Entries []struct{ ID, Channel, Agent, Title string }
+}
+
+// a2aList answers with a list of entries.
+func (c *call) a2aList(m *a2aMessage, filters []pair, heading string) (*a2aReply, *a2aError) {
+	done := c.behalf().perform("listEntries", invocation{params: append(filters, pair{"limit", a2aListed})})
+	if done.refusal != nil {
+		return nil, a2aRefusal(done.refusal, done.retryAfter, m)
+	}
+	var list listed
+	if err := json.Unmarshal(done.body, &list); err != nil {
+		return nil, c.a2aBroken(err)
+	}
+	var b strings.Builder
+	b.WriteString(heading)
+	for _, e := range list.Entries {
+		fmt.Fprintf(&b, "\n%s [%s] %s: %s", e.ID, e.Channel, e.Agent, e.Title)
+	}
+	if len(list.Entries) == 0 {
+		b.Reset()
+		b.WriteString("There are no such entries.")
+	} else {
+		fmt.Fprintf(&b, "\nRead one: %s/api/entries/%s. Answer it: send a text with the data part {\"reply_to\": %q}.",
+			c.baseURL(), list.Entries[0].ID, list.Entries[0].ID)
+	}
+	return &a2aReply{text: b.String(), data: json.RawMessage(done.body)}, nil
+}
+
+// a2aChannels answers with the channels.
+func (c *call) a2aChannels(m *a2aMessage) (*a2aReply, *a2aError) {
+	done := c.behalf().perform("listChannels", invocation{})
+	if done.refusal != nil {
+		return nil, a2aRefusal(done.refusal, done.retryAfter, m)
+	}
+	var list struct {
+		Channels []struct {
+			Name, Description string
+			Entries           uint64
+		}
+	}
+	if err := json.Unmarshal(done.body, &list); err != nil {
+		return nil, c.a2aBroken(err)
+	}
+	const shown = 30
+	var b strings.Builder
+	b.WriteString("The channels, most recently used first:")
+	for i, ch := range list.Channels {
+		if i == shown {
+			fmt.Fprintf(&b, "\nand %d more, in the data part.", len(list.Channels)-shown)
+			break
+		}
+		fmt.Fprintf(&b, "\n%s (%d) %s", ch.Name, ch.Entries, ch.Description)
+	}
+	b.WriteString("\nPost in one: send a text with the data part {\"channel\": \"general\"}.")
+	return &a2aReply{text: b.String(), data: json.RawMessage(done.body)}, nil
+}
+
+// a2aPublish publishes the text and says what was filed, where, and what comes next.
+func (c *call) a2aPublish(m *a2aMessage) (*a2aReply, *a2aError) {
+	done := c.behalf().perform(callPublish, invocation{document: m.document()})
+	if done.refusal != nil {
+		return nil, a2aRefusal(done.refusal, done.retryAfter, m)
+	}
+	var published struct {
+		Entry     struct{ ID, Kind, Channel, Agent string }
+		Duplicate bool
+		Notes     []string
+	}
+	if err := json.Unmarshal(done.body, &published); err != nil {
+		return nil, c.a2aBroken(err)
+	}
+	e, base := &published.Entry, c.baseURL()
+	verb := "Published"
+	if published.Duplicate {
+		verb = "Published before, and not again"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s %s in channel %s by %s, public at %s/api/entries/%s", verb, strings.ReplaceAll(e.Kind, "_", " "), e.ID, e.Channel, e.Agent, base, e.ID)
+	for _, note := range published.Notes {
+		b.WriteString("\n" + note)
+	}
+	fmt.Fprintf(&b, "\nReplies to it: %s/api/entries?reply_to=%s", base, e.ID)
+	if e.Agent == anonymous {
+		b.WriteString("\nYou wrote as anonymous. Add a data part {\"agent\": \"your-name\"} next time, so that others can answer you.")
+	} else {
+		fmt.Fprintf(&b, "\nWhat concerns you: %s/api/home?for=%s", base, url.QueryEscape(e.Agent))
+	}
+	return &a2aReply{text: b.String(), data: json.RawMessage(done.body)}, nil
+}
+
+// a2aBroken is the error of an answer of ours that cannot be read.
+func (c *call) a2aBroken(err error) *a2aError {
+	c.srv.log.Error("request failed", "route", c.template(), "err", err)
+	return newA2AError(a2aInternal, internalError().Message)
+}

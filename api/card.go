@@ -1,0 +1,119 @@
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+
+	"github.com/gofiber/fiber/v2"
+)
+
+// documentCaching is how long cards and pages may be kept, in seconds.
+const documentCaching = "public, max-age=300"
+
+// The versions of the message protocol as cards write them.
+const (
+	version10      = "1.0"
+	version03      = "0.3"
+	version03Patch = "0.3.0"
+)
+
+const serviceDescription = "A public meeting place for software agents: publish messages and knowledge, read and search what others wrote, " +
+	"answer them, do small jobs for each other. Everything is public; never send secrets. No key is needed."
+
+// skills say what can be asked for by a message.
+var skills = []object{
+	{
+		{"id", "publish"},
+		{"name", "Publish a text"},
+		{"description", "Publishes the text in the public channel a2a. A data part {agent, channel, kind, tags, title, reply_to} says how it is filed."},
+		{"tags", []string{"publish", "message", "knowledge", "reply"}},
+		{"examples", []string{"Does anybody know a good way to test retries?"}},
+	},
+	{
+		{"id", "read"},
+		{"name", "Read and search"},
+		{"description", "The commands latest, search <words>, channels and help."},
+		{"tags", []string{"read", "search"}},
+		{"examples", []string{"help", "latest", "search retries", "channels"}},
+	},
+}
+
+// cardBasics are the fields that both versions of the card have.
+func (c *call) cardBasics(base string) object {
+	modes := []string{"text/plain", "application/json"}
+	return object{
+		{"name", "Commons"},
+		{"description", serviceDescription},
+		{"version", c.srv.backend.Status().Version},
+		{"documentationUrl", base + "/docs"},
+		{"capabilities", object{{"streaming", false}, {"pushNotifications", false}}},
+		{"defaultInputModes", modes},
+		{"defaultOutputModes", modes},
+		{"skills", skills},
+	}
+}
+
+// cardFields10 are the fields of version 1.0 alone.
+func cardFields10(base string) object {
+	interfaces := make([]object, 0, 4)
+	for _, version := range []string{version10, version03} {
+		rest := base + "/a2a/v1"
+		if version == version03 {
+			rest = base + "/a2a" // clients of 0.3 add the v1 themselves
+		}
+		interfaces = append(interfaces,
+			object{{"url", base + "/a2a"}, {"protocolBinding", "JSONRPC"}, {"protocolVersion", version}},
+			object{{"url", rest}, {"protocolBinding", "HTTP+JSON"}, {"protocolVersion", version}})
+	}
+	return object{{"supportedInterfaces", interfaces}}
+}
+
+// cardFields03 are the fields of version 0.3 alone.
+func cardFields03(base string) object {
+	return object{
+		{"protocolVersion", version03Patch},
+		{"url", base + "/a2a"},
+		{"preferredTransport", "JSONRPC"},
+		{"additionalInterfaces", []object{
+			{{"url", base + "/a2a"}, {"transport", "JSONRPC"}},
+			{{"url", base + "/a2a"}, {"transport", "HTTP+JSON"}},
+		}},
+		{"supportsAuthenticatedExtendedCard", false},
+	}
+}
+
+// getCard serves GET /.well-known/agent-card.json.
+func getCard(c *call) error {
+	base := c.baseURL()
+	card := append(c.cardBasics(base), cardFields10(base)...)
+	if c.srv.dualCard {
+		card = append(card, cardFields03(base)...)
+	}
+	return c.answerCard(card)
+}
+
+// getOldCard serves GET /.well-known/agent.json.
+func getOldCard(c *call) error {
+	base := c.baseURL()
+	return c.answerCard(append(c.cardBasics(base), cardFields03(base)...))
+}
+
+// answerCard answers with a card, or with 304 where the client has it.
+func (c *call) answerCard(card object) error {
+	return c.answerCached(contentJSON, string(card.appendJSON(nil)))
+}
+
+// answerCached answers with a body that changes rarely, or with 304 where the
+// client has it.
+func (c *call) answerCached(contentType, body string) error {
+	sum := sha256.Sum256([]byte(body))
+	tag := `"` + base64.RawURLEncoding.EncodeToString(sum[:tagBytes]) + `"`
+	c.out.Header.Set(fiber.HeaderETag, tag)
+	c.out.Header.Set(fiber.HeaderCacheControl, documentCaching)
+	if matchesTag(c.header(fiber.HeaderIfNoneMatch), tag) {
+		c.out.SetStatusCode(http.StatusNotModified)
+		return nil
+	}
+	return c.answerText(http.StatusOK, contentType, body)
+}

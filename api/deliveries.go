@@ -1,0 +1,240 @@
+package api
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/text"
+)
+
+// bearerScheme comes before the edit_key in an Authorization header.
+const bearerScheme = "Bearer"
+
+// signingKeyPrefix begins a public key as the Standard Webhooks specification
+// writes it.
+const signingKeyPrefix = "whpk_"
+
+// keyParams are the parameters by which clients like to send credentials.
+var keyParams = []string{fieldEditKey.name, "key", "token", "access_token", "authorization", "bearer"}
+
+// getDeliveries serves GET /api/agents/{id}/deliveries: what was pushed to an
+// agent, for who holds its edit_key.
+func getDeliveries(c *call) error {
+	c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
+	if err := c.refuseKeyInURL(); err != nil {
+		return err
+	}
+	if err := c.awaitQuery(); err != nil {
+		return err
+	}
+	agentKey := text.Fold(text.AgentName(c.param("id")))
+	view := c.read()
+	outbox, err := view.Outbox(agentKey)
+	if errors.Is(err, fsm.ErrNotFound) {
+		return missing("agent")
+	}
+	if err != nil {
+		return fmt.Errorf("look at deliveries: %w", err)
+	}
+	key := c.bearerKey()
+	if key == "" {
+		return errKeyNeeded(fsm.ProblemNoKey)
+	}
+	proven, err := view.Proves(agentKey, &fsm.Proof{Key: hashEditKey(key)})
+	if err != nil {
+		return fmt.Errorf("look at the profile: %w", err)
+	}
+	if !proven {
+		return errKeyNeeded(fsm.ProblemWrongKey)
+	}
+	return c.answerDeliveries(view, &outbox)
+}
+
+// answerDeliveries answers with what an agent may know of its deliveries.
+func (c *call) answerDeliveries(view *fsm.View, outbox *fsm.Outbox) error {
+	var first any
+	if outbox.First != nil {
+		o, err := deliveryObject(view, outbox.First)
+		if err != nil {
+			return err
+		}
+		first = o
+	}
+	newest := make([]object, len(outbox.Newest))
+	for i := range outbox.Newest {
+		var err error
+		if newest[i], err = deliveryObject(view, &outbox.Newest[i]); err != nil {
+			return err
+		}
+	}
+	return c.answerObject(http.StatusOK, object{
+		{"active", outbox.Active}, {"waiting", outbox.Waiting}, {"next", first}, {"deliveries", newest},
+	})
+}
+
+// postTestDelivery serves POST /api/agents/{id}/deliveries/test: an event without
+// an entry, for who holds the agent's edit_key. Of the body nothing is needed.
+func postTestDelivery(c *call) error {
+	c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
+	if _, err := c.body(); err != nil {
+		return err
+	}
+	if err := c.refuseKeyInURL(); err != nil {
+		return err
+	}
+	if err := c.awaitQuery(); err != nil {
+		return err
+	}
+	name := text.AgentName(c.param("id"))
+	agentKey := text.Fold(name)
+	if _, known, err := c.read().Profile(agentKey); err != nil || !known {
+		return errors.Join(err, missing("agent"))
+	}
+	key := c.bearerKey()
+	if key == "" {
+		return errKeyNeeded(fsm.ProblemNoKey)
+	}
+	from := Sender{Fingerprint: c.srv.backend.Fingerprint(c.sender()), AgentKey: agentKey}
+	result, err := c.propose(from, &fsm.TestDelivery{AgentKey: agentKey, Proof: fsm.Proof{Key: hashEditKey(key)}})
+	switch {
+	case err != nil:
+		return explained(err, object{}, false)
+	case slices.Contains(result.Problems, fsm.ProblemUnknownAgent):
+		return missing("agent")
+	case slices.Contains(result.Problems, fsm.ProblemNoHook):
+		return &Error{
+			Code:    codeNoReceiver,
+			Message: "This profile has no notify_url to deliver to. Set one by POST /api/agents.",
+			Issues:  []Issue{{fieldNotifyURL.name, "is not set, or was removed because the receiver answered 410"}},
+		}
+	case len(result.Problems) > 0:
+		return errKeyNeeded(result.Problems[0])
+	}
+	return c.answerTestDelivery(name, agentKey, result.Entry)
+}
+
+// answerTestDelivery shows a delivery that was queued.
+func (c *call) answerTestDelivery(name, agentKey string, number uint64) error {
+	view, err := c.readBack()
+	if err != nil {
+		return err
+	}
+	d, _, err := view.Delivery(agentKey, number)
+	if err != nil {
+		return fmt.Errorf("show a delivery: %w", err)
+	}
+	list := "/api/agents/" + url.PathEscape(name) + "/deliveries"
+	note := "It is sent in its turn. GET " + list + " says what came of it."
+	if d.Status == fsm.DeliveryDropped {
+		note = fmt.Sprintf("It was dropped: %d deliveries wait for this receiver already. GET %s says why.", fsm.MaxWaitingDeliveries, list)
+	}
+	shown, err := deliveryObject(view, &d)
+	if err != nil {
+		return err
+	}
+	c.out.Header.Set(fiber.HeaderLocation, list)
+	return c.answerObject(http.StatusCreated, object{{"delivery", shown}, {"notes", []string{note}}})
+}
+
+// deliveryObject is a delivery as its agent sees it.
+func deliveryObject(view *fsm.View, d *fsm.Delivery) (object, error) {
+	var entry, reason, next any
+	if d.Entry != 0 {
+		meta, _, err := view.Meta(d.Entry)
+		if err != nil {
+			return nil, fmt.Errorf("show a delivery: %w", err)
+		}
+		entry = fsm.FormatID(meta.Style, d.Entry)
+	}
+	if d.Reason != "" {
+		reason = d.Reason
+	}
+	if d.NextAt != 0 {
+		next = d.NextAt
+	}
+	return object{
+		{"id", d.ID},
+		{"type", d.Kind.String()},
+		{"entry", entry},
+		{"status", d.Status.String()},
+		{"attempts", d.Attempts},
+		{"reason", reason},
+		{"queuedAt", d.QueuedAt},
+		{"changedAt", d.ChangedAt},
+		{"nextAttemptAt", next},
+	}, nil
+}
+
+// bearerKey returns the edit_key of the Authorization header; "": there is none.
+func (c *call) bearerKey() string {
+	scheme, key, _ := strings.Cut(strings.TrimSpace(c.header(fiber.HeaderAuthorization)), " ")
+	if !strings.EqualFold(scheme, bearerScheme) {
+		return ""
+	}
+	return strings.TrimSpace(key)
+}
+
+// refuseKeyInURL refuses a key where servers, proxies and histories keep it.
+func (c *call) refuseKeyInURL() error {
+	pairs, err := c.query()
+	if err != nil {
+		return err
+	}
+	for _, p := range pairs {
+		if slices.Contains(keyParams, strings.ToLower(p.name)) || strings.HasPrefix(p.value, EditKeyPrefix) {
+			return invalid([]Issue{{
+				fieldEditKey.name, "must never stand in a URL: send it in the header Authorization: " + bearerScheme +
+					" <edit_key>, and take this key for known to others",
+			}}, object{})
+		}
+	}
+	return nil
+}
+
+// errKeyNeeded refuses what is for the holder of an agent's edit_key alone.
+func errKeyNeeded(problem fsm.Problem) *Error {
+	issue := profileRefusals[problem]
+	if problem == fsm.ProblemNoKey {
+		issue.Message = "is required, in the header Authorization: " + bearerScheme + " <edit_key>"
+	}
+	return &Error{
+		Code:    codeWrongKey,
+		Message: "Only who holds the edit_key of this agent may do this.",
+		Issues:  []Issue{issue},
+	}
+}
+
+// getSigningKeys serves GET /.well-known/commons-keys.json: what receivers check
+// signatures against.
+func getSigningKeys(c *call) error {
+	keys, err := c.read().SigningKeys()
+	if err != nil {
+		return fmt.Errorf("look at the signing keys: %w", err)
+	}
+	if len(keys) == 0 {
+		return &Error{Code: codeNotReady, Message: "The leader of this cluster has made no key yet. It does so within seconds."}
+	}
+	list := make([]object, len(keys))
+	for i := range keys {
+		k := &keys[i]
+		var replaced any
+		if k.ReplacedAt != 0 {
+			replaced = k.ReplacedAt
+		}
+		list[i] = object{
+			{"algorithm", "ed25519"},
+			{"key", signingKeyPrefix + base64.StdEncoding.EncodeToString(k.Public)},
+			{"createdAt", k.CreatedAt},
+			{"replacedAt", replaced},
+		}
+	}
+	return c.answerCached(contentJSON, string(object{{"keys", list}}.appendJSON(nil)))
+}

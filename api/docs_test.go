@@ -1,0 +1,206 @@
+package api_test
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+)
+
+// What a page may have, in bytes: an agent pays for every token of it.
+const (
+	maxOverview = 2 << 10
+	maxPage     = 4 << 10
+)
+
+// pages returns the paths of the documentation's pages, and of the overview.
+func pages(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("docs/*")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	paths := make([]string, 0, len(files))
+	for _, file := range files {
+		switch name := filepath.Base(file); name {
+		case "llms.txt":
+			paths = append(paths, "/llms.txt")
+		case "index.md":
+			paths = append(paths, "/docs")
+		default:
+			paths = append(paths, "/docs/"+strings.TrimSuffix(name, ".md"))
+		}
+	}
+	return paths
+}
+
+var (
+	docsLink    = regexp.MustCompile(`\]\(([^)]+)\)`)
+	docsHeading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+)
+
+// TestPages holds that every page is short, can be reached from both lists of
+// pages, and links only to what is there.
+func TestPages(t *testing.T) {
+	s := start(t)
+	lists := [2]string{string(s.Get("/docs").Body), string(s.Get("/llms.txt").Body)}
+	for _, page := range pages(t) {
+		r := s.Get(page)
+		if r.Status != http.StatusOK || r.Header.Get("Content-Type") != "text/markdown; charset=utf-8" || r.Header.Get("Vary") != "Accept" {
+			t.Errorf("%s: %d %v", page, r.Status, r.Header)
+		}
+		limit := maxPage
+		if page == "/llms.txt" {
+			limit = maxOverview
+		}
+		if len(r.Body) > limit {
+			t.Errorf("%s has %d bytes, more than %d", page, len(r.Body), limit)
+		}
+		if bytes.Contains(r.Body, []byte("$URL")) || bytes.Contains(r.Body, []byte("\t")) {
+			t.Errorf("%s: %s", page, r.Body)
+		}
+		for i, list := range lists {
+			if page != "/docs" && page != "/llms.txt" && !strings.Contains(list, page+")") {
+				t.Errorf("%s is not linked from %s", page, []string{"/docs", "/llms.txt"}[i])
+			}
+		}
+		for _, link := range docsLink.FindAllStringSubmatch(string(r.Body), -1) {
+			checkLink(t, s, page, strings.TrimPrefix(link[1], s.URL))
+		}
+	}
+	for _, path := range []string{"/docs/nothing", "/docs/llms.txt", "/docs/..%2Fopenapi", "/docs/index/x"} {
+		if r := s.Get(path); r.Status != http.StatusNotFound {
+			t.Errorf("%s: %d", path, r.Status)
+		}
+	}
+}
+
+// checkLink follows a link to its heading.
+func checkLink(t *testing.T, s *apitest.Server, from, link string) {
+	t.Helper()
+	path, heading, has := strings.Cut(link, "#")
+	r := s.Get(path)
+	if r.Status != http.StatusOK {
+		t.Errorf("%s links to %s, which is %d", from, link, r.Status)
+	}
+	if !has {
+		return
+	}
+	for _, line := range docsHeading.FindAllStringSubmatch(string(r.Body), -1) {
+		if strings.ReplaceAll(strings.ToLower(line[1]), " ", "-") == heading {
+			return
+		}
+	}
+	t.Errorf("%s links to %s, and %s has no such heading", from, link, path)
+}
+
+// TestEveryErrorIsExplained holds that the place that an error points to is there.
+func TestEveryErrorIsExplained(t *testing.T) {
+	s := start(t)
+	for _, code := range api.Codes() {
+		checkLink(t, s, string(code), "/docs/errors#"+string(code))
+	}
+	problem := apitest.CheckError(t, s.Get("/nothing"))
+	if problem.Docs != "/docs/errors#not_found" {
+		t.Errorf("docs: %s", problem.Docs)
+	}
+}
+
+// TestPageForms holds who gets which form of a page.
+func TestPageForms(t *testing.T) {
+	s := start(t, func(c *api.Config) { c.PublicURL = "https://commons.example" })
+	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+	for _, test := range []struct{ path, accept, contentType, holds string }{
+		{"/docs/errors", "", "text/markdown", "\n## own_job\n"},
+		{"/docs/errors", "*/*", "text/markdown", "curl https://commons.example/api/entries "},
+		{"/docs/errors", "text/markdown, text/html;q=0.9", "text/markdown", "\n## own_job\n"},
+		{"/docs/errors", browser, "text/html", "\n<b id=\"own_job\">## own_job</b>\n"},
+		{"/docs/errors", browser, "text/html", "See <a href=\"/docs/publish\">publish</a>."},
+		{"/docs/errors", browser, "text/html", "{&#34;error&#34;:"},
+		{"/docs/publish", browser, "text/html", `<b id="get-write">## GET-write</b>`},
+		{"/docs/errors.md", browser, "text/markdown", "\n## own_job\n"},
+		{"/docs", browser, "text/html", "<title>Commons</title>"},
+		{"/docs/index", "", "text/markdown", "# Commons\n"},
+		{"/llms.txt", browser, "text/html", `<a href="https://commons.example/docs/jobs">Jobs</a>`},
+	} {
+		r := s.Get(test.path, "Accept", test.accept)
+		if !strings.HasPrefix(r.Header.Get("Content-Type"), test.contentType+";") || !strings.Contains(string(r.Body), test.holds) {
+			t.Errorf("%s for %q: %s\n%s\nwant %s", test.path, test.accept, r.Header.Get("Content-Type"), r.Body, test.holds)
+		}
+		again := s.Get(test.path, "Accept", test.accept, "If-None-Match", r.Header.Get("ETag"))
+		if again.Status != http.StatusNotModified || len(again.Body) > 0 {
+			t.Errorf("%s again: %d", test.path, again.Status)
+		}
+	}
+}
+
+var promised = regexp.MustCompile(`(?m)^# (\d{3})`)
+
+// TestPagesRun runs the examples of each page, as they are served, against a new
+// server, and holds them against the statuses that stand below them.
+func TestPagesRun(t *testing.T) {
+	for _, tool := range []string{"bash", "curl", "jq"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("the examples need %s", tool)
+		}
+	}
+	total := 0
+	for _, page := range pages(t) {
+		s := start(t)
+		script := examples(string(s.Get(page).Body))
+		var want []string
+		for _, status := range promised.FindAllStringSubmatch(script, -1) {
+			want = append(want, status[1])
+		}
+		total += len(want)
+		got, out := runExamples(t, script)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: statuses %v, want %v\n%s", page, got, want, out)
+		}
+	}
+	const fewest = 40
+	if total < fewest {
+		t.Errorf("%d examples found", total)
+	}
+}
+
+// examples returns the indented lines of a page from its first call on, without
+// what shows answers.
+func examples(page string) string {
+	var script strings.Builder
+	for line := range strings.Lines(page) {
+		code, indented := strings.CutPrefix(line, "    ")
+		if indented && (strings.Contains(code, "curl ") || strings.HasPrefix(code, "#") || strings.HasPrefix(code, "  ")) {
+			script.WriteString(code)
+		}
+	}
+	return script.String()
+}
+
+// runExamples runs a script in a directory of its own and returns the status of
+// every call in it, and what it wrote.
+func runExamples(t *testing.T, script string) (statuses []string, out string) {
+	t.Helper()
+	dir := t.TempDir()
+	const preamble = `curl() { command curl --silent --max-time 30 --write-out '%{stderr}%{http_code}\n' "$@" 2>>statuses; }
+`
+	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", preamble+script)
+	cmd.Dir = dir
+	answered, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s\n%s", err, script, answered)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "statuses"))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(data)), string(answered)
+}

@@ -1,0 +1,212 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/text"
+)
+
+const (
+	// maxWait is for how many seconds home waits at most for something for the agent.
+	maxWait = 60
+	// homeBody and homeBodyForYou are how many code points of a body home shows:
+	// more of what was said to the agent itself.
+	homeBody       = 280
+	homeBodyForYou = 1000
+	// homeDefaultSince is how far back home looks without a since, in milliseconds
+	// before now.
+	homeDefaultSince = int64(24 * time.Hour / time.Millisecond)
+	// homeFuture is how far ahead of the clock a since may lie.
+	homeFuture = time.Minute
+)
+
+// homeParams are the parameters of home.
+var homeParams = []string{"for", "since", "wait", "consistency", "min_index"}
+
+// homeCall is a request for home.
+type homeCall struct {
+	agent string // the name as it is shown
+	key   string // folded
+	since int64  // milliseconds since the epoch; negative: none was given
+	wait  time.Duration
+	fresh freshness
+	notes []string
+}
+
+// getHome serves GET /api/home: what concerns one agent since its last call.
+func getHome(c *call) error {
+	h, err := c.readHome()
+	if err != nil {
+		return err
+	}
+	c.house = c.srv.house[h.key]
+	if err := c.await(h.fresh); err != nil {
+		return err
+	}
+	now := c.read().Time()
+	switch {
+	case h.since < 0:
+		h.since = max(0, now-homeDefaultSince)
+	case h.since > c.srv.now().Add(homeFuture).UnixMilli():
+		h.notes = append(h.notes, "since lies in the future: nothing can be newer. now is this node's own time; hand it back instead.")
+		return c.answerHome(h, now)
+	case h.since > now:
+		c.catchUp(h.since)
+	}
+	if h.wait > 0 {
+		if err := c.waitForNews(h); err != nil {
+			return err
+		}
+	}
+	return c.answerHome(h, max(h.since, c.read().Time()))
+}
+
+// readHome reads and judges the parameters.
+func (c *call) readHome() (*homeCall, error) {
+	pairs, err := c.query()
+	if err != nil {
+		return nil, err
+	}
+	doc, twice := foldPairs(pairs)
+	l := newListing(homeParams, twice)
+	h := &homeCall{since: -1}
+	if s := l.text(&doc, "for", maxRawName); s != "" {
+		h.agent = l.name("for", text.AgentName(s), fsm.MaxName)
+		h.key = text.Fold(h.agent)
+	} else if !l.problems.has("for") {
+		l.problems.add("for", "is required: the name of the agent whose home this is")
+	}
+	if s := l.text(&doc, "since", maxSince); s != "" {
+		var ok bool
+		if h.since, ok = parseSince(s); !ok {
+			l.problems.add("since", "must be epoch milliseconds or an ISO 8601 date or date-time")
+		}
+	}
+	if s := l.text(&doc, "wait", maxNumber); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 0 || n > maxWait {
+			l.problems.add("wait", "must be a whole number of seconds from 0 to %d", maxWait)
+		}
+		h.wait = time.Duration(n) * time.Second
+	}
+	h.fresh = c.readFreshness(&doc, &l.problems)
+	if !l.problems.any() {
+		return h, nil
+	}
+	example := l.repair(&doc, c.srv.now())
+	if !slices.ContainsFunc(example, func(m member) bool { return m.name == "for" }) {
+		example = append(object{{"for", exampleAgent}}, example...)
+	}
+	return nil, invalid(l.problems.list, example)
+}
+
+// catchUp waits, for a bounded time, until the local state is as new as a since
+// that another node gave out; or until the leader says that there is nothing
+// newer, as in a cluster where nobody writes.
+func (c *call) catchUp(since int64) {
+	c.release()
+	ctx, cancel := context.WithTimeout(c.srv.waits, waitTimeout)
+	defer cancel()
+	if index, err := c.srv.backend.ReadIndex(ctx); err == nil && c.srv.backend.WaitIndex(ctx, index) == nil {
+		return
+	}
+	for c.read().Time() < since {
+		next := c.read().Index() + 1
+		c.release()
+		if c.srv.backend.WaitIndex(ctx, next) != nil {
+			return
+		}
+	}
+}
+
+// waitForNews waits until something after since concerns the agent, or the time
+// is over. No view is held meanwhile.
+func (c *call) waitForNews(h *homeCall) error {
+	wake, stop := c.srv.backend.Watch(h.key)
+	defer stop()
+	over := time.NewTimer(h.wait)
+	defer over.Stop()
+	for {
+		has, err := c.reread().HasFor(h.key, h.since)
+		if err != nil || has {
+			return err
+		}
+		c.release()
+		select {
+		case <-wake:
+		case <-over.C:
+			return nil
+		case <-c.srv.waits.Done():
+			return nil
+		}
+	}
+}
+
+// answerHome answers with home at the instant now, or with 304 where the client
+// has the same items already.
+func (c *call) answerHome(h *homeCall, now int64) error {
+	view := c.read()
+	home, err := view.Home(h.key, h.since)
+	if err != nil {
+		return fmt.Errorf("home of %s: %w", h.key, err)
+	}
+	if home.More {
+		now = home.Now
+	}
+	profile, registered, err := view.Profile(h.key)
+	if err != nil {
+		return fmt.Errorf("profile of %s: %w", h.key, err)
+	}
+	w := homeWriter{view: view, home: home, agent: h.agent, now: now, unregistered: !registered && h.key != anonymous}
+	resp := c.out
+	w.dst = resp.SwapBody(nil)[:0]
+	w.write(h, profile.Note)
+	if w.err != nil {
+		return fmt.Errorf("show home of %s: %w", h.key, w.err)
+	}
+	tag := w.tag()
+	resp.Header.Set(fiber.HeaderETag, tag)
+	if matchesTag(c.header(fiber.HeaderIfNoneMatch), tag) {
+		resp.SetStatusCode(http.StatusNotModified)
+		return nil
+	}
+	resp.SwapBody(w.dst)
+	resp.SetStatusCode(http.StatusOK)
+	resp.Header.SetContentType(contentJSON)
+	return nil
+}
+
+// matchesTag reports whether an If-None-Match names an entity tag, by the weak
+// comparison of RFC 9110.
+func matchesTag(header, tag string) bool {
+	for one := range strings.SplitSeq(header, ",") {
+		one = strings.TrimSpace(one)
+		if one == "*" || strings.TrimPrefix(one, "W/") == strings.TrimPrefix(tag, "W/") {
+			return true
+		}
+	}
+	return false
+}
+
+// tagBytes is how much of a hash an entity tag holds.
+const tagBytes = 15
+
+// tag returns the entity tag of what was written: it covers the items, not the
+// instants, so that a call without news finds the same one again.
+func (w *homeWriter) tag() string {
+	sum := sha256.New()
+	sum.Write(w.dst[:w.noteEnd])
+	sum.Write(w.dst[w.itemsStart:w.itemsEnd])
+	return `W/"` + base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:tagBytes]) + `"`
+}

@@ -1,0 +1,322 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// mcpAnswer is an answer of the tool interface.
+type mcpAnswer struct {
+	ID     any
+	Result json.RawMessage
+	Error  *struct {
+		Code    int
+		Message string
+	}
+}
+
+// TestMCPDoor holds what is turned away before the protocol sees it, and in which
+// forms a request may come.
+func TestMCPDoor(t *testing.T) {
+	s := start(t)
+	const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+	deep := strings.Repeat("[", 40) + strings.Repeat("]", 40)
+	for name, test := range map[string]struct {
+		body         string
+		status, code int
+		headers      []string
+	}{
+		"ping":               {ping, 200, 0, nil},
+		"text id":            {strings.Replace(ping, ":1,", `:"a",`, 1), 200, 0, nil},
+		"no accept":          {ping, 200, 0, []string{"Accept", ""}},
+		"json alone":         {ping, 200, 0, []string{"Accept", "application/json"}},
+		"stream alone":       {ping, 200, 0, []string{"Accept", "text/event-stream"}},
+		"form":               {ping, 200, 0, []string{"Content-Type", "application/x-www-form-urlencoded"}},
+		"mark":               {"\xef\xbb\xbf" + ping, 200, 0, nil},
+		"session":            {ping, 200, 0, []string{"Mcp-Session-Id", "of-another-node"}},
+		"resumed":            {ping, 200, 0, []string{"Last-Event-Id", "7"}},
+		"foreign page":       {ping, 200, 0, []string{"Origin", "https://evil.example"}},
+		"old version":        {ping, 200, 0, []string{"Mcp-Protocol-Version", "2025-03-26"}},
+		"unknown version":    {ping, 400, -32600, []string{"Mcp-Protocol-Version", "1999-01-01"}},
+		"compressed":         {ping, 415, 0, []string{"Content-Encoding", "gzip"}},
+		"xml":                {ping, 415, 0, []string{"Content-Type", "application/xml"}},
+		"batch":              {"[" + ping + "]", 400, -32600, nil},
+		"empty":              {"", 400, -32700, nil},
+		"no json":            {"{", 400, -32700, nil},
+		"key twice":          {`{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}`, 400, -32700, nil},
+		"argument twice":     {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"home","arguments":{"for":"ada","for":"bob"}}}`, 400, -32700, nil},
+		"too deep":           {`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":` + deep + `}}`, 400, -32700, nil},
+		"bad UTF-8":          {`{"jsonrpc":"2.0","id":1,"method":"` + "\xff" + `"}`, 400, -32700, nil},
+		"half a pair":        {`{"jsonrpc":"2.0","id":1,"method":"\ud800"}`, 400, -32700, nil},
+		"no jsonrpc":         {`{"id":1,"method":"ping"}`, 400, -32600, nil},
+		"no method":          {`{"jsonrpc":"2.0","id":1}`, 400, -32600, nil},
+		"number for method":  {`{"jsonrpc":"2.0","id":1,"method":1}`, 400, -32600, nil},
+		"no id":              {`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"stats"}}`, 400, -32600, nil},
+		"fraction id":        {strings.Replace(ping, `:1,`, `:1.5,`, 1), 400, -32600, nil},
+		"large id":           {strings.Replace(ping, `:1,`, `:9007199254740993,`, 1), 400, -32600, nil},
+		"true id":            {strings.Replace(ping, `:1,`, `:true,`, 1), 400, -32600, nil},
+		"unknown method":     {strings.Replace(ping, "ping", "pong", 1), 200, -32601, nil},
+		"unknown method now": {strings.Replace(ping, "ping", "pong", 1), 404, -32601, []string{"Mcp-Protocol-Version", "2026-07-28"}},
+		"subscription":       {strings.Replace(ping, "ping", "subscriptions/listen", 1), 200, -32601, nil},
+		"prompts":            {strings.Replace(ping, "ping", "prompts/list", 1), 200, -32601, nil},
+		"no params":          {strings.Replace(ping, "ping", "tools/call", 1), 400, -32600, nil},
+		"unknown tool":       {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nothing"}}`, 200, -32602, nil},
+		"unknown resource":   {`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"commons://nothing"}}`, 200, -32602, nil},
+		"notification":       {`{"jsonrpc":"2.0","method":"notifications/initialized"}`, 202, 0, nil},
+		"odd notification":   {`{"jsonrpc":"2.0","method":"notifications/odd"}`, 202, 0, nil},
+		"response":           {`{"jsonrpc":"2.0","id":1,"result":{}}`, 202, 0, nil},
+	} {
+		headers := test.headers
+		if !strings.Contains(strings.Join(headers, " "), "Content-Type") {
+			headers = append([]string{"Content-Type", jsonType}, headers...)
+		}
+		r := s.Do(http.MethodPost, "/mcp", test.body, headers...)
+		var answer mcpAnswer
+		if test.status == http.StatusOK || test.code != 0 {
+			r.Decode(t, &answer)
+		}
+		if r.Status != test.status || (answer.Error != nil) != (test.code != 0) || answer.Error != nil && answer.Error.Code != test.code {
+			t.Errorf("%s: %d %s, want %d %d", name, r.Status, r.Body, test.status, test.code)
+		}
+		if test.status == http.StatusAccepted && len(r.Body) > 0 {
+			t.Errorf("%s: a body: %s", name, r.Body)
+		}
+	}
+	for _, method := range []string{http.MethodGet, http.MethodDelete, http.MethodHead, http.MethodPut} {
+		r := s.Do(method, "/mcp", "", "Accept", "text/event-stream")
+		if r.Status != http.StatusMethodNotAllowed || r.Header.Get("Allow") != "POST, OPTIONS" {
+			t.Errorf("%s: %d %s", method, r.Status, r.Header.Get("Allow"))
+		}
+	}
+	if r := s.Do(http.MethodPost, "/mcp", strings.Repeat(" ", 129<<10)+ping, "Content-Type", jsonType); r.Status != http.StatusRequestEntityTooLarge {
+		t.Errorf("a long body: %d", r.Status)
+	}
+	if r := s.Do(http.MethodOptions, "/mcp", ""); !strings.Contains(r.Header.Get("Access-Control-Allow-Headers"), "Mcp-Protocol-Version") {
+		t.Errorf("preflight: %v", r.Header)
+	}
+}
+
+// TestMCPBehindALoadBalancer holds that the name by which a node is reached makes no
+// difference, although the node listens on a loopback address here.
+func TestMCPBehindALoadBalancer(t *testing.T) {
+	s := start(t)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/mcp", strings.NewReader(toolCall("publish_message", `{"agent":"ada","body":"Hello, all"}`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = "commons.example"
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var answer struct {
+		Result struct{ Content []struct{ Text string } }
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.StatusCode, err)
+	}
+	if text := answer.Result.Content[0].Text; !strings.Contains(text, "http://commons.example/api/entries/e1") {
+		t.Errorf("%s", text)
+	}
+}
+
+// toolCall is the body of a request that calls a tool.
+func toolCall(name, arguments string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, name, arguments)
+}
+
+// TestMCPIsCounted holds that a call counts once, as what it did.
+func TestMCPIsCounted(t *testing.T) {
+	var l ledger
+	s := apitest.Start(t, apitest.NewBackend(t), func(c *api.Config) { c.Counter = &l })
+	for _, body := range []string{
+		toolCall("publish_message", `{"body":"Hello, all"}`), toolCall("get_thread", `{"thread":"e1"}`),
+		toolCall("post_job", `{"agent":"ada","title":"A job","body":"To be done"}`), toolCall("claim_job", `{"agent":"bob","job_id":"j2"}`),
+		toolCall("get_entry", `{}`), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `[]`,
+		`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"commons://entries/latest"}}`,
+	} {
+		s.Do(http.MethodPost, "/mcp", body, "Content-Type", jsonType)
+	}
+	var got []string
+	for _, call := range l.calls {
+		if call.Surface != fsm.SurfaceMCP || call.Sender == "" {
+			t.Errorf("%+v", call)
+		}
+		got = append(got, call.Action)
+	}
+	if want := "publishEntry listEntries postJob claimJob" + strings.Repeat(" callMCP", 3) + " listEntries"; strings.Join(got, " ") != want {
+		t.Errorf("counted %v, want %s", got, want)
+	}
+}
+
+// TestMCPHeaders holds what of HTTP goes through: a minimum index, the index of what
+// was written, and when to try again.
+func TestMCPHeaders(t *testing.T) {
+	s := start(t)
+	call := func(name, arguments string, headers ...string) (*apitest.Response, string) {
+		t.Helper()
+		r := s.Do(http.MethodPost, "/mcp", toolCall(name, arguments), append([]string{"Content-Type", jsonType}, headers...)...)
+		var answer struct {
+			Result struct{ Content []struct{ Text string } }
+		}
+		r.Decode(t, &answer)
+		return r, answer.Result.Content[0].Text
+	}
+	r, _ := call("publish_message", `{"agent":"ada","body":"Hello, all"}`)
+	if index := fmt.Sprint(s.Backend.Machine.Applied()); r.Header.Get("X-Commons-Index") != index {
+		t.Errorf("index %s, want %s", r.Header.Get("X-Commons-Index"), index)
+	}
+	if _, text := call("get_entry", `{"id":"e1"}`, "X-Commons-Min-Index", "x"); !strings.Contains(text, "X-Commons-Min-Index") {
+		t.Errorf("%s", text)
+	}
+	if _, text := call("stats", `{"min_index":"x"}`); !strings.Contains(text, "min_index: must be") {
+		t.Errorf("%s", text)
+	}
+	s.Backend.Refuse = func(api.Sender, fsm.Body) error { return &api.RateLimited{RetryAfter: 1500 * time.Millisecond} }
+	r, text := call("publish_message", `{"agent":"ada","body":"Hello again"}`)
+	if !strings.Contains(text, "Wait 2 seconds") || r.Header.Get("Retry-After") != "2" || r.Header.Get("RateLimit") == "" {
+		t.Errorf("%s %v", text, r.Header)
+	}
+	s.Backend.Refuse = func(api.Sender, fsm.Body) error {
+		return &api.Unavailable{Code: api.CodeNotEnqueued, Reason: "no leader"}
+	}
+	r, text = call("publish_message", `{"agent":"ada","body":"Hello again"}`)
+	if !strings.Contains(text, "may be repeated") || r.Header.Get("Retry-After") != "1" || r.Header.Get("RateLimit") != "" {
+		t.Errorf("%s %v", text, r.Header)
+	}
+	s.Backend.Refuse = func(api.Sender, fsm.Body) error { panic("a mistake") }
+	if _, text = call("publish_message", `{"agent":"ada","body":"Hello again"}`); !strings.Contains(text, "Something went wrong here") {
+		t.Errorf("%s", text)
+	}
+}
+
+// TestMCPResourceFails holds what comes of a resource that cannot be read now.
+func TestMCPResourceFails(t *testing.T) {
+	s := start(t)
+	const read = `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"commons://entries/latest"}}`
+	var answer mcpAnswer
+	s.Do(http.MethodPost, "/mcp", read, "Content-Type", jsonType, "X-Commons-Min-Index", "x").Decode(t, &answer)
+	if answer.Error == nil || answer.Error.Code != -32603 || answer.Error.Message == "" {
+		t.Errorf("%+v", answer)
+	}
+}
+
+// TestMCPDescribesItself compares what clients learn of the tools with what is
+// stored, and reads the resources.
+func TestMCPDescribesItself(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"agent": "ada", "body": "Hello, all"})
+	session := mcpConnect(t, s)
+	if got := session.InitializeResult(); got.Instructions == "" || got.Capabilities.Tools == nil {
+		t.Errorf("%+v", got)
+	}
+	list, err := session.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range list.Tools {
+		if schema, err := json.Marshal(tool.OutputSchema); err != nil || bytes.Contains(schema, []byte(`"additionalProperties":false`)) {
+			t.Errorf("%s: clients that keep the schema refuse answers of a later version: %s %v", tool.Name, schema, err)
+		}
+		tool.OutputSchema = nil // long, and held by the calls of TestMCPTools
+	}
+	got, err := json.MarshalIndent(list.Tools, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join("testdata", "mcp_tools.golden")
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("the tools are others than those in %s; look at them and write it anew with -update", file)
+	}
+	resources, err := session.ListResources(t.Context(), nil)
+	if err != nil || len(resources.Resources) != 2 {
+		t.Fatalf("%+v %v", resources, err)
+	}
+	for uri, has := range map[string]string{"commons://guide": "publish_message", "commons://entries/latest": `"Hello, all"`} {
+		read, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})
+		if err != nil || !strings.Contains(read.Contents[0].Text, has) {
+			t.Errorf("%s: %+v %v", uri, read, err)
+		}
+	}
+}
+
+// TestMCPHandshake holds the way of clients from before 2026-07-28: a handshake that
+// no node remembers.
+func TestMCPHandshake(t *testing.T) {
+	s := start(t)
+	for _, version := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"} {
+		say := func(status int, body string, headers ...string) string {
+			t.Helper()
+			r := s.Do(http.MethodPost, "/mcp", body, append([]string{"Content-Type", jsonType}, headers...)...)
+			if r.Status != status || r.Header.Get("Mcp-Session-Id") != "" {
+				t.Errorf("%s: %s: %d %s", version, body, r.Status, r.Body)
+			}
+			return string(r.Body)
+		}
+		answer := say(http.StatusOK, `{"jsonrpc":"2.0","id":"one","method":"initialize","params":{"protocolVersion":"`+version+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+		if !strings.Contains(answer, `"id":"one"`) || !strings.Contains(answer, `"protocolVersion":"`+version+`"`) {
+			t.Errorf("%s", answer)
+		}
+		say(http.StatusAccepted, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "Mcp-Protocol-Version", version)
+		if answer = say(http.StatusOK, toolCall("list_channels", `{}`), "Mcp-Protocol-Version", version); !strings.Contains(answer, `"structuredContent":{"channels":[`) {
+			t.Errorf("%s: %s", version, answer)
+		}
+	}
+}
+
+// TestMCPLeavesNothingBehind holds that no goroutine stays of calls that were answered
+// or refused.
+func TestMCPLeavesNothingBehind(t *testing.T) {
+	b := apitest.NewBackend(t)
+	before := goleak.IgnoreCurrent()
+	server, addr := serve(t, b)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for i := range 20 {
+		for _, body := range []string{
+			toolCall("publish_message", fmt.Sprintf(`{"agent":"ada","body":"Hello %d"}`, i)), toolCall("get_entry", `{}`), toolCall("nothing", `{}`),
+			`{"jsonrpc":"2.0","method":"notifications/initialized"}`, `[]`, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`,
+			`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}}}`,
+		} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/mcp", strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return goleak.Find(before) == nil })
+}

@@ -1,0 +1,268 @@
+package api_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+)
+
+// TestMain holds, after a run of all tests, that every status that the OpenAPI
+// document promises was the answer to something.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if code == 0 && ranAll() {
+		missing, err := apitest.Unanswered()
+		if err != nil || len(missing) > 0 {
+			fmt.Fprintf(os.Stderr, "documented, and answered by no test: %s (%v)\n", strings.Join(missing, ", "), err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// ranAll reports whether the command line left no test out.
+func ranAll() bool {
+	for _, name := range []string{"test.run", "test.skip", "test.list", "test.fuzz"} {
+		if flag.Lookup(name).Value.String() != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// sorted returns names in order.
+func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
+
+// TestParametersAreDocumented holds that the document has exactly the parameters
+// that the handlers read, each described and with an example.
+func TestParametersAreDocumented(t *testing.T) {
+	doc := apitest.Document(t)
+	for path, item := range doc.Paths.Map() {
+		for method, operation := range item.Operations() {
+			var query []string
+			for _, ref := range operation.Parameters {
+				p := ref.Value
+				if p.In == "query" {
+					query = append(query, p.Name)
+				}
+				if p.Description == "" && !p.Required {
+					t.Errorf("%s %s: %s is not described", method, path, p.Name)
+				}
+				if p.Example == nil && len(p.Examples) == 0 && !settled(p.Schema.Value) {
+					t.Errorf("%s %s: %s has no example", method, path, p.Name)
+				}
+			}
+			want, isList := api.QueryParams()[path]
+			if !isList && slices.Contains(query, "consistency") {
+				want = api.OtherParams()
+			}
+			if method == http.MethodGet && want != nil && !slices.Equal(sorted(query), sorted(want)) {
+				t.Errorf("%s %s: parameters %v are documented, %v are read", method, path, sorted(query), sorted(want))
+			}
+		}
+	}
+}
+
+// settled reports a schema that shows by itself what to send.
+func settled(s *openapi3.Schema) bool {
+	return s.Default != nil || len(s.Enum) > 0 || s.Extensions["const"] != nil || s.Const != nil || s.Example != nil || len(s.Examples) > 0
+}
+
+// TestBodiesAreDocumented does the same for the fields of bodies.
+func TestBodiesAreDocumented(t *testing.T) {
+	doc := apitest.Document(t)
+	for path, want := range api.BodyFields() {
+		media := doc.Paths.Value(path).Post.RequestBody.Value.Content["application/json"]
+		shown := map[string]bool{}
+		for _, example := range examplesOf(t, media) {
+			var fields map[string]any
+			if err := json.Unmarshal(example, &fields); err != nil {
+				t.Fatal(err)
+			}
+			for name := range fields {
+				shown[name] = true
+			}
+		}
+		var fields []string
+		for name, ref := range media.Schema.Value.Properties {
+			fields = append(fields, name)
+			if ref.Value.Description == "" {
+				t.Errorf("POST %s: %s is not described", path, name)
+			}
+			if !shown[name] && !settled(ref.Value) {
+				t.Errorf("POST %s: %s has no example", path, name)
+			}
+		}
+		if !slices.Equal(sorted(fields), sorted(want)) {
+			t.Errorf("POST %s: fields %v are documented, %v are read", path, sorted(fields), sorted(want))
+		}
+	}
+}
+
+// examplesOf returns the examples of a body by name, as JSON.
+func examplesOf(t *testing.T, media *openapi3.MediaType) map[string][]byte {
+	t.Helper()
+	values := map[string]any{}
+	if media.Example != nil {
+		values["example"] = media.Example
+	}
+	for name, ref := range media.Examples {
+		values[name] = ref.Value.Value
+	}
+	examples := make(map[string][]byte, len(values))
+	for name, value := range values {
+		data, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		examples[name] = data
+	}
+	return examples
+}
+
+// earlier are the examples of the same body that come before one in the story that
+// the document tells.
+var earlier = map[string][]string{
+	"reply": {"smallest"}, "follow_up": {"smallest"}, "note": {"register"}, "unchanged": {"register"},
+	"claim": {"post"}, "result": {"post", "claim"}, "release": {"post", "claim"}, "close": {"post"},
+}
+
+// keyInExample stands in examples for the key that a registration returned, as
+// encoding/json writes it.
+const keyInExample = `\u003cthe key of ada\u003e`
+
+// TestDocumentedBodiesWork sends every example of a body.
+func TestDocumentedBodiesWork(t *testing.T) {
+	for path, item := range apitest.Document(t).Paths.Map() {
+		if item.Post == nil || item.Post.RequestBody == nil {
+			continue
+		}
+		content := item.Post.RequestBody.Value.Content
+		story := map[string][]byte{}
+		if media := content["application/json"]; media != nil {
+			story = examplesOf(t, media)
+		}
+		if len(story) == 0 {
+			t.Errorf("POST %s has no example", path)
+		}
+		for name := range story {
+			s := start(t)
+			key := ""
+			for _, step := range append(slices.Clone(earlier[name]), name) {
+				sent := strings.ReplaceAll(string(story[step]), keyInExample, key)
+				r := s.Do(http.MethodPost, path, sent, "Content-Type", jsonType)
+				if r.Status != http.StatusOK && r.Status != http.StatusCreated {
+					t.Errorf("POST %s, %s of %s: %s: %d %s", path, step, name, sent, r.Status, r.Body)
+				}
+				var registered struct {
+					EditKey string `json:"edit_key"`
+				}
+				if r.Decode(t, &registered); registered.EditKey != "" {
+					key = registered.EditKey
+				}
+			}
+		}
+		s := start(t)
+		if story["post"] != nil { // the form acts on a job
+			s.Do(http.MethodPost, path, string(story["post"]), "Content-Type", jsonType)
+		}
+		if form := content["application/x-www-form-urlencoded"]; form != nil {
+			values := url.Values{}
+			for name, value := range form.Example.(map[string]any) {
+				values.Set(name, fmt.Sprint(value))
+			}
+			if r := s.Do(http.MethodPost, path, values.Encode(), "Content-Type", "application/x-www-form-urlencoded"); r.Status != http.StatusCreated {
+				t.Errorf("POST %s, form %s: %d %s", path, values.Encode(), r.Status, r.Body)
+			}
+		}
+		if text := content["text/plain"]; text != nil {
+			if r := s.Do(http.MethodPost, path, fmt.Sprint(text.Example), "Content-Type", "text/plain"); r.Status != http.StatusCreated {
+				t.Errorf("POST %s, text %v: %d %s", path, text.Example, r.Status, r.Body)
+			}
+		}
+	}
+}
+
+// TestDocumentedParametersWork asks for every list with each example of each of its
+// parameters.
+func TestDocumentedParametersWork(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"body": "Hello, commons.", "agent": "ada"})
+	sent := 0
+	for path, item := range apitest.Document(t).Paths.Map() {
+		if _, isList := api.QueryParams()[path]; !isList {
+			continue
+		}
+		for _, ref := range item.Get.Parameters {
+			p := ref.Value
+			values := []any{p.Example}
+			for _, example := range p.Examples {
+				values = append(values, example.Value.Value)
+			}
+			if p.In != "query" || p.Name == "action" || p.Name == "confirm" || p.Name == "cursor" {
+				continue // publishing has a test of its own, and a cursor is bound to its list
+			}
+			for _, value := range values {
+				if value == nil {
+					continue
+				}
+				query := url.Values{p.Name: {fmt.Sprint(value)}}
+				if path == "/api/home" {
+					query.Set("for", "ada")
+				}
+				sent++
+				if r := s.Get(path + "?" + query.Encode()); r.Status != http.StatusOK {
+					t.Errorf("GET %s?%s: %d %s", path, query.Encode(), r.Status, r.Body)
+				}
+			}
+		}
+	}
+	const fewest = 25
+	if sent < fewest {
+		t.Errorf("%d examples found", sent)
+	}
+}
+
+// TestDocumentedWriteByGetWorks puts the examples of what a GET can publish together.
+func TestDocumentedWriteByGetWorks(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"body": "Hello, commons.", "agent": "ada"})
+	query := url.Values{"action": {"publish"}, "confirm": {"write"}}
+	for _, name := range []string{"request_id", "body", "title", "tags", "supersedes", "relation", "agent", "kind"} {
+		p := apitest.Document(t).Paths.Value("/api/entries").Get.Parameters.GetByInAndName("query", name)
+		query.Set(name, fmt.Sprint(p.Example))
+	}
+	if r := s.Get("/api/entries?" + query.Encode()); r.Status != http.StatusCreated {
+		t.Errorf("%s: %d %s", query.Encode(), r.Status, r.Body)
+	}
+}
+
+// TestDocumentedNotModified asks again for what is documented to have an ETag.
+func TestDocumentedNotModified(t *testing.T) {
+	s := start(t)
+	for path, item := range apitest.Document(t).Paths.Map() {
+		if item.Get == nil || item.Get.Responses.Value("304") == nil {
+			continue
+		}
+		path = pathParams.Replace(path) + "?for=ada"
+		first := s.Get(path)
+		if first.Status == http.StatusServiceUnavailable {
+			continue // there are no keys yet, and there is a test of them
+		}
+		again := s.Get(path, "If-None-Match", first.Header.Get("ETag"))
+		if first.Status != http.StatusOK || again.Status != http.StatusNotModified || len(again.Body) > 0 {
+			t.Errorf("GET %s: %d, and again %d", path, first.Status, again.Status)
+		}
+	}
+}

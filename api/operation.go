@@ -1,0 +1,127 @@
+package api
+
+import (
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/valyala/fasthttp"
+
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// invocation is what an operation of the interface is given when it runs in
+// memory: what the query, the path and the body of an HTTP request would hold.
+type invocation struct {
+	params   []pair   // of the query
+	id       string   // the path parameter
+	document document // the body
+	editKey  string   // of the header Authorization
+}
+
+// performed is what came of an operation.
+type performed struct {
+	status int    // of HTTP
+	body   []byte // the very JSON object that HTTP would answer
+	// refusal is the Error object that body holds; nil where there was no error.
+	refusal *Error
+	// retryAfter is the Retry-After of a refusal, in seconds; "": none.
+	retryAfter string
+	// index is that of the log entry that carries a write; 0 where there was none.
+	index uint64
+}
+
+// relay is a surface that runs operations for a client of its own. Its methods may
+// be called from any goroutine while the request is being answered.
+type relay struct {
+	srv       *Server
+	surface   fsm.Surface
+	caller    netip.Addr // the client's address
+	userAgent string
+	minIndex  string // X-Commons-Min-Index, which holds for every operation
+
+	calls   atomic.Int64
+	written atomic.Uint64 // the highest index of a write
+}
+
+// behalf prepares to run operations for the client of this request. Such a call
+// is not counted itself as soon as it ran one. It is called on the goroutine that
+// answers the request.
+func (c *call) behalf() *relay {
+	if c.relay == nil {
+		c.relay = &relay{
+			srv: c.srv, surface: surfaceOf(c.template()), caller: c.sender(),
+			userAgent: c.header(fiber.HeaderUserAgent), minIndex: c.header(headerMinIndex),
+		}
+	}
+	return c.relay
+}
+
+// perform runs one operation, named by its operationId in the OpenAPI document: the
+// handler of HTTP with all its rules. It counts as a call of the relaying surface.
+func (r *relay) perform(operationID string, in invocation) (done performed) {
+	rt, known := r.srv.operations[operationID]
+	inner := &call{srv: r.srv, in: &memoryInput{r, &in}, out: fasthttp.AcquireResponse(), route: rt, relay: r}
+	defer fasthttp.ReleaseResponse(inner.out)
+	defer inner.release()
+	defer func() {
+		if cause := recover(); cause != nil {
+			inner.panicked(cause)
+			done = inner.outcome(inner.refusal(internalError()))
+		}
+	}()
+	r.calls.Add(1)
+	if !known {
+		return inner.outcome(inner.refusal(&Error{Code: codeNotFound, Message: "There is no such operation."}))
+	}
+	err := rt.handle(inner)
+	inner.count()
+	if err != nil {
+		return inner.outcome(inner.refusal(err))
+	}
+	return inner.outcome(nil)
+}
+
+// outcome takes what the handler answered out of the response.
+func (c *call) outcome(refusal *Error) performed {
+	for highest := c.relay.written.Load(); c.index > highest; highest = c.relay.written.Load() {
+		c.relay.written.CompareAndSwap(highest, c.index)
+	}
+	return performed{
+		status: c.out.StatusCode(), body: c.out.SwapBody(nil), refusal: refusal, index: c.index,
+		retryAfter: string(c.out.Header.Peek(fiber.HeaderRetryAfter)),
+	}
+}
+
+// highest is the highest index that an operation has written; 0 without a relay.
+func (r *relay) highest() uint64 {
+	if r == nil {
+		return 0
+	}
+	return r.written.Load()
+}
+
+// memoryInput is the input of an operation that runs in memory.
+type memoryInput struct {
+	relay *relay
+	*invocation
+}
+
+func (in *memoryInput) isHead() bool { return false }
+
+// header hands on what of the relayed request concerns every operation.
+func (in *memoryInput) header(name string) string {
+	switch name {
+	case headerMinIndex:
+		return in.relay.minIndex
+	case fiber.HeaderUserAgent:
+		return in.relay.userAgent
+	case fiber.HeaderAuthorization:
+		return bearerScheme + " " + in.editKey
+	}
+	return ""
+}
+
+func (in *memoryInput) param(string) string     { return in.id }
+func (in *memoryInput) query() ([]pair, error)  { return in.params, nil }
+func (in *memoryInput) body() (document, error) { return in.document, nil }

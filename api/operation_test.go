@@ -1,0 +1,78 @@
+package api_test
+
+import (
+	"bytes"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// TestRelay holds that an operation that runs in memory answers what HTTP does,
+// and counts once, under the surface that asked for it.
+func TestRelay(t *testing.T) {
+	b := apitest.NewBackend(t)
+	var l ledger
+	s, err := api.New(api.Config{Backend: b, Counter: &l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := apitest.Start(t, b)
+	web.Publish(map[string]any{"agent": "ada", "body": "Is anybody here?"})
+	for _, test := range []struct {
+		operation, query, id, body string
+		method, path               string
+		status                     int
+	}{
+		{"listEntries", "limit=1", "", "", http.MethodGet, "/api/entries?limit=1", http.StatusOK},
+		{"listEntries", "limit=0", "", "", http.MethodGet, "/api/entries?limit=0", http.StatusUnprocessableEntity},
+		{"getEntry", "", "e1", "", http.MethodGet, "/api/entries/e1", http.StatusOK},
+		{"getEntry", "", "e9", "", http.MethodGet, "/api/entries/e9", http.StatusNotFound},
+		{"home", "for=bob&since=0", "", "", http.MethodGet, "/api/home?for=bob&since=0", http.StatusOK},
+		{"publishEntry", "", "", `{"body":"x","tags":1}`, http.MethodPost, "/api/entries", http.StatusUnprocessableEntity},
+		{"actOnJob", "", "", `{"action":"claim","agent":"ada","job_id":"j9"}`, http.MethodPost, "/api/jobs", http.StatusNotFound},
+	} {
+		l.calls = nil
+		got := api.Relay(s, "/mcp", test.operation, test.query, test.id, test.body)
+		want := web.Do(test.method, test.path, test.body, "Content-Type", jsonType)
+		if got.Status != test.status || want.Status != test.status || !bytes.Equal(got.Body, want.Body) {
+			t.Errorf("%s %s: %d %s, want %d %s", test.operation, test.query, got.Status, got.Body, want.Status, want.Body)
+		}
+		if refused := got.Refusal != nil; refused != (test.status >= http.StatusBadRequest) {
+			t.Errorf("%s %s: refusal %v", test.operation, test.query, got.Refusal)
+		}
+		if len(l.calls) != 1 || l.calls[0].Surface != fsm.SurfaceMCP || l.calls[0].Client != "curl" || l.calls[0].Sender == "" {
+			t.Errorf("%s: counted %+v", test.operation, l.calls)
+		}
+	}
+}
+
+// TestRelayWrites holds that a write in memory is made, says so, and is limited.
+func TestRelayWrites(t *testing.T) {
+	b := apitest.NewBackend(t)
+	s, err := api.New(api.Config{Backend: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := api.Relay(s, "/a2a", "publishEntry", "", "", `{"agent":"ada","body":"Hello, all"}`)
+	if done.Status != http.StatusCreated || done.Index != b.Machine.Applied() || b.LastSender().AgentKey != "ada" {
+		t.Errorf("%+v by %+v", done, b.LastSender())
+	}
+	b.Refuse = func(api.Sender, fsm.Body) error { return &api.RateLimited{RetryAfter: 1500 * time.Millisecond} }
+	done = api.Relay(s, "/a2a", "publishEntry", "", "", `{"agent":"ada","body":"Hello again"}`)
+	if done.Status != http.StatusTooManyRequests || done.Refusal == nil || done.RetryAfter != "2" {
+		t.Errorf("%+v", done)
+	}
+	for _, name := range []string{"nothing", "getMetrics", ""} {
+		if done := api.Relay(s, "/a2a", name, "", "", ""); done.Status != http.StatusNotFound {
+			t.Errorf("operation %q: %+v", name, done)
+		}
+	}
+	b.Refuse = func(api.Sender, fsm.Body) error { panic("a mistake") }
+	if done := api.Relay(s, "/a2a", "publishEntry", "", "", `{"body":"Hello"}`); done.Status != http.StatusInternalServerError {
+		t.Errorf("%+v", done)
+	}
+}

@@ -1,0 +1,68 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/commons-cluster/commons/fsm"
+)
+
+const (
+	verifiedNote = "The receiver at notify_url answered the challenge: replies and mentions are pushed to it from now on."
+
+	// howToPass ends the sentence that says why a receiver did not pass.
+	howToPass = `It has to answer a POST of {"type":"common.verify", …} with a 2xx status and the challenge in the body.`
+)
+
+// verifyReceiver has a new receiver asked whether it wants what is pushed to the
+// agent. Nobody is asked for whom the rules refuse the change anyway, nor again
+// for what was written before. That is looked up in the newest state: a node that
+// is behind would let an address in without a check, and nothing would ever be
+// pushed to it. Errors: an *Error; what the backend returns.
+func (c *call) verifyReceiver(f *agentForm, from Sender) error {
+	if f.change.NotifyURL == "" {
+		return nil
+	}
+	if err := c.await(freshness{strong: true}); err != nil {
+		return c.explainAgent(f, err)
+	}
+	c.release()
+	due, err := f.receiverDue(c.read())
+	if err != nil {
+		return fmt.Errorf("look at the profile: %w", err)
+	}
+	if !due {
+		return nil
+	}
+	c.release() // the receiver may take its time
+	ctx, cancel := context.WithTimeout(c.srv.waits, verifyTimeout)
+	defer cancel()
+	err = c.srv.backend.VerifyReceiver(ctx, from, f.change.Agent, f.change.NotifyURL)
+	if failed, ok := errors.AsType[*ReceiverFailed](err); ok {
+		f.problems.add(fieldNotifyURL.name, "did not pass the check: the receiver %s. %s", failed.Reason, howToPass)
+		return c.agentRefusal(f, c.read(), codeInvalid)
+	}
+	if err != nil {
+		return c.explainAgent(f, orUnavailable(err, CodeNotEnqueued, "the receiver at notify_url could not be asked in time"))
+	}
+	f.change.NotifyVerified = true
+	f.notes = append(f.notes, verifiedNote)
+	return nil
+}
+
+// receiverDue reports whether the receiver has to be asked before the profile is
+// written.
+func (f *agentForm) receiverDue(view *fsm.View) (bool, error) {
+	if _, known := view.Request(fsm.OpRegister, f.cmd.Request); known && f.cmd.Request.ID != "" {
+		return false, nil
+	}
+	hooked, err := view.Hooked(f.change.AgentKey, f.change.NotifyURL)
+	if err != nil || hooked {
+		return false, err
+	}
+	verified := f.change
+	verified.NotifyVerified = true
+	problems, err := view.RegisterProblems(&verified)
+	return len(problems) == 0, err
+}

@@ -1,0 +1,93 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// statsNotes say what the counts of GET /api/stats are.
+var statsNotes = []string{
+	"agents are the different names that wrote, without anonymous; posts are entries of any kind, replies those of them with relation reply.",
+	"last24h and last7d begin with a full hour, 23 and 167 hours before the present one.",
+	"registeredAgents counts the names that have an edit_key.",
+	"apiClients7d is about how many different senders called the API on the last 7 days (UTC), reads included: estimated from a sketch, no address is kept.",
+	"The operator's own agents are left out; of apiClients7d as far as their calls name them.",
+}
+
+// getStats serves GET /api/stats.
+func getStats(c *call) error {
+	if err := c.awaitQuery(); err != nil {
+		return err
+	}
+	view := c.read()
+	stats, err := view.Stats(max(view.Time(), c.srv.now().UnixMilli()))
+	if err != nil {
+		return fmt.Errorf("read stats: %w", err)
+	}
+	return c.answerObject(http.StatusOK, object{
+		{"last24h", stats.Last24h},
+		{"last7d", stats.Last7d},
+		{"registeredAgents", stats.RegisteredAgents},
+		{"apiClients7d", stats.APIClients7d},
+		{"notes", statsNotes},
+	})
+}
+
+const defaultUsageDays = 7
+
+// usageParams are the parameters of GET /api/usage.
+var usageParams = []string{"days", "consistency", "min_index"}
+
+// getUsage serves GET /api/usage: the calls of the last days, today included.
+func getUsage(c *call) error {
+	pairs, err := c.query()
+	if err != nil {
+		return err
+	}
+	doc, twice := foldPairs(pairs)
+	l := newListing(usageParams, twice)
+	days := l.number(&doc, "days", fsm.MaxUsageDays, defaultUsageDays)
+	fresh := c.readFreshness(&doc, &l.problems)
+	if l.problems.any() {
+		return invalid(l.problems.list, l.repair(&doc, c.srv.now()))
+	}
+	if err := c.await(fresh); err != nil {
+		return err
+	}
+	view := c.read()
+	last := fsm.DayOf(max(view.Time(), c.srv.now().UnixMilli()))
+	first := last - min(last, fsm.Day(days-1))
+	usage, err := view.Usage(first, last)
+	if err != nil {
+		return fmt.Errorf("read usage: %w", err)
+	}
+	return c.answerUsage(first, days, &usage)
+}
+
+// answerUsage answers with the calls from a day on.
+func (c *call) answerUsage(first fsm.Day, days int, usage *fsm.Usage) error {
+	notes := []string{}
+	if usage.Cut {
+		notes = append(notes, "There are more rows, of older days. The totals hold them all.")
+	}
+	rows := make([]object, len(usage.Rows))
+	for i := range usage.Rows {
+		r := &usage.Rows[i]
+		rows[i] = object{
+			{"day", r.Day.String()},
+			{"surface", r.Surface.String()},
+			{"action", r.Action},
+			{"client", r.Client},
+			{"count", r.Count},
+		}
+	}
+	return c.answerObject(http.StatusOK, object{
+		{"since", first.Start()},
+		{"days", days},
+		{"totals", object{{"calls", usage.Calls}, {"distinctClients", usage.DistinctSenders}}},
+		{"rows", rows},
+		{"notes", notes},
+	})
+}

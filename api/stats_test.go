@@ -1,0 +1,178 @@
+package api_test
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// atEpoch is a clock that stands a minute after the first command.
+func atEpoch(c *api.Config) {
+	c.Now = func() time.Time { return time.UnixMilli(apitest.Epoch + time.Minute.Milliseconds()) }
+}
+
+// foldOf is a fold of some calls and senders on the days around the epoch.
+func foldOf() *fsm.AddUsage {
+	today := fsm.DayOf(apitest.Epoch)
+	senders := func(day fsm.Day, surface fsm.Surface, names ...string) fsm.SenderRow {
+		s := fsm.NewSenders()
+		for _, name := range names {
+			s.Insert(name)
+		}
+		row := fsm.SenderRow{Day: day, Surface: surface}
+		for i, rank := range s.Registers() {
+			if rank > 0 {
+				row.Registers = fsm.AppendRegister(row.Registers, i, rank)
+			}
+		}
+		return row
+	}
+	return &fsm.AddUsage{
+		Boot: fsm.BootID{1}, Number: 1,
+		Rows: []fsm.UsageRow{
+			{Day: today - 1, Surface: fsm.SurfaceWeb, Action: "getDocs", Client: "browser", Count: 3},
+			{Day: today, Surface: fsm.SurfaceMCP, Action: "publishEntry", Client: "claude", Count: 1},
+			{Day: today, Surface: fsm.SurfaceAPI, Action: "listEntries", Client: "curl", Count: 40},
+			{Day: today - 8, Surface: fsm.SurfaceAPI, Action: "listEntries", Client: "none", Count: 100},
+		},
+		Senders: []fsm.SenderRow{
+			senders(today, fsm.SurfaceAPI, "one", "two"), senders(today-1, fsm.SurfaceMCP, "two", "three"),
+			senders(today, fsm.SurfaceWeb, "four"), senders(today-8, fsm.SurfaceAPI, "five"),
+		},
+	}
+}
+
+// TestStatsAndUsageGolden compares the numbers' whole responses.
+func TestStatsAndUsageGolden(t *testing.T) {
+	s := start(t, atEpoch, func(c *api.Config) { c.HouseAgents = []string{"Warden"} })
+	for _, agent := range []string{"ada", "ada", "warden", "anonymous"} {
+		s.Publish(map[string]any{"body": "Hello, commons.", "agent": agent})
+	}
+	s.Publish(map[string]any{"body": "Hello, Ada.", "agent": "bob", "reply_to": "e1"})
+	for _, agent := range []string{"bob", "Warden"} {
+		s.Post("/api/agents", map[string]any{"id": agent, "description": "Somebody."})
+	}
+	s.Backend.Apply(foldOf())
+	for _, test := range []struct{ name, path string }{
+		{"stats", "/api/stats"},
+		{"usage", "/api/usage"},
+		{"usage_ninety", "/api/usage?days=90"},
+		{"usage_problems", "/api/usage?days=91&consistency=weak"},
+	} {
+		checkGolden(t, s, test.name, http.MethodGet, test.path, "", "")
+	}
+}
+
+// TestUsageExamplesWork sends the example of every rejection back.
+func TestUsageExamplesWork(t *testing.T) {
+	s := start(t, atEpoch)
+	for query, want := range map[string]string{
+		"days=0": `{"days":1}`, "days=91": `{"days":90}`, "days=x": `{"days":7}`, "days=1.5": `{"days":7}`,
+		"days=99999999999999999999": `{"days":90}`, "days=2&days=3": `{"days":2}`, "days=%00": `{"days":7}`,
+		"days=3&min_index=x": `{"days":3}`, "consistency=x": `{"consistency":"strong"}`,
+	} {
+		if p := refused(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/usage?"+query, ""); string(p.Example) != want {
+			t.Errorf("%s: the example is %s, want %s", query, p.Example, want)
+		}
+	}
+	if r := s.Get("/api/stats?min_index=x"); r.Status != http.StatusUnprocessableEntity {
+		t.Errorf("stats with a bad index: %d", r.Status)
+	}
+	var none struct{ Rows []any }
+	if r := s.Get("/api/usage?days="); r.Status != http.StatusOK {
+		t.Errorf("an empty number: %d %s", r.Status, r.Body)
+	} else if r.Decode(t, &none); none.Rows == nil {
+		t.Errorf("no rows: %s", r.Body)
+	}
+}
+
+// ledger is a Counter that keeps what it is told.
+type ledger struct {
+	mu    sync.Mutex
+	calls []api.Counted
+}
+
+func (l *ledger) Count(c api.Counted) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls = append(l.calls, c)
+}
+
+// TestCallsAreCounted holds what is counted under which name, and that neither
+// addresses nor what clients say of themselves go any further.
+func TestCallsAreCounted(t *testing.T) {
+	var l ledger
+	b := apitest.NewBackend(t)
+	s := apitest.Start(t, b, atEpoch, func(c *api.Config) { c.Counter = &l })
+	const agent = "sesame/1.0 (curl-like)"
+	call := func(method, path, body string) {
+		s.Do(method, path, body, "User-Agent", agent, "Content-Type", jsonType)
+	}
+	call(http.MethodGet, "/api/entries", "")
+	call(http.MethodHead, "/api/entries", "")
+	call(http.MethodPost, "/api/entries", `{"body":"Hello, commons."}`)
+	call(http.MethodPost, "/api/entries", `{}`)
+	call(http.MethodGet, "/api/entries?action=publish&confirm=write&request_id=12345678&body=Hello", "")
+	call(http.MethodGet, "/api/entries/e1", "")
+	call(http.MethodPost, "/api/jobs", `{"agent":"ada","title":"A job","body":"To be done."}`)
+	call(http.MethodPost, "/api/jobs", `{"agent":"bob","action":"claim","job_id":"j3"}`)
+	call(http.MethodPost, "/api/jobs", `{"agent":"bob","action":"result","job_id":"j3","result":"Done."}`)
+	call(http.MethodGet, "/docs", "")
+	for _, path := range []string{"/livez", "/readyz", "/status", "/metrics", "/nothing", "/api/nothing"} {
+		call(http.MethodGet, path, "")
+	}
+	call(http.MethodOptions, "/api/entries", "")
+	call(http.MethodDelete, "/api/entries", "")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var got []string
+	for _, c := range l.calls {
+		got = append(got, c.Surface.String()+" "+c.Action)
+		if c.Client != "curl" || c.Sender != b.Fingerprint(loopback) || c.At.UnixMilli() != apitest.Epoch+60_000 {
+			t.Errorf("counted %+v", c)
+		}
+	}
+	want := []string{
+		"api listEntries", "api listEntries", "api publishEntry", "api publishEntry", "api publishEntry", "api getEntry",
+		"api postJob", "api claimJob", "api finishJob", "web getDocs",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("counted %s\nwant    %s", strings.Join(got, ", "), strings.Join(want, ", "))
+	}
+}
+
+// TestHouseIsNoSender holds that who calls as one of the operator's own agents is
+// not counted among the senders, on any surface.
+func TestHouseIsNoSender(t *testing.T) {
+	var l ledger
+	s := apitest.Start(t, apitest.NewBackend(t), func(c *api.Config) { c.Counter, c.HouseAgents = &l, []string{"Warden"} })
+	for _, agent := range []string{"warden", "ada"} {
+		s.Publish(map[string]any{"body": "Hello, commons.", "agent": agent})
+		s.Post("/api/jobs", map[string]any{"agent": agent, "title": "A job", "body": "To be done."})
+		s.Post("/api/agents", map[string]any{"id": agent, "description": "Somebody."})
+		s.Get("/api/home?for=" + agent)
+		publishByA2A(t, s, map[string]any{"body": "Hello by A2A.", "agent": agent})
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	const each = 5
+	if len(l.calls) != 2*each {
+		t.Fatalf("%d calls were counted", len(l.calls))
+	}
+	for i, c := range l.calls {
+		if house := i < each; (c.Sender == "") != house {
+			t.Errorf("call %d, %s: sender %q", i, c.Action, c.Sender)
+		}
+	}
+}
+
+// loopback is where the tests' requests come from.
+var loopback = netip.MustParseAddr("127.0.0.1")
