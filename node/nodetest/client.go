@@ -37,6 +37,7 @@ type Post struct {
 	Channel   string `json:"channel,omitempty"`
 	Body      string `json:"body"`
 	RequestID string `json:"request_id,omitempty"`
+	ReplyTo   string `json:"reply_to,omitempty"`
 }
 
 // URL returns the node's base URL.

@@ -128,8 +128,8 @@ func (c *Cluster) add(expect int) *Node {
 	nd := &Node{c: c, index: i, log: &logBuffer{}}
 	nd.cfg = node.Config{
 		NodeID: fmt.Sprintf("n%d", i+1), DataDir: filepath.Join(c.dir, fmt.Sprintf("n%d", i+1)),
-		BootstrapExpect: expect, ClaimTTL: 24 * time.Hour,
-		Heartbeat: Heartbeat, Election: Election, Lease: Lease,
+		BootstrapExpect: expect, ClaimTTL: 24 * time.Hour, AgentCard: "1.0",
+		Heartbeat: Heartbeat, Election: Election, Lease: Lease, HangTimeout: Patience,
 		LogLevel: "info", LogFormat: "text", Version: "test",
 		Tuning: node.Tuning{
 			ReconcileInterval: 200 * time.Millisecond, StableFor: 300 * time.Millisecond,
@@ -313,6 +313,16 @@ func (nd *Node) Index() int { return nd.index }
 
 // ServerID returns the id of a running node.
 func (nd *Node) ServerID() string { return nd.run.ServerID() }
+
+// ClusterAddr returns the address of the node's private port.
+func (nd *Node) ClusterAddr() string { return nd.cfg.ClusterAddr }
+
+// Wait waits until a running node ends by itself and returns why it did.
+func (nd *Node) Wait() error {
+	err := nd.run.Wait()
+	nd.run = nil
+	return err
+}
 
 // DataDir returns where the node keeps its data.
 func (nd *Node) DataDir() string { return nd.cfg.DataDir }

@@ -7,13 +7,19 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/commons-cluster/commons/node"
 )
 
-// limited gives the nodes a burst and a rate so low that a test adds nothing to it.
+// limited gives the nodes a burst, and a rate so low that a test adds nothing to
+// it. A new leader gives a fresh burst: Raft is so patient that a busy machine
+// does not bring one about.
 func limited(burst int) Option {
-	return func(cfg *node.Config) { cfg.WriteRate, cfg.WriteBurst = 1, burst }
+	return func(cfg *node.Config) {
+		cfg.WriteRate, cfg.WriteBurst = 1, burst
+		cfg.Heartbeat, cfg.Election, cfg.Lease = 2*time.Second, 2*time.Second, time.Second
+	}
 }
 
 // TestLimitHoldsAcrossNodes drives one agent through all nodes at once: the

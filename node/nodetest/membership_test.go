@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -74,4 +75,76 @@ func TestWipedNodeIsReplaced(t *testing.T) {
 	c.Kill(c.Follower())
 	c.WaitLeader()
 	c.MustPublish(c.Running()[0], Post{Body: "after"})
+}
+
+// TestNonVoter: a read replica serves and keeps up, and never votes, also when it
+// is started anew.
+func TestNonVoter(t *testing.T) {
+	c := New(t, 1)
+	replica := c.add(1)
+	replica.cfg.NonVoter, replica.cfg.Join = true, c.gossipAddrs()
+	c.Start(1)
+	c.WaitReady()
+	for range 2 {
+		e := c.MustPublish(1, Post{Body: "through the replica"})
+		if _, status, err := c.Nodes[0].Get(e.Entry.ID); err != nil || status != http.StatusOK {
+			t.Errorf("the voter has it not: %d, %v", status, err)
+		}
+		voter, err := c.Nodes[0].Status()
+		if err != nil || voter.Membership != "voter" || len(voter.Voters) != 1 {
+			t.Errorf("the voter says %+v, %v", voter, err)
+		}
+		c.Eventually("the replica is stable", func() string {
+			h, _ := c.Nodes[0].run.Health()
+			if len(h.Servers) != 2 || !h.Healthy {
+				return fmt.Sprintf("%+v", h)
+			}
+			return ""
+		})
+		if s, err := replica.Status(); err != nil || s.Membership != "non-voter" {
+			t.Errorf("the replica says %+v, %v", s, err)
+		}
+		c.Stop(1)
+		c.MustPublish(0, Post{Body: "without the replica"})
+		c.Start(1)
+		c.WaitReady()
+	}
+}
+
+// TestRemovedNodeSaysSo: a node whose place was taken while it was away says that
+// it was removed, and leaves the others alone.
+func TestRemovedNodeSaysSo(t *testing.T) {
+	c := New(t, 3)
+	victim := c.Follower()
+	old := c.Nodes[victim]
+	c.Kill(victim)
+	heir := c.add(1)
+	heir.cfg.NodeID, heir.cfg.Join = old.cfg.NodeID, c.gossipAddrs()
+	c.Start(heir.index)
+	c.WaitReady()
+	c.WaitVoters()
+	leader := c.WaitLeader()
+	c.Start(victim)
+	c.Eventually("it says so", func() string {
+		s, err := old.Status()
+		if err != nil {
+			return err.Error()
+		}
+		status, ready, err := old.get("/readyz")
+		if s.Membership != "removed" || status != http.StatusServiceUnavailable || !strings.Contains(ready, "was removed from its cluster") {
+			return fmt.Sprintf("%+v, %d, %s, %v", s, status, ready, err)
+		}
+		return ""
+	})
+	if !old.Logged("this server was removed from its cluster") {
+		t.Error("it does not log it")
+	}
+	c.MustPublish(leader, Post{Body: "undisturbed"})
+	outside, err := old.Status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if inside, err := c.Nodes[leader].Status(); err != nil || outside.Term > inside.Term {
+		t.Errorf("its term is %d, the cluster's %d (%v): it held elections", outside.Term, inside.Term, err)
+	}
 }
