@@ -13,11 +13,17 @@ import (
 
 const clusterSize = 3
 
+// hangTimeout is longer than by default: this machine's disk may be anybody's.
+const hangTimeout = 20 * time.Second
+
 // cluster is three nodes that know of each other.
 type cluster struct {
 	bench *bench
 	nodes []*process
 	route *routing
+
+	dir    string // of everything
+	secret string // file with the cluster's secret
 }
 
 // newCluster prepares three nodes in a directory of their own.
@@ -37,18 +43,18 @@ func (b *bench) newCluster(name string) (*cluster, error) {
 	for i := range clusterSize {
 		gossip = append(gossip, local(ports[3*i+2]))
 	}
-	c := &cluster{bench: b}
+	c := &cluster{bench: b, dir: b.path(name), secret: secret}
 	for i := range clusterSize {
 		node := "n" + strconv.Itoa(i+1)
 		p := &process{
 			bench: b, name: node, dir: b.path(name, node), log: b.path(name, node+".log"),
-			http: local(ports[3*i]), url: "http://" + local(ports[3*i]),
+			http: local(ports[3*i]), url: "http://" + local(ports[3*i]), private: local(ports[3*i+1]),
 		}
 		p.args = []string{
 			"serve", "--node-id", node, "--data-dir", p.dir, "--secret-file", secret,
 			"--http-addr", p.http, "--cluster-addr", local(ports[3*i+1]), "--gossip-addr", gossip[i],
 			"--bootstrap-expect", strconv.Itoa(clusterSize), "--join", strings.Join(gossip, ","),
-			"--write-rate", "0", "--write-burst", "0",
+			"--write-rate", "0", "--write-burst", "0", "--hang-timeout", hangTimeout.String(),
 		}
 		c.nodes = append(c.nodes, p)
 		b.nodes = append(b.nodes, p)

@@ -71,11 +71,18 @@ func runAll(binary, dir, only string, long bool) error {
 	together := []scenario{
 		{"publish and list on every node", publishAndList},
 		{"examples of the README", readmeExamples},
+		{"commands for operators", operatorCommands},
+		{"the secret is rotated", secretRotated},
+		{"a backup is restored", backupRestored},
 		{"bench", benchRuns},
+		{"thousands wait at home", thousandsWait},
 		{"leader killed under load", leaderKilled},
 		{"leader ends gracefully under load", leaderTerminated},
+		{"rolling restarts under load", rollingRestarts},
+		{"leader stopped for a while under load", leaderPaused},
 		{"all nodes killed under load", allKilled},
 		{"wiped node replaces itself", wipedNode},
+		{"a node that left joins again", nodeThatLeft},
 		{"all nodes end gracefully", allTerminated},
 	}
 	for _, s := range alone {

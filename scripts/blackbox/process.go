@@ -23,6 +23,8 @@ type process struct {
 	http  string   // host:port
 	url   string
 
+	private string // host:port of the private port
+
 	cmd  *exec.Cmd
 	gone chan struct{} // closed when cmd has ended
 }

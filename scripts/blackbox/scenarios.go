@@ -115,10 +115,16 @@ func leaderTerminated(_ *bench, c *cluster) error {
 // leaderLost takes the leader away under load and brings it back; it returns the
 // longest time without an acknowledged write.
 func leaderLost(c *cluster, l *load, lose func(*process) error) (time.Duration, error) {
-	leader, others, err := c.leader()
+	leader, _, err := c.leader()
 	if err != nil {
 		return 0, err
 	}
+	return nodeLost(c, l, leader, lose)
+}
+
+// nodeLost is leaderLost for any node.
+func nodeLost(c *cluster, l *load, victim *process, lose func(*process) error) (time.Duration, error) {
+	others := slices.DeleteFunc(slices.Clone(c.nodes), func(p *process) bool { return p == victim })
 	if err := c.route.use(c.bench, others); err != nil {
 		return 0, err
 	}
@@ -126,17 +132,17 @@ func leaderLost(c *cluster, l *load, lose func(*process) error) (time.Duration, 
 		return 0, err
 	}
 	lost := time.Now()
-	if err := lose(leader); err != nil {
+	if err := lose(victim); err != nil {
 		return 0, err
 	}
 	if err := l.waitForMore(); err != nil {
 		return 0, err
 	}
 	gap := l.gap(lost)
-	if err := leader.start(); err != nil {
+	if err := victim.start(); err != nil {
 		return 0, err
 	}
-	if err := c.waitReady(readyTimeout, leader); err != nil {
+	if err := c.waitReady(readyTimeout, victim); err != nil {
 		return 0, err
 	}
 	if err := c.route.use(c.bench, c.nodes); err != nil {
@@ -314,29 +320,5 @@ func (c *cluster) terminateAll() error {
 			return err
 		}
 	}
-	return nil
-}
-
-// benchRuns measures for a moment, and wants no error.
-func benchRuns(b *bench, c *cluster) error {
-	urls := make([]string, len(c.nodes))
-	for i, p := range c.nodes {
-		urls[i] = p.url
-	}
-	code, out, errs, err := b.command(nil, "bench", "mixed", "--json", "--fill", "200", "--duration", "2s", "--url", strings.Join(urls, ","))
-	if err != nil {
-		return err
-	}
-	var report struct {
-		Requests, Errors  uint64
-		RequestsPerSecond float64
-	}
-	if err := json.Unmarshal([]byte(out), &report); err != nil || code != 0 {
-		return fmt.Errorf("exit code %d, %s%s", code, out, errs)
-	}
-	if report.Requests == 0 || report.Errors != 0 {
-		return fmt.Errorf("report %s", out)
-	}
-	fmt.Printf("   %.0f mixed requests a second\n", report.RequestsPerSecond)
 	return nil
 }

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Makes the images of docker-compose.cluster.yml without pulling any, out of a
+# binary that Go builds here and of Debian's packages, and prints the variables
+# that make Compose use them:
+#
+#   eval "$(scripts/compose-offline.sh)"
+#   docker-compose -f docker-compose.cluster.yml up --detach
+#
+# Grafana is no Debian package: the profile `observability` works without it,
+# with `up --detach prometheus`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly owner=65534 # nobody
+work="$(mktemp -d "${TMPDIR:-/tmp}/commons-images.XXXXXX")"
+trap 'rm -rf "$work"' EXIT
+
+build_image() { # <tag> <context>: the context holds a Dockerfile
+  # The classic builder is enough, and there where no plugin is installed.
+  DOCKER_BUILDKIT=0 docker build --quiet --tag "$1" "$2" >/dev/null 2>"$work/err" || {
+    cat "$work/err" >&2
+    return 1
+  }
+}
+
+commons_image() { # <tag>: the last stage of the Dockerfile around our binary
+  local context="$work/commons"
+  mkdir -p "$context/out"
+  mkdir -m 700 "$context"/out/{data,secret,backup}
+  CGO_ENABLED=0 go build -trimpath -o "$context/out/commons" .
+  sed -n '/^FROM scratch/,$p' Dockerfile | sed 's/--from=build //' >"$context/Dockerfile"
+  build_image "$1" "$context"
+}
+
+# packaged_image <tag> <package> <program> <arguments as JSON strings> <directory of its own>:
+# the program and its libraries
+packaged_image() {
+  local context="$work/$2" program
+  program="$(command -v "$3")" || {
+    echo "compose-offline.sh: no $3 here; install it: apt-get install --no-install-recommends $2" >&2
+    return 1
+  }
+  mkdir -p "$context/root$5"
+  { echo "$program"; ldd "$program" | grep -o '/[^ )]*'; } | sort -u |
+    xargs cp --dereference --parents --target-directory "$context/root"
+  cat >"$context/Dockerfile" <<DOCKERFILE
+FROM scratch
+COPY --chown=$owner:$owner root/ /
+USER $owner:$owner
+ENTRYPOINT ["$program"$4]
+DOCKERFILE
+  build_image "$1" "$context"
+}
+
+commons_image commons-offline:local
+packaged_image commons-offline-haproxy:local haproxy haproxy \
+  ', "-W", "-db", "-f", "/usr/local/etc/haproxy/haproxy.cfg"' /run
+echo 'export COMMONS_IMAGE=commons-offline:local HAPROXY_IMAGE=commons-offline-haproxy:local'
+if command -v prometheus >/dev/null; then
+  packaged_image commons-offline-prometheus:local prometheus prometheus '' /prometheus
+  echo 'export PROMETHEUS_IMAGE=commons-offline-prometheus:local'
+fi

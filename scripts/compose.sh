@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Runs docker-compose.cluster.yml for real, with images made here, and kills,
+# pauses, restarts, wipes and recreates its containers under load.
+#
+#   scripts/compose.sh [-keep]
+#
+# -keep leaves the containers of a failed run. Exit code 77: no container engine
+# answers here, and nothing was run.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly skipped=77
+if ! docker info >/dev/null 2>&1; then
+  echo "compose: skipped: no container engine answers"
+  exit "$skipped"
+fi
+images="$(scripts/compose-offline.sh)"
+eval "$images"
+dir="$(mktemp -d "${TMPDIR:-/tmp}/commons-compose.XXXXXX")"
+trap 'rm -rf "$dir"' EXIT
+go build -o "$dir/compose" ./scripts/compose
+"$dir/compose" "$@"

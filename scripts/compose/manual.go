@@ -1,0 +1,119 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+const manualFile = "docs/operating.md"
+
+// The sections of the manual whose commands are run.
+var manualSections = []string{"## Procedures\n", "## After a disaster\n"}
+
+// manual is the procedures of docs/operating.md: the commands by their titles.
+type manual struct {
+	scripts  map[string]string
+	followed map[string]bool
+}
+
+func readManual() (*manual, error) {
+	text, err := os.ReadFile(manualFile)
+	if err != nil {
+		return nil, err
+	}
+	m := &manual{scripts: map[string]string{}, followed: map[string]bool{}}
+	for _, heading := range manualSections {
+		_, section, found := strings.Cut(string(text), "\n"+heading)
+		if !found {
+			return nil, fmt.Errorf("%s has no section %q", manualFile, heading)
+		}
+		section, _, _ = strings.Cut(section, "\n## ")
+		for _, procedure := range strings.Split(section, "\n### ")[1:] {
+			title, body, _ := strings.Cut(procedure, "\n")
+			m.scripts[title] = indented(body)
+		}
+	}
+	return m, nil
+}
+
+// indented joins the indented lines of a text.
+func indented(text string) string {
+	var code strings.Builder
+	for line := range strings.Lines(text) {
+		if command, is := strings.CutPrefix(line, "    "); is {
+			code.WriteString(command)
+		}
+	}
+	return code.String()
+}
+
+// follow runs the commands of a procedure as they are written, but for the name
+// of Compose.
+func (p *project) follow(title string) error {
+	script := p.manual.scripts[title]
+	if script == "" {
+		return fmt.Errorf("%s has no commands under %q", manualFile, title)
+	}
+	p.manual.followed[title] = true
+	script = strings.ReplaceAll(script, "docker compose ", strings.Join(p.compose, " ")+" ")
+	_, err := p.do(p.ctx, "bash", "-euo", "pipefail", "-c", script)
+	if err != nil {
+		return fmt.Errorf("%s, %s: %w", manualFile, title, err)
+	}
+	return nil
+}
+
+// look follows what only shows.
+func look(p *project, _ *load) error {
+	return errors.Join(p.follow("Look"), p.follow("Move the leadership"))
+}
+
+// changeSecret gives the cluster another secret under load.
+func changeSecret(p *project, l *load) error {
+	if err := p.follow("Change the secret"); err != nil {
+		return err
+	}
+	return errors.Join(p.settled(l, five...), l.cutShort(0))
+}
+
+// restoreBackup saves everything, takes the cluster away, and makes another one
+// of what was saved.
+func restoreBackup(p *project, l *load) error {
+	if err := errors.Join(p.follow("Back up"), p.follow("Restore a backup")); err != nil {
+		return err
+	}
+	if err := p.waitReady(replaceTimeout, three...); err != nil {
+		return err
+	}
+	return l.verifyOn(three...)
+}
+
+// goOnWithOne loses two of three nodes for good.
+func goOnWithOne(p *project, l *load) error {
+	if err := p.follow("Go on with one node"); err != nil {
+		return err
+	}
+	if err := p.waitReady(replaceTimeout, three...); err != nil {
+		return err
+	}
+	return l.verifyOn(three...)
+}
+
+// allFollowed wants no procedure left that nothing has tried.
+func allFollowed(p *project, _ *load) error {
+	var missed []string
+	for title := range p.manual.scripts {
+		if !p.manual.followed[title] {
+			missed = append(missed, title)
+		}
+	}
+	slices.Sort(missed)
+	if len(missed) > 0 {
+		return fmt.Errorf("%s has procedures that are not tried: %s", manualFile, strings.Join(missed, ", "))
+	}
+	fmt.Printf("   %d procedures\n", len(p.manual.scripts))
+	return nil
+}
