@@ -53,14 +53,16 @@ var ourRooms = map[string][]string{
 
 // foreign says which rooms may import the packages under a prefix.
 var foreign = map[string][]string{
-	"github.com/gofiber/":             {"api"},
-	"github.com/valyala/fasthttp":     {"api"},
-	"github.com/hashicorp/memberlist": {"cluster"},
-	"github.com/cockroachdb/pebble":   {"fsm"},
-	"github.com/hashicorp/raft":       {"node", "cluster", "fsm"},
-	"go.etcd.io/bbolt":                {"node"},
-	"github.com/alecthomas/kong":      {"node"},
-	"github.com/golangci/":            {},
+	"github.com/gofiber/":              {"api"},
+	"github.com/valyala/fasthttp":      {"api"},
+	"github.com/hashicorp/memberlist":  {"cluster"},
+	"github.com/cockroachdb/pebble":    {"fsm"},
+	"github.com/hashicorp/raft":        {"node", "cluster", "fsm"},
+	"go.etcd.io/bbolt":                 {"node"},
+	"github.com/alecthomas/kong":       {"node"},
+	"github.com/a2aproject/":           {"node"},        // in tests: a client that others wrote
+	"github.com/modelcontextprotocol/": {"api", "node"}, // node: as a client, in tests
+	"github.com/golangci/":             {},
 }
 
 // unreachable says what must not be linked into a room by any way around.
