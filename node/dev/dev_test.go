@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
 
 // fakeNode, when set in the environment, makes this test binary stand in for
@@ -177,23 +179,11 @@ func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 // freePorts returns the first of nodeCount successive ports free for TCP and UDP.
 func freePorts(t *testing.T) int {
 	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		port := l.Addr().(*net.TCPAddr).Port
-		l.Close()
-		var members []member
-		for i := range nodeCount {
-			members = append(members, member{http: local(port + i), cluster: local(0), gossip: local(port + i + nodeCount)})
-		}
-		if checkPorts(t.Context(), members) == nil {
-			return port
-		}
+	port, err := freeport.Take(nodeCount)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free ports")
-	return 0
+	return port
 }
 
 func TestClusterComesUpAndStops(t *testing.T) {

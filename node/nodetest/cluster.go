@@ -3,8 +3,6 @@ package nodetest
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,6 +12,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
 
 // Times of a test cluster. Raft is faster than in production and waits are
@@ -29,7 +28,6 @@ const (
 	pollEvery    = 20 * time.Millisecond
 	startTimeout = 30 * time.Second
 	stopTimeout  = 20 * time.Second
-	portAttempts = 20
 )
 
 // Option changes the configuration that nodes are started with.
@@ -153,28 +151,15 @@ func (c *Cluster) gossipAddrs() []string {
 	return addrs
 }
 
-// freeAddr returns an address that can be listened on. It lies below the ports
-// that the system gives to outgoing connections, so that a node that is down for
-// a while gets its own back.
+// freeAddr returns an address that no other node is given, so that one that is
+// down for a while gets its own back.
 func (c *Cluster) freeAddr() string {
 	c.t.Helper()
-	var lc net.ListenConfig
-	for range portAttempts {
-		addr := fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(22000))
-		tcp, err := lc.Listen(context.Background(), "tcp", addr)
-		if err != nil {
-			continue
-		}
-		udp, err := lc.ListenPacket(context.Background(), "udp", addr)
-		_ = tcp.Close()
-		if err != nil {
-			continue
-		}
-		_ = udp.Close()
-		return addr
+	addr, err := freeport.Addr()
+	if err != nil {
+		c.t.Fatal(err)
 	}
-	c.t.Fatal("no free port")
-	return ""
+	return addr
 }
 
 // Start starts a node that is down.

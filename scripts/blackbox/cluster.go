@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
 
 const clusterSize = 3
@@ -28,7 +30,7 @@ type cluster struct {
 
 // newCluster prepares three nodes in a directory of their own.
 func (b *bench) newCluster(name string) (*cluster, error) {
-	ports, err := freePorts(3 * clusterSize)
+	first, err := freeport.Take(3 * clusterSize)
 	if err != nil {
 		return nil, err
 	}
@@ -41,18 +43,18 @@ func (b *bench) newCluster(name string) (*cluster, error) {
 	}
 	var gossip []string
 	for i := range clusterSize {
-		gossip = append(gossip, local(ports[3*i+2]))
+		gossip = append(gossip, local(first+3*i+2))
 	}
 	c := &cluster{bench: b, dir: b.path(name), secret: secret}
 	for i := range clusterSize {
 		node := "n" + strconv.Itoa(i+1)
 		p := &process{
 			bench: b, name: node, dir: b.path(name, node), log: b.path(name, node+".log"),
-			http: local(ports[3*i]), url: "http://" + local(ports[3*i]), private: local(ports[3*i+1]),
+			http: local(first + 3*i), url: "http://" + local(first+3*i), private: local(first + 3*i + 1),
 		}
 		p.args = []string{
 			"serve", "--node-id", node, "--data-dir", p.dir, "--secret-file", secret,
-			"--http-addr", p.http, "--cluster-addr", local(ports[3*i+1]), "--gossip-addr", gossip[i],
+			"--http-addr", p.http, "--cluster-addr", local(first + 3*i + 1), "--gossip-addr", gossip[i],
 			"--bootstrap-expect", strconv.Itoa(clusterSize), "--join", strings.Join(gossip, ","),
 			"--write-rate", "0", "--write-burst", "0", "--hang-timeout", hangTimeout.String(),
 		}

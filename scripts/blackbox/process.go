@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,36 +26,6 @@ type process struct {
 
 	cmd  *exec.Cmd
 	gone chan struct{} // closed when cmd has ended
-}
-
-// freePorts returns n ports that are free for TCP and UDP at the moment.
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	for len(ports) < n {
-		port, err := freePort()
-		if err != nil {
-			return nil, err
-		}
-		if port != 0 && !slices.Contains(ports, port) {
-			ports = append(ports, port)
-		}
-	}
-	return ports, nil
-}
-
-// freePort returns a port, or 0 when the one tried is taken for UDP.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // ends at once
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	port := l.Addr().(*net.TCPAddr).Port
-	c, err := net.ListenPacket("udp", local(port)) //nolint:noctx // ends at once
-	if err != nil {
-		return 0, nil // taken, which is no failure
-	}
-	return port, c.Close()
 }
 
 func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

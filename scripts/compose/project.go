@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
 
 const composeFile = "docker-compose.cluster.yml"
@@ -43,11 +44,11 @@ func newProject(ctx context.Context) (*project, error) {
 	if err != nil {
 		return nil, err
 	}
-	balancer, err := freePort()
+	balancer, err := freeport.Addr()
 	if err != nil {
 		return nil, err
 	}
-	prometheus, err := freePort()
+	prometheus, err := freeport.Addr()
 	if err != nil {
 		return nil, err
 	}
@@ -75,15 +76,6 @@ func findCompose(ctx context.Context) ([]string, error) {
 		}
 	}
 	return nil, fmt.Errorf("%w: neither `docker compose` nor `docker-compose` runs here", errNoEngine)
-}
-
-// freePort returns an address on loopback whose port is free at the moment.
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // ends at once
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 // do runs a command to its end and returns what it printed.

@@ -1,0 +1,129 @@
+package freeport
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"testing"
+)
+
+// takeEnv makes the test binary a process that takes as many ports, prints them
+// and lives until its input ends.
+const takeEnv = "FREEPORT_TAKE"
+
+func TestMain(m *testing.M) {
+	n, err := strconv.Atoi(os.Getenv(takeEnv))
+	if err != nil {
+		os.Exit(m.Run())
+	}
+	for range n {
+		port, err := Take(1)
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println(port)
+	}
+	_, _ = bufio.NewReader(os.Stdin).ReadByte()
+}
+
+// TestNoPortTwice takes ports in several goroutines and several processes, none
+// of which listens on what it was given.
+func TestNoPortTwice(t *testing.T) {
+	const processes, goroutines, each = 3, 4, blockSize
+	var mu sync.Mutex
+	seen := map[int]string{}
+	add := func(port int, by string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if other, taken := seen[port]; taken {
+			t.Errorf("port %d was given to %s and to %s", port, other, by)
+		}
+		seen[port] = by
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	for p := range processes {
+		cmd := exec.CommandContext(ctx, os.Args[0])
+		cmd.Env = append(os.Environ(), takeEnv+"="+strconv.Itoa(goroutines*each))
+		if _, err := cmd.StdinPipe(); err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			cancel()
+			_ = cmd.Wait()
+		})
+		wg.Go(func() {
+			lines := bufio.NewScanner(out)
+			for range goroutines * each {
+				if !lines.Scan() {
+					t.Errorf("process %d ended early: %v", p, lines.Err())
+					return
+				}
+				port, err := strconv.Atoi(lines.Text())
+				if err != nil {
+					t.Errorf("process %d: %s", p, lines.Text())
+					return
+				}
+				add(port, fmt.Sprint("process ", p))
+			}
+		})
+	}
+	for g := range goroutines {
+		wg.Go(func() {
+			for range each {
+				port, err := Take(1)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				add(port, fmt.Sprint("goroutine ", g))
+			}
+		})
+	}
+	wg.Wait()
+	if want := (processes + 1) * goroutines * each; len(seen) != want {
+		t.Errorf("%d ports, want %d", len(seen), want)
+	}
+}
+
+func TestSuccessivePortsSkipTheBusy(t *testing.T) {
+	const n = 3
+	first, err := Take(n)
+	for err == nil && pool.end-pool.next < 2*n {
+		first, err = Take(n)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy := first + n + 1
+	l, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", local(busy))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if second, err := Take(n); err != nil || second != busy+1 {
+		t.Errorf("with %d busy: %d, %v", busy, second, err)
+	}
+}
+
+func TestBlocksHaveAnEnd(t *testing.T) {
+	for _, n := range []int{-1, 0, blockSize} {
+		if port, err := Take(n); err == nil {
+			t.Errorf("%d ports at %d", n, port)
+		}
+	}
+}
