@@ -24,7 +24,6 @@ const (
 
 	identityFile    = "server-id.json"
 	identityVersion = 1
-	lockFile        = "lock"
 	dataDirMode     = 0o700
 )
 
@@ -132,6 +131,9 @@ func hostNodeName(host string) string {
 	return name[:min(len(name), MaxNodeNameLen)]
 }
 
+// LockFile is the name of the file in a data directory that a process locks.
+const LockFile = "lock"
+
 // DirLock is the exclusive hold of one process on a data directory.
 type DirLock struct{ f *os.File }
 
@@ -142,7 +144,7 @@ func LockDir(dir string) (*DirLock, error) {
 	if err := os.MkdirAll(dir, dataDirMode); err != nil {
 		return nil, fmt.Errorf("make the data directory: %w", err)
 	}
-	path := filepath.Join(dir, lockFile)
+	path := filepath.Join(dir, LockFile)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, fileMode)
 	if err != nil {
 		return nil, fmt.Errorf("lock the data directory: %w", err)

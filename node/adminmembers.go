@@ -22,7 +22,6 @@ const (
 	leaveShutdown = 15 * time.Second
 	// leftFile is in the data directory of a node that has left.
 	leftFile = "left"
-	leftMode = 0o600
 )
 
 // transferLeadership gives leadership to the server that is named, or to the
@@ -138,7 +137,7 @@ func (n *Node) leave(ctx context.Context, _ struct{}) (answer admin.ServerRef, e
 
 // markLeft keeps a node that has left from coming back with its old state.
 func markLeft(dir string) error {
-	return os.WriteFile(filepath.Join(dir, leftFile), []byte(time.Now().UTC().Format(time.RFC3339)+"\n"), leftMode)
+	return cluster.WriteFileAtomic(filepath.Join(dir, leftFile), []byte(time.Now().UTC().Format(time.RFC3339)+"\n"))
 }
 
 // checkNotLeft refuses the data directory of a node that has left its cluster.

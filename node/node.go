@@ -140,7 +140,7 @@ func (n *Node) openDir() error {
 		return err
 	}
 	n.onEnd(func(ending) error { return lock.Release() })
-	if err := errors.Join(checkNotLeft(n.cfg.DataDir), checkRecovered(n.cfg.DataDir)); err != nil {
+	if err := errors.Join(checkNotLeft(n.cfg.DataDir), checkFinished(n.cfg.DataDir)); err != nil {
 		return err
 	}
 	if n.identity, err = cluster.LoadIdentity(n.cfg.DataDir, n.cfg.NodeID); err != nil {

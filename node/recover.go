@@ -19,11 +19,6 @@ import (
 	"github.com/commons-cluster/commons/node/logstore"
 )
 
-// recoveringFile is in the data directory of a node whose recovery has begun and
-// not ended: it has one voter and still the former cluster's id, and would tell
-// the others, should they come back, that it leads them.
-const recoveringFile = "recovering"
-
 // Recover makes the node of a data directory, on which no process runs, the only
 // voter of a new cluster with the state and the log that the directory holds. It
 // is the last resort when the majority of a cluster is gone for good: what only
@@ -50,13 +45,10 @@ func Recover(o Offline, logger *slog.Logger) (founded Founded, err error) {
 	if err := os.Remove(filepath.Join(o.DataDir, bookFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return founded, err
 	}
-	if err := os.Remove(filepath.Join(o.DataDir, recoveringFile)); err != nil {
-		return founded, err
-	}
 	return Founded{
 		ClusterID: as.ClusterID, Former: sum.ClusterID, ServerID: identity.ServerID,
 		Index: sum.Index, Entries: sum.Entries, Digest: hex.EncodeToString(sum.Rolling[:]),
-	}, nil
+	}, finish(o.DataDir)
 }
 
 // take locks the data directory of a node that exists.
@@ -67,7 +59,7 @@ func (o Offline) take() (lock *cluster.DirLock, identity cluster.Identity, err e
 	if lock, err = cluster.LockDir(o.DataDir); err != nil {
 		return nil, identity, err
 	}
-	if err = checkNotLeft(o.DataDir); err == nil {
+	if err = errors.Join(checkNotLeft(o.DataDir), checkRestored(o.DataDir)); err == nil {
 		identity, err = cluster.LoadIdentity(o.DataDir, o.NodeID)
 	}
 	if err != nil {
@@ -154,7 +146,7 @@ func (o Offline) recoverLog(serverID string, logger *slog.Logger) (sealed []byte
 			return nil, err
 		}
 	}
-	if err := cluster.WriteFileAtomic(filepath.Join(o.DataDir, recoveringFile), nil); err != nil {
+	if err := begin(o.DataDir, recovering); err != nil {
 		return nil, err
 	}
 	config := raft.DefaultConfig()
@@ -176,18 +168,6 @@ func sealedDataKey(machine *fsm.Machine) []byte {
 	v := machine.View()
 	defer v.Release()
 	return bytes.Clone(v.SealedDataKey())
-}
-
-// checkRecovered refuses the data directory of a node whose recovery did not end.
-func checkRecovered(dir string) error {
-	_, err := os.Stat(filepath.Join(dir, recoveringFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return fmt.Errorf("the recovery of the node of data directory %s did not end; run `commons recover --confirm` on it again", dir)
 }
 
 // stateOnDisk is a state machine whose snapshots need no restoring: its state is

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/hashicorp/raft"
 
@@ -67,13 +68,20 @@ func Restore(o Offline, file, sourceSecret string) (founded Founded, err error) 
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
 	if founded, err = o.restore(b, sealed); err != nil {
-		err = errors.Join(err, emptyDir(o.DataDir))
+		// The mark goes last: whatever is left without it would pass for a node's.
+		err = errors.Join(err, emptyDir(o.DataDir, unfinishedFile), emptyDir(o.DataDir))
 	}
 	return founded, err
 }
 
 // restore fills the locked directory.
 func (o Offline) restore(b *backup.Reader, sealed []byte) (founded Founded, err error) {
+	if err := begin(o.DataDir, restoring); err != nil {
+		return founded, err
+	}
+	if err := emptyDir(o.DataDir, unfinishedFile, cluster.LockFile); err != nil {
+		return founded, err
+	}
 	identity, err := cluster.LoadIdentity(o.DataDir, o.NodeID)
 	if err != nil {
 		return founded, err
@@ -98,7 +106,10 @@ func (o Offline) restore(b *backup.Reader, sealed []byte) (founded Founded, err 
 	if err != nil {
 		return founded, err
 	}
-	return founded, errors.Join(log.SetUint64(keyCurrentTerm, got.Term), log.Close())
+	if err := errors.Join(log.SetUint64(keyCurrentTerm, got.Term), log.Close()); err != nil {
+		return founded, err
+	}
+	return founded, finish(o.DataDir)
 }
 
 // reseal seals a data key under the secret in use that was sealed under another.
@@ -141,7 +152,11 @@ func alone(serverID string) raft.Configuration {
 	}}
 }
 
-// checkEmpty refuses a directory that holds anything.
+// lostAndFound is what a new file system holds.
+const lostAndFound = "lost+found"
+
+// checkEmpty refuses a directory that holds anything but what a restore left that
+// was cut short.
 func checkEmpty(dir string) error {
 	names, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -150,21 +165,29 @@ func checkEmpty(dir string) error {
 	if err != nil {
 		return err
 	}
-	if len(names) > 0 {
-		return fmt.Errorf("data directory %s is not empty; a backup is restored into an empty or missing one", dir)
+	command, err := unfinished(dir)
+	if err != nil || command == restoring {
+		return err
+	}
+	for _, n := range names {
+		if n.Name() != lostAndFound {
+			return fmt.Errorf("data directory %s is not empty (it holds %s); a backup is restored into an empty or missing one", dir, n.Name())
+		}
 	}
 	return nil
 }
 
-// emptyDir removes everything in a directory.
-func emptyDir(dir string) error {
+// emptyDir removes everything in a directory but what is to be kept.
+func emptyDir(dir string, keep ...string) error {
 	names, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	var failed []error
 	for _, n := range names {
-		failed = append(failed, os.RemoveAll(filepath.Join(dir, n.Name())))
+		if n.Name() != lostAndFound && !slices.Contains(keep, n.Name()) {
+			failed = append(failed, os.RemoveAll(filepath.Join(dir, n.Name())))
+		}
 	}
 	return errors.Join(failed...)
 }

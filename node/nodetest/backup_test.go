@@ -57,6 +57,23 @@ func TestBackupBecomesANewCluster(t *testing.T) {
 	c := Empty(t)
 	nd := c.add(1)
 	at := node.Offline{DataDir: nd.DataDir(), NodeID: nd.cfg.NodeID}
+	// A restore was cut short here, on a file system of its own: no node starts on
+	// what is left of it, and it can be run again.
+	for name, text := range map[string]string{
+		"unfinished": "commons snapshot restore", "lock": "", "raft.db": "half a log", "server-id.json": "{", "state/MANIFEST": "half a state", "lost+found/1": "",
+	} {
+		path := filepath.Join(at.DataDir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	if n, err := node.Start(t.Context(), nd.cfg, quiet); err == nil || !strings.Contains(err.Error(), "commons snapshot restore") {
+		t.Errorf("a node whose restore did not end: %v, %v", n, err)
+	}
+	if _, err := node.Recover(at, quiet); err == nil || !strings.Contains(err.Error(), "commons snapshot restore") {
+		t.Errorf("recovered what was not restored: %v", err)
+	}
 	founded, err := node.Restore(at, file, "")
 	if err != nil {
 		t.Fatal(err)
@@ -149,8 +166,8 @@ func TestOneNodeIsRecovered(t *testing.T) {
 	// A recovery that was cut short leaves a node that does not start: it would lead
 	// the others alone, under the id of the cluster that they know.
 	quiet := slog.New(slog.DiscardHandler)
-	marker := filepath.Join(nd.DataDir(), "recovering")
-	if err := os.WriteFile(marker, nil, 0o600); err != nil {
+	marker := filepath.Join(nd.DataDir(), "unfinished")
+	if err := os.WriteFile(marker, []byte("commons recover --confirm"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := node.Start(t.Context(), nd.cfg, quiet); err == nil || !strings.Contains(err.Error(), "commons recover --confirm") {

@@ -1,0 +1,57 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/commons-cluster/commons/cluster"
+)
+
+// unfinishedFile is in a data directory that a command is changing while no node
+// runs on it, and holds that command's name. Where the command was cut short, the
+// directory is no node's: a recovered one, say, has one voter and still the former
+// cluster's id, and would tell the others that it leads them.
+const unfinishedFile = "unfinished"
+
+// The commands that change a data directory offline.
+const (
+	recovering = "commons recover --confirm"
+	restoring  = "commons snapshot restore"
+)
+
+// begin marks a locked data directory as one that a command is changing.
+func begin(dir, command string) error {
+	return cluster.WriteFileAtomic(filepath.Join(dir, unfinishedFile), []byte(command))
+}
+
+// finish says that the command came to its end.
+func finish(dir string) error { return os.Remove(filepath.Join(dir, unfinishedFile)) }
+
+// unfinished returns the command that did not end on a data directory; "": none.
+func unfinished(dir string) (string, error) {
+	command, err := os.ReadFile(filepath.Join(dir, unfinishedFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return string(command), err
+}
+
+// checkRestored refuses a data directory that a restore did not fill to its end.
+func checkRestored(dir string) error {
+	if command, err := unfinished(dir); err != nil || command != restoring {
+		return err
+	}
+	return checkFinished(dir)
+}
+
+// checkFinished refuses a data directory on which a command did not end.
+func checkFinished(dir string) error {
+	command, err := unfinished(dir)
+	if err != nil || command == "" {
+		return err
+	}
+	return fmt.Errorf("`%s` on data directory %s did not end; run it again", command, dir)
+}
