@@ -2,12 +2,14 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/node/admin"
 )
 
 // resealInterval is how often the leader looks whether the data key has to be
@@ -34,7 +36,8 @@ func (n *Node) keepResealed(ctx context.Context) {
 }
 
 // reseal seals the data key under the secret in use, unless it is already. Every
-// server that answers must have that secret: it could not open the key else.
+// server of the configuration must say that it has that secret: it could not open
+// the key else.
 func (n *Node) reseal(ctx context.Context) error {
 	v := n.machine.View()
 	sealed := v.SealedDataKey()
@@ -43,10 +46,8 @@ func (n *Node) reseal(ctx context.Context) error {
 		return nil
 	}
 	inUse := n.secrets.KeyIDs()[0]
-	for _, s := range n.clusterReport(ctx).Servers {
-		if s.Report != nil && !slices.Contains(s.Report.Secrets, inUse) {
-			return fmt.Errorf("%s does not have the secret %s yet", s.ID, inUse)
-		}
+	if err := checkAllHave(n.clusterReport(ctx).Servers, inUse); err != nil {
+		return err
 	}
 	key, err := n.secrets.Open(sealed, dataKeyContext)
 	if err != nil {
@@ -61,4 +62,18 @@ func (n *Node) reseal(ctx context.Context) error {
 	}
 	n.logger.InfoContext(ctx, "sealed the data key under another secret", "secret", cluster.SealedUnder(anew))
 	return nil
+}
+
+// checkAllHave lists the servers that do not have a secret, or cannot be asked.
+func checkAllHave(servers []admin.Server, secret string) error {
+	var lacking []error
+	for _, s := range servers {
+		switch {
+		case s.Report == nil && s.Part != admin.Outside:
+			lacking = append(lacking, fmt.Errorf("%s does not answer; start it, or remove it", s.ID))
+		case s.Report != nil && !slices.Contains(s.Report.Secrets, secret):
+			lacking = append(lacking, fmt.Errorf("%s does not have the secret %s yet", s.ID, secret))
+		}
+	}
+	return errors.Join(lacking...)
 }
