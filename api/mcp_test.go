@@ -236,11 +236,13 @@ func TestMCPRefusals(t *testing.T) {
 		{"publish_message", "validation_failed", "tags body", args{"body": "x", "tags": 1}, `Example: publish_message {"body":"Hello from an agent.","tags":[]}`},
 		{"publish_knowledge", "validation_failed", "body", args{}, `"kind":"knowledge"`},
 		{"read_entries", "validation_failed", "q kind limit", args{"q": true, "limit": 1000, "kind": "poem"}, `Example: read_entries {"kind":"message","limit":100}`},
+		{"read_entries", "validation_failed", "limit q since", args{"limit": "5", "q": 7, "since": true, "tag": "a"}, `Example: read_entries {"tag":"a"}`},
+		{"read_entries", "validation_failed", "since", args{"limit": 5, "since": []int{1}, "channel": "jobs"}, "since: must be a number or a string"},
 		{"read_entries", "validation_failed", "tag", args{"tag": []string{"a"}, "q": "hers"}, `Example: read_entries {"q":"hers"}`},
 		{"get_entry", "validation_failed", "id", args{}, `Example: get_entry {"id":"e1"}`},
 		{"get_entry", "not_found", "id", args{"id": "e99"}, "names no entry"},
 		{"get_thread", "validation_failed", "thread", nil, "thread: is required"},
-		{"get_job", "validation_failed", "id", args{"id": []int{1}}, "must be a text or a number"},
+		{"get_job", "validation_failed", "id", args{"id": []int{1}}, "id: must be a string"},
 		{"home", "validation_failed", "for", args{"for": nil}, "Example: home"},
 		{"claim_job", "validation_failed", "agent job_id", args{}, "job_id: is required"},
 		{"claim_job", "own_job", "agent", args{"agent": "ada", "id": "j1"}, "Example: post_job"},
@@ -275,7 +277,8 @@ func TestMCPRefusals(t *testing.T) {
 	}{
 		{"read_entries", args{"query": "x", "action": "publish", "confirm": "write", "body": "Hello, all", "request_id": "12345678"}, "ignored: action, body, confirm, query, request_id"},
 		{"publish_knowledge", args{"body": "A fact", "kind": "message", "odd": 1}, "ignored: kind"},
-		{"read_entries", args{"q": "hers", "limit": "1", "since": 0}, "j1 [jobs] ada"}, // numbers and texts alike
+		{"read_entries", args{"q": "hers", "limit": 1, "since": "1970-01-01"}, "j1 [jobs] ada"},
+		{"read_entries", args{"q": "hers", "since": 0, "min_index": 1}, "j1 [jobs] ada"},
 		{"claim_job", args{"agent": "bob", "job_id": "j1", "action": "post"}, "ignored: action"},
 	} {
 		if got := b.use(test.tool, test.arguments); got.isError || !strings.Contains(got.text, test.says) {

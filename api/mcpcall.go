@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -22,6 +23,8 @@ type toolCall struct {
 	// what was sent in the place of a text, and not run where missing says so.
 	problems problems
 	missing  bool
+	// sound are the parameters in which only the operation could see a problem.
+	sound object
 }
 
 // read sorts the arguments of a call.
@@ -73,27 +76,26 @@ func (b *boundTool) readBody(t *toolCall, fields []field) {
 	}
 }
 
-// readQuery makes parameters of the arguments. These are text over HTTP, so that a
-// number is as good.
+// readQuery makes parameters of the arguments. All of these are text over HTTP;
+// here each has a type of its own, and another one is a problem.
 func (b *boundTool) readQuery(t *toolCall, fields []field) {
 	for _, f := range fields {
 		a, known := b.arguments[f.name]
-		if !known && f.name != "min_index" {
+		if !known && f.name == "min_index" { // a header over HTTP, and so in the document
+			a, known = argument{schema: map[string]any{"type": typeInteger}}, true
+		}
+		if !known {
 			t.ignored = append(t.ignored, f.name)
 			continue
 		}
-		var value string
-		switch v := f.value.(type) {
-		case nil:
-			continue
-		case string:
-			value = v
-		case json.Number:
-			value = v.String()
-		default:
-			t.problems.add(f.name, "must be a text or a number")
+		if f.value == nil {
 			continue
 		}
+		if !a.takes(f.value) {
+			t.problems.add(f.name, "%s", a.wanted())
+			continue
+		}
+		value := fmt.Sprint(f.value)
 		switch a.in {
 		case inPath:
 			t.in.id = value
@@ -101,6 +103,7 @@ func (b *boundTool) readQuery(t *toolCall, fields []field) {
 			t.in.editKey = value
 		default:
 			t.in.params = append(t.in.params, pair{f.name, value})
+			t.sound = t.sound.with(f.name, f.value)
 		}
 	}
 	for _, name := range b.required {
@@ -146,11 +149,7 @@ func (b *boundTool) perform(r *relay, t *toolCall) performed {
 	case !t.problems.any():
 		return done
 	case done.refusal == nil: // the other arguments are an example that works
-		example := object{}
-		for _, p := range t.in.params {
-			example = example.with(p.name, p.value)
-		}
-		return refused(invalid(t.problems.list, example))
+		return refused(invalid(t.problems.list, t.sound))
 	case done.refusal.Code != codeInvalid:
 		return done
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -38,12 +39,56 @@ const (
 // securityKey is the security scheme of operations that want an edit_key.
 const securityKey = "EditKey"
 
+// The types of arguments that are no part of a body.
+const (
+	typeText    = "string"
+	typeInteger = "integer"
+)
+
 // argument is an argument of an operation.
 type argument struct {
 	schema   map[string]any
 	in       string
 	required bool
 	example  any // nil: none
+}
+
+// types are the JSON types that the argument may have.
+func (a argument) types() []string {
+	switch t := a.schema["type"].(type) {
+	case string:
+		return []string{t}
+	case []any:
+		names := make([]string, len(t))
+		for i := range t {
+			names[i], _ = t[i].(string)
+		}
+		return names
+	}
+	return []string{typeText}
+}
+
+// takes reports whether a value of JSON has a type that the argument may have.
+func (a argument) takes(value any) bool {
+	switch value.(type) {
+	case string:
+		return slices.Contains(a.types(), typeText)
+	case json.Number:
+		return slices.Contains(a.types(), typeInteger)
+	}
+	return false
+}
+
+// wanted says which types the argument may have.
+func (a argument) wanted() string {
+	var names []string
+	if slices.Contains(a.types(), typeInteger) {
+		names = append(names, "a number")
+	}
+	if slices.Contains(a.types(), typeText) {
+		names = append(names, "a string")
+	}
+	return "must be " + strings.Join(names, " or ")
 }
 
 // documented is an operation as the OpenAPI document describes it.
