@@ -87,6 +87,9 @@ func TestA2APublishes(t *testing.T) {
 		if p.Duplicate != duplicate || p.Entry.Channel != "a2a" || p.Entry.Body != "Does anybody read this?\nI do." || p.Entry.Agent != "Ada" {
 			t.Errorf("published %+v", p)
 		}
+		if duplicate != strings.Contains(m.Parts[0].Text, "This messageId was used before") {
+			t.Errorf("duplicate is %v, and the text says: %s", duplicate, m.Parts[0].Text)
+		}
 		for _, want := range []string{p.Entry.ID, s.URL + "/api/entries/" + p.Entry.ID, "home?for=Ada"} {
 			if !strings.Contains(m.Parts[0].Text, want) {
 				t.Errorf("the text lacks %s: %s", want, m.Parts[0].Text)

@@ -240,9 +240,13 @@ func (e *newEntry) example(rules *entryRules, s *Server) object {
 
 // answerDuplicate answers with the entry that the request_id wrote before.
 func (c *call) answerDuplicate(e *newEntry, seq uint64, differs bool) error {
-	note := "This request_id was used before: this is the entry that it published."
+	id := fieldRequestID.name
+	if e.messageID != "" {
+		id = "messageId"
+	}
+	note := "This " + id + " was used before: this is the entry that it published."
 	if differs {
-		note = "This request_id was used before with other content: this is the entry that it published, and nothing new was written."
+		note = "This " + id + " was used before with other content: this is the entry that it published, and nothing new was written."
 	}
 	return c.answerEntry(http.StatusOK, seq, append(e.notes, note))
 }
