@@ -43,6 +43,26 @@ type Reseal struct {
 
 func (*Reseal) op() Op { return OpReseal }
 
+// SealedDataKey returns the sealed data key that a state with this one has when the
+// batch was applied.
+func (b *Batch) SealedDataKey(sealed []byte) []byte {
+	for _, g := range b.Groups {
+		for _, c := range g.Commands {
+			switch body := c.Body.(type) {
+			case *Init:
+				if len(sealed) == 0 {
+					sealed = body.SealedDataKey
+				}
+			case *Reseal:
+				if bytes.Equal(body.Former, sealed) {
+					sealed = body.SealedDataKey
+				}
+			}
+		}
+	}
+	return sealed
+}
+
 func (c *Reseal) check() error {
 	return errors.Join(
 		checkRange("former sealed data key", len(c.Former), 1, MaxSealedKeyBytes, "bytes"),

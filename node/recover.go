@@ -140,11 +140,15 @@ func (o Offline) recoverLog(serverID string, logger *slog.Logger) (sealed []byte
 	if err != nil {
 		return nil, err
 	}
-	// Nothing is changed for whom the state says already that it has another secret.
-	if key := sealedDataKey(machine); len(key) > 0 {
-		if _, err := o.reseal(key, ""); err != nil {
-			return nil, err
-		}
+	if sealed, err = loggedDataKey(log, machine); err != nil {
+		return nil, err
+	}
+	if len(sealed) == 0 {
+		return nil, errors.New("this node was never part of a cluster; empty its data directory and start it again")
+	}
+	// Nothing is changed for whom it turns out already that it has another secret.
+	if sealed, err = o.reseal(sealed, ""); err != nil {
+		return nil, err
 	}
 	if err := begin(o.DataDir, recovering); err != nil {
 		return nil, err
@@ -152,22 +156,39 @@ func (o Offline) recoverLog(serverID string, logger *slog.Logger) (sealed []byte
 	config := raft.DefaultConfig()
 	config.LocalID = raft.ServerID(serverID)
 	config.Logger = newRaftLogger(logger)
-	if err := raft.RecoverCluster(config, stateOnDisk{machine.FSM()}, log, log, snapshots, nil, alone(serverID)); err != nil {
-		return nil, err
-	}
-	key := sealedDataKey(machine) // it may have come with the log
-	if len(key) == 0 {
-		return nil, errors.New("this node was never part of a cluster; empty its data directory and start it again")
-	}
-	return o.reseal(key, "")
+	return sealed, raft.RecoverCluster(config, stateOnDisk{machine.FSM()}, log, log, snapshots, nil, alone(serverID))
 }
 
-// sealedDataKey returns the data key of a state as it stands there; none where the
-// state does not have it yet.
-func sealedDataKey(machine *fsm.Machine) []byte {
+// loggedDataKey returns the sealed data key as it stands when the whole log is
+// applied; none where the node was never part of a cluster. The state alone may
+// still have the one that a secret sealed that nobody has any more.
+func loggedDataKey(log raft.LogStore, machine *fsm.Machine) ([]byte, error) {
 	v := machine.View()
-	defer v.Release()
-	return bytes.Clone(v.SealedDataKey())
+	sealed, index := bytes.Clone(v.SealedDataKey()), v.Index()
+	v.Release()
+	first, err := log.FirstIndex()
+	if err != nil {
+		return nil, err
+	}
+	last, err := log.LastIndex()
+	if err != nil {
+		return nil, err
+	}
+	for index = max(index+1, first); index <= last; index++ {
+		var entry raft.Log
+		if err := log.GetLog(index, &entry); err != nil {
+			return nil, err
+		}
+		if entry.Type != raft.LogCommand {
+			continue
+		}
+		batch, err := fsm.DecodeBatch(entry.Data)
+		if err != nil {
+			return nil, fmt.Errorf("log entry %d: %w", index, err)
+		}
+		sealed = batch.SealedDataKey(sealed)
+	}
+	return sealed, nil
 }
 
 // stateOnDisk is a state machine whose snapshots need no restoring: its state is

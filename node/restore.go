@@ -126,7 +126,7 @@ func (o Offline) reseal(sealed []byte, sourceSecret string) ([]byte, error) {
 	}
 	key, err := source.Open(sealed, dataKeyContext)
 	if errors.Is(err, cluster.ErrSealedElsewhere) {
-		return nil, fmt.Errorf("the data key is sealed under the secret %s, which is none of %v; give the file with the secret of the cluster that the state comes from",
+		return nil, fmt.Errorf("the data key is sealed under the secret %s, which is none of %v; add the secret that it was sealed under as second line to the secret file",
 			cluster.SealedUnder(sealed), source.KeyIDs())
 	}
 	if err != nil {

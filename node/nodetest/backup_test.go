@@ -235,11 +235,46 @@ func TestRecoveryAsksForTheSecretFirst(t *testing.T) {
 	if _, err := node.Recover(without, quiet); err == nil || !strings.Contains(err.Error(), "sealed under") {
 		t.Errorf("recovered without the secret: %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(without.DataDir, "recovering")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(without.DataDir, "unfinished")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the recovery began: %v", err)
 	}
 	// It may be done again.
 	if again, err := node.Recover(with, quiet); err != nil || again.Former != first.ClusterID || again.Entries != 1 {
 		t.Errorf("%+v after %+v: %v", again, first, err)
 	}
+}
+
+// TestRecoveryAfterTheSecretWasReplaced recovers a node whose state on disk still has
+// the data key as the former secret sealed it: that it was sealed anew is in the log
+// alone.
+func TestRecoveryAfterTheSecretWasReplaced(t *testing.T) {
+	const former, next = "the former secret of this cluster, long enough", "the next secret of this cluster, long enough"
+	secret := filepath.Join(t.TempDir(), "secret")
+	write := func(secrets ...string) {
+		t.Helper()
+		if err := os.WriteFile(secret, []byte(strings.Join(secrets, "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(former)
+	c := New(t, 1, func(cfg *node.Config) { cfg.SecretFile = secret })
+	c.WaitReady(0)
+	c.MustPublish(0, Post{Body: "before the loss"})
+	c.Stop(0) // writes the state
+	write(next, former)
+	c.Start(0)
+	c.Eventually("the data key to be sealed anew", func() string {
+		if c.Nodes[0].Logged("sealed the data key under another secret") {
+			return ""
+		}
+		return "not yet"
+	})
+	c.Kill(0)
+	write(next)
+	founded, err := node.Recover(node.Offline{DataDir: c.Nodes[0].DataDir(), SecretFile: secret}, slog.New(slog.DiscardHandler))
+	if err != nil || founded.Entries != 1 {
+		t.Fatalf("%+v, %v", founded, err)
+	}
+	c.Start(0)
+	c.WaitReady(0)
 }
