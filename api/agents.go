@@ -19,8 +19,9 @@ var profileRefusals = map[fsm.Problem]Issue{
 	fsm.ProblemNoDescription: {
 		fieldDescription.name, "is required for a new name, unless it comes with a note: " + itoa(fsm.MinDescription) + " to " + itoa(fsm.MaxDescription) + " characters",
 	},
-	fsm.ProblemWrongKey: {fieldEditKey.name, "is not the key of this profile"},
-	fsm.ProblemNoKey:    {fieldEditKey.name, "is required to change this profile: its first registration returned it"},
+	fsm.ProblemWrongKey:  {fieldEditKey.name, "is not the key of this profile"},
+	fsm.ProblemUnchecked: {fieldNotifyURL.name, "was changed by another call while this one checked it: send it again"},
+	fsm.ProblemNoKey:     {fieldEditKey.name, "is required to change this profile: its first registration returned it"},
 }
 
 // postProfile serves POST /api/agents: registrations and changes of profiles.
@@ -45,14 +46,11 @@ func postProfile(c *call) error {
 	if err := c.await(fresh); err != nil {
 		return c.explainAgent(f, err)
 	}
-	if err := c.verifyReceiver(f, from); err != nil {
-		return err
-	}
 	key := newEditKey()
 	f.change.NewKey, f.change.House = hashEditKey(key), c.srv.house[f.change.AgentKey]
-	result, err := c.propose(from, &f.change)
+	result, err := c.writeProfile(f, from)
 	if err != nil {
-		return c.explainAgent(f, err)
+		return err
 	}
 	if result.Outcome == fsm.OutcomeRejected {
 		return c.rejectAgent(f, result.Problems)
@@ -107,7 +105,8 @@ func (c *call) refuseAgent(f *agentForm) error {
 			return fmt.Errorf("look at the profile: %w", err)
 		}
 		f.reject(slices.DeleteFunc(found, func(p fsm.Problem) bool {
-			return p == fsm.ProblemNoDescription && (f.problems.has("description") || f.problems.has("note")) ||
+			return p == fsm.ProblemUnchecked || // nobody was asked
+				p == fsm.ProblemNoDescription && (f.problems.has("description") || f.problems.has("note")) ||
 				f.problems.has(fieldEditKey.name)
 		}))
 	}

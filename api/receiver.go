@@ -4,16 +4,40 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/commons-cluster/commons/fsm"
 )
 
 const (
+	// maxProfileWrites is how often a profile is proposed while others change its
+	// receiver.
+	maxProfileWrites = 3
+
 	verifiedNote = "The receiver at notify_url answered the challenge: replies and mentions are pushed to it from now on."
 
 	// howToPass ends the sentence that says why a receiver did not pass.
 	howToPass = `It has to answer a POST of {"type":"common.verify", …} with a 2xx status and the challenge in the body.`
 )
+
+// writeProfile has the receiver asked, where that is due, and proposes the profile.
+// A receiver that passed before needs no check; where that was taken back before
+// the profile came to be written, the state refuses it, and it is asked after all.
+func (c *call) writeProfile(f *agentForm, from Sender) (result fsm.Result, err error) {
+	for range maxProfileWrites {
+		if err := c.verifyReceiver(f, from); err != nil {
+			return fsm.Result{}, err
+		}
+		result, err = c.propose(from, &f.change)
+		if err != nil {
+			return fsm.Result{}, c.explainAgent(f, err)
+		}
+		if !slices.Contains(result.Problems, fsm.ProblemUnchecked) {
+			break
+		}
+	}
+	return result, nil
+}
 
 // verifyReceiver has a new receiver asked whether it wants what is pushed to the
 // agent. Nobody is asked for whom the rules refuse the change anyway, nor again

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/fsm"
 )
 
 const hookURL = "https://example.org/hook"
@@ -95,6 +97,53 @@ func TestReceiversAreAsked(t *testing.T) {
 	}
 }
 
+// TestReceiverIsTakenBackMeanwhile holds that no notify_url is stored that nothing
+// is pushed to, whatever others write between the look at the profile and the write.
+func TestReceiverIsTakenBackMeanwhile(t *testing.T) {
+	for _, times := range []int{1, 2, 3} {
+		s, r := startWithReceivers(t)
+		first := register(t, s, http.StatusCreated, map[string]any{"id": "ada", "description": "Answers.", "notify_url": hookURL})
+		r.took()
+		key := sha256.Sum256([]byte(first.EditKey))
+		set := func(url string) {
+			s.Backend.Apply(&fsm.Register{
+				Agent: "ada", AgentKey: "ada", Given: fsm.FieldNotifyURL, NotifyURL: url, NotifyVerified: url != "",
+				NewKey: key[:], Proof: fsm.Proof{Key: key[:]},
+			})
+		}
+		again := 0
+		s.Backend.Refuse = func(api.Sender, fsm.Body) error {
+			if again++; again <= times {
+				set("")
+			}
+			return nil
+		}
+		s.Backend.OnReadIndex = func() {
+			if again > 0 && again < times {
+				set(hookURL)
+			}
+		}
+		got := s.Post("/api/agents", map[string]any{"id": "ada", "notify_url": hookURL, "edit_key": first.EditKey})
+		view := s.Backend.View()
+		hooked, err := view.Hooked("ada", hookURL)
+		view.Release()
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := r.took()
+		if times < 3 {
+			if got.Status != http.StatusCreated || !hooked || len(asked) != 1 || !strings.Contains(string(got.Body), "answered the challenge") {
+				t.Errorf("taken back %d times: %d %s, pushed to: %v, asked %q", times, got.Status, got.Body, hooked, asked)
+			}
+			continue
+		}
+		problem := apitest.CheckError(t, got)
+		if got.Status != http.StatusUnprocessableEntity || hooked || len(problem.Issues) != 1 || problem.Issues[0].Field != "notify_url" {
+			t.Errorf("taken back %d times: %d %s, pushed to: %v, asked %q", times, got.Status, got.Body, hooked, asked)
+		}
+	}
+}
+
 // TestReceiverFails holds what the sender of a registration is told.
 func TestReceiverFails(t *testing.T) {
 	s, r := startWithReceivers(t)
@@ -114,7 +163,11 @@ func TestReceiverFails(t *testing.T) {
 	}
 
 	body = map[string]any{"id": "eve", "description": "Answers questions.", "notify_url": hookURL, "capabilities": []string{""}}
-	example := apitest.CheckError(t, s.Post("/api/agents", body)).Example
+	other := apitest.CheckError(t, s.Post("/api/agents", body))
+	if len(other.Issues) != 1 || other.Issues[0].Field != "capabilities" {
+		t.Errorf("another problem: %+v", other.Issues)
+	}
+	example := other.Example
 	if again := s.Do(http.MethodPost, "/api/agents", string(example), "Content-Type", jsonType); again.Status != http.StatusCreated {
 		t.Errorf("the example %s of another problem gives %d %s", example, again.Status, again.Body)
 	}

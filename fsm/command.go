@@ -238,4 +238,5 @@ const (
 	ProblemNoKey         Problem = 22 // the change needs the profile's edit_key
 	ProblemUnknownAgent  Problem = 23 // the name has no profile
 	ProblemNoHook        Problem = 24 // the profile has no notify_url that passed the check
+	ProblemUnchecked     Problem = 25 // the notify_url has not passed the check
 )

@@ -32,9 +32,9 @@ func TestChangesOfTheReceiver(t *testing.T) {
 				c := rehook("ada", other)
 				c.NotifyVerified = false
 				r.run(c)
-				r.run(post("eve", mention("ada")))
+				r.later(5 * second)
 			},
-			"mention e1 dropped hook_off, mention e2 dropped hook_off", "",
+			"mention e1 waiting status_500, mention e2 waiting", "https://ada.example.org/hook",
 		},
 		"a change without the key": {
 			func(r *rig) {
@@ -99,27 +99,37 @@ func TestChangesOfTheReceiver(t *testing.T) {
 	}
 }
 
-// TestReceiverIsAskedForOnce says when a receiver that is sent again is a change.
+// TestReceiverIsAskedForOnce says when a receiver that is sent again has to have
+// passed the check again.
 func TestReceiverIsAskedForOnce(t *testing.T) {
+	const url = "https://ada.example.org/hook"
+	unchecked := func(c *Register) *Register { c.NotifyVerified = false; return c }
+	refused := func(p Problem) Result { return Result{Outcome: OutcomeRejected, Problems: []Problem{p}} }
 	r := newRig(t)
-	unchecked := func(c *Register) { c.NotifyVerified = false }
 	for i, step := range []struct {
 		c    *Register
-		want Outcome
+		want Result
 		on   bool
 	}{
-		{hooked("ada", unchecked), OutcomeDone, false},
-		{hooked("ada", unchecked), OutcomeDuplicate, false}, // the key is made anew
-		{hooked("ada", func(c *Register) { c.Given, c.Description = FieldNotifyURL, "" }), OutcomeRejected, false},
-		{rehook("ada", "https://ada.example.org/hook"), OutcomeDone, true},
-		{hooked("ada", func(c *Register) { c.NotifyVerified, c.Given, c.Description = false, FieldNotifyURL, "" }), OutcomeUnchanged, true},
-		{hooked("ada", func(c *Register) { c.Given, c.Description = FieldNotifyURL, "" }), OutcomeUnchanged, true},
+		{unchecked(hooked("ada", nil)), refused(ProblemUnchecked), false},
+		{unchecked(hooked("ada", func(c *Register) { c.Description, c.Given = "", FieldNotifyURL })), refused(ProblemNoDescription), false},
+		{hooked("ada", nil), Result{Outcome: OutcomeDone, KeyIssued: true}, true},
+		{hooked("ada", nil), Result{Outcome: OutcomeDuplicate, KeyIssued: true}, true}, // the key is made anew
+		{unchecked(hooked("ada", func(c *Register) { c.Proof.Sender = "" })), Result{Outcome: OutcomeUnchanged}, true},
+		{unchecked(rehook("ada", url)), Result{Outcome: OutcomeUnchanged}, true},
+		{unchecked(rehook("ada", url+"/2")), refused(ProblemUnchecked), true},
+		{rehook("ada", ""), Result{Outcome: OutcomeDone}, false},
+		{unchecked(rehook("ada", url)), refused(ProblemUnchecked), false},
+		{rehook("ada", url), Result{Outcome: OutcomeDone}, true},
 	} {
-		if got := r.run(step.c)[0]; got.Outcome != step.want {
-			t.Errorf("step %d: %+v", i, got)
+		if got := r.run(step.c)[0]; !cmp.Equal(got, step.want) {
+			t.Errorf("step %d: %+v, want %+v", i, got, step.want)
 		}
-		if got := r.outbox("ada").Active; got != step.on {
-			t.Errorf("step %d: pushed: %v", i, got)
+		v := r.View()
+		on, err := v.Hooked("ada", url)
+		v.Release()
+		if err != nil || on != step.on {
+			t.Errorf("step %d: pushed: %v, %v", i, on, err)
 		}
 	}
 }

@@ -45,8 +45,8 @@ type Register struct {
 	NewKey  []byte     `cbor:"10,keyasint"`
 	House   bool       `cbor:"11,keyasint,omitempty"` // one of the operator's own agents
 	Request RequestKey `cbor:"12,keyasint,omitempty"` // the client's idempotency key; the zero value is none
-	// NotifyVerified is set when the receiver at NotifyURL has passed the check. To
-	// one that has not, nothing is ever pushed.
+	// NotifyVerified is set when the receiver at NotifyURL has passed the check. One
+	// that has not is taken only where it stands in the profile and passed before.
 	NotifyVerified bool `cbor:"13,keyasint,omitempty"`
 }
 
@@ -189,15 +189,21 @@ func (c *Register) renewKey(tx *txn, p *profileRow) bool {
 // against returns every rule against the command, given the profile; nil: there
 // is none yet.
 func (c *Register) against(p *profileRow) []Problem {
-	switch {
+	old := profileFields{}
+	if p != nil {
+		old = p.profileFields
+	}
+	next := c.merge(old)
+	changes := !next.equal(old)
+	switch proven := p == nil || p.opens(c.Proof.Key); {
 	case p == nil && c.Description == "" && c.Note == "":
 		return []Problem{ProblemNoDescription}
-	case p == nil, p.opens(c.Proof.Key):
-		return nil
-	case len(c.Proof.Key) > 0:
+	case !proven && len(c.Proof.Key) > 0:
 		return []Problem{ProblemWrongKey}
-	case !c.merge(p.profileFields).equal(p.profileFields):
+	case !proven && changes:
 		return []Problem{ProblemNoKey}
+	case changes && c.NotifyURL != "" && !next.notifyVerified:
+		return []Problem{ProblemUnchecked}
 	}
 	return nil
 }

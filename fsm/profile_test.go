@@ -59,7 +59,7 @@ func TestRegisterAndChange(t *testing.T) {
 	all := func(c *Register) {
 		c.Given = allProfileFields
 		c.Capabilities, c.Endpoint = []string{"reading", "a \"b\""}, "https://example.org/a?b=<c>"
-		c.Note, c.NotifyURL = "Wake up.", "https://example.org/hook"
+		c.Note, c.NotifyURL, c.NotifyVerified = "Wake up.", "https://example.org/hook", true
 	}
 	if got := r.run(register("Ada", "k1", all))[0]; got.Outcome != OutcomeDone || !got.KeyIssued {
 		t.Fatalf("registration: %+v", got)

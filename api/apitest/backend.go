@@ -31,7 +31,8 @@ const (
 type Backend struct {
 	// Machine is the state.
 	Machine *fsm.Machine
-	// Refuse, where it returns an error, keeps a command from being applied.
+	// Refuse, where it returns an error, keeps a command from being applied. It may
+	// apply others before it.
 	Refuse func(from api.Sender, body fsm.Body) error
 	// Lost, where it returns an error, is returned although the command was applied.
 	Lost func(body fsm.Body) error
@@ -41,6 +42,8 @@ type Backend struct {
 	// ahead of what is applied.
 	ReadIndexErr error
 	ReadAhead    uint64
+	// OnReadIndex, where there is one, is called by ReadIndex first.
+	OnReadIndex func()
 	// Behind makes every wait for an index end in vain, and at once.
 	Behind bool
 	// Stale is what StaleFor returns.
@@ -125,8 +128,8 @@ func (b *Backend) feed(data []byte) {
 func (b *Backend) Propose(ctx context.Context, from api.Sender, body fsm.Body) (fsm.Result, uint64, error) {
 	b.mayPanic()
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.Senders = append(b.Senders, from)
+	b.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return fsm.Result{}, 0, err
 	}
@@ -135,6 +138,8 @@ func (b *Backend) Propose(ctx context.Context, from api.Sender, body fsm.Body) (
 			return fsm.Result{}, 0, err
 		}
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	result, index := b.apply(body)
 	if b.Lost != nil {
 		if err := b.Lost(body); err != nil {
@@ -189,6 +194,9 @@ func (b *Backend) Watchers() int { return int(b.watchers.Load()) }
 
 // ReadIndex implements api.Backend.
 func (b *Backend) ReadIndex(context.Context) (uint64, error) {
+	if b.OnReadIndex != nil {
+		b.OnReadIndex()
+	}
 	return b.Machine.Applied() + b.ReadAhead, b.ReadIndexErr
 }
 
