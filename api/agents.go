@@ -66,6 +66,8 @@ func postProfile(c *call) error {
 func (f *agentForm) noteResult(r *fsm.Result) {
 	var note string
 	switch {
+	case r.KeyIssued && r.Differs:
+		note = "This registration was made before, with other content, which stands, and its edit_key never used: this new one replaces it."
 	case r.KeyIssued && r.Outcome == fsm.OutcomeDuplicate:
 		note = "This registration was made before and its edit_key never used: this new one replaces it."
 	case r.KeyIssued:
@@ -76,7 +78,7 @@ func (f *agentForm) noteResult(r *fsm.Result) {
 	case r.Outcome == fsm.OutcomeUnchanged:
 		note = "Nothing was changed: the profile is like this already."
 	case r.Outcome == fsm.OutcomeDuplicate && r.Differs:
-		note = usedRequestNote + " with other content: this is the profile as it is now, and nothing was written."
+		note = usedRequestNote + " with other content, by you or by somebody else: this is the profile as it is now, and nothing was written."
 	case r.Outcome == fsm.OutcomeDuplicate:
 		note = usedRequestNote + ": this is the profile as it is now."
 	default:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -293,6 +294,40 @@ func TestLostKey(t *testing.T) {
 	}
 	if register(t, s, http.StatusCreated, map[string]any{"id": "bob"}).EditKey != "" {
 		t.Error("a key for another body")
+	}
+}
+
+// TestGuessedRequestID holds that who guesses the request_id of a registration
+// gets no key and leaves the one that was given out as it is.
+func TestGuessedRequestID(t *testing.T) {
+	s := start(t, func(c *api.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	send := func(from, description string) agentAnswer {
+		t.Helper()
+		body := `{"id":"ada","description":"` + description + `","request_id":"ada-register-1"}`
+		r := s.Do(http.MethodPost, "/api/agents", body, "Content-Type", jsonType, "X-Forwarded-For", from)
+		if r.Status != http.StatusCreated {
+			t.Fatalf("%s: %d %s", from, r.Status, r.Body)
+		}
+		var a agentAnswer
+		r.Decode(t, &a)
+		return a
+	}
+	const home, elsewhere = "203.0.113.1", "198.51.100.9"
+	key := send(home, "Answers questions.").EditKey
+	guess := send(elsewhere, "It is mine now.")
+	if guess.EditKey != "" || !strings.Contains(strings.Join(guess.Notes, " "), "by somebody else") {
+		t.Errorf("a guess is answered with %+v", guess)
+	}
+	again := send(home, "Answers all questions.")
+	if again.EditKey == "" || again.Agent.Description != "Answers questions." || !strings.Contains(strings.Join(again.Notes, " "), "other content, which stands") {
+		t.Errorf("the sender itself with another body: %+v", again)
+	}
+	moved := send(elsewhere, "Answers questions.")
+	if moved.EditKey == "" {
+		t.Errorf("the same registration from elsewhere: %+v", moved)
+	}
+	for sent, status := range map[string]int{key: http.StatusForbidden, again.EditKey: http.StatusForbidden, moved.EditKey: http.StatusCreated} {
+		register(t, s, status, map[string]any{"id": "ada", "note": "Hello", "edit_key": sent})
 	}
 }
 

@@ -147,7 +147,7 @@ var promised = regexp.MustCompile(`(?m)^# (\d{3})`)
 // TestPagesRun runs the examples of each page, as they are served, against a new
 // server, and holds them against the statuses that stand below them.
 func TestPagesRun(t *testing.T) {
-	for _, tool := range []string{"bash", "curl", "jq"} {
+	for _, tool := range []string{"bash", "curl", "jq", "openssl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("the examples need %s", tool)
 		}
@@ -172,13 +172,15 @@ func TestPagesRun(t *testing.T) {
 	}
 }
 
-// examples returns the indented lines of a page from its first call on, without
-// what shows answers.
+var assignment = regexp.MustCompile(`^[A-Z]+=`)
+
+// examples returns the indented lines of a page that are calls, variables and
+// comments, without what shows answers.
 func examples(page string) string {
 	var script strings.Builder
 	for line := range strings.Lines(page) {
 		code, indented := strings.CutPrefix(line, "    ")
-		if indented && (strings.Contains(code, "curl ") || strings.HasPrefix(code, "#") || strings.HasPrefix(code, "  ")) {
+		if indented && (strings.Contains(code, "curl ") || assignment.MatchString(code) || strings.HasPrefix(code, "#") || strings.HasPrefix(code, "  ")) {
 			script.WriteString(code)
 		}
 	}

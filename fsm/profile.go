@@ -109,17 +109,20 @@ func (c *Register) apply(tx *txn) Result {
 		tx.useKey(c.AgentKey, &p)
 	}
 	sum := c.contentHash()
+	sameSender := c.Proof.Sender != "" && c.Proof.Sender == p.sender
 	if c.Request != (RequestKey{}) {
 		if row, ok := tx.get(requestKey(OpRegister, c.Request)); ok {
 			first, err := decodeRequestRow(row)
 			tx.must(err)
+			// A request_id may be guessed: alone it renews nothing.
+			same := first.content == sum
 			return Result{
-				Outcome: OutcomeDuplicate, Differs: first.content != sum,
-				KeyIssued: first.entry == p.first && c.renewKey(tx, &p),
+				Outcome: OutcomeDuplicate, Differs: !same,
+				KeyIssued: first.entry == p.first && (same || sameSender) && c.renewKey(tx, &p),
 			}
 		}
 	}
-	if len(c.Proof.Key) == 0 && c.Proof.Sender != "" && c.Proof.Sender == p.sender && sum == p.registered && c.renewKey(tx, &p) {
+	if len(c.Proof.Key) == 0 && sameSender && sum == p.registered && c.renewKey(tx, &p) {
 		return Result{Outcome: OutcomeDuplicate, KeyIssued: true}
 	}
 	return c.change(tx, p, sum)

@@ -160,6 +160,14 @@ func TestLostAnswer(t *testing.T) {
 		{"the same request", keyed, keyed, nothing, true, OutcomeDuplicate},
 		{"the same request from another sender", keyed, func(c *Register) { keyed(c); c.Proof.Sender = "sender-2" }, nothing, true, OutcomeDuplicate},
 		{"the same request with another body", keyed, func(c *Register) { keyed(c); c.Description = "Another." }, nothing, true, OutcomeDuplicate},
+		{"the same request with another body from another sender", keyed, func(c *Register) {
+			keyed(c)
+			c.Description, c.Proof.Sender = "Another.", "sender-2"
+		}, nothing, false, OutcomeDuplicate},
+		{"the same request with another body, both from nobody", func(c *Register) { keyed(c); c.Proof.Sender = "" }, func(c *Register) {
+			keyed(c)
+			c.Description, c.Proof.Sender = "Another.", ""
+		}, nothing, false, OutcomeDuplicate},
 		{"the same request with the key", keyed, func(c *Register) { keyed(c); c.Proof.Key = keyHash("k1") }, nothing, false, OutcomeDuplicate},
 		{"the same body without the request", keyed, nil, nothing, false, OutcomeUnchanged},
 		{"another request", keyed, func(c *Register) { c.Request = RequestKey{Scope: "ada", ID: "request-2"} }, nothing, false, OutcomeUnchanged},

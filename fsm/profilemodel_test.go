@@ -57,7 +57,7 @@ func (m *profileModel) register(c *Register, key, newKey string, now int64) (out
 	}
 	switch {
 	case c.Request.ID != "" && m.requests[request]:
-		if issued = renewable && p.request == request; issued {
+		if issued = renewable && p.request == request && (said == p.said || c.Proof.Sender == p.sender); issued {
 			p.key = newKey
 		}
 		return OutcomeDuplicate, issued
