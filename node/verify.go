@@ -36,6 +36,7 @@ type verifyQuestion struct {
 type verifyAnswer struct {
 	Reason push.Reason `json:"reason,omitempty"` // "" when the receiver passed
 	WaitMs int64       `json:"waitMs,omitempty"` // too many were asked: wait so long
+	Shared bool        `json:"shared,omitempty"` // by several who share an allowance
 }
 
 // errNotLeading is the answer of a node that has no right to ask.
@@ -63,16 +64,27 @@ func (b *backend) VerifyReceiver(ctx context.Context, from api.Sender, agent, no
 func (a verifyAnswer) asError() error {
 	switch {
 	case a.WaitMs > 0:
-		return &api.RateLimited{RetryAfter: time.Duration(a.WaitMs) * time.Millisecond, Limit: &verificationLimit}
+		limit := &verificationLimit
+		if a.Shared {
+			limit = &sharedVerificationLimit
+		}
+		return &api.RateLimited{RetryAfter: time.Duration(a.WaitMs) * time.Millisecond, Limit: limit}
 	case a.Reason != "":
 		return &api.ReceiverFailed{Reason: a.Reason.Sentence()}
 	}
 	return nil
 }
 
-var verificationLimit = api.RateLimit{
-	Name: "verifications", Quota: push.VerificationsPerHour, Window: time.Hour,
-	Message: fmt.Sprintf("A receiver and a sender have at most %d checks of a notify_url an hour. Wait for Retry-After seconds.", push.VerificationsPerHour),
+var (
+	verificationLimit = newVerificationLimit("A receiver and a sender have at most %d checks of a notify_url an hour. Wait for Retry-After seconds.")
+	// sharedVerificationLimit is for who shares an allowance.
+	sharedVerificationLimit = newVerificationLimit("Very many receivers are being checked: some share the %d checks of a notify_url that there are for each an hour, and others have used up these. Wait for Retry-After seconds.")
+)
+
+func newVerificationLimit(format string) api.RateLimit {
+	return api.RateLimit{
+		Name: "verifications", Quota: push.VerificationsPerHour, Window: time.Hour, Message: fmt.Sprintf(format, push.VerificationsPerHour),
+	}
 }
 
 func (n *Node) verifyByLeader(ctx context.Context, q verifyQuestion) (verifyAnswer, error) {
@@ -92,8 +104,8 @@ func (n *Node) verifyHere(ctx context.Context, q verifyQuestion) (verifyAnswer, 
 		return verifyAnswer{}, errNotLeading
 	}
 	host := hostOf(q.URL)
-	if wait := n.verifications.Admit(host, q.Sender); wait > 0 {
-		return verifyAnswer{WaitMs: max(1, wait.Milliseconds())}, nil
+	if wait, shared := n.verifications.Admit(host, q.Sender); wait > 0 {
+		return verifyAnswer{WaitMs: max(1, wait.Milliseconds()), Shared: shared}, nil
 	}
 	keys, err := n.signingKeys()
 	if err != nil {

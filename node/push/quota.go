@@ -1,6 +1,7 @@
 package push
 
 import (
+	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
@@ -10,11 +11,16 @@ const (
 	// VerificationsPerHour is how often a host may be asked, and a sender may have
 	// somebody asked, in any hour.
 	VerificationsPerHour = 10
-	// maxQuotaKeys bounds the hosts and the senders that are remembered. Above it
-	// the new ones share one allowance.
+	// maxQuotaKeys bounds the hosts and the senders that each have an allowance of
+	// their own. Above it the new ones are spread over sharedQuotas allowances: many,
+	// and nobody outside can tell who shares which, so that who uses some up does
+	// not shut everybody else out.
 	maxQuotaKeys = 1 << 14
+	sharedQuotas = 1 << 16
 
 	quotaWindow = time.Hour
+	// quotaSweep is the least time between two searches for what can be forgotten.
+	quotaSweep = time.Minute
 )
 
 // Quota admits verifications by host and by sender. It lives in the memory of
@@ -23,64 +29,108 @@ type Quota struct {
 	now func() time.Time
 
 	mu      sync.Mutex
-	hosts   recent
-	senders recent
+	hosts   quotaTable
+	senders quotaTable
 }
 
 // NewQuota returns a quota by the given clock.
 func NewQuota(now func() time.Time) *Quota {
-	return &Quota{now: now, hosts: recent{}, senders: recent{}}
+	return &Quota{now: now, hosts: newQuotaTable(), senders: newQuotaTable()}
 }
 
 // Admit counts one verification. When the host or the sender has had its share
-// it counts nothing and returns how long to wait.
-func (q *Quota) Admit(host, sender string) (wait time.Duration) {
-	now := q.now()
+// it counts nothing and returns how long to wait, and whether that share was not
+// the host's or the sender's alone.
+func (q *Quota) Admit(host, sender string) (wait time.Duration, shared bool) {
+	now := q.now().UnixNano()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	host, sender = q.hosts.key(host, now), q.senders.key(sender, now)
-	if wait = max(q.hosts.wait(host, now), q.senders.wait(sender, now)); wait > 0 {
-		return wait
+	wait, shared = q.hosts.wait(host, now)
+	if w, s := q.senders.wait(sender, now); w > wait {
+		wait, shared = w, s
 	}
-	q.hosts[host] = append(q.hosts[host], now)
-	q.senders[sender] = append(q.senders[sender], now)
-	return 0
+	if wait == 0 {
+		q.hosts.count(host, now)
+		q.senders.count(sender, now)
+	}
+	return wait, shared
 }
 
-// recent are the times of the last hour's verifications, oldest first, by key.
-type recent map[string][]time.Time
+// quotaTable holds the allowances of hosts or of senders: the instants of the last
+// hour's verifications, in nanoseconds since the epoch, oldest first.
+type quotaTable struct {
+	own    map[string][]int64
+	shared map[uint64][]int64 // by hash of the key
+	seed   maphash.Seed
+	swept  int64
+}
 
-// key returns the key under which times are kept: beyond maxQuotaKeys one for all.
-func (r recent) key(key string, now time.Time) string {
-	if _, known := r[key]; known || len(r) < maxQuotaKeys {
-		return key
+func newQuotaTable() quotaTable {
+	return quotaTable{own: make(map[string][]int64), shared: make(map[uint64][]int64), seed: maphash.MakeSeed()}
+}
+
+// wait returns how long to wait for the next verification of a key; 0 when it may
+// be made now.
+func (t *quotaTable) wait(key string, now int64) (wait time.Duration, shared bool) {
+	bucket, shared := t.find(key, now)
+	times := t.own[key]
+	if shared {
+		times = t.shared[bucket]
 	}
-	for k, times := range r {
-		if now.Sub(times[len(times)-1]) >= quotaWindow {
-			delete(r, k)
+	if times = lastHour(times, now); len(times) < VerificationsPerHour {
+		return 0, false
+	}
+	return time.Duration(times[0]-now) + quotaWindow, shared
+}
+
+// count counts a verification of a key.
+func (t *quotaTable) count(key string, now int64) {
+	if bucket, shared := t.find(key, now); shared {
+		t.shared[bucket] = append(lastHour(t.shared[bucket], now), now)
+	} else {
+		t.own[key] = append(lastHour(t.own[key], now), now)
+	}
+}
+
+// find returns which allowance a key has. One that may have used a shared one in
+// the last hour gets none of its own meanwhile.
+func (t *quotaTable) find(key string, now int64) (bucket uint64, shared bool) {
+	if _, known := t.own[key]; known {
+		return 0, false
+	}
+	bucket = maphash.String(t.seed, key) % sharedQuotas
+	if len(lastHour(t.shared[bucket], now)) > 0 {
+		return bucket, true
+	}
+	if len(t.own) >= maxQuotaKeys {
+		t.sweep(now)
+	}
+	return bucket, len(t.own) >= maxQuotaKeys
+}
+
+// sweep forgets the allowances that are whole again.
+func (t *quotaTable) sweep(now int64) {
+	if now-t.swept < int64(quotaSweep) {
+		return
+	}
+	t.swept = now
+	for key, times := range t.own {
+		if len(lastHour(times, now)) == 0 {
+			delete(t.own, key)
 		}
 	}
-	if len(r) < maxQuotaKeys {
-		return key
+	for bucket, times := range t.shared {
+		if len(lastHour(times, now)) == 0 {
+			delete(t.shared, bucket)
+		}
 	}
-	return ""
 }
 
-// wait drops what is older than the window and returns how long to wait.
-func (r recent) wait(key string, now time.Time) time.Duration {
-	times := r[key]
-	first := slices.IndexFunc(times, func(at time.Time) bool { return now.Sub(at) < quotaWindow })
-	switch {
-	case len(times) == 0:
-		return 0
-	case first < 0:
-		delete(r, key)
-		return 0
+// lastHour returns what is not older than the window.
+func lastHour(times []int64, now int64) []int64 {
+	first := slices.IndexFunc(times, func(at int64) bool { return now-at < int64(quotaWindow) })
+	if first < 0 {
+		return nil
 	}
-	times = slices.Delete(times, 0, first)
-	r[key] = times
-	if len(times) < VerificationsPerHour {
-		return 0
-	}
-	return times[0].Add(quotaWindow).Sub(now)
+	return times[first:]
 }

@@ -30,13 +30,13 @@ func TestQuota(t *testing.T) {
 			host := "host " + strconv.Itoa(rapid.IntRange(0, 2).Draw(t, "host"))
 			sender := "sender " + strconv.Itoa(rapid.IntRange(0, 2).Draw(t, "sender"))
 			full := within(host) >= push.VerificationsPerHour || within(sender) >= push.VerificationsPerHour
-			wait := quota.Admit(host, sender)
-			if (wait > 0) != full {
-				t.Fatalf("wait %v, with %d of the host and %d of the sender in the last hour", wait, within(host), within(sender))
+			wait, shared := quota.Admit(host, sender)
+			if (wait > 0) != full || shared {
+				t.Fatalf("wait %v, shared %v, with %d of the host and %d of the sender in the last hour", wait, shared, within(host), within(sender))
 			}
 			if wait > 0 {
 				now = now.Add(wait)
-				if again := quota.Admit(host, sender); again > 0 {
+				if again, _ := quota.Admit(host, sender); again > 0 {
 					t.Fatalf("told to wait %v and then %v more", wait, again)
 				}
 			}
@@ -46,21 +46,60 @@ func TestQuota(t *testing.T) {
 	})
 }
 
-// TestQuotaIsBounded holds that more keys than are remembered share one allowance.
+// TestQuotaIsBounded holds that more keys than are remembered one by one share
+// allowances, none has more than its share, and one that uses one up does not shut
+// out the others.
 func TestQuotaIsBounded(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	quota := push.NewQuota(func() time.Time { return now })
-	waits := 0
-	for i := range push.MaxQuotaKeys + 2*push.VerificationsPerHour {
-		if quota.Admit("host "+strconv.Itoa(i), "sender "+strconv.Itoa(i)) > 0 {
-			waits++
+	name := func(what string, i int) string { return what + strconv.Itoa(i) }
+	many := func(what string, n int) {
+		t.Helper()
+		for i := range n {
+			if wait, _ := quota.Admit(name(what+" host ", i), name(what+" sender ", i)); wait > 0 {
+				t.Fatalf("%s %d: wait %v", what, i, wait)
+			}
 		}
 	}
-	if waits != push.VerificationsPerHour {
-		t.Errorf("%d were told to wait, want %d", waits, push.VerificationsPerHour)
+	many("early", push.MaxQuotaKeys)
+	for i := range 3 * push.VerificationsPerHour {
+		wait, shared := quota.Admit("greedy host", name("greedy sender ", i))
+		if full := i >= push.VerificationsPerHour; (wait > 0) != full || shared != full {
+			t.Errorf("check %d of a host that is not remembered: wait %v, shared %v", i, wait, shared)
+		}
+	}
+	many("late", 5000)
+	if wait, shared := quota.Admit("early host 0", "early sender 0"); wait > 0 {
+		t.Errorf("a host that is remembered: wait %v, shared %v", wait, shared)
+	}
+	for i := range 2 * push.SharedQuotas {
+		quota.Admit(name("flood host ", i), name("flood sender ", i))
+	}
+	if most := push.MaxQuotaKeys + push.SharedQuotas; quota.Hosts() > most || quota.Senders() > most {
+		t.Errorf("%d hosts and %d senders are remembered, at most %d should be", quota.Hosts(), quota.Senders(), most)
 	}
 	now = now.Add(time.Hour)
-	if wait := quota.Admit("new host", "new sender"); wait > 0 {
-		t.Errorf("after an hour: wait %v", wait)
+	many("new", push.MaxQuotaKeys)
+	if quota.Hosts() != push.MaxQuotaKeys {
+		t.Errorf("after an hour %d hosts are remembered, want the %d of now", quota.Hosts(), push.MaxQuotaKeys)
+	}
+}
+
+// TestQuotaMovesNobody holds that a host has one share in any hour, too, when there
+// comes to be room to remember it in the middle of it.
+func TestQuotaMovesNobody(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	quota := push.NewQuota(func() time.Time { return now })
+	for i := range push.MaxQuotaKeys {
+		quota.Admit("host "+strconv.Itoa(i), "sender "+strconv.Itoa(i))
+	}
+	now = now.Add(time.Hour - time.Second)
+	for i := range push.VerificationsPerHour {
+		quota.Admit("late host", "late sender "+strconv.Itoa(i))
+	}
+	now = now.Add(2 * time.Second)
+	quota.Admit("another host", "another sender") // forgets the early ones
+	if wait, shared := quota.Admit("late host", "yet another sender"); wait == 0 || !shared {
+		t.Errorf("wait %v, shared %v", wait, shared)
 	}
 }
