@@ -41,8 +41,6 @@ const (
 	reasonInternal = "internal_error"
 )
 
-var errNoSigningKey = errors.New("there is no key yet to sign deliveries with")
-
 // deliverer knows what this node is sending to receivers. Attempts belong to the
 // node, not to its leadership: one that has begun comes to its end, and its
 // outcome reaches the log by way of whoever leads then.
@@ -202,9 +200,6 @@ func (n *Node) begin(ctx context.Context, picked []fsm.Delivery) error {
 		c.Attempts = append(c.Attempts, picked[i].NextAttempt())
 	}
 	keys, err := n.signingKeys()
-	if err == nil && len(keys) == 0 {
-		err = errNoSigningKey
-	}
 	if err == nil {
 		_, _, err = n.pipeline.Propose(ctx, api.Sender{}, c)
 	}

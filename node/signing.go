@@ -28,8 +28,12 @@ const (
 	signingInterval = time.Second
 )
 
-// errNoDataKey means that this node has not learned the data key yet.
-var errNoDataKey = errors.New("this node does not know the cluster's data key yet")
+var (
+	// errNoDataKey means that this node has not learned the data key yet.
+	errNoDataKey = errors.New("this node does not know the cluster's data key yet")
+	// errNoSigningKey means that the leader has not made a key yet.
+	errNoSigningKey = errors.New("there is no key yet to sign deliveries with")
+)
 
 // newSigningSealer returns what the private halves of signing keys are sealed
 // with. It hangs on the data key alone, so that they outlive cluster secrets.
@@ -69,8 +73,7 @@ func openSigningKeys(sealer cipher.AEAD, keys []fsm.SigningKey) ([]ed25519.Priva
 }
 
 // signingKeys returns the keys that a delivery is signed with now, the newest
-// first; none while the leader has made none. Errors: errNoDataKey; keys that
-// cannot be read or opened.
+// first. Errors: errNoDataKey; errNoSigningKey; keys that cannot be read or opened.
 func (n *Node) signingKeys() ([]ed25519.PrivateKey, error) {
 	sealer := n.signing.Load()
 	if sealer == nil {
@@ -79,6 +82,9 @@ func (n *Node) signingKeys() ([]ed25519.PrivateKey, error) {
 	v := n.machine.View()
 	defer v.Release()
 	keys, err := v.SigningKeys()
+	if err == nil && len(keys) == 0 {
+		err = errNoSigningKey
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -103,10 +103,6 @@ func (n *Node) verifyHere(ctx context.Context, q verifyQuestion) (verifyAnswer, 
 	if !n.leads() {
 		return verifyAnswer{}, errNotLeading
 	}
-	host := hostOf(q.URL)
-	if wait, shared := n.verifications.Admit(host, q.Sender); wait > 0 {
-		return verifyAnswer{WaitMs: max(1, wait.Milliseconds()), Shared: shared}, nil
-	}
 	keys, err := n.signingKeys()
 	if err != nil {
 		return verifyAnswer{}, err
@@ -116,6 +112,12 @@ func (n *Node) verifyHere(ctx context.Context, q verifyQuestion) (verifyAnswer, 
 		defer func() { <-n.verifying }()
 	case <-ctx.Done():
 		return verifyAnswer{}, ctx.Err()
+	}
+	// From here on somebody is asked: what ends before counts against nobody, because
+	// it is tried again.
+	host := hostOf(q.URL)
+	if wait, shared := n.verifications.Admit(host, q.Sender); wait > 0 {
+		return verifyAnswer{WaitMs: max(1, wait.Milliseconds()), Shared: shared}, nil
 	}
 	a := n.receivers.Verify(ctx, q.URL, q.Agent, keys)
 	n.deliveries.metrics.verified(a.Reason)

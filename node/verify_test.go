@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -34,6 +35,40 @@ func TestVerifyAnswers(t *testing.T) {
 		}
 		if isFailed && failed.Reason != tt.failed {
 			t.Errorf("%s: %q", name, failed.Reason)
+		}
+	}
+}
+
+// TestChecksThatAreNotMade holds that only what is really asked counts against a
+// receiver and a sender.
+func TestChecksThatAreNotMade(t *testing.T) {
+	n := mustStart(t, local(t))
+	until(t, "a key", func() bool { _, err := n.signingKeys(); return err == nil })
+	q := verifyQuestion{URL: "https://127.0.0.1/", Agent: "ada", Sender: "sender"}
+	sealer := n.signing.Swap(nil)
+	for range 2 * push.VerificationsPerHour {
+		if a, err := n.verifyHere(t.Context(), q); !errors.Is(err, errNoDataKey) {
+			t.Fatalf("without the data key: %+v, %v", a, err)
+		}
+	}
+	n.signing.Store(sealer)
+	for range maxVerifying {
+		n.verifying <- struct{}{}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 2 * push.VerificationsPerHour {
+		if a, err := n.verifyHere(ended, q); !errors.Is(err, context.Canceled) {
+			t.Fatalf("while too many are asked: %+v, %v", a, err)
+		}
+	}
+	for range maxVerifying {
+		<-n.verifying
+	}
+	for i := range push.VerificationsPerHour + 1 {
+		a, err := n.verifyHere(t.Context(), q)
+		if err != nil || (a.WaitMs > 0) != (i == push.VerificationsPerHour) || a.Shared {
+			t.Errorf("check %d: %+v, %v", i, a, err)
 		}
 	}
 }
