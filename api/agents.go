@@ -195,7 +195,7 @@ func listProfiles(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.answerPage("agents", revisions, l.nextCursor(next), view.AppendRevision)
+	return c.answerPage("agents", revisions, l.nextCursor(next), view.AppendRevisions)
 }
 
 // getProfile serves GET /api/agents/{id}.

@@ -46,22 +46,17 @@ func (c *call) answerList(l *listing) error {
 			return fmt.Errorf("list entries: %w", err)
 		}
 	}
-	return c.answerPage("entries", seqs, l.nextCursor(next), view.AppendEntry)
+	return c.answerPage("entries", seqs, l.nextCursor(next), view.AppendEntries)
 }
 
 // answerPage answers with one page of a list, put together from stored bytes.
 // The cursor is null on the last page.
-func (c *call) answerPage(name string, seqs []uint64, cursor string, show func(dst []byte, seq uint64) ([]byte, error)) error {
+func (c *call) answerPage(name string, seqs []uint64, cursor string, show func(dst []byte, seqs []uint64) ([]byte, error)) error {
 	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
 		dst = append(append(append(dst, `{"`...), name...), `":[`...)
-		for i, seq := range seqs {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			var err error
-			if dst, err = show(dst, seq); err != nil {
-				return nil, fmt.Errorf("show %d of %s: %w", seq, name, err)
-			}
+		dst, err := show(dst, seqs)
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", name, err)
 		}
 		dst = append(dst, `],"nextCursor":`...)
 		if cursor == "" {

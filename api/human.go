@@ -182,5 +182,5 @@ func listHumanRequests(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.answerPage("requests", seqs, l.nextCursor(next), view.AppendHelp)
+	return c.answerPage("requests", seqs, l.nextCursor(next), view.AppendHelps)
 }

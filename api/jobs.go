@@ -212,7 +212,7 @@ func listJobs(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.answerPage("jobs", seqs, l.nextCursor(next), view.AppendJob)
+	return c.answerPage("jobs", seqs, l.nextCursor(next), view.AppendJobs)
 }
 
 // listing reads the parameters of a list that is not that of entries, and waits

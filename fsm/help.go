@@ -177,14 +177,18 @@ func (v *View) HelpStatus(seq uint64) (HelpStatus, bool, error) {
 // AppendHelp appends the request's JSON to dst: the entry, its own four texts and
 // its state. It returns ErrNotFound when the entry is no request for human help.
 func (v *View) AppendHelp(dst []byte, seq uint64) ([]byte, error) {
-	h, ok, err := v.help(seq)
+	return v.AppendHelps(dst, []uint64{seq})
+}
+
+func (v *View) appendHelp(dst []byte, seq uint64, entry, state []byte) ([]byte, error) {
+	if state == nil {
+		return dst, ErrNotFound
+	}
+	h, err := decodeHelpRow(state)
 	if err != nil {
 		return dst, err
 	}
-	if !ok {
-		return dst, ErrNotFound
-	}
-	dst, err = v.AppendEntry(dst, seq)
+	dst, err = v.appendEntry(dst, seq, entry)
 	if err != nil {
 		return dst, err
 	}

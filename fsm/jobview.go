@@ -31,28 +31,38 @@ func (v *View) Job(seq uint64) (Job, bool, error) {
 	if err != nil || !ok {
 		return Job{}, false, err
 	}
+	job, err := v.job(row)
+	return job, err == nil, err
+}
+
+// job is the state of a job with a row.
+func (v *View) job(row []byte) (Job, error) {
 	stored, err := decodeJobRow(row)
 	if err != nil {
-		return Job{}, false, err
+		return Job{}, err
 	}
 	j := stored.at(v.head.now)
 	return Job{
 		Status: j.status, ClaimedBy: j.claimant, ClaimantKey: j.claimantKey,
 		ClaimExpiresAt: j.expires, Result: j.result,
-	}, true, nil
+	}, nil
 }
 
 // AppendJob appends the job's JSON to dst: the entry and the job's state. It
 // returns ErrNotFound when the entry is no job.
 func (v *View) AppendJob(dst []byte, seq uint64) ([]byte, error) {
-	job, ok, err := v.Job(seq)
+	return v.AppendJobs(dst, []uint64{seq})
+}
+
+func (v *View) appendJob(dst []byte, seq uint64, entry, state []byte) ([]byte, error) {
+	if state == nil {
+		return dst, ErrNotFound
+	}
+	job, err := v.job(state)
 	if err != nil {
 		return dst, err
 	}
-	if !ok {
-		return dst, ErrNotFound
-	}
-	dst, err = v.AppendEntry(dst, seq)
+	dst, err = v.appendEntry(dst, seq, entry)
 	if err != nil {
 		return dst, err
 	}
@@ -162,8 +172,15 @@ func (v *View) searchJobsOf(q JobQuery) (found []uint64, next uint64, err error)
 		if err != nil {
 			return nil, 0, err
 		}
-		for _, seq := range hits {
-			job, _, err := v.Job(seq)
+		states := make([][]byte, len(hits))
+		if err := v.readRows(spaceJob, hits, states); err != nil {
+			return nil, 0, err
+		}
+		for i, seq := range hits {
+			if states[i] == nil {
+				return nil, 0, errMissingJob(seq)
+			}
+			job, err := v.job(states[i])
 			if err != nil {
 				return nil, 0, err
 			}

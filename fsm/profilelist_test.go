@@ -18,7 +18,7 @@ func profileNames(t tester, v *View, q ProfileQuery) (names []string) {
 			t.Fatalf("a page of %d for a limit of %d", len(revisions), q.Limit)
 		}
 		for _, n := range revisions {
-			doc, err := v.AppendRevision(nil, n)
+			doc, err := v.AppendRevisions(nil, []uint64{n})
 			if err != nil {
 				t.Fatal(err)
 			}

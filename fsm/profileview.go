@@ -65,8 +65,13 @@ func (v *View) AppendProfile(dst []byte, agentKey string) ([]byte, error) {
 	return p.appendJSON(dst), nil
 }
 
-// AppendRevision is AppendProfile for a profile that ListProfiles has returned.
-func (v *View) AppendRevision(dst []byte, revision uint64) ([]byte, error) {
+// AppendRevisions is AppendProfile for profiles that ListProfiles has returned, with
+// commas between them.
+func (v *View) AppendRevisions(dst []byte, revisions []uint64) ([]byte, error) {
+	return appendEach(dst, revisions, func(dst []byte, i int) ([]byte, error) { return v.appendRevision(dst, revisions[i]) })
+}
+
+func (v *View) appendRevision(dst []byte, revision uint64) ([]byte, error) {
 	key := makeSeqKey(spaceRevision, revision)
 	agentKey, ok, err := getRow(v.snap, key[:])
 	if err != nil {

@@ -124,15 +124,20 @@ const noSuccessors = `,"supersededBy":[],"supersededByCount":0}`
 // AppendEntry appends the entry's JSON to dst. It returns ErrNotFound when there
 // is no such entry.
 func (v *View) AppendEntry(dst []byte, seq uint64) ([]byte, error) {
-	start := len(dst)
-	err := v.row(seq, func(row []byte) error {
-		text, err := entryJSON(row)
-		dst = append(dst, text...)
-		return err
-	})
-	if err != nil {
-		return dst[:start], err
+	return v.AppendEntries(dst, []uint64{seq})
+}
+
+// appendEntry appends the JSON of an entry with a row; nil: there is none.
+func (v *View) appendEntry(dst []byte, seq uint64, row []byte) ([]byte, error) {
+	if row == nil || seq > v.head.lastSeq {
+		return dst, ErrNotFound
 	}
+	start := len(dst)
+	text, err := entryJSON(row)
+	if err != nil {
+		return dst, fmt.Errorf("read entry %d: %w", seq, err)
+	}
+	dst = append(dst, text...)
 	has, err := v.store.later.has(seq)
 	if err != nil {
 		return dst[:start], err
