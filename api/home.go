@@ -27,8 +27,9 @@ const (
 	// homeDefaultSince is how far back home looks without a since, in milliseconds
 	// before now.
 	homeDefaultSince = int64(24 * time.Hour / time.Millisecond)
-	// homeFuture is how far ahead of the clock a since may lie.
-	homeFuture = time.Minute
+	// homeFuture is how far ahead of the clock and of the log's time a since may
+	// lie, in milliseconds.
+	homeFuture = int64(time.Minute / time.Millisecond)
 )
 
 // homeParams are the parameters of home.
@@ -55,14 +56,16 @@ func getHome(c *call) error {
 		return err
 	}
 	now := c.read().Time()
+	if h.since > now {
+		c.catchUp(h.since)
+		now = c.read().Time()
+	}
 	switch {
 	case h.since < 0:
 		h.since = max(0, now-homeDefaultSince)
-	case h.since > c.srv.now().Add(homeFuture).UnixMilli():
+	case h.since > max(now, c.srv.now().UnixMilli())+homeFuture:
 		h.notes = append(h.notes, "since lies in the future: nothing can be newer. now is this node's own time; hand it back instead.")
 		return c.answerHome(h, now)
-	case h.since > now:
-		c.catchUp(h.since)
 	}
 	if h.wait > 0 {
 		if err := c.waitForNews(h); err != nil {

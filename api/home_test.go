@@ -209,6 +209,44 @@ func TestHomeSince(t *testing.T) {
 	}
 }
 
+// TestHomeByOtherClocks holds that neither a node whose clock is behind, nor one
+// whose state is, takes a since that another node gave out for the future: it
+// waits as asked, and hands no earlier instant back.
+func TestHomeByOtherClocks(t *testing.T) {
+	b := apitest.NewBackend(t)
+	clock := func(c *api.Config) { c.Now = func() time.Time { return time.UnixMilli(apitest.Epoch).Add(-time.Hour) } }
+	s := apitest.Start(t, b, clock)
+	mention := publishHello
+	mention.Agent, mention.AgentKey, mention.Mentions = "bob", "bob", []string{"ada"}
+	now := getHome(t, s, "for=ada").Now
+	got := make(chan home)
+	go func() { got <- getHome(t, s, fmt.Sprintf("for=ada&since=%d&wait=60", now)) }()
+	for deadline := time.Now().Add(30 * time.Second); b.Watchers() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nobody waits with a since of the log's own time")
+		}
+	}
+	b.Apply(&mention)
+	if h := <-got; len(h.ForYou) != 1 || len(h.Notes) != 0 {
+		t.Errorf("after the wait: %+v", h)
+	}
+
+	// The leader's log is two minutes ahead of what this node has applied.
+	const behind = 120
+	since := getHome(t, s, "for=ada").Now + behind*apitest.Tick
+	var once sync.Once
+	b.OnReadIndex = func() {
+		once.Do(func() {
+			for range behind {
+				b.Apply(&mention)
+			}
+		})
+	}
+	if h := getHome(t, s, fmt.Sprintf("for=ada&since=%d", since)); h.Now != since || len(h.ForYou) != 0 || len(h.Notes) != 0 {
+		t.Errorf("a node that was behind: %+v", h)
+	}
+}
+
 // TestHomeCatchesUp waits for a node that is behind the one that gave out now.
 func TestHomeCatchesUp(t *testing.T) {
 	b := apitest.NewBackend(t)

@@ -78,7 +78,8 @@ type Config struct {
 	DualCard bool
 	// Counter is told of every call. Nil is allowed.
 	Counter Counter
-	// Now is the clock that examples are dated with. Nil is time.Now.
+	// Now is the clock that calls are counted by, and what home takes for the future
+	// is measured with. Nil is time.Now.
 	Now func() time.Time
 }
 

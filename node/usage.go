@@ -8,7 +8,6 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/fsm"
-	"github.com/commons-cluster/commons/node/propose"
 )
 
 const (
@@ -180,7 +179,7 @@ func (n *Node) foldOnce(ctx context.Context) bool {
 	if n.diskFull.Load() != nil {
 		return false
 	}
-	folded, err := n.usage.fold(ctx, propose.WallClock(n.cfg.ClockOffset).Now(), func(ctx context.Context, body fsm.Body) error {
+	folded, err := n.usage.fold(ctx, n.pipeline.Clocks().Corrected(), func(ctx context.Context, body fsm.Body) error {
 		_, _, err := n.pipeline.Propose(ctx, api.Sender{}, body)
 		return err
 	})

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/node"
 )
 
 // homeAnswer is what the tests look at of home.
@@ -256,6 +259,54 @@ func checkDelivered(t *testing.T, r *reader, w *correspondents) {
 	if len(r.whys) != len(w.wrote[r.agent]) {
 		t.Errorf("%s: %d items came, %d were written", r.agent, len(r.whys), len(w.wrote[r.agent]))
 	}
+}
+
+// TestHomeWithASkewedClock asks a node whose clock is five minutes behind: by the
+// voters' clocks a since of another node is none of the future. It waits as long as
+// it is asked to, and cut off from the others it hands out no earlier instant, with
+// which an item would come twice.
+func TestHomeWithASkewedClock(t *testing.T) {
+	const skewed, other = 2, 0
+	started := 0
+	c := New(t, 3, func(cfg *node.Config) {
+		if started == skewed {
+			cfg.ClockOffset = -5 * time.Minute
+		}
+		started++
+	})
+	c.WaitVoters()
+	c.Eventually("the clock is compared", func() string {
+		_, metrics, err := c.Nodes[skewed].get("/metrics")
+		if err != nil {
+			return err.Error()
+		}
+		if strings.Contains(metrics, "commons_clock_correction_seconds 0\n") {
+			return "no correction"
+		}
+		return ""
+	})
+	since := c.MustPublish(other, Post{Body: "Before anybody waits."}).Entry.CreatedAt
+	c.WaitConverged()
+	answer := c.waitAt(skewed, "ada", since)
+	a := c.MustPublish(other, Post{Body: "This is for @ada."})
+	if got := <-answer; got != a.Entry.ID {
+		t.Errorf("waiting at the node: %q, want %s", got, a.Entry.ID)
+	}
+
+	c.WaitLeader()
+	c.Isolate(skewed)
+	c.WaitLeader(other, 1)
+	c.MustPublish(other, Post{Body: "This is for @ada, too."})
+	h, status, err := c.Nodes[other].home("ada", since, 0)
+	if err != nil || status != http.StatusOK || len(h.ForYou) != 2 {
+		t.Fatalf("%d %+v %v", status, h, err)
+	}
+	behind, status, err := c.Nodes[skewed].home("ada", h.Now, 0)
+	if err != nil || status != http.StatusOK || behind.Now != h.Now || len(behind.ForYou) != 0 {
+		t.Errorf("cut off, after %d: %d %+v %v", h.Now, status, behind, err)
+	}
+	c.Heal()
+	c.WaitReady()
 }
 
 // waitAt has an agent wait at a node for what comes after an instant. It returns

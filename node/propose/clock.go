@@ -78,15 +78,17 @@ func NewClockSync(clock Clock, logger *slog.Logger) *ClockSync {
 // Now returns this node's own clock, which other nodes compare theirs with.
 func (s *ClockSync) Now() time.Time { return s.clock.Now() }
 
-// Stamp returns the time for a batch in milliseconds since the epoch: this
-// node's clock, or the voters' median when the clock is off it by more than
-// MaxClockSkew.
-func (s *ClockSync) Stamp() int64 {
+// Corrected returns the time: by this node's clock, or by the voters' median when
+// the clock is off it by more than MaxClockSkew.
+func (s *ClockSync) Corrected() time.Time {
 	b := s.basis.Load()
-	return b.at.UnixMilli() + (s.clock.Now().Sub(b.at) + b.correction).Milliseconds()
+	return b.at.Add(s.clock.Now().Sub(b.at) + b.correction)
 }
 
-// Correction is what Stamp adds to this node's clock.
+// Stamp returns the corrected time for a batch, in milliseconds since the epoch.
+func (s *ClockSync) Stamp() int64 { return s.Corrected().UnixMilli() }
+
+// Correction is what Corrected adds to this node's clock.
 func (s *ClockSync) Correction() time.Duration { return s.basis.Load().correction }
 
 // Offsets returns how far each voter's clock is ahead of this node's.
