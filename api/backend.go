@@ -36,8 +36,8 @@ type Backend interface {
 	// Joined returns a channel that is closed once this node is part of a cluster.
 	// Until then its state is empty and Fingerprint knows no key.
 	Joined() <-chan struct{}
-	// StaleFor returns for how long this node has not heard from a leader;
-	// zero on the leader itself.
+	// StaleFor returns for how long this node has not heard from the leader, or
+	// has lacked what the leader had applied; zero on the leader itself.
 	StaleFor() time.Duration
 	// NodeName is the name shown in X-Commons-Node.
 	NodeName() string
@@ -69,6 +69,8 @@ type Status struct {
 	Membership    string   `json:"membership"` // voter, non-voter, removed or none
 	// Disk is nil when it is not watched.
 	Disk *DiskStatus `json:"disk"`
+	// LogFailure says why the node's log cannot be written; nil while it can.
+	LogFailure *string `json:"logFailure"`
 }
 
 // DiskStatus is the disk that the node keeps its data on.

@@ -30,7 +30,7 @@ func (n *Node) report() admin.NodeReport {
 		HTTP: n.httpAdvertise, Private: n.port.AdvertiseAddr(), Gossip: n.gossip.Addr(),
 		Role: role(n.raft.State()), Leader: n.leaderID(), Term: n.raft.CurrentTerm(),
 		Applied: n.machine.Applied(), Commit: n.raft.CommitIndex(), LastLog: n.raft.LastIndex(), Format: format,
-		UptimeMillis: time.Since(n.started).Milliseconds(), StaleMillis: (&backend{n}).StaleFor().Milliseconds(),
+		UptimeMillis: time.Since(n.started).Milliseconds(), StaleMillis: n.staleFor().Milliseconds(),
 		Commands: n.commands.Load(), Open: stats.Open, QueueBytes: stats.LeaderQueue,
 		Entries: entries, LogBytes: n.log.BytesSince(n.lastSnapshot()), MemoryBytes: heldMemory(),
 		Secrets: n.secrets.KeyIDs(), SealedUnder: cluster.SealedUnder(sealed),

@@ -19,8 +19,8 @@ func (b *backend) Propose(ctx context.Context, from api.Sender, body fsm.Body) (
 	if from.Fingerprint == "" {
 		return fsm.Result{}, 0, &api.Unavailable{Code: api.CodeNotEnqueued, Reason: "this node is not yet part of a cluster"}
 	}
-	if full := b.diskFull.Load(); full != nil {
-		return fsm.Result{}, 0, full
+	if why := b.refusal(); why != nil {
+		return fsm.Result{}, 0, why
 	}
 	return b.pipeline.Propose(ctx, from, body)
 }
@@ -47,16 +47,20 @@ func (b *backend) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
 // Joined is closed once this node is part of a cluster and can open its data key.
 func (b *backend) Joined() <-chan struct{} { return b.joined }
 
-// StaleFor returns for how long this node has not heard from a leader.
-func (b *backend) StaleFor() time.Duration {
-	if b.leads() {
+// StaleFor returns how old what is read here may be.
+func (b *backend) StaleFor() time.Duration { return b.staleFor() }
+
+// staleFor returns for how long this node has not heard from a leader, or has
+// lacked what the leader had applied.
+func (n *Node) staleFor() time.Duration {
+	if n.leads() {
 		return 0
 	}
-	last := b.raft.LastContact()
-	if last.Before(b.started) {
-		last = b.started
+	last := n.raft.LastContact()
+	if last.Before(n.started) {
+		last = n.started
 	}
-	return time.Since(last)
+	return max(time.Since(last), n.lag())
 }
 
 // NodeName is the node's name.

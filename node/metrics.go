@@ -107,8 +107,8 @@ func (n *Node) gauges() []gauge {
 			return 1
 		}},
 		{
-			"stale_seconds", "Time since this node heard from a leader; 0 on the leader.",
-			func() float64 { return (&backend{n}).StaleFor().Seconds() },
+			"stale_seconds", "Time since this node heard from the leader, or for which it has lacked what the leader had applied; 0 on the leader.",
+			func() float64 { return n.staleFor().Seconds() },
 		},
 		{
 			"open_commands", "Commands taken in by this node and not answered.",

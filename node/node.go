@@ -80,6 +80,8 @@ type Node struct {
 	reconcileNow chan struct{}
 	outside      atomic.Bool // the cluster is led without this server
 	dog          *watchdog
+	logFailure   atomic.Pointer[error] // why the log cannot be written; nil while it can
+	behind       atomic.Pointer[mark]  // what this node lacked when the leader was asked last
 	disk         atomic.Pointer[diskState]
 	diskFull     atomic.Pointer[api.Unavailable]     // why writes are refused; nil while they are not
 	reload       sync.Mutex                          // held while Raft's settings are changed
@@ -299,7 +301,7 @@ func (n *Node) openPrivate() error {
 func (n *Node) startWorkers() error {
 	for _, work := range []func(context.Context){
 		n.watchLeadership, n.observeRaft, n.followGossip, n.learnCluster,
-		n.bootstrap, n.takeSnapshots, n.watchCatchUp, n.watchMembership, n.watchWrites, n.watchDisk, n.foldUsage,
+		n.bootstrap, n.takeSnapshots, n.watchCatchUp, n.watchLag, n.watchMembership, n.watchWrites, n.watchDisk, n.foldUsage,
 		func(ctx context.Context) { n.secrets.Watch(ctx, n.logger) },
 	} {
 		n.workers.Go(func() { work(n.workCtx) })

@@ -111,8 +111,9 @@ func (f observedFSM) Restore(r io.ReadCloser) error {
 	return nil
 }
 
-// restored is called when a snapshot was installed.
+// restored is called when a snapshot was installed: the disk takes what comes.
 func (n *Node) restored() {
+	n.logWritable()
 	v := n.machine.View()
 	defer v.Release()
 	n.pipeline.Recheck(v)

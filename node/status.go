@@ -16,6 +16,10 @@ const (
 	maxReadyLag = 1024
 	// catchUpRetry is the pause between two looks at how far behind this node is.
 	catchUpRetry = 100 * time.Millisecond
+	// catchUpWait is within what time a node that counts as caught up applies what
+	// the leader had when it was asked. It is well below maxLag, so that a node
+	// that is just too slow does not change its mind all the time.
+	catchUpWait = time.Second
 )
 
 func (n *Node) status() api.Status {
@@ -33,6 +37,10 @@ func (n *Node) status() api.Status {
 	}
 	if d := n.disk.Load(); d != nil {
 		s.Disk = &api.DiskStatus{FreeBytes: d.free, ReserveBytes: d.reserve, Low: d.low}
+	}
+	if failure := n.logFailure.Load(); failure != nil {
+		text := (*failure).Error()
+		s.LogFailure = &text
 	}
 	return s
 }
@@ -71,20 +79,22 @@ func (n *Node) checks() []api.Check {
 	}
 	caughtUp := api.Check{
 		Name: "caught-up", OK: n.caughtUp.Load() && applied+maxReadyLag >= commit,
-		Detail: fmt.Sprintf("applied %d of %d", applied, max(applied, commit)),
+		Detail: fmt.Sprintf("applied %d of %d", applied, max(applied, commit, n.wanted())),
 	}
-	if !n.caughtUp.Load() {
-		caughtUp.Detail += ", not caught up with the leader since it was last heard of"
+	if lag := n.lag(); lag > maxLag {
+		caughtUp.Detail += fmt.Sprintf(", behind the leader for %v", lag.Round(time.Second))
+	} else if !n.caughtUp.Load() {
+		caughtUp.Detail += ", not caught up with the leader since it was last heard of, or too far ahead"
 	}
-	return []api.Check{running, known, member, caughtUp, n.diskCheck()}
+	return []api.Check{running, known, member, caughtUp, n.logCheck(), n.diskCheck()}
 }
 
 // watchCatchUp finds out whether this node has everything that was acknowledged
-// before it started, or before it lost the leader: Raft tells a follower only
-// of commits that its own log has reached.
+// before it started, lost the leader, or fell behind it: Raft tells a follower
+// only of commits that its own log has reached.
 func (n *Node) watchCatchUp(ctx context.Context) {
 	for ctx.Err() == nil {
-		if n.leaderID() == "" {
+		if n.leaderID() == "" || n.lag() > maxLag {
 			n.caughtUp.Store(false)
 		}
 		if !n.caughtUp.Load() && n.leaderID() != "" && n.catchUp(ctx) {
@@ -100,24 +110,16 @@ func (n *Node) watchCatchUp(ctx context.Context) {
 	}
 }
 
-// catchUp asks the leader for its index and waits until it is applied here.
+// catchUp asks the leader for its index and reports whether it is applied here
+// soon.
 func (n *Node) catchUp(ctx context.Context) bool {
 	index, err := n.pipeline.ReadIndex(ctx)
 	if err != nil {
 		return false
 	}
-	for n.leaderID() != "" {
-		bounded, cancel := context.WithTimeout(ctx, time.Second)
-		err := n.machine.Wait(bounded, index)
-		cancel()
-		if err == nil {
-			return true
-		}
-		if ctx.Err() != nil {
-			return false
-		}
-	}
-	return false
+	ctx, cancel := context.WithTimeout(ctx, catchUpWait)
+	defer cancel()
+	return n.machine.Wait(ctx, index) == nil
 }
 
 // Digest returns the running hash over everything the state machine has applied

@@ -173,10 +173,10 @@ func (n *Node) foldLast(ctx context.Context) {
 	}
 }
 
-// foldOnce reports whether something was folded. While the disks are full nothing
+// foldOnce reports whether something was folded. While writes are refused nothing
 // is, and counting goes on.
 func (n *Node) foldOnce(ctx context.Context) bool {
-	if n.diskFull.Load() != nil {
+	if n.refusal() != nil {
 		return false
 	}
 	folded, err := n.usage.fold(ctx, n.pipeline.Clocks().Corrected(), func(ctx context.Context, body fsm.Body) error {

@@ -79,16 +79,20 @@ func (n *Node) watchWrites(ctx context.Context) {
 }
 
 // watched runs a write of this node.
-func (n *Node) watched(what string, do func()) {
+func (n *Node) watched(what string, do func() error) (err error) {
 	n.dog.watch(what, func() {
 		if hook := n.cfg.Tuning.BeforeWrite; hook != nil {
-			hook(what)
+			if err = hook(what); err != nil {
+				return
+			}
 		}
-		do()
+		err = do()
 	})
+	return err
 }
 
-// watchedLog is the Raft log under the watchdog. Deletions are not watched: they
+// watchedLog is the Raft log under the watchdog, which notes when it cannot be
+// written. Deletions are not watched: they
 // may take long, and one that hangs keeps the next write from its lock.
 type watchedLog struct {
 	*logstore.Store
@@ -109,21 +113,22 @@ const (
 func (l watchedLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
 
 // StoreLogs stores entries.
-func (l watchedLog) StoreLogs(entries []*raft.Log) (err error) {
-	l.n.watched(logWrite, func() { err = l.Store.StoreLogs(entries) })
-	return err
+func (l watchedLog) StoreLogs(entries []*raft.Log) error {
+	err := l.n.watched(logWrite, func() error { return l.Store.StoreLogs(entries) })
+	if err == nil {
+		l.n.logWritable()
+	}
+	return l.n.noteLogFailure(err)
 }
 
 // Set stores a stable value.
-func (l watchedLog) Set(key, value []byte) (err error) {
-	l.n.watched(logWrite, func() { err = l.Store.Set(key, value) })
-	return err
+func (l watchedLog) Set(key, value []byte) error {
+	return l.n.noteLogFailure(l.n.watched(logWrite, func() error { return l.Store.Set(key, value) }))
 }
 
 // SetUint64 stores a stable number.
-func (l watchedLog) SetUint64(key []byte, value uint64) (err error) {
-	l.n.watched(logWrite, func() { err = l.Store.SetUint64(key, value) })
-	return err
+func (l watchedLog) SetUint64(key []byte, value uint64) error {
+	return l.n.noteLogFailure(l.n.watched(logWrite, func() error { return l.Store.SetUint64(key, value) }))
 }
 
 // watchedFSM is the state machine under the watchdog.
@@ -137,6 +142,9 @@ func (f watchedFSM) Apply(entry *raft.Log) any { return f.ApplyBatch([]*raft.Log
 
 // ApplyBatch applies log entries.
 func (f watchedFSM) ApplyBatch(entries []*raft.Log) (answers []any) {
-	f.n.watched(stateWrite, func() { answers = f.BatchingFSM.ApplyBatch(entries) })
+	_ = f.n.watched(stateWrite, func() error { // a log entry cannot be refused
+		answers = f.BatchingFSM.ApplyBatch(entries)
+		return nil
+	})
 	return answers
 }

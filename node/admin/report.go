@@ -33,7 +33,7 @@ type NodeReport struct {
 	Problems []string `json:"problems"` // conditions of readiness that do not hold
 
 	UptimeMillis int64  `json:"uptimeMs"`
-	StaleMillis  int64  `json:"staleMs"`  // since it heard from a leader; 0 on the leader
+	StaleMillis  int64  `json:"staleMs"`  // since it heard from the leader, or has lacked what that had applied; 0 on the leader
 	Requests     uint64 `json:"requests"` // public HTTP requests answered since the start
 	Commands     uint64 `json:"commands"` // commands applied since the start
 	Open         int    `json:"open"`     // commands taken in and not answered

@@ -21,10 +21,11 @@ func TestHangingDisk(t *testing.T) {
 			c := New(t, 3, func(cfg *node.Config) {
 				id := cfg.NodeID
 				cfg.HangTimeout = 5 * time.Second
-				cfg.Tuning.BeforeWrite = func(what string) {
+				cfg.Tuning.BeforeWrite = func(what string) error {
 					if v := victim.Load(); v != nil && *v == id && what == write {
 						select {} // for good, as a dead disk would
 					}
+					return nil
 				}
 			})
 			leader := c.WaitLeader()

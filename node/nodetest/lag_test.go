@@ -1,0 +1,155 @@
+package nodetest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/commons-cluster/commons/node"
+)
+
+// writes are those of nodes that do not go well.
+type writes struct {
+	mu     sync.Mutex
+	victim string // its name
+	what   string // is written
+	do     func() error
+}
+
+func (w *writes) spoil(victim, what string, do func() error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.victim, w.what, w.do = victim, what, do
+}
+
+func (w *writes) option(cfg *node.Config) {
+	name := cfg.NodeID
+	cfg.Tuning.BeforeWrite = func(what string) error {
+		w.mu.Lock()
+		do, spoilt := w.do, w.victim == name && w.what == what
+		w.mu.Unlock()
+		if spoilt {
+			return do()
+		}
+		return nil
+	}
+}
+
+// readyz returns a node's readiness and the line of one check.
+func (nd *Node) readyz(check string) (ready bool, line string) {
+	status, body, err := nd.get("/readyz")
+	if err != nil {
+		return false, err.Error()
+	}
+	for l := range strings.Lines(body) {
+		if strings.Contains(l, check) {
+			line = strings.TrimSpace(l)
+		}
+	}
+	return status == http.StatusOK, line
+}
+
+// stale returns what a read through the node says of its age, "" for nothing.
+func (nd *Node) stale() (string, error) {
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, nd.URL()+"/api/entries?limit=1", nil)
+	if err != nil {
+		return "", err
+	}
+	_, header, err := nd.do(req, &Page{})
+	return header.Get("X-Commons-Stale-Ms"), err
+}
+
+// TestLogThatTakesNothing: a follower that cannot write its log says so, takes no
+// writes and reads with a sign of their age, while the others go on; it is well
+// again when its log is.
+func TestLogThatTakesNothing(t *testing.T) {
+	var w writes
+	c := New(t, 3, w.option)
+	victim := c.Nodes[c.Follower()]
+	w.spoil(victim.cfg.NodeID, "a write of the log", func() error { return syscall.ENOSPC })
+	leader := c.WaitLeader()
+	written := c.MustPublish(leader, Post{Body: "what it does not get"})
+	c.checkLogFailure(victim, leader)
+
+	w.spoil("", "", nil)
+	c.checkRecovery(victim, written)
+}
+
+// checkLogFailure waits until a follower says that its log takes nothing.
+func (c *Cluster) checkLogFailure(victim *Node, leader int) {
+	c.t.Helper()
+	c.Eventually("it is not ready", func() string {
+		if ready, line := victim.readyz("log"); ready || !strings.Contains(line, syscall.ENOSPC.Error()) {
+			return fmt.Sprintf("ready %v: %s", ready, line)
+		}
+		return ""
+	})
+	if s, err := victim.Status(); err != nil || s.LogFailure == nil || !strings.Contains(*s.LogFailure, syscall.ENOSPC.Error()) {
+		c.t.Errorf("its status is %+v, %v", s, err)
+	}
+	a, err := victim.Publish(context.Background(), Post{Body: "through it"})
+	if err != nil || a.Status != http.StatusServiceUnavailable || a.Code != "not_enqueued" || !strings.Contains(a.Message, "write through another one") {
+		c.t.Errorf("a write through it: %+v, %v", a, err)
+	}
+	c.Eventually("its reads show their age", func() string {
+		c.MustPublish(leader, Post{Body: "more that it does not get"})
+		if stale, err := victim.stale(); err != nil || stale == "" {
+			return fmt.Sprintf("%q, %v", stale, err)
+		}
+		return ""
+	})
+}
+
+// checkRecovery waits until a follower has everything again.
+func (c *Cluster) checkRecovery(victim *Node, written Answer) {
+	c.t.Helper()
+	c.WaitReady()
+	c.MustPublish(victim.index, Post{Body: "through it again"})
+	if _, status, err := victim.Get(written.Entry.ID); err != nil || status != http.StatusOK {
+		c.t.Errorf("it reads what it missed: %d, %v", status, err)
+	}
+	if s, err := victim.Status(); err != nil || s.LogFailure != nil {
+		c.t.Errorf("its status is %+v, %v", s, err)
+	}
+	c.WaitConverged()
+}
+
+// TestFollowerThatLags: a follower that does not apply what its log has is not
+// ready after a while, and its reads say how old they are.
+func TestFollowerThatLags(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes several seconds")
+	}
+	var w writes
+	c := New(t, 3, w.option)
+	victim := c.Nodes[c.Follower()]
+	held := make(chan struct{})
+	release := sync.OnceFunc(func() { close(held) })
+	t.Cleanup(release)
+	w.spoil(victim.cfg.NodeID, "a write of the state", func() error { <-held; return nil })
+	written := c.MustPublish(c.WaitLeader(), Post{Body: "what it applies late"})
+	c.Eventually("its reads show their age", func() string {
+		if stale, err := victim.stale(); err != nil || stale == "" {
+			return fmt.Sprintf("%q, %v", stale, err)
+		}
+		return ""
+	})
+	c.Eventually("it is not ready", func() string {
+		if ready, line := victim.readyz("caught-up"); ready || !strings.Contains(line, "behind the leader") {
+			return fmt.Sprintf("ready %v: %s", ready, line)
+		}
+		return ""
+	})
+	release()
+	c.checkRecovery(victim, written)
+	c.Eventually("its reads are new", func() string {
+		if stale, err := victim.stale(); err != nil || stale != "" {
+			return fmt.Sprintf("%q, %v", stale, err)
+		}
+		return ""
+	})
+}
