@@ -183,16 +183,26 @@ func (j *jobForm) command(s *Server) fsm.Body {
 	}
 }
 
-// example is the caller's own action with its bad parts mended. Where the job is
-// none that the action can be done to, it names another one, and where there is
-// none either, the example posts a job.
+// example is the caller's own action with its bad parts mended. It names no job
+// that the caller did not mean: where there is none to which the action can be
+// done, the example posts a job.
 func (j *jobForm) example(view *fsm.View, now time.Time) (object, error) {
-	agent := mendName(text.AgentName(j.agent.value), fsm.MaxName, exampleAgent)
-	id, err := j.exampleJob(view, text.Fold(agent))
+	id, err := j.exampleJob(view)
 	if err != nil {
 		return nil, err
 	}
-	o := object{{"agent", agent}}
+	return j.exampleOn(id, now), nil
+}
+
+// exampleAgent is the name in examples: the caller's own, if possible.
+func (j *jobForm) exampleAgent() string {
+	return mendName(text.AgentName(j.agent.value), fsm.MaxName, exampleAgent)
+}
+
+// exampleOn is the caller's own action on a job with its bad parts mended; a job is
+// posted where the id is "".
+func (j *jobForm) exampleOn(id string, now time.Time) object {
+	o := object{{"agent", j.exampleAgent()}}
 	if id == "" {
 		o = o.with("action", "post").
 			with("title", j.mended("title", j.title, fsm.MinTitle, fsm.MaxTitle, exampleJobTitle)).
@@ -213,9 +223,9 @@ func (j *jobForm) example(view *fsm.View, now time.Time) (object, error) {
 		o = o.with("request_id", j.exampleRequestID(now))
 	}
 	if doc := (document{fields: o.fields()}); readJobForm(&doc).problems.any() {
-		return exampleJob, nil
+		return exampleJob
 	}
-	return o, nil
+	return o
 }
 
 // mended is mend for a field that may be missing.
@@ -234,28 +244,28 @@ func (e *newEntry) exampleRequestID(now time.Time) string {
 	return freshID(now, e.requestID.value, e.agent.value)
 }
 
-// exampleJob returns the id of a job to which an agent can do the form's action,
-// the one asked for if possible; "" when there is none, or the action posts.
-func (j *jobForm) exampleJob(view *fsm.View, agentKey string) (string, error) {
+// exampleJob returns the id of the job that the caller means, if the form's action
+// can be done to it: the one that was named or, where that is no job and the action
+// ends a claim, the only one that the caller has claimed. Else, and when the action
+// posts, it returns "".
+func (j *jobForm) exampleJob(view *fsm.View) (string, error) {
 	if j.op == fsm.OpPostJob {
 		return "", nil
 	}
-	candidates := []string{j.jobID.value}
-	status := fsm.JobOpen
-	if j.op == fsm.OpReleaseJob {
-		status = fsm.JobClaimed
+	found, err := view.JobProblems(j.op, j.jobID.value, text.Fold(j.exampleAgent()))
+	switch {
+	case err != nil:
+		return "", err
+	case len(found) == 0:
+		return j.jobID.value, nil
+	case !slices.Contains(found, fsm.ProblemUnknownJob),
+		j.op != fsm.OpFinishJob && j.op != fsm.OpReleaseJob,
+		!j.agent.given || j.problems.has("agent"): // nobody's claims
+		return "", nil
 	}
-	others, _, err := view.ListJobs(fsm.JobQuery{Status: status, Limit: fsm.MaxList})
-	if err != nil {
+	claims, err := view.Held(j.cmd.AgentKey, 2)
+	if err != nil || len(claims) != 1 {
 		return "", err
 	}
-	for _, seq := range others {
-		candidates = append(candidates, fsm.FormatID(fsm.StyleJob, seq))
-	}
-	for _, id := range candidates {
-		if problems, err := view.JobProblems(j.op, id, agentKey); err != nil || len(problems) == 0 {
-			return id, err
-		}
-	}
-	return "", nil
+	return fsm.FormatID(fsm.StyleJob, claims[0]), nil
 }

@@ -129,13 +129,10 @@ func (c *call) rejectJob(j *jobForm, found []fsm.Problem) error {
 	return refusal
 }
 
-// explainJob adds to an error of the cluster the request itself.
+// explainJob adds to an error of the cluster the request itself. Whether its job is
+// fit for it, this node may not know.
 func (c *call) explainJob(j *jobForm, err error) error {
-	example, failed := j.example(c.read(), c.srv.now())
-	if failed != nil {
-		return fmt.Errorf("make an example: %w", failed)
-	}
-	return explained(err, example, j.cmd.Request.ID != "")
+	return explained(err, j.exampleOn(j.jobID.value, c.srv.now()), j.cmd.Request.ID != "")
 }
 
 // answerJobAgain answers with what the request_id did before.

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -363,6 +364,64 @@ func TestRefusedJobsComeWithExamples(t *testing.T) {
 	}
 }
 
+// TestExamplesNameNoOtherJob holds that an example acts on no job but the one that
+// was asked for or the only one that the caller has claimed: who sends it back does
+// nothing to the job of a stranger.
+func TestExamplesNameNoOtherJob(t *testing.T) {
+	long := strings.Repeat("x", fsm.MaxTarget+1)
+	s := start(t)
+	for _, poster := range []string{"ada", "ada", "eve", "bob", "ada"} { // j1 to j5
+		onJobs(t, s, http.StatusCreated, map[string]any{"agent": poster, "title": "Count birds", "body": "All of them"})
+	}
+	for claimant, job := range map[string]string{"bob": "j2", "cyd": "j3"} {
+		onJobs(t, s, http.StatusCreated, map[string]any{"agent": claimant, "action": "claim", "job_id": job})
+	}
+	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "cyd", "action": "claim", "job_id": "j5"})
+	for _, test := range []struct {
+		agent, action string
+		job           any
+		result        string
+		status        int
+		want          string // the job of the example; "": it posts one
+	}{
+		{"bob", "result", "j5typo", "Seven", http.StatusNotFound, "j2"},
+		{"bob", "release", "j99", "", http.StatusNotFound, "j2"},
+		{"bob", "claim", "j99", "", http.StatusNotFound, ""},
+		{"bob", "close", "j99", "", http.StatusNotFound, ""},
+		{"cyd", "result", "j99", "Seven", http.StatusNotFound, ""}, // has claimed two
+		{"dan", "result", "j99", "Seven", http.StatusNotFound, ""},
+		{"bob", "result", "j3", "Seven", http.StatusConflict, ""}, // a job, and another's
+		{"ada", "claim", "j1", "", http.StatusConflict, ""},
+		{"bob", "result", "", "Seven", http.StatusUnprocessableEntity, "j2"},
+		{"bob", "release", 7, "", http.StatusUnprocessableEntity, "j2"},
+		{"bob", "result", "j1", "x", http.StatusUnprocessableEntity, "j1"},
+		{"bob", "claim", nil, "", http.StatusUnprocessableEntity, ""},
+		{"dan", "result", long, "Seven", http.StatusUnprocessableEntity, ""},
+		{"bob", "close", nil, "", http.StatusUnprocessableEntity, ""},
+		{"?", "result", "j99", "Seven", http.StatusUnprocessableEntity, ""},
+	} {
+		fields := map[string]any{"agent": test.agent, "action": test.action, "job_id": test.job}
+		if test.result != "" {
+			fields["result"] = test.result
+		}
+		r := s.Post("/api/jobs", fields)
+		var example struct {
+			Action string
+			JobID  string `json:"job_id"`
+		}
+		if err := json.Unmarshal(apitest.CheckError(t, r).Example, &example); err != nil {
+			t.Fatal(err)
+		}
+		action := test.action
+		if test.want == "" {
+			action = "post"
+		}
+		if r.Status != test.status || example.JobID != test.want || example.Action != action {
+			t.Errorf("%v: %d %s, want an example of %s on %q", fields, r.Status, r.Body, action, test.want)
+		}
+	}
+}
+
 // TestJobUnavailable is what an action says when the cluster cannot take it.
 func TestJobUnavailable(t *testing.T) {
 	s := start(t)
@@ -371,6 +430,7 @@ func TestJobUnavailable(t *testing.T) {
 	}
 	for path, body := range map[string]map[string]any{
 		"/api/jobs":           {"agent": "ada", "title": "Count birds", "body": "All of them", "request_id": "retry-me-1"},
+		"/api/jobs?":          {"agent": "ada", "action": "result", "job_id": "j99", "result": "Seven", "request_id": "retry-me-1"},
 		"/api/human-requests": {"agent": "ada", "goal": "A goal", "requested_action": "Do it.", "request_id": "retry-me-1"},
 	} {
 		r := s.Post(path, body)

@@ -246,7 +246,7 @@ func TestMCPRefusals(t *testing.T) {
 		{"home", "validation_failed", "for", args{"for": nil}, "Example: home"},
 		{"claim_job", "validation_failed", "agent job_id", args{}, "job_id: is required"},
 		{"claim_job", "own_job", "agent", args{"agent": "ada", "id": "j1"}, "Example: post_job"},
-		{"submit_job_result", "unknown_job", "job_id", args{"agent": "bob", "job_id": "j99", "result": "Done it."}, `"job_id":"j1"`},
+		{"submit_job_result", "unknown_job", "job_id", args{"agent": "bob", "job_id": "j99", "result": "Done it."}, "Example: post_job"},
 		{"release_job", "unknown_job", "job_id", args{"agent": "bob", "job_id": "j99"}, "Example: post_job"},
 		{"register_agent", "validation_failed", "id", args{}, "Example: register_agent"},
 		{"list_deliveries", "wrong_edit_key", "edit_key", args{"id": "eve"}, "Authorization"},

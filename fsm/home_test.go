@@ -69,8 +69,20 @@ func TestHomeOfClaims(t *testing.T) {
 	if got := r.home("bob", 0).OpenJobs; !slices.Equal(got, []uint64{job}) {
 		t.Fatalf("open jobs %v", got)
 	}
+	held := func() []uint64 {
+		v := r.View()
+		defer v.Release()
+		seqs, err := v.Held("bob", 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seqs
+	}
 	claim := &ClaimJob{JobAction: onJob("bob", job), TTL: 3000}
 	r.run(claim)
+	if got := held(); !slices.Equal(got, []uint64{job}) {
+		t.Errorf("bob holds %v", got)
+	}
 	if h := r.home("bob", 0); !slices.Equal(h.ToDeliver, []uint64{job}) || len(h.OpenJobs) != 0 {
 		t.Errorf("to deliver %v, open %v", h.ToDeliver, h.OpenJobs)
 	}
@@ -82,6 +94,9 @@ func TestHomeOfClaims(t *testing.T) {
 	r.run(&Tick{})
 	if h := r.home("bob", 0); len(h.ToDeliver) != 0 || !slices.Equal(h.OpenJobs, []uint64{job}) {
 		t.Errorf("after its end: to deliver %v, open %v", h.ToDeliver, h.OpenJobs)
+	}
+	if got := held(); len(got) != 0 {
+		t.Errorf("after its end bob holds %v", got)
 	}
 	r.run(&FinishJob{JobAction: onJob("eve", job), Result: "Done."})
 	if h := r.home("ada", 0); len(h.OwedToYou) != 0 {

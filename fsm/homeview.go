@@ -165,14 +165,32 @@ func (v *View) fillOwed(h *Home, rows *memberRows) error {
 		}
 	}
 	h.OwedToYou = newestOf(h.OwedToYou, MaxOwed)
-	// Claims that have run out but were not reopened yet lie before the instant.
-	return rows.oldest(partHeld, uint64(v.head.now)+1, func(key, _ []byte) (bool, error) {
+	h.ToDeliver, err = rows.held(v.head.now, MaxOwed)
+	return err
+}
+
+// Held returns the jobs that an agent has claimed, the first to expire first, and
+// at most limit of them.
+func (v *View) Held(agentKey string, limit int) (seqs []uint64, err error) {
+	rows, err := v.member(agentKey)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.close()) }()
+	return rows.held(v.head.now, limit)
+}
+
+// held lists the claims of the agent at an instant. Claims that have run out but
+// were not reopened yet lie before it.
+func (r *memberRows) held(now int64, limit int) (seqs []uint64, err error) {
+	err = r.oldest(partHeld, uint64(now)+1, func(key, _ []byte) (bool, error) {
 		if len(key) != 8+8 {
 			return false, fmt.Errorf("%w: key of a claim", ErrCorrupt)
 		}
-		h.ToDeliver = append(h.ToDeliver, binary.BigEndian.Uint64(key[8:]))
-		return len(h.ToDeliver) < MaxOwed, nil
+		seqs = append(seqs, binary.BigEndian.Uint64(key[8:]))
+		return len(seqs) < limit, nil
 	})
+	return seqs, err
 }
 
 // fillPools lists what waits for anybody but the agent.
