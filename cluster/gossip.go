@@ -96,7 +96,7 @@ func (g *Gossip) open() error {
 	return nil
 }
 
-func (g *Gossip) create(conf *memberlist.Config, transport *memberlist.NetTransport, bound net.Addr) error {
+func (g *Gossip) create(conf *memberlist.Config, transport *gossipTransport, bound net.Addr) error {
 	advertise, err := g.resolveAdvertise(bound)
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ func (g *Gossip) create(conf *memberlist.Config, transport *memberlist.NetTransp
 
 // bind opens TCP and UDP on one port. A free port for one may be taken for the
 // other, hence several attempts when any port will do.
-func (g *Gossip) bind(conf *memberlist.Config) (*memberlist.NetTransport, net.Addr, error) {
+func (g *Gossip) bind(conf *memberlist.Config) (*gossipTransport, net.Addr, error) {
 	host, port, err := splitAddr(g.cfg.Bind)
 	if err != nil {
 		return nil, nil, err
@@ -153,7 +153,7 @@ func (g *Gossip) bind(conf *memberlist.Config) (*memberlist.NetTransport, net.Ad
 		})
 		if err == nil {
 			bound := netip.AddrPortFrom(ips[0], uint16(transport.GetAutoBindPort())) // a port fits
-			return transport, net.TCPAddrFromAddrPort(bound), nil
+			return newGossipTransport(transport), net.TCPAddrFromAddrPort(bound), nil
 		}
 	}
 	return nil, nil, err
@@ -180,7 +180,7 @@ func (g *Gossip) resolveAdvertise(bound net.Addr) (netip.AddrPort, error) {
 
 // discardTransport shuts a transport down that memberlist did not take: its
 // listeners wait for a reader.
-func discardTransport(t *memberlist.NetTransport) {
+func discardTransport(t memberlist.Transport) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
