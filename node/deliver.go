@@ -49,6 +49,7 @@ type deliverer struct {
 	freed   chan struct{} // gets a value when an attempt ends
 
 	mu     sync.Mutex
+	ending bool              // no further attempt begins
 	agents map[string]string // host, by the agents with an attempt under way
 	hosts  map[string]int    // attempts under way, by host
 	parked map[string]string // host, by agents whose host had no room
@@ -73,7 +74,7 @@ func (d *deliverer) sending() int {
 func (d *deliverer) pick(v *fsm.View, now int64) (picked []fsm.Delivery, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.agents) >= maxSending {
+	if d.ending || len(d.agents) >= maxSending {
 		return nil, nil
 	}
 	if len(d.parked) > maxParked {
@@ -98,6 +99,13 @@ func (d *deliverer) pick(v *fsm.View, now int64) (picked []fsm.Delivery, err err
 		d.free(picked[i].AgentKey)
 	}
 	return nil, err
+}
+
+// end lets no further attempt begin: those under way come to their end.
+func (d *deliverer) end() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ending = true
 }
 
 // skips reports an agent that has an attempt under way or whose host has no room.

@@ -28,9 +28,9 @@ type ending struct {
 }
 
 // Shutdown takes the node down in good order: it says that it is not ready any
-// more and serves on for the configured delay, stops accepting requests, hands
-// leadership over, answers what it has taken, ends what it is delivering, folds its
-// counts, and leaves gossip. It stays a member of the cluster. When ctx ends first
+// more and serves on for the configured delay, stops accepting requests and beginning
+// deliveries, hands leadership over, answers what it has taken, ends what it is
+// delivering, folds its counts, and leaves gossip. It stays a member of the cluster. When ctx ends first
 // the rest is cut short.
 func (n *Node) Shutdown(ctx context.Context) error {
 	n.endOnce.Do(func() {
@@ -40,6 +40,7 @@ func (n *Node) Shutdown(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-time.After(n.cfg.ShutdownDelay):
 		}
+		n.deliveries.end()
 		// Reads end and writes go on while leadership moves: they are answered
 		// by way of the next leader.
 		var closing sync.WaitGroup
