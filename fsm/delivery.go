@@ -75,7 +75,7 @@ type deliveryRow struct {
 	queuedAt  int64  // milliseconds since the epoch
 	changedAt int64  // of the status; the same
 	attempts  uint64 // that have begun
-	failures  uint64 // those of them with which the receiver is to blame
+	failures  uint64 // those of them with which the present receiver is to blame
 	hook      uint64 // outbox.hook when the newest attempt began
 	holder    BootID // of the node that makes the attempt; only while it is sending
 	reason    string // of the newest failure, or of the end; "": none
@@ -132,6 +132,11 @@ func (tx *txn) delivery(agentKey string, number uint64) deliveryRow {
 // putDelivery stores a delivery with a new status.
 func (tx *txn) putDelivery(agentKey string, number uint64, d *deliveryRow, status DeliveryStatus) {
 	d.status, d.changedAt = status, tx.now
+	tx.keepDelivery(agentKey, number, d)
+}
+
+// keepDelivery stores a delivery whose status is as it was.
+func (tx *txn) keepDelivery(agentKey string, number uint64, d *deliveryRow) {
 	tx.keep(deliveryKey(agentKey, number), d.append(nil))
 }
 

@@ -80,8 +80,11 @@ func (m *pushModel) apply(b Body) {
 		a.change++
 		if a.url == "" {
 			a.end(ReasonHookOff)
-		} else if list := a.waiting(); len(list) > 0 && list[0].status == DeliveryWaiting {
-			list[0].ready = 0
+		} else if list := a.waiting(); len(list) > 0 {
+			list[0].failures = 0
+			if list[0].status == DeliveryWaiting {
+				list[0].ready = 0
+			}
 		}
 	case *TestDelivery:
 		if a := m.agents[c.AgentKey]; a.url != "" {

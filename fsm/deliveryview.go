@@ -21,7 +21,7 @@ type Delivery struct {
 	ChangedAt int64  // of the status; the same
 	NextAt    int64  // the next attempt is not before this; the same; 0: there is none, or others are first
 	Attempts  uint64 // that have begun
-	Failures  uint64 // those of them with which the receiver is to blame
+	Failures  uint64 // those of them with which the present receiver is to blame
 	Reason    string // of the newest failure, or of the end; "": none
 	// URL is where it goes: only in a delivery that is to be sent. It is never shown.
 	URL string

@@ -99,6 +99,50 @@ func TestChangesOfTheReceiver(t *testing.T) {
 	}
 }
 
+// TestNewReceiverStartsAnew holds that a new receiver gets all the attempts, however
+// often the former one failed, and also where it did so last.
+func TestNewReceiverStartsAnew(t *testing.T) {
+	const other = "https://other.example.org/"
+	for name, change := range map[string]func(r *rig){
+		"between attempts": func(r *rig) { r.run(rehook("ada", other)) },
+		"while it is sent": func(r *rig) {
+			a := r.due(r.now() + 5*60*minute)[0].NextAttempt()
+			r.later(5 * 60 * minute)
+			r.beginAll(a)
+			r.run(rehook("ada", other), &AckDelivery{Attempt: a, Outcome: AttemptFailed, Reason: "timeout"})
+		},
+		"after an attempt without an outcome": func(r *rig) {
+			a := r.due(r.now() + 5*60*minute)[0].NextAttempt()
+			r.later(5 * 60 * minute)
+			r.beginAll(a)
+			r.run(rehook("ada", other))
+			r.later(DeliveryLease)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.run(hooked("ada", nil))
+			r.run(post("eve", mention("ada")))
+			for _, pause := range retryPauses {
+				r.attempt("ada", AttemptFailed, nil)
+				r.later(pause)
+			}
+			change(r)
+			for i, pause := range retryPauses {
+				r.attempt("ada", AttemptFailed, nil)
+				if o := r.outbox("ada"); o.First == nil || o.First.NextAt != r.now()+pause {
+					t.Fatalf("after failure %d of the new receiver: %+v, want the next attempt in %d ms", i+1, o.First, pause)
+				}
+				r.later(pause)
+			}
+			r.attempt("ada", AttemptFailed, nil)
+			if got := r.summary("ada"); got != "mention e1 failed status_500" {
+				t.Errorf("after the last failure: %s", got)
+			}
+		})
+	}
+}
+
 // TestReceiverIsAskedForOnce says when a receiver that is sent again has to have
 // passed the check again.
 func TestReceiverIsAskedForOnce(t *testing.T) {

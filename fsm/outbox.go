@@ -175,7 +175,8 @@ func loadHooks(r pebble.Reader) (hookSet, error) {
 }
 
 // followHook brings an agent's outbox up to a change of its profile: what waits
-// goes to a new receiver at once, and nowhere when there is none any more.
+// goes to a new receiver at once, which has not failed yet, and nowhere when there
+// is none any more.
 func (tx *txn) followHook(agentKey string, old, next *profileFields) {
 	if !old.hooked() && !next.hooked() || old.hooked() && next.hooked() && old.notifyURL == next.notifyURL {
 		return
@@ -189,7 +190,13 @@ func (tx *txn) followHook(agentKey string, old, next *profileFields) {
 		return
 	}
 	tx.memory.hooks[agentKey] = struct{}{}
-	if len(o.queue) > 0 && tx.delivery(agentKey, o.queue[0]).status == DeliveryWaiting {
+	if len(o.queue) == 0 {
+		return
+	}
+	first := tx.delivery(agentKey, o.queue[0])
+	first.failures = 0
+	tx.keepDelivery(agentKey, o.queue[0], &first)
+	if first.status == DeliveryWaiting {
 		o.nextAt = tx.now
 	}
 }
