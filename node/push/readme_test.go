@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -111,6 +112,9 @@ func TestReadmeVerifiers(t *testing.T) {
 			}
 			for _, need := range v.needs {
 				if out, err := exec.CommandContext(t.Context(), need[0], need[1:]...).CombinedOutput(); err != nil {
+					if os.Getenv("CI") != "" {
+						t.Fatalf("CI needs this language: %v: %v\n%s", need, err, out)
+					}
 					t.Skipf("%v: %v\n%s", need, err, out)
 				}
 			}
@@ -181,5 +185,44 @@ func verifierCases(t *testing.T) (cases []verifierCase, want string) {
 	message := append([]byte("w1-2-3."+old.Headers["webhook-timestamp"]+"."), old.Body...)
 	old.Headers["webhook-signature"] = "v1a," + base64.StdEncoding.EncodeToString(ed25519.Sign(key, message))
 	add(old, false)
+	addMalformed(send(key), published(public), add)
 	return cases, strings.Join(words, " ")
+}
+
+// addMalformed adds what strangers may send in place of a good event, and what
+// Standard Webhooks allows beside our signature.
+func addMalformed(good verifierCase, key string, add func(verifierCase, bool)) {
+	with := func(header, value string) verifierCase {
+		c := good
+		c.Headers = maps.Clone(good.Headers)
+		c.Headers[header] = value
+		return c
+	}
+	without := func(header string) verifierCase {
+		c := with(header, "")
+		delete(c.Headers, header)
+		return c
+	}
+	signature := good.Headers["webhook-signature"]
+	bare := strings.TrimPrefix(signature, "v1a,")
+	for _, header := range []string{"webhook-id", "webhook-timestamp", "webhook-signature"} {
+		add(with(header, ""), false)
+		add(without(header), false)
+	}
+	for _, timestamp := range []string{"soon", "NaN", "1e9", "-1", "99999999999999999999", strings.Repeat("9", 5000)} {
+		add(with("webhook-timestamp", timestamp), false)
+	}
+	for _, other := range []string{"v1a,", "v1a,!!!", "v1a,AAAA", "v1a,A", "v1,AAAA", "v2,é", "junk", "v1," + bare} {
+		add(with("webhook-signature", other), false)
+		add(with("webhook-signature", other+" "+signature), true)
+		add(with("webhook-signature", signature+" "+other), true)
+	}
+	add(with("webhook-signature", bare), false)
+	for _, other := range []string{"", "whpk_", "whpk_!!!", "whpk_AAAA", "whsec_AAAA"} {
+		c := good
+		c.Keys = []string{other}
+		add(c, false)
+		c.Keys = []string{other, key}
+		add(c, true)
+	}
 }
