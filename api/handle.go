@@ -55,7 +55,7 @@ func (s *Server) handle(rctx *fasthttp.RequestCtx) {
 	case method == http.MethodOptions:
 		s.preflight(c)
 	case methodLabel(method) == "other":
-		c.fail(s.noRoute(string(rctx.Path())))
+		c.fail(s.noRoute(rctx.URI()))
 	default:
 		rctx.SetUserValue(callKey{}, c)
 		s.router(rctx)
@@ -104,16 +104,25 @@ func (c *call) waitJoined() {
 // unrouted answers what Fiber found no route for.
 func (s *Server) unrouted(path *fiber.Ctx, _ error) error {
 	c, _ := path.Context().UserValue(callKey{}).(*call)
-	c.fail(s.noRoute(string(path.Context().Path())))
+	c.fail(s.noRoute(path.Context().URI()))
 	return nil
 }
 
-// noRoute is the 404 or 405 of a path.
-func (s *Server) noRoute(path string) *Error {
-	if allow := allowedMethods(s.routes, path); allow != "" {
+// noRoute is the 404 or 405 of a path. Paths are routed as they are written: who
+// keeps some from the public in front of a node need not know other forms of them.
+func (s *Server) noRoute(uri *fasthttp.URI) *Error {
+	if allow := allowedMethods(s.routes, string(uri.PathOriginal())); allow != "" {
 		return &Error{Code: codeMethodNotAllowed, Message: "This path takes other methods: " + allow + ".", Allow: allow}
 	}
-	return &Error{Code: codeNotFound, Message: "There is nothing at this path. GET / lists what there is."}
+	e := &Error{Code: codeNotFound, Message: "There is nothing at this path. GET / lists what there is."}
+	for i := range s.routes {
+		if matches(s.routes[i].path, string(uri.Path())) {
+			e.Message = "There is nothing at this path as it is written. Write it as " + shownPath(s.routes[i].path) +
+				", without empty or dot segments, and percent-encode nothing but what stands in braces."
+			break
+		}
+	}
+	return e
 }
 
 // turnAway answers what comes in on an open connection after the end.
@@ -125,7 +134,7 @@ func (c *call) turnAway() {
 // preflight answers OPTIONS for any path.
 func (s *Server) preflight(c *call) {
 	h := &c.rctx.Response.Header
-	allow := allowedMethods(s.routes, string(c.rctx.Path()))
+	allow := allowedMethods(s.routes, string(c.rctx.URI().PathOriginal()))
 	if allow == "" {
 		allow = corsMethods
 	}

@@ -94,11 +94,26 @@ func spellings(template string) []string {
 	return []string{path + `\:` + verb, path + "%3A" + verb, path + "%3a" + verb}
 }
 
-// matches reports whether a path fits a template.
+// matches reports whether a path, as it is written, fits a template. As for Fiber,
+// slashes at its end do not count.
 func matches(template, path string) bool {
-	want := strings.Split(strings.Trim(template, "/"), "/")
-	have := strings.Split(strings.Trim(path, "/"), "/")
-	return slices.EqualFunc(want, have, func(w, h string) bool {
-		return w == h || strings.HasPrefix(w, ":") && h != ""
+	if len(path) > 1 {
+		path = strings.TrimRight(path, "/")
+	}
+	return slices.EqualFunc(strings.Split(template, "/"), strings.Split(path, "/"), func(want, have string) bool {
+		return want == escapedColon.Replace(have) || strings.HasPrefix(want, ":") && have != ""
 	})
+}
+
+var escapedColon = strings.NewReplacer("%3A", ":", "%3a", ":")
+
+// shownPath is a template as people write it, with parameters in braces.
+func shownPath(template string) string {
+	segments := strings.Split(template, "/")
+	for i, s := range segments {
+		if name, is := strings.CutPrefix(s, ":"); is {
+			segments[i] = "{" + name + "}"
+		}
+	}
+	return strings.Join(segments, "/")
 }

@@ -169,6 +169,47 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 	}
 }
 
+// TestPathsAreTakenAsWritten sends known paths in other forms: each is a 404 that
+// names the right one, whatever the method, and never an operation.
+func TestPathsAreTakenAsWritten(t *testing.T) {
+	s := start(t)
+	for sent, shown := range map[string]string{
+		"//api/home?for=ada":       " /api/home,",
+		"/api//home?for=ada":       " /api/home,",
+		"/api/./home?for=ada":      " /api/home,",
+		"/docs/../api/home":        " /api/home,",
+		"/%61pi/home?for=ada":      " /api/home,",
+		"/api/home%2f?for=ada":     " /api/home,",
+		"/api%2Fhome?for=ada":      " /api/home,",
+		"//metrics":                " /metrics,",
+		"//":                       " /,",
+		"/api/agents//ada":         " /api/agents/{id},",
+		"/api/agents/x/%2e%2e/ada": " /api/agents/{id},",
+		"/api//nothing":            "",
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost, "PROPFIND"} {
+			r := s.Do(method, sent, "")
+			if p := apitest.CheckError(t, r); r.Status != http.StatusNotFound || p.Code != "not_found" || r.Header.Get("Allow") != "" ||
+				!strings.Contains(p.Error, shown) || shown == "" && strings.Contains(p.Error, "Write it") {
+				t.Errorf("%s %s: %d %s", method, sent, r.Status, r.Body)
+			}
+		}
+		if r := s.Do(http.MethodHead, sent, ""); r.Status != http.StatusNotFound {
+			t.Errorf("HEAD %s: %d", sent, r.Status)
+		}
+		if r := s.Do(http.MethodOptions, sent, ""); r.Status != http.StatusNoContent || !strings.Contains(r.Header.Get("Allow"), "DELETE") {
+			t.Errorf("OPTIONS %s: %d, Allow %q", sent, r.Status, r.Header.Get("Allow"))
+		}
+	}
+	// A slash at the end and an escaped parameter are no other form.
+	s.Publish(map[string]any{"agent": "ada", "body": "Hello, all."})
+	for _, path := range []string{"/api/home/?for=ada", "/api/entries/%651", "/api/entries/e1//"} {
+		if r := s.Get(path); r.Status != http.StatusOK {
+			t.Errorf("%s: %d %s", path, r.Status, r.Body)
+		}
+	}
+}
+
 // TestCORS holds that any origin may call, without credentials.
 func TestCORS(t *testing.T) {
 	s := start(t)
