@@ -1,0 +1,111 @@
+package main
+
+// bug is a known bug: what turns the code back into one that has it, and the tests
+// that have to notice.
+type bug struct {
+	name    string
+	edits   []edit
+	pkg     string // whose tests are run
+	run     string // which of them
+	because string // what the bug would do to users
+}
+
+// edit replaces a text that stands in a file exactly once.
+type edit struct{ file, was, is string }
+
+// bugs are those that systems like this one have had.
+var bugs = []bug{
+	{
+		name:  "the log is not synced",
+		edits: []edit{{"node/logstore/open.go", "Path:                    s.path,", "Path: s.path, NoSync: true,"}},
+		pkg:   "./node/logstore", run: "Unsynced",
+		because: "an acknowledged write is lost with the power",
+	},
+	{
+		name:  "a vote is not kept",
+		edits: []edit{{"node/logstore/store.go", "return guard(func() error { return s.bolt.Set(key, value) })", "return nil"}},
+		pkg:   "./node/logstore", run: "StableStore",
+		because: "a node votes twice in a term, and two lead",
+	},
+	{
+		name: "claims end by the wall clock",
+		edits: []edit{
+			{"fsm/claim.go", "if c.expires > tx.now || i == maxReopened {", "if c.expires > time.Now().UnixMilli() || i == maxReopened {"},
+			{"fsm/claim.go", "import (\n", "import (\n\t\"time\"\n"},
+		},
+		pkg: "./fsm", run: "Job|Claim|Machine",
+		because: "nodes disagree whether a job is open",
+	},
+	{
+		name:  "a request_id is forgotten",
+		edits: []edit{{"fsm/publish.go", "\tif known {\n\t\ttx.keep(key, requestRow{entry: seq, content: sum}.append(nil))\n\t}\n", ""}},
+		pkg:   "./fsm", run: "Request|Machine",
+		because: "a retry publishes twice",
+	},
+	{
+		name:  "answers are forgotten at a restart",
+		edits: []edit{{"fsm/machine.go", "if l.sessions, err = loadSessions(s.db); err != nil {", "if l.sessions = (sessions{}); err != nil {"}},
+		pkg:   "./fsm", run: "Session|Machine",
+		because: "a node's own retry is applied twice",
+	},
+	{
+		name:  "the order of a map reaches the state",
+		edits: []edit{{"fsm/session.go", "\tslices.Sort(seqs)\n\treturn seqs", "\treturn seqs"}},
+		pkg:   "./fsm", run: "Session|Answers|Machine",
+		because: "nodes hold different states",
+	},
+	{
+		name:  "log time follows the leader's clock back",
+		edits: []edit{{"fsm/apply.go", "tx.now = max(b.Stamp, tx.head.now+1)", "tx.now = b.Stamp"}},
+		pkg:   "./fsm", run: "Instants|Machine",
+		because: "who polls with since misses entries",
+	},
+	{
+		name:  "a snapshot is taken for durable too early",
+		edits: []edit{{"fsm/snapsink.go", "if err := st.flush(); err != nil {", "if err := error(nil); err != nil {"}},
+		pkg:   "./fsm", run: "Snapshot|Persist|Crash|Restart",
+		because: "the log is cut off behind a state that is gone after a crash",
+	},
+	{
+		name:  "a write is answered before this node has applied it",
+		edits: []edit{{"node/propose/session.go", "\t\tif c.applied {\n\t\t\ts.finish(c, nil)\n\t\t}\n\t\treturn\n\tcase v.status == statusUnknown:", "\t\ts.finish(c, nil)\n\t\treturn\n\tcase v.status == statusUnknown:"}},
+		pkg:   "./node/propose", run: "Propose|Leadership|Trouble",
+		because: "an agent does not read its own write",
+	},
+	{
+		name:  "a write of unknown outcome is called a failure",
+		edits: []edit{{"node/propose/session.go", "\tcase v.status == statusUnknown:\n\t\tc.handed = true\n", ""}},
+		pkg:   "./node/propose", run: "Unknown|Leadership|Trouble",
+		because: "what was reported as not written shows up later",
+	},
+	{
+		name:  "a strong read trusts Raft's word alone",
+		edits: []edit{{"node/propose/readindex.go", "if err := p.confirmTerm(ctx, d, term); err != nil {", "if err := ctx.Err(); err != nil {"}},
+		pkg:   "./node/propose", run: "Deposed|Confirmation|Strong",
+		because: "a leader that was stopped for a while serves old reads as new",
+	},
+	{
+		name:  "a poster claims the own job",
+		edits: []edit{{"fsm/job.go", "case own && (op == OpClaimJob || op == OpFinishJob):", "case own && op == OpFinishJob:"}},
+		pkg:   "./fsm", run: "Job",
+		because: "the rules of jobs do not hold",
+	},
+	{
+		name:  "a claimed job is claimed again",
+		edits: []edit{{"fsm/job.go", "case j.status == JobClaimed && (op == OpCloseJob || j.claimantKey != agent):", "case j.status == JobClaimed && op == OpCloseJob:"}},
+		pkg:   "./fsm", run: "Job",
+		because: "two agents do the same work",
+	},
+	{
+		name:  "home says that a cut list is whole",
+		edits: []edit{{"fsm/homeview.go", "h.Now = last.CreatedAt", "_ = last.CreatedAt"}},
+		pkg:   "./fsm", run: "Home",
+		because: "an agent never hears of what came after the page",
+	},
+	{
+		name:  "an attempt may be begun by two leaders",
+		edits: []edit{{"fsm/deliver.go", "o.nextAt = tx.now + DeliveryLease", "o.nextAt = tx.now"}},
+		pkg:   "./fsm", run: "Attempts|Deliver",
+		because: "a receiver gets an event twice without any failure",
+	},
+}
