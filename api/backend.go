@@ -94,7 +94,7 @@ type Code string
 const (
 	CodeNotEnqueued    Code = "not_enqueued"    // nothing was written; repeat freely
 	CodeOutcomeUnknown Code = "outcome_unknown" // may have been written; repeat with the same request_id
-	CodeNoLeader       Code = "no_leader"       // a strong read found no leader
+	CodeNoLeader       Code = "no_leader"       // a strong read found no leader, or the node knows no cluster yet
 	CodeDiskFull       Code = "disk_full"       // too few disks have space for writes; reads go on
 	CodeBehind         Code = "behind"          // this node has not applied the asked index in time
 )

@@ -73,9 +73,12 @@ func (s *Server) serve(rt *route) fiber.Handler {
 	return func(path *fiber.Ctx) error {
 		c, _ := path.Context().UserValue(callKey{}).(*call)
 		c.route, c.http.path = rt, path
-		c.waitJoined()
 		defer func() { c.http.path = nil }()
-		if err := rt.handle(c); err != nil {
+		err := c.waitJoined()
+		if err == nil {
+			err = rt.handle(c)
+		}
+		if err != nil {
 			c.fail(err)
 		}
 		return nil
@@ -83,21 +86,25 @@ func (s *Server) serve(rt *route) fiber.Handler {
 }
 
 // waitJoined keeps a call that needs the state while this node is not part of a
-// cluster yet: a load balancer may send calls before it has found that out.
-func (c *call) waitJoined() {
+// cluster yet: a load balancer may send calls before it has found that out. It
+// returns an error when the node is still not: its state is empty, and that of the
+// service is not.
+func (c *call) waitJoined() error {
 	if surface := surfaceOf(c.route.path); surface == 0 || surface == fsm.SurfaceWeb {
-		return
+		return nil
 	}
 	select {
 	case <-c.srv.backend.Joined():
-		return
+		return nil
 	default:
 	}
 	ctx, cancel := context.WithTimeout(c.srv.waits, joinTimeout)
 	defer cancel()
 	select {
 	case <-c.srv.backend.Joined():
+		return nil
 	case <-ctx.Done():
+		return &Unavailable{Code: CodeNoLeader, Reason: "this node is part of no cluster yet; ask another one"}
 	}
 }
 

@@ -1,6 +1,8 @@
 package api_test
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -34,5 +36,42 @@ func TestCallsWaitUntilTheNodeHasJoined(t *testing.T) {
 	close(b.Joining)
 	if got := <-statuses; got != http.StatusCreated {
 		t.Errorf("status %d once the node had joined, want 201", got)
+	}
+}
+
+// TestNodeOfNoClusterAnswersNothing: the state of a node that has joined no cluster
+// is empty, and no answer may look as if the service were. The end of the server
+// cuts the wait short.
+func TestNodeOfNoClusterAnswersNothing(t *testing.T) {
+	b := apitest.NewBackend(t)
+	b.Joining = make(chan struct{})
+	server, addr := serve(t, b)
+	requests := []struct{ method, path, body string }{
+		{http.MethodGet, "/api/entries", ""},
+		{http.MethodGet, "/api/home?for=ada", ""},
+		{http.MethodPost, "/api/entries", `{"body":"sent too early"}`},
+		{http.MethodPost, "/a2a", say("SendMessage", "a", `[{"text":"latest"}]`)},
+		{http.MethodPost, "/a2a/v1/message:send", `{"message":{"messageId":"a","role":"ROLE_USER","parts":[{"text":"latest"}]}}`},
+		{http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read_entries"}}`},
+	}
+	answers := make(chan *apitest.Response, len(requests))
+	s := apitest.At(t, addr)
+	for _, request := range requests {
+		go func() { answers <- s.Do(request.method, request.path, request.body, "Content-Type", jsonType) }()
+	}
+	eventually(t, func() bool {
+		return strings.Contains(metricsOf(t, addr), fmt.Sprintf("commons_http_requests_in_flight %d", len(requests)+1))
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for range requests {
+		r := <-answers
+		p := apitest.CheckError(t, r)
+		if r.Status != http.StatusServiceUnavailable || p.Code != "no_leader" || !p.Retryable || r.Header.Get("Retry-After") == "" {
+			t.Errorf("%d %s", r.Status, r.Body)
+		}
 	}
 }

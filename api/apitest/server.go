@@ -54,8 +54,15 @@ func Start(tb testing.TB, b *Backend, configure ...func(*api.Config)) *Server {
 			tb.Error(err)
 		}
 	})
-	addr := ln.Addr().String()
-	return &Server{Backend: b, Addr: addr, URL: "http://" + addr, tb: tb}
+	s := At(tb, ln.Addr().String())
+	s.Backend = b
+	return s
+}
+
+// At is an interface that is served at an address already, without its backend.
+func At(tb testing.TB, addr string) *Server {
+	tb.Helper()
+	return &Server{Addr: addr, URL: "http://" + addr, tb: tb}
 }
 
 // Response is an answer, read to its end.
