@@ -76,6 +76,7 @@ func runAll(binary, dir, only string, long bool) error {
 		{"a backup is restored", backupRestored},
 		{"bench", benchRuns},
 		{"thousands wait at home", thousandsWait},
+		{"thousands of slow connections", slowClients},
 		{"leader killed under load", leaderKilled},
 		{"leader ends gracefully under load", leaderTerminated},
 		{"rolling restarts under load", rollingRestarts},
