@@ -3,8 +3,6 @@ package api
 import (
 	"net/http"
 	"strconv"
-
-	"github.com/gofiber/fiber/v2"
 )
 
 // a2aKind is a kind of error of the message protocol, as each binding writes it.
@@ -46,8 +44,7 @@ type a2aError struct {
 	kind    *a2aKind
 	message string
 	// refusal is the Error object of the interface that explains it; nil: none.
-	refusal    *Error
-	retryAfter string // seconds; "": none
+	refusal *Error
 	// sent is the message as far as it could be read, for the example.
 	sent *a2aMessage
 }
@@ -57,12 +54,11 @@ func newA2AError(kind *a2aKind, message string) *a2aError {
 }
 
 // a2aRefusal is the error that a refused operation comes to.
-func a2aRefusal(refusal *Error, retryAfter string, sent *a2aMessage) *a2aError {
-	e := &a2aError{kind: a2aBadParams, message: refusal.Message, refusal: refusal, retryAfter: retryAfter, sent: sent}
+func a2aRefusal(refusal *Error, sent *a2aMessage) *a2aError {
+	e := &a2aError{kind: a2aBadParams, message: refusal.Message, refusal: refusal, sent: sent}
 	switch refusal.status() {
 	case http.StatusTooManyRequests:
 		e.kind = a2aLimited
-		e.message = "Too many writes from this sender or this agent. Wait " + retryAfter + " seconds."
 	case http.StatusServiceUnavailable:
 		e.kind = a2aUnavailable
 	case http.StatusInternalServerError:
@@ -73,18 +69,8 @@ func a2aRefusal(refusal *Error, retryAfter string, sent *a2aMessage) *a2aError {
 
 // hint tells HTTP when to try again.
 func (e *a2aError) hint(c *call) {
-	if e.retryAfter != "" {
-		c.hintRetry(e.retryAfter, e.kind == a2aLimited)
-	}
-}
-
-// hintRetry tells HTTP when to try again, in seconds, and whether that is because of
-// too many writes.
-func (c *call) hintRetry(after string, limited bool) {
-	c.out.Header.Set(fiber.HeaderRetryAfter, after)
-	if limited {
-		c.out.Header.Set(headerRateLimit, `"writes";r=0;t=`+after)
-		c.out.Header.Set(headerRateLimitPolicy, c.srv.ratePolicy)
+	if e.refusal != nil {
+		c.hint(e.refusal)
 	}
 }
 
@@ -96,10 +82,10 @@ func (e *a2aError) rpc(d dialect) object {
 		return o.with("data", e.details())
 	}
 	data := object{{"reason", e.kind.reason}, {"domain", a2aDomain}}
-	if e.retryAfter != "" {
-		data = data.with("retryAfter", e.retryAfter)
-	}
 	if e.refusal != nil {
+		if wait := e.refusal.wait(); wait != "" {
+			data = data.with("retryAfter", wait)
+		}
 		data = append(data, e.refusal.object()...)
 	}
 	return o.with("data", data)
@@ -119,8 +105,8 @@ func (e *a2aError) details() []object {
 		return []object{info}
 	}
 	metadata := object{{"code", e.refusal.Code}, {"retryable", strconv.FormatBool(e.refusal.retryable())}}
-	if e.retryAfter != "" {
-		metadata = metadata.with("retryAfter", e.retryAfter)
+	if wait := e.refusal.wait(); wait != "" {
+		metadata = metadata.with("retryAfter", wait)
 	}
 	return []object{info.with("metadata", metadata), {{"@type", typeStruct}, {"value", e.refusal.object()}}}
 }

@@ -48,7 +48,7 @@ func (m *a2aMessage) refuse(now time.Time) *a2aError {
 	if !m.problems.has("message") && !m.problems.has("parts") {
 		issues = append(issues, e.problems.list...)
 	}
-	return a2aRefusal(invalid(issues, e.repair(&messageRules, now)), "", m)
+	return a2aRefusal(invalid(issues, e.repair(&messageRules, now)), m)
 }
 
 // converse finds out what a message wants.
@@ -156,7 +156,7 @@ type listed struct {
 func (c *call) a2aList(m *a2aMessage, filters []pair, heading string) (*a2aReply, *a2aError) {
 	done := c.behalf().perform("listEntries", invocation{params: append(filters, pair{"limit", a2aListed})})
 	if done.refusal != nil {
-		return nil, a2aRefusal(done.refusal, done.retryAfter, m)
+		return nil, a2aRefusal(done.refusal, m)
 	}
 	var list listed
 	if err := json.Unmarshal(done.body, &list); err != nil {
@@ -181,7 +181,7 @@ func (c *call) a2aList(m *a2aMessage, filters []pair, heading string) (*a2aReply
 func (c *call) a2aChannels(m *a2aMessage) (*a2aReply, *a2aError) {
 	done := c.behalf().perform("listChannels", invocation{})
 	if done.refusal != nil {
-		return nil, a2aRefusal(done.refusal, done.retryAfter, m)
+		return nil, a2aRefusal(done.refusal, m)
 	}
 	var list struct {
 		Channels []struct {
@@ -210,7 +210,7 @@ func (c *call) a2aChannels(m *a2aMessage) (*a2aReply, *a2aError) {
 func (c *call) a2aPublish(m *a2aMessage) (*a2aReply, *a2aError) {
 	done := c.behalf().perform(callPublish, invocation{document: m.document()})
 	if done.refusal != nil {
-		return nil, a2aRefusal(done.refusal, done.retryAfter, m)
+		return nil, a2aRefusal(done.refusal, m)
 	}
 	var published struct {
 		Entry     struct{ ID, Kind, Channel, Agent string }

@@ -158,29 +158,35 @@ func (c *call) refusal(err error) *Error {
 		c.srv.log.Error("request failed", "route", c.template(), "err", err)
 		e = internalError()
 	}
-	status := e.status()
 	if e.Example == nil {
 		e.Example = c.smallestBody(e.Code)
 	}
 	resp := c.out
-	switch status {
-	case http.StatusServiceUnavailable:
-		resp.Header.Set(fiber.HeaderRetryAfter, retryAfterUnavailable)
-	case http.StatusTooManyRequests:
-		wait, limit, policy := seconds(e.RetryAfter), limitOfWrites, c.srv.ratePolicy
-		if e.Limit != nil {
-			limit, policy = e.Limit.Name, ratePolicy(e.Limit.Name, e.Limit.Quota, e.Limit.Window)
-		}
-		resp.Header.Set(fiber.HeaderRetryAfter, wait)
-		resp.Header.Set(headerRateLimit, `"`+limit+`";r=0;t=`+wait)
-		resp.Header.Set(headerRateLimitPolicy, policy)
-	case http.StatusMethodNotAllowed:
-		resp.Header.Set(fiber.HeaderAllow, e.Allow)
-	}
-	resp.SetStatusCode(status)
+	c.hint(e)
+	resp.SetStatusCode(e.status())
 	resp.Header.SetContentType(contentJSON)
 	resp.SetBody(e.object().appendJSON(nil))
 	return e
+}
+
+// hint sets the headers that tell a client of HTTP what to do about an error, on
+// whichever surface it came up.
+func (c *call) hint(e *Error) {
+	h, wait := &c.out.Header, e.wait()
+	if wait != "" {
+		h.Set(fiber.HeaderRetryAfter, wait)
+	}
+	switch e.status() {
+	case http.StatusTooManyRequests:
+		limit, policy := limitOfWrites, c.srv.ratePolicy
+		if e.Limit != nil {
+			limit, policy = e.Limit.Name, ratePolicy(e.Limit.Name, e.Limit.Quota, e.Limit.Window)
+		}
+		h.Set(headerRateLimit, `"`+limit+`";r=0;t=`+wait)
+		h.Set(headerRateLimitPolicy, policy)
+	case http.StatusMethodNotAllowed:
+		h.Set(fiber.HeaderAllow, e.Allow)
+	}
 }
 
 // template is the route's path template, the only form in which paths are logged

@@ -113,6 +113,17 @@ func (e *Error) status() int {
 // retryable reports whether the same request may be sent again.
 func (e *Error) retryable() bool { return e.Repeatable || errorKinds[e.Code].retryable }
 
+// wait is the Retry-After of the error, in seconds; "": none.
+func (e *Error) wait() string {
+	switch e.status() {
+	case http.StatusTooManyRequests:
+		return seconds(e.RetryAfter)
+	case http.StatusServiceUnavailable:
+		return retryAfterUnavailable
+	}
+	return ""
+}
+
 // object is the Error object.
 func (e *Error) object() object {
 	issues := e.Issues
@@ -187,13 +198,17 @@ func toError(err error) *Error {
 	}
 	if limited, ok := errors.AsType[*RateLimited](err); ok {
 		refusal := &Error{
-			Code:       codeRateLimited,
-			Message:    "Too many writes from this sender or this agent. Wait for Retry-After seconds.",
+			Code: codeRateLimited, Message: "Too many writes from this sender or this agent.",
 			RetryAfter: limited.RetryAfter, Limit: limited.Limit,
 		}
 		if limited.Limit != nil {
 			refusal.Message = limited.Limit.Message
 		}
+		unit := " seconds."
+		if refusal.wait() == "1" {
+			unit = " second."
+		}
+		refusal.Message += " Wait " + refusal.wait() + unit
 		return refusal
 	}
 	return nil

@@ -51,11 +51,10 @@ func OtherParams() []string { return freshnessParams }
 
 // Relayed is what came of an operation that a test ran in memory.
 type Relayed struct {
-	Status     int
-	Body       []byte
-	Refusal    *Error
-	Index      uint64
-	RetryAfter string
+	Status  int
+	Body    []byte
+	Refusal *Error
+	Index   uint64
 }
 
 // Relay runs an operation on behalf of the surface at a path, for a client of its
@@ -72,7 +71,7 @@ func Relay(s *Server, path, operationID, query, id, body string) Relayed {
 	in.params, _ = parsePairs(query)
 	in.document, _ = decodeBody(contentJSON, []byte(body))
 	done := r.perform(operationID, in)
-	return Relayed{done.status, done.body, done.refusal, done.index, done.retryAfter}
+	return Relayed{done.status, done.body, done.refusal, done.index}
 }
 
 // RequestLog writes a sample of requests.

@@ -71,10 +71,8 @@ const latestShown = "20"
 type exchange struct {
 	relay *relay
 	base  string // of this service's addresses
-	// retryAfter is that of a refusal, in seconds, and limited says that it was one
-	// for too many writes.
-	retryAfter atomic.Pointer[string]
-	limited    atomic.Bool
+	// refusal is that of a tool; nil where there was none.
+	refusal atomic.Pointer[Error]
 }
 
 type exchangeKey struct{}
@@ -231,8 +229,8 @@ func (c *call) exchangeMCP(id any, body []byte) error {
 	req.Header.Set(fiber.HeaderAccept, contentJSON+", text/event-stream")
 	w := &recorder{header: http.Header{}, status: http.StatusOK}
 	c.srv.mcp().ServeHTTP(w, req)
-	if retryAfter := x.retryAfter.Load(); retryAfter != nil {
-		c.hintRetry(*retryAfter, x.limited.Load())
+	if refusal := x.refusal.Load(); refusal != nil {
+		c.hint(refusal)
 	}
 	if w.header.Get(fiber.HeaderContentType) != contentJSON {
 		status := w.status

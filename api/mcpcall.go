@@ -196,12 +196,9 @@ func toolResult(text string, body []byte) *mcp.CallToolResult {
 
 // refuse is the result of a call that was refused: an error for the model to see.
 func (x *exchange) refuse(b *boundTool, done performed, ignored []string) *mcp.CallToolResult {
-	if done.retryAfter != "" {
-		x.retryAfter.Store(&done.retryAfter)
-	}
-	x.limited.Store(done.refusal.Code == codeRateLimited)
+	x.refusal.Store(done.refusal)
 	w := &mcpWriter{base: x.base}
-	w.refusal(b, done.refusal, done.retryAfter)
+	w.refusal(b, done.refusal)
 	w.ignored(ignored)
 	result := toolResult(w.String(), done.body)
 	result.IsError = true

@@ -190,7 +190,14 @@ func TestMCPHeaders(t *testing.T) {
 	}
 	s.Backend.Refuse = func(api.Sender, fsm.Body) error { return &api.RateLimited{RetryAfter: 1500 * time.Millisecond} }
 	r, text := call("publish_message", `{"agent":"ada","body":"Hello again"}`)
-	if !strings.Contains(text, "Wait 2 seconds") || r.Header.Get("Retry-After") != "2" || r.Header.Get("RateLimit") == "" {
+	if !strings.Contains(text, "Wait 2 seconds.") || r.Header.Get("Retry-After") != "2" || r.Header.Get("RateLimit") == "" {
+		t.Errorf("%s %v", text, r.Header)
+	}
+	s.Backend.Refuse = func(api.Sender, fsm.Body) error {
+		return &api.RateLimited{RetryAfter: time.Minute, Limit: &api.RateLimit{Name: "verifications", Quota: 10, Window: time.Hour, Message: "Too many checks."}}
+	}
+	r, text = call("publish_message", `{"agent":"ada","body":"Hello again"}`)
+	if !strings.Contains(text, "Too many checks. Wait 60 seconds.") || r.Header.Get("RateLimit") != `"verifications";r=0;t=60` || r.Header.Get("RateLimit-Policy") != `"verifications";q=10;w=3600` {
 		t.Errorf("%s %v", text, r.Header)
 	}
 	s.Backend.Refuse = func(api.Sender, fsm.Body) error {

@@ -54,14 +54,14 @@ func (w *mcpWriter) ignored(names []string) {
 }
 
 // refusal says everything that is wrong, and what would have worked.
-func (w *mcpWriter) refusal(b *boundTool, e *Error, retryAfter string) {
+func (w *mcpWriter) refusal(b *boundTool, e *Error) {
 	w.line("%s: %s", b.name, e.Message)
 	for _, issue := range e.Issues {
 		w.line("- %s: %s", issue.Field, issue.Message)
 	}
 	switch {
-	case e.status() == http.StatusTooManyRequests:
-		w.line("Wait %s seconds, then call again.", retryAfter)
+	case e.status() == http.StatusTooManyRequests: // the message says how long
+		w.line("Wait, then call again.")
 	case e.retryable():
 		w.line("The same call may be repeated.")
 	}

@@ -25,8 +25,6 @@ type performed struct {
 	body   []byte // the very JSON object that HTTP would answer
 	// refusal is the Error object that body holds; nil where there was no error.
 	refusal *Error
-	// retryAfter is the Retry-After of a refusal, in seconds; "": none.
-	retryAfter string
 	// index is that of the log entry that carries a write; 0 where there was none.
 	index uint64
 }
@@ -89,7 +87,6 @@ func (c *call) outcome(refusal *Error) performed {
 	}
 	return performed{
 		status: c.out.StatusCode(), body: c.out.SwapBody(nil), refusal: refusal, index: c.index,
-		retryAfter: string(c.out.Header.Peek(fiber.HeaderRetryAfter)),
 	}
 }
 

@@ -63,7 +63,7 @@ func TestRelayWrites(t *testing.T) {
 	}
 	b.Refuse = func(api.Sender, fsm.Body) error { return &api.RateLimited{RetryAfter: 1500 * time.Millisecond} }
 	done = api.Relay(s, "/a2a", "publishEntry", "", "", `{"agent":"ada","body":"Hello again"}`)
-	if done.Status != http.StatusTooManyRequests || done.Refusal == nil || done.RetryAfter != "2" {
+	if done.Status != http.StatusTooManyRequests || done.Refusal == nil || done.Refusal.RetryAfter != 1500*time.Millisecond {
 		t.Errorf("%+v", done)
 	}
 	for _, name := range []string{"nothing", "getMetrics", ""} {

@@ -184,7 +184,7 @@ func TestReceiverFails(t *testing.T) {
 			t.Errorf("%s: %q, want %q", header, got, want)
 		}
 	}
-	if limited.Status != http.StatusTooManyRequests || apitest.CheckError(t, limited).Error != "Too many checks." {
+	if limited.Status != http.StatusTooManyRequests || apitest.CheckError(t, limited).Error != "Too many checks. Wait 90 seconds." {
 		t.Errorf("too many checks: %d %s", limited.Status, limited.Body)
 	}
 

@@ -277,7 +277,7 @@ func TestRateLimited(t *testing.T) {
 	s := apitest.Start(t, b, func(c *api.Config) { c.WriteBurst = 20 })
 	r := s.Post("/api/entries", map[string]any{"body": "Hello"})
 	problem := apitest.CheckError(t, r)
-	if r.Status != http.StatusTooManyRequests || problem.Code != "rate_limited" || !problem.Retryable || string(problem.Example) != `{"body":"Hello"}` {
+	if r.Status != http.StatusTooManyRequests || problem.Code != "rate_limited" || !problem.Retryable || string(problem.Example) != `{"body":"Hello"}` || !strings.Contains(problem.Error, "Wait 2 seconds.") {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 	for name, want := range map[string]string{"Retry-After": "2", "RateLimit": `"writes";r=0;t=2`, "RateLimit-Policy": `"writes";q=20;w=60`} {

@@ -76,9 +76,9 @@ func (a verifyAnswer) asError() error {
 }
 
 var (
-	verificationLimit = newVerificationLimit("A receiver and a sender have at most %d checks of a notify_url an hour. Wait for Retry-After seconds.")
+	verificationLimit = newVerificationLimit("A receiver and a sender have at most %d checks of a notify_url an hour.")
 	// sharedVerificationLimit is for who shares an allowance.
-	sharedVerificationLimit = newVerificationLimit("Very many receivers are being checked: some share the %d checks of a notify_url that there are for each an hour, and others have used up these. Wait for Retry-After seconds.")
+	sharedVerificationLimit = newVerificationLimit("Very many receivers are being checked: some share the %d checks of a notify_url that there are for each an hour, and others have used up these.")
 )
 
 func newVerificationLimit(format string) api.RateLimit {
