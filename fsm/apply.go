@@ -54,6 +54,9 @@ func (m *Machine) apply(entries []logEntry) {
 	if len(tx.outboxes) > 0 {
 		m.watchers.tellDeliveries()
 	}
+	if len(tx.ended) > 0 && m.opts.DeliveriesEnded != nil {
+		m.opts.DeliveriesEnded(tx.ended)
+	}
 	if m.opts.Observer == nil {
 		return
 	}

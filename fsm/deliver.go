@@ -151,6 +151,7 @@ func (c *AckDelivery) apply(tx *txn) Result {
 	case c.Outcome == AttemptGone:
 		d.failures++
 		tx.endDelivery(c.AgentKey, o, &d, DeliveryFailed)
+		tx.ended[len(tx.ended)-1].Gone = true
 		tx.removeHook(c.AgentKey, o)
 	default:
 		c.fail(tx, o, &d)

@@ -62,6 +62,17 @@ const (
 	ReasonHookGone  = "hook_removed" // the receiver answered that it is gone
 )
 
+// DeliveryEnd tells of a delivery that nothing more becomes of.
+type DeliveryEnd struct {
+	AgentKey string // folded name of the agent
+	ID       string // the webhook-id
+	Status   DeliveryStatus
+	Reason   string // of the last failure, or why it was dropped; "": delivered
+	Attempts uint64 // that were begun
+	// Gone is set when the receiver is gone: its notify_url was removed.
+	Gone bool
+}
+
 // deliveryRow is the row of spaceDelivery.
 //
 //	version1 kind1 status1 entry queuedAt changedAt attempts failures hook
@@ -179,6 +190,7 @@ func (tx *txn) queueDelivery(agentKey string, kind DeliveryKind, entry uint64) u
 	} else {
 		d.reason = ReasonQueueFull
 		tx.putDelivery(agentKey, o.last, &d, DeliveryDropped)
+		tx.tellEnd(agentKey, o.last, &d)
 	}
 	if old := o.last - min(o.last, MaxListedDeliveries); old > 0 && !o.waits(old) {
 		tx.keep(deliveryKey(agentKey, old), nil)
@@ -193,11 +205,20 @@ func (tx *txn) endDelivery(agentKey string, o *outbox, d *deliveryRow, status De
 	o.queue = o.queue[1:]
 	o.nextAt = tx.now
 	tx.countWaiting(-1)
+	tx.putDelivery(agentKey, number, d, status)
+	tx.tellEnd(agentKey, number, d)
 	if number+MaxListedDeliveries <= o.last {
 		tx.keep(deliveryKey(agentKey, number), nil)
-		return
 	}
-	tx.putDelivery(agentKey, number, d, status)
+}
+
+// tellEnd notes that a delivery has come to its end.
+func (tx *txn) tellEnd(agentKey string, number uint64, d *deliveryRow) {
+	p, _ := tx.profile(agentKey)
+	tx.ended = append(tx.ended, DeliveryEnd{
+		AgentKey: agentKey, ID: string(appendDeliveryID(nil, &p, number, d.queuedAt)),
+		Status: d.status, Reason: d.reason, Attempts: d.attempts,
+	})
 }
 
 // dropDeliveries empties an agent's queue.

@@ -127,13 +127,18 @@ type rig struct {
 
 func newRig(t testing.TB) *rig {
 	r := &rig{t: t, log: newLog(t), obs: &recorder{}}
-	r.Machine = openAt(t, t.TempDir(), func(o *Options) { o.Observer = r.obs })
+	r.Machine = openAt(t, t.TempDir(), func(o *Options) { o.Observer, o.DeliveriesEnded = r.obs, r.obs.ends })
 	r.log.feed(r.Machine, 1, 1)
 	return r
 }
 
 // recorder is an Observer that keeps what it is told.
-type recorder struct{ got []answered }
+type recorder struct {
+	got   []answered
+	ended []DeliveryEnd
+}
+
+func (o *recorder) ends(ended []DeliveryEnd) { o.ended = append(o.ended, ended...) }
 
 func (o *recorder) Applied(boot BootID, seq uint64, r Result, index uint64) {
 	o.got = append(o.got, answered{boot: boot, seq: seq, index: index, res: r})

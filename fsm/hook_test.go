@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,6 +98,48 @@ func TestChangesOfTheReceiver(t *testing.T) {
 				t.Errorf("the profile shows it: %s", doc)
 			}
 		})
+	}
+}
+
+// TestEndsOfDeliveries holds what is told of deliveries that come to their end.
+func TestEndsOfDeliveries(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil), hooked("bob", nil))
+	r.run(slices.Repeat([]Body{post("eve", mention("ada", "bob"))}, MaxWaitingDeliveries+1)...)
+	r.attempt("ada", AttemptDelivered, nil)
+	for _, pause := range retryPauses {
+		r.attempt("ada", AttemptFailed, nil)
+		r.later(pause)
+	}
+	r.attempt("ada", AttemptFailed, nil)
+	r.attempt("ada", AttemptGone, func(a *AckDelivery) { a.Reason = "status_410" })
+	r.run(rehook("bob", ""))
+	type end struct {
+		agent    string
+		status   DeliveryStatus
+		reason   string
+		attempts uint64
+		gone     bool
+	}
+	got, ids := map[end]int{}, map[string]bool{}
+	for _, e := range r.obs.ended {
+		got[end{e.AgentKey, e.Status, e.Reason, e.Attempts, e.Gone}]++
+		ids[e.ID] = true
+	}
+	want := map[end]int{
+		{"ada", DeliveryDropped, ReasonQueueFull, 0, false}: 1,
+		{"ada", DeliveryDelivered, "", 1, false}:            1,
+		{"ada", DeliveryFailed, "status_500", 6, false}:     1,
+		{"ada", DeliveryFailed, "status_410", 1, true}:      1,
+		{"ada", DeliveryDropped, ReasonHookGone, 0, false}:  MaxWaitingDeliveries - 3,
+		{"bob", DeliveryDropped, ReasonQueueFull, 0, false}: 1,
+		{"bob", DeliveryDropped, ReasonHookOff, 0, false}:   MaxWaitingDeliveries,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if len(ids) != 2*(MaxWaitingDeliveries+1) || !ids[r.outbox("ada").Newest[0].ID] {
+		t.Errorf("%d ids", len(ids))
 	}
 }
 

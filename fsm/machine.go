@@ -20,6 +20,10 @@ type Options struct {
 	Logger *slog.Logger
 	// Observer is told of every applied command. Nil is allowed.
 	Observer Observer
+	// DeliveriesEnded is told of the deliveries that were taken out of their queues,
+	// or never got in, on the apply goroutine, after the view that holds it is
+	// published. After a crash it may be told again. Nil is allowed.
+	DeliveriesEnded func([]DeliveryEnd)
 	// CacheBytes is the least size of Pebble's block cache; zero is
 	// DefaultCacheBytes. It has use of what the memtables leave free, too.
 	CacheBytes int64

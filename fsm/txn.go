@@ -39,6 +39,7 @@ type txn struct {
 	memory     *memory
 	// outboxes are those that this call has looked at.
 	outboxes map[string]*outbox
+	ended    []DeliveryEnd
 	// revision is the number of the newest revision of any profile; revised are
 	// those made in this call.
 	revision uint64

@@ -249,7 +249,7 @@ func (n *Node) attempt(d *fsm.Delivery, a fsm.Attempt, body []byte, keys []ed255
 		}
 		n.deliveries.metrics.attempted(answer)
 		n.logger.InfoContext(ctx, "delivery attempted", "id", d.ID, "agent", d.AgentKey, "host", hostOf(d.URL),
-			"attempt", a.Number, "reason", ack.Reason, "took", answer.Took.Round(time.Millisecond).String())
+			"attempt", a.Number, "outcome", outcomeText(answer.Reason), "took", answer.Took.Round(time.Millisecond).String())
 	}
 	if pause, again := fsm.RetryPause(d.Failures + 1); again && ack.Outcome == fsm.AttemptFailed {
 		ack.Jitter = min(rand.Int64N(pause/jitterShare), fsm.MaxRetryJitter)

@@ -159,7 +159,7 @@ func (n *Node) openDir() error {
 func (n *Node) openState() error {
 	machine, err := fsm.Open(fsm.Options{
 		Dir: filepath.Join(n.cfg.DataDir, stateDir), Logger: n.logger,
-		Observer: observer{n}, Fatal: n.fail, MaxFormat: n.cfg.Tuning.Format,
+		Observer: observer{n}, DeliveriesEnded: n.deliveriesEnded, Fatal: n.fail, MaxFormat: n.cfg.Tuning.Format,
 	})
 	if err != nil {
 		return err

@@ -2,11 +2,13 @@ package node
 
 import (
 	"errors"
+	"log/slog"
 	"math"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/node/push"
 )
 
@@ -16,16 +18,21 @@ const outcomePassed = "ok"
 // pushMetrics measures what is sent to receivers.
 type pushMetrics struct {
 	attempts      *prometheus.CounterVec
+	ended         *prometheus.CounterVec
 	verifications *prometheus.CounterVec
 	seconds       prometheus.Histogram
 }
 
 func newPushMetrics() *pushMetrics {
-	return &pushMetrics{
+	m := &pushMetrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "commons", Subsystem: "push", Name: "attempts_total",
 			Help: "Attempts of this node to deliver to receivers, by what came of them.",
 		}, []string{"outcome"}),
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "commons", Subsystem: "push", Name: "deliveries_total",
+			Help: "Deliveries that came to their end while this node led, by status and by the last reason.",
+		}, []string{"status", "reason"}),
 		verifications: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "commons", Subsystem: "push", Name: "verifications_total",
 			Help: "Checks of receivers by this node, by what came of them.",
@@ -36,10 +43,17 @@ func newPushMetrics() *pushMetrics {
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		}),
 	}
+	// What is known beforehand is shown from the start, as 0.
+	m.attempts.WithLabelValues(outcomePassed)
+	m.ended.WithLabelValues(fsm.DeliveryDelivered.String(), outcomePassed)
+	for _, reason := range []string{fsm.ReasonQueueFull, fsm.ReasonHookOff, fsm.ReasonHookGone} {
+		m.ended.WithLabelValues(fsm.DeliveryDropped.String(), reason)
+	}
+	return m
 }
 
 func (m *pushMetrics) register(to prometheus.Registerer) error {
-	return errors.Join(to.Register(m.attempts), to.Register(m.verifications), to.Register(m.seconds))
+	return errors.Join(to.Register(m.attempts), to.Register(m.ended), to.Register(m.verifications), to.Register(m.seconds))
 }
 
 func (m *pushMetrics) attempted(a push.Answer) {
@@ -59,6 +73,37 @@ func outcomeOf(r push.Reason) string {
 		return push.StatusPrefix + status[:1] + "xx"
 	}
 	return string(r)
+}
+
+// outcomeText is what the log says of a reason.
+func outcomeText(r push.Reason) string {
+	if r == "" {
+		return outcomePassed
+	}
+	return string(r)
+}
+
+// deliveriesEnded measures and logs deliveries that came to their end, on the node
+// that leads. What an agent drops by taking its notify_url back is no news.
+func (n *Node) deliveriesEnded(ended []fsm.DeliveryEnd) {
+	if n.pipeline.Stats().Leading { // else another one does it, or the log is applied again after a start
+		n.deliveries.metrics.end(n.logger, ended)
+	}
+}
+
+func (m *pushMetrics) end(logger *slog.Logger, ended []fsm.DeliveryEnd) {
+	for i := range ended {
+		e := &ended[i]
+		m.ended.WithLabelValues(e.Status.String(), outcomeOf(push.Reason(e.Reason))).Inc()
+		switch log := logger.With("id", e.ID, "agent", e.AgentKey, "attempts", e.Attempts, "reason", e.Reason); {
+		case e.Gone:
+			log.Info("a receiver is gone; its notify_url was removed")
+		case e.Status == fsm.DeliveryFailed:
+			log.Warn("a delivery was given up")
+		case e.Reason == fsm.ReasonQueueFull:
+			log.Warn("a delivery was dropped: too many wait for its receiver")
+		}
+	}
 }
 
 // pushGauges are the measurements of what waits and what is under way.

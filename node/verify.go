@@ -121,7 +121,7 @@ func (n *Node) verifyHere(ctx context.Context, q verifyQuestion) (verifyAnswer, 
 	}
 	a := n.receivers.Verify(ctx, q.URL, q.Agent, keys)
 	n.deliveries.metrics.verified(a.Reason)
-	n.logger.InfoContext(ctx, "asked a receiver", "agent", q.Agent, "host", host, "reason", string(a.Reason), "took", a.Took.Round(time.Millisecond).String())
+	n.logger.InfoContext(ctx, "asked a receiver", "agent", q.Agent, "host", host, "outcome", outcomeText(a.Reason), "took", a.Took.Round(time.Millisecond).String())
 	return verifyAnswer{Reason: a.Reason}, nil
 }
 

@@ -236,6 +236,8 @@ func TestReceiversThatFail(t *testing.T) {
 		for _, line := range []string{
 			`commons_push_attempts_total{outcome="ok"} 2`, `commons_push_attempts_total{outcome="status_5xx"} 1`,
 			`commons_push_attempts_total{outcome="status_4xx"} 1`, `commons_push_verifications_total{outcome="ok"} 2`,
+			`commons_push_deliveries_total{reason="ok",status="delivered"} 2`, `commons_push_deliveries_total{reason="status_4xx",status="failed"} 1`,
+			`commons_push_deliveries_total{reason="hook_removed",status="dropped"} 1`,
 			`commons_push_attempt_seconds_count 4`, `commons_push_sending 0`, `commons_push_waiting 0`,
 		} {
 			if !strings.Contains(metrics, "\n"+line+"\n") {
@@ -244,6 +246,11 @@ func TestReceiversThatFail(t *testing.T) {
 		}
 		return ""
 	})
+	for _, text := range []string{"outcome=ok", "outcome=status_500", "outcome=status_410", "a receiver is gone; its notify_url was removed"} {
+		if !c.Nodes[0].Logged(text) {
+			t.Errorf("not logged: %s", text)
+		}
+	}
 	if c.Nodes[0].Logged("/hook") {
 		t.Error("the path of a notify_url is logged")
 	}
