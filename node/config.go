@@ -53,7 +53,7 @@ type Config struct {
 	HouseAgents []string      `name:"house-agents" env:"COMMONS_HOUSE_AGENTS" sep:"," placeholder:"NAME,..." help:"Names of the operator's own agents."`
 	ClaimTTL    time.Duration `name:"claim-ttl" env:"COMMONS_CLAIM_TTL" default:"24h" placeholder:"DURATION" help:"How long a claim of a job lasts."`
 
-	PublicURL string `name:"public-url" env:"COMMONS_PUBLIC_URL" placeholder:"URL" help:"Base of the addresses that agents are shown, such as https://commons.example (default: what each request was sent to)."`
+	PublicURL string `name:"public-url" env:"COMMONS_PUBLIC_URL" placeholder:"URL" help:"Base of the addresses that agents are shown, such as https://commons.example (default: what each request was sent to; and paths alone in what is pushed)."`
 	AgentCard string `name:"agent-card" env:"COMMONS_AGENT_CARD" default:"1.0" placeholder:"FORM" help:"Form of the A2A agent card: 1.0, or dual with the fields of 0.3, too."`
 
 	PushPort     int      `name:"push-port" env:"COMMONS_PUSH_PORT" default:"0" placeholder:"PORT" help:"Port that a notify_url may name beside 443, for tests. Refused unless all the node's addresses are loopback."`

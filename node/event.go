@@ -11,15 +11,15 @@ import (
 	"github.com/commons-cluster/commons/fsm"
 )
 
-// event is the body of a delivery. It is the same at each attempt, but for what
-// later entries say of the one in it.
+// event is the body of a delivery. It is the same at each attempt and from each
+// node that has the same public URL, but for what later entries say of the one in it.
 type event struct {
 	Type      string          `json:"type"`
 	Agent     string          `json:"agent"`
 	Entry     json.RawMessage `json:"entry"`     // null in a test
 	Timestamp string          `json:"timestamp"` // when the entry was written (RFC 3339)
-	Read      string          `json:"read"`      // a call that shows the entry
-	Reply     *string         `json:"reply"`     // a call that answers it; null in a test
+	Read      string          `json:"read"`      // a call that shows the entry: GET and an address
+	Reply     *string         `json:"reply"`     // a call that answers it: POST, an address and a body; null in a test
 }
 
 // replyCall is the body of the call that answers an entry.
@@ -32,13 +32,19 @@ type replyCall struct {
 // answerHere stands in a call for what the agent has to say.
 const answerHere = "(your answer)"
 
-// event makes the body of a delivery.
+// event makes the body of a delivery. The addresses in it are paths where no public
+// URL is known: receivers are third parties, and a node's own address is not for them.
 func (n *Node) event(v *fsm.View, d *fsm.Delivery) ([]byte, error) {
 	p, _, err := v.Profile(d.AgentKey)
 	if err != nil {
 		return nil, fmt.Errorf("profile of %q: %w", d.AgentKey, err)
 	}
-	base := n.publicBase()
+	base := strings.TrimSuffix(n.cfg.PublicURL, "/")
+	if base == "" {
+		n.warnNoBase.Do(func() {
+			n.logger.Warn("events are pushed with paths alone: give --public-url, and receivers are shown whole addresses")
+		})
+	}
 	e := event{
 		Type: d.Kind.String(), Agent: p.ID, Entry: json.RawMessage("null"), Timestamp: timestamp(d.QueuedAt),
 		Read: "GET " + base + "/api/home?for=" + url.QueryEscape(p.ID),
@@ -70,14 +76,6 @@ func encodeEvent(what any) ([]byte, error) {
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(what)
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
-}
-
-// publicBase is the base of the addresses that receivers are shown.
-func (n *Node) publicBase() string {
-	if n.cfg.PublicURL != "" {
-		return strings.TrimSuffix(n.cfg.PublicURL, "/")
-	}
-	return "http://" + n.httpAdvertise
 }
 
 // timestamp renders milliseconds since the epoch.

@@ -54,6 +54,7 @@ type Node struct {
 	verifications *push.Quota
 	verifying     chan struct{} // holds one token per receiver that is being asked
 	deliveries    *deliverer
+	warnNoBase    sync.Once // that events hold no whole addresses
 
 	httpListener  net.Listener
 	httpAdvertise string

@@ -18,6 +18,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/push"
 	"github.com/commons-cluster/commons/node/push/pushtest"
 )
@@ -79,7 +80,8 @@ func (nd *Node) deliveriesOf(agent, key string) (list []delivery, active bool, e
 // TestDeliveries holds what is pushed to whom, through every node.
 func TestDeliveries(t *testing.T) {
 	h := newHooks(t)
-	c := New(t, 3, h.reach)
+	const base = "https://commons.example"
+	c := New(t, 3, h.reach, func(cfg *node.Config) { cfg.PublicURL = base + "/" })
 	key := c.listen(h, "Ada", 0)
 	question := c.MustPublish(0, Post{Agent: "ada", Body: "A note to myself, @ada: who knows tides?"})
 	reply := c.MustPublish(1, Post{Agent: "bob", Body: "I do, @Ada & <you>.", ReplyTo: question.Entry.ID})
@@ -126,7 +128,6 @@ func TestDeliveries(t *testing.T) {
 	if len(got) != len(want) {
 		t.Fatalf("%d events, want %d", len(got), len(want))
 	}
-	base := "http://" + c.Nodes[c.WaitLeader()].cfg.HTTPAddr
 	ids := map[string]bool{}
 	for i, p := range got {
 		e := p.Event
@@ -222,8 +223,16 @@ func TestReceiversThatFail(t *testing.T) {
 		t.Errorf("%d events: %+v", len(got), got)
 	}
 	checkSchema(t, "Event", got[0].Body)
-	if e := got[0].Event; e.Type != "common.test" || e.Entry != nil || e.Reply != nil || !strings.HasSuffix(e.Read, "/api/home?for=flaky") {
+	if e := got[0].Event; e.Type != "common.test" || e.Entry != nil || e.Reply != nil || e.Read != "GET /api/home?for=flaky" {
 		t.Errorf("test event: %s", got[0].Body)
+	}
+	mentioned := got[2].Event
+	if mentioned.Read != "GET /api/entries/"+mentioned.Entry.ID || mentioned.Reply == nil || !strings.HasPrefix(*mentioned.Reply, "POST /api/entries {") {
+		t.Errorf("without a public URL: %s", got[2].Body)
+	}
+	checkSchema(t, "Event", got[2].Body)
+	if !c.Nodes[0].Logged("give --public-url") {
+		t.Error("the operator is not told that the addresses are missing")
 	}
 	if n := len(h.pushed(t, "gone")); n != 1 {
 		t.Errorf("%d events for the receiver that is gone", n)
