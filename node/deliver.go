@@ -213,21 +213,22 @@ func (n *Node) begin(ctx context.Context, picked []fsm.Delivery) error {
 	}
 	v := n.machine.View()
 	defer v.Release()
+	var failures error // each of one attempt alone
 	for _, a := range c.Attempts {
 		d, begun, failed := v.Begun(c.Holder, a)
 		if err != nil || failed != nil || !begun {
 			n.deliveries.drop(a.AgentKey)
-			err = errors.Join(err, failed)
+			failures = errors.Join(failures, failed)
 			continue
 		}
-		body, failed := n.event(v, &d)
-		err = errors.Join(err, failed)
+		body, failed := n.makeEvent(v, &d)
+		failures = errors.Join(failures, failed)
 		n.workers.Go(func() {
 			defer n.deliveries.release(a.AgentKey)
 			n.attempt(&d, a, body, keys)
 		})
 	}
-	return err
+	return errors.Join(err, failures)
 }
 
 // attempt makes one attempt and has its outcome written into the log. A node that

@@ -54,7 +54,8 @@ type Node struct {
 	verifications *push.Quota
 	verifying     chan struct{} // holds one token per receiver that is being asked
 	deliveries    *deliverer
-	warnNoBase    sync.Once // that events hold no whole addresses
+	makeEvent     func(v *fsm.View, d *fsm.Delivery) ([]byte, error) // event; tests let it fail
+	warnNoBase    sync.Once                                          // that events hold no whole addresses
 
 	httpListener  net.Listener
 	httpAdvertise string

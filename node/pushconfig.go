@@ -94,6 +94,7 @@ func (n *Node) openPush() error {
 		Port: uint16(n.cfg.PushPort), Roots: roots, AllowNets: parseNetworks(n.cfg.PushAllowNet),
 	})
 	n.deliveries = newDeliverer(newPushMetrics())
+	n.makeEvent = n.event
 	n.verifying = make(chan struct{}, maxVerifying)
 	n.verifications = push.NewQuota(propose.WallClock(n.cfg.ClockOffset).Now)
 	return nil

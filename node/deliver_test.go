@@ -1,0 +1,56 @@
+package node
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// TestEventThatCannotBeMade holds that it is the only one of its batch that fails.
+func TestEventThatCannotBeMade(t *testing.T) {
+	n := mustStart(t, local(t))
+	until(t, "a key", func() bool { _, err := n.signingKeys(); return err == nil })
+	n.makeEvent = func(v *fsm.View, d *fsm.Delivery) ([]byte, error) {
+		if d.AgentKey == "a1" {
+			return nil, errors.New("for this test")
+		}
+		return n.event(v, d)
+	}
+	key := sha256.Sum256(nil)
+	mention := &fsm.Publish{Agent: "eve", AgentKey: "eve", Kind: fsm.KindMessage, Channel: "general", Title: "A title", Body: "You all."}
+	for i := range 4 {
+		name := fmt.Sprintf("a%d", i)
+		mention.Mentions = append(mention.Mentions, name)
+		c := &fsm.Register{
+			Agent: name, AgentKey: name, Given: fsm.FieldDescription | fsm.FieldNotifyURL, Description: "Listens.",
+			NotifyURL: fmt.Sprintf("https://127.0.0.%d/", i+1), NotifyVerified: true, NewKey: key[:], // nothing is sent there
+		}
+		if _, _, err := n.pipeline.Propose(t.Context(), api.Sender{}, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := n.pipeline.Propose(t.Context(), api.Sender{}, mention); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range mention.Mentions {
+		var o fsm.Outbox
+		until(t, "the outcome for "+name, func() bool {
+			v := n.machine.View()
+			defer v.Release()
+			var err error
+			o, err = v.Outbox(name)
+			return err == nil && o.First != nil && o.First.Reason != "" && o.First.Status == fsm.DeliveryWaiting
+		})
+		want := "refused_url"
+		if name == "a1" {
+			want = reasonInternal
+		}
+		if o.First.Attempts != o.First.Failures || o.First.Reason != want {
+			t.Errorf("%s: %+v, want attempts that all ended, with %s", name, o.First, want)
+		}
+	}
+}
