@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // Options configure a Machine.
@@ -38,6 +40,9 @@ type Options struct {
 	// Nil panics.
 	Fatal func(error)
 
+	// fs is what Pebble keeps its files in; nil is the system's. Tests have disks
+	// fill up in it.
+	fs vfs.FS
 	// failpoint is called at named steps. Tests panic in it, which is as much of
 	// a crash as one process can have and still look at the outcome.
 	failpoint func(step string)
@@ -112,6 +117,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Fatal == nil {
 		o.Fatal = func(err error) { panic(err) }
+	}
+	if o.fs == nil {
+		o.fs = vfs.Default
 	}
 	if o.failpoint == nil {
 		o.failpoint = func(string) {}
@@ -258,14 +266,20 @@ func (m *Machine) publish() {
 }
 
 // Close flushes the state to disk and releases it. Nothing may be applied
-// meanwhile. Views that are still in use are waited for, but not for long.
+// meanwhile. Views that are still in use are waited for, but not for long. A disk
+// that is full is no error: what is not flushed is applied again from the log.
 func (m *Machine) Close() error {
 	m.applyMu.Lock()
 	defer m.applyMu.Unlock()
 	if m.closed {
 		return nil
 	}
-	return errors.Join(m.store.flush(), m.release())
+	err := m.store.flush()
+	if errors.Is(err, syscall.ENOSPC) {
+		m.opts.Logger.Warn("the disk is full: what the state lacks on disk is read from the log at the next start", "error", err)
+		err = nil
+	}
+	return errors.Join(err, m.release())
 }
 
 // release gives everything back without flushing: what a crash does, but for

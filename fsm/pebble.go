@@ -3,10 +3,11 @@ package fsm
 import (
 	"fmt"
 	"log/slog"
+	"time"
 
-	"github.com/cockroachdb/errors/oserror"
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // What Pebble gets. The defaults are made for another load: they stall writes
@@ -46,6 +47,7 @@ func newCache(opts *Options) *pebble.Cache {
 // state and its successor. fatal is told of bytes that are not what was written.
 func pebbleOptions(opts *Options, cache *pebble.Cache, fatal func(error)) *pebble.Options {
 	o := &pebble.Options{
+		FS:                          vfs.OnDiskFull(opts.fs, func() { time.Sleep(fullPause) }),
 		Cache:                       cache,
 		DisableWAL:                  true, // the Raft log is the write-ahead log
 		FormatMajorVersion:          formatMajorVersion,
@@ -59,7 +61,6 @@ func pebbleOptions(opts *Options, cache *pebble.Cache, fatal func(error)) *pebbl
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 		Logger:                      pebbleLogger{log: opts.Logger, fatal: fatal},
 		EventListener: &pebble.EventListener{
-			BackgroundError: func(err error) { backgroundError(opts.Logger, fatal, err) },
 			DataCorruption: func(info pebble.DataCorruptionInfo) {
 				fatal(fmt.Errorf("state on disk: %w: %s", ErrCorrupt, info))
 			},
@@ -73,16 +74,6 @@ func pebbleOptions(opts *Options, cache *pebble.Cache, fatal func(error)) *pebbl
 	}
 	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionFastest })
 	return o
-}
-
-// backgroundError judges an error of a flush or a compaction. Pebble tries
-// again by itself, which helps when a disk is full and never when bytes are wrong.
-func backgroundError(log *slog.Logger, fatal func(error), err error) {
-	if pebble.IsCorruptionError(err) || oserror.IsNotExist(err) {
-		fatal(fmt.Errorf("state on disk: %w", err))
-		return
-	}
-	log.Warn("writing the state failed, trying again", "error", err)
 }
 
 // pebbleLogger passes on what matters of Pebble's log.

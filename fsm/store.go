@@ -26,6 +26,7 @@ type store struct {
 	refs     atomic.Int64
 	closed   func(*store) // called once, when the last reference is gone
 
+	trouble trouble
 	onFatal func(error) // Options.Fatal
 	live    atomic.Bool // the store was made the live one
 }
@@ -33,7 +34,14 @@ type store struct {
 // openStore opens or creates the database in path and checks that it is ours.
 func openStore(opts *Options, cache *pebble.Cache, path, name string) (*store, error) {
 	s := &store{dir: name, memory: newMemory(), onFatal: opts.Fatal}
-	db, err := pebble.Open(path, pebbleOptions(opts, cache, s.fatal))
+	po := pebbleOptions(opts, cache, s.fatal)
+	po.EventListener.BackgroundError = func(err error) { s.backgroundError(opts.Logger, err) }
+	po.EventListener.FlushEnd = func(info pebble.FlushInfo) {
+		if info.Err == nil {
+			s.trouble.over(opts.Logger)
+		}
+	}
+	db, err := pebble.Open(path, po)
 	if err != nil {
 		return nil, fmt.Errorf("open state %s: %w", name, err)
 	}
@@ -95,12 +103,20 @@ func (s *store) close() error {
 	return nil
 }
 
-// flush makes everything written so far durable.
+// flush makes everything written so far durable. It ends with an error when a
+// write fails meanwhile, where Pebble's own would wait for as long as that takes.
 func (s *store) flush() error {
-	if err := s.db.Flush(); err != nil {
+	failed := s.trouble.wait()
+	flushed, err := s.db.AsyncFlush()
+	if err != nil {
 		return fmt.Errorf("flush state %s: %w", s.dir, err)
 	}
-	return nil
+	select {
+	case <-flushed:
+		return nil
+	case <-failed:
+		return fmt.Errorf("flush state %s: %w", s.dir, s.trouble.last())
+	}
 }
 
 // getRow returns a copy of a row.
