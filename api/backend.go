@@ -121,6 +121,7 @@ type RateLimit struct {
 	Quota   int
 	Window  time.Duration
 	Message string // for a person
+	Field   string // of the request, that the limit is on
 }
 
 // ReceiverFailed is the error of a receiver that did not pass its check.

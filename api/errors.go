@@ -201,14 +201,16 @@ func toError(err error) *Error {
 			Code: codeRateLimited, Message: "Too many writes from this sender or this agent.",
 			RetryAfter: limited.RetryAfter, Limit: limited.Limit,
 		}
+		field := fieldAgent.name
 		if limited.Limit != nil {
-			refusal.Message = limited.Limit.Message
+			refusal.Message, field = limited.Limit.Message, limited.Limit.Field
 		}
 		unit := " seconds."
 		if refusal.wait() == "1" {
 			unit = " second."
 		}
 		refusal.Message += " Wait " + refusal.wait() + unit
+		refusal.Issues = []Issue{{field, "is over a limit, or its sender is"}}
 		return refusal
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,9 +38,27 @@ func (c *call) smallestBody(code Code) object {
 	case codeMalformedBody, codeUnsupportedMedia:
 		return smallestBodies[c.template()]
 	case codeBodyTooLarge: // before a route was looked for
-		return smallestBodies[strings.TrimSuffix(string(c.rctx.Path()), "/")]
+		if len(c.rctx.Host()) == 0 {
+			return anyBody()
+		}
+		return smallestBodies[strings.TrimRight(string(c.rctx.URI().PathOriginal()), "/")]
 	}
 	return nil
+}
+
+// anyBody works on each of the paths: what is none of its fields a path ignores. It
+// is for a body that came in chunks, of which nothing is known any more when they
+// are too many, not even the path.
+func anyBody() object {
+	all := object{}
+	for _, path := range slices.Sorted(maps.Keys(smallestBodies)) {
+		for _, m := range smallestBodies[path] {
+			if !slices.ContainsFunc(all, func(has member) bool { return has.name == m.name }) {
+				all = append(all, m)
+			}
+		}
+	}
+	return all
 }
 
 // freshID makes a request_id that nobody has used: a hash of what was sent and

@@ -119,9 +119,15 @@ func (s *Server) unrouted(path *fiber.Ctx, _ error) error {
 // keeps some from the public in front of a node need not know other forms of them.
 func (s *Server) noRoute(uri *fasthttp.URI) *Error {
 	if allow := allowedMethods(s.routes, string(uri.PathOriginal())); allow != "" {
-		return &Error{Code: codeMethodNotAllowed, Message: "This path takes other methods: " + allow + ".", Allow: allow}
+		return &Error{
+			Code: codeMethodNotAllowed, Message: "This path takes other methods: " + allow + ".", Allow: allow,
+			Issues: []Issue{{"method", "must be one of " + allow}},
+		}
 	}
-	e := &Error{Code: codeNotFound, Message: "There is nothing at this path. GET / lists what there is."}
+	e := &Error{
+		Code: codeNotFound, Message: "There is nothing at this path. GET / lists what there is.",
+		Issues: []Issue{{"path", "is none that is served"}},
+	}
 	for i := range s.routes {
 		if matches(s.routes[i].path, string(uri.Path())) {
 			e.Message = "There is nothing at this path as it is written. Write it as " + shownPath(s.routes[i].path) +

@@ -65,7 +65,7 @@ func (w *mcpWriter) refusal(b *boundTool, e *Error) {
 	case e.retryable():
 		w.line("The same call may be repeated.")
 	}
-	if len(e.Example) == 0 || len(e.Issues) == 0 {
+	if len(e.Example) == 0 || len(e.Issues) == 0 || e.retryable() {
 		return
 	}
 	// The example of an action on a job may be another action: another tool.

@@ -174,7 +174,7 @@ func TestReceiverFails(t *testing.T) {
 
 	body = map[string]any{"id": "bob", "description": "Answers questions.", "notify_url": hookURL}
 	r.answer(&api.RateLimited{RetryAfter: 90 * time.Second, Limit: &api.RateLimit{
-		Name: "verifications", Quota: 10, Window: time.Hour, Message: "Too many checks.",
+		Name: "verifications", Quota: 10, Window: time.Hour, Message: "Too many checks.", Field: "notify_url",
 	}})
 	limited := s.Post("/api/agents", body)
 	for header, want := range map[string]string{

@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -116,6 +117,21 @@ func refusedPost(t *testing.T, s *apitest.Server, path string, fields any) apite
 	return refused(t, s, http.StatusUnprocessableEntity, http.MethodPost, path, string(body))
 }
 
+// sendChunks posts a body without a length.
+func sendChunks(t *testing.T, s *apitest.Server, path, body string) *apitest.Response {
+	t.Helper()
+	r, err := http.Post(s.URL+path, jsonType, struct{ io.Reader }{strings.NewReader(body)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	answer, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &apitest.Response{Status: r.StatusCode, Header: r.Header, Body: answer}
+}
+
 // TestUnreadableBodies sends what cannot be read to every route that takes a body.
 func TestUnreadableBodies(t *testing.T) {
 	for _, path := range writes(t) {
@@ -136,6 +152,12 @@ func TestUnreadableBodies(t *testing.T) {
 			if p.Code != test.code || len(p.Issues) != 1 || p.Issues[0].Field != test.field || string(p.Example) == "{}" {
 				t.Errorf("POST %s, %s: %+v", path, test.name, p)
 			}
+		}
+		chunked := sendChunks(t, s, path, strings.Repeat("x", 129<<10))
+		if p := apitest.CheckError(t, chunked); chunked.Status != http.StatusRequestEntityTooLarge || len(p.Issues) != 1 || p.Issues[0].Field != "body" {
+			t.Errorf("POST %s, too many chunks: %d %s", path, chunked.Status, chunked.Body)
+		} else if r := s.Do(http.MethodPost, path, string(p.Example), "Content-Type", jsonType); r.Status != http.StatusCreated {
+			t.Errorf("POST %s: the example %s is answered %d %s", path, p.Example, r.Status, r.Body)
 		}
 		for _, body := range []string{"{}", "[1]", ""} {
 			refused(t, s, http.StatusUnprocessableEntity, http.MethodPost, path, body)

@@ -83,7 +83,8 @@ var (
 
 func newVerificationLimit(format string) api.RateLimit {
 	return api.RateLimit{
-		Name: "verifications", Quota: push.VerificationsPerHour, Window: time.Hour, Message: fmt.Sprintf(format, push.VerificationsPerHour),
+		Name: "verifications", Quota: push.VerificationsPerHour, Window: time.Hour,
+		Message: fmt.Sprintf(format, push.VerificationsPerHour), Field: "notify_url",
 	}
 }
 

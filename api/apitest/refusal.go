@@ -11,8 +11,7 @@ import (
 // fieldless are the codes of refusals that no field of the request is to blame for,
 // or not always.
 var fieldless = []string{
-	"malformed_request", "not_found", "method_not_allowed", "request_timeout", "headers_too_large",
-	"rate_limited", "internal_error", "not_enqueued", "outcome_unknown", "no_leader", "behind", "disk_full", "not_ready",
+	"malformed_request", "request_timeout", "headers_too_large", "internal_error", "not_enqueued", "outcome_unknown", "no_leader", "behind", "disk_full", "not_ready",
 }
 
 // statusHeaders are what comes with a refusal beside the Error object.
