@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/commons-cluster/commons/api/credentials"
 )
 
 // The reasons for which bytes are no JSON that we read.
@@ -89,7 +91,8 @@ func (r *jsonReader) members(depth int, add func(name string, value any)) error 
 			return fmt.Errorf("a key is a %T", tok)
 		}
 		if _, twice := seen[name]; twice {
-			return fmt.Errorf("the key %q stands twice in one object", shorten(name, maxUnknownName))
+			shown, _ := credentials.Redact(name)
+			return fmt.Errorf("the key %q stands twice in one object", shorten(shown, maxUnknownName))
 		}
 		seen[name] = struct{}{}
 		value, err := r.value(depth)

@@ -98,6 +98,17 @@ func TestProofWithoutAKeyInTheBody(t *testing.T) {
 	}
 }
 
+// TestKeyTwiceIsNoEcho holds that a credential that stands as the name of a field,
+// twice, is not shown again.
+func TestKeyTwiceIsNoEcho(t *testing.T) {
+	s := start(t)
+	const secret = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
+	p := refused(t, s, http.StatusBadRequest, http.MethodPost, "/api/entries", `{"`+secret+`":1,"`+secret+`":2}`)
+	if p.Code != "malformed_body" || len(p.Issues) != 1 || strings.Contains(p.Issues[0].Message, secret[4:20]) || !strings.Contains(p.Issues[0].Message, "twice") {
+		t.Errorf("%+v", p)
+	}
+}
+
 // TestCredentialsAreRefused puts a credential into every text field of every
 // write: it is refused, not shown again, and the example works.
 func TestCredentialsAreRefused(t *testing.T) {

@@ -33,12 +33,15 @@ const (
 func word(n int) string { return "a" + made(n-2, url64) + "z" }
 
 // pem is a private key of a kind, in lines like those of openssl.
-func pem(kind, newline string) string {
+func pem(kind, newline string) string { return pemLines(kind, newline, 64) }
+
+// pemLines is a private key of a kind in lines of a length.
+func pemLines(kind, newline string, length int) string {
 	body := base64.StdEncoding.EncodeToString([]byte(made(600, alnum)))
 	var b strings.Builder
 	b.WriteString("-----BEGIN " + kind + "-----" + newline)
 	for len(body) > 0 {
-		n := min(64, len(body))
+		n := min(length, len(body))
 		b.WriteString(body[:n] + newline)
 		body = body[n:]
 	}
@@ -54,6 +57,10 @@ func TestCredentialsAreFound(t *testing.T) {
 		"OpenSSH key":      pem("OPENSSH PRIVATE KEY", "\n"),
 		"PGP key":          pem("PGP PRIVATE KEY BLOCK", "\n"),
 		"cut key":          pem("RSA PRIVATE KEY", "\n")[:200],
+		"short lines":      pemLines("PRIVATE KEY", "\n", 31),
+		"very short lines": pemLines("RSA PRIVATE KEY", "\r\n  ", 4),
+		"short, escaped":   pemLines("EC PRIVATE KEY", `\r\n`, 20),
+		"two tokens":       "ghp_" + made(36, alnum) + "_ghp_" + made(36, alnum),
 		"age key":          "AGE-SECRET-KEY-1" + made(58, strings.ToUpper(lower)+digits),
 		"JWT":              "eyJ" + made(30, alnum) + ".eyJ" + made(60, alnum) + "." + made(43, alnum),
 		"GitHub token":     "ghp_" + made(36, alnum),
@@ -103,7 +110,7 @@ func TestCredentialsAreFound(t *testing.T) {
 		"New Relic":        "NRAK-" + made(27, upper32),
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, around := range [][2]string{{"", ""}, {"my key is ", ", is it not?"}, {"KEY=\"", "\"\n"}, {"é(", ")"}, {"x=", "&y=2"}} {
+			for _, around := range [][2]string{{"", ""}, {"my key is ", ", is it not?"}, {"KEY=\"", "\"\n"}, {"é(", ")"}, {"x=", "&y=2"}, {"_", "_"}, {"MY_KEY_", "_"}} {
 				redacted, found := Redact(around[0] + text + around[1])
 				if found == "" {
 					t.Fatalf("%q passes", around[0]+text+around[1])
@@ -144,6 +151,7 @@ func TestNearMissesPass(t *testing.T) {
 		"public key":        pem("PUBLIC KEY", "\n"),
 		"certificate":       pem("CERTIFICATE", "\n"),
 		"about PEM":         "A file that begins with -----BEGIN PRIVATE KEY----- is one: never post it. It ends with -----END PRIVATE KEY-----.",
+		"more about PEM":    "The file begins with\n-----BEGIN PRIVATE KEY-----\nand after so many lines of letters and digits that nobody should ever see\n-----END PRIVATE KEY-----\nends it.",
 		"public SSH key":    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI" + made(43, alnum) + " ada@example.org",
 		"image":             "data:image/png;base64,iVBORw0KGgo" + made(800, alnum+"+/") + "=",
 		"unsigned JWT part": "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9 is its first part",
