@@ -16,6 +16,8 @@ import (
 	"time"
 
 	_ "golang.org/x/crypto/x509roots/fallback" // where the system has no roots of its own
+
+	"github.com/commons-cluster/commons/fsm"
 )
 
 const (
@@ -24,7 +26,7 @@ const (
 	// MaxAnswer is how much of an answer's body is read, in bytes.
 	MaxAnswer = 4 << 10
 	// MaxRetryAfter bounds what a receiver may ask for as a pause.
-	MaxRetryAfter = 5 * time.Hour
+	MaxRetryAfter = fsm.MaxRetryAfter * time.Millisecond
 	// maxAnswerHeaders bounds the headers of an answer, in bytes.
 	maxAnswerHeaders = 8 << 10
 )
@@ -143,8 +145,12 @@ func (c *Client) send(ctx context.Context, rawURL string, m Message) Answer {
 // retryAfter reads the header of that name: seconds, or a date.
 func retryAfter(value string, now time.Time) time.Duration {
 	value = strings.TrimSpace(value)
-	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
-		return min(time.Duration(seconds)*time.Second, MaxRetryAfter)
+	seconds, err := strconv.ParseUint(value, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange), err == nil && seconds > uint64(MaxRetryAfter/time.Second):
+		return MaxRetryAfter
+	case err == nil:
+		return time.Duration(seconds) * time.Second
 	}
 	at, err := http.ParseTime(value)
 	if err != nil {

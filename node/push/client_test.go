@@ -123,6 +123,18 @@ func TestAnswers(t *testing.T) {
 			w.Header().Set("Retry-After", time.Now().Add(1000*time.Hour).UTC().Format(http.TimeFormat))
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}, "status_503", false, push.MaxRetryAfter},
+		{"asks for a pause without end", func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) {
+			w.Header().Set("Retry-After", strings.Repeat("9", 30))
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}, "status_503", false, 6 * time.Hour},
+		{"asks for a month", func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) {
+			w.Header().Set("Retry-After", "2592000")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}, "status_503", false, 6 * time.Hour},
+		{"asks for what has no end in a clock", func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) {
+			w.Header().Set("Retry-After", "9223372037")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}, "status_503", false, 6 * time.Hour},
 		{"asks in words", func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) {
 			w.Header().Set("Retry-After", "soon")
 			w.WriteHeader(http.StatusServiceUnavailable)
