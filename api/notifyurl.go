@@ -19,8 +19,9 @@ var localNames = []string{
 // NotifyRules say which addresses events may be pushed to. The zero value takes
 // hosts of the public internet on port 443.
 type NotifyRules struct {
-	// OwnHosts are the names of this service itself, to which nothing is pushed.
-	OwnHosts []string
+	// OwnHosts returns the names of this service itself as they are now, to which
+	// nothing is pushed; nil is none.
+	OwnHosts func() []string
 	// Port may be named beside 443, for tests; 0 is none.
 	Port uint16
 	// Local lets names of local networks pass, for tests.
@@ -54,10 +55,17 @@ func (r NotifyRules) Problem(s string) string {
 		return "must name its host in letters, digits and hyphens; write an international name in its xn-- form"
 	case !r.Local && (len(labels) < 2 || slices.Contains(localNames, last)):
 		return "must name a host on the public internet"
-	case slices.ContainsFunc(r.OwnHosts, func(own string) bool { return strings.EqualFold(strings.TrimSuffix(own, "."), host) }):
+	case r.owns(host):
 		return "must name another host than this service"
 	}
 	return ""
+}
+
+// owns reports a name of this service itself.
+func (r NotifyRules) owns(host string) bool {
+	return r.OwnHosts != nil && slices.ContainsFunc(r.OwnHosts(), func(own string) bool {
+		return strings.EqualFold(strings.TrimSuffix(own, "."), host)
+	})
 }
 
 // takesPort reports whether the address is on a port that may be used.

@@ -41,7 +41,7 @@ func TestNotifyURLs(t *testing.T) {
 }
 
 func TestNotifyRules(t *testing.T) {
-	rules := NotifyRules{OwnHosts: []string{"Commons.example."}, Port: 8443, Local: true}
+	rules := NotifyRules{OwnHosts: func() []string { return []string{"Commons.example."} }, Port: 8443, Local: true}
 	for s, ok := range map[string]bool{
 		"https://example.org:8443/": true, "https://example.org:443/": true, "https://example.org": true, "https://localhost:8443/hook": true,
 		"https://receiver.test/": true, "https://hooks.commons.example": true,

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -55,6 +56,7 @@ type Node struct {
 	verifying     chan struct{} // holds one token per receiver that is being asked
 	deliveries    *deliverer
 	makeEvent     func(v *fsm.View, d *fsm.Delivery) ([]byte, error) // event; tests let it fail
+	ownNames      atomic.Pointer[map[string][]netip.Addr]            // where the names lead that nodes advertise
 	warnNoBase    sync.Once                                          // that events hold no whole addresses
 
 	httpListener  net.Listener
@@ -303,7 +305,7 @@ func (n *Node) openPrivate() error {
 func (n *Node) startWorkers() error {
 	for _, work := range []func(context.Context){
 		n.watchLeadership, n.observeRaft, n.followGossip, n.learnCluster,
-		n.bootstrap, n.takeSnapshots, n.watchCatchUp, n.watchLag, n.watchMembership, n.watchWrites, n.watchDisk, n.foldUsage,
+		n.bootstrap, n.takeSnapshots, n.watchCatchUp, n.watchLag, n.watchMembership, n.watchWrites, n.watchDisk, n.foldUsage, n.followOwnNames,
 		func(ctx context.Context) { n.secrets.Watch(ctx, n.logger) },
 	} {
 		n.workers.Go(func() { work(n.workCtx) })
@@ -323,7 +325,7 @@ func (n *Node) serveHTTP() (err error) {
 	n.server, err = api.New(api.Config{
 		Backend: &backend{n}, Logger: n.logger, RequestLog: n.cfg.RequestLog, Registry: n.registry,
 		TrustedProxies: n.cfg.TrustedNetworks(), HouseAgents: n.cfg.HouseAgents,
-		PublicURL: n.cfg.PublicURL, Notify: n.cfg.notifyRules(), DualCard: n.cfg.AgentCard == agentCardDual, Counter: n.usage,
+		PublicURL: n.cfg.PublicURL, Notify: n.notifyRules(), DualCard: n.cfg.AgentCard == agentCardDual, Counter: n.usage,
 		WriteBurst: n.cfg.WriteBurst, ClaimTTL: n.cfg.ClaimTTL, Now: n.pipeline.Clocks().Corrected,
 	})
 	if err != nil {

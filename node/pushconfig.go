@@ -5,12 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
-	"net/netip"
-	"net/url"
 	"os"
 
-	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/node/propose"
 	"github.com/commons-cluster/commons/node/push"
 )
@@ -63,18 +59,6 @@ func (c Config) pushRoots() (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// notifyRules say which addresses entries may be pushed to.
-func (c Config) notifyRules() api.NotifyRules {
-	rules := api.NotifyRules{Port: uint16(c.PushPort), Local: len(c.PushAllowNet) > 0}
-	if u, err := url.Parse(c.PublicURL); err == nil && u.Hostname() != "" {
-		rules.OwnHosts = append(rules.OwnHosts, u.Hostname())
-	}
-	if host, _, err := net.SplitHostPort(c.HTTPAdvertise); err == nil {
-		rules.OwnHosts = append(rules.OwnHosts, host)
-	}
-	return rules
-}
-
 // openPush makes what sends to receivers.
 func (n *Node) openPush() error {
 	roots, err := n.cfg.pushRoots()
@@ -89,7 +73,7 @@ func (n *Node) openPush() error {
 		agent += " (+" + n.cfg.PublicURL + "/docs)"
 	}
 	n.receivers = push.NewClient(push.Config{
-		Check: n.cfg.notifyRules().Problem, Own: n.ownAddress, UserAgent: agent,
+		Check: n.notifyRules().Problem, Own: n.ownAddress, UserAgent: agent,
 		Now: propose.WallClock(n.cfg.ClockOffset).Now, Resolver: n.cfg.Tuning.Resolver,
 		Port: uint16(n.cfg.PushPort), Roots: roots, AllowNets: parseNetworks(n.cfg.PushAllowNet),
 	})
@@ -98,23 +82,4 @@ func (n *Node) openPush() error {
 	n.verifying = make(chan struct{}, maxVerifying)
 	n.verifications = push.NewQuota(propose.WallClock(n.cfg.ClockOffset).Now)
 	return nil
-}
-
-// ownAddress reports an address of this machine or of a node of the cluster.
-func (n *Node) ownAddress(addr netip.Addr) bool {
-	if here, err := net.InterfaceAddrs(); err == nil {
-		for _, a := range here {
-			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap() == addr {
-				return true
-			}
-		}
-	}
-	for _, m := range n.gossip.Members() {
-		for _, at := range []string{m.HTTPAddr, m.ClusterAddr} {
-			if p, err := netip.ParseAddrPort(at); err == nil && p.Addr().Unmap() == addr {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -204,6 +204,22 @@ func TestVerification(t *testing.T) {
 	}
 }
 
+// TestVerificationOfOurselves holds that no node of the cluster is taken for a
+// receiver, whichever of them is asked.
+func TestVerificationOfOurselves(t *testing.T) {
+	c := New(t, 2, func(cfg *node.Config) { cfg.HTTPAdvertise = cfg.NodeID + ".nodes.example:8080" })
+	c.WaitConverged()
+	for _, of := range c.Nodes {
+		own := "https://" + of.cfg.NodeID + ".nodes.example/hook"
+		for i := range c.Nodes {
+			a, status := c.register(i, map[string]any{"id": "eve", "description": "Listens.", "notify_url": own})
+			if status != http.StatusUnprocessableEntity || len(a.Issues) != 1 || a.Issues[0].Message != "must name another host than this service" {
+				t.Errorf("%s at node %d: %d %+v", own, i, status, a)
+			}
+		}
+	}
+}
+
 // TestVerificationLimit holds that no receiver is challenged more often than it
 // should be, whichever node is asked.
 func TestVerificationLimit(t *testing.T) {

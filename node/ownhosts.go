@@ -1,0 +1,123 @@
+package node
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/cluster"
+)
+
+const (
+	// ownNamesInterval is how often the names are looked up that nodes advertise, and
+	// ownNamesTimeout bounds how long that takes.
+	ownNamesInterval = 10 * time.Second
+	ownNamesTimeout  = 2 * time.Second
+)
+
+// notifyRules say which addresses entries may be pushed to.
+func (n *Node) notifyRules() api.NotifyRules {
+	return api.NotifyRules{Port: uint16(n.cfg.PushPort), Local: len(n.cfg.PushAllowNet) > 0, OwnHosts: n.ownHosts}
+}
+
+// ownHosts are the hosts of this service: of its public URL, and of every live node.
+func (n *Node) ownHosts() []string {
+	hosts := n.memberHosts()
+	if u, err := url.Parse(n.cfg.PublicURL); err == nil && u.Hostname() != "" {
+		hosts = append(hosts, u.Hostname())
+	}
+	return hosts
+}
+
+// memberHosts are the hosts that the live nodes advertise, names and addresses.
+func (n *Node) memberHosts() (hosts []string) {
+	var members []cluster.Member
+	if g := n.gossiping.Load(); g != nil {
+		members = g.Members()
+	}
+	for i := range members {
+		for _, at := range []string{members[i].HTTPAddr, members[i].ClusterAddr, members[i].GossipAddr} {
+			if host, _, err := net.SplitHostPort(at); err == nil && !slices.Contains(hosts, host) {
+				hosts = append(hosts, host)
+			}
+		}
+	}
+	return hosts
+}
+
+// ownAddress reports an address of this machine or of a node of the cluster. That of
+// the public URL is none: a provider may have others' hosts there, too.
+func (n *Node) ownAddress(addr netip.Addr) bool {
+	if here, err := net.InterfaceAddrs(); err == nil {
+		for _, a := range here {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap() == addr {
+				return true
+			}
+		}
+	}
+	named := n.ownNames.Load()
+	for _, host := range n.memberHosts() {
+		if a, err := netip.ParseAddr(host); err == nil && a.Unmap() == addr {
+			return true
+		}
+		if named != nil && slices.Contains((*named)[host], addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// followOwnNames keeps what ownAddress knows of names up to date: while a
+// connection is made there is no time to look them up.
+func (n *Node) followOwnNames(ctx context.Context) {
+	tick := time.NewTicker(ownNamesInterval)
+	defer tick.Stop()
+	for {
+		n.lookUpOwnNames(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// lookUpOwnNames looks the names up that nodes advertise. One that DNS says nothing
+// of leads where it led before.
+func (n *Node) lookUpOwnNames(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, ownNamesTimeout)
+	defer cancel()
+	resolver := n.cfg.Tuning.Resolver
+	if resolver == nil {
+		resolver = net.DefaultResolver
+	}
+	before := n.ownNames.Load()
+	var mu sync.Mutex
+	found := make(map[string][]netip.Addr)
+	var lookups sync.WaitGroup
+	for _, host := range n.memberHosts() {
+		if _, err := netip.ParseAddr(host); err == nil {
+			continue
+		}
+		lookups.Go(func() {
+			addrs, err := resolver.LookupNetIP(ctx, "ip", host)
+			for i := range addrs {
+				addrs[i] = addrs[i].Unmap()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				found[host] = addrs
+			} else if before != nil {
+				found[host] = (*before)[host]
+			}
+		})
+	}
+	lookups.Wait()
+	n.ownNames.Store(&found)
+}
