@@ -28,7 +28,7 @@ const (
 	// MaxRetryAfter bounds what a receiver may ask for as a pause.
 	MaxRetryAfter = fsm.MaxRetryAfter * time.Millisecond
 	// maxAnswerHeaders bounds the headers of an answer, in bytes.
-	maxAnswerHeaders = 8 << 10
+	maxAnswerHeaders = 64 << 10
 )
 
 // Config says how a Client reaches receivers. The zero value reaches the public

@@ -101,6 +101,18 @@ func TestSend(t *testing.T) {
 	}
 }
 
+// raw answers with bytes.
+func raw(answer string) func(http.ResponseWriter, pushtest.Received, *http.Request) {
+	return func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		_, _ = conn.Write([]byte(answer))
+		_ = conn.Close()
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	tests := []struct {
 		name       string
@@ -123,6 +135,15 @@ func TestAnswers(t *testing.T) {
 			w.Header().Set("Retry-After", time.Now().Add(1000*time.Hour).UTC().Format(http.TimeFormat))
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}, "status_503", false, push.MaxRetryAfter},
+		{"many headers", func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) {
+			w.Header().Set("X-Policy", strings.Repeat("a", 60<<10))
+			w.WriteHeader(http.StatusOK)
+		}, "", false, 0},
+		{"too many headers", func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) {
+			w.Header().Set("X-Policy", strings.Repeat("a", 65<<10))
+			w.WriteHeader(http.StatusOK)
+		}, push.BrokenAnswer, false, 0},
+		{"a strange status", raw("HTTP/1.1 007 Bond\r\nContent-Length: 0\r\n\r\n"), "status_007", false, 0},
 		{"asks for a pause without end", func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) {
 			w.Header().Set("Retry-After", strings.Repeat("9", 30))
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -324,6 +345,7 @@ func TestSentences(t *testing.T) {
 	for reason, want := range map[push.Reason]string{
 		push.NameNotFound: "has a name that has no address",
 		"status_503":      "answered with the status 503",
+		"status_007":      "answered with the status 007",
 	} {
 		if got := reason.Sentence(); got != want {
 			t.Errorf("%s: %q, want %q", reason, got, want)

@@ -3,9 +3,9 @@ package push
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
-	"strconv"
 
 	"code.dny.dev/ssrf"
 )
@@ -40,7 +40,7 @@ func statusReason(status int) Reason {
 	case status >= http.StatusMultipleChoices && status < http.StatusBadRequest:
 		return Redirected
 	}
-	return Reason(StatusPrefix + strconv.Itoa(status))
+	return Reason(fmt.Sprintf("%s%03d", StatusPrefix, status)) // three digits, as they came
 }
 
 // sentences say the reasons to a person, as the end of "The receiver …".
