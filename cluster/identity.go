@@ -35,12 +35,14 @@ var suffixEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").With
 type Identity struct {
 	NodeName string // given by the operator
 	ServerID string // node name, hyphen, random suffix
+	LogID    string // of the Raft log that belongs to it; "" while it has none
 }
 
 type identityRecord struct {
 	Version  int    `json:"version"`
 	NodeName string `json:"nodeName"`
 	ServerID string `json:"serverId"`
+	LogID    string `json:"logId,omitempty"`
 }
 
 // CheckNodeName returns an error unless the name is 1 to MaxNodeNameLen ASCII
@@ -78,7 +80,7 @@ func LoadIdentity(dir, nodeName string) (Identity, error) {
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return makeIdentity(path, nodeName)
+		return makeIdentity(dir, nodeName)
 	case err != nil:
 		return Identity{}, fmt.Errorf("read the server id: %w", err)
 	}
@@ -91,10 +93,10 @@ func LoadIdentity(dir, nodeName string) (Identity, error) {
 		return Identity{}, fmt.Errorf("this node is to be %q but its data directory %s belongs to %q (server id %s); use that name, or another data directory",
 			nodeName, dir, kept.NodeName, kept.ServerID)
 	}
-	return Identity{NodeName: kept.NodeName, ServerID: kept.ServerID}, nil
+	return Identity{NodeName: kept.NodeName, ServerID: kept.ServerID, LogID: kept.LogID}, nil
 }
 
-func makeIdentity(path, nodeName string) (Identity, error) {
+func makeIdentity(dir, nodeName string) (Identity, error) {
 	if nodeName == "" {
 		host, err := os.Hostname()
 		if err != nil {
@@ -107,14 +109,22 @@ func makeIdentity(path, nodeName string) (Identity, error) {
 		return Identity{}, fmt.Errorf("make a server id: %w", err)
 	}
 	id := Identity{NodeName: nodeName, ServerID: nodeName + "-" + suffixEncoding.EncodeToString(suffix)}
-	data, err := json.Marshal(identityRecord{Version: identityVersion, NodeName: id.NodeName, ServerID: id.ServerID})
-	if err != nil {
-		return Identity{}, fmt.Errorf("make a server id: %w", err)
-	}
-	if err := WriteFileAtomic(path, append(data, '\n')); err != nil {
-		return Identity{}, fmt.Errorf("keep the server id: %w", err)
+	if err := id.Keep(dir); err != nil {
+		return Identity{}, err
 	}
 	return id, nil
+}
+
+// Keep writes the identity to the data directory, through to the disk.
+func (id *Identity) Keep(dir string) error {
+	data, err := json.Marshal(identityRecord{Version: identityVersion, NodeName: id.NodeName, ServerID: id.ServerID, LogID: id.LogID})
+	if err == nil {
+		err = WriteFileAtomic(filepath.Join(dir, identityFile), append(data, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("keep the server id: %w", err)
+	}
+	return nil
 }
 
 // hostNodeName turns a host name into a valid node name.

@@ -35,6 +35,13 @@ func TestIdentityIsKept(t *testing.T) {
 			t.Errorf("name %q: %v, %v", name, again, err)
 		}
 	}
+	first.LogID = "its log"
+	if err := first.Keep(dir); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := LoadIdentity(dir, ""); err != nil || again != first {
+		t.Errorf("with a log: %v, %v", again, err)
+	}
 	_, err = LoadIdentity(dir, "n2")
 	if err == nil || !strings.Contains(err.Error(), `"n2"`) || !strings.Contains(err.Error(), `"n1"`) || !strings.Contains(err.Error(), "use that name") {
 		t.Errorf("contradiction: %v", err)

@@ -24,7 +24,7 @@ type answered struct {
 
 // apply carries out committed log entries, in order, in one write, and publishes
 // the view after them. What the state already holds is skipped. It panics when
-// an entry cannot be applied: a state machine that skips one is no copy of the
+// the log is not the one that the state was made of, and when an entry cannot be applied: a state machine that skips one is no copy of the
 // others any more.
 func (m *Machine) apply(entries []logEntry) {
 	m.applyMu.Lock()
@@ -34,6 +34,7 @@ func (m *Machine) apply(entries []logEntry) {
 	for i := range entries {
 		e := &entries[i]
 		if e.index <= tx.head.applied {
+			tx.must(tx.head.checkApplied(e))
 			continue
 		}
 		tx.head.applied, tx.head.term = e.index, e.term

@@ -269,3 +269,18 @@ func readDamaged(t *testing.T, dir string, want state) (noticed bool) {
 	}
 	return err != nil
 }
+
+// TestAppliedUnderAnotherTerm feeds a state the log entry that it was made with
+// under another term: the log is another one's, and the state is no copy of it.
+func TestAppliedUnderAnotherTerm(t *testing.T) {
+	r := newRig(t)
+	r.publish(nil)
+	r.log.feed(r.Machine, 1, r.log.last()) // as after a start
+	r.log.entries[r.log.last()-1].Term++
+	defer func() {
+		if err, _ := recover().(error); err == nil || !strings.Contains(err.Error(), "wipe this node's data") {
+			t.Errorf("applied: %v", err)
+		}
+	}()
+	r.log.feed(r.Machine, 1, r.log.last())
+}

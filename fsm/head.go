@@ -39,6 +39,16 @@ func loadHead(r pebble.Reader) (head, error) {
 	return h, rr.done("head row")
 }
 
+// checkApplied returns an error when a log entry is not the one that was applied
+// at its index, as far as that is known.
+func (h *head) checkApplied(e *logEntry) error {
+	if e.index == h.applied && e.term != h.term {
+		return fmt.Errorf("log entry %d has the term %d, the state was made with one of term %d: wipe this node's data, the others bring it up to date",
+			e.index, e.term, h.term)
+	}
+	return nil
+}
+
 // roll adds an applied log entry to the running digest: its index, what it said
 // and what came of it.
 func (h *head) roll(index uint64, data []byte, results []Result) {

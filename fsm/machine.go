@@ -232,6 +232,16 @@ func (m *Machine) View() *View {
 // It counts commands and configurations, the only entries that reach a state machine.
 func (m *Machine) Applied() uint64 { return m.waiters.applied.Load() }
 
+// Covers returns the position in the Raft log up to which the state holds
+// everything: that of the newest applied log entry, or of a snapshot that ends
+// with entries of Raft's own. It is zero for an empty state.
+func (m *Machine) Covers() (index, term uint64, err error) {
+	v := m.View()
+	defer v.Release()
+	p, err := covers(v.snap)
+	return p.index, p.term, err
+}
+
 // Wait waits until Applied() >= index. It returns ctx's error when that ends
 // first, and ErrClosed when the machine is closed.
 func (m *Machine) Wait(ctx context.Context, index uint64) error { return m.waiters.wait(ctx, index) }

@@ -16,9 +16,11 @@ import (
 // form a cluster, besides at every change in gossip.
 const bootstrapInterval = 500 * time.Millisecond
 
-// fresh reports whether this node has no Raft state: it has never voted, logged
-// or received anything.
-func (n *Node) fresh() bool { return n.raft.CurrentTerm() == 0 && n.raft.LastIndex() == 0 }
+// fresh reports whether this node has no state: it has never voted, logged,
+// received or applied anything.
+func (n *Node) fresh() bool {
+	return n.raft.CurrentTerm() == 0 && n.raft.LastIndex() == 0 && n.machine.Applied() == 0
+}
 
 // bootstrap forms a cluster when it falls to this node, and returns when it has
 // state or the context ends. A node that is to join one waits here until the

@@ -195,23 +195,12 @@ func (o observer) Applied(boot fsm.BootID, seq uint64, r fsm.Result, index uint6
 }
 
 func (n *Node) openLog() error {
-	log, err := logstore.Open(logstore.Options{Path: filepath.Join(n.cfg.DataDir, logFile), OnCorrupt: n.fail})
+	log, err := openLog(n.cfg.DataDir, &n.identity, n.machine, n.fail)
 	if err != nil {
 		return err
 	}
 	n.log = log
 	n.onEnd(func(ending) error { return log.Close() })
-	list, err := n.streams.List()
-	if err != nil {
-		return fmt.Errorf("listing snapshots: %w", err)
-	}
-	var index, term uint64
-	if len(list) > 0 {
-		index, term = list[0].Index, list[0].Term
-	}
-	if err := log.Align(index, term); err != nil {
-		return err
-	}
 	n.hadState, err = raft.HasExistingState(log, log, n.streams)
 	return err
 }

@@ -16,8 +16,10 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
-	"github.com/commons-cluster/commons/node/logstore"
 )
+
+// lostSuffix is added to the name of a log that is none of the state's.
+const lostSuffix = ".lost"
 
 // Recover makes the node of a data directory, on which no process runs, the only
 // voter of a new cluster with the state and the log that the directory holds. It
@@ -25,14 +27,15 @@ import (
 // the others had is lost, and what this node had logged without knowing it to be
 // committed is kept. The new cluster has another id, so that servers of the
 // former one that come back after all are refused; they join again with empty
-// directories.
+// directories. Where the log is lost, the state goes on alone; a log that is none
+// of the state's is kept under another name.
 func Recover(o Offline, logger *slog.Logger) (founded Founded, err error) {
 	lock, identity, err := o.take()
 	if err != nil {
 		return founded, err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
-	sealed, err := o.recoverLog(identity.ServerID, logger)
+	sealed, err := o.recoverState(identity, logger)
 	if err != nil {
 		return founded, err
 	}
@@ -53,8 +56,8 @@ func Recover(o Offline, logger *slog.Logger) (founded Founded, err error) {
 
 // take locks the data directory of a node that exists.
 func (o Offline) take() (lock *cluster.DirLock, identity cluster.Identity, err error) {
-	if _, err := os.Stat(filepath.Join(o.DataDir, logFile)); err != nil {
-		return nil, identity, fmt.Errorf("data directory %s holds no node: %w", o.DataDir, err)
+	if !exists(filepath.Join(o.DataDir, logFile)) && !exists(filepath.Join(o.DataDir, stateDir)) {
+		return nil, identity, fmt.Errorf("data directory %s holds no node: it has neither %s nor %s", o.DataDir, logFile, stateDir)
 	}
 	if lock, err = cluster.LockDir(o.DataDir); err != nil {
 		return nil, identity, err
@@ -68,11 +71,17 @@ func (o Offline) take() (lock *cluster.DirLock, identity cluster.Identity, err e
 	return lock, identity, nil
 }
 
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // Held is how far a node got whose data directory no process uses.
 type Held struct {
 	ServerID string
 	LastLog  uint64 // index of its newest log entry, or of the state where there is none
 	LastTerm uint64 // term of that
+	LostLog  error  // why the log is none of this node's; nil: it is
 }
 
 // Survey returns how far the node of a data directory got: of several, the one
@@ -88,19 +97,21 @@ func Survey(o Offline) (held Held, err error) {
 		return held, err
 	}
 	defer func() { err = errors.Join(err, machine.Close()) }()
-	log, err := logstore.Open(logstore.Options{Path: filepath.Join(o.DataDir, logFile)})
+	held.ServerID = identity.ServerID
+	at, err := statePosition(machine)
+	if err != nil {
+		return held, err
+	}
+	held.LastLog, held.LastTerm = at.end()
+	log, err := openLog(o.DataDir, &identity, machine, nil)
+	if lost := new(LostLogError); errors.As(err, &lost) {
+		held.LostLog = lost.Err
+		return held, nil
+	}
 	if err != nil {
 		return held, err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	held.ServerID = identity.ServerID
-	snapshots, err := machine.Snapshots().List()
-	if err != nil {
-		return held, err
-	}
-	if len(snapshots) > 0 {
-		held.LastLog, held.LastTerm = snapshots[0].Index, snapshots[0].Term
-	}
 	last, err := log.LastIndex()
 	if err != nil || last <= held.LastLog {
 		return held, err
@@ -113,50 +124,79 @@ func Survey(o Offline) (held Held, err error) {
 	return held, nil
 }
 
-// recoverLog applies the whole log, takes a snapshot with a configuration of one
-// server and empties the log, as Raft has it. It returns the data key, sealed
-// under the secret in use.
-func (o Offline) recoverLog(serverID string, logger *slog.Logger) (sealed []byte, err error) {
+// recoverState makes the state that of a cluster of one server: all that the log
+// holds is applied, and the newest snapshot has a configuration of that server. It
+// returns the data key, sealed under the secret in use.
+func (o Offline) recoverState(identity cluster.Identity, logger *slog.Logger) (sealed []byte, err error) {
 	machine, err := fsm.Open(fsm.Options{Dir: filepath.Join(o.DataDir, stateDir), Logger: logger})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, machine.Close()) }()
-	log, err := logstore.Open(logstore.Options{Path: filepath.Join(o.DataDir, logFile)})
+	log, err := openLog(o.DataDir, &identity, machine, nil)
+	if lost := new(LostLogError); errors.As(err, &lost) {
+		logger.Warn("going on with the state alone", "why", lost.Err)
+		return o.withoutLog(identity, machine)
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	snapshots := localSnapshots{machine.Snapshots()}
-	list, err := snapshots.List()
-	if err != nil {
-		return nil, err
-	}
-	if len(list) > 0 {
-		err = log.Align(list[0].Index, list[0].Term)
-	} else {
-		err = log.Align(0, 0)
-	}
-	if err != nil {
-		return nil, err
-	}
 	if sealed, err = loggedDataKey(log, machine); err != nil {
 		return nil, err
 	}
-	if len(sealed) == 0 {
-		return nil, errors.New("this node was never part of a cluster; empty its data directory and start it again")
-	}
-	// Nothing is changed for whom it turns out already that it has another secret.
-	if sealed, err = o.reseal(sealed, ""); err != nil {
-		return nil, err
-	}
-	if err := begin(o.DataDir, recovering); err != nil {
+	if sealed, err = o.beginRecovery(sealed); err != nil {
 		return nil, err
 	}
 	config := raft.DefaultConfig()
-	config.LocalID = raft.ServerID(serverID)
+	config.LocalID = raft.ServerID(identity.ServerID)
 	config.Logger = newRaftLogger(logger)
-	return sealed, raft.RecoverCluster(config, stateOnDisk{machine.FSM()}, log, log, snapshots, nil, alone(serverID))
+	return sealed, raft.RecoverCluster(config, stateOnDisk{machine.FSM()}, log, log, localSnapshots{machine.Snapshots()}, nil, alone(identity.ServerID))
+}
+
+// beginRecovery seals the data key under the secret in use and marks the data
+// directory. Nothing is changed for whom it turns out here that it has another
+// secret.
+func (o Offline) beginRecovery(sealed []byte) ([]byte, error) {
+	if len(sealed) == 0 {
+		return nil, errors.New("this node was never part of a cluster; empty its data directory and start it again")
+	}
+	sealed, err := o.reseal(sealed, "")
+	if err != nil {
+		return nil, err
+	}
+	return sealed, begin(o.DataDir, recovering)
+}
+
+// withoutLog is recoverState for a state whose log is lost.
+func (o Offline) withoutLog(identity cluster.Identity, machine *fsm.Machine) (sealed []byte, err error) {
+	v := machine.View()
+	sealed = bytes.Clone(v.SealedDataKey())
+	v.Release()
+	if sealed, err = o.beginRecovery(sealed); err != nil {
+		return nil, err
+	}
+	index, term, err := machine.Covers()
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := machine.FSM().Snapshot()
+	if err != nil {
+		return nil, err
+	}
+	defer snapshot.Release()
+	sink, err := machine.Snapshots().Create(raft.SnapshotVersionMax, index, term, alone(identity.ServerID), index, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(snapshot.Persist(sink), sink.Close()); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(o.DataDir, logFile)
+	if err := os.Rename(path, path+lostSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return sealed, o.newLog(identity, term)
 }
 
 // loggedDataKey returns the sealed data key as it stands when the whole log is

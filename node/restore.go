@@ -102,14 +102,19 @@ func (o Offline) restore(b *backup.Reader, sealed []byte) (founded Founded, err 
 	if founded.Rows != rows || founded.Digest != b.Info.Digest {
 		return founded, fmt.Errorf("the restored state has the digest %s, the backup's had %s: the backup is damaged", founded.Rows, rows)
 	}
-	log, err := logstore.Open(logstore.Options{Path: filepath.Join(o.DataDir, logFile)})
-	if err != nil {
-		return founded, err
-	}
-	if err := errors.Join(log.SetUint64(keyCurrentTerm, got.Term), log.Close()); err != nil {
+	if err := o.newLog(identity, got.Term); err != nil {
 		return founded, err
 	}
 	return founded, finish(o.DataDir)
+}
+
+// newLog makes an empty log for a state of the term, and gives it to the identity.
+func (o Offline) newLog(identity cluster.Identity, term uint64) error {
+	log, err := logstore.Open(logstore.Options{Path: filepath.Join(o.DataDir, logFile)})
+	if err != nil {
+		return err
+	}
+	return errors.Join(log.SetUint64(keyCurrentTerm, term), adopt(o.DataDir, &identity, log, ""), log.Close())
 }
 
 // reseal seals a data key under the secret in use that was sealed under another.

@@ -179,10 +179,14 @@ func (c *recoverCommand) Run(std streams) error {
 		if err != nil {
 			return fmt.Errorf("not recovered: %w", err)
 		}
+		ends := "log"
+		if held.LostLog != nil {
+			ends = fmt.Sprintf("log is lost (%v) and whose state", held.LostLog)
+		}
 		return &configError{[]string{fmt.Sprintf(
-			"--confirm is missing: recover makes %s, whose log ends at index %d of term %d, the only voter of a new cluster. What only the other servers had is lost. "+
+			"--confirm is missing: recover makes %s, whose %s ends at index %d of term %d, the only voter of a new cluster. What only the other servers had is lost. "+
 				"Stop all of them, run this on each that is left, choose the one with the highest term and, among those, the highest index, and empty the others' data directories afterwards",
-			held.ServerID, held.LastLog, held.LastTerm)}}
+			held.ServerID, ends, held.LastLog, held.LastTerm)}}
 	}
 	logger, err := newLogger(std.err, "warn", "text")
 	if err != nil {

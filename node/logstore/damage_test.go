@@ -152,6 +152,50 @@ func TestTornFile(t *testing.T) {
 	}
 }
 
+// TestMissingFile: a log that was made before is not made anew, neither for a file
+// that is gone nor for one that was cut to nothing. One that was never made is.
+func TestMissingFile(t *testing.T) {
+	for name, lose := range map[string]func(path string) error{
+		"removed":     os.Remove,
+		"cut to zero": func(path string) error { return os.Truncate(path, 0) },
+	} {
+		path := filepath.Join(t.TempDir(), "raft.db")
+		write(t, path, entries(1, 20, 3, 100))
+		if err := lose(path); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := Open(Options{Path: path, Existing: true}); !errors.Is(err, ErrMissing) {
+			t.Errorf("%s: opened %v, error %v", name, s, err)
+		}
+		// What an earlier attempt left half done is in nobody's way.
+		if err := os.WriteFile(path+newSuffix, []byte("half a file"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := open(t, Options{Path: path})
+		if got := span(t, s); got != [2]uint64{} {
+			t.Errorf("%s: a new log spans %v", name, got)
+		}
+		if _, err := os.Stat(path + newSuffix); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: %s was left: %v", name, newSuffix, err)
+		}
+	}
+}
+
+// TestID: a log keeps its id, and has none before it is given one.
+func TestID(t *testing.T) {
+	s := open(t, Options{})
+	if id, err := s.ID(); id != "" || err != nil {
+		t.Errorf("a new log has the id %q, %v", id, err)
+	}
+	if err := errors.Join(s.SetID("some id"), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, Options{Path: s.path, Existing: true})
+	if id, err := s.ID(); id != "some id" || err != nil {
+		t.Errorf("the id is %q, %v", id, err)
+	}
+}
+
 // TestReceivedDamage: an entry that was damaged on its way is refused.
 func TestReceivedDamage(t *testing.T) {
 	s := open(t, Options{OnCorrupt: func(err error) { t.Errorf("the node would end: %v", err) }})

@@ -29,38 +29,74 @@ const (
 // bucketLogs is where raft-boltdb keeps log entries, by big-endian index.
 var bucketLogs = []byte("logs")
 
+// newSuffix names a file that is being made.
+const newSuffix = ".new"
+
+// ErrMissing is the error of a log that is to be there and is not.
+var ErrMissing = errors.New("the file is missing or empty")
+
 // Open opens the log, or makes an empty one. It walks the whole file's structure
 // first, so that damage shows as an error here and not as a crash later.
-// Errors: a *CorruptError, or what kept the file from being opened.
+// Errors: ErrMissing, a *CorruptError, or what kept the file from being opened.
 func Open(opts Options) (*Store, error) {
 	s := &Store{path: opts.Path, onCorrupt: opts.OnCorrupt}
 	s.win.cacheLimit = opts.CacheBytes
 	if s.win.cacheLimit == 0 {
 		s.win.cacheLimit = DefaultCacheBytes
 	}
+	if err := s.find(opts.Existing); err != nil {
+		return nil, err
+	}
 	stale, err := s.scan()
 	if err != nil {
 		return nil, err
 	}
-	_, statErr := os.Stat(opts.Path)
 	if err := s.openBolt(); err != nil {
 		return nil, err
 	}
-	if err := s.prepare(errors.Is(statErr, fs.ErrNotExist), stale); err != nil {
-		return nil, errors.Join(fmt.Errorf("preparing the log %s: %w", opts.Path, err), s.bolt.Close())
+	if stale > 0 {
+		if err := s.bolt.DeleteRange(0, stale); err != nil {
+			return nil, errors.Join(fmt.Errorf("preparing the log %s: %w", opts.Path, err), s.bolt.Close())
+		}
 	}
 	return s, nil
 }
 
-// prepare makes a new file's name durable and deletes what is stale in an old one.
-func (s *Store) prepare(isNew bool, stale uint64) error {
-	if isNew {
-		return syncDir(filepath.Dir(s.path))
+// find sees to it that there is a file with content, which it makes unless it is
+// to be there already.
+func (s *Store) find(existing bool) error {
+	info, err := os.Stat(s.path)
+	switch {
+	case err == nil && info.Size() > 0:
+		return nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("opening the log: %w", err)
+	case existing:
+		return fmt.Errorf("opening the log %s: %w", s.path, ErrMissing)
 	}
-	if stale > 0 {
-		return s.bolt.DeleteRange(0, stale)
+	if err := s.create(); err != nil {
+		return fmt.Errorf("making the log %s: %w", s.path, err)
 	}
 	return nil
+}
+
+// create makes an empty log under another name first, so that whatever has the
+// log's name is whole.
+func (s *Store) create() error {
+	made := &Store{path: s.path + newSuffix}
+	if err := os.Remove(made.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := made.openBolt(); err != nil {
+		return err
+	}
+	if err := made.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(made.path, s.path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(s.path))
 }
 
 // openBolt opens the file for writing.
@@ -98,14 +134,11 @@ func (s *Store) openBolt() error {
 	return fmt.Errorf("opening the log %s: %w", s.path, err)
 }
 
-// scan reads which entries an existing file holds. When there is a gap, the
+// scan reads which entries the file holds. When there is a gap, the
 // entries below it are left over from before a snapshot was installed; stale is
 // the newest of them.
 func (s *Store) scan() (stale uint64, err error) {
 	info, err := os.Stat(s.path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
-		return 0, nil
-	}
 	if err != nil {
 		return 0, fmt.Errorf("opening the log: %w", err)
 	}

@@ -20,8 +20,10 @@ const (
 
 // Options configure a Store.
 type Options struct {
-	// Path of the file; it is made when missing.
+	// Path of the file. It is made when it is missing or empty.
 	Path string
+	// Existing says that the log was made before: it is not made anew.
+	Existing bool
 	// CacheBytes bounds the entries in memory; 0 is DefaultCacheBytes.
 	CacheBytes int64
 	// OnCorrupt is told of the first corruption found after Open. Raft itself
@@ -45,6 +47,24 @@ var (
 	_ raft.LogStore    = (*Store)(nil)
 	_ raft.StableStore = (*Store)(nil)
 )
+
+// ErrNotFound is the error of a stable value that was never set.
+var ErrNotFound = raftboltdb.ErrKeyNotFound
+
+// keyID is where the log's id stands among the stable values.
+var keyID = []byte("CommonsLogID")
+
+// ID returns what SetID was told, "" before that.
+func (s *Store) ID() (string, error) {
+	id, err := s.Get(keyID)
+	if errors.Is(err, ErrNotFound) {
+		return "", nil
+	}
+	return string(id), err
+}
+
+// SetID names the log durably, so that no other passes for it.
+func (s *Store) SetID(id string) error { return s.Set(keyID, []byte(id)) }
 
 // Close closes the file. Nothing is lost without it: every write is on disk when
 // the method that made it returns.
@@ -193,7 +213,7 @@ func (s *Store) Set(key, value []byte) error {
 	return guard(func() error { return s.bolt.Set(key, value) })
 }
 
-// Get returns a stable value. Errors: "not found", by which Raft tells it.
+// Get returns a stable value. Errors: ErrNotFound, by whose text Raft tells it.
 func (s *Store) Get(key []byte) (value []byte, err error) {
 	err = guard(func() error {
 		value, err = s.bolt.Get(key)
@@ -207,7 +227,7 @@ func (s *Store) SetUint64(key []byte, value uint64) error {
 	return guard(func() error { return s.bolt.SetUint64(key, value) })
 }
 
-// GetUint64 returns a stable number. Errors: "not found", by which Raft tells it.
+// GetUint64 returns a stable number. Errors: ErrNotFound, by whose text Raft tells it.
 func (s *Store) GetUint64(key []byte) (value uint64, err error) {
 	err = guard(func() error {
 		value, err = s.bolt.GetUint64(key)

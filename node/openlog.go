@@ -1,0 +1,158 @@
+package node
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/node/logstore"
+)
+
+// logIDBytes is the length of a log's random id.
+const logIDBytes = 16
+
+// LostLogError says that a data directory is without the Raft log that belongs to
+// it. Its node has forgotten its votes and what it said it had, so it must not
+// come back as the server that it was.
+type LostLogError struct {
+	DataDir string
+	Err     error // what was found
+}
+
+func (e *LostLogError) Error() string {
+	return fmt.Sprintf("data directory %s has lost its Raft log %s: %v; this server must not go on without it: empty the whole directory and start the node again, and it joins as a new server; "+
+		"where this is the only disk left, restore a backup with `commons snapshot restore`, or go on with the state alone: `commons recover`", e.DataDir, logFile, e.Err)
+}
+
+// Unwrap returns what was found.
+func (e *LostLogError) Unwrap() error { return e.Err }
+
+// openLog opens the Raft log of a locked data directory, fitted to the state in
+// it, and gives it an id when it has none. The log has its id before the identity
+// names it: a start that is cut short in between is made up for by the next one.
+// Errors: a *LostLogError, those of logstore.Open.
+func openLog(dir string, identity *cluster.Identity, machine *fsm.Machine, onCorrupt func(error)) (*logstore.Store, error) {
+	at, err := statePosition(machine)
+	if err != nil {
+		return nil, err
+	}
+	log, err := logstore.Open(logstore.Options{
+		Path: filepath.Join(dir, logFile), Existing: identity.LogID != "" || at.covered > 0, OnCorrupt: onCorrupt,
+	})
+	if errors.Is(err, logstore.ErrMissing) {
+		return nil, &LostLogError{DataDir: dir, Err: logstore.ErrMissing}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := at.bind(dir, identity, log); err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	return log, nil
+}
+
+// position is how far a state is, and its newest snapshot.
+type position struct {
+	covered, coveredTerm   uint64
+	snapshot, snapshotTerm uint64
+}
+
+// end is the newer of the two.
+func (p position) end() (index, term uint64) {
+	if p.snapshot > p.covered {
+		return p.snapshot, p.snapshotTerm
+	}
+	return p.covered, p.coveredTerm
+}
+
+func statePosition(machine *fsm.Machine) (p position, err error) {
+	list, err := machine.Snapshots().List()
+	if err != nil {
+		return p, fmt.Errorf("listing snapshots: %w", err)
+	}
+	if len(list) > 0 {
+		p.snapshot, p.snapshotTerm = list[0].Index, list[0].Term
+	}
+	p.covered, p.coveredTerm, err = machine.Covers()
+	return p, err
+}
+
+// bind checks that a log is the identity's and continues the state, and makes it
+// the identity's when that has none.
+func (p position) bind(dir string, identity *cluster.Identity, log *logstore.Store) error {
+	id, err := log.ID()
+	if err != nil {
+		return fmt.Errorf("reading the id of the log: %w", err)
+	}
+	if identity.LogID != "" && id != identity.LogID {
+		return &LostLogError{DataDir: dir, Err: errors.New("the file is another server's, or was made anew")}
+	}
+	if err := log.Align(p.snapshot, p.snapshotTerm); err != nil {
+		return err
+	}
+	if p.covered > 0 {
+		if err := p.continued(dir, log); err != nil {
+			return err
+		}
+	}
+	if identity.LogID != "" {
+		return nil
+	}
+	return adopt(dir, identity, log, id)
+}
+
+// continued checks that an aligned log is the one that the state was made of.
+func (p position) continued(dir string, log *logstore.Store) error {
+	lost := func(format string, args ...any) error {
+		return &LostLogError{DataDir: dir, Err: fmt.Errorf(format, args...)}
+	}
+	term, err := log.GetUint64(keyCurrentTerm)
+	if err != nil && !errors.Is(err, logstore.ErrNotFound) {
+		return fmt.Errorf("reading the newest term: %w", err)
+	}
+	if term < p.coveredTerm {
+		return lost("the newest term that it knows is %d, the state is of term %d", term, p.coveredTerm)
+	}
+	first, err := log.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := log.LastIndex()
+	if err != nil {
+		return err
+	}
+	if end := max(last, p.snapshot); p.covered > end {
+		return lost("it ends at entry %d, the state holds everything up to %d", end, p.covered)
+	}
+	if p.covered < first || p.covered > last {
+		return nil
+	}
+	var entry raft.Log
+	if err := log.GetLog(p.covered, &entry); err != nil {
+		return err
+	}
+	if entry.Term != p.coveredTerm {
+		return lost("its entry %d is of term %d, the state was made with one of term %d", p.covered, entry.Term, p.coveredTerm)
+	}
+	return nil
+}
+
+// adopt makes a log the identity's. One without an id is given one.
+func adopt(dir string, identity *cluster.Identity, log *logstore.Store, id string) error {
+	if id == "" {
+		random := make([]byte, logIDBytes)
+		_, _ = rand.Read(random) // never fails
+		id = hex.EncodeToString(random)
+		if err := log.SetID(id); err != nil {
+			return fmt.Errorf("naming the log: %w", err)
+		}
+	}
+	identity.LogID = id
+	return identity.Keep(dir)
+}
