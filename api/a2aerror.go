@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 	"strconv"
+	"strings"
 )
 
 // a2aKind is a kind of error of the message protocol, as each binding writes it.
@@ -55,7 +56,8 @@ func newA2AError(kind *a2aKind, message string) *a2aError {
 
 // a2aRefusal is the error that a refused operation comes to.
 func a2aRefusal(refusal *Error, sent *a2aMessage) *a2aError {
-	e := &a2aError{kind: a2aBadParams, message: refusal.Message, refusal: refusal, sent: sent}
+	message := strings.Join(append([]string{refusal.Message}, refusal.Notes...), " ")
+	e := &a2aError{kind: a2aBadParams, message: message, refusal: refusal, sent: sent}
 	switch refusal.status() {
 	case http.StatusTooManyRequests:
 		e.kind = a2aLimited

@@ -48,7 +48,9 @@ func (m *a2aMessage) refuse(now time.Time) *a2aError {
 	if !m.problems.has("message") && !m.problems.has("parts") {
 		issues = append(issues, e.problems.list...)
 	}
-	return a2aRefusal(invalid(issues, e.repair(&messageRules, now)), m)
+	refusal := invalid(issues, e.repair(&messageRules, now))
+	refusal.Notes = e.notes
+	return a2aRefusal(refusal, m)
 }
 
 // converse finds out what a message wants.

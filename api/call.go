@@ -5,7 +5,9 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -33,6 +35,9 @@ type call struct {
 	start time.Time
 	view  *fsm.View // what the answer shows; nil until something was read
 	index uint64    // of a write that the answer reports
+	// notes are of what was sent and ignored. A refusal shows them, since they may
+	// say why: the answer shows those that its operation takes over.
+	notes []string
 	// relay is set where the call runs operations on behalf of another surface.
 	relay *relay
 }
@@ -162,6 +167,9 @@ func (c *call) refusal(err error) *Error {
 		e.Example = c.smallestBody(e.Code)
 	}
 	resp := c.out
+	if e.Notes == nil {
+		e.Notes = c.notes
+	}
 	c.hint(e)
 	resp.SetStatusCode(e.status())
 	resp.Header.SetContentType(contentJSON)
@@ -253,6 +261,22 @@ func (c *call) await(f freshness) error {
 // freshnessParams are the parameters of a read that takes no others.
 var freshnessParams = []string{"consistency", "min_index"}
 
+// noteUnknown notes the parameters of the URL that the operation does not take.
+func (c *call) noteUnknown(doc *document, params []string) {
+	names := unknownNames(doc, func(name string) bool { return slices.Contains(params, name) })
+	if names != "" {
+		c.notes = append(c.notes, "Unknown parameters were ignored: "+names+". Known here are "+strings.Join(params, ", ")+".")
+	}
+}
+
+// withNotes adds the notes to an answer, where there are any.
+func (c *call) withNotes(answer object) object {
+	if len(c.notes) == 0 {
+		return answer
+	}
+	return answer.with("notes", c.notes)
+}
+
 // awaitQuery waits until the local state is as fresh as the query asks.
 func (c *call) awaitQuery() error {
 	pairs, err := c.query()
@@ -260,6 +284,7 @@ func (c *call) awaitQuery() error {
 		return err
 	}
 	doc, twice := foldPairs(pairs)
+	c.noteUnknown(&doc, freshnessParams)
 	l := newListing(freshnessParams, twice)
 	fresh := c.readFreshness(&doc, &l.problems)
 	if l.problems.any() {

@@ -25,11 +25,16 @@ func listChannels(c *call) error {
 	}
 	active := c.read().Channels()
 	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
-		return appendChannels(dst, active), nil
+		dst = appendChannels(dst, active)
+		if len(c.notes) > 0 {
+			return appendNotes(dst, c.notes), nil
+		}
+		return append(dst, '}'), nil
 	})
 }
 
-// appendChannels appends the answer: at most fsm.MaxChannels channels.
+// appendChannels appends the answer but for its end: at most fsm.MaxChannels
+// channels.
 func appendChannels(dst []byte, active []fsm.Channel) []byte {
 	described := make(map[string]string, len(knownChannels))
 	for _, known := range knownChannels {
@@ -56,5 +61,5 @@ func appendChannels(dst []byte, active []fsm.Channel) []byte {
 			listed++
 		}
 	}
-	return append(dst, `]}`...)
+	return append(dst, ']')
 }

@@ -75,9 +75,9 @@ func (c *call) answerDeliveries(view *fsm.View, outbox *fsm.Outbox) error {
 			return err
 		}
 	}
-	return c.answerObject(http.StatusOK, object{
+	return c.answerObject(http.StatusOK, c.withNotes(object{
 		{"active", outbox.Active}, {"waiting", outbox.Waiting}, {"next", first}, {"deliveries", newest},
-	})
+	}))
 }
 
 // postTestDelivery serves POST /api/agents/{id}/deliveries/test: an event without

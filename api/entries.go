@@ -24,6 +24,7 @@ func listEntries(c *call) error {
 	case doc.get("action") == "publish":
 		return publishByGet(c, &doc, twice)
 	}
+	c.noteUnknown(&doc, append([]string{"action"}, listParams...))
 	l := readListing(&doc, twice, c.isHead())
 	fresh := c.readFreshness(&doc, &l.problems)
 	if l.problems.any() {
@@ -60,9 +61,14 @@ func (c *call) answerPage(name string, seqs []uint64, cursor string, show func(d
 		}
 		dst = append(dst, `],"nextCursor":`...)
 		if cursor == "" {
-			return append(dst, `null}`...), nil
+			dst = append(dst, `null`...)
+		} else {
+			dst = append(append(append(dst, '"'), cursor...), '"')
 		}
-		return append(append(append(dst, '"'), cursor...), `"}`...), nil
+		if len(c.notes) > 0 {
+			return appendNotes(dst, c.notes), nil
+		}
+		return append(dst, '}'), nil
 	})
 }
 

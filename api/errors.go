@@ -90,6 +90,8 @@ type Error struct {
 	Message string  // one or two sentences
 	Issues  []Issue // every problem that was found
 	Example object  // a payload that would have worked; nil: none
+	// Notes say what of the request was ignored.
+	Notes []string
 	// Repeatable overrides the code's own retryable where true.
 	Repeatable bool
 	// RetryAfter is when to try again, with a 429.
@@ -134,7 +136,7 @@ func (e *Error) object() object {
 	if example == nil {
 		example = object{}
 	}
-	return object{
+	o := object{
 		{"error", e.Message},
 		{"issues", issues},
 		{"example", example},
@@ -142,6 +144,10 @@ func (e *Error) object() object {
 		{"code", e.Code},
 		{"retryable", e.retryable()},
 	}
+	if len(e.Notes) > 0 {
+		o = o.with("notes", e.Notes)
+	}
+	return o
 }
 
 // malformed is the error of a body that cannot be read.

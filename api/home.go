@@ -82,8 +82,9 @@ func (c *call) readHome() (*homeCall, error) {
 		return nil, err
 	}
 	doc, twice := foldPairs(pairs)
+	c.noteUnknown(&doc, homeParams)
 	l := newListing(homeParams, twice)
-	h := &homeCall{since: -1}
+	h := &homeCall{since: -1, notes: slices.Clone(c.notes)}
 	if s := l.text(&doc, "for", maxRawName); s != "" {
 		h.agent = l.name("for", text.AgentName(s), fsm.MaxName)
 		h.key = text.Fold(h.agent)
@@ -178,7 +179,7 @@ func (c *call) answerHome(h *homeCall, now int64) error {
 	if w.err != nil {
 		return fmt.Errorf("show home of %s: %w", h.key, w.err)
 	}
-	tag := w.tag()
+	tag := w.tag(c.notes)
 	resp.Header.Set(fiber.HeaderETag, tag)
 	if matchesTag(c.header(fiber.HeaderIfNoneMatch), tag) {
 		resp.SetStatusCode(http.StatusNotModified)
@@ -206,9 +207,13 @@ func matchesTag(header, tag string) bool {
 const tagBytes = 15
 
 // tag returns the entity tag of what was written: it covers the items, not the
-// instants, so that a call without news finds the same one again.
-func (w *homeWriter) tag() string {
+// instants, so that a call without news finds the same one again; and what of the
+// call was ignored, so that the note of it is seen.
+func (w *homeWriter) tag(ignored []string) string {
 	sum := sha256.New()
+	for _, note := range ignored {
+		sum.Write([]byte(note))
+	}
 	sum.Write(w.dst[:w.noteEnd])
 	sum.Write(w.dst[w.itemsStart:w.itemsEnd])
 	return `W/"` + base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:tagBytes]) + `"`

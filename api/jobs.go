@@ -220,6 +220,7 @@ func (c *call) listing(params []string, scope string, filters func(l *listing, d
 		return nil, err
 	}
 	doc, twice := foldPairs(pairs)
+	c.noteUnknown(&doc, params)
 	l := newListing(params, twice)
 	l.scope = scope
 	filters(l, &doc)

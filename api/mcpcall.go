@@ -158,7 +158,9 @@ func (b *boundTool) perform(r *relay, t *toolCall) performed {
 			t.problems.list = append(t.problems.list, issue)
 		}
 	}
-	return refused(invalid(t.problems.list, done.refusal.Example))
+	more := invalid(t.problems.list, done.refusal.Example)
+	more.Notes = done.refusal.Notes
+	return refused(more)
 }
 
 // refused is what an operation comes to that was not run.
@@ -173,12 +175,14 @@ func (b *boundTool) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 		return nil, failedMCP(internalError())
 	}
 	t := b.read(req.Params.Arguments)
-	done := b.perform(x.relay, t)
+	done, ignored := b.perform(x.relay, t), ignoredNote(t.ignored)
 	if done.status >= http.StatusBadRequest {
-		return x.refuse(b, done, t.ignored), nil
+		return x.refuse(b, done.refusal, ignored), nil
 	}
 	w := &mcpWriter{base: x.base}
-	w.ignored(t.ignored)
+	if ignored != "" {
+		w.line("%s", ignored)
+	}
 	if err := b.text(w, done.body); err != nil {
 		x.relay.srv.log.ErrorContext(ctx, "an answer cannot be put into words", "tool", b.name, "err", err)
 		return toolResult(string(done.body), done.body), nil
@@ -195,12 +199,15 @@ func toolResult(text string, body []byte) *mcp.CallToolResult {
 }
 
 // refuse is the result of a call that was refused: an error for the model to see.
-func (x *exchange) refuse(b *boundTool, done performed, ignored []string) *mcp.CallToolResult {
-	x.refusal.Store(done.refusal)
+func (x *exchange) refuse(b *boundTool, e *Error, ignored string) *mcp.CallToolResult {
+	x.refusal.Store(e)
+	shown := *e
+	if ignored != "" {
+		shown.Notes = append([]string{ignored}, e.Notes...)
+	}
 	w := &mcpWriter{base: x.base}
-	w.refusal(b, done.refusal)
-	w.ignored(ignored)
-	result := toolResult(w.String(), done.body)
+	w.refusal(b, &shown)
+	result := toolResult(w.String(), shown.object().appendJSON(nil))
 	result.IsError = true
 	return result
 }

@@ -40,17 +40,17 @@ func (w *mcpWriter) line(format string, args ...any) { fmt.Fprintf(w, format+"\n
 // at is an instant for people.
 func at(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// ignored says which arguments were of no use.
-func (w *mcpWriter) ignored(names []string) {
+// ignoredNote says which arguments were of no use; "": all were of some.
+func ignoredNote(names []string) string {
 	if len(names) == 0 {
-		return
+		return ""
 	}
 	shown := make([]string, 0, min(len(names), maxUnknownShown))
 	for _, name := range names[:cap(shown)] {
 		name, _ = clean(shorten(name, maxUnknownName))
 		shown = append(shown, name)
 	}
-	w.line("Arguments that this tool does not take were ignored: %s.", strings.Join(shown, ", "))
+	return "Arguments that this tool does not take were ignored: " + strings.Join(shown, ", ") + "."
 }
 
 // refusal says everything that is wrong, and what would have worked.
@@ -59,6 +59,7 @@ func (w *mcpWriter) refusal(b *boundTool, e *Error) {
 	for _, issue := range e.Issues {
 		w.line("- %s: %s", issue.Field, issue.Message)
 	}
+	w.notes(e.Notes)
 	switch {
 	case e.status() == http.StatusTooManyRequests: // the message says how long
 		w.line("Wait, then call again.")

@@ -249,6 +249,13 @@ func (e *newEntry) list(doc *document, f *entryField) ([]string, bool) {
 
 // noteUnknown notes the fields that nobody reads.
 func (e *newEntry) noteUnknown(doc *document, known func(name string) bool) {
+	if names := unknownNames(doc, known); names != "" {
+		e.notes = append(e.notes, "Unknown fields were ignored: "+names+".")
+	}
+}
+
+// unknownNames names what stands in a document and is not known; "": nothing.
+func unknownNames(doc *document, known func(name string) bool) string {
 	var unknown []string
 	more := 0
 	for i := range doc.fields {
@@ -263,14 +270,11 @@ func (e *newEntry) noteUnknown(doc *document, known func(name string) bool) {
 			unknown = append(unknown, shown)
 		}
 	}
-	if len(unknown) == 0 {
-		return
-	}
-	note := "Unknown fields were ignored: " + strings.Join(unknown, ", ")
+	names := strings.Join(unknown, ", ")
 	if more > 0 {
-		note += fmt.Sprintf(" and %d more", more)
+		names += fmt.Sprintf(" and %d more", more)
 	}
-	e.notes = append(e.notes, note+".")
+	return names
 }
 
 // targetField is the field that names the target, as the client called it.

@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/commons-cluster/commons/fsm"
 )
@@ -31,7 +32,7 @@ func getStats(c *call) error {
 		{"last7d", stats.Last7d},
 		{"registeredAgents", stats.RegisteredAgents},
 		{"apiClients7d", stats.APIClients7d},
-		{"notes", statsNotes},
+		{"notes", slices.Concat(statsNotes, c.notes)},
 	})
 }
 
@@ -47,6 +48,7 @@ func getUsage(c *call) error {
 		return err
 	}
 	doc, twice := foldPairs(pairs)
+	c.noteUnknown(&doc, usageParams)
 	l := newListing(usageParams, twice)
 	days := l.number(&doc, "days", fsm.MaxUsageDays, defaultUsageDays)
 	fresh := c.readFreshness(&doc, &l.problems)
@@ -68,7 +70,7 @@ func getUsage(c *call) error {
 
 // answerUsage answers with the calls from a day on.
 func (c *call) answerUsage(first fsm.Day, days int, usage *fsm.Usage) error {
-	notes := []string{}
+	notes := append([]string{}, c.notes...)
 	if usage.Cut {
 		notes = append(notes, "There are more rows, of older days. The totals hold them all.")
 	}

@@ -154,6 +154,7 @@ type Problem struct {
 	Docs      string
 	Code      string
 	Retryable bool
+	Notes     []string
 }
 
 // Publish posts an entry and insists on 201.
