@@ -70,7 +70,13 @@ func (n *Node) removeServer(ctx context.Context, request admin.ServerRef) (admin
 		return admin.ServerRef{}, refusef(http.StatusNotFound, "%s is not in the configuration; see `commons raft list-peers`", id)
 	}
 	m, alive := n.gossip.Member(id)
-	if alive && !m.Leaving || id == n.identity.ServerID {
+	switch {
+	case id != n.identity.ServerID && (!alive || m.Leaving):
+	case id != n.identity.ServerID && !n.answers(ctx, id):
+		// Whom gossip counts as alive would be taken in again.
+		return admin.ServerRef{}, refusef(http.StatusServiceUnavailable,
+			"%s does not answer, but gossip still counts it as alive; repeat in a few seconds", id)
+	default:
 		return admin.ServerRef{}, refusef(http.StatusConflict,
 			"%s runs, and would be taken in again; end it with `commons leave` on its own --cluster-addr (%s)", id, m.ClusterAddr)
 	}
