@@ -256,7 +256,7 @@ func readDamaged(t *testing.T, dir string, want state) (noticed bool) {
 		return true
 	}
 	v := m.View()
-	rows, err := v.RowDigest()
+	rows, err := v.RowDigest(t.Context())
 	v.Release()
 	if err == nil && rows != want.Rows {
 		t.Error("damage was read as data")

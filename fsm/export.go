@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -97,7 +98,9 @@ func (e *Export) Read(p []byte) (int, error) { return e.out.Read(p) }
 
 // RowDigest returns the hash over the logical rows of what is exported; see
 // View.RowDigest. It reads everything and takes as long.
-func (e *Export) RowDigest() ([32]byte, error) { return digestRows(e.db, &e.head) }
+func (e *Export) RowDigest() ([32]byte, error) {
+	return digestRows(context.Background(), e.db, &e.head)
+}
 
 // Close ends the export and removes the copy.
 func (e *Export) Close() error {

@@ -53,7 +53,7 @@ func TestExportBecomesANewCluster(t *testing.T) {
 	data, sum, rows := exportOf(t, r.Machine)
 	index, rolling := r.Digest()
 	v := r.View()
-	want, err := v.RowDigest()
+	want, err := v.RowDigest(t.Context())
 	v.Release()
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestExportBecomesANewCluster(t *testing.T) {
 	if at, digest := m.Digest(); at != index || digest != rolling {
 		t.Errorf("the new cluster is at %d with the digest %x", at, digest)
 	}
-	if rows, err := v.RowDigest(); err != nil || rows != want {
+	if rows, err := v.RowDigest(t.Context()); err != nil || rows != want {
 		t.Errorf("its rows are %x, %v", rows, err)
 	}
 	metas, err := m.Snapshots().List()

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -115,7 +116,7 @@ func (s *snapshots) found(name string, h *streamHeader, as Founding) (got Import
 		return got, fmt.Errorf("%w: the state is at index %d of term %d, announced were %d and %d", ErrCorrupt, sum.Index, sum.Term, h.Index, h.Term)
 	}
 	got.Summary = sum
-	if got.Rows, err = digestRows(st.db, &head); err != nil {
+	if got.Rows, err = digestRows(context.Background(), st.db, &head); err != nil {
 		return got, err
 	}
 	return got, st.found(position{sum.Index, sum.Term}, as)

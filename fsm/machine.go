@@ -72,6 +72,7 @@ type Machine struct {
 	stores   sync.WaitGroup // stores that are not closed yet
 	snaps    snapshots
 	digests  digests
+	captures captures
 
 	// applyMu serialises what changes the state: apply, restore, seals of the
 	// index, close.

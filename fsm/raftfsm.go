@@ -32,7 +32,12 @@ func (f raftFSM) ApplyBatch(logs []*raft.Log) []any {
 			})
 		}
 	}
-	f.m.apply(entries)
+	for len(entries) > 0 {
+		n := f.m.captures.next(entries)
+		f.m.apply(entries[:n])
+		f.m.captures.serve(f.m)
+		entries = entries[n:]
+	}
 	return make([]any, len(logs))
 }
 

@@ -181,7 +181,7 @@ func TestSnapshotTransfer(t *testing.T) {
 		t.Errorf("wait: %v", err)
 	}
 	// The old view goes on.
-	if rows, err := old.RowDigest(); err != nil || rows != oldState.Rows {
+	if rows, err := old.RowDigest(t.Context()); err != nil || rows != oldState.Rows {
 		t.Errorf("the old view changed: %v", err)
 	}
 	if _, raw := readEntry(t, old, old.LastSeq()); !strings.HasSuffix(oldState.Newest, raw) {

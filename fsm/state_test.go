@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -36,7 +37,7 @@ func stateOf(t tester, m *Machine) state {
 	defer v.Release()
 	s := state{Applied: v.Index(), Time: uint64(v.Time()), LastSeq: v.LastSeq(), Rolling: v.head.rolling, Cluster: v.ClusterID()}
 	var err error
-	if s.Rows, err = v.RowDigest(); err != nil {
+	if s.Rows, err = v.RowDigest(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	s.Lists = make(map[string][]uint64)

@@ -147,7 +147,7 @@ func TestCloseWaitsForViews(t *testing.T) {
 	default:
 	}
 	readEntry(t, v, seq)
-	if _, err := v.RowDigest(); err != nil {
+	if _, err := v.RowDigest(t.Context()); err != nil {
 		t.Error(err)
 	}
 	v.Release()

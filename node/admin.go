@@ -33,8 +33,8 @@ func refusef(status int, format string, args ...any) error {
 func (n *Node) handleAdmin(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+admin.PathNode, serveAdmin(n, func(context.Context, struct{}) (admin.NodeReport, error) { return n.report(), nil }))
 	mux.HandleFunc("POST "+admin.PathCluster, serveAdmin(n, func(ctx context.Context, _ struct{}) (admin.ClusterReport, error) { return n.clusterReport(ctx), nil }))
-	mux.HandleFunc("POST "+admin.PathDigest, serveAdmin(n, n.digestAt))
-	mux.HandleFunc("POST "+admin.PathCompare, serveAdmin(n, n.compareDigests))
+	mux.HandleFunc("POST "+admin.PathDigest, serveLongAdmin(n, digestTimeout, n.digestAt))
+	mux.HandleFunc("POST "+admin.PathCompare, serveLongAdmin(n, digestTimeout, n.compareDigests))
 	mux.HandleFunc("POST "+admin.PathSnapshot, n.serveSnapshot)
 	mux.HandleFunc("POST "+admin.PathHealth, n.onLeader(serveAdmin(n, n.healthReport)))
 	mux.HandleFunc("POST "+admin.PathLeave, serveAdmin(n, n.leave))
@@ -45,9 +45,18 @@ func (n *Node) handleAdmin(mux *http.ServeMux) {
 
 // serveAdmin turns a function into the handler of a call.
 func serveAdmin[Request, Answer any](n *Node, do func(context.Context, Request) (Answer, error)) http.HandlerFunc {
+	return serveLongAdmin(n, adminTimeout, do)
+}
+
+// serveLongAdmin is serveAdmin for what may take longer.
+func serveLongAdmin[Request, Answer any](n *Node, timeout time.Duration, do func(context.Context, Request) (Answer, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), adminTimeout)
+		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
+		if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout + adminTimeout)); err != nil {
+			n.refuse(w, err)
+			return
+		}
 		var request Request
 		d := json.NewDecoder(io.LimitReader(r.Body, admin.MaxRequestBytes))
 		d.DisallowUnknownFields()

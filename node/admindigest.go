@@ -3,11 +3,13 @@ package node
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/node/admin"
 )
 
@@ -16,11 +18,19 @@ const (
 	digestWait = 5 * time.Second
 	// digestRounds is how often a comparison is tried at a later index where a
 	// node had passed the one before.
-	digestRounds = 3
+	digestRounds = 8
+	// digestPatience is how long a server may take in a comparison, unless the
+	// operator says otherwise: it hashes some 150,000 entries a second.
+	digestPatience = 20 * time.Second
+	// digestTimeout bounds what the operator may say.
+	digestTimeout = 10 * time.Minute
 )
 
 // digestAt returns this node's digest at an index, once it has applied it.
 func (n *Node) digestAt(ctx context.Context, request admin.DigestRequest) (admin.Digest, error) {
+	if request.Rows {
+		return n.rowDigestAt(ctx, request.Index)
+	}
 	id := n.identity.ServerID
 	if request.Index == 0 {
 		index, digest := n.machine.Digest()
@@ -29,7 +39,7 @@ func (n *Node) digestAt(ctx context.Context, request admin.DigestRequest) (admin
 	ctx, cancel := context.WithTimeout(ctx, digestWait)
 	defer cancel()
 	if err := n.machine.Wait(ctx, request.Index); err != nil {
-		return admin.Digest{}, refusef(http.StatusServiceUnavailable, "%s is at index %d and did not reach %d in time", id, n.machine.Applied(), request.Index)
+		return admin.Digest{}, n.notReached(request.Index)
 	}
 	digest, ok := n.machine.DigestAt(request.Index)
 	if !ok {
@@ -38,17 +48,66 @@ func (n *Node) digestAt(ctx context.Context, request admin.DigestRequest) (admin
 	return admin.Digest{ID: id, Index: request.Index, Digest: hex.EncodeToString(digest[:])}, nil
 }
 
+func (n *Node) notReached(index uint64) error {
+	return refusef(http.StatusServiceUnavailable, "%s is at index %d and did not reach %d in time", n.identity.ServerID, n.machine.Applied(), index)
+}
+
+// rowDigestAt is digestAt with the hash of the rows.
+func (n *Node) rowDigestAt(ctx context.Context, index uint64) (admin.Digest, error) {
+	id := n.identity.ServerID
+	view, err := n.viewAt(ctx, index)
+	switch {
+	case errors.Is(err, fsm.ErrPassed):
+		return admin.Digest{}, refusef(http.StatusGone, "%s is at index %d and was not stopped at %d; repeat", id, n.machine.Applied(), index)
+	case err != nil:
+		return admin.Digest{}, n.notReached(index)
+	}
+	defer view.Release()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(n.workCtx, cancel)() // the state cannot be closed meanwhile
+	rows, err := view.RowDigest(ctx)
+	if err != nil {
+		return admin.Digest{}, refusef(http.StatusServiceUnavailable, "%s: %v", id, err)
+	}
+	digest := view.Digest()
+	return admin.Digest{ID: id, Index: index, Digest: hex.EncodeToString(digest[:]), Rows: hex.EncodeToString(rows[:])}, nil
+}
+
+// viewAt waits for the view of an index, but not for long.
+func (n *Node) viewAt(ctx context.Context, index uint64) (*fsm.View, error) {
+	ctx, cancel := context.WithTimeout(ctx, digestWait)
+	defer cancel()
+	return n.machine.ViewAt(ctx, index)
+}
+
 // compareDigests asks all servers of the configuration for their digest at one
-// index that covers everything acknowledged so far.
-func (n *Node) compareDigests(ctx context.Context, _ struct{}) (admin.Comparison, error) {
+// index that covers everything acknowledged so far. Under load the index is one to
+// come, by the time that it is asked for: as far ahead as the log went during the
+// round before, twice.
+func (n *Node) compareDigests(ctx context.Context, request admin.CompareRequest) (admin.Comparison, error) {
+	patience := time.Duration(request.PatienceMillis) * time.Millisecond
+	if patience <= 0 {
+		patience = digestPatience
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	var c admin.Comparison
-	for range digestRounds {
+	var last uint64
+	for round := range digestRounds {
 		index, err := n.pipeline.ReadIndex(ctx)
 		if err != nil {
 			return c, refusef(http.StatusServiceUnavailable, "no index to compare at: %v; see `commons members`, and repeat", err)
 		}
-		if c = n.compareAt(ctx, index); c.Complete() {
-			break
+		ahead := uint64(0)
+		if round > 0 {
+			ahead = 2 * (index - last)
+		}
+		last = index
+		var passed bool
+		c, passed = n.compareAt(ctx, index+ahead, round < digestRounds-1)
+		if !passed && n.machine.Applied() >= c.Index {
+			break // else the load has ended before that index
 		}
 	}
 	return c, nil
@@ -62,29 +121,53 @@ func (n *Node) askDigest(ctx context.Context, id string, request admin.DigestReq
 	return call[admin.Digest](ctx, n, id, admin.PathDigest, request)
 }
 
-// compareAt asks all servers of the configuration at the same time.
-func (n *Node) compareAt(ctx context.Context, index uint64) admin.Comparison {
+// compareAt asks all servers of the configuration at the same time. It reports
+// whether one of them did not stop at the index; if that is tried again, the
+// others need not go on.
+func (n *Node) compareAt(ctx context.Context, index uint64, again bool) (c admin.Comparison, passed bool) {
 	servers := n.servers()
-	c := admin.Comparison{Index: index, Equal: true, Digests: make([]admin.Digest, len(servers))}
+	c = admin.Comparison{Index: index, Equal: true, Digests: make([]admin.Digest, len(servers))}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var wg sync.WaitGroup
+	var mu sync.Mutex
 	for i, s := range servers {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, digestWait+reportTimeout)
-			defer cancel()
-			d, err := n.askDigest(ctx, string(s.ID), admin.DigestRequest{Index: index})
+			d, err := n.askDigest(ctx, string(s.ID), admin.DigestRequest{Index: index, Rows: true})
 			if err != nil {
 				d = admin.Digest{ID: string(s.ID), Index: index, Error: fmt.Sprint(err)}
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			c.Digests[i] = d
+			if notStopped(err) {
+				passed = true
+				if again {
+					cancel()
+				}
+			}
 		})
 	}
 	wg.Wait()
-	first := ""
-	for _, d := range c.Digests {
-		if first == "" {
-			first = d.Digest
+	var first *admin.Digest
+	for i := range c.Digests {
+		d := &c.Digests[i]
+		if d.Error != "" {
+			continue
 		}
-		c.Equal = c.Equal && (d.Digest == first || d.Error != "")
+		if first == nil {
+			first = d
+		}
+		c.Equal = c.Equal && d.Digest == first.Digest && d.Rows == first.Rows
 	}
-	return c
+	return c, passed
+}
+
+// notStopped reports whether a server had passed the index that it was asked for.
+func notStopped(err error) bool {
+	if called, ok := errors.AsType[*admin.CallError](err); ok {
+		return called.Status == http.StatusGone
+	}
+	refused, ok := errors.AsType[*refusal](err)
+	return ok && refused.status == http.StatusGone
 }

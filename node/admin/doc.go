@@ -9,7 +9,7 @@ const (
 	PathNode     = "/v1/admin/node"     // NodeReport of the node itself
 	PathCluster  = "/v1/admin/cluster"  // ClusterReport, gathered by the node
 	PathDigest   = "/v1/admin/digest"   // DigestRequest: Digest of the node itself
-	PathCompare  = "/v1/admin/compare"  // Comparison of all nodes' digests
+	PathCompare  = "/v1/admin/compare"  // CompareRequest: Comparison of all nodes' digests
 	PathSnapshot = "/v1/admin/snapshot" // a backup of the state, as a stream
 	PathLeave    = "/v1/admin/leave"    // LeaveRequest: the node leaves for good
 

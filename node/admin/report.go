@@ -108,20 +108,27 @@ type ServerRef struct {
 // DigestRequest asks for the digest at an index; 0 is the newest.
 type DigestRequest struct {
 	Index uint64 `json:"index"`
+	Rows  bool   `json:"rows,omitempty"` // hash the rows, too; not at an index that is passed
 }
 
-// Digest is the running hash over everything applied up to an index.
+// CompareRequest asks for a comparison of all servers.
+type CompareRequest struct {
+	PatienceMillis int64 `json:"patienceMs,omitempty"` // how long they may take; 0 is the node's choice
+}
+
+// Digest is what a server holds at an index, as hashes in hexadecimal.
 type Digest struct {
 	ID     string `json:"id"` // server id
 	Index  uint64 `json:"index"`
-	Digest string `json:"digest,omitempty"` // hexadecimal
+	Digest string `json:"digest,omitempty"` // over all log entries and their results
+	Rows   string `json:"rows,omitempty"`   // over the rows of the state
 	Error  string `json:"error,omitempty"`  // why there is none
 }
 
 // Comparison is every server's digest at one index.
 type Comparison struct {
 	Index   uint64   `json:"index"`
-	Equal   bool     `json:"equal"` // all that answered have the same
+	Equal   bool     `json:"equal"` // all that answered have the same log and rows
 	Digests []Digest `json:"digests"`
 }
 

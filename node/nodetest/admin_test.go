@@ -4,9 +4,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
 )
@@ -75,13 +77,50 @@ func TestDigestsAreComparedAtOneIndex(t *testing.T) {
 	load := c.StartLoad(3, 0, 1, 2)
 	defer load.Stop()
 	for range 5 {
-		comparison, err := operate[admin.Comparison](c, c.Follower(), admin.PathCompare, nil)
+		comparison, err := operate[admin.Comparison](c, c.Follower(), admin.PathCompare, admin.CompareRequest{PatienceMillis: Patience.Milliseconds()})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !comparison.Equal || !comparison.Complete() || len(comparison.Digests) != 3 || comparison.Digests[0].Digest == "" {
+		if !comparison.Equal || !comparison.Complete() || len(comparison.Digests) != 3 || comparison.Digests[0].Digest == "" || comparison.Digests[0].Rows == "" {
 			t.Fatalf("compared: %+v", comparison)
 		}
+	}
+}
+
+// TestDigestSeesRowsThatDiffer: two nodes with the same log whose states differ in
+// a row are found out.
+func TestDigestSeesRowsThatDiffer(t *testing.T) {
+	c := New(t, 3)
+	victim := c.Follower()
+	c.MustPublish(victim, Post{Body: "What everybody has read."})
+	c.WaitConverged()
+	c.Stop(victim)
+	rows, err := fsmtest.ReplaceText(filepath.Join(c.Nodes[victim].DataDir(), "state"), "What everybody has read.", "What nobody ever wrote..")
+	if err != nil || rows == 0 {
+		t.Fatalf("the text was replaced in %d rows: %v", rows, err)
+	}
+	c.Start(victim)
+	c.WaitReady()
+	comparison, err := operate[admin.Comparison](c, victim, admin.PathCompare, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if comparison.Equal || !comparison.Complete() {
+		t.Fatalf("compared: %+v", comparison)
+	}
+	differ := 0
+	for _, d := range comparison.Digests {
+		if d.Digest != comparison.Digests[0].Digest {
+			t.Errorf("the logs differ: %+v", comparison)
+		}
+		for _, other := range comparison.Digests {
+			if d.Rows != other.Rows {
+				differ++
+			}
+		}
+	}
+	if differ != 4 { // the one from both others, and they from it
+		t.Errorf("compared: %+v", comparison)
 	}
 }
 

@@ -105,7 +105,7 @@ func stateIn(t *testing.T, dir string) (s savedState) {
 	}
 	index, digest := m.Digest()
 	v := m.View()
-	rows, err := v.RowDigest()
+	rows, err := v.RowDigest(t.Context())
 	v.Release()
 	if err := errors.Join(err, m.Close()); err != nil {
 		t.Fatal(err)
