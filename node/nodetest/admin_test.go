@@ -150,6 +150,7 @@ func TestLeadershipIsTransferred(t *testing.T) {
 }
 
 func TestServersLeaveAndAreRemoved(t *testing.T) {
+	t.Parallel()
 	c := New(t, 4)
 	c.WaitVoters()
 	leader := c.WaitLeader()

@@ -153,6 +153,7 @@ func TestRestoreRefuses(t *testing.T) {
 }
 
 func TestOneNodeIsRecovered(t *testing.T) {
+	t.Parallel()
 	c := New(t, 3)
 	c.WaitVoters()
 	first := c.MustPublish(0, Post{Body: "before the loss"})

@@ -60,6 +60,7 @@ var newJob = map[string]string{"agent": "ada", "title": "Count birds", "body": "
 // TestClaimsEnd holds that a claim ends on every node while nobody writes, also
 // under a leader that was not there when it was made, and whose clock is behind.
 func TestClaimsEnd(t *testing.T) {
+	t.Parallel()
 	offsets := []time.Duration{time.Minute, 0, -time.Minute}
 	started := 0
 	c := New(t, 3, func(cfg *node.Config) {

@@ -193,6 +193,7 @@ func TestKillAll(t *testing.T) {
 
 // TestRequestIDAfterRestart replays a request_id after everything was restarted.
 func TestRequestIDAfterRestart(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("writes much")
 	}
@@ -228,6 +229,7 @@ func (c *Cluster) fill(i, n int) {
 }
 
 func TestLaggingFollowerGetsSnapshot(t *testing.T) {
+	t.Parallel()
 	c := New(t, 3, smallLog)
 	follower := c.Follower()
 	c.fill(follower, 20)

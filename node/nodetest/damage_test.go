@@ -36,6 +36,7 @@ func flipLogBit(t *testing.T, dataDir string) {
 }
 
 func TestCorruptLogIsRefused(t *testing.T) {
+	t.Parallel()
 	c := New(t, 3)
 	c.fill(0, 20)
 	c.WaitConverged()

@@ -176,6 +176,7 @@ func (c *Cluster) mustPost(i int, path string, body, into any) {
 
 // TestReceiversThatFail holds retries, the end of a receiver, and the test event.
 func TestReceiversThatFail(t *testing.T) {
+	t.Parallel()
 	h := newHooks(t)
 	c := New(t, 1, h.reach)
 	flaky, gone := c.listen(h, "flaky", 0), c.listen(h, "gone", 1)
@@ -308,6 +309,7 @@ func TestHourlyLimit(t *testing.T) {
 // TestLeaderDiesWhileSending kills the leader between an event and its outcome:
 // the next one sends it again, under the same id.
 func TestLeaderDiesWhileSending(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("waits until the attempt of the dead leader counts as lost")
 	}
@@ -491,6 +493,7 @@ func TestShutdownWhileSending(t *testing.T) {
 // each arrives once, in its agent's order, and no agent gets too many. One comes
 // again only if its sender did not wait for the answer.
 func TestMovingLeadership(t *testing.T) {
+	t.Parallel()
 	agents, each, moves := 20, 25, 4
 	if testing.Short() {
 		agents, each, moves = 8, 10, 2

@@ -37,6 +37,7 @@ func (d *disks) option(cfg *node.Config) {
 // with a reason when a majority has no space, reads go on, and all is well again
 // when there is space.
 func TestFullDisks(t *testing.T) {
+	t.Parallel()
 	const plenty, little = 5 << 30, 1 << 20
 	d := &disks{free: map[string]uint64{"n1": plenty, "n2": plenty, "n3": plenty}}
 	c := New(t, 3, d.option)

@@ -12,6 +12,7 @@ import (
 // it is raised by itself when the last one is upgraded. The old program does not
 // start on the newer state.
 func TestRollingUpgrade(t *testing.T) {
+	t.Parallel()
 	const before, after = 1, 2
 	c := New(t, 3, func(cfg *node.Config) { cfg.Tuning.Format = before })
 	for i := range c.Nodes {

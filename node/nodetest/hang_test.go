@@ -12,6 +12,7 @@ import (
 // TestHangingDisk: a leader whose log or state does not come back ends by itself,
 // and the others go on without an error for their clients.
 func TestHangingDisk(t *testing.T) {
+	t.Parallel()
 	for name, write := range map[string]string{"log": "a write of the log", "state": "a write of the state"} {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && write == "a write of the state" {

@@ -11,6 +11,7 @@ import (
 // TestDeadVoterIsRemoved: of four voters the one that stays dead is removed, and
 // the leader's judgement shows each step.
 func TestDeadVoterIsRemoved(t *testing.T) {
+	t.Parallel()
 	c := New(t, 3, func(cfg *node.Config) { cfg.DeadServerThreshold = 3 * time.Second })
 	c.Join()
 	c.WaitReady()

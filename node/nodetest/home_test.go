@@ -266,6 +266,7 @@ func checkDelivered(t *testing.T, r *reader, w *correspondents) {
 // it is asked to, and cut off from the others it hands out no earlier instant, with
 // which an item would come twice.
 func TestHomeWithASkewedClock(t *testing.T) {
+	t.Parallel()
 	const skewed, other = 2, 0
 	started := 0
 	c := New(t, 3, func(cfg *node.Config) {

@@ -121,6 +121,7 @@ func (c *Cluster) checkRecovery(victim *Node, written Answer) {
 // TestFollowerThatLags: a follower that does not apply what its log has is not
 // ready after a while, and its reads say how old they are.
 func TestFollowerThatLags(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}

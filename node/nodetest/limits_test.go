@@ -64,6 +64,7 @@ func TestLimitHoldsAcrossNodes(t *testing.T) {
 // TestLimitOfSender counts what one sender writes under several names, and
 // nothing that never reaches the log.
 func TestLimitOfSender(t *testing.T) {
+	t.Parallel()
 	c := New(t, 1, limited(1))
 	resp, err := c.http.Post(c.Nodes[0].URL()+"/api/entries", "text/plain", http.NoBody)
 	if err != nil {

@@ -43,6 +43,7 @@ func TestSecondClusterIsNotFormed(t *testing.T) {
 }
 
 func TestWipedNodeIsReplaced(t *testing.T) {
+	t.Parallel()
 	c := New(t, 3)
 	c.MustPublish(0, Post{Body: "before"})
 	victim := c.Follower()
@@ -80,6 +81,7 @@ func TestWipedNodeIsReplaced(t *testing.T) {
 // TestNonVoter: a read replica serves and keeps up, and never votes, also when it
 // is started anew.
 func TestNonVoter(t *testing.T) {
+	t.Parallel()
 	c := New(t, 1)
 	replica := c.add(1)
 	replica.cfg.NonVoter, replica.cfg.Join = true, c.gossipAddrs()
@@ -114,6 +116,7 @@ func TestNonVoter(t *testing.T) {
 // TestRemovedNodeSaysSo: a node whose place was taken while it was away says that
 // it was removed, and leaves the others alone.
 func TestRemovedNodeSaysSo(t *testing.T) {
+	t.Parallel()
 	c := New(t, 3)
 	victim := c.Follower()
 	old := c.Nodes[victim]

@@ -12,6 +12,7 @@ import (
 )
 
 func TestMinorityPartition(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("waits for writes to give up")
 	}
@@ -82,6 +83,7 @@ func patientRaft(cfg *node.Config) {
 // TestOneWayCuts cuts single directions between the leader and one follower: the
 // other two go on, and the cut-off node does not force elections.
 func TestOneWayCuts(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name         string
 		fromLeader   bool
@@ -129,6 +131,7 @@ func TestOneWayCuts(t *testing.T) {
 // TestStrongReadOnHeldUpFollower: a follower whose Raft link is gone answers a
 // strong read late or not at all, but never from the past.
 func TestStrongReadOnHeldUpFollower(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("waits for reads to give up")
 	}

@@ -77,6 +77,7 @@ func (c *Cluster) waitUsage(want uint64) {
 // TestUsageAcrossNodes calls every node, kills one of them and the leader, and holds
 // that each call is counted once on all nodes, and no address is kept.
 func TestUsageAcrossNodes(t *testing.T) {
+	t.Parallel()
 	c := New(t, 3, counting(100*time.Millisecond), func(cfg *node.Config) { cfg.WriteRate, cfg.WriteBurst = 1, 1 })
 	c.WaitVoters()
 	addrs := []string{"203.0.113.71", "203.0.113.72", "203.0.113.73"}
@@ -124,6 +125,7 @@ func TestUsageAcrossNodes(t *testing.T) {
 
 // TestUsageAtShutdown holds that a node that stops in good order loses no count.
 func TestUsageAtShutdown(t *testing.T) {
+	t.Parallel()
 	c := New(t, 3, counting(time.Hour))
 	c.WaitVoters()
 	var made uint64
