@@ -5,6 +5,7 @@
 package limit
 
 import (
+	"hash/maphash"
 	"sync"
 	"time"
 
@@ -13,9 +14,14 @@ import (
 	"github.com/commons-cluster/commons/api"
 )
 
-// MaxBuckets bounds each of the two tables of buckets. Keys beyond it share one
-// bucket until idle ones have been swept.
-const MaxBuckets = 1 << 16
+const (
+	// MaxBuckets bounds the keys of each of the two tables that have a bucket of
+	// their own. Those beyond it are spread over sharedBuckets until idle ones have
+	// been swept: many, and nobody outside can tell who shares which, so that whoever
+	// fills the table does not shut all others out.
+	MaxBuckets    = 1 << 16
+	sharedBuckets = 1 << 14
+)
 
 // Limiter admits writes by sender fingerprint and by agent name.
 type Limiter struct {
@@ -67,19 +73,21 @@ func delay(b *rate.Limiter, now time.Time) time.Duration {
 
 // table is a bounded map of buckets.
 type table struct {
-	limit    rate.Limit
-	burst    int
-	buckets  map[string]*rate.Limiter
-	overflow *rate.Limiter
-	swept    time.Time
+	limit   rate.Limit
+	burst   int
+	buckets map[string]*rate.Limiter
+	shared  []*rate.Limiter // by hash of the key; nil: full
+	seed    maphash.Seed
+	swept   time.Time
 }
 
 func newTable(perMinute float64, burst int) table {
 	limit := rate.Limit(perMinute / 60)
 	return table{
 		limit: limit, burst: burst,
-		buckets:  make(map[string]*rate.Limiter),
-		overflow: rate.NewLimiter(limit, burst),
+		buckets: make(map[string]*rate.Limiter),
+		shared:  make([]*rate.Limiter, sharedBuckets),
+		seed:    maphash.MakeSeed(),
 	}
 }
 
@@ -90,12 +98,16 @@ func (t *table) bucket(key string, now time.Time) *rate.Limiter {
 	if len(t.buckets) >= MaxBuckets {
 		t.sweep(now)
 	}
-	if len(t.buckets) >= MaxBuckets {
-		return t.overflow
-	}
 	b := rate.NewLimiter(t.limit, t.burst)
-	t.buckets[key] = b
-	return b
+	if len(t.buckets) < MaxBuckets {
+		t.buckets[key] = b
+		return b
+	}
+	place := &t.shared[maphash.String(t.seed, key)%sharedBuckets]
+	if *place == nil {
+		*place = b
+	}
+	return *place
 }
 
 // sweep drops the buckets that are full again: a new one is no different. It

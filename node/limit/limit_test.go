@@ -85,6 +85,21 @@ func TestTablesAreBounded(t *testing.T) {
 	if n := len(l.senders.buckets); n != MaxBuckets {
 		t.Fatalf("%d buckets, want the bound %d", n, MaxBuckets)
 	}
+	// Who comes too late has a limit, and does not use up that of all others.
+	late := api.Sender{Fingerprint: "late"}
+	l.Admit(late)
+	if ok, wait := l.Admit(late); ok || wait <= 0 {
+		t.Errorf("a sender without a bucket of its own has no limit: %v, %v", ok, wait)
+	}
+	admitted := 0
+	for i := range 100 {
+		if ok, _ := l.Admit(api.Sender{Fingerprint: fmt.Sprint("other", i)}); ok {
+			admitted++
+		}
+	}
+	if admitted < 80 {
+		t.Errorf("%d of 100 others are admitted", admitted)
+	}
 	c.t = c.t.Add(time.Minute)
 	if ok, _ := l.Admit(api.Sender{Fingerprint: "new"}); !ok {
 		t.Fatal("a new sender was refused although every bucket is full again")
