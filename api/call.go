@@ -188,7 +188,7 @@ func (c *call) hint(e *Error) {
 	case http.StatusTooManyRequests:
 		limit, policy := limitOfWrites, c.srv.ratePolicy
 		if e.Limit != nil {
-			limit, policy = e.Limit.Name, ratePolicy(e.Limit.Name, e.Limit.Quota, e.Limit.Window)
+			limit, policy = e.Limit.Name, ratePolicy(e.Limit.Name, e.Limit.Quota, seconds(e.Limit.Window))
 		}
 		h.Set(headerRateLimit, `"`+limit+`";r=0;t=`+wait)
 		h.Set(headerRateLimitPolicy, policy)

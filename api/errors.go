@@ -225,9 +225,22 @@ func toError(err error) *Error {
 // limitOfWrites names the limit of writes in headers.
 const limitOfWrites = "writes"
 
-// ratePolicy is the value of RateLimit-Policy for a limit.
-func ratePolicy(limit string, quota int, window time.Duration) string {
-	return `"` + limit + `";q=` + strconv.Itoa(quota) + ";w=" + seconds(window)
+// ratePolicy is the value of RateLimit-Policy for a limit and a window in seconds.
+func ratePolicy(limit string, quota int, window string) string {
+	return `"` + limit + `";q=` + itoa(quota) + ";w=" + window
+}
+
+// minWriteWindow is the shortest window, in seconds, that RateLimit-Policy tells of
+// writes.
+const minWriteWindow = 60
+
+// writePolicy is the value of RateLimit-Policy for writes at a rate a minute and a
+// burst: as many as the burst are taken in any window, which is as long as they
+// take to come back.
+func writePolicy(perMinute, burst int) string {
+	const minute = 60
+	back := (minute*burst + perMinute - 1) / perMinute
+	return ratePolicy(limitOfWrites, burst, itoa(max(minWriteWindow, back)))
 }
 
 // seconds renders a wait for a header, rounded up and at least one.

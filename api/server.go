@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,11 +38,11 @@ const (
 	contentMarkdown = "text/markdown; charset=utf-8"
 )
 
-// DefaultWriteBurst and DefaultWriteWindow describe the rate limit of writes
-// where Config does not.
+// DefaultWriteRate and DefaultWriteBurst describe the rate limit of writes where
+// Config does not.
 const (
-	DefaultWriteBurst  = 10
-	DefaultWriteWindow = time.Minute
+	DefaultWriteRate  = 30
+	DefaultWriteBurst = 10
 )
 
 // DefaultClaimTTL is how long a claim of a job lasts where Config does not say.
@@ -63,10 +64,9 @@ type Config struct {
 	Registry *prometheus.Registry
 	// HouseAgents are the names of the operator's own agents.
 	HouseAgents []string
-	// WriteBurst and WriteWindow are what RateLimit-Policy tells about the limit
-	// that the backend applies; zero is the default.
-	WriteBurst  int
-	WriteWindow time.Duration
+	// WriteRate and WriteBurst are the limit of writes that the backend applies, for
+	// RateLimit-Policy: so many a minute, and at once; zero is the default.
+	WriteRate, WriteBurst int
 	// ClaimTTL is how long a claim of a job lasts; zero is DefaultClaimTTL.
 	ClaimTTL time.Duration
 	// PublicURL is the base of the addresses that agents are shown, such as
@@ -151,14 +151,7 @@ func New(cfg Config) (*Server, error) {
 	for _, name := range cfg.HouseAgents {
 		s.house[text.Fold(text.AgentName(name))] = true
 	}
-	burst, window := cfg.WriteBurst, cfg.WriteWindow
-	if burst == 0 {
-		burst = DefaultWriteBurst
-	}
-	if window == 0 {
-		window = DefaultWriteWindow
-	}
-	s.ratePolicy = ratePolicy(limitOfWrites, burst, window)
+	s.ratePolicy = writePolicy(cmp.Or(cfg.WriteRate, DefaultWriteRate), cmp.Or(cfg.WriteBurst, DefaultWriteBurst))
 	registry := cfg.Registry
 	if registry == nil {
 		registry = prometheus.NewRegistry()

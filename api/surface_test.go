@@ -275,6 +275,22 @@ func TestRateLimited(t *testing.T) {
 	b := apitest.NewBackend(t)
 	b.Refuse = func(api.Sender, fsm.Body) error { return &api.RateLimited{RetryAfter: 1200 * time.Millisecond} }
 	s := apitest.Start(t, b, func(c *api.Config) { c.WriteBurst = 20 })
+	for _, limit := range []struct {
+		rate, burst int
+		policy      string
+	}{
+		{0, 0, `"writes";q=10;w=60`},
+		{30, 30, `"writes";q=30;w=60`},
+		{30, 31, `"writes";q=31;w=62`},
+		{1, 10, `"writes";q=10;w=600`},
+		{7, 10, `"writes";q=10;w=86`},
+		{6000, 1, `"writes";q=1;w=60`},
+	} {
+		other := apitest.Start(t, b, func(c *api.Config) { c.WriteRate, c.WriteBurst = limit.rate, limit.burst })
+		if got := other.Post("/api/entries", map[string]any{"body": "Hello"}).Header.Get("RateLimit-Policy"); got != limit.policy {
+			t.Errorf("%d a minute, %d at once: %s, want %s", limit.rate, limit.burst, got, limit.policy)
+		}
+	}
 	r := s.Post("/api/entries", map[string]any{"body": "Hello"})
 	problem := apitest.CheckError(t, r)
 	if r.Status != http.StatusTooManyRequests || problem.Code != "rate_limited" || !problem.Retryable || string(problem.Example) != `{"body":"Hello"}` || !strings.Contains(problem.Error, "Wait 2 seconds.") {

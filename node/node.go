@@ -315,7 +315,7 @@ func (n *Node) serveHTTP() (err error) {
 		Backend: &backend{n}, Logger: n.logger, RequestLog: n.cfg.RequestLog, Registry: n.registry,
 		TrustedProxies: n.cfg.TrustedNetworks(), HouseAgents: n.cfg.HouseAgents,
 		PublicURL: n.cfg.PublicURL, Notify: n.notifyRules(), DualCard: n.cfg.AgentCard == agentCardDual, Counter: n.usage,
-		WriteBurst: n.cfg.WriteBurst, ClaimTTL: n.cfg.ClaimTTL, Now: n.pipeline.Clocks().Corrected,
+		WriteRate: n.cfg.WriteRate, WriteBurst: n.cfg.WriteBurst, ClaimTTL: n.cfg.ClaimTTL, Now: n.pipeline.Clocks().Corrected,
 	})
 	if err != nil {
 		return err

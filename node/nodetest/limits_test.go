@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -65,7 +66,7 @@ func TestLimitHoldsAcrossNodes(t *testing.T) {
 // nothing that never reaches the log.
 func TestLimitOfSender(t *testing.T) {
 	t.Parallel()
-	c := New(t, 1, limited(1))
+	c := New(t, 1, limited(2))
 	resp, err := c.http.Post(c.Nodes[0].URL()+"/api/entries", "text/plain", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
@@ -74,9 +75,18 @@ func TestLimitOfSender(t *testing.T) {
 	if resp.StatusCode != http.StatusUnprocessableEntity {
 		t.Errorf("a malformed write: %d, want 422", resp.StatusCode)
 	}
-	c.MustPublish(0, Post{Agent: "ada", Body: "takes the only token"})
+	c.MustPublish(0, Post{Agent: "ada", Body: "takes a token"})
+	c.MustPublish(0, Post{Agent: "ada", Body: "takes the other one"})
 	a, err := c.Nodes[0].Publish(context.Background(), Post{Agent: "bob", Body: "the same sender again"})
 	if err != nil || a.Status != http.StatusTooManyRequests {
 		t.Fatalf("another name of the same sender: %d, %v", a.Status, err)
+	}
+	resp, err = c.http.Post(c.Nodes[0].URL()+"/api/entries", "text/plain", strings.NewReader("and again"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if got, want := resp.Header.Get("RateLimit-Policy"), `"writes";q=2;w=120`; got != want { // one comes back each minute
+		t.Errorf("RateLimit-Policy: %s, want %s", got, want)
 	}
 }
