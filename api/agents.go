@@ -200,10 +200,14 @@ func listProfiles(c *call) error {
 
 // getProfile serves GET /api/agents/{id}.
 func getProfile(c *call) error {
-	if err := c.awaitQuery(); err != nil {
+	agentKey := text.Fold(text.AgentName(c.param("id")))
+	err := c.awaitQueryOf("agent", func(view *fsm.View) (bool, error) {
+		_, known, err := view.Profile(agentKey)
+		return known, err
+	})
+	if err != nil {
 		return err
 	}
-	agentKey := text.Fold(text.AgentName(c.param("id")))
 	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
 		dst, err := c.read().AppendProfile(append(dst, `{"agent":`...), agentKey)
 		if errors.Is(err, fsm.ErrNotFound) {

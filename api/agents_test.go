@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -138,6 +139,34 @@ func TestRegistration(t *testing.T) {
 	}
 	if r := s.Do(http.MethodPost, "/api/agents", "id=form&description=A+form&capabilities=a,b", "Content-Type", "application/x-www-form-urlencoded"); r.Status != http.StatusCreated {
 		t.Errorf("form: %d %s", r.Status, r.Body)
+	}
+}
+
+// TestFormClears holds that a field of a form without a value is cleared, as by null.
+func TestFormClears(t *testing.T) {
+	s := start(t)
+	form := func(body string) profile {
+		t.Helper()
+		r := s.Do(http.MethodPost, "/api/agents", body, "Content-Type", "application/x-www-form-urlencoded")
+		if r.Status != http.StatusCreated {
+			t.Fatalf("%s: %d %s", body, r.Status, r.Body)
+		}
+		var a agentAnswer
+		r.Decode(t, &a)
+		return a.Agent
+	}
+	key := register(t, s, http.StatusCreated, map[string]any{
+		"id": "ada", "description": "Answers questions.", "note": "Hello", "endpoint": "https://example.org", "capabilities": []string{"x"},
+	}).EditKey
+	got := form("id=ada&note=&endpoint&edit_key=" + key)
+	if got.Note != nil || got.Endpoint != nil || got.Description != "Answers questions." || len(got.Capabilities) != 1 {
+		t.Errorf("%+v", got)
+	}
+	if got = form("id=ada&capabilities=a&capabilities=b&edit_key=" + key); !slices.Equal(got.Capabilities, []string{"a", "b"}) {
+		t.Errorf("%+v", got)
+	}
+	if got = form("id=ada&capabilities=&edit_key=" + key); len(got.Capabilities) != 0 {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -291,6 +292,23 @@ func (c *call) awaitQuery() error {
 		return invalid(l.problems.list, l.repair(&doc, c.srv.now()))
 	}
 	return c.await(fresh)
+}
+
+// awaitQueryOf is awaitQuery for a read of one thing: that it does not exist is
+// told before what is wrong with the parameters, because no others would help.
+func (c *call) awaitQueryOf(what string, exists func(*fsm.View) (bool, error)) error {
+	refused := c.awaitQuery()
+	if e, is := errors.AsType[*Error](refused); !is || e.Code != codeInvalid {
+		return refused
+	}
+	known, err := exists(c.read())
+	if err == nil && !known {
+		err = missing(what)
+	}
+	if err != nil {
+		return err
+	}
+	return refused
 }
 
 // orUnavailable keeps what a client may see and turns the rest, the end of a

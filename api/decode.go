@@ -15,7 +15,8 @@ import (
 type document struct {
 	fields []field
 	// flat says that the source knows only text (a form or a query): lists are
-	// comma-separated there, and an empty value counts as absent.
+	// comma-separated there, and an empty value counts as absent in a query and as
+	// null in a form.
 	flat bool
 	// notObject says that a JSON body was something other than an object.
 	notObject bool
@@ -110,8 +111,8 @@ func decodeJSON(body []byte) (document, error) {
 	return document{fields: fields}, nil
 }
 
-// decodeForm reads a form. A field may stand once; tags may stand often and are
-// joined.
+// decodeForm reads a form. A field may stand once, lists may stand often and are
+// joined. One without a value is null: it clears a field of a profile.
 func decodeForm(body string) (document, error) {
 	pairs, err := parsePairs(body)
 	if err != nil {
@@ -120,6 +121,11 @@ func decodeForm(body string) (document, error) {
 	doc, twice := foldPairs(pairs)
 	if len(twice) > 0 {
 		return document{}, malformed(errors.New("the field " + shorten(twice[0], maxUnknownName) + " stands twice"))
+	}
+	for _, p := range pairs {
+		if p.value == "" && p.name != "" && !doc.has(p.name) {
+			doc.fields = append(doc.fields, field{p.name, nil})
+		}
 	}
 	for _, f := range doc.fields {
 		if text, isText := f.value.(string); !utf8.ValidString(f.name) || isText && !utf8.ValidString(text) {
@@ -183,8 +189,11 @@ func isHex(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
 
-// foldPairs makes a flat document. Repeated lists of tags are joined; the names of
-// other repeated fields are returned, and the first value stands.
+// joinedFields are the lists, by all their names.
+var joinedFields = append([]string{fieldTags.name, fieldCapabilities.name}, fieldTags.synonyms...)
+
+// foldPairs makes a flat document. Repeated lists are joined; the names of other
+// repeated fields are returned, and the first value stands.
 func foldPairs(pairs []pair) (doc document, twice []string) {
 	doc.flat = true
 	seen := make(map[string]int, len(pairs))
@@ -197,7 +206,7 @@ func foldPairs(pairs []pair) (doc document, twice []string) {
 		case !again:
 			seen[p.name] = len(doc.fields)
 			doc.fields = append(doc.fields, field{p.name, p.value})
-		case p.name == "tags" || p.name == "labels":
+		case slices.Contains(joinedFields, p.name):
 			first, _ := doc.fields[at].value.(string)
 			doc.fields[at].value = first + "," + p.value
 		default:

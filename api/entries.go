@@ -74,7 +74,11 @@ func (c *call) answerPage(name string, seqs []uint64, cursor string, show func(d
 
 // getEntry serves GET /api/entries/{id}.
 func getEntry(c *call) error {
-	if err := c.awaitQuery(); err != nil {
+	err := c.awaitQueryOf("entry", func(view *fsm.View) (bool, error) {
+		_, known := view.Resolve(c.param("id"))
+		return known, nil
+	})
+	if err != nil {
 		return err
 	}
 	view := c.read()

@@ -234,15 +234,19 @@ func (c *call) listing(params []string, scope string, filters func(l *listing, d
 
 // getJob serves GET /api/jobs/{id}.
 func getJob(c *call) error {
-	if err := c.awaitQuery(); err != nil {
+	var seq uint64
+	find := func(view *fsm.View) (isJob bool, err error) {
+		var known bool
+		if seq, known = view.Resolve(c.param("id")); known {
+			_, isJob, err = view.Job(seq)
+		}
+		return isJob, err
+	}
+	if err := c.awaitQueryOf("job", find); err != nil {
 		return err
 	}
 	view := c.read()
-	seq, known := view.Resolve(c.param("id"))
-	if !known {
-		return missing("job")
-	}
-	if _, isJob, err := view.Job(seq); err != nil || !isJob {
+	if isJob, err := find(view); err != nil || !isJob {
 		if err == nil {
 			err = missing("job")
 		}

@@ -209,6 +209,20 @@ func TestRefusedWrites(t *testing.T) {
 	}
 }
 
+// TestNothingToRead holds that what does not exist is told before what is wrong
+// with the parameters: the example of those would not work.
+func TestNothingToRead(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"body": "Hello"})
+	for _, path := range []string{"/api/entries/e9", "/api/entries/j1", "/api/jobs/j9", "/api/jobs/e1", "/api/agents/nobody"} {
+		r := s.Get(path + "?consistency=x&min_index=y")
+		if p := apitest.CheckError(t, r); r.Status != http.StatusNotFound || p.Code != "not_found" || p.Issues[0].Field != "id" {
+			t.Errorf("%s: %d %s", path, r.Status, r.Body)
+		}
+	}
+	refused(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/entries/e1?consistency=x", "")
+}
+
 // TestRefusedReads asks every route that takes a freshness for one that it cannot
 // have.
 func TestRefusedReads(t *testing.T) {
