@@ -97,6 +97,63 @@ func TestCrashWhileReceiving(t *testing.T) {
 	}
 }
 
+// TestCrashAfterKeeping receives a snapshot that is older than the state in memory
+// and newer than that on the disk, and crashes. Raft relies on the snapshot once it
+// is installed: after a restart the state covers it.
+func TestCrashAfterKeeping(t *testing.T) {
+	l := newLog(t)
+	l.seed(40)
+	_, meta, data := leader(t, l)
+	l.seed(5)
+	want := l.fresh(t, l.last())
+	for _, step := range []string{stepReceived, stepKept, stepForgotten, ""} {
+		t.Run(step, func(t *testing.T) {
+			dir := t.TempDir()
+			m, err := tryOpenAt(dir, crashAt(step))
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.feed(m, 1, l.last())
+			if crashed := untilCrash(t, func() error { return receive(m, meta, data) }); crashed != (step != "") {
+				t.Fatal("the step was not reached")
+			}
+			abandon(t, m)
+			m = openAt(t, dir)
+			if metas, err := m.Snapshots().List(); err != nil || len(metas) != 1 || metas[0].Index != meta.Index {
+				t.Errorf("snapshots %+v, %v, want one of %d", metas, err, meta.Index)
+			}
+			if got := fileNames(t, dir); len(got) != 3 {
+				t.Errorf("left behind: %v", got)
+			}
+			l.feed(m, meta.Index+1, l.last()) // Raft begins after the snapshot
+			sameState(t, want, stateOf(t, m))
+		})
+	}
+}
+
+// TestReceivedStateIsMissing: a snapshot that Raft may rely on is not dropped
+// because its state is gone.
+func TestReceivedStateIsMissing(t *testing.T) {
+	l := newLog(t)
+	l.seed(40)
+	_, meta, data := leader(t, l)
+	dir := t.TempDir()
+	m, err := tryOpenAt(dir, crashAt(stepReceived))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !untilCrash(t, func() error { return receive(m, meta, data) }) {
+		t.Fatal("the step was not reached")
+	}
+	abandon(t, m)
+	if err := os.RemoveAll(filepath.Join(dir, receivedDir(t, dir))); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := tryOpenAt(dir); !errors.Is(err, ErrBehind) {
+		t.Errorf("opened %v, %v", m, err)
+	}
+}
+
 // abandon closes what a crashed machine still has open: its own state, and one
 // that was open but not yet live, which only a test can get at.
 func abandon(t *testing.T, m *Machine) {

@@ -32,6 +32,8 @@ const (
 	stepReceived  = "the metadata of the received state is written"
 	stepOpened    = "the received state is open"
 	stepSwapped   = "CURRENT names the received state"
+	stepKept      = "the state that is kept instead of a received one is flushed"
+	stepForgotten = "the metadata do not name the received state any more"
 	stepCovered   = "the covered position is flushed"
 	stepPersisted = "the metadata of a snapshot taken here is written"
 )
@@ -105,7 +107,7 @@ func (s *snapshots) chooseState(live *store) (loaded, error) {
 	if len(s.metas) == 0 || s.metas[0].Index <= covered.index {
 		return s.m.load(live)
 	}
-	if newest := s.metas[0]; newest.Received != "" && newest.Received != live.dir {
+	if newest := s.metas[0]; newest.Received != "" && newest.Received != live.dir && s.has(newest.Received) {
 		next, err := s.m.prepare(&newest)
 		if err == nil {
 			if err := s.setCurrent(newest.Received); err != nil {
@@ -127,6 +129,13 @@ func (s *snapshots) chooseState(live *store) (loaded, error) {
 	}
 	return loaded{}, fmt.Errorf("%w: the state holds everything up to %d, the snapshot is of %d; wipe this node's data, the others bring it up to date",
 		ErrBehind, covered.index, s.metas[0].Index)
+}
+
+// has reports whether there is a directory of the name. One that is named by
+// metadata is only missing when somebody removed it: Raft may rely on it.
+func (s *snapshots) has(name string) bool {
+	_, err := os.Stat(s.path(name))
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // readCurrent returns the name of the live state's directory. In a new directory

@@ -225,8 +225,8 @@ func (m *Machine) install(id string) error {
 	} else {
 		// Nothing is gained: the same log made more of the state here already.
 		s.m.opts.Logger.Info("kept the state, it is newer than the snapshot", "index", covered.index, "snapshot", meta.Index)
-		if err := os.RemoveAll(s.path(meta.Received)); err != nil {
-			return fmt.Errorf("remove received state: %w", err)
+		if err := m.keepInstead(&meta); err != nil {
+			return err
 		}
 	}
 	s.pending = nil
@@ -234,6 +234,26 @@ func (m *Machine) install(id string) error {
 	sortMetas(s.metas)
 	if err := s.sweepMetas(); err != nil {
 		s.m.opts.Logger.Warn("removing old snapshot metadata failed", "error", err)
+	}
+	return nil
+}
+
+// keepInstead throws the received state of a snapshot away for the live one, which
+// holds more. Raft relies on the snapshot afterwards, so the live state is on the
+// disk before the received one is gone. The caller holds applyMu and snaps.mu.
+func (m *Machine) keepInstead(meta *snapshotMeta) error {
+	if err := m.store.flush(); err != nil {
+		return fmt.Errorf("keep the state: %w", err)
+	}
+	m.opts.failpoint(stepKept)
+	received := meta.Received
+	meta.Received = ""
+	if err := m.snaps.write(*meta); err != nil {
+		return err
+	}
+	m.opts.failpoint(stepForgotten)
+	if err := os.RemoveAll(m.snaps.path(received)); err != nil {
+		return fmt.Errorf("remove received state: %w", err)
 	}
 	return nil
 }
