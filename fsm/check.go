@@ -8,11 +8,8 @@ import (
 
 // check reports a batch that must never reach the log.
 func (b *Batch) check() error {
-	if b.Stamp < 0 || b.Stamp > maxStamp {
-		return fmt.Errorf("stamp %d", b.Stamp)
-	}
-	if len(b.Groups) > MaxBatchGroups {
-		return fmt.Errorf("%d groups, at most %d", len(b.Groups), MaxBatchGroups)
+	if err := b.checkShape(); err != nil {
+		return err
 	}
 	for i := range b.Groups {
 		if err := b.Groups[i].check(); err != nil {
@@ -22,13 +19,37 @@ func (b *Batch) check() error {
 	return nil
 }
 
-// check reports a group that must never reach the log.
-func (g *Group) check() error {
+// checkShape is check without a look at the commands: those were checked when they
+// came, and a leader makes the rest.
+func (b *Batch) checkShape() error {
+	if b.Stamp < 0 || b.Stamp > MaxStamp {
+		return fmt.Errorf("stamp %d, 0 to %d are allowed", b.Stamp, int64(MaxStamp))
+	}
+	if len(b.Groups) > MaxBatchGroups {
+		return fmt.Errorf("%d groups, at most %d", len(b.Groups), MaxBatchGroups)
+	}
+	for i := range b.Groups {
+		if err := b.Groups[i].checkShape(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *Group) checkShape() error {
 	if g.Boot == (BootID{}) {
 		return errors.New("group without a boot id")
 	}
 	if len(g.Commands) > MaxGroupCommands {
 		return fmt.Errorf("%d commands, at most %d", len(g.Commands), MaxGroupCommands)
+	}
+	return nil
+}
+
+// check reports a group that must never reach the log.
+func (g *Group) check() error {
+	if err := g.checkShape(); err != nil {
+		return err
 	}
 	for i := range g.Commands {
 		c := &g.Commands[i]

@@ -85,8 +85,14 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// EncodeBatch returns the bytes of a log entry.
-func EncodeBatch(b Batch) ([]byte, error) { return encodeFrame(&b) }
+// EncodeBatch returns the bytes of a log entry. It refuses a batch that DecodeBatch
+// would refuse for anything but a command in it: see Check for those.
+func EncodeBatch(b Batch) ([]byte, error) {
+	if err := b.checkShape(); err != nil {
+		return nil, fmt.Errorf("encode batch: %w", err)
+	}
+	return encodeFrame(&b)
+}
 
 // DecodeBatch reads what EncodeBatch wrote. It refuses anything malformed and
 // any command that its own check refuses.

@@ -11,6 +11,22 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
+// TestUnreadableBatchIsNotEncoded holds that a log entry which every node would stop
+// at is not made in the first place.
+func TestUnreadableBatchIsNotEncoded(t *testing.T) {
+	for name, b := range map[string]Batch{
+		"a stamp before the epoch":     {Stamp: -1},
+		"a stamp after the year 9999":  {Stamp: MaxStamp + 1},
+		"too many groups":              {Groups: make([]Group, MaxBatchGroups+1)},
+		"a group without a boot id":    {Groups: []Group{{}}},
+		"a group of too many commands": {Groups: []Group{{Boot: boot1, Commands: make([]Command, MaxGroupCommands+1)}}},
+	} {
+		if data, err := EncodeBatch(b); err == nil {
+			t.Errorf("%s: encoded as %d bytes", name, len(data))
+		}
+	}
+}
+
 func samplePublish() *Publish {
 	return &Publish{
 		Agent: "Ada", AgentKey: "ada", Kind: KindKnowledge, Channel: "general",

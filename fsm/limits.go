@@ -122,6 +122,7 @@ const (
 	// maxNesting and maxMapPairs bound the shape of what is decoded.
 	maxNesting  = 8
 	maxMapPairs = 32
-	// maxStamp is the last millisecond of the year 9999: no clock is beyond it.
-	maxStamp = 253402300799999
+
+	// MaxStamp is the latest stamp of a batch, the last millisecond of the year 9999.
+	MaxStamp = 253402300799999
 )

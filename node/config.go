@@ -13,6 +13,7 @@ const (
 	minRaftTiming      = 10 * time.Millisecond
 	maxRaftTiming      = time.Minute
 	maxClaimTTL        = 30 * 24 * time.Hour
+	maxClockOffset     = 365 * 24 * time.Hour
 	maxShutdownDelay   = time.Minute
 
 	minHangTimeout = time.Second

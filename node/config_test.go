@@ -90,6 +90,7 @@ func TestValidate(t *testing.T) {
 		{"clock offset in the open", func(c *Config) {
 			c.ClockOffset, c.HTTPAdvertise = -time.Hour, "commons.example:80"
 		}, []string{"--clock-offset: for tests on loopback addresses only, and this node has --http-advertise commons.example:80"}},
+		{"clock offset too far back", func(c *Config) { c.ClockOffset = -60 * 365 * 24 * time.Hour }, []string{"--clock-offset: -525600h0m0s is out of range; give 8760h0m0s at most"}},
 		{"push for tests", func(c *Config) {
 			c.PushPort, c.PushCAFile, c.PushAllowNet = 8443, authority, []string{"127.0.0.0/8", "::1"}
 		}, nil},

@@ -174,6 +174,9 @@ func (v *validation) loopback(c Config, addrs []address) {
 	if c.ClockOffset != 0 && len(open) > 0 {
 		v.addf("--clock-offset: for tests on loopback addresses only, and this node has %s; leave it out", strings.Join(open, ", "))
 	}
+	if c.ClockOffset.Abs() > maxClockOffset {
+		v.addf("--clock-offset: %v is out of range; give %v at most, forward or back", c.ClockOffset, maxClockOffset)
+	}
 	for _, flag := range c.pushFlags() {
 		if len(open) > 0 {
 			v.addf("--%s: for tests on loopback addresses only, and this node has %s; leave it out", flag, strings.Join(open, ", "))

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/commons-cluster/commons/fsm"
 )
 
 // Limits of the comparison of clocks.
@@ -85,8 +87,9 @@ func (s *ClockSync) Corrected() time.Time {
 	return b.at.Add(s.clock.Now().Sub(b.at) + b.correction)
 }
 
-// Stamp returns the corrected time for a batch, in milliseconds since the epoch.
-func (s *ClockSync) Stamp() int64 { return s.Corrected().UnixMilli() }
+// Stamp returns the corrected time for a batch, in milliseconds since the epoch. A
+// clock that is off beyond what the log can hold gives the nearest that it can.
+func (s *ClockSync) Stamp() int64 { return min(max(s.Corrected().UnixMilli(), 0), fsm.MaxStamp) }
 
 // Correction is what Corrected adds to this node's clock.
 func (s *ClockSync) Correction() time.Duration { return s.basis.Load().correction }

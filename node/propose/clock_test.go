@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/fsm"
 )
 
 // handClock is a clock that the test moves.
@@ -79,6 +81,25 @@ func TestStampFollowsTheMedian(t *testing.T) {
 				t.Errorf("offsets %v", s.Offsets())
 			}
 		})
+	}
+}
+
+// TestStampIsInRange holds that no clock makes a stamp that a state machine refuses.
+func TestStampIsInRange(t *testing.T) {
+	for at, want := range map[time.Time]int64{
+		time.Date(1901, 12, 13, 0, 0, 0, 0, time.UTC): 0,
+		time.UnixMilli(0): 0,
+		noon:              noon.UnixMilli(),
+		time.Date(9999, 12, 31, 23, 59, 59, int(999*time.Millisecond), time.UTC): fsm.MaxStamp,
+		time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC):                             fsm.MaxStamp,
+	} {
+		got := NewClockSync(&handClock{at: at}, slog.New(slog.DiscardHandler)).Stamp()
+		if got != want {
+			t.Errorf("at %v: stamp %d, want %d", at, got, want)
+		}
+		if _, err := fsm.EncodeBatch(fsm.Batch{Stamp: got}); err != nil {
+			t.Errorf("at %v: %v", at, err)
+		}
 	}
 }
 
