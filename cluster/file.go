@@ -22,7 +22,7 @@ func WriteFileAtomic(path string, data []byte) error {
 		_ = os.Remove(temp) // the first error is the one to report
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return SyncDir(filepath.Dir(path))
 }
 
 func writeSynced(path string, data []byte) error {
@@ -37,7 +37,8 @@ func writeSynced(path string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-func syncDir(dir string) error {
+// SyncDir makes the names in a directory durable.
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -43,6 +43,9 @@ func KeepSecretFile(path string) (made bool, err error) {
 		_, err := readSecretFile(path)
 		return false, err
 	}
+	if err == nil {
+		err = SyncDir(filepath.Dir(path))
+	}
 	if err != nil {
 		return false, fmt.Errorf("make a secret file: %w", err)
 	}

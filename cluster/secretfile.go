@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 )
 
@@ -68,8 +69,8 @@ func (f *SecretFile) Swap() error {
 // Drop removes the secret that is not in use.
 func (f *SecretFile) Drop() error { return f.write(f.lines[:1], f.ids[:1]) }
 
-// write replaces the file, which keeps its mode and, where that is allowed, its
-// owner.
+// write replaces the file, through to the disk. It keeps its mode and, where that is
+// allowed, its owner.
 func (f *SecretFile) write(lines [][]byte, ids []string) error {
 	info, err := os.Stat(f.path)
 	if err != nil {
@@ -90,5 +91,8 @@ func (f *SecretFile) write(lines [][]byte, ids []string) error {
 		return fmt.Errorf("write the secret file: %w", errors.Join(err, os.Remove(temp)))
 	}
 	f.lines, f.ids = lines, ids
+	if err := SyncDir(filepath.Dir(f.path)); err != nil {
+		return fmt.Errorf("write the secret file: %w", err)
+	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/backup"
@@ -71,7 +72,7 @@ func saveBackup(path string, stream io.Reader) (report savedBackup, err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
+			_ = os.Remove(f.Name()) // the first error is the one to report
 		}
 	}()
 	counted := &countedWriter{to: f}
@@ -80,8 +81,11 @@ func saveBackup(path string, stream io.Reader) (report savedBackup, err error) {
 	if err != nil {
 		return report, err
 	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return report, err
+	}
 	report.FileBytes = counted.n
-	return report, os.Rename(f.Name(), path)
+	return report, cluster.SyncDir(filepath.Dir(path))
 }
 
 type countedWriter struct {
