@@ -70,7 +70,14 @@ func (c *call) isHead() bool              { return c.in.isHead() }
 func (c *call) header(name string) string { return c.in.header(name) }
 func (c *call) param(name string) string  { return c.in.param(name) }
 func (c *call) query() ([]pair, error)    { return c.in.query() }
-func (c *call) body() (document, error)   { return c.in.body() }
+
+func (c *call) body() (document, error) {
+	doc, err := c.in.body()
+	if doc.hint != "" {
+		c.notes = append(c.notes, doc.hint)
+	}
+	return doc, err
+}
 
 // httpInput is the input of an HTTP request.
 type httpInput struct {

@@ -20,6 +20,8 @@ type document struct {
 	flat bool
 	// notObject says that a JSON body was something other than an object.
 	notObject bool
+	// hint says how else to send what makes little sense as it came; "": nothing.
+	hint string
 	// messageID is the idempotency key of a message that carried the document, in
 	// place of a request_id; "": none.
 	messageID string
@@ -119,6 +121,9 @@ func decodeForm(body string) (document, error) {
 		return document{}, malformed(err)
 	}
 	doc, twice := foldPairs(pairs)
+	if !strings.Contains(body, "=") {
+		doc.hint = "The body was read as a form, and holds no name=value. Send text as " + mediaText + " (curl -H 'Content-Type: text/plain' -d …) or as the value of body (--data-urlencode 'body=…')."
+	}
 	if len(twice) > 0 {
 		return document{}, malformed(errors.New("the field " + shorten(twice[0], maxUnknownName) + " stands twice"))
 	}

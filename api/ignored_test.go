@@ -80,3 +80,18 @@ func TestReadsNameUnknownParameters(t *testing.T) {
 		t.Error("the note of an ignored parameter can hide behind a 304")
 	}
 }
+
+// TestBodiesSaidToBeAnother: what was sent under the type of something else is told
+// apart, where it can be.
+func TestBodiesSaidToBeAnother(t *testing.T) {
+	s := start(t)
+	const form = "application/x-www-form-urlencoded"
+	r := s.Do(http.MethodPost, "/api/entries", "agent=ada&body=Hello", "Content-Type", jsonType)
+	if p := apitest.CheckError(t, r); p.Code != "malformed_body" || !strings.Contains(p.Issues[0].Message, "looks like a form; send that as "+form) {
+		t.Errorf("%s", r.Body)
+	}
+	r = s.Do(http.MethodPost, "/api/entries", "Hello all", "Content-Type", form)
+	if p := apitest.CheckError(t, r); r.Status != http.StatusUnprocessableEntity || len(p.Notes) == 0 || !strings.Contains(p.Notes[0], "Content-Type: text/plain") {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+}

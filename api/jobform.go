@@ -91,7 +91,7 @@ func (j *jobForm) judgeAction() {
 	}
 	op, known := jobActions[j.action.value]
 	if !known {
-		j.problems.add("action", "must be post, claim, result, release or close")
+		j.problems.add("action", "must be post (the default), claim, result, release or close; %s is none of them", shorten(j.action.value, maxMethodShown))
 		return
 	}
 	j.op = op
@@ -101,6 +101,9 @@ func (j *jobForm) judgeAction() {
 func (j *jobForm) readPost(doc *document) {
 	j.title, j.body = j.text(doc, &plainTitle), j.text(doc, &plainBody)
 	j.tags, j.tagsGiven = j.list(doc, &plainTags)
+	if j.problems.has("action") {
+		return // which fields it takes is not known; the example posts a job
+	}
 	j.cmd.Kind = fsm.KindMessage
 	if !j.title.given {
 		j.problems.add("title", "is required: %d to %d characters", fsm.MinTitle, fsm.MaxTitle)

@@ -19,7 +19,7 @@ var jobRefusals = map[fsm.Problem]struct {
 	fsm.ProblemUnknownJob:    {codeUnknownJob, "job_id", "names no job that exists"},
 	fsm.ProblemOwnJob:        {codeOwnJob, "agent", "posted this job, and nobody may claim or finish a job of their own"},
 	fsm.ProblemNotPoster:     {codeNotPoster, "agent", "did not post this job, and only its poster may close it"},
-	fsm.ProblemJobClaimed:    {codeJobClaimed, "job_id", "names a job that is claimed; claimExpiresAt says until when"},
+	fsm.ProblemJobClaimed:    {codeJobClaimed, "job_id", "names a job that is claimed"},
 	fsm.ProblemJobNotClaimed: {codeJobNotClaimed, "job_id", "names a job that nobody has claimed"},
 	fsm.ProblemJobDone:       {codeJobDone, "job_id", "names a job that is done"},
 	fsm.ProblemJobClosed:     {codeJobClosed, "job_id", "names a job that its poster has withdrawn"},
@@ -81,7 +81,9 @@ func (c *call) refuseJob(j *jobForm) error {
 		if j.problems.has("agent") {
 			found = slices.DeleteFunc(found, hangsOnCaller)
 		}
-		j.reject(found)
+		if _, err := j.reject(view, found); err != nil {
+			return err
+		}
 	}
 	example, err := j.example(view, c.srv.now())
 	if err != nil {
@@ -97,7 +99,7 @@ func hangsOnCaller(p fsm.Problem) bool {
 
 // reject adds what the state has against the action, and returns the code of the
 // first of it.
-func (j *jobForm) reject(found []fsm.Problem) Code {
+func (j *jobForm) reject(view *fsm.View, found []fsm.Problem) (Code, error) {
 	code := codeInvalid
 	for i, problem := range found {
 		refusal, known := jobRefusals[problem]
@@ -108,23 +110,50 @@ func (j *jobForm) reject(found []fsm.Problem) Code {
 		if i == 0 {
 			code = refusal.code
 		}
-		j.problems.add(refusal.field, "%s", refusal.message)
+		message := refusal.message
+		if problem == fsm.ProblemJobClaimed {
+			var err error
+			if message, err = j.claimed(view, message); err != nil {
+				return code, err
+			}
+		}
+		j.problems.add(refusal.field, "%s", message)
 	}
-	return code
+	return code, nil
+}
+
+// claimed says who has claimed the job and until when, as far as the view knows it.
+func (j *jobForm) claimed(view *fsm.View, instead string) (string, error) {
+	seq, known := view.Resolve(j.jobID.value)
+	if !known {
+		return instead, nil
+	}
+	job, _, err := view.Job(seq)
+	if err != nil {
+		return "", fmt.Errorf("look at the claim: %w", err)
+	}
+	if job.Status != fsm.JobClaimed {
+		return instead, nil
+	}
+	return fmt.Sprintf("names a job that %s has claimed until %s (claimExpiresAt %d)", job.ClaimedBy, at(job.ClaimExpiresAt), job.ClaimExpiresAt), nil
 }
 
 // rejectJob answers an action that the state machine refused: 404 or 409.
 func (c *call) rejectJob(j *jobForm, found []fsm.Problem) error {
-	code := j.reject(found)
-	example, err := j.example(c.reread(), c.srv.now())
+	view := c.reread()
+	code, err := j.reject(view, found)
+	if err != nil {
+		return err
+	}
+	example, err := j.example(view, c.srv.now())
 	if err != nil {
 		return fmt.Errorf("make an example: %w", err)
 	}
 	refusal := invalid(j.problems.list, example)
 	if code != codeInvalid {
-		first := jobRefusals[found[0]]
+		first := refusal.Issues[0]
 		refusal.Code = code
-		refusal.Message = fmt.Sprintf("The action %s was refused: %s %s.", j.action.value, first.field, first.message)
+		refusal.Message = fmt.Sprintf("The action %s was refused: %s %s.", j.action.value, first.Field, first.Message)
 	}
 	return refusal
 }

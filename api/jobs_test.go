@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -101,6 +102,31 @@ func TestJobGolden(t *testing.T) {
 	}
 }
 
+// claimedUntil is how the refusal of an action on a claimed job ends.
+var claimedUntil = regexp.MustCompile(`: job_id names a job that Bob has claimed until 2026-01-01 \d\d:\d\d:\d\d UTC \(claimExpiresAt \d{13}\)\.$`)
+
+// TestUnknownJobAction: nobody who misnames an action is asked for the fields of a
+// new job.
+func TestUnknownJobAction(t *testing.T) {
+	s := start(t)
+	for _, fields := range []map[string]any{
+		{"agent": "bob", "action": "deliver", "job_id": "j1", "result": "Seven of them"},
+		{"agent": "bob", "action": 7},
+	} {
+		p := refusedPost(t, s, "/api/jobs", fields)
+		if len(p.Issues) != 1 || p.Issues[0].Field != "action" {
+			t.Errorf("%v: %+v", fields, p)
+		}
+	}
+	p := refusedPost(t, s, "/api/jobs", map[string]any{"agent": "bob", "action": "create", "title": "Count birds", "body": "All of them"})
+	if want := `{"agent":"bob","action":"post","title":"Count birds","body":"All of them"}`; string(p.Example) != want {
+		t.Errorf("%s", p.Example)
+	}
+	if want := "must be post (the default), claim, result, release or close; create is none of them"; p.Issues[0].Message != want {
+		t.Errorf("%s", p.Issues[0].Message)
+	}
+}
+
 // TestJobLife is interface 3.1 and 4.5 over HTTP.
 func TestJobLife(t *testing.T) {
 	s := start(t, func(c *api.Config) { c.ClaimTTL = time.Hour })
@@ -123,6 +149,7 @@ func TestJobLife(t *testing.T) {
 		{"Bob", "claim", http.StatusCreated, "", "claimed"},
 		{"eve", "claim", http.StatusConflict, "job_claimed", "claimed"},
 		{"eve", "result", http.StatusConflict, "job_claimed", "claimed"},
+		{"eve", "release", http.StatusConflict, "job_claimed", "claimed"},
 		{"ada", "result", http.StatusConflict, "own_job", "claimed"},
 		{"ada", "close", http.StatusConflict, "job_claimed", "claimed"},
 		{"bob", "claim", http.StatusCreated, "", "claimed"},
@@ -138,8 +165,13 @@ func TestJobLife(t *testing.T) {
 			t.Fatalf("%s %s: %d %s", test.agent, test.action, r.Status, r.Body)
 		}
 		if test.code != "" {
-			if p := apitest.CheckError(t, r); p.Code != test.code || p.Retryable || len(p.Issues) == 0 {
+			p := apitest.CheckError(t, r)
+			if p.Code != test.code || p.Retryable || len(p.Issues) == 0 {
 				t.Errorf("%s %s: %s", test.agent, test.action, r.Body)
+			}
+			// Who is told that a job is claimed is told by whom and until when.
+			if test.code == "job_claimed" && !claimedUntil.MatchString(p.Error) {
+				t.Errorf("%s %s: %s", test.agent, test.action, p.Error)
 			}
 		}
 		var got struct{ Job job }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"unicode/utf8"
 
 	"github.com/commons-cluster/commons/api/credentials"
@@ -55,6 +56,9 @@ func readObject(data []byte) ([]field, error) {
 	return fields, err
 }
 
+// formStart is how a form begins.
+var formStart = regexp.MustCompile(`^\s*[A-Za-z_]+=`)
+
 // checkSyntax returns a syntax error with its place. The standard library's
 // token stream alone would stop at the end of the first value.
 func checkSyntax(data []byte) error {
@@ -64,7 +68,11 @@ func checkSyntax(data []byte) error {
 	var discard json.RawMessage
 	err := json.Unmarshal(data, &discard)
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Errorf("%w (at byte %d)", err, syntax.Offset)
+		err = fmt.Errorf("%w (at byte %d)", err, syntax.Offset)
+		if formStart.Match(data) {
+			err = fmt.Errorf("it is no JSON but looks like a form; send that as %s: %w", mediaForm, err)
+		}
+		return err
 	}
 	if err == nil {
 		return errors.New("it is not valid JSON")

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -122,8 +123,24 @@ func (s *Server) recoverMCP(next mcp.MethodHandler) mcp.MethodHandler {
 				result, err = nil, failedMCP(internalError())
 			}
 		}()
+		if call, isCall := req.(*mcp.CallToolRequest); isCall && !slices.ContainsFunc(s.tools, func(b *boundTool) bool { return b.name == call.Params.Name }) {
+			return nil, s.noTool(call.Params.Name)
+		}
 		return next(ctx, method, req)
 	}
+}
+
+// noTool is the error of a tool that there is none of.
+func (s *Server) noTool(name string) error {
+	names := make([]string, len(s.tools))
+	for i, b := range s.tools {
+		names[i] = b.name
+	}
+	message := "There is no tool " + shorten(name, maxMethodShown) + ": tools/list names those that there are."
+	if near := nearest(name, names); near != "" {
+		message += " Did you mean " + near + "?"
+	}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: message}
 }
 
 // failedMCP is the error of a request that no model can mend.

@@ -327,3 +327,26 @@ func TestMCPLeavesNothingBehind(t *testing.T) {
 	}
 	eventually(t, func() bool { return goleak.Find(before) == nil })
 }
+
+// TestMCPUnknownTools: the error of a tool that there is none of names what there is.
+func TestMCPUnknownTools(t *testing.T) {
+	s := start(t)
+	for name, want := range map[string]string{
+		"publish": "Did you mean publish_message?", "read-entry": "Did you mean read_entries?", "list_chanels": "Did you mean list_channels?",
+		"Claim_Job": "Did you mean claim_job?", "weather": "", "": "", strings.Repeat("x", 500): "",
+	} {
+		r := s.Do(http.MethodPost, "/mcp", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, name), "Content-Type", jsonType)
+		var answer struct {
+			Error struct {
+				Code    int
+				Message string
+			}
+		}
+		if err := json.Unmarshal(r.Body, &answer); err != nil {
+			t.Fatal(err)
+		}
+		if m := answer.Error.Message; answer.Error.Code != -32602 || !strings.Contains(m, "tools/list") || !strings.HasSuffix(m, want) || want == "" && strings.Contains(m, "Did you mean") || len(m) > 200 {
+			t.Errorf("%s: %s", name, r.Body)
+		}
+	}
+}

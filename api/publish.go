@@ -111,7 +111,8 @@ func (c *call) propose(from Sender, body fsm.Body) (fsm.Result, error) {
 // identify works out whose write this is, and the scope of its request_id.
 func (c *call) identify(e *newEntry) Sender {
 	from := Sender{Fingerprint: c.srv.backend.Fingerprint(c.sender()), AgentKey: e.cmd.AgentKey}
-	c.house, c.notes = c.srv.house[from.AgentKey], e.notes
+	c.house = c.srv.house[from.AgentKey]
+	c.notes = append(c.notes, e.notes...)
 	scope := e.cmd.AgentKey
 	if scope == anonymous {
 		// No agent name holds an @, so no name can pose as a fingerprint.

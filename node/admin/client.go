@@ -22,6 +22,9 @@ type Client struct {
 	name string // of the node, for errors
 	host string // of URLs
 	http *http.Client
+	// byNode says that another node asks: its errors speak of the node that was
+	// asked, not of the flags of a command.
+	byNode bool
 }
 
 // NewClient returns a client for the private port at addr. secretFile is the
@@ -42,7 +45,7 @@ func NewClient(secretFile, addr string) (*Client, error) {
 // NewNodeClient returns a client of a node for another one's private port; it
 // is the node's own to close.
 func NewNodeClient(client *http.Client, serverID string) *Client {
-	return &Client{name: serverID, host: serverID, http: client}
+	return &Client{name: serverID, host: serverID, http: client, byNode: true}
 }
 
 // Close gives the connection up.
@@ -114,15 +117,21 @@ func (c *Client) refused(res *http.Response) error {
 
 // explain says what keeps the node from being reached.
 func (c *Client) explain(err error) error {
+	absent, silent := "name the private port of a running node with --cluster-addr", "ask another one with --cluster-addr"
+	asker, remedy := "this command", "give the cluster's with --secret-file"
+	if c.byNode {
+		absent, silent = "see whether its node runs", "see whether its node runs"
+		asker, remedy = "the node that asked it", "look at their secret files"
+	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return &CallError{Message: c.name + " is not there; name the private port of a running node with --cluster-addr"}
+		return &CallError{Message: c.name + " is not there; " + absent}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &CallError{Message: c.name + " does not answer in time; ask another one with --cluster-addr"}
+		return &CallError{Message: c.name + " does not answer in time; " + silent}
 	case strings.Contains(err.Error(), "cluster secret"), strings.Contains(err.Error(), "tls:"):
-		return &CallError{Message: fmt.Sprintf("%s and this command do not have the same secret; give the cluster's with --secret-file (%v)", c.name, rootOf(err))}
+		return &CallError{Message: fmt.Sprintf("%s and %s do not have the same secret; %s (%v)", c.name, asker, remedy, rootOf(err))}
 	}
 	return &CallError{Message: fmt.Sprintf("%s cannot be reached: %v", c.name, rootOf(err))}
 }

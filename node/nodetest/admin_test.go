@@ -196,10 +196,19 @@ func TestTheLastMajorityIsNotTakenApart(t *testing.T) {
 	c := New(t, 3)
 	c.WaitVoters()
 	follower := c.Follower()
+	dead := c.Nodes[follower].ServerID()
 	c.Kill(follower)
 	leader := c.WaitLeader()
 	_, err := operate[admin.ServerRef](c, leader, admin.PathLeave, nil)
 	refused(t, err, http.StatusConflict, "no majority")
+	// What is said of the dead server is no advice for another case.
+	report, err := operate[admin.ClusterReport](c, leader, admin.PathCluster, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, _ := report.Find(dead); !strings.HasPrefix(s.Error, s.ID+" ") || !strings.Contains(s.Error, "see whether its node runs") {
+		t.Errorf("of the dead server: %q", s.Error)
+	}
 }
 
 func TestProfilesAreServedOnLoopback(t *testing.T) {
