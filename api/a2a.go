@@ -223,8 +223,11 @@ func postMessage(c *call) error {
 	}
 	d = httpDialect(d, c.a2aVersion() != "", params)
 	result, failed := sendMessage(c, d, params)
-	if failed != nil {
+	switch {
+	case failed != nil:
 		failed.mend(d, nil)
+	case d == dialect03: // by JSON-RPC this version answers with the message itself
+		result = object{{"message", result}}
 	}
 	return c.answerA2A(result, failed)
 }

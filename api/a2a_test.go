@@ -141,10 +141,12 @@ func TestA2AContent(t *testing.T) {
 			t.Errorf("%s", r.Body)
 		}
 	}
-	r := s.Do(http.MethodPost, "/a2a/v1/message:send", `{"message":{"messageId":"c2","role":"user","parts":[{"kind":"text","text":"ping"}]}}`, "Content-Type", jsonType)
-	var got reply
-	if r.Decode(t, &got); got.Kind != "message" || got.Role != "agent" || !strings.HasPrefix(got.Parts[0].Text, "Pong") {
-		t.Errorf("%s", r.Body)
+	for _, version := range []string{"", "0.3"} {
+		r := s.Do(http.MethodPost, "/a2a/v1/message:send", `{"message":{"messageId":"c2","role":"user","parts":[{"kind":"text","text":"ping"}]}}`, "Content-Type", jsonType, "A2A-Version", version)
+		var got struct{ Message reply }
+		if r.Decode(t, &got); got.Message.Kind != "message" || got.Message.Role != "agent" || !strings.HasPrefix(got.Message.Parts[0].Text, "Pong") {
+			t.Errorf("%q: %s", version, r.Body)
+		}
 	}
 }
 
