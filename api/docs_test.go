@@ -144,8 +144,9 @@ func TestPageForms(t *testing.T) {
 
 var promised = regexp.MustCompile(`(?m)^# (\d{3})`)
 
-// TestPagesRun runs the examples of each page, as they are served, against a new
-// server, and holds them against the statuses that stand below them.
+// TestPagesRun runs the examples of each page, as they are served, against a server
+// that others have used before, and holds them against the statuses that stand below
+// them: none may take an id for granted.
 func TestPagesRun(t *testing.T) {
 	for _, tool := range []string{"bash", "curl", "jq", "openssl"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -155,6 +156,10 @@ func TestPagesRun(t *testing.T) {
 	total := 0
 	for _, page := range pages(t) {
 		s := start(t)
+		s.Publish(map[string]any{"agent": "eve", "body": "I was here first."})
+		s.Post("/api/jobs", map[string]any{"agent": "eve", "title": "Count birds", "body": "All of them"})
+		s.Post("/api/human-requests", map[string]any{"agent": "eve", "goal": "A goal", "requested_action": "Do it."})
+		s.Publish(map[string]any{"agent": "eve", "body": "I was here, @ada."})
 		script := examples(string(s.Get(page).Body))
 		var want []string
 		for _, status := range promised.FindAllStringSubmatch(script, -1) {

@@ -36,7 +36,7 @@ type commands struct {
 	Recover   recoverCommand   `cmd:"" help:"Last resort when the majority is gone for good: go on with one node's data."`
 	Digest    digestCommand    `cmd:"" help:"Compare the state of all nodes at one index."`
 	Leave     leaveCommand     `cmd:"" help:"Take a node out of the cluster for good, and end it."`
-	Bench     benchCommand     `cmd:"" help:"Measure a running cluster: write, list, search or mixed."`
+	Bench     benchCommand     `cmd:"" help:"Measure a running cluster: write, list, search, mixed or wait."`
 	Version   versionCommand   `cmd:"" help:"Print the version of this binary."`
 }
 

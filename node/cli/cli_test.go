@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,21 @@ func TestDevPassesFlagsOn(t *testing.T) {
 	}
 }
 
+// TestEveryCommandAnswersInJSON holds that scripts can read every command but those
+// that run nodes.
+func TestEveryCommandAnswersInJSON(t *testing.T) {
+	parser, err := kong.New(&commands{}, (&undecoded{}).mappers()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, leaf := range parser.Model.Leaves(true) {
+		has := slices.ContainsFunc(leaf.Flags, func(f *kong.Flag) bool { return f.Name == "json" })
+		if runs := leaf.Name == "serve" || leaf.Name == "dev"; has == runs {
+			t.Errorf("%s: --json: %t", leaf.FullPath(), has)
+		}
+	}
+}
+
 func TestHealth(t *testing.T) {
 	status := http.StatusOK
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -134,7 +150,11 @@ func TestHealth(t *testing.T) {
 			status = http.StatusNotFound
 		}
 		w.WriteHeader(status)
-		if _, err := w.Write([]byte("leader: none\n")); err != nil {
+		answer := "leader: none\n"
+		if r.Header.Get("Accept") == "application/json" {
+			answer = `{"ready":true}`
+		}
+		if _, err := w.Write([]byte(answer)); err != nil {
 			t.Error(err)
 		}
 	}))
@@ -143,6 +163,9 @@ func TestHealth(t *testing.T) {
 
 	if code, out, stderr := execute(t, "health", "--http-addr", addr); code != exitOK || !strings.Contains(out, "leader: none") {
 		t.Errorf("ready: exit code %d, %s%s", code, out, stderr)
+	}
+	if code, out, stderr := execute(t, "health", "--json", "--http-addr", addr); code != exitOK || out != "{\"ready\":true}\n" {
+		t.Errorf("as JSON: exit code %d, %s%s", code, out, stderr)
 	}
 	t.Setenv("COMMONS_HTTP_ADDR", addr)
 	if code, _, stderr := execute(t, "health"); code != exitOK {
@@ -218,6 +241,10 @@ func TestBenchPrintsAReport(t *testing.T) {
 func TestVersion(t *testing.T) {
 	code, out, _ := execute(t, "version")
 	if code != exitOK || !regexp.MustCompile(`^commons \S+ \(go\S+, \w+/\w+\)\n$`).MatchString(out) {
+		t.Errorf("exit code %d: %q", code, out)
+	}
+	code, out, _ = execute(t, "version", "--json")
+	if code != exitOK || !json.Valid([]byte(out)) || !strings.Contains(out, `"version": "`) {
 		t.Errorf("exit code %d: %q", code, out)
 	}
 	settings := []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"}}

@@ -16,6 +16,7 @@ type healthCommand struct {
 	URL      string        `name:"url" env:"COMMONS_HEALTH_URL" placeholder:"URL" help:"Base URL of the node (default: made from --http-addr)."`
 	HTTPAddr string        `name:"http-addr" env:"COMMONS_HTTP_ADDR" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where the node's public HTTP service listens."`
 	Timeout  time.Duration `name:"timeout" env:"COMMONS_HEALTH_TIMEOUT" default:"5s" placeholder:"DURATION" help:"How long to wait for the answer."`
+	JSON     bool          `name:"json" help:"Print JSON."`
 }
 
 // Run succeeds when the node says that it is ready, and else shows why not.
@@ -32,6 +33,9 @@ func (c *healthCommand) Run(ctx context.Context, std streams) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+"/readyz", nil)
 	if err != nil {
 		return &configError{[]string{"--url: " + err.Error()}}
+	}
+	if c.JSON {
+		req.Header.Set("Accept", "application/json")
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {

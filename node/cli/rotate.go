@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,6 +28,14 @@ type secretRotateCommand struct {
 	ClusterAddr string        `name:"cluster-addr" env:"COMMONS_CLUSTER_ADDR" default:"127.0.0.1:7000" placeholder:"HOST:PORT" help:"Private port of any running node."`
 	SecretFile  string        `name:"secret-file" env:"COMMONS_SECRET_FILE" required:"" placeholder:"FILE" help:"The secret file to change."`
 	Wait        time.Duration `name:"wait" default:"15m" placeholder:"DURATION" help:"How long to wait for the nodes at each step, while the file is copied to them."`
+	JSON        bool          `name:"json" help:"Print JSON, one line for each step."`
+}
+
+// rotationNews is what --json prints of a step.
+type rotationNews struct {
+	Done    bool     `json:"done"`
+	Message string   `json:"message"`
+	Waiting []string `json:"waiting"` // server ids
 }
 
 // rotation is a secret on its way out, and another on its way in.
@@ -89,11 +98,16 @@ func (c *secretRotateCommand) Run(ctx context.Context, std streams) error {
 	defer stop()
 	deadline := time.Now().Add(c.Wait)
 	said := ""
-	say := func(format string, args ...any) {
-		if line := fmt.Sprintf(format, args...); line != said {
-			said = line
-			fmt.Fprintln(std.out, line)
+	say := func(next step, waiting []string, line string) error {
+		if line == said {
+			return nil
 		}
+		said = line
+		if c.JSON {
+			return json.NewEncoder(std.out).Encode(rotationNews{next == stepDone, line, append([]string{}, waiting...)})
+		}
+		_, err := fmt.Fprintln(std.out, line)
+		return err
 	}
 	for {
 		next, waiting, err := c.look(ctx)
@@ -101,20 +115,24 @@ func (c *secretRotateCommand) Run(ctx context.Context, std streams) error {
 			return err
 		}
 		who := strings.Join(waiting, ", ")
+		text, waits := stepTexts[next], true
 		switch next {
 		case stepWaitAccepted, stepWaitUsed, stepWaitDropped:
-			say("copy %s to every node that has a file of its own; waiting for %s", c.SecretFile, who)
+			text = fmt.Sprintf("copy %s to every node that has a file of its own; waiting for %s", c.SecretFile, who)
 		case stepWaitSealed:
-			say("every node uses the new secret; waiting for the leader to seal the data key under it")
 		case stepDone:
-			say("done: every node has the new secret alone")
-			return os.Remove(c.SecretFile + rotatingSuffix)
+			err, waits = os.Remove(c.SecretFile+rotatingSuffix), false
 		default:
-			if err := c.take(next); err != nil {
-				return err
-			}
-			say("%s", stepTexts[next])
+			err, waits = c.take(next), false
 			deadline = time.Now().Add(c.Wait)
+		}
+		if err == nil {
+			err = say(next, waiting, text)
+		}
+		switch {
+		case err != nil || next == stepDone:
+			return err
+		case !waits:
 			continue
 		}
 		if time.Now().After(deadline) {
@@ -129,9 +147,11 @@ func (c *secretRotateCommand) Run(ctx context.Context, std streams) error {
 }
 
 var stepTexts = map[step]string{
-	stepAdd:  "added a new secret to the file, which every node is to accept first",
-	stepSwap: "every node accepts the new secret; it stands first in the file now, to be used",
-	stepDrop: "the data key is sealed under the new secret; removed the former one from the file",
+	stepAdd:        "added a new secret to the file, which every node is to accept first",
+	stepSwap:       "every node accepts the new secret; it stands first in the file now, to be used",
+	stepWaitSealed: "every node uses the new secret; waiting for the leader to seal the data key under it",
+	stepDrop:       "the data key is sealed under the new secret; removed the former one from the file",
+	stepDone:       "done: every node has the new secret alone",
 }
 
 // look returns the next step. A server that does not answer is one to wait for.

@@ -67,8 +67,8 @@ func TestSecretIsRotatedUnderLoad(t *testing.T) {
 	c.WaitVoters()
 	first := c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "under the first secret", RequestID: "secret-0001"})
 	load := c.StartLoad(3, 0, 1, 2)
-	code, out, stderr := execute(t, "secret", "rotate", "--secret-file", file, "--cluster-addr", c.Nodes[1].ClusterAddr())
-	if code != exitOK || !strings.Contains(out, "done: every node has the new secret alone") {
+	code, out, stderr := execute(t, "secret", "rotate", "--json", "--secret-file", file, "--cluster-addr", c.Nodes[1].ClusterAddr())
+	if code != exitOK || !strings.HasSuffix(out, `{"done":true,"message":"done: every node has the new secret alone","waiting":[]}`+"\n") {
 		t.Fatalf("exit code %d: %s%s", code, out, stderr)
 	}
 	load.Stop()

@@ -10,12 +10,19 @@ import (
 // it the build information of the module speaks.
 var version string
 
-type versionCommand struct{}
+type versionCommand struct {
+	JSON bool `name:"json" help:"Print JSON."`
+}
 
 // Run prints one line: version, Go version, platform.
-func (versionCommand) Run(std streams) error {
-	_, err := fmt.Fprintf(std.out, "commons %s (%s, %s/%s)\n", Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	return err
+func (c *versionCommand) Run(std streams) error {
+	v := struct {
+		Version string `json:"version"`
+		Go      string `json:"go"`
+		OS      string `json:"os"`
+		Arch    string `json:"arch"`
+	}{Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH}
+	return show(std.out, c.JSON, v, fmt.Sprintf("commons %s (%s, %s/%s)", v.Version, v.Go, v.OS, v.Arch))
 }
 
 // Version returns the version of this binary: the one set at link time, else
