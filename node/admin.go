@@ -15,6 +15,10 @@ import (
 // adminTimeout bounds one call of an operator, but for those that stream.
 const adminTimeout = 30 * time.Second
 
+// passOnTimeout bounds a call that another node answers: it has adminTimeout to do
+// so, and this one's connection gives up later than this.
+const passOnTimeout = adminTimeout + 10*time.Second
+
 // refusal is why an operator's call is not carried out, and what to do instead.
 type refusal struct {
 	status int
@@ -98,20 +102,22 @@ func (n *Node) onLeader(h http.HandlerFunc) http.HandlerFunc {
 		case r.Header.Get(admin.HeaderPassedOn) != "":
 			n.refuse(w, refusef(http.StatusMisdirectedRequest, "leadership is moving; repeat"))
 		default:
-			n.passOn(w, r, leader)
+			n.passOn(n.port.Client(), w, r, leader)
 		}
 	}
 }
 
 // passOn lets another node answer.
-func (n *Node) passOn(w http.ResponseWriter, r *http.Request, id string) {
-	req, err := http.NewRequestWithContext(r.Context(), http.MethodPost, "https://"+id+r.URL.Path, io.LimitReader(r.Body, admin.MaxRequestBytes))
+func (n *Node) passOn(client *http.Client, w http.ResponseWriter, r *http.Request, id string) {
+	ctx, cancel := context.WithTimeout(r.Context(), passOnTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+id+r.URL.Path, io.LimitReader(r.Body, admin.MaxRequestBytes))
 	if err != nil {
 		n.refuse(w, err)
 		return
 	}
 	req.Header.Set(admin.HeaderPassedOn, n.identity.ServerID)
-	res, err := n.port.Client().Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		n.refuse(w, refusef(http.StatusBadGateway, "%s does not answer: %v; repeat", id, err))
 		return

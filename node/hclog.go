@@ -2,27 +2,33 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log" //nolint:depguard // hclog.Logger names its type
 	"log/slog"
+	"net"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
 )
 
 // raftLogger hands what Raft logs to slog, in Raft's own words.
 type raftLogger struct {
-	to   *slog.Logger
-	name string
-	args []any // implied
+	to     *slog.Logger
+	name   string
+	args   []any       // implied
+	ending func() bool // whether connections are being closed here; nil: never
 }
 
 var _ hclog.Logger = (*raftLogger)(nil)
 
-// newRaftLogger returns an hclog.Logger that writes to the given logger.
-func newRaftLogger(to *slog.Logger) hclog.Logger {
-	return &raftLogger{to: to.With("part", "raft"), name: "raft"}
+// newRaftLogger returns an hclog.Logger that writes to the given logger. While
+// ending says so, it is no error that what was closed here is closed.
+func newRaftLogger(to *slog.Logger, ending func() bool) hclog.Logger {
+	return &raftLogger{to: to.With("part", "raft"), name: "raft", ending: ending}
 }
 
 // slogLevels are the levels of slog by those of hclog. Trace is below debug.
@@ -33,11 +39,21 @@ var slogLevels = map[hclog.Level]slog.Level{
 
 // Log writes one line. What hclog would format late is formatted here.
 func (l *raftLogger) Log(level hclog.Level, msg string, args ...any) {
+	if level > hclog.Debug && l.ending != nil && slices.ContainsFunc(args, isClosed) && l.ending() {
+		level = hclog.Debug
+	}
 	at, ok := slogLevels[level]
 	if !ok || !l.to.Enabled(context.Background(), at) {
 		return
 	}
 	l.to.Log(context.Background(), at, msg, plain(args)...) //nolint:sloglint // the message is the library's
+}
+
+// isClosed reports whether an argument is the error of a connection that was closed
+// on this side.
+func isClosed(arg any) bool {
+	err, ok := arg.(error)
+	return ok && (errors.Is(err, raft.ErrTransportShutdown) || errors.Is(err, net.ErrClosed))
 }
 
 // plain makes strings of what only hclog can format, and of Raft itself.
@@ -99,7 +115,7 @@ func (l *raftLogger) ImpliedArgs() []any { return l.args }
 // With returns a logger that adds the pairs to every line.
 func (l *raftLogger) With(args ...any) hclog.Logger {
 	implied := append(append([]any(nil), l.args...), args...)
-	return &raftLogger{to: l.to.With(plain(args)...), name: l.name, args: implied}
+	return &raftLogger{to: l.to.With(plain(args)...), name: l.name, args: implied, ending: l.ending}
 }
 
 // Name implements hclog.Logger.
@@ -107,12 +123,12 @@ func (l *raftLogger) Name() string { return l.name }
 
 // Named implements hclog.Logger; the name is not written.
 func (l *raftLogger) Named(name string) hclog.Logger {
-	return &raftLogger{to: l.to, name: l.name + "." + name, args: l.args}
+	return &raftLogger{to: l.to, name: l.name + "." + name, args: l.args, ending: l.ending}
 }
 
 // ResetNamed implements hclog.Logger; the name is not written.
 func (l *raftLogger) ResetNamed(name string) hclog.Logger {
-	return &raftLogger{to: l.to, name: name, args: l.args}
+	return &raftLogger{to: l.to, name: name, args: l.args, ending: l.ending}
 }
 
 // SetLevel does nothing: the level is the process's.

@@ -299,11 +299,7 @@ func (n *Node) startWorkers() error {
 	} {
 		n.workers.Go(func() { work(n.workCtx) })
 	}
-	n.onEnd(func(ending) error {
-		n.endWork()
-		n.workers.Wait()
-		return nil
-	})
+	n.onEnd(n.stopWorkers)
 	return nil
 }
 

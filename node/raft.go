@@ -47,7 +47,7 @@ func (n *Node) raftConfig() *raft.Config {
 	c.SnapshotInterval = neverSnapshotInterval
 	c.TrailingLogs = n.log.Trailing(n.cfg.Tuning.TrailingBytes)
 	c.NoLegacyTelemetry = true
-	c.Logger = newRaftLogger(n.logger)
+	c.Logger = newRaftLogger(n.logger, n.stopping.Load)
 	return c
 }
 
@@ -63,7 +63,7 @@ func (n *Node) reloadRaft(change func(*raft.ReloadableConfig)) error {
 // startRaft runs Raft over the log, the state machine and the private port.
 func (n *Node) startRaft() error {
 	n.transport = newTransport(raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Logger:                  newRaftLogger(n.logger),
+		Logger:                  newRaftLogger(n.logger, n.stopping.Load),
 		Stream:                  n.port.StreamLayer(),
 		MaxPool:                 raftPool,
 		Timeout:                 raftIOTimeout,

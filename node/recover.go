@@ -150,7 +150,7 @@ func (o Offline) recoverState(identity cluster.Identity, logger *slog.Logger) (s
 	}
 	config := raft.DefaultConfig()
 	config.LocalID = raft.ServerID(identity.ServerID)
-	config.Logger = newRaftLogger(logger)
+	config.Logger = newRaftLogger(logger, nil)
 	return sealed, raft.RecoverCluster(config, stateOnDisk{machine.FSM()}, log, log, localSnapshots{machine.Snapshots()}, nil, alone(identity.ServerID))
 }
 

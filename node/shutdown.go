@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +14,8 @@ const (
 	leaveTimeout = time.Second
 	// crashDrain is what running requests get when the node cannot go on.
 	crashDrain = 100 * time.Millisecond
+	// workersTimeout bounds the wait for what the node does in the background.
+	workersTimeout = 10 * time.Second
 	// abandonTimeout bounds the closing of listeners when the disk hangs.
 	abandonTimeout = 500 * time.Millisecond
 )
@@ -33,6 +36,7 @@ type ending struct {
 // delivering, folds its counts, and leaves gossip. It stays a member of the cluster. When ctx ends first
 // the rest is cut short.
 func (n *Node) Shutdown(ctx context.Context) error {
+	<-n.begun // an operator can have it leave before it serves
 	n.endOnce.Do(func() {
 		n.stopping.Store(true)
 		n.logger.InfoContext(ctx, "shutting down", "delay", n.cfg.ShutdownDelay)
@@ -109,12 +113,18 @@ func (n *Node) abandon(cause error) {
 		n.endOnce.Do(func() {
 			n.stopping.Store(true)
 			n.endWork()
-			n.transport.stop()
-			n.closeListeners()
+			n.closeWays()
 			n.err = cause
 			close(n.done)
 		})
 	}()
+}
+
+// closeWays keeps others from reaching this node and Raft from reaching them, and
+// leaves what is on disk as it is.
+func (n *Node) closeWays() {
+	n.transport.stop()
+	n.closeListeners()
 }
 
 // closeListeners closes what others reach this node by, without waiting for what
@@ -125,7 +135,10 @@ func (n *Node) closeListeners() {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		err := errors.Join(n.port.Close(), n.httpListener.Close(), n.closeGossip(ending{crash: true}), n.server.Shutdown(ctx))
+		err := errors.Join(n.port.Close(), n.httpListener.Close(), n.closeGossip(ending{crash: true}))
+		if n.server != nil {
+			err = errors.Join(err, n.server.Shutdown(ctx))
+		}
 		if err != nil {
 			n.logger.Debug("not everything could be closed", "error", err)
 		}
@@ -156,10 +169,35 @@ func (n *Node) unwind(how ending) error {
 	}
 	var errs []error
 	for _, undo := range slices.Backward(n.undo) {
-		errs = append(errs, undo(how))
+		err := undo(how)
+		errs = append(errs, err)
+		if errors.Is(err, errStillAtWork) {
+			n.closeWays()
+			break
+		}
 	}
 	n.undo = nil
 	return errors.Join(errs...)
+}
+
+// errStillAtWork is the error of background work that does not end. What it uses is
+// left open: the end of the process has to end that.
+var errStillAtWork = fmt.Errorf("background work has not ended within %v", workersTimeout)
+
+// stopWorkers ends what startWorkers has begun.
+func (n *Node) stopWorkers(ending) error {
+	n.endWork()
+	ended := make(chan struct{})
+	go func() {
+		n.workers.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-time.After(workersTimeout):
+		return errStillAtWork
+	}
 }
 
 func (n *Node) closeHTTP(how ending) error {

@@ -2,9 +2,12 @@ package node
 
 import (
 	"context"
+	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestShutdownDelay: a node that ends says so first, and serves on meanwhile.
@@ -46,4 +49,52 @@ func statusOf(t *testing.T, method string, n *Node, path, body string) int {
 	}
 	defer res.Body.Close()
 	return res.StatusCode
+}
+
+// TestShutdownDuringTheStart holds that a node that is told to end before it serves,
+// as by an operator who has it leave, waits for its start to end.
+func TestShutdownDuringTheStart(t *testing.T) {
+	n := &Node{logger: quiet(), begun: make(chan struct{}), done: make(chan struct{})}
+	ended := make(chan error, 1)
+	go func() { ended <- n.Shutdown(t.Context()) }()
+	failed := errors.New("the start has failed")
+	select {
+	case err := <-ended:
+		t.Fatalf("ended during the start: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	n.endOnce.Do(func() { n.finish(ending{}, failed) })
+	close(n.begun)
+	if err := <-ended; !errors.Is(err, failed) {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// TestFailureDuringHangingWork: a node that cannot go on ends although its work in
+// the background does not.
+func TestFailureDuringHangingWork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for workersTimeout")
+	}
+	n := mustStart(t, local(t))
+	until(t, "ready", n.readyForTest)
+	work := make(chan struct{})
+	n.workers.Go(func() { <-work })
+	cause := errors.New("the disk is gone")
+	n.fail(cause)
+	ended := make(chan error, 1)
+	go func() { ended <- n.Wait() }()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, cause) {
+			t.Errorf("ended with %v", err)
+		}
+	case <-time.After(testPatience):
+		t.Error("the node has not ended")
+	}
+	if conn, err := net.Dial("tcp", n.HTTPAddr()); err == nil {
+		_ = conn.Close()
+		t.Error("it still listens")
+	}
+	close(work)
 }

@@ -16,7 +16,7 @@ const (
 	// streamHold is how long after a snapshot was sent the log is kept for the
 	// follower that received it.
 	streamHold = 30 * time.Second
-	// heldBytes bounds the log that is kept for such followers.
+	// heldBytes bounds the log that is kept for such followers, as does the disk.
 	heldBytes = 1 << 30
 )
 
@@ -84,6 +84,7 @@ func (o *openStream) Close() error {
 func (n *Node) takeSnapshots(ctx context.Context) {
 	tick := time.NewTicker(snapshotCheck)
 	defer tick.Stop()
+	failing := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -93,10 +94,21 @@ func (n *Node) takeSnapshots(ctx context.Context) {
 		if n.log.BytesSince(n.lastSnapshot()) < n.cfg.Tuning.SnapshotBytes {
 			continue
 		}
-		if err := n.takeSnapshot(); err != nil && ctx.Err() == nil {
-			n.logger.WarnContext(ctx, "no snapshot could be taken; it is tried again", "error", err)
+		if err := n.takeSnapshot(); ctx.Err() == nil {
+			failing = n.tellSnapshot(ctx, failing, err)
 		}
 	}
+}
+
+// tellSnapshot says once that snapshots fail, and once that they do not any more.
+func (n *Node) tellSnapshot(ctx context.Context, was bool, err error) (failing bool) {
+	switch {
+	case err != nil && !was:
+		n.logger.WarnContext(ctx, "no snapshot could be taken, and the log grows; it is tried again until one is", "error", err)
+	case err == nil && was:
+		n.logger.InfoContext(ctx, "snapshots are taken again")
+	}
+	return err != nil
 }
 
 // lastSnapshot returns the index of the newest snapshot, 0 when there is none.
@@ -108,10 +120,24 @@ func (n *Node) lastSnapshot() uint64 {
 	return list[0].Index
 }
 
+// held returns how many bytes of the log may be kept for a follower: as many as
+// the disk has above its reserve, within bounds.
+func (n *Node) held() int64 {
+	free, _, err := n.diskSpace()
+	if err != nil {
+		return 0
+	}
+	reserved := uint64(0)
+	if d := n.disk.Load(); d != nil {
+		reserved = d.reserve
+	}
+	return int64(min(free-min(free, reserved), heldBytes)) //nolint:gosec // heldBytes at most
+}
+
 func (n *Node) takeSnapshot() error {
 	trailing := n.cfg.Tuning.TrailingBytes
 	if n.streams.busy() {
-		trailing = heldBytes
+		trailing = max(trailing, n.held())
 	}
 	err := n.reloadRaft(func(c *raft.ReloadableConfig) { c.TrailingLogs = n.log.Trailing(trailing) })
 	if err != nil {

@@ -1,0 +1,17 @@
+package nodetest
+
+import "testing"
+
+// TestOrderlyEndIsNoError ends nodes in good order and looks at what they log.
+func TestOrderlyEndIsNoError(t *testing.T) {
+	c := New(t, 3)
+	c.WaitVoters()
+	c.MustPublish(0, Post{Body: "something to replicate"})
+	c.WaitConverged()
+	for _, i := range []int{c.Follower(), c.WaitLeader()} {
+		c.Stop(i)
+		if c.Nodes[i].Logged("failed to decode incoming command") {
+			t.Errorf("node %d ended in good order and says that it failed", i)
+		}
+	}
+}
