@@ -46,8 +46,20 @@ func sampleBatch() Batch {
 	}}
 }
 
-func TestBatchRoundTrip(t *testing.T) {
-	want := sampleBatch()
+func TestBatchRoundTrip(t *testing.T) { checkBatch(t, sampleBatch()) }
+
+// checkRoundTrip encodes and decodes commands.
+func checkRoundTrip(t *testing.T, bodies ...Body) {
+	t.Helper()
+	b := Batch{Stamp: 1, Groups: []Group{{Boot: boot1}}}
+	for i, body := range bodies {
+		b.Groups[0].Commands = append(b.Groups[0].Commands, Command{Seq: uint64(i), Body: body})
+	}
+	checkBatch(t, b)
+}
+
+func checkBatch(t *testing.T, want Batch) {
+	t.Helper()
 	data, err := EncodeBatch(want)
 	if err != nil {
 		t.Fatal(err)

@@ -21,21 +21,7 @@ func deliveryCommands() []Body {
 }
 
 func TestDeliveryCommandsRoundTrip(t *testing.T) {
-	want := Batch{Stamp: 1, Groups: []Group{{Boot: boot1}}}
-	for i, b := range deliveryCommands() {
-		want.Groups[0].Commands = append(want.Groups[0].Commands, Command{Seq: uint64(i), Body: b})
-	}
-	data, err := EncodeBatch(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := DecodeBatch(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("batch (-want +got):\n%s", diff)
-	}
+	checkRoundTrip(t, deliveryCommands()...)
 }
 
 // TestDeliveryCommandsAreChecked breaks one bound at a time.

@@ -3,9 +3,6 @@ package fsm
 import (
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // jobCommands are the commands on jobs and human help, with every field set.
@@ -25,21 +22,7 @@ func jobCommands() []Body {
 }
 
 func TestJobCommandsRoundTrip(t *testing.T) {
-	want := Batch{Stamp: 1, Groups: []Group{{Boot: boot1}}}
-	for i, b := range jobCommands() {
-		want.Groups[0].Commands = append(want.Groups[0].Commands, Command{Seq: uint64(i), Body: b})
-	}
-	data, err := EncodeBatch(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := DecodeBatch(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("batch (-want +got):\n%s", diff)
-	}
+	checkRoundTrip(t, jobCommands()...)
 }
 
 // TestJobCommandsAreChecked breaks one bound at a time.

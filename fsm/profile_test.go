@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // keyHash is the hash of a key.
@@ -287,18 +286,7 @@ func TestRegisterRoundTripAndChecks(t *testing.T) {
 			c.Proof.Key, c.Request = keyHash("k9"), RequestKey{Scope: "ada", ID: "request-1"}
 		})
 	}
-	want := Batch{Stamp: 1, Groups: []Group{{Boot: boot1, Commands: []Command{{Seq: 1, Body: full()}}}}}
-	data, err := EncodeBatch(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := DecodeBatch(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("batch (-want +got):\n%s", diff)
-	}
+	checkRoundTrip(t, full())
 	long := func(n int) string { return strings.Repeat("é", n+1) }
 	for name, change := range map[string]func(c *Register){
 		"agent":          func(c *Register) { c.Agent = "a" },

@@ -59,18 +59,7 @@ func (r *rig) usage(days int) Usage {
 func TestUsageRoundTrip(t *testing.T) {
 	full := fold(3, 20_000, 7)
 	full.Senders = seen(3, 20_000, SurfaceMCP, "x", "y").Senders
-	want := Batch{Stamp: 1, Groups: []Group{{Boot: boot1, Commands: []Command{{Seq: 1, Body: full}}}}}
-	data, err := EncodeBatch(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := DecodeBatch(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := gocmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("batch (-want +got):\n%s", diff)
-	}
+	checkRoundTrip(t, full)
 }
 
 // TestLargestFoldFits holds that a fold of the largest size is fit for the log.
