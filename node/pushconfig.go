@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"time"
 
 	"github.com/commons-cluster/commons/node/propose"
 	"github.com/commons-cluster/commons/node/push"
@@ -74,8 +75,10 @@ func (n *Node) openPush() error {
 	}
 	n.receivers = push.NewClient(push.Config{
 		Check: n.notifyRules().Problem, Own: n.ownAddress, UserAgent: agent,
-		Now: propose.WallClock(n.cfg.ClockOffset).Now, Resolver: n.cfg.Tuning.Resolver,
-		Port: uint16(n.cfg.PushPort), Roots: roots, AllowNets: parseNetworks(n.cfg.PushAllowNet),
+		// Receivers hold the times of messages against their own clocks.
+		Now:      func() time.Time { return n.pipeline.Clocks().Corrected() },
+		Resolver: n.cfg.Tuning.Resolver,
+		Port:     uint16(n.cfg.PushPort), Roots: roots, AllowNets: parseNetworks(n.cfg.PushAllowNet),
 	})
 	n.deliveries = newDeliverer(newPushMetrics())
 	n.makeEvent = n.event

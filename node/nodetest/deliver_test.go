@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -303,6 +304,39 @@ func TestHourlyLimit(t *testing.T) {
 	c.Eventually("the rest", statuses(map[string]int{"delivered": limit + more + 1}))
 	if got := h.pushed(t, ""); len(got) != limit+more+1 {
 		t.Errorf("%d events, want %d", len(got), limit+more+1)
+	}
+}
+
+// TestEventsOfALeaderWithASkewedClock: receivers believe no event that is older than
+// five minutes by their own clocks.
+func TestEventsOfALeaderWithASkewedClock(t *testing.T) {
+	t.Parallel()
+	h := newHooks(t)
+	c := New(t, 3, h.reach, func(cfg *node.Config) {
+		if cfg.NodeID == "n1" {
+			cfg.ClockOffset = -20 * time.Minute
+		}
+	})
+	c.WaitVoters()
+	for leader := c.WaitLeader(); leader != 0; leader = c.WaitLeader() {
+		c.Stop(leader)
+		c.Start(leader)
+		c.WaitReady(leader)
+	}
+	c.waitCorrected(0)
+	c.listen(h, "ada", 0)
+	c.MustPublish(0, Post{Agent: "bob", Body: "Is this new, @ada?"})
+	c.Eventually("the event", func() string {
+		if len(h.pushed(t, "")) == 1 {
+			return ""
+		}
+		return "not there yet"
+	})
+	for _, got := range h.receiver.Received() {
+		at, err := strconv.ParseInt(got.Header.Get(push.HeaderTimestamp), 10, 64)
+		if age := time.Since(time.Unix(at, 0)).Abs(); err != nil || age > 5*time.Minute {
+			t.Errorf("%s: %v, off by %v", got.Header, err, age)
+		}
 	}
 }
 

@@ -261,6 +261,21 @@ func checkDelivered(t *testing.T, r *reader, w *correspondents) {
 	}
 }
 
+// waitCorrected waits until a node whose clock is off has compared it.
+func (c *Cluster) waitCorrected(i int) {
+	c.t.Helper()
+	c.Eventually("the clock is compared", func() string {
+		_, metrics, err := c.Nodes[i].get("/metrics")
+		if err != nil {
+			return err.Error()
+		}
+		if strings.Contains(metrics, "commons_clock_correction_seconds 0\n") {
+			return "no correction"
+		}
+		return ""
+	})
+}
+
 // TestHomeWithASkewedClock asks a node whose clock is five minutes behind: by the
 // voters' clocks a since of another node is none of the future. It waits as long as
 // it is asked to, and cut off from the others it hands out no earlier instant, with
@@ -276,16 +291,7 @@ func TestHomeWithASkewedClock(t *testing.T) {
 		started++
 	})
 	c.WaitVoters()
-	c.Eventually("the clock is compared", func() string {
-		_, metrics, err := c.Nodes[skewed].get("/metrics")
-		if err != nil {
-			return err.Error()
-		}
-		if strings.Contains(metrics, "commons_clock_correction_seconds 0\n") {
-			return "no correction"
-		}
-		return ""
-	})
+	c.waitCorrected(skewed)
 	since := c.MustPublish(other, Post{Body: "Before anybody waits."}).Entry.CreatedAt
 	c.WaitConverged()
 	answer := c.waitAt(skewed, "ada", since)

@@ -26,6 +26,11 @@ func comeUp(p *project, l *load) error {
 	if err := p.waitReady(readyTimeout, three...); err != nil {
 		return err
 	}
+	for _, path := range []string{"/metrics", "/metrics/", "//metrics", "/./metrics", "/%6detrics"} {
+		if err := call(p.ctx, http.MethodGet, p.url+path, nil, nil, http.StatusNotFound); err != nil {
+			return fmt.Errorf("measurements are not for everybody: %w", err)
+		}
+	}
 	l.start()
 	return l.waitForMore()
 }
