@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"errors"
+	"slices"
 	"testing"
 )
 
@@ -52,4 +53,25 @@ func TestFormatOnlyRises(t *testing.T) {
 		}
 	}()
 	l.feed(m, index, index)
+}
+
+// format1 are the commands that every program reads. The list never grows.
+var format1 = [...]Op{
+	OpLead, OpInit, OpPublish, OpRegister, OpPostJob, OpClaimJob, OpFinishJob, OpReleaseJob, OpCloseJob, OpTick, OpAskHuman, OpAddUsage,
+	OpAckDelivery, OpTestDelivery, OpRotateSigningKey, OpBeginDeliveries, OpSetFormat, OpResetKey, OpReseal,
+}
+
+// TestLaterCommandsNeedAFormat: a command without the method Needs would enter the
+// log while there are programs that cannot read it, and end them.
+func TestLaterCommandsNeedAFormat(t *testing.T) {
+	for op, row := range commands {
+		if later := !slices.Contains(format1[:], op); later != (FormatOf(row.body()) > InitialFormat) {
+			t.Errorf("%s: came after format %d: %t; needs format %d", op, InitialFormat, later, FormatOf(row.body()))
+		}
+	}
+	for _, op := range format1 {
+		if _, known := commands[op]; !known {
+			t.Errorf("%s cannot be read any more", op)
+		}
+	}
 }
