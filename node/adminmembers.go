@@ -141,6 +141,9 @@ func (n *Node) leave(ctx context.Context, _ struct{}) (answer admin.ServerRef, e
 	return admin.ServerRef{ID: id}, nil
 }
 
+// ErrLeft is the error of a node that has left its cluster and is started again.
+var ErrLeft = errors.New("the node has left its cluster")
+
 // markLeft keeps a node that has left from coming back with its old state.
 func markLeft(dir string) error {
 	return cluster.WriteFileAtomic(filepath.Join(dir, leftFile), []byte(time.Now().UTC().Format(time.RFC3339)+"\n"))
@@ -155,7 +158,7 @@ func checkNotLeft(dir string) error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("the node of data directory %s has left its cluster; empty the directory to join as a new server", dir)
+	return fmt.Errorf("%w; empty its data directory %s to join as a new server", ErrLeft, dir)
 }
 
 // depart has another leader remove this node.

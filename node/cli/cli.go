@@ -11,6 +11,8 @@ import (
 	"os"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/commons-cluster/commons/node"
 )
 
 // Exit codes of the process.
@@ -18,6 +20,7 @@ const (
 	exitOK     = 0
 	exitFailed = 1 // the command ran and failed
 	exitUsage  = 2 // the command line or the configuration is wrong; nothing ran
+	exitLeft   = 3 // the node has left its cluster: to start it again is of no use
 )
 
 // commands is the grammar of the command line.
@@ -47,7 +50,8 @@ type streams struct {
 
 // Main runs the command line args (without the program's name) and returns
 // the exit code: 0 for success, 1 for a command that failed, 2 for a command
-// line or configuration that is wrong. --help ends the process by itself.
+// line or configuration that is wrong, 3 for a node that has left its cluster.
+// --help ends the process by itself.
 func Main(args []string) int {
 	return run(context.Background(), args, streams{os.Stdout, os.Stderr})
 }
@@ -76,6 +80,9 @@ func run(ctx context.Context, args []string, std streams) int {
 	switch {
 	case errors.As(err, &wrong):
 		return refuse(std, wrong.problems)
+	case errors.Is(err, node.ErrLeft):
+		fmt.Fprintln(std.err, "commons:", err)
+		return exitLeft
 	case err != nil:
 		fmt.Fprintln(std.err, "commons:", err)
 		return exitFailed

@@ -45,6 +45,10 @@ func TestEveryProblemIsListed(t *testing.T) {
 			want:   []string{"--node-id", "--write-rate"},
 			unsaid: []string{"--lease"},
 		},
+		"a value that looks like a flag": {
+			args: []string{"serve", "--write-rate", "-1", "--claim-ttl", "1s"},
+			want: []string{"--write-rate=-5"},
+		},
 		"options of the bench": {
 			args: []string{"bench", "write", "--size=1", "--connections=many", "--url", "http://192.0.2.1,http://127.0.0.1:1"},
 			want: []string{"--connections: ", "--size: 1 is not between", "http://192.0.2.1 is not on this machine"},

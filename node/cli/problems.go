@@ -111,6 +111,9 @@ func (c *collecting) Decode(ctx *kong.DecodeContext, target reflect.Value) error
 	problem := ""
 	if err := decoder.Decode(ctx, target); err != nil {
 		problem = fmt.Sprintf("%s: %v", named(ctx.Value), err)
+		if strings.HasSuffix(err.Error(), "(short flag)") { // the parser's words for a value that begins with -
+			problem += fmt.Sprintf("; a value below zero, where one is allowed, is given as --%s=-5", ctx.Value.Name)
+		}
 		if ctx.Value.HasDefault {
 			byDefault := kong.ScanFromTokens(kong.Token{Type: kong.FlagValueToken, Value: ctx.Value.Default})
 			if err := decoder.Decode(ctx.WithScanner(byDefault), target); err != nil {

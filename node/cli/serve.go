@@ -38,6 +38,10 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	go func() { ended <- n.Wait() }()
 	select {
 	case err := <-ended:
+		if err == nil { // nothing else ends a node without an error and without a signal
+			logger.InfoContext(ctx, "ended")
+			err = node.ErrLeft
+		}
 		return err
 	case <-ctx.Done():
 	}

@@ -20,6 +20,7 @@ const (
 	maxBackoff   = 10 * time.Second
 	steadyAfter  = 30 * time.Second // a child that ran this long starts with firstBackoff again
 	exitConfig   = 2                // exit code of a node that refuses its configuration
+	exitLeft     = 3                // exit code of a node that has left its cluster
 	maxLogLine   = 1 << 20
 )
 
@@ -31,7 +32,8 @@ type child struct {
 	out     *terminal
 }
 
-// keepRunning runs the process, and runs it again when it dies, until ctx ends.
+// keepRunning runs the process, and runs it again when it dies, until ctx ends or
+// the node has left its cluster.
 // Errors: it cannot be started, or refuses its configuration.
 func (c *child) keepRunning(ctx context.Context) error {
 	log, err := openLog(c.logPath)
@@ -55,6 +57,10 @@ func (c *child) keepRunning(ctx context.Context) error {
 		}
 		if died && exit.ExitCode() == exitConfig {
 			return fmt.Errorf("%s refuses its configuration; see above and %s", c.name, c.logPath)
+		}
+		if died && exit.ExitCode() == exitLeft {
+			c.out.printf("%s has left its cluster and is not started again; its log is %s", c.name, c.logPath)
+			return nil
 		}
 		if time.Since(started) >= steadyAfter {
 			backoff = firstBackoff

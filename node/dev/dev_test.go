@@ -25,7 +25,8 @@ import (
 )
 
 // fakeNode, when set in the environment, makes this test binary stand in for
-// the commons binary: "ok", "stubborn" (ignores SIGTERM) or "refuses".
+// the commons binary: "ok", "stubborn" (ignores SIGTERM),
+// "refuses" or "left" (the third node has left its cluster).
 const fakeNode = "COMMONS_DEV_FAKE_NODE"
 
 func TestMain(m *testing.M) {
@@ -50,6 +51,9 @@ func runFakeNode(kind string, args []string) int {
 	if err := flags.Parse(args[1:]); err != nil || kind == "refuses" {
 		fmt.Fprintln(os.Stderr, "fake: bad configuration")
 		return exitConfig
+	}
+	if kind == "left" && *values["node-id"] == "n3" {
+		return exitLeft
 	}
 	fmt.Fprintln(os.Stderr, "time=now level=INFO msg=args args="+strings.Join(args, " ")+" leak="+os.Getenv("COMMONS_HTTP_ADVERTISE"))
 	fmt.Fprintln(os.Stderr, `time=now level=WARN msg="something odd"`)
@@ -265,6 +269,17 @@ func TestARefusedConfigurationEndsEverything(t *testing.T) {
 	}
 	if !strings.Contains(c.out.String(), "| fake: bad configuration") {
 		t.Error("the terminal does not show why")
+	}
+}
+
+func TestANodeThatLeftStaysAway(t *testing.T) {
+	c := start(t, "left")
+	c.wait(t, "n3 has left its cluster and is not started again")
+	if err := c.stop(t); err != nil {
+		t.Errorf("error %v", err)
+	}
+	if strings.Contains(c.out.String(), "n3 died") {
+		t.Error("the node that has left was started again")
 	}
 }
 

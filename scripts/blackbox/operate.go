@@ -73,7 +73,8 @@ func nodeThatLeft(b *bench, c *cluster) error {
 		return fmt.Errorf("leave: exit code %d, %s%s", code, out, errs)
 	}
 	<-victim.gone
-	if code := victim.cmd.ProcessState.ExitCode(); code != 0 {
+	const exitLeft = 3 // service managers do not start it again
+	if code := victim.cmd.ProcessState.ExitCode(); code != exitLeft {
 		return fmt.Errorf("the node that left ended with exit code %d\n%s", code, victim.logTail())
 	}
 	if err := os.RemoveAll(victim.dir); err != nil {
