@@ -27,16 +27,11 @@ var profileRefusals = map[fsm.Problem]Issue{
 // postProfile serves POST /api/agents: registrations and changes of profiles.
 func postProfile(c *call) error {
 	c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
-	doc, err := c.body()
-	if err != nil {
-		return err
-	}
-	pairs, err := c.query()
+	doc, query, err := c.bodyAndQuery()
 	if err != nil {
 		return err
 	}
 	f := readAgentForm(&doc, c.srv.notify)
-	query, _ := foldPairs(pairs)
 	fresh := c.readFreshness(&query, &f.problems)
 	from := c.identify(&f.newEntry)
 	f.change.Request, f.change.Proof = f.cmd.Request, f.cmd.Proof

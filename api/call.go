@@ -79,6 +79,16 @@ func (c *call) body() (document, error) {
 	return doc, err
 }
 
+// bodyAndQuery decodes the body of a write, and the parameters of its URL.
+func (c *call) bodyAndQuery() (body, query document, err error) {
+	if body, err = c.body(); err != nil {
+		return body, query, err
+	}
+	pairs, err := c.query()
+	query, _ = foldPairs(pairs)
+	return body, query, err
+}
+
 // httpInput is the input of an HTTP request.
 type httpInput struct {
 	rctx *fasthttp.RequestCtx

@@ -4,10 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -289,6 +287,3 @@ func appendJSON(dst []byte, value any) []byte {
 	}
 	return append(dst, strings.TrimSuffix(b.String(), "\n")...)
 }
-
-// Codes returns every code that an Error object can carry, sorted.
-func Codes() []Code { return slices.Sorted(maps.Keys(errorKinds)) }

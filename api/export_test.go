@@ -2,12 +2,17 @@ package api
 
 import (
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 )
+
+// Codes returns every code that an Error object can carry, sorted.
+func Codes() []Code { return slices.Sorted(maps.Keys(errorKinds)) }
 
 // Served is a route as the table has it.
 type Served struct{ Method, Path string }

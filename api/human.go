@@ -88,16 +88,11 @@ func (h *helpForm) example(now time.Time) object {
 
 // postHumanRequest serves POST /api/human-requests.
 func postHumanRequest(c *call) error {
-	doc, err := c.body()
-	if err != nil {
-		return err
-	}
-	pairs, err := c.query()
+	doc, query, err := c.bodyAndQuery()
 	if err != nil {
 		return err
 	}
 	h := readHelpForm(&doc)
-	query, _ := foldPairs(pairs)
 	fresh := c.readFreshness(&query, &h.problems)
 	from := c.identify(&h.newEntry)
 	if h.problems.any() {

@@ -27,17 +27,12 @@ var jobRefusals = map[fsm.Problem]struct {
 
 // postJob serves POST /api/jobs: every action on the job board.
 func postJob(c *call) error {
-	doc, err := c.body()
-	if err != nil {
-		return err
-	}
-	pairs, err := c.query()
+	doc, query, err := c.bodyAndQuery()
 	if err != nil {
 		return err
 	}
 	j := readJobForm(&doc)
 	c.action = jobCalls[j.op]
-	query, _ := foldPairs(pairs)
 	fresh := c.readFreshness(&query, &j.problems)
 	from := c.identify(&j.newEntry)
 	if j.problems.any() {

@@ -24,11 +24,7 @@ var queryRules = entryRules{
 
 // postEntry serves POST /api/entries.
 func postEntry(c *call) error {
-	doc, err := c.body()
-	if err != nil {
-		return err
-	}
-	pairs, err := c.query()
+	doc, query, err := c.bodyAndQuery()
 	if err != nil {
 		return err
 	}
@@ -37,7 +33,6 @@ func postEntry(c *call) error {
 		rules = &messageRules
 	}
 	e := readNewEntry(&doc, rules)
-	query, _ := foldPairs(pairs)
 	fresh := c.readFreshness(&query, &e.problems)
 	return c.publish(e, rules, fresh)
 }

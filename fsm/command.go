@@ -144,16 +144,6 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// ParseKind returns the kind with the given interface name.
-func ParseKind(name string) (Kind, bool) {
-	for k := KindMessage; int(k) < len(kindNames); k++ {
-		if kindNames[k] == name {
-			return k, true
-		}
-	}
-	return 0, false
-}
-
 // Relation says how an entry relates to its target (interface, 3.2).
 type Relation uint8
 

@@ -6,7 +6,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/commons-cluster/commons/scripts/poll"
 )
 
 // Deadlines of what is waited for.
@@ -133,21 +134,7 @@ func (b *bench) endAll() {
 
 // eventually tries until it works, the deadline passes, or the run is interrupted.
 func (b *bench) eventually(timeout time.Duration, try func() error) error {
-	deadline := time.Now().Add(timeout)
-	for {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("not within %v: %w", timeout, err)
-		}
-		select {
-		case <-b.ctx.Done():
-			return errors.Join(b.ctx.Err(), err)
-		case <-time.After(pollEvery):
-		}
-	}
+	return poll.Until(b.ctx, timeout, pollEvery, try)
 }
 
 // path is a path in the directory of this run.

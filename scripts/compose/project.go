@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/node/nodetest/freeport"
+	"github.com/commons-cluster/commons/scripts/poll"
 )
 
 const composeFile = "docker-compose.cluster.yml"
@@ -131,21 +132,7 @@ func (p *project) address(service string) (string, error) {
 
 // eventually tries until it works, the deadline passes, or the run is interrupted.
 func (p *project) eventually(timeout time.Duration, try func() error) error {
-	deadline := time.Now().Add(timeout)
-	for {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("not within %v: %w", timeout, err)
-		}
-		select {
-		case <-p.ctx.Done():
-			return errors.Join(p.ctx.Err(), err)
-		case <-time.After(pollEvery):
-		}
-	}
+	return poll.Until(p.ctx, timeout, pollEvery, try)
 }
 
 // showLogs prints the end of what each container logged.
