@@ -108,4 +108,16 @@ var bugs = []bug{
 		pkg:   "./fsm", run: "Attempts|Deliver",
 		because: "a receiver gets an event twice without any failure",
 	},
+	{
+		name:  "a log that is gone is taken for a new one",
+		edits: []edit{{"node/logstore/open.go", "\tcase existing:\n\t\treturn fmt.Errorf(\"opening the log %s: %w\", s.path, ErrMissing)\n", ""}},
+		pkg:   "./node/logstore", run: "Missing",
+		because: "a voter forgets its vote and what it has acknowledged",
+	},
+	{
+		name:  "a receiver is kept that nobody has asked",
+		edits: []edit{{"fsm/profile.go", "case changes && c.NotifyURL != \"\" && !next.notifyVerified:", "case false:"}},
+		pkg:   "./fsm", run: "ReceiverIsAskedForOnce",
+		because: "nothing is ever pushed to it, or somebody else is pushed to",
+	},
 }
