@@ -41,6 +41,8 @@ type call struct {
 	notes []string
 	// relay is set where the call runs operations on behalf of another surface.
 	relay *relay
+	// trial says that the call ends where it would wait for the state: see errTrial.
+	trial bool
 }
 
 // newCall is the call of an HTTP request.
@@ -256,8 +258,12 @@ func parseIndex(field, s string, p *problems) uint64 {
 	return index
 }
 
-// await waits until the local state is as fresh as asked.
+// await waits until the local state is as fresh as asked. Every operation calls it
+// once its parameters were judged, and does nothing before.
 func (c *call) await(f freshness) error {
+	if c.trial {
+		return errTrial
+	}
 	if f.minIndex == 0 && !f.strong {
 		return nil
 	}
@@ -312,10 +318,11 @@ func (c *call) awaitQuery() error {
 }
 
 // awaitQueryOf is awaitQuery for a read of one thing: that it does not exist is
-// told before what is wrong with the parameters, because no others would help.
+// told before what is wrong with the parameters, because no others would help. On
+// trial it may have no id.
 func (c *call) awaitQueryOf(what string, exists func(*fsm.View) (bool, error)) error {
 	refused := c.awaitQuery()
-	if e, is := errors.AsType[*Error](refused); !is || e.Code != codeInvalid {
+	if e, is := errors.AsType[*Error](refused); c.param("id") == "" || !errors.Is(refused, errTrial) && (!is || e.Code != codeInvalid) {
 		return refused
 	}
 	known, err := exists(c.read())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -152,7 +153,7 @@ func (e *Error) object() object {
 func malformed(why error) *Error {
 	return &Error{
 		Code:    codeMalformedBody,
-		Message: "The request body cannot be read. The example would have worked.",
+		Message: "The request body cannot be read." + exampleWorks,
 		Issues:  []Issue{{"body", "cannot be read: " + why.Error()}},
 	}
 }
@@ -180,15 +181,17 @@ func missing(what string) *Error {
 
 // invalid is the error of a request whose fields break rules.
 func invalid(issues []Issue, example object) *Error {
-	noun := "problems"
+	return &Error{Code: codeInvalid, Message: countProblems(issues) + exampleWorks, Issues: issues, Example: example}
+}
+
+// exampleWorks ends the message of an error with an example that could be sent.
+const exampleWorks = " The example would have worked."
+
+func countProblems(issues []Issue) string {
 	if len(issues) == 1 {
-		noun = "problem"
+		return "The request has 1 problem."
 	}
-	return &Error{
-		Code:    codeInvalid,
-		Message: fmt.Sprintf("The request has %d %s. The example would have worked.", len(issues), noun),
-		Issues:  issues, Example: example,
-	}
+	return fmt.Sprintf("The request has %d problems.", len(issues))
 }
 
 // toError turns what a backend or a view returned into an Error; nil when it is
@@ -256,6 +259,11 @@ type member struct {
 
 // with appends a member.
 func (o object) with(name string, value any) object { return append(o, member{name, value}) }
+
+// has reports whether the object has a member.
+func (o object) has(name string) bool {
+	return slices.ContainsFunc(o, func(m member) bool { return m.name == name })
+}
 
 // appendJSON appends the object; HTML is not escaped.
 func (o object) appendJSON(dst []byte) []byte {

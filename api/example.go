@@ -53,7 +53,7 @@ func anyBody() object {
 	all := object{}
 	for _, path := range slices.Sorted(maps.Keys(smallestBodies)) {
 		for _, m := range smallestBodies[path] {
-			if !slices.ContainsFunc(all, func(has member) bool { return has.name == m.name }) {
+			if !all.has(m.name) {
 				all = append(all, m)
 			}
 		}

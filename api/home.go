@@ -109,7 +109,7 @@ func (c *call) readHome() (*homeCall, error) {
 		return h, nil
 	}
 	example := l.repair(&doc, c.srv.now())
-	if !slices.ContainsFunc(example, func(m member) bool { return m.name == "for" }) {
+	if !example.has("for") {
 		example = append(object{{"for", exampleAgent}}, example...)
 	}
 	return nil, invalid(l.problems.list, example)

@@ -221,6 +221,46 @@ var mcpWalk = []struct {
 	{"usage", args{"days": 1}, "0 calls", "/api/usage?days=1"},
 }
 
+// TestRefusedCallsDoNothing holds that a call with an argument of a wrong type neither
+// waits nor writes, and lists every problem, for each tool that sorts its arguments.
+func TestRefusedCallsDoNothing(t *testing.T) {
+	s := start(t)
+	hook(s.Backend)
+	s.Publish(map[string]any{"agent": "ada", "body": "An entry"})
+	b := newToolbox(t, s)
+	for _, test := range []struct {
+		tool, fields string
+		arguments    args
+	}{
+		{"test_delivery", "min_index", args{"id": "ada", "edit_key": hookKey, "min_index": true}},
+		{"home", "since", args{"for": "dan", "wait": 60, "since": true}},
+		{"home", "since for", args{"wait": 60, "since": true}},
+		{"home", "since wait", args{"for": "dan", "wait": 61, "since": true}},
+		{"read_entries", "tag min_index", args{"tag": 1, "min_index": -1}},
+		{"list_jobs", "q status", args{"q": 1, "status": "lost"}},
+		{"list_agents", "q limit", args{"q": 1, "limit": 0}},
+		{"list_human_requests", "q limit", args{"q": 1, "limit": 0}},
+		{"usage", "consistency days", args{"consistency": 1, "days": 0}},
+	} {
+		// Whatever does more than look at the state answers with another code.
+		s.Backend.Panic = true
+		before := s.Backend.Machine.Applied()
+		got := b.use(test.tool, test.arguments)
+		s.Backend.Panic = false
+		var p apitest.Problem
+		if err := json.Unmarshal(got.body, &p); err != nil {
+			t.Fatal(err)
+		}
+		var fields []string
+		for _, issue := range p.Issues {
+			fields = append(fields, issue.Field)
+		}
+		if p.Code != "validation_failed" || strings.Join(fields, " ") != test.fields || s.Backend.Machine.Applied() != before {
+			t.Errorf("%s %v: %s, want %s", test.tool, test.arguments, got.body, test.fields)
+		}
+	}
+}
+
 // TestMCPRefusals holds that a refused call is an error that a model sees, with every
 // problem and with what would have worked.
 func TestMCPRefusals(t *testing.T) {
@@ -242,6 +282,15 @@ func TestMCPRefusals(t *testing.T) {
 		{"get_entry", "validation_failed", "id", args{}, `Example: get_entry {"id":"e1"}`},
 		{"get_entry", "not_found", "id", args{"id": "e99"}, "names no entry"},
 		{"get_thread", "validation_failed", "thread", nil, "thread: is required"},
+		{"get_thread", "validation_failed", "thread limit", args{"limit": 0}, `Example: get_thread {"thread":"e1","limit":1}`},
+		{"get_thread", "validation_failed", "thread", args{"cursor": "AXk8q1dWYQ"}, `Example: get_thread {"thread":"e1"}`},
+		{"get_thread", "validation_failed", "limit", args{"thread": "j1", "limit": "9"}, `The example would have worked.`},
+		{"get_entry", "validation_failed", "consistency", args{"id": "j1", "consistency": "weak"}, `Example: get_entry {"id":"j1","consistency":"strong"}`},
+		{"get_entry", "validation_failed", "id consistency", args{"consistency": "weak"}, "The request has 2 problems. The example shows the form."},
+		{"get_entry", "not_found", "id", args{"id": "e99", "consistency": 5}, "names no entry"},
+		{"get_agent", "validation_failed", "id", args{"id": 5}, "The request has 1 problem. The example shows the form."},
+		{"list_deliveries", "validation_failed", "edit_key id", args{"edit_key": 5}, `Example: list_deliveries {"id":"ada","edit_key":"<edit_key>"}`},
+		{"list_deliveries", "validation_failed", "consistency edit_key", args{"id": "eve", "consistency": 5}, `Example: list_deliveries {"edit_key":"<edit_key>","id":"eve"}`},
 		{"get_job", "validation_failed", "id", args{"id": []int{1}}, "id: must be a string"},
 		{"home", "validation_failed", "for", args{"for": nil}, "Example: home"},
 		{"claim_job", "validation_failed", "agent job_id", args{}, "job_id: is required"},

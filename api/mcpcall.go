@@ -20,9 +20,8 @@ type toolCall struct {
 	// ignored are arguments that the tool does not take, or gives itself.
 	ignored []string
 	// problems are those that the operation cannot see: it is not asked to judge
-	// what was sent in the place of a text, and not run where missing says so.
+	// what was sent in the place of a text.
 	problems problems
-	missing  bool
 	// sound are the parameters in which only the operation could see a problem.
 	sound object
 }
@@ -96,71 +95,101 @@ func (b *boundTool) readQuery(t *toolCall, fields []field) {
 			continue
 		}
 		value := fmt.Sprint(f.value)
+		if value == "" {
+			continue
+		}
 		switch a.in {
-		case inPath:
-			t.in.id = value
 		case inKey:
 			t.in.editKey = value
+			continue
+		case inPath:
+			t.in.id = value
 		default:
 			t.in.params = append(t.in.params, pair{f.name, value})
-			t.sound = t.sound.with(f.name, f.value)
 		}
+		t.sound = t.sound.with(f.name, f.value)
 	}
 	for _, name := range b.required {
 		// What the operation itself requires beside its path it asks for itself.
-		if a := b.arguments[name]; a.in != inPath && a.required {
-			continue
-		}
-		has := slices.ContainsFunc(t.in.params, func(p pair) bool { return p.name == name && p.value != "" })
-		if a := b.arguments[name]; a.in == inPath {
-			has = t.in.id != ""
-		}
-		if !has {
-			t.missing = true
-			if !t.problems.has(name) {
-				t.problems.add(name, "is required")
-			}
+		if a := b.arguments[name]; a.in == inPath || !a.required {
+			b.require(t, name)
 		}
 	}
+}
+
+// require adds the problem of an argument that is missing.
+func (b *boundTool) require(t *toolCall, name string) {
+	given := t.sound.has(name) || b.arguments[name].in == inKey && t.in.editKey != ""
+	if !given && !t.problems.has(name) {
+		t.problems.add(name, "is required")
+	}
+}
+
+// complete adds to an example of parameters what the tool requires: the argument
+// that was sent, where it is sound, else one of the OpenAPI document. It reports
+// whether one is of the document: whether that works nobody knows.
+func (b *boundTool) complete(t *toolCall, example object) (whole object, madeUp bool) {
+	whole = object{}
+	for _, name := range b.required {
+		if example.has(name) {
+			continue
+		}
+		at := slices.IndexFunc(t.sound, func(m member) bool { return m.name == name })
+		if at >= 0 {
+			whole = append(whole, t.sound[at])
+		} else if a := b.arguments[name]; a.example != nil {
+			whole, madeUp = whole.with(name, a.example), true
+		}
+	}
+	return append(whole, example...), madeUp
 }
 
 // example are arguments that can be read.
 func (b *boundTool) example() object {
-	o := object{}
-	for _, name := range b.required {
-		if a := b.arguments[name]; a.example != nil {
-			o = o.with(name, a.example)
-		}
-	}
+	o, _ := b.complete(&toolCall{}, nil)
 	return o
 }
 
-// perform runs the operation, and adds to what it has against the arguments what
-// only the tool could see.
+// perform runs the operation. Where the tool has something against the arguments
+// itself, the operation is only asked what else is wrong with them.
 func (b *boundTool) perform(r *relay, t *toolCall) performed {
-	switch {
-	case t.unread != nil:
+	if t.unread != nil {
 		return refused(t.unread)
-	case t.missing:
-		return refused(&Error{Code: codeInvalid, Message: "Arguments are missing.", Issues: t.problems.list, Example: b.example()})
 	}
+	t.in.trial = t.problems.any()
 	done := r.perform(b.operation, t.in)
 	switch {
-	case !t.problems.any():
+	case done.refusal != nil && done.refusal.Code != codeInvalid, done.refusal == nil && !t.in.trial, b.body:
 		return done
 	case done.refusal == nil: // the other arguments are an example that works
-		return refused(invalid(t.problems.list, t.sound))
-	case done.refusal.Code != codeInvalid:
-		return done
+		return refused(b.invalid(t, t.sound))
 	}
+	own := t.problems
+	// A cursor that fits no more may be the next page under the filter at fault.
+	filters := slices.ContainsFunc(own.list, func(i Issue) bool { return !slices.Contains(pageParams, i.Field) })
 	for _, issue := range done.refusal.Issues {
-		if !t.problems.has(issue.Field) {
+		if !own.has(issue.Field) && (issue.Field != "cursor" || !filters) {
 			t.problems.list = append(t.problems.list, issue)
 		}
 	}
-	more := invalid(t.problems.list, done.refusal.Example)
+	more := b.invalid(t, done.refusal.Example)
 	more.Notes = done.refusal.Notes
 	return refused(more)
+}
+
+// invalid is the error of parameters that break rules.
+func (b *boundTool) invalid(t *toolCall, example object) *Error {
+	if t.in.trial { // what the operation had no occasion to ask for
+		for _, name := range b.required {
+			b.require(t, name)
+		}
+	}
+	whole, madeUp := b.complete(t, example)
+	e := invalid(t.problems.list, whole)
+	if madeUp {
+		e.Message = countProblems(t.problems.list) + " The example shows the form."
+	}
+	return e
 }
 
 // refused is what an operation comes to that was not run.

@@ -51,8 +51,10 @@ func FuzzToolArguments(f *testing.F) {
 				t.Errorf("%s: the parameter %s", b.name, p.name)
 			}
 		}
-		if call.missing != (call.missing && call.problems.any()) {
-			t.Errorf("%s: something is missing, and nothing says what", b.name)
+		for _, name := range b.required {
+			if b.arguments[name].in == inPath && call.in.id == "" && !call.problems.has(name) {
+				t.Errorf("%s: %s is missing, and nothing says so", b.name, name)
+			}
 		}
 	})
 }
@@ -129,6 +131,22 @@ func TestSchemasHoldNoExamples(t *testing.T) {
 	}
 	if want := `{"anyOf":[{}],"properties":{"a":{"items":[{}]},"example":{"type":"string"}}}`; string(got) != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestExamplesHoldWhatIsRequired holds that a call of a tool which reads, or that a
+// path names, can be shown with all that it requires.
+func TestExamplesHoldWhatIsRequired(t *testing.T) {
+	tools, err := bindTools()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range tools {
+		for _, name := range b.required {
+			if !b.body && !b.example().has(name) {
+				t.Errorf("%s: its example lacks %s: %v", b.name, name, b.example())
+			}
+		}
 	}
 }
 

@@ -160,7 +160,7 @@ func TestMCPIsCounted(t *testing.T) {
 		}
 		got = append(got, call.Action)
 	}
-	if want := "publishEntry listEntries postJob claimJob" + strings.Repeat(" callMCP", 3) + " listEntries"; strings.Join(got, " ") != want {
+	if want := "publishEntry listEntries postJob claimJob getEntry" + strings.Repeat(" callMCP", 2) + " listEntries"; strings.Join(got, " ") != want {
 		t.Errorf("counted %v, want %s", got, want)
 	}
 }

@@ -39,6 +39,9 @@ const (
 // securityKey is the security scheme of operations that want an edit_key.
 const securityKey = "EditKey"
 
+// exampleKey stands in examples for an edit_key.
+const exampleKey = "<edit_key>"
+
 // The types of arguments that are no part of a body.
 const (
 	typeText    = "string"
@@ -191,7 +194,7 @@ func (d *documented) read(operation map[string]any) error {
 	for _, value := range security {
 		if scheme, _ := value.(map[string]any); scheme[securityKey] != nil {
 			schema := map[string]any{"type": "string", "description": "The key that the first registration returned"}
-			d.arguments[fieldEditKey.name] = argument{schema: schema, in: inKey, required: true}
+			d.arguments[fieldEditKey.name] = argument{schema: schema, in: inKey, required: true, example: exampleKey}
 		}
 	}
 	if body := jsonSchema(operation["requestBody"]); body != nil {

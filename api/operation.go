@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"net/netip"
 	"sync/atomic"
 
@@ -17,7 +18,13 @@ type invocation struct {
 	id       string   // the path parameter
 	document document // the body
 	editKey  string   // of the header Authorization
+	// trial has the parameters judged and nothing done: see errTrial.
+	trial bool
 }
+
+// errTrial ends an operation on trial as soon as its parameters were judged and
+// nothing is wrong with them: before it waits for anything or writes.
+var errTrial = errors.New("only the parameters were to be judged")
 
 // performed is what came of an operation.
 type performed struct {
@@ -57,9 +64,10 @@ func (c *call) behalf() *relay {
 
 // perform runs one operation, named by its operationId in the OpenAPI document: the
 // handler of HTTP with all its rules. It counts as a call of the relaying surface.
+// A trial comes to nothing but what is wrong.
 func (r *relay) perform(operationID string, in invocation) (done performed) {
 	rt, known := r.srv.operations[operationID]
-	inner := &call{srv: r.srv, in: &memoryInput{r, &in}, out: fasthttp.AcquireResponse(), route: rt, relay: r}
+	inner := &call{srv: r.srv, in: &memoryInput{r, &in}, out: fasthttp.AcquireResponse(), route: rt, relay: r, trial: in.trial}
 	defer fasthttp.ReleaseResponse(inner.out)
 	defer inner.release()
 	defer func() {
@@ -74,6 +82,9 @@ func (r *relay) perform(operationID string, in invocation) (done performed) {
 	}
 	err := rt.handle(inner)
 	inner.count()
+	if errors.Is(err, errTrial) {
+		return performed{}
+	}
 	if err != nil {
 		return inner.outcome(inner.refusal(err))
 	}

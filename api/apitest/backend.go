@@ -181,6 +181,7 @@ func (b *Backend) VerifyReceiver(_ context.Context, _ api.Sender, agent, notifyU
 
 // Watch implements api.Backend.
 func (b *Backend) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
+	b.mayPanic()
 	wake, end := b.Machine.Watch(agentKey)
 	b.watchers.Add(1)
 	return wake, func() {
