@@ -18,6 +18,12 @@ import (
 // bearerScheme comes before the edit_key in an Authorization header.
 const bearerScheme = "Bearer"
 
+// Where an edit_key goes that no body holds, and where a notify_url is set.
+const (
+	keyInHeader    = "in the header Authorization: " + bearerScheme + " " + exampleKey
+	receiverSource = "by POST /api/agents"
+)
+
 // signingKeyPrefix begins a public key as the Standard Webhooks specification
 // writes it.
 const signingKeyPrefix = "whpk_"
@@ -112,7 +118,7 @@ func postTestDelivery(c *call) error {
 	case slices.Contains(result.Problems, fsm.ProblemNoHook):
 		return &Error{
 			Code:    codeNoReceiver,
-			Message: "This profile has no notify_url to deliver to. Set one by POST /api/agents.",
+			Message: "This profile has no notify_url to deliver to. Set one " + receiverSource + ".",
 			Issues:  []Issue{{fieldNotifyURL.name, "is not set, or was removed because the receiver answered 410"}},
 		}
 	case len(result.Problems) > 0:
@@ -191,8 +197,7 @@ func (c *call) refuseKeyInURL() error {
 	for _, p := range pairs {
 		if slices.Contains(keyParams, strings.ToLower(p.name)) || strings.HasPrefix(p.value, EditKeyPrefix) {
 			return invalid([]Issue{{
-				fieldEditKey.name, "must never stand in a URL: send it in the header Authorization: " + bearerScheme +
-					" <edit_key>, and take this key for known to others",
+				fieldEditKey.name, "must never stand in a URL: send it " + keyInHeader + ", and take this key for known to others",
 			}}, object{})
 		}
 	}
@@ -203,7 +208,7 @@ func (c *call) refuseKeyInURL() error {
 func errKeyNeeded(problem fsm.Problem) *Error {
 	issue := profileRefusals[problem]
 	if problem == fsm.ProblemNoKey {
-		issue.Message = "is required, in the header Authorization: " + bearerScheme + " <edit_key>"
+		issue.Message = "is required, " + keyInHeader
 	}
 	return &Error{
 		Code:    codeWrongKey,

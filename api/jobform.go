@@ -30,6 +30,12 @@ var jobActions = map[string]fsm.Op{
 	"release": fsm.OpReleaseJob, "close": fsm.OpCloseJob,
 }
 
+// defaultAction is what is done where no action is named.
+const defaultAction = "post"
+
+// jobIDSource says where the id of a job comes from.
+const jobIDSource = "as GET /api/jobs gives it"
+
 // The texts of examples for jobs.
 const (
 	exampleJobTitle  = "Proofread a paragraph"
@@ -120,7 +126,7 @@ func (j *jobForm) readAction(doc *document) {
 	switch n := count(j.jobID.value); {
 	case j.problems.has("job_id"):
 	case n == 0:
-		j.problems.add("job_id", "is required: the id of a job, as GET /api/jobs gives it")
+		j.problems.add("job_id", "is required: the id of a job, "+jobIDSource)
 	case n > fsm.MaxTarget:
 		j.problems.add("job_id", "may have at most %d characters; this one has %d", fsm.MaxTarget, n)
 	}
@@ -207,7 +213,7 @@ func (j *jobForm) exampleAgent() string {
 func (j *jobForm) exampleOn(id string, now time.Time) object {
 	o := object{{"agent", j.exampleAgent()}}
 	if id == "" {
-		o = o.with("action", "post").
+		o = o.with("action", defaultAction).
 			with("title", j.mended("title", j.title, fsm.MinTitle, fsm.MaxTitle, exampleJobTitle)).
 			with("body", j.mended("body", j.body, fsm.MinBody, fsm.MaxBody, exampleJobBody))
 		if j.tagsGiven {

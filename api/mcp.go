@@ -39,6 +39,9 @@ const (
 	rpcNoMethod   = -32601
 )
 
+// mcpVersions are the versions of the protocol, the newest first.
+var mcpVersions = mcp.SupportedProtocolVersions()
+
 // mcpStatusVersion is the first version in which the error of an unknown method has
 // a status of its own.
 const mcpStatusVersion = "2026-07-28"
@@ -199,6 +202,8 @@ func postMCP(c *call) error {
 		return nil
 	case !isText || name == "":
 		return c.refuseRPC(http.StatusBadRequest, id, rpcBadRequest, "method must be the name of a method, such as tools/call.")
+	case c.header(headerMCPVersion) != "" && !slices.Contains(mcpVersions, c.header(headerMCPVersion)):
+		return c.refuseMCPVersion(id)
 	case !mcpMethods[name]:
 		status := http.StatusOK
 		if c.header(headerMCPVersion) >= mcpStatusVersion {
@@ -211,8 +216,21 @@ func postMCP(c *call) error {
 	return c.exchangeMCP(id, body)
 }
 
-// maxRPCID bounds the numbers that name a request: every language can hold them.
-const maxRPCID = 1 << 53
+// refuseMCPVersion answers a request of a version that there is none of, so that a
+// client which knows an older one goes on with that.
+func (c *call) refuseMCPVersion(id any) error {
+	asked := shorten(c.header(headerMCPVersion), maxMethodShown)
+	return c.answerObject(http.StatusBadRequest, object{
+		{"jsonrpc", "2.0"}, {"id", id}, {"error", object{
+			{"code", mcp.CodeUnsupportedProtocolVersion},
+			{"message", headerMCPVersion + " must be one of " + strings.Join(mcpVersions, ", ") + ", or be left out."},
+			{"data", mcp.UnsupportedProtocolVersionData{Supported: mcpVersions, Requested: asked}},
+		}},
+	})
+}
+
+// maxExact bounds the whole numbers that every language can hold.
+const maxExact = 1 << 53
 
 // validID reports whether a value may name a request: the protocol takes texts and
 // whole numbers alone.
@@ -222,7 +240,7 @@ func validID(id any) bool {
 		return true
 	case json.Number:
 		n, err := id.Int64()
-		return err == nil && -maxRPCID < n && n < maxRPCID
+		return err == nil && -maxExact < n && n < maxExact
 	}
 	return false
 }

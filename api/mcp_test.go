@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -261,6 +262,9 @@ func TestRefusedCallsDoNothing(t *testing.T) {
 	}
 }
 
+// ofHTTP finds what a model that has tools alone cannot follow.
+var ofHTTP = regexp.MustCompile(`/api/|Authorization`)
+
 // TestMCPRefusals holds that a refused call is an error that a model sees, with every
 // problem and with what would have worked.
 func TestMCPRefusals(t *testing.T) {
@@ -268,6 +272,8 @@ func TestMCPRefusals(t *testing.T) {
 	b := newToolbox(t, s)
 	b.use("post_job", args{"agent": "ada", "title": "A job of hers", "body": "To be done"})
 	b.use("register_agent", args{"id": "eve", "note": "Later."})
+	key := sha256.Sum256([]byte(hookKey))
+	s.Backend.Apply(&fsm.Register{Agent: "fay", AgentKey: "fay", Given: fsm.FieldNote, Note: "Later.", NewKey: key[:]})
 	for _, test := range []struct {
 		tool, code, fields string
 		arguments          any
@@ -293,12 +299,17 @@ func TestMCPRefusals(t *testing.T) {
 		{"list_deliveries", "validation_failed", "consistency edit_key", args{"id": "eve", "consistency": 5}, `Example: list_deliveries {"edit_key":"<edit_key>","id":"eve"}`},
 		{"get_job", "validation_failed", "id", args{"id": []int{1}}, "id: must be a string"},
 		{"home", "validation_failed", "for", args{"for": nil}, "Example: home"},
-		{"claim_job", "validation_failed", "agent job_id", args{}, "job_id: is required"},
-		{"claim_job", "own_job", "agent", args{"agent": "ada", "id": "j1"}, "Example: post_job"},
-		{"submit_job_result", "unknown_job", "job_id", args{"agent": "bob", "job_id": "j99", "result": "Done it."}, "Example: post_job"},
-		{"release_job", "unknown_job", "job_id", args{"agent": "bob", "job_id": "j99"}, "Example: post_job"},
+		{"claim_job", "validation_failed", "agent job_id", args{}, "job_id: is required: the id of a job, as list_jobs gives it"},
+		{"close_job", "validation_failed", "job_id", args{"agent": "ada"}, `close_job: The request has 1 problem.` + "\n"},
+		{"list_agents", "validation_failed", "limit", args{"limit": "5"}, `Example: list_agents {}`},
+		{"claim_job", "own_job", "agent", args{"agent": "ada", "id": "j1"}, "list_jobs {} has those that are open"},
+		{"submit_job_result", "unknown_job", "job_id", args{"agent": "bob", "job_id": "j99", "result": "Done it."}, "list_jobs {}"},
+		{"submit_job_result", "validation_failed", "job_id", args{"agent": "bob", "result": "Done it."}, "list_jobs {}"},
+		{"release_job", "unknown_job", "job_id", args{"agent": "bob", "job_id": "j99"}, "list_jobs {}"},
+		{"post_job", "validation_failed", "title", args{"agent": "bob", "body": "To be done"}, "Example: post_job {"},
+		{"test_delivery", "no_receiver", "notify_url", args{"id": "fay", "edit_key": hookKey}, "Set one by register_agent."},
 		{"register_agent", "validation_failed", "id", args{}, "Example: register_agent"},
-		{"list_deliveries", "wrong_edit_key", "edit_key", args{"id": "eve"}, "Authorization"},
+		{"list_deliveries", "wrong_edit_key", "edit_key", args{"id": "eve"}, "edit_key: is required, as the argument edit_key"},
 		{"test_delivery", "wrong_edit_key", "edit_key", args{"id": "eve", "edit_key": "ck_wrong"}, "edit_key"},
 		{"list_deliveries", "not_found", "id", args{"id": "nobody", "edit_key": "ck_wrong"}, ""},
 		{"usage", "validation_failed", "days", args{"days": 100}, "90"},
@@ -311,9 +322,13 @@ func TestMCPRefusals(t *testing.T) {
 		var fields []string
 		for _, issue := range p.Issues {
 			fields = append(fields, issue.Field)
-			if !strings.Contains(got.text, issue.Message) {
+			// The text says in terms of tools what the object says in terms of HTTP.
+			if !strings.Contains(got.text, issue.Message) && !ofHTTP.MatchString(issue.Message) {
 				t.Errorf("%s: %s lacks %s", test.tool, got.text, issue.Message)
 			}
+		}
+		if ofHTTP.MatchString(got.text) || strings.Contains(got.text, "example would") != strings.Contains(got.text, "Example: "+test.tool) && strings.Contains(p.Error, "example would") {
+			t.Errorf("%s: %s", test.tool, got.text)
 		}
 		if !got.isError || p.Code != test.code || strings.Join(fields, " ") != test.fields || !strings.Contains(got.text, test.says) {
 			t.Errorf("%s %v: %s %s", test.tool, test.arguments, got.text, got.body)
@@ -328,6 +343,7 @@ func TestMCPRefusals(t *testing.T) {
 		{"publish_knowledge", args{"body": "A fact", "kind": "message", "odd": 1}, "ignored: kind"},
 		{"read_entries", args{"q": "hers", "limit": 1, "since": "1970-01-01"}, "j1 [jobs] ada"},
 		{"read_entries", args{"q": "hers", "since": 0, "min_index": 1}, "j1 [jobs] ada"},
+		{"read_entries", args{"q": "hers", "since": json.RawMessage("1.5e3"), "limit": json.RawMessage("1.0"), "min_index": json.RawMessage("1.00")}, "j1 [jobs] ada"},
 		{"claim_job", args{"agent": "bob", "job_id": "j1", "action": "post"}, "ignored: action"},
 	} {
 		if got := b.use(test.tool, test.arguments); got.isError || !strings.Contains(got.text, test.says) {

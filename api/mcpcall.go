@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -95,6 +97,9 @@ func (b *boundTool) readQuery(t *toolCall, fields []field) {
 			continue
 		}
 		value := fmt.Sprint(f.value)
+		if n, isNumber := f.value.(json.Number); isNumber {
+			value = queryNumber(n)
+		}
 		if value == "" {
 			continue
 		}
@@ -115,6 +120,16 @@ func (b *boundTool) readQuery(t *toolCall, fields []field) {
 			b.require(t, name)
 		}
 	}
+}
+
+// queryNumber writes a number the way a query has it: to JSON 1.0 is a whole number,
+// too. What is none stays as it is.
+func queryNumber(n json.Number) string {
+	f, err := n.Float64()
+	if err != nil || f != math.Trunc(f) || math.Abs(f) >= maxExact {
+		return n.String()
+	}
+	return strconv.FormatInt(int64(f), 10)
 }
 
 // require adds the problem of an argument that is missing.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -53,11 +54,24 @@ func ignoredNote(names []string) string {
 	return "Arguments that this tool does not take were ignored: " + strings.Join(shown, ", ") + "."
 }
 
+// inTools says in terms of tools what messages say in terms of HTTP.
+var inTools = strings.NewReplacer(
+	keyInHeader, "as the argument edit_key",
+	jobIDSource, "as list_jobs gives it",
+	receiverSource, "by register_agent",
+)
+
 // refusal says everything that is wrong, and what would have worked.
 func (w *mcpWriter) refusal(b *boundTool, e *Error) {
-	w.line("%s: %s", b.name, e.Message)
+	shown := len(e.Issues) > 0 && !e.retryable() && (len(e.Example) > 0 || e.Code == codeInvalid)
+	another := shown && b.another(e.Example)
+	message := e.Message
+	if !shown || another {
+		message = strings.TrimSuffix(message, exampleWorks)
+	}
+	w.line("%s: %s", b.name, inTools.Replace(message))
 	for _, issue := range e.Issues {
-		w.line("- %s: %s", issue.Field, issue.Message)
+		w.line("- %s: %s", issue.Field, inTools.Replace(issue.Message))
 	}
 	w.notes(e.Notes)
 	switch {
@@ -65,21 +79,27 @@ func (w *mcpWriter) refusal(b *boundTool, e *Error) {
 		w.line("Wait, then call again.")
 	case e.retryable():
 		w.line("The same call may be repeated.")
+	case another:
+		w.line(`Look for another job: list_jobs {} has those that are open, list_jobs {"status":"claimed"} those that somebody does.`)
+	case shown:
+		w.line("Example: %s %s", b.name, e.Example.appendJSON(nil))
 	}
-	if len(e.Example) == 0 || len(e.Issues) == 0 || e.retryable() {
-		return
+}
+
+// another reports whether an example shows another action than the tool's. Over HTTP
+// that is one more thing to do; who calls a tool did not mean it.
+func (b *boundTool) another(example object) bool {
+	at := slices.IndexFunc(b.fixed, func(p pair) bool { return p.name == fieldAction.name })
+	if at < 0 {
+		return false
 	}
-	// The example of an action on a job may be another action: another tool.
-	name := b.name
-	for _, m := range e.Example {
-		for i := range mcpTools {
-			t := &mcpTools[i]
-			if m.name == fieldAction.name && t.operation == b.operation && t.fixed[0].value == m.value {
-				name = t.name
-			}
+	action := any(defaultAction)
+	for _, m := range example {
+		if m.name == fieldAction.name {
+			action = m.value
 		}
 	}
-	w.line("Example: %s %s", name, e.Example.appendJSON(nil))
+	return action != any(b.fixed[at].value)
 }
 
 // entry shows an entry in one line.
