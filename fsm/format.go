@@ -13,7 +13,9 @@ const (
 	InitialFormat = 1
 	// MaxFormat is the newest format that this program knows. Raise it with the
 	// first command, field or index version that older programs cannot read; what
-	// is new names the number in a method Needs.
+	// is new names the number in a method Needs. Raise it, too, before apply makes
+	// something else of a command than a released program does, and let apply look
+	// at the format: the nodes of a rolling upgrade must agree.
 	MaxFormat = 1
 	// maxFormatNumber bounds what may stand in the log.
 	maxFormatNumber = 1 << 16

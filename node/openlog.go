@@ -100,11 +100,34 @@ func (p position) bind(dir string, identity *cluster.Identity, log *logstore.Sto
 		if err := p.continued(dir, log); err != nil {
 			return err
 		}
+	} else if err := beginAgain(log); err != nil {
+		return err
 	}
 	if identity.LogID != "" {
 		return nil
 	}
 	return adopt(dir, identity, log, id)
+}
+
+// beginAgain makes up for a start that was cut short while it formed a cluster: Raft
+// writes the first term, and then the first entry. Left like this the node would
+// take itself for part of a cluster that there is not. Nobody is elected in the
+// first term, so that nothing else leaves a log with it alone.
+func beginAgain(log *logstore.Store) error {
+	last, err := log.LastIndex()
+	if err != nil || last > 0 {
+		return err
+	}
+	if _, err := log.GetUint64(keyLastVoteTerm); !errors.Is(err, logstore.ErrNotFound) {
+		return err
+	}
+	if term, err := log.GetUint64(keyCurrentTerm); err != nil || term != 1 {
+		if errors.Is(err, logstore.ErrNotFound) {
+			return nil
+		}
+		return err
+	}
+	return log.SetUint64(keyCurrentTerm, 0)
 }
 
 // continued checks that an aligned log is the one that the state was made of.

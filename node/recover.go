@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/raft"
@@ -193,7 +194,11 @@ func (o Offline) withoutLog(identity cluster.Identity, machine *fsm.Machine) (se
 		return nil, err
 	}
 	path := filepath.Join(o.DataDir, logFile)
-	if err := os.Rename(path, path+lostSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	kept := path + lostSuffix
+	for n := 2; exists(kept); n++ { // by a recovery that was cut short
+		kept = path + lostSuffix + strconv.Itoa(n)
+	}
+	if err := os.Rename(path, kept); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	return sealed, o.newLog(identity, term)

@@ -18,8 +18,11 @@ import (
 	"github.com/commons-cluster/commons/node/logstore"
 )
 
-// keyCurrentTerm is where Raft keeps the newest term that it knows.
-var keyCurrentTerm = []byte("CurrentTerm")
+// Where Raft keeps the newest term that it knows, and that of its newest vote.
+var (
+	keyCurrentTerm  = []byte("CurrentTerm")
+	keyLastVoteTerm = []byte("LastVoteTerm")
+)
 
 // Offline says which node a data directory is for while no process runs on it.
 type Offline struct {
@@ -175,7 +178,8 @@ func checkEmpty(dir string) error {
 		return err
 	}
 	for _, n := range names {
-		if n.Name() != lostAndFound {
+		// A restore that was cut short before its mark leaves no more than the lock.
+		if n.Name() != lostAndFound && n.Name() != cluster.LockFile && n.Name() != unfinishedFile+".tmp" {
 			return fmt.Errorf("data directory %s is not empty (it holds %s); a backup is restored into an empty or missing one", dir, n.Name())
 		}
 	}

@@ -45,7 +45,7 @@ func verdict(comparison *admin.Comparison) error {
 	switch {
 	case !comparison.Equal:
 		return fmt.Errorf("the nodes differ at index %d: save a backup of each first (`commons snapshot save FILE --cluster-addr …`); "+
-			"then, one after the other, stop those that are not like the majority, empty their data directories and start them again", comparison.Index)
+			"then, one after the other, stop those that are not like the majority, empty their data directories, start them again and wait until `commons health --voter` says that they vote", comparison.Index)
 	case !comparison.Complete():
 		return errors.New("not every node answered; see `commons members`, and repeat")
 	}

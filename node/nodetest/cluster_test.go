@@ -2,14 +2,18 @@ package nodetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/logstore"
 )
 
 func TestThreeNodes(t *testing.T) {
@@ -275,5 +279,30 @@ func TestStrongReadAfterElection(t *testing.T) {
 		} else if len(page.Entries) != 10 || page.Entries[0].ID != last.Entry.ID {
 			t.Errorf("strong read on node %d misses acknowledged entries: %v", i, page.Entries)
 		}
+	}
+}
+
+// TestFirstStartIsCutShort starts nodes of which one was killed while it formed the
+// cluster, between Raft's first term and its first entry.
+func TestFirstStartIsCutShort(t *testing.T) {
+	for _, size := range []int{1, 3} {
+		t.Run(strconv.Itoa(size), func(t *testing.T) {
+			c := New(t, size, func(cfg *node.Config) {
+				if cfg.NodeID != "n1" {
+					return
+				}
+				if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				log, err := logstore.Open(logstore.Options{Path: filepath.Join(cfg.DataDir, "raft.db")})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := errors.Join(log.SetUint64([]byte("CurrentTerm"), 1), log.Close()); err != nil {
+					t.Fatal(err)
+				}
+			})
+			c.MustPublish(0, Post{Body: "after all"})
+		})
 	}
 }
