@@ -207,7 +207,8 @@ func (c *call) answerA2A(result object, failed *a2aError) error {
 	return c.answerObject(failed.kind.status, failed.http())
 }
 
-// postMessage serves POST /a2a/v1/message:send.
+// postMessage serves POST /a2a/v1/message:send, whose answer holds the message, and
+// POST /a2a/message:send: clients of version 0.3 that add no v1 read the message itself.
 func postMessage(c *call) error {
 	d, failed := c.a2aDialect(dialect10)
 	if failed != nil {
@@ -226,7 +227,7 @@ func postMessage(c *call) error {
 	switch {
 	case failed != nil:
 		failed.mend(d, nil)
-	case d == dialect03: // by JSON-RPC this version answers with the message itself
+	case d == dialect03 && strings.HasPrefix(c.route.path, a2aVersioned):
 		result = object{{"message", result}}
 	}
 	return c.answerA2A(result, failed)

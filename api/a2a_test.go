@@ -141,11 +141,29 @@ func TestA2AContent(t *testing.T) {
 			t.Errorf("%s", r.Body)
 		}
 	}
+	const ping = `{"message":{"kind":"message","message_id":"c2","role":"user","parts":[{"kind":"text","text":"ping"}]}}`
 	for _, version := range []string{"", "0.3"} {
-		r := s.Do(http.MethodPost, "/a2a/v1/message:send", `{"message":{"messageId":"c2","role":"user","parts":[{"kind":"text","text":"ping"}]}}`, "Content-Type", jsonType, "A2A-Version", version)
+		r := s.Do(http.MethodPost, "/a2a/v1/message:send", ping, "Content-Type", jsonType, "A2A-Version", version)
 		var got struct{ Message reply }
 		if r.Decode(t, &got); got.Message.Kind != "message" || got.Message.Role != "agent" || !strings.HasPrefix(got.Message.Parts[0].Text, "Pong") {
 			t.Errorf("%q: %s", version, r.Body)
+		}
+		for _, path := range []string{"/a2a/message:send", "/a2a/message%3Asend"} {
+			r := s.Do(http.MethodPost, path, ping, "Content-Type", jsonType, "A2A-Version", version)
+			var bare reply
+			if r.Decode(t, &bare); bare.Kind != "message" || bare.Role != "agent" || len(bare.Parts) != 2 {
+				t.Errorf("%s: %q: %s", path, version, r.Body)
+			}
+		}
+	}
+	for _, message := range []string{
+		`{"messageId":"c3","role":"ROLE_USER","parts":[{"text":"ping"}]}`,
+		`{"messageId":"c4","role":"ROLE_USER","content":[{"text":"ping"}]}`,
+	} {
+		r := s.Do(http.MethodPost, "/a2a/message:send", `{"message":`+message+`}`, "Content-Type", jsonType)
+		var got struct{ Message *reply }
+		if r.Decode(t, &got); got.Message == nil || got.Message.Role != "ROLE_AGENT" {
+			t.Errorf("%s: %s", message, r.Body)
 		}
 	}
 }

@@ -107,7 +107,8 @@ func TestA2AErrors(t *testing.T) {
 	}
 }
 
-// TestA2AOverHTTP holds the errors and the other paths of HTTP+JSON.
+// TestA2AOverHTTP holds the errors and the other paths of HTTP+JSON, with the v1 and
+// without.
 func TestA2AOverHTTP(t *testing.T) {
 	s := start(t)
 	const message = `{"message":{"messageId":"h","role":"ROLE_USER","parts":[{"text":"x"}]}}`
@@ -132,25 +133,29 @@ func TestA2AOverHTTP(t *testing.T) {
 		{http.MethodGet, "/a2a/v1/extendedAgentCard", "", 400, "FAILED_PRECONDITION", "EXTENDED_AGENT_CARD_NOT_CONFIGURED", nil},
 		{http.MethodGet, "/a2a/v1/card", "", 400, "FAILED_PRECONDITION", "EXTENDED_AGENT_CARD_NOT_CONFIGURED", nil},
 	} {
-		r := s.Do(test.method, test.path, test.body, append(test.headers, "Content-Type", jsonType)...)
-		var got struct {
-			Error struct {
-				Code    int
-				Status  string
-				Message string
-				Details []struct{ Reason string }
+		for _, path := range []string{test.path, strings.Replace(test.path, "/v1", "", 1)} {
+			r := s.Do(test.method, path, test.body, append(test.headers, "Content-Type", jsonType)...)
+			var got struct {
+				Error struct {
+					Code    int
+					Status  string
+					Message string
+					Details []struct{ Reason string }
+				}
+			}
+			r.Decode(t, &got)
+			if r.Status != test.status || got.Error.Code != test.status || got.Error.Status != test.name || got.Error.Details[0].Reason != test.reason {
+				t.Errorf("%s %s: %d %s", test.method, path, r.Status, r.Body)
 			}
 		}
-		r.Decode(t, &got)
-		if r.Status != test.status || got.Error.Code != test.status || got.Error.Status != test.name || got.Error.Details[0].Reason != test.reason {
-			t.Errorf("%s %s: %d %s", test.method, test.path, r.Status, r.Body)
+	}
+	for _, base := range []string{"/a2a/v1", "/a2a"} {
+		if r := s.Get(base + "/tasks?pageSize=5"); string(r.Body) != `{"tasks":[],"totalSize":0,"pageSize":5,"nextPageToken":""}` {
+			t.Errorf("%s: %s", base, r.Body)
 		}
-	}
-	if r := s.Get("/a2a/v1/tasks?pageSize=5"); string(r.Body) != `{"tasks":[],"totalSize":0,"pageSize":5,"nextPageToken":""}` {
-		t.Errorf("%s", r.Body)
-	}
-	if r := s.Do(http.MethodGet, "/a2a/v1/message:send", ""); r.Status != http.StatusMethodNotAllowed || r.Header.Get("Allow") != "POST, OPTIONS" {
-		t.Errorf("%d %v", r.Status, r.Header)
+		if r := s.Do(http.MethodGet, base+"/message:send", ""); r.Status != http.StatusMethodNotAllowed || r.Header.Get("Allow") != "POST, OPTIONS" {
+			t.Errorf("%s: %d %v", base, r.Status, r.Header)
+		}
 	}
 }
 

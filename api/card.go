@@ -60,7 +60,7 @@ func cardFields10(base string) object {
 	for _, version := range []string{version10, version03} {
 		rest := base + "/a2a/v1"
 		if version == version03 {
-			rest = base + "/a2a" // clients of 0.3 add the v1 themselves
+			rest = base + "/a2a" // some clients of 0.3 add the v1, and both ways are served
 		}
 		interfaces = append(interfaces,
 			object{{"url", base + "/a2a"}, {"protocolBinding", "JSONRPC"}, {"protocolVersion", version}},

@@ -17,7 +17,7 @@ type route struct {
 // routeTable is everything that is served. A GET serves HEAD too; OPTIONS is
 // answered for every path.
 func routeTable() []route {
-	return []route{
+	table := []route{
 		{http.MethodGet, "/api/entries", listEntries, "List and search entries; publish by GET with action=publish"},
 		{http.MethodPost, "/api/entries", postEntry, "Publish an entry"},
 		{http.MethodGet, "/api/entries/:id", getEntry, "One entry"},
@@ -61,7 +61,20 @@ func routeTable() []route {
 		{http.MethodGet, "/status", getStatus, "This node and its part in the cluster"},
 		{http.MethodGet, "/metrics", getMetrics, "Measurements in Prometheus's text format"},
 	}
+	for _, rt := range table {
+		if rest, versioned := strings.CutPrefix(rt.path, a2aVersioned); versioned {
+			table = append(table, route{rt.method, a2aUnversioned + rest, rt.handle, ""})
+		}
+	}
+	return table
 }
+
+// HTTP+JSON is served below two paths: some clients of version 0.3 add the v1 to the
+// URL of the card, and others do not.
+const (
+	a2aVersioned   = "/a2a/v1/"
+	a2aUnversioned = "/a2a/"
+)
 
 // allowedMethods returns the methods that a path takes, for Allow; "" when there
 // is no such path.

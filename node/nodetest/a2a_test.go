@@ -13,22 +13,35 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
 	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
+	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
 )
 
 // callPatience bounds one call of a client: longer than a change of leader.
 const callPatience = 20 * time.Second
 
-// a2aClient is the A2A project's own client of one node, by the binding asked for,
-// as the node's card says.
-func (c *Cluster) a2aClient(nd *Node, binding a2a.TransportProtocol) (*a2aclient.Client, error) {
+// a2aTransport is a way in which the A2A project's own client speaks.
+type a2aTransport struct {
+	name string
+	use  func(*http.Client) a2aclient.FactoryOption
+}
+
+// a2aTransports are the bindings of version 1.0, and those of 0.3.
+var a2aTransports = []a2aTransport{
+	{"rpc", a2aclient.WithJSONRPCTransport},
+	{"http", a2aclient.WithRESTTransport},
+	{"http03", func(c *http.Client) a2aclient.FactoryOption {
+		return a2av0.WithRESTTransport(a2av0.RESTTransportConfig{Client: c})
+	}},
+}
+
+// a2aClient is the A2A project's own client of one node by one transport, as the
+// node's card says.
+func (c *Cluster) a2aClient(nd *Node, transport a2aTransport) (*a2aclient.Client, error) {
 	card, err := agentcard.DefaultResolver.Resolve(c.t.Context(), nd.URL())
 	if err != nil {
 		return nil, err
 	}
-	client := &http.Client{Timeout: callPatience}
-	return a2aclient.NewFromCard(c.t.Context(), card,
-		a2aclient.WithConfig(a2aclient.Config{PreferredTransports: []a2a.TransportProtocol{binding}}),
-		a2aclient.WithJSONRPCTransport(client), a2aclient.WithRESTTransport(client))
+	return a2aclient.NewFromCard(c.t.Context(), card, a2aclient.WithDefaultsDisabled(), transport.use(&http.Client{Timeout: callPatience}))
 }
 
 // a2aSay sends one message and returns the entry's id that the answer's data holds,
@@ -101,27 +114,27 @@ func a2aRefusals(ctx context.Context, c *a2aclient.Client, text string) error {
 	return errors.Join(wrong...)
 }
 
-// TestA2AClientOfOthers runs every operation of the A2A project's own client by both
-// bindings against a cluster while its leader is killed: what goes through a node
+// TestA2AClientOfOthers runs every operation of the A2A project's own clients by every
+// binding of both versions against a cluster while its leader is killed: what goes through a node
 // that lives never fails, and no message is published twice.
 func TestA2AClientOfOthers(t *testing.T) {
 	c := New(t, 3)
 	leader := c.WaitLeader()
 	var published atomic.Int64
 	stop := make(chan struct{})
-	const clients = 6 // by both bindings and by the old version, at two nodes
+	clients := 2 * (len(a2aTransports) + 1) // and the client of 0.3 itself, at two nodes
 	failed := make(chan error, clients)
 	for _, nd := range c.Nodes {
 		if nd.Index() == leader {
 			continue
 		}
-		for _, binding := range []a2a.TransportProtocol{a2a.TransportProtocolJSONRPC, a2a.TransportProtocolHTTPJSON} {
-			client, err := c.a2aClient(nd, binding)
+		for _, transport := range a2aTransports {
+			client, err := c.a2aClient(nd, transport)
 			if err != nil {
 				t.Fatal(err)
 			}
 			go func() {
-				failed <- c.a2aRun(client, fmt.Sprintf("agent-%d-%s", nd.Index(), strings.ToLower(string(binding[0]))), stop, &published)
+				failed <- c.a2aRun(client, fmt.Sprintf("agent-%d-%s", nd.Index(), transport.name), stop, &published)
 			}()
 		}
 		old, err := c.a2aOldClient(nd)

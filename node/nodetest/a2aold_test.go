@@ -14,8 +14,9 @@ import (
 	"github.com/a2aproject/a2a-go/a2aclient/agentcard"
 )
 
-// a2aOldClient is the A2A project's own client of version 0.3 of one node, as the
-// node's card of that version says. It knows no HTTP+JSON.
+// a2aOldClient is the A2A project's client for Go as it was at version 0.3, of one
+// node, as the node's card of that version says. It knows no HTTP+JSON: that of
+// version 0.3 is among the a2aTransports.
 func (c *Cluster) a2aOldClient(nd *Node) (*a2aclient.Client, error) {
 	card, err := agentcard.DefaultResolver.Resolve(c.t.Context(), nd.URL(), agentcard.WithPath("/.well-known/agent.json"))
 	if err != nil {
@@ -99,8 +100,9 @@ func a2aOldRefusals(ctx context.Context, c *a2aclient.Client) error {
 	return errors.Join(wrong...)
 }
 
-// a2aOldRun publishes in version 0.3, repeats over HTTP in the form of that version,
-// for which there is no client, reads and is refused until it is stopped.
+// a2aOldRun publishes in version 0.3, repeats over HTTP in the form that clients
+// generated from the protocol's definition send, reads and is refused until it is
+// stopped.
 func a2aOldRun(ctx context.Context, nd *Node, client *a2aclient.Client, stop <-chan struct{}, published *atomic.Int64) error {
 	agent := fmt.Sprintf("old-%d", nd.Index())
 	for n := 0; ; n++ {
