@@ -82,7 +82,7 @@ func postA2A(c *call) error {
 	if failed != nil {
 		failed.hint(c)
 		failed.mend(d, &rpc)
-		reply = reply.with("error", failed.rpc(d))
+		reply = reply.with("error", failed.rpc(d, c.a2aVersion() != ""))
 	} else {
 		reply = reply.with("result", result)
 	}

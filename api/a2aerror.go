@@ -76,11 +76,12 @@ func (e *a2aError) hint(c *call) {
 	}
 }
 
-// rpc is the error object of JSON-RPC. Version 0.3 leaves the form of data open; its
-// clients read an object, and fail at the list that 1.0 wants.
-func (e *a2aError) rpc(d dialect) object {
+// rpc is the error object of JSON-RPC. Version 0.3 leaves the form of data open. Its
+// first clients state no version and read an object; those that state one read the
+// list of 1.0. Each fails at the other form.
+func (e *a2aError) rpc(d dialect, stated bool) object {
 	o := object{{"code", e.kind.code}, {"message", e.message}}
-	if d != dialect03 {
+	if d != dialect03 || stated {
 		return o.with("data", e.details())
 	}
 	data := object{{"reason", e.kind.reason}, {"domain", a2aDomain}}

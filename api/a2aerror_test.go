@@ -90,7 +90,8 @@ func TestA2AErrors(t *testing.T) {
 			t.Errorf("%s: data %s", test.body, r.Error.Data)
 		}
 	}
-	// The A2A project's own client of 0.3 reads the data of an error as an object.
+	// The A2A project's first client of 0.3 reads the data of an error as an object and
+	// states no version; the later one states it and reads a list.
 	for method, code := range map[string]int{
 		"nothing/at/all": -32601, "message/send": -32602, "message/stream": -32004, "tasks/resubscribe": -32004, "tasks/get": -32001, "tasks/cancel": -32001,
 		"tasks/pushNotificationConfig/set": -32003, "tasks/pushNotificationConfig/list": -32003,
@@ -100,6 +101,11 @@ func TestA2AErrors(t *testing.T) {
 		r := rpc(t, s, call(method, `{"id":"t1"}`))
 		if r.Error == nil || r.Error.Code != code || json.Unmarshal(r.Error.Data, &data) != nil || data.Reason == "" || data.Domain != "a2a-protocol.org" {
 			t.Errorf("%s: %+v", method, r.Error)
+		}
+		var list []struct{ Reason string }
+		r = rpc(t, s, call(method, `{"id":"t1"}`), "A2A-Version", "0.3")
+		if r.Error == nil || r.Error.Code != code || json.Unmarshal(r.Error.Data, &list) != nil || list[0].Reason != data.Reason {
+			t.Errorf("%s of 0.3 as stated: %+v", method, r.Error)
 		}
 	}
 	if s.Backend.Machine.Applied() != 1 {
