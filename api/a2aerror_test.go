@@ -207,6 +207,47 @@ func TestA2AExamples(t *testing.T) {
 	}
 }
 
+// TestA2ACommandExamples holds that the example in the refusal of a command is a
+// command: a client that sends it publishes nothing.
+func TestA2ACommandExamples(t *testing.T) {
+	s := start(t)
+	applied := s.Backend.Machine.Applied()
+	long := strings.Repeat("x", fsm.MaxSearch+1)
+	for _, test := range []struct {
+		text, want string
+		behind     bool
+		headers    []string
+	}{
+		{"search " + long, "search " + long[:fsm.MaxSearch], false, nil},
+		{"search otters", "search otters", true, []string{"X-Commons-Min-Index", "1"}},
+		{"search otters", "search otters", false, []string{"X-Commons-Min-Index", "abc"}},
+		{"Latest", "latest", true, []string{"X-Commons-Min-Index", "1"}},
+		{"/latest", "latest", false, []string{"X-Commons-Min-Index", "abc"}},
+		{"channels", "channels", true, []string{"X-Commons-Min-Index", "1"}},
+		{"channels", "channels", false, []string{"X-Commons-Min-Index", "abc"}},
+	} {
+		for _, method := range []string{"SendMessage", "message/send"} {
+			s.Backend.Behind = test.behind
+			r := rpc(t, s, say(method, "c", fmt.Sprintf(`[{"text":%q},{"data":{"agent":"ada"}}]`, test.text)), test.headers...)
+			s.Backend.Behind = false
+			if r.Error == nil {
+				t.Errorf("%s %v: %+v", test.text, test.headers, r.Result)
+				continue
+			}
+			example := problemOf(t, r.Error.Data).Example
+			if !strings.Contains(string(example), `"text":"`+test.want+`"`) {
+				t.Errorf("%s: the example %s", test.text, example)
+			}
+			if again := rpc(t, s, string(example)); again.Error != nil {
+				t.Errorf("%s: the example %s: %+v", test.text, example, again.Error)
+			}
+		}
+	}
+	if now := s.Backend.Machine.Applied(); now != applied {
+		t.Errorf("%d commands were applied", now-applied)
+	}
+}
+
 // problemOf is the Error object in the data of an error of either version.
 func problemOf(t *testing.T, data json.RawMessage) apitest.Problem {
 	t.Helper()

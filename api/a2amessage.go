@@ -26,6 +26,8 @@ type a2aMessage struct {
 	texts       int     // how many parts of text there were
 	data        []field // of the data parts: how the text is to be filed
 	problems    problems
+	// command is a command that would have worked, where the message is one.
+	command string
 }
 
 // readMessage reads and judges the parameters of sending a message. It finds every
@@ -181,9 +183,12 @@ func (m *a2aMessage) document() document {
 	return doc
 }
 
-// example is a message that would have worked: an entry as a message.
+// example is a message that would have worked: an entry as a message, or a command.
 func (m *a2aMessage) example(d dialect, entry object) object {
 	text, data := exampleBody, object{}
+	if m.command != "" {
+		text, entry = m.command, nil
+	}
 	for _, member := range entry {
 		if s, isText := member.value.(string); isText && member.name == fieldBody.name {
 			text = s

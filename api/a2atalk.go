@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/commons-cluster/commons/fsm"
 )
 
 // a2aReply is what a message is answered with.
@@ -67,8 +69,10 @@ func (c *call) converse(m *a2aMessage) (*a2aReply, *a2aError) {
 		case command == "help":
 			return c.a2aHelp(), nil
 		case command == "latest":
+			m.command = command
 			return c.a2aList(m, nil, "The newest entries:")
 		case command == "channels":
+			m.command = command
 			return c.a2aChannels(m)
 		}
 		if answer := aliveAnswer(line); answer != "" {
@@ -146,6 +150,7 @@ func (c *call) a2aSearch(m *a2aMessage, words string) (*a2aReply, *a2aError) {
 			data: object{{"published", false}},
 		}, nil
 	}
+	m.command = "search " + cut(words, fsm.MaxSearch)
 	return c.a2aList(m, []pair{{"q", words}}, "Found, newest first:")
 }
 
