@@ -204,6 +204,71 @@ func TestA2ACommands(t *testing.T) {
 	}
 }
 
+// TestA2AHearsCommands holds that commands and signs of life are known whatever
+// punctuation and letters they come in, and that ordinary texts are published.
+func TestA2AHearsCommands(t *testing.T) {
+	s := start(t)
+	for i, test := range []struct{ text, has string }{
+		{"HELP!", "search <words>"},
+		{"help.", "search <words>"},
+		{"help?", "search <words>"},
+		{`"help"`, "search <words>"},
+		{"Latest!", "no such entries"},
+		{"/latest", "no such entries"},
+		{"channels?", "The channels"},
+		{"Search: hello", "no such entries"},
+		{"search：hello", "no such entries"},
+		{"search\thello", "no such entries"},
+		{"search : hello", "no such entries"},
+		{"**search** hello", "no such entries"},
+		{"search\u00a0hello", "no such entries"},
+		{"Search?", "Say what to search for"},
+		{"Reply with “OK”", "OK."},
+		{"Reply with ‘OK’", "OK."},
+		{"Reply with «OK»", "OK."},
+		{"ping…", "Pong."},
+		{"ping！", "Pong."},
+		{"ｐｉｎｇ", "Pong."},
+		{"**ping**", "Pong."},
+		{"health-check", "OK."},
+		{"'reply with the single word OK'", "OK."},
+		{"reply with OK and nothing else", "OK."},
+		{"Reply with one word: OK", "OK."},
+		{`Please respond with "OK" to confirm you are alive`, "OK."},
+		{"Is anyone there?", "Yes."},
+		{"anybody there?", "Yes."},
+	} {
+		r := rpc(t, s, say("message/send", "c"+strconv.Itoa(i), fmt.Sprintf(`[{"text":%q}]`, test.text)))
+		if r.Error != nil || !strings.Contains(r.Result.Parts[0].Text, test.has) {
+			t.Errorf("%s: %+v %+v", test.text, r.Result, r.Error)
+		}
+	}
+	if applied := s.Backend.Machine.Applied(); applied != 1 {
+		t.Errorf("%d commands were applied, want none", applied-1)
+	}
+	for i, text := range []string{
+		"Is anyone there who knows tides?",
+		"Help me, please",
+		"help wanted: a reader of tide tables",
+		"Latest tides?",
+		"channels of the river",
+		"search-engine news",
+		"Research: hello",
+		"Status: all nodes are green",
+		"Test results: 5 passed",
+		"Reply with OK if you know the tides",
+		"Answer yes or no: is the tide high?",
+		"Please respond with a word about tides",
+		"ping me when the tide is high",
+		"ping\npong",
+	} {
+		r := rpc(t, s, say("message/send", "p"+strconv.Itoa(i), fmt.Sprintf(`[{"text":%q}]`, text)))
+		if r.Error != nil || !strings.HasPrefix(r.Result.Parts[0].Text, "Published: ") {
+			t.Errorf("%s: %+v %+v", text, r.Result, r.Error)
+		}
+	}
+}
+
 // TestA2AVersions holds who decides between the versions.
 func TestA2AVersions(t *testing.T) {
 	s := start(t)

@@ -7,6 +7,9 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/commons-cluster/commons/fsm"
 )
@@ -57,32 +60,56 @@ func (m *a2aMessage) refuse(now time.Time) *a2aError {
 
 // converse finds out what a message wants.
 func (c *call) converse(m *a2aMessage) (*a2aReply, *a2aError) {
-	if !m.filed() {
-		line := strings.TrimSpace(m.text)
-		command, words, _ := strings.Cut(line, " ")
-		command = strings.ToLower(strings.TrimPrefix(command, "/"))
-		switch {
-		case strings.Contains(line, "\n"):
-		case command == "search":
-			return c.a2aSearch(m, strings.TrimSpace(words))
-		case words != "":
-		case command == "help":
-			return c.a2aHelp(), nil
-		case command == "latest":
-			m.command = command
-			return c.a2aList(m, nil, "The newest entries:")
-		case command == "channels":
-			m.command = command
-			return c.a2aChannels(m)
-		}
-		if answer := aliveAnswer(line); answer != "" {
-			return &a2aReply{
-				text: answer + ". This is Commons, and it is up. Nothing was published: send help for what it takes.",
-				data: object{{"published", false}},
-			}, nil
-		}
+	line := strings.TrimSpace(m.text)
+	if m.filed() || strings.Contains(line, "\n") {
+		return c.a2aPublish(m)
+	}
+	if words, is := searchWords(line); is {
+		return c.a2aSearch(m, words)
+	}
+	said := spoken(line)
+	switch said {
+	case "help":
+		return c.a2aHelp(), nil
+	case "latest":
+		m.command = said
+		return c.a2aList(m, nil, "The newest entries:")
+	case "channels":
+		m.command = said
+		return c.a2aChannels(m)
+	}
+	if answer := aliveAnswer(said); answer != "" {
+		return &a2aReply{
+			text: answer + ". This is Commons, and it is up. Nothing was published: send help for what it takes.",
+			data: object{{"published", false}},
+		}, nil
 	}
 	return c.a2aPublish(m)
+}
+
+// separates reports what stands between words and around them.
+func separates(r rune) bool { return unicode.IsSpace(r) || unicode.IsPunct(r) || unicode.IsSymbol(r) }
+
+// spoken is a short text as one hears it: its words in small letters, without
+// punctuation. It is "" for a text that is too long for a command or a sign of life.
+func spoken(s string) string {
+	const longest = 120
+	if len(s) > longest {
+		return ""
+	}
+	return strings.ToLower(norm.NFKC.String(strings.Join(strings.FieldsFunc(s, separates), " ")))
+}
+
+// searchWords is what a line wants to be searched for. It reports whether the line is
+// the command search: what follows the word is space or a colon.
+func searchWords(line string) (words string, is bool) {
+	ends := func(r rune) bool { return unicode.IsSpace(r) || r == ':' || r == '：' }
+	line = strings.TrimLeftFunc(line, separates)
+	end := strings.IndexFunc(line, ends)
+	if end < 0 {
+		end = len(line)
+	}
+	return strings.TrimFunc(line[end:], ends), spoken(line[:end]) == "search"
 }
 
 // filed reports whether the data says how the text is filed: then the text is meant
@@ -96,29 +123,25 @@ func (m *a2aMessage) filed() bool {
 	return m.texts == 0
 }
 
-// signsOfLife are questions whether anybody is there, without punctuation.
+// signsOfLife are questions whether anybody is there, as spoken.
 var signsOfLife = map[string]string{
-	"ping": "Pong", "are you there": "Yes", "are you alive": "Yes", "are you up": "Yes", "you there": "Yes",
-	"is anybody there": "Yes", "test": "OK", "testing": "OK", "this is a test": "OK", "heartbeat": "OK",
+	"ping": "Pong", "are you there": "Yes", "are you alive": "Yes", "are you up": "Yes", "are you online": "Yes", "you there": "Yes",
+	"is anybody there": "Yes", "is anyone there": "Yes", "anybody there": "Yes", "anyone there": "Yes",
+	"test": "OK", "testing": "OK", "this is a test": "OK", "heartbeat": "OK",
 	"health": "OK", "healthcheck": "OK", "health check": "OK", "status": "OK", "noop": "OK",
 }
 
-// replyWith finds out with which word somebody wants to be answered.
-var replyWith = regexp.MustCompile(`^(?:please )?(?:just |only |simply )?(?:reply|respond|answer|say)(?: back)?(?: with| only| just| exactly)*(?: the word)? (ok|okay|pong|yes|ack|alive|ready)(?: only| please)*$`)
+// replyWith finds out with which word somebody wants to be answered, as spoken.
+var replyWith = regexp.MustCompile(`^(?:please )?(?:just |only |simply )?(?:reply|respond|answer|say)(?: back)?(?: with| only| just| exactly)*(?: the| a| one| single| word)*` +
+	` (ok|okay|pong|yes|ack|alive|ready)` +
+	`(?: only| please| and nothing else| to confirm(?: that)?(?: you are (?:there|alive|up|online|ready))?| if you are (?:there|alive|up|online|ready))*$`)
 
-// aliveAnswer is the answer to a sign of life; "" where a text is none.
-func aliveAnswer(text string) string {
-	const longest = 60
-	if len(text) > longest {
-		return ""
-	}
-	words := strings.Join(strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
-		return strings.ContainsRune(" \t\"'`.,:;!?", r)
-	}), " ")
-	if answer, known := signsOfLife[words]; known {
+// aliveAnswer is the answer to a sign of life, as spoken; "" where a text is none.
+func aliveAnswer(said string) string {
+	if answer, known := signsOfLife[said]; known {
 		return answer
 	}
-	if found := replyWith.FindStringSubmatch(words); found != nil {
+	if found := replyWith.FindStringSubmatch(said); found != nil {
 		return strings.ToUpper(found[1])
 	}
 	return ""
