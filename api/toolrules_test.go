@@ -1,0 +1,295 @@
+package api_test
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// httpOf are the tools that do not publish as HTTP has them: a method, a path, and the
+// action where several tools share these.
+var httpOf = map[string]struct{ method, path, action string }{
+	"post_job":            {http.MethodPost, "/api/jobs", "post"},
+	"claim_job":           {http.MethodPost, "/api/jobs", "claim"},
+	"submit_job_result":   {http.MethodPost, "/api/jobs", "result"},
+	"release_job":         {http.MethodPost, "/api/jobs", "release"},
+	"close_job":           {http.MethodPost, "/api/jobs", "close"},
+	"register_agent":      {http.MethodPost, "/api/agents", ""},
+	"request_human_help":  {http.MethodPost, "/api/human-requests", ""},
+	"test_delivery":       {http.MethodPost, "/api/agents/{id}/deliveries/test", ""},
+	"list_deliveries":     {http.MethodGet, "/api/agents/{id}/deliveries", ""},
+	"home":                {http.MethodGet, "/api/home", ""},
+	"read_entries":        {http.MethodGet, "/api/entries", ""},
+	"get_thread":          {http.MethodGet, "/api/entries", ""},
+	"get_entry":           {http.MethodGet, "/api/entries/{id}", ""},
+	"list_channels":       {http.MethodGet, "/api/channels", ""},
+	"list_agents":         {http.MethodGet, "/api/agents", ""},
+	"get_agent":           {http.MethodGet, "/api/agents/{id}", ""},
+	"list_jobs":           {http.MethodGet, "/api/jobs", ""},
+	"get_job":             {http.MethodGet, "/api/jobs/{id}", ""},
+	"list_human_requests": {http.MethodGet, "/api/human-requests", ""},
+	"stats":               {http.MethodGet, "/api/stats", ""},
+	"usage":               {http.MethodGet, "/api/usage", ""},
+}
+
+// askByHTTP sends the arguments of a tool by HTTP.
+func askByHTTP(t *testing.T, s *apitest.Server, tool string, arguments args) *apitest.Response {
+	t.Helper()
+	at, known := httpOf[tool]
+	if !known {
+		t.Fatalf("httpOf has no %s", tool)
+	}
+	path, query, body, headers := at.path, url.Values{}, args{}, []string(nil)
+	for name, value := range arguments {
+		switch text := fmt.Sprint(value); {
+		case name == "id" && strings.Contains(path, "{id}"):
+			path = strings.ReplaceAll(path, "{id}", url.PathEscape(text))
+		case name == "edit_key" && strings.Contains(at.path, "{id}"):
+			headers = append(headers, "Authorization", "Bearer "+text)
+		case at.method == http.MethodGet || strings.Contains(at.path, "{id}"):
+			query.Set(name, text)
+		default:
+			body[name] = value
+		}
+	}
+	if at.action != "" {
+		body["action"] = at.action
+	}
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	if at.method == http.MethodGet {
+		return s.Get(path, headers...)
+	}
+	return s.Do(http.MethodPost, path, mustJSON(t, body), append(headers, "Content-Type", jsonType)...)
+}
+
+func letters(n int) string { return strings.Repeat("a", n) }
+
+func words(n int) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = "word" + strconv.Itoa(i)
+	}
+	return list
+}
+
+// secret looks like a credential.
+const secret = "my key: ck_" + "qz7m3kx5wb2hfn6ty4jrvdslpc" + "g6ea3oi7u2kzxm5wqb4hfnytjr"
+
+// toolRules are calls that break the rules of everything but publishing, and the code
+// and the fields of the refusal. Of eve's jobs j2 is claimed by cyd, j4 open, j5
+// withdrawn and j6 done. ada is pushed to, fay is not; both have the key hookKey. No receiver answers.
+var toolRules = []struct {
+	tool         string
+	arguments    args
+	code, fields string
+}{
+	{"post_job", args{}, "validation_failed", "agent title body"},
+	{"post_job", args{"agent": "a", "title": "A job", "body": "To be done"}, "validation_failed", "agent"},
+	{"post_job", args{"agent": letters(fsm.MaxName + 1), "title": "A job", "body": "To be done"}, "validation_failed", "agent"},
+	{"post_job", args{"agent": 1, "title": "A job", "body": "To be done"}, "validation_failed", "agent"},
+	{"post_job", args{"agent": "ada", "title": "abc", "body": "To be done"}, "validation_failed", "title"},
+	{"post_job", args{"agent": "ada", "title": []int{1}, "body": "To be done"}, "validation_failed", "title"},
+	{"post_job", args{"agent": "ada", "title": "A job", "body": "abc"}, "validation_failed", "body"},
+	{"post_job", args{"agent": "ada", "title": "A job", "body": letters(fsm.MaxBody + 1)}, "validation_failed", "body"},
+	{"post_job", args{"agent": "ada", "title": "A job", "body": "a bell \a rings"}, "validation_failed", "body"},
+	{"post_job", args{"agent": "ada", "title": "A job", "body": secret}, "validation_failed", "body"},
+	{"post_job", args{"agent": "ada", "title": "A job", "body": "To be done", "tags": words(fsm.MaxTags + 1)}, "validation_failed", "tags"},
+	{"post_job", args{"agent": "ada", "title": "A job", "body": "To be done", "tags": []string{letters(fsm.MaxTag + 1)}}, "validation_failed", "tags"},
+	{"post_job", args{"agent": "ada", "title": "A job", "body": "To be done", "tags": "a,b"}, "validation_failed", "tags"},
+	{"post_job", args{"agent": "ada", "title": "A job", "body": "To be done", "request_id": "short"}, "validation_failed", "request_id"},
+	{"post_job", args{"agent": "ada", "title": "A job", "body": "To be done", "request_id": letters(fsm.MaxRequestID + 1)}, "validation_failed", "request_id"},
+	{"post_job", args{"agent": "a", "title": "b", "body": "c", "tags": 1, "request_id": "d"}, "validation_failed", "agent request_id tags title body"},
+
+	{"claim_job", args{}, "validation_failed", "agent job_id"},
+	{"claim_job", args{"agent": "bob", "job_id": 4}, "validation_failed", "job_id"},
+	{"claim_job", args{"agent": "bob", "job_id": letters(fsm.MaxTarget + 1)}, "validation_failed", "job_id"},
+	{"claim_job", args{"agent": "bob", "job_id": "j4", "note": letters(fsm.MaxJobNote + 1)}, "validation_failed", "note"},
+	{"claim_job", args{"agent": "bob", "job_id": "j4", "note": secret}, "validation_failed", "note"},
+	{"claim_job", args{"agent": "b", "job_id": "j99", "note": 1}, "validation_failed", "agent note job_id"},
+	{"claim_job", args{"agent": "bob", "job_id": "j99"}, "unknown_job", "job_id"},
+	{"claim_job", args{"agent": "bob", "job_id": "e1"}, "unknown_job", "job_id"},
+	{"claim_job", args{"agent": "eve", "job_id": "j4"}, "own_job", "agent"},
+	{"claim_job", args{"agent": "bob", "job_id": "j2"}, "job_claimed", "job_id"},
+	{"claim_job", args{"agent": "eve", "job_id": "j2"}, "own_job", "agent job_id"},
+	{"claim_job", args{"agent": "bob", "job_id": "j5"}, "job_closed", "job_id"},
+	{"claim_job", args{"agent": "bob", "job_id": "j6"}, "job_done", "job_id"},
+
+	{"submit_job_result", args{}, "validation_failed", "agent job_id result"},
+	{"submit_job_result", args{"agent": "bob", "job_id": "j4", "result": "abc"}, "validation_failed", "result"},
+	{"submit_job_result", args{"agent": "bob", "job_id": "j4", "result": letters(fsm.MaxJobResult + 1)}, "validation_failed", "result"},
+	{"submit_job_result", args{"agent": "bob", "job_id": "j4", "result": true}, "validation_failed", "result"},
+	{"submit_job_result", args{"agent": "bob", "job_id": "j4", "result": secret}, "validation_failed", "result"},
+	{"submit_job_result", args{"agent": "bob", "job_id": "j99", "result": "Done it."}, "unknown_job", "job_id"},
+	{"submit_job_result", args{"agent": "eve", "job_id": "j4", "result": "Done it."}, "own_job", "agent"},
+	{"submit_job_result", args{"agent": "bob", "job_id": "j2", "result": "Done it."}, "job_claimed", "job_id"},
+	{"submit_job_result", args{"agent": "bob", "job_id": "j5", "result": "Done it."}, "job_closed", "job_id"},
+	{"submit_job_result", args{"agent": "bob", "job_id": "j6", "result": "Done it."}, "job_done", "job_id"},
+
+	{"release_job", args{}, "validation_failed", "agent job_id"},
+	{"release_job", args{"agent": "bob", "job_id": "j99"}, "unknown_job", "job_id"},
+	{"release_job", args{"agent": "bob", "job_id": "j4"}, "job_not_claimed", "job_id"},
+	{"release_job", args{"agent": "bob", "job_id": "j2"}, "job_claimed", "job_id"},
+	{"release_job", args{"agent": "bob", "job_id": "j5"}, "job_closed", "job_id"},
+	{"release_job", args{"agent": "bob", "job_id": "j6"}, "job_done", "job_id"},
+
+	{"close_job", args{}, "validation_failed", "agent job_id"},
+	{"close_job", args{"agent": "eve", "job_id": "j99"}, "unknown_job", "job_id"},
+	{"close_job", args{"agent": "bob", "job_id": "j4"}, "not_poster", "agent"},
+	{"close_job", args{"agent": "eve", "job_id": "j2"}, "job_claimed", "job_id"},
+	{"close_job", args{"agent": "bob", "job_id": "j2"}, "not_poster", "agent job_id"},
+	{"close_job", args{"agent": "eve", "job_id": "j5"}, "job_closed", "job_id"},
+	{"close_job", args{"agent": "eve", "job_id": "j6"}, "job_done", "job_id"},
+
+	{"register_agent", args{}, "validation_failed", "id"},
+	{"register_agent", args{"id": "a", "description": "Answers."}, "validation_failed", "id"},
+	{"register_agent", args{"id": letters(fsm.MaxName + 1), "description": "Answers."}, "validation_failed", "id"},
+	{"register_agent", args{"id": "anonymous", "description": "Answers."}, "validation_failed", "id"},
+	{"register_agent", args{"id": "gus"}, "validation_failed", "description"},
+	{"register_agent", args{"id": "gus", "description": "abc"}, "validation_failed", "description"},
+	{"register_agent", args{"id": "gus", "description": letters(fsm.MaxDescription + 1)}, "validation_failed", "description"},
+	{"register_agent", args{"id": "gus", "description": secret}, "validation_failed", "description"},
+	{"register_agent", args{"id": "gus", "description": "Answers.", "capabilities": words(fsm.MaxCapabilities + 1)}, "validation_failed", "capabilities"},
+	{"register_agent", args{"id": "gus", "description": "Answers.", "capabilities": []string{letters(fsm.MaxCapability + 1)}}, "validation_failed", "capabilities"},
+	{"register_agent", args{"id": "gus", "description": "Answers.", "capabilities": "a,b"}, "validation_failed", "capabilities"},
+	{"register_agent", args{"id": "gus", "description": "Answers.", "endpoint": "nowhere"}, "validation_failed", "endpoint"},
+	{"register_agent", args{"id": "gus", "description": "Answers.", "note": letters(fsm.MaxNote + 1)}, "validation_failed", "note"},
+	{"register_agent", args{"id": "gus", "description": "Answers.", "notify_url": "http://example.org/hook"}, "validation_failed", "notify_url"},
+	{"register_agent", args{"id": "gus", "description": "Answers.", "notify_url": "https://127.0.0.1/hook"}, "validation_failed", "notify_url"},
+	{"register_agent", args{"id": "gus", "description": "Answers.", "notify_url": "https://deaf.example/hook"}, "validation_failed", "notify_url"},
+	{"register_agent", args{"id": "gus", "description": "Answers.", "request_id": "short"}, "validation_failed", "request_id"},
+	{"register_agent", args{"id": "ada", "description": "Answers other questions."}, "wrong_edit_key", "edit_key"},
+	{"register_agent", args{"id": "ada", "description": "Answers other questions.", "edit_key": "ck_wrong"}, "wrong_edit_key", "edit_key"},
+	{"register_agent", args{"id": "ada", "description": "Answers other questions.", "edit_key": 1}, "validation_failed", "edit_key"},
+	{"register_agent", args{"id": "a", "description": 1, "capabilities": 1, "endpoint": 1, "note": 1, "notify_url": 1}, "validation_failed", "id description capabilities endpoint note notify_url"},
+
+	{"request_human_help", args{}, "validation_failed", "agent goal requested_action"},
+	{"request_human_help", args{"agent": "a", "goal": "Look at the sea", "requested_action": "Say how high it is."}, "validation_failed", "agent"},
+	{"request_human_help", args{"agent": "ada", "goal": "a", "requested_action": "b"}, "validation_failed", "goal requested_action"},
+	{"request_human_help", args{"agent": "ada", "goal": letters(fsm.MaxHelpGoal + 1), "requested_action": letters(fsm.MaxHelpAction + 1)}, "validation_failed", "goal requested_action"},
+	{"request_human_help", args{"agent": "ada", "goal": "Look at the sea", "requested_action": "Say how high it is.", "context": letters(fsm.MaxHelpContext + 1), "constraints": letters(fsm.MaxHelpBounds + 1)}, "validation_failed", "context constraints"},
+	{"request_human_help", args{"agent": "ada", "goal": "Look at the sea", "requested_action": secret}, "validation_failed", "requested_action"},
+	{"request_human_help", args{"agent": "ada", "goal": "Look at the sea", "requested_action": "Say how high it is.", "tags": words(fsm.MaxHelpTags + 1)}, "validation_failed", "tags"},
+	{"request_human_help", args{"agent": "ada", "goal": 1, "requested_action": 2, "context": 3, "constraints": 4, "tags": 5, "request_id": 6}, "validation_failed", "goal requested_action context constraints tags request_id"},
+
+	{"list_deliveries", args{"id": "nobody", "edit_key": hookKey}, "not_found", "id"},
+	{"list_deliveries", args{"id": "ada"}, "wrong_edit_key", "edit_key"},
+	{"list_deliveries", args{"id": "ada", "edit_key": "ck_wrong"}, "wrong_edit_key", "edit_key"},
+	{"test_delivery", args{"id": "nobody", "edit_key": hookKey}, "not_found", "id"},
+	{"test_delivery", args{"id": "ada"}, "wrong_edit_key", "edit_key"},
+	{"test_delivery", args{"id": "ada", "edit_key": "ck_wrong"}, "wrong_edit_key", "edit_key"},
+	{"test_delivery", args{"id": "fay", "edit_key": hookKey}, "no_receiver", "notify_url"},
+
+	{"home", args{}, "validation_failed", "for"},
+	{"home", args{"for": "a", "since": "yesterday", "wait": 61, "consistency": "weak"}, "validation_failed", "for since wait consistency"},
+	{"home", args{"for": letters(fsm.MaxName + 1), "wait": -1, "min_index": -1}, "validation_failed", "for wait min_index"},
+	{"read_entries", args{"kind": "poem", "channel": "c", "agent": "a", "for": "b", "since": "yesterday", "limit": 0, "consistency": "weak"}, "validation_failed", "kind channel agent for since limit consistency"},
+	{"read_entries", args{"tag": letters(fsm.MaxTag + 1), "thread": letters(fsm.MaxTarget + 1), "reply_to": letters(fsm.MaxTarget + 1), "q": letters(fsm.MaxSearch + 1), "limit": fsm.MaxList + 1}, "validation_failed", "tag thread reply_to q limit"},
+	{"read_entries", args{"cursor": "AXk8q1dWYQ"}, "validation_failed", "cursor"},
+	{"read_entries", args{"q": "a bell \a rings"}, "validation_failed", "q"},
+	{"get_thread", args{"thread": letters(fsm.MaxTarget + 1), "limit": 0}, "validation_failed", "thread limit"},
+	{"get_entry", args{"id": "e99"}, "not_found", "id"},
+	{"get_entry", args{"id": "e1", "consistency": "weak"}, "validation_failed", "consistency"},
+	{"get_agent", args{"id": "nobody", "consistency": "weak"}, "not_found", "id"},
+	{"get_agent", args{"id": "ada", "consistency": "weak"}, "validation_failed", "consistency"},
+	{"get_job", args{"id": "e1"}, "not_found", "id"},
+	{"get_job", args{"id": "j2", "consistency": "weak"}, "validation_failed", "consistency"},
+	{"list_jobs", args{"status": "lost", "q": letters(fsm.MaxSearch + 1), "limit": 0}, "validation_failed", "status q limit"},
+	{"list_jobs", args{"cursor": "AXk8q1dWYQ"}, "validation_failed", "cursor"},
+	{"list_agents", args{"q": letters(fsm.MaxSearch + 1), "limit": 0}, "validation_failed", "q limit"},
+	{"list_human_requests", args{"agent": "a", "q": letters(fsm.MaxSearch + 1), "limit": 0}, "validation_failed", "agent q limit"},
+	{"list_channels", args{"consistency": "weak"}, "validation_failed", "consistency"},
+	{"stats", args{"consistency": "weak"}, "validation_failed", "consistency"},
+	{"usage", args{"days": fsm.MaxUsageDays + 1, "consistency": "weak"}, "validation_failed", "days consistency"},
+}
+
+// notOfRules are the codes that no rule of the interface leads to: the request could
+// not be read, or the cluster could not serve it.
+var notOfRules = []api.Code{
+	"malformed_body", "malformed_request", "method_not_allowed", "request_timeout", "body_too_large", "unsupported_media_type",
+	"headers_too_large", "confirmation_required", "rate_limited", "internal_error", "not_ready",
+	api.CodeNotEnqueued, api.CodeOutcomeUnknown, api.CodeNoLeader, api.CodeDiskFull, api.CodeBehind,
+}
+
+// TestRulesHoldForTools breaks the rules of everything but publishing by HTTP and by
+// MCP: the same is found, in the same words, and nothing is written. Of the tools and
+// of the codes none is left out.
+func TestRulesHoldForTools(t *testing.T) {
+	s := start(t)
+	hook(s.Backend)
+	key := sha256.Sum256([]byte(hookKey))
+	s.Backend.Apply(&fsm.Register{Agent: "fay", AgentKey: "fay", Given: fsm.FieldNote, Note: "Later.", NewKey: key[:]})
+	s.Backend.Verify = func(string, string) error { return &api.ReceiverFailed{Reason: "did not answer"} }
+	b := newToolbox(t, s)
+	for _, step := range []struct {
+		tool      string
+		arguments args
+	}{
+		{"publish_message", args{"agent": "eve", "body": "An entry of eve"}},
+		{"post_job", args{"agent": "eve", "title": "A claimed job", "body": "To be done"}}, // j2
+		{"claim_job", args{"agent": "cyd", "job_id": "j2"}},
+		{"post_job", args{"agent": "eve", "title": "An open job", "body": "To be done"}},     // j4
+		{"post_job", args{"agent": "eve", "title": "A withdrawn job", "body": "To be done"}}, // j5
+		{"close_job", args{"agent": "eve", "job_id": "j5"}},
+		{"post_job", args{"agent": "eve", "title": "A finished job", "body": "To be done"}}, // j6
+		{"submit_job_result", args{"agent": "cyd", "job_id": "j6", "result": "Done it."}},
+	} {
+		if got := b.use(step.tool, step.arguments); got.isError {
+			t.Fatalf("%s: %s", step.tool, got.text)
+		}
+	}
+	state := func() (all string) {
+		for _, path := range []string{"/api/entries", "/api/jobs?status=all", "/api/agents", "/api/human-requests"} {
+			all += string(s.Get(path).Body)
+		}
+		return all + string(s.Get(hookPath, bearer...).Body)
+	}
+	before := state()
+	tools, codes := map[string]bool{}, map[api.Code]bool{}
+	for _, rule := range toolRules {
+		call := fmt.Sprintf("%s %.200s", rule.tool, mustJSON(t, rule.arguments))
+		r := askByHTTP(t, s, rule.tool, rule.arguments)
+		byHTTP := apitest.CheckError(t, r)
+		got := b.use(rule.tool, rule.arguments)
+		var byMCP apitest.Problem
+		if err := json.Unmarshal(got.body, &byMCP); err != nil || !got.isError {
+			t.Errorf("%s: %s %v", call, got.body, err)
+			continue
+		}
+		var fields []string
+		for _, issue := range byHTTP.Issues {
+			fields = append(fields, issue.Field)
+		}
+		if byHTTP.Code != rule.code || strings.Join(fields, " ") != rule.fields {
+			t.Errorf("%s: %s of %v, want %s of %s", call, byHTTP.Code, fields, rule.code, rule.fields)
+		}
+		if byMCP.Code != byHTTP.Code || byMCP.Error != byHTTP.Error || byMCP.Retryable != byHTTP.Retryable || !slices.Equal(byMCP.Issues, byHTTP.Issues) {
+			t.Errorf("%s: by MCP %s, by HTTP %s", call, got.body, r.Body)
+		}
+		tools[rule.tool], codes[api.Code(rule.code)] = true, true
+	}
+	if after := state(); after != before {
+		t.Errorf("something was written: %s, before %s", after, before)
+	}
+	for tool := range b.inputs {
+		if publishes := tool == "publish_message" || tool == "publish_knowledge" || tool == "request_feature"; !tools[tool] && !publishes {
+			t.Errorf("no rule of %s is broken", tool)
+		}
+	}
+	for _, code := range api.Codes() {
+		if codes[code] == slices.Contains(notOfRules, code) {
+			t.Errorf("%s: a rule leads to it: %t, and it is one of notOfRules: %t", code, codes[code], !codes[code])
+		}
+	}
+}
