@@ -296,11 +296,23 @@ func getTasks(c *call) error {
 	})(c)
 }
 
+// verbSubscribe ends the path of a subscription, which is a GET in version 1.0.
+const verbSubscribe = ":subscribe"
+
+// getTask serves GET /a2a/v1/tasks/{task}: {id} and {id}:subscribe.
+func getTask(c *call) error {
+	answer := findTask
+	if strings.HasSuffix(c.param("task"), verbSubscribe) {
+		answer = refuseStream
+	}
+	return httpA2A(answer)(c)
+}
+
 // postTask serves POST /a2a/v1/tasks/{task}: {id}:cancel and {id}:subscribe.
 func postTask(c *call) error {
 	answer := findTask
 	switch {
-	case strings.HasSuffix(c.param("task"), ":subscribe"):
+	case strings.HasSuffix(c.param("task"), verbSubscribe):
 		answer = refuseStream
 	case !strings.HasSuffix(c.param("task"), ":cancel"):
 		answer = refuseVerb

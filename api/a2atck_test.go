@@ -71,6 +71,7 @@ var tckCalls = []tckCall{
 	{"CORE-CAP-001", "DeleteTaskPushNotificationConfig", tckConfig, "DELETE", tckPushAt + "/c", nil, -32003, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED", ""},
 	{"CORE-CAP-002", "SendStreamingMessage", tckHello, "POST", "/a2a/v1/message:stream", nil, -32004, 400, "UNSUPPORTED_OPERATION", ""},
 	{"CORE-CAP-002", "SubscribeToTask", tckTask, "POST", tckTaskAt + ":subscribe", nil, -32004, 400, "UNSUPPORTED_OPERATION", ""},
+	{"CORE-CAP-002", "SubscribeToTask", tckTask, "GET", tckTaskAt + ":subscribe", nil, -32004, 400, "UNSUPPORTED_OPERATION", ""},
 	{"CORE-CAP-003 CARD-EXT-002", "GetExtendedAgentCard", "{}", "GET", "/a2a/v1/extendedAgentCard", nil, -32007, 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", ""},
 	{"VER-SERVER-001 VER-CLIENT-002", "SendMessage", tckHello, "POST", "/a2a/v1/message:send", []string{"A2A-Version", "1.0.7"}, 0, 0, "", ""},
 	{"VER-SERVER-002", "SendMessage", tckHello, "POST", "/a2a/v1/message:send", []string{"A2A-Version", "99.0"}, -32009, 400, "VERSION_NOT_SUPPORTED", ""},

@@ -39,7 +39,7 @@ func routeTable() []route {
 		{http.MethodPost, "/a2a/v1/message:send", postMessage, "The message protocol by HTTP+JSON"},
 		{http.MethodPost, "/a2a/v1/message:stream", httpA2A(refuseStream), ""},
 		{http.MethodGet, "/a2a/v1/tasks", getTasks, ""},
-		{http.MethodGet, "/a2a/v1/tasks/:task", httpA2A(findTask), ""},
+		{http.MethodGet, "/a2a/v1/tasks/:task", getTask, ""},
 		{http.MethodPost, "/a2a/v1/tasks/:task", postTask, ""},
 		{http.MethodGet, "/a2a/v1/tasks/:task/pushNotificationConfigs", httpA2A(refusePush), ""},
 		{http.MethodPost, "/a2a/v1/tasks/:task/pushNotificationConfigs", httpA2A(refusePush), ""},
