@@ -237,10 +237,9 @@ func postMessage(c *call) error {
 // forms of version 0.3 know content and the role user.
 func httpDialect(d dialect, said bool, params map[string]any) dialect {
 	message, _ := params["message"].(map[string]any)
-	_, content := message["content"]
-	_, parts := message["parts"]
 	switch {
-	case content && !parts:
+	case said && d == dialect10:
+	case message["content"] != nil && message["parts"] == nil:
 		return dialect03Proto
 	case !said && message["role"] == "user":
 		return dialect03

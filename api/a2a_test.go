@@ -166,6 +166,21 @@ func TestA2AContent(t *testing.T) {
 			t.Errorf("%s: %s", message, r.Body)
 		}
 	}
+	// A version that was stated decides, and null is absent.
+	for _, test := range []struct {
+		message, version string
+		content          bool
+	}{
+		{`{"messageId":"c5","role":"ROLE_USER","content":[{"text":"ping"}]}`, "1.0", false},
+		{`{"messageId":"c6","role":"ROLE_USER","content":[{"text":"ping"}]}`, "0.3", true},
+		{`{"messageId":null,"message_id":"c7","role":"ROLE_USER","parts":null,"content":[{"text":"ping"}]}`, "", true},
+	} {
+		r := s.Do(http.MethodPost, "/a2a/v1/message:send", `{"message":`+test.message+`}`, "Content-Type", jsonType, "A2A-Version", test.version)
+		var got struct{ Message reply }
+		if r.Decode(t, &got); r.Status != http.StatusOK || (len(got.Message.Content) > 0) != test.content || (len(got.Message.Parts) > 0) == test.content {
+			t.Errorf("%s %q: %s", test.message, test.version, r.Body)
+		}
+	}
 }
 
 // TestA2ACommands holds what is answered and not published.

@@ -60,9 +60,9 @@ func readMessage(params map[string]any) (*a2aMessage, *a2aError) {
 	return m, failed
 }
 
-// member2 is a member of an object under either of its names.
+// member2 is a member of an object under either of its names; null is absent.
 func member2(o map[string]any, name, other string) any {
-	if value, given := o[name]; given {
+	if value := o[name]; value != nil {
 		return value
 	}
 	return o[other]
