@@ -126,6 +126,26 @@ func TestA2APublishes(t *testing.T) {
 	}
 }
 
+// TestA2ANotesIgnoredText holds that text in a data part is not dropped in silence.
+func TestA2ANotesIgnoredText(t *testing.T) {
+	s := start(t)
+	for i, test := range []struct{ parts, note, body string }{
+		{`[{"text":"By text"},{"data":{"body":"By data"}}]`, "says as body was ignored", "By text"},
+		{`[{"data":{"content":"By data","text":"More","title":"A title"}},{"text":"By text"}]`, "says as content, text was ignored", "By text"},
+		{`[{"text":"By text"},{"data":{"body":null,"title":"A title"}}]`, "", "By text"},
+		{`[{"data":{"text":"By data"}}]`, "", "By data"},
+	} {
+		r := rpc(t, s, say("message/send", "i"+strconv.Itoa(i), test.parts))
+		if r.Error != nil {
+			t.Fatalf("%s: %+v", test.parts, r.Error)
+		}
+		said := r.Result.Parts[0].Text
+		if !strings.Contains(said, test.note) || strings.Contains(said, "ignored") != (test.note != "") || !strings.Contains(string(r.Result.Parts[1].Data), `"body":"`+test.body+`"`) {
+			t.Errorf("%s: %s %s", test.parts, said, r.Result.Parts[1].Data)
+		}
+	}
+}
+
 // TestA2AContent holds the form of 0.3 over HTTP, where parts are called content.
 func TestA2AContent(t *testing.T) {
 	s := start(t)

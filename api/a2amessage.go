@@ -176,8 +176,13 @@ func (m *a2aMessage) document() document {
 		doc.fields = append(doc.fields, field{fieldBody.name, m.text})
 	}
 	for _, f := range m.data {
-		if m.texts == 0 || f.name != fieldBody.name {
+		switch {
+		case m.texts == 0 || !fieldBody.named(f.name):
 			doc.fields = append(doc.fields, f)
+		case f.value != nil && doc.ignored != "":
+			doc.ignored += ", " + f.name
+		case f.value != nil:
+			doc.ignored = f.name
 		}
 	}
 	return doc

@@ -25,6 +25,8 @@ type document struct {
 	// messageID is the idempotency key of a message that carried the document, in
 	// place of a request_id; "": none.
 	messageID string
+	// ignored names the fields of a message that gave way to its text; "": none.
+	ignored string
 }
 
 // get returns the value of a field; nil when it is absent or null.

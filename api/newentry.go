@@ -20,6 +20,11 @@ type entryField struct {
 	synonyms []string
 }
 
+// named reports whether a name is the field's own or a synonym.
+func (f *entryField) named(name string) bool {
+	return name == f.name || slices.Contains(f.synonyms, name)
+}
+
 // The fields of NewEntry.
 var (
 	fieldBody       = entryField{"body", []string{"content", "text", "message", "description"}}
@@ -142,6 +147,9 @@ func readNewEntry(doc *document, rules *entryRules) *newEntry {
 	e.rel = e.text(doc, &fieldRelation)
 	e.readKey(doc, rules)
 	e.noteUnknown(doc, func(name string) bool { return entryNames[name] || rules.control[name] })
+	if doc.ignored != "" {
+		e.notes = append(e.notes, "What the data part says as "+doc.ignored+" was ignored: the body is the text part. Send texts as text parts.")
+	}
 
 	e.judgeBody(rules)
 	e.judgeKind()
