@@ -103,7 +103,11 @@ func (c *call) answerMethod(d *dialect, rpc *rpcRequest) (object, *a2aError) {
 		*d = method.dialect
 	}
 	params, isObject := rpc.params.(map[string]any)
-	if !isObject && rpc.params != nil {
+	switch {
+	case isObject:
+	case rpc.params == nil:
+		params = map[string]any{}
+	default:
 		return nil, newA2AError(a2aBadParams, "params must be an object.")
 	}
 	return method.answer(c, *d, params)
@@ -247,7 +251,8 @@ func httpDialect(d dialect, said bool, params map[string]any) dialect {
 	return d
 }
 
-// findTask answers whoever asks for a task: there is none.
+// findTask answers whoever asks for a task: there is none. params is nil where the path
+// names the task.
 func findTask(_ *call, _ dialect, params map[string]any) (object, *a2aError) {
 	if params != nil {
 		if id, isText := params["id"].(string); !isText || id == "" {
@@ -270,7 +275,7 @@ const (
 // listTasks answers with the empty list of tasks.
 func listTasks(_ *call, _ dialect, params map[string]any) (object, *a2aError) {
 	size := defaultTaskPage
-	if value, given := params["pageSize"]; given {
+	if value := params["pageSize"]; value != nil {
 		n, ok := wholeNumber(value)
 		if !ok || n < 1 || n > maxTaskPage {
 			return nil, newA2AError(a2aBadParams, "pageSize must be a whole number from 1 to 100.")

@@ -59,7 +59,14 @@ func TestA2AErrors(t *testing.T) {
 		{call("GetTask", `{"id":"t1"}`), "TASK_NOT_FOUND", -32001, nil},
 		{call("CancelTask", `{"id":"t1"}`), "TASK_NOT_FOUND", -32001, nil},
 		{call("GetTask", `{}`), "INVALID_PARAMS", -32602, nil},
+		{call("GetTask", `null`), "INVALID_PARAMS", -32602, nil},
+		{`{"jsonrpc":"2.0","id":7,"method":"GetTask"}`, "INVALID_PARAMS", -32602, nil},
+		{`{"jsonrpc":"2.0","id":7,"method":"CancelTask"}`, "INVALID_PARAMS", -32602, nil},
+		{`{"jsonrpc":"2.0","id":7,"method":"SendMessage"}`, "INVALID_PARAMS", -32602, nil},
 		{call("ListTasks", `{"pageSize":0}`), "INVALID_PARAMS", -32602, nil},
+		{call("ListTasks", `{"pageSize":5.5}`), "INVALID_PARAMS", -32602, nil},
+		{call("ListTasks", `{"pageSize":1e99}`), "INVALID_PARAMS", -32602, nil},
+		{call("ListTasks", `{"pageSize":true}`), "INVALID_PARAMS", -32602, nil},
 		{call("SendStreamingMessage", `{}`), "UNSUPPORTED_OPERATION", -32004, nil},
 		{call("SubscribeToTask", `{"id":"t1"}`), "UNSUPPORTED_OPERATION", -32004, nil},
 		{call("CreateTaskPushNotificationConfig", `{}`), "PUSH_NOTIFICATION_NOT_SUPPORTED", -32003, nil},
@@ -161,6 +168,31 @@ func TestA2AOverHTTP(t *testing.T) {
 		}
 		if r := s.Do(http.MethodGet, base+"/message:send", ""); r.Status != http.StatusMethodNotAllowed || r.Header.Get("Allow") != "POST, OPTIONS" {
 			t.Errorf("%s: %d %v", base, r.Status, r.Header)
+		}
+	}
+}
+
+// TestA2APartIssues holds that a part that is wrong is the one issue of its message.
+func TestA2APartIssues(t *testing.T) {
+	s := start(t)
+	for parts, want := range map[string]string{
+		`[{"text":5}]`:                              "parts[0].text",
+		`[{"text":"Hello"},"text"]`:                 "parts[1]",
+		`[{"text":5},{"data":{"kind":"poem"}}]`:     "parts[0].text kind",
+		`[{"data":{"title":"No text"}}]`:            "body",
+		`[{"text":"Hello","data":{"agent":"ada"}}]`: "parts[0]",
+	} {
+		r := rpc(t, s, say("SendMessage", "p", parts))
+		if r.Error == nil {
+			t.Errorf("%s: %+v", parts, r.Result)
+			continue
+		}
+		var fields []string
+		for _, issue := range problemOf(t, r.Error.Data).Issues {
+			fields = append(fields, issue.Field)
+		}
+		if strings.Join(fields, " ") != want {
+			t.Errorf("%s: issues %v, want %s", parts, fields, want)
 		}
 	}
 }

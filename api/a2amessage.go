@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/json"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -276,17 +277,18 @@ const messageScope = "a2a/"
 // messageRules are the rules of publishing by a message.
 var messageRules = entryRules{maxBody: fsm.MaxBody, room: "a2a"}
 
-// wholeNumber reads a whole number from JSON or from a query.
+// wholeNumber reads a whole number from JSON, where 5.0 is one, or from a query.
 func wholeNumber(value any) (int, bool) {
-	var s string
 	switch value := value.(type) {
 	case json.Number:
-		s = value.String()
+		if f, err := value.Float64(); err == nil && f == math.Trunc(f) && math.Abs(f) <= math.MaxInt32 {
+			return int(f), true
+		}
 	case string:
-		s = value
+		n, err := strconv.Atoi(value)
+		return n, err == nil
 	}
-	n, err := strconv.Atoi(s)
-	return n, err == nil
+	return 0, false
 }
 
 func sortedKeys(o map[string]any) []string {

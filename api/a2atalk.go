@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -50,8 +51,13 @@ func (m *a2aMessage) refuse(now time.Time) *a2aError {
 	doc := m.document()
 	e := readNewEntry(&doc, &messageRules)
 	issues := m.problems.list
+	part := slices.ContainsFunc(issues, func(i Issue) bool { return strings.HasPrefix(i.Field, "parts[") })
 	if !m.problems.has("message") && !m.problems.has("parts") {
-		issues = append(issues, e.problems.list...)
+		for _, issue := range e.problems.list {
+			if !part || issue.Field != fieldBody.name { // a part that cannot be read may hold the body
+				issues = append(issues, issue)
+			}
+		}
 	}
 	refusal := invalid(issues, e.repair(&messageRules, now))
 	refusal.Notes = e.notes

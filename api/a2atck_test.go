@@ -65,6 +65,8 @@ var tckCalls = []tckCall{
 	{"CORE-CANCEL-003", "CancelTask", tckTask, "POST", tckTaskAt + ":cancel", nil, -32001, 404, "TASK_NOT_FOUND", ""},
 	{"CORE-LIST-001 -003 -004 -005", "ListTasks", `{"contextId":"tck","includeArtifacts":false}`, "GET", "/a2a/v1/tasks?contextId=tck&includeArtifacts=false", nil, 0, 0, "", `"nextPageToken":""`},
 	{"CORE-LIST-002 HTTP_JSON-QP-001", "ListTasks", `{"pageSize":2}`, "GET", "/a2a/v1/tasks?pageSize=2", nil, 0, 0, "", `"pageSize":2`},
+	{"CORE-LIST-002", "ListTasks", `{"pageSize":null}`, "", "", nil, 0, 0, "", `"pageSize":50`},
+	{"CORE-LIST-002", "ListTasks", `{"pageSize":5.0}`, "", "", nil, 0, 0, "", `"pageSize":5,`},
 	{"CORE-CAP-001 HTTP_JSON-URL-002", "CreateTaskPushNotificationConfig", tckConfig, "POST", tckPushAt, nil, -32003, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED", ""},
 	{"CORE-CAP-001", "GetTaskPushNotificationConfig", tckConfig, "GET", tckPushAt + "/c", nil, -32003, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED", ""},
 	{"CORE-CAP-001", "ListTaskPushNotificationConfigs", tckConfig, "GET", tckPushAt, nil, -32003, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED", ""},
