@@ -80,7 +80,7 @@ func (w *mcpWriter) refusal(b *boundTool, e *Error) {
 	case e.retryable():
 		w.line("The same call may be repeated.")
 	case another:
-		w.line(`Look for another job: list_jobs {} has those that are open, list_jobs {"status":"claimed"} those that somebody does.`)
+		w.line(`To find a job: list_jobs {} has those that are open, list_jobs {"status":"claimed"} those that somebody does.`)
 	case shown:
 		w.line("Example: %s %s", b.name, e.Example.appendJSON(nil))
 	}
