@@ -69,6 +69,35 @@ func a2aRefusal(refusal *Error, sent *a2aMessage) *a2aError {
 	return e
 }
 
+// a2aUnreached is the error of a request over HTTP+JSON that never reached the
+// protocol. Its status is that of the refusal.
+func a2aUnreached(refusal *Error) *a2aError {
+	e := a2aRefusal(refusal, nil)
+	kind := *e.kind
+	switch refusal.status() {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInternalServerError:
+	case http.StatusNotFound:
+		kind = *a2aNoMethod
+		kind.rpc = a2aNoTask.rpc
+	case http.StatusMethodNotAllowed:
+		kind = *a2aNoMethod
+	default:
+		kind = *a2aBadRequest
+	}
+	kind.status = refusal.status()
+	e.kind = &kind
+	return e
+}
+
+// belowA2A reports a request for HTTP+JSON of the message protocol. One that was not
+// read far enough for its path to be known is none.
+func (c *call) belowA2A() bool {
+	if c.route != nil {
+		return strings.HasPrefix(c.route.path, a2aUnversioned)
+	}
+	return c.rctx != nil && len(c.rctx.Host()) > 0 && strings.HasPrefix(string(c.rctx.URI().PathOriginal()), a2aUnversioned)
+}
+
 // hint tells HTTP when to try again.
 func (e *a2aError) hint(c *call) {
 	if e.refusal != nil {

@@ -197,6 +197,41 @@ func TestA2APartIssues(t *testing.T) {
 	}
 }
 
+// TestA2AUnreached holds that what never reaches the protocol is told in its form.
+func TestA2AUnreached(t *testing.T) {
+	b := apitest.NewBackend(t)
+	s := apitest.Start(t, b)
+	for _, test := range []struct {
+		method, path, body string
+		status             int
+		name, reason, code string
+	}{
+		{http.MethodGet, "/a2a/v1/nothing", "", 404, "NOT_FOUND", "METHOD_NOT_FOUND", "not_found"},
+		{http.MethodPost, "/a2a/v1//message:send", "{}", 404, "NOT_FOUND", "METHOD_NOT_FOUND", "not_found"},
+		{http.MethodGet, "/a2a/v1/message:send", "", 405, "UNIMPLEMENTED", "METHOD_NOT_FOUND", "method_not_allowed"},
+		{"PROPFIND", "/a2a/message:send", "", 405, "UNIMPLEMENTED", "METHOD_NOT_FOUND", "method_not_allowed"},
+		{http.MethodPost, "/a2a/v1/message:send", strings.Repeat("x", 129<<10), 413, "INVALID_ARGUMENT", "INVALID_REQUEST", "body_too_large"},
+	} {
+		r := s.Do(test.method, test.path, test.body, "Content-Type", jsonType)
+		var got struct {
+			Error struct {
+				Code    int
+				Status  string
+				Message string
+				Details []struct{ Reason string }
+			}
+		}
+		r.Decode(t, &got)
+		if r.Status != test.status || got.Error.Code != test.status || got.Error.Status != test.name || got.Error.Message == "" ||
+			got.Error.Details[0].Reason != test.reason || refusalIn(t, r).Code != test.code {
+			t.Errorf("%s %s: %d %s", test.method, test.path, r.Status, r.Body)
+		}
+	}
+	if r := s.Get("/a2a"); r.Status != http.StatusMethodNotAllowed || apitest.CheckError(t, r).Code != "method_not_allowed" {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+}
+
 // TestA2AExamples holds that a rejection lists every problem, and that its example
 // works when it is sent back as it is.
 func TestA2AExamples(t *testing.T) {

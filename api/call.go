@@ -173,10 +173,11 @@ func (c *call) answer(status int, build func(dst []byte) ([]byte, error)) error 
 	return nil
 }
 
-// fail answers with an Error object.
+// fail answers with an Error object, or as refusal does.
 func (c *call) fail(err error) { _ = c.refusal(err) }
 
-// refusal answers with an Error object, and returns it.
+// refusal answers with an Error object, and returns it. Below /a2a/ the error of the
+// message protocol that holds it is the answer: clients read no other there.
 func (c *call) refusal(err error) *Error {
 	e := toError(err)
 	if e == nil {
@@ -193,7 +194,11 @@ func (c *call) refusal(err error) *Error {
 	c.hint(e)
 	resp.SetStatusCode(e.status())
 	resp.Header.SetContentType(contentJSON)
-	resp.SetBody(e.object().appendJSON(nil))
+	body := e.object()
+	if c.belowA2A() {
+		body = a2aUnreached(e).http()
+	}
+	resp.SetBody(body.appendJSON(nil))
 	return e
 }
 

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -69,9 +70,22 @@ func TestNodeOfNoClusterAnswersNothing(t *testing.T) {
 	}
 	for range requests {
 		r := <-answers
-		p := apitest.CheckError(t, r)
+		p := refusalIn(t, r)
 		if r.Status != http.StatusServiceUnavailable || p.Code != "no_leader" || !p.Retryable || r.Header.Get("Retry-After") == "" {
 			t.Errorf("%d %s", r.Status, r.Body)
 		}
 	}
+}
+
+// refusalIn is the Error object that an answer is, or that stands among the details of
+// an error of the message protocol.
+func refusalIn(t *testing.T, r *apitest.Response) apitest.Problem {
+	t.Helper()
+	var protocol struct {
+		Error struct{ Details json.RawMessage }
+	}
+	if json.Unmarshal(r.Body, &protocol) != nil { // error is a sentence
+		return apitest.CheckError(t, r)
+	}
+	return problemOf(t, protocol.Error.Details)
 }

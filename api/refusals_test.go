@@ -335,7 +335,7 @@ func TestMethodsOfEveryRoute(t *testing.T) {
 				continue
 			}
 			r := s.Do(method, path, "")
-			if p := apitest.CheckError(t, r); r.Status != http.StatusMethodNotAllowed || r.Header.Get("Allow") != allow || p.Code != "method_not_allowed" {
+			if p := refusalIn(t, r); r.Status != http.StatusMethodNotAllowed || r.Header.Get("Allow") != allow || p.Code != "method_not_allowed" {
 				t.Errorf("%s %s: %d, Allow %q, want %q: %s", method, path, r.Status, r.Header.Get("Allow"), allow, r.Body)
 			}
 		}
@@ -343,7 +343,7 @@ func TestMethodsOfEveryRoute(t *testing.T) {
 			t.Errorf("OPTIONS %s: %d, Allow %q", path, r.Status, r.Header.Get("Allow"))
 		}
 		r := s.Get(strings.TrimSuffix(path, "/") + "/no/such/place")
-		if p := apitest.CheckError(t, r); r.Status != http.StatusNotFound || p.Code != "not_found" {
+		if p := refusalIn(t, r); r.Status != http.StatusNotFound || p.Code != "not_found" {
 			t.Errorf("below %s: %d %s", path, r.Status, r.Body)
 		}
 	}

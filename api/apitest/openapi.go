@@ -55,7 +55,8 @@ func Document(tb testing.TB) *openapi3.T {
 }
 
 // Check holds an answer against the OpenAPI document, and against what every
-// answer must have. Answers to undocumented paths must be Error objects.
+// answer must have. Answers to undocumented paths must be Error objects, and below
+// /a2a/ errors of the message protocol.
 func Check(tb testing.TB, req *http.Request, r *Response) {
 	tb.Helper()
 	for _, name := range []string{"X-Commons-Node", "X-Commons-Index", "Access-Control-Allow-Origin", "Access-Control-Expose-Headers"} {
@@ -79,6 +80,10 @@ func Check(tb testing.TB, req *http.Request, r *Response) {
 	found, params, err := paths.FindRoute(req)
 	if r.Status >= http.StatusBadRequest {
 		checkRefusal(tb, req, r, err == nil && found.Operation.RequestBody != nil)
+	}
+	if err != nil && strings.HasPrefix(req.URL.Path, "/a2a/") {
+		checkSchema(tb, r, "RPCStatus")
+		return
 	}
 	if err != nil {
 		CheckError(tb, r)
@@ -133,15 +138,21 @@ func Unanswered() ([]string, error) {
 // CheckError holds an answer against the Error object's schema and returns it.
 func CheckError(tb testing.TB, r *Response) Problem {
 	tb.Helper()
-	var value any
-	if err := json.Unmarshal(r.Body, &value); err != nil {
-		tb.Fatalf("%d is no Error object: %v: %q", r.Status, err, r.Body)
-	}
-	schema := Document(tb).Components.Schemas["Error"].Value
-	if err := schema.VisitJSON(value, openapi3.EnableJSONSchema2020()); err != nil {
-		tb.Errorf("%d is no Error object: %v: %s", r.Status, err, r.Body)
-	}
+	checkSchema(tb, r, "Error")
 	var p Problem
 	r.Decode(tb, &p)
 	return p
+}
+
+// checkSchema holds an answer that refuses a request against a schema by name.
+func checkSchema(tb testing.TB, r *Response, name string) {
+	tb.Helper()
+	var value any
+	if err := json.Unmarshal(r.Body, &value); err != nil {
+		tb.Fatalf("%d is no %s: %v: %q", r.Status, name, err, r.Body)
+	}
+	schema := Document(tb).Components.Schemas[name].Value
+	if err := schema.VisitJSON(value, openapi3.EnableJSONSchema2020()); err != nil {
+		tb.Errorf("%d is no %s: %v: %s", r.Status, name, err, r.Body)
+	}
 }
