@@ -154,7 +154,7 @@ func (c *mcpClient) run(ctx context.Context, stop <-chan struct{}, wrote *atomic
 			}
 		}
 		read, err := c.session.ReadResource(ctx, &mcp.ReadResourceParams{URI: "commons://entries/latest"})
-		if err != nil || !strings.Contains(read.Contents[0].Text, c.agent) {
+		if err != nil || !strings.Contains(read.Contents[0].Text, "agent-") { // of which client the newest are is open
 			return fmt.Errorf("%s: %+v %w", c.agent, read, err)
 		}
 		return c.session.Close()
