@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/hashicorp/raft"
 )
 
 // crashAt is an option that panics at a step, once.
@@ -134,10 +136,23 @@ func TestCrashAfterKeeping(t *testing.T) {
 // TestReceivedStateIsMissing: a snapshot that Raft may rely on is not dropped
 // because its state is gone.
 func TestReceivedStateIsMissing(t *testing.T) {
+	dir, _, _ := crashReceived(t)
+	if err := os.RemoveAll(filepath.Join(dir, receivedDir(t, dir))); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := tryOpenAt(dir); !errors.Is(err, ErrBehind) {
+		t.Errorf("opened %v, %v", m, err)
+	}
+}
+
+// crashReceived makes a directory whose machine crashed when it had received a
+// snapshot and not installed it. It returns the snapshot, too.
+func crashReceived(t *testing.T) (dir string, meta *raft.SnapshotMeta, data []byte) {
+	t.Helper()
 	l := newLog(t)
 	l.seed(40)
-	_, meta, data := leader(t, l)
-	dir := t.TempDir()
+	_, meta, data = leader(t, l)
+	dir = t.TempDir()
 	m, err := tryOpenAt(dir, crashAt(stepReceived))
 	if err != nil {
 		t.Fatal(err)
@@ -146,12 +161,7 @@ func TestReceivedStateIsMissing(t *testing.T) {
 		t.Fatal("the step was not reached")
 	}
 	abandon(t, m)
-	if err := os.RemoveAll(filepath.Join(dir, receivedDir(t, dir))); err != nil {
-		t.Fatal(err)
-	}
-	if m, err := tryOpenAt(dir); !errors.Is(err, ErrBehind) {
-		t.Errorf("opened %v, %v", m, err)
-	}
+	return dir, meta, data
 }
 
 // abandon closes what a crashed machine still has open: its own state, and one
@@ -171,18 +181,7 @@ func abandon(t *testing.T, m *Machine) {
 // TestCrashWhileBootFinishesAnInstall crashes a second time, in the boot that
 // picks up a received state.
 func TestCrashWhileBootFinishesAnInstall(t *testing.T) {
-	l := newLog(t)
-	l.seed(40)
-	_, meta, data := leader(t, l)
-	dir := t.TempDir()
-	m, err := tryOpenAt(dir, crashAt(stepReceived))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !untilCrash(t, func() error { return receive(m, meta, data) }) {
-		t.Fatal("the step was not reached")
-	}
-	abandon(t, m)
+	dir, meta, data := crashReceived(t)
 	// A received state with damaged files is dropped, the old one goes on.
 	for name, damage := range map[string]func([]byte) []byte{
 		"cut short": func(table []byte) []byte { return table[:10] },
@@ -209,8 +208,7 @@ func TestCrashWhileBootFinishesAnInstall(t *testing.T) {
 			}
 		})
 	}
-	m = openAt(t, dir)
-	if m.Applied() != meta.Index {
+	if m := openAt(t, dir); m.Applied() != meta.Index {
 		t.Errorf("applied %d", m.Applied())
 	}
 }

@@ -147,10 +147,7 @@ func TestA2AClientOfOthers(t *testing.T) {
 		}
 		go func() { failed <- a2aOldRun(t.Context(), nd, old, stop, &published) }()
 	}
-	c.Eventually("writes before the kill", func() string { return lacks(published.Load(), 20) })
-	c.Kill(leader)
-	after := published.Load() + 20
-	c.Eventually("writes after the kill", func() string { return lacks(published.Load(), after) })
+	c.killUnder(leader, &published, 20)
 	close(stop)
 	for range clients {
 		if err := <-failed; err != nil {
@@ -171,6 +168,16 @@ func TestA2AClientOfOthers(t *testing.T) {
 			}
 		}
 	}
+}
+
+// killUnder kills a node under writes that are counted, with so many of them before
+// and so many after.
+func (c *Cluster) killUnder(victim int, wrote *atomic.Int64, writes int64) {
+	c.t.Helper()
+	c.Eventually("writes before the kill", func() string { return lacks(wrote.Load(), writes) })
+	c.Kill(victim)
+	after := wrote.Load() + writes
+	c.Eventually("writes after the kill", func() string { return lacks(wrote.Load(), after) })
 }
 
 // lacks says what is missing to a count.
