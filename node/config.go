@@ -47,7 +47,7 @@ type Config struct {
 	NonVoter            bool          `name:"non-voter" env:"COMMONS_NON_VOTER" help:"Never vote: a read replica, which takes every call and does not count for a majority. Needs --join."`
 	DeadServerThreshold time.Duration `name:"dead-server-threshold" env:"COMMONS_DEAD_SERVER_THRESHOLD" default:"10m" placeholder:"DURATION" help:"How long a server is dead before the leader removes it, as long as three voters and a quorum stay; 0 keeps it."`
 
-	DiskReserve string `name:"disk-reserve" env:"COMMONS_DISK_RESERVE" default:"256MiB" placeholder:"SIZE" help:"Free space, such as 512MiB or 5%, below which a node does not lead; when a majority is below it writes are refused. 0 turns this off."`
+	DiskReserve string `name:"disk-reserve" env:"COMMONS_DISK_RESERVE" default:"256MiB" placeholder:"SIZE" help:"Free space, such as 512MiB or 5%, below which a node does not lead; when too few voters have more, writes are refused. 0 turns this off."`
 
 	WriteRate   int           `name:"write-rate" env:"COMMONS_WRITE_RATE" default:"30" placeholder:"N" help:"Writes a minute per sender and per agent; 0 turns the limit off."`
 	WriteBurst  int           `name:"write-burst" env:"COMMONS_WRITE_BURST" default:"10" placeholder:"N" help:"Writes above the rate that may come at once; 0 turns the limit off."`

@@ -87,7 +87,7 @@ func (n *Node) sawDisk(ctx context.Context, free, size uint64, keep reserve) {
 	n.disk.Store(&now)
 	switch {
 	case now.low && !was.low:
-		n.logger.WarnContext(ctx, "the disk is nearly full; this node leads only while nobody else can, and writes stop when a majority is in this state",
+		n.logger.WarnContext(ctx, "the disk is nearly full; this node leads only while nobody else can, and writes stop when too few voters have space",
 			"free", formatBytes(now.free), "reserve", formatBytes(now.reserve), "data", n.cfg.DataDir)
 	case was.low && !now.low:
 		n.logger.InfoContext(ctx, "the disk has enough free space again", "free", formatBytes(now.free), "reserve", formatBytes(now.reserve))

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/node/admin"
 )
 
 const (
@@ -19,10 +21,8 @@ const (
 
 // What this node is in its cluster.
 const (
-	membershipVoter    = "voter"
-	membershipNonVoter = "non-voter"
-	membershipRemoved  = "removed"
-	membershipNone     = "none"
+	membershipRemoved = "removed" // and admin.Voter, admin.NonVoter
+	membershipNone    = "none"
 )
 
 // membership returns what this node is in its cluster.
@@ -34,9 +34,9 @@ func (n *Node) membership() string {
 		switch {
 		case string(s.ID) != n.identity.ServerID:
 		case s.Suffrage == raft.Voter:
-			return membershipVoter
+			return admin.Voter
 		default:
-			return membershipNonVoter
+			return admin.NonVoter
 		}
 	}
 	return membershipNone
