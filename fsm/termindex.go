@@ -9,7 +9,7 @@ import (
 
 // indexVersion numbers how entries become terms. It must change with them; the
 // index is then built anew.
-const indexVersion = 2<<16 | text.Version
+const indexVersion = 3<<16 | text.Version
 
 // openIndex opens the store's index and adds the entries that were not sealed.
 // That also warms the memory of recent rows.

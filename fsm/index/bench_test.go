@@ -2,10 +2,12 @@ package index
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -168,18 +170,18 @@ func BenchmarkSeal(b *testing.B) {
 	db := openBenchDB(b, b.TempDir())
 	defer db.Close()
 	x := openIndex(b, db, 0)
-	blk := newBlock(0, 0)
-	for off, p := range newCorpus().posts(BlockEntries) {
-		blk.add(uint16(off), p.terms, p.words)
+	p := newPart(0, 0)
+	for off, post := range newCorpus().posts(BlockEntries) {
+		p.add(uint16(off), post.terms, post.words)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := x.seal(blk, x.commit); err != nil {
+		if err := x.seal(p, x.commit); err != nil {
 			b.Fatal(err)
 		}
-		blk.number++
+		p.start += BlockEntries
 	}
-	b.ReportMetric(float64(len(blk.terms)), "terms")
+	b.ReportMetric(float64(len(p.terms)), "terms")
 	x.Close()
 }
 
@@ -232,8 +234,8 @@ func buildIndex(b *testing.B, size int) *built {
 	built.cut = built.index.Cut()
 	built.snap = built.db.NewSnapshot()
 	m := built.db.Metrics()
-	b.Logf("%d entries: %d MB on disk, %d MB more heap, %d blocks in memory, L0 sublevels %d",
-		size, m.DiskSpaceUsage()>>20, (heapBytes()-before)>>20, len(built.cut.blocks), m.Levels[0].Sublevels)
+	b.Logf("%d entries: %d MB on disk, %d MB more heap, %d parts in memory, L0 sublevels %d",
+		size, m.DiskSpaceUsage()>>20, (heapBytes()-before)>>20, len(built.cut.parts), m.Levels[0].Sublevels)
 	builts[size] = built
 	return built
 }
@@ -296,5 +298,56 @@ func BenchmarkSearch(b *testing.B) {
 				b.ReportMetric(float64(hits), "hits")
 			})
 		}
+	}
+}
+
+// BenchmarkWorstBodies adds texts that make the most terms: bigrams of rare code
+// points, and words that nobody else has. It reports the heap that the index takes
+// at most, what the parts in memory count of it, and the disk per entry.
+func BenchmarkWorstBodies(b *testing.B) {
+	rng := rand.New(rand.NewPCG(13, 14))
+	bodies := map[string]func() []string{
+		"rare code points": func() []string { return rareWords(rng, 5000) },
+		"short words": func() []string {
+			words := make([]string, 1250)
+			for i := range words {
+				words[i] = strconv.FormatUint(uint64(rng.Uint32())%(36*36*36), 36)
+			}
+			return words
+		},
+		"one beginning": func() []string {
+			words := make([]string, 700)
+			for i := range words {
+				words[i] = fmt.Sprintf("aaa%04x", rng.IntN(1<<16))
+			}
+			return words
+		},
+	}
+	for _, name := range slices.Sorted(maps.Keys(bodies)) {
+		b.Run(name, func(b *testing.B) {
+			db := openBenchDB(b, b.TempDir())
+			defer db.Close()
+			before := heapBytes()
+			x := openIndex(b, db, 0)
+			most, counted, seq := int64(0), 0, uint64(0)
+			for b.Loop() {
+				x.Add(seq, nil, bodies[name]()...)
+				seq++
+				if seq%100 != 0 {
+					continue
+				}
+				x.Cut()
+				if heap := heapBytes() - before; heap > most {
+					most, counted = heap, 0
+					for _, p := range x.parts {
+						counted += p.bytes
+					}
+				}
+			}
+			x.Close()
+			b.ReportMetric(float64(most)/(1<<20), "MB-heap")
+			b.ReportMetric(float64(counted)/(1<<20), "MB-counted")
+			b.ReportMetric(float64(db.Metrics().DiskSpaceUsage())/float64(seq), "disk-B/entry")
+		})
 	}
 }

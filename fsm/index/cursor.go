@@ -14,7 +14,8 @@ type termCursor struct {
 	iter  *pebble.Iterator
 	key   []byte // what the keys of the term begin with; then the block
 	size  int    // of that beginning
-	block uint64 // the block that iter is on
+	block uint64 // the block of the posting that iter is on
+	start uint64 // the first seq of its part
 	state cursorState
 
 	also    uint64 // a seq that counts as carrying the term
@@ -26,8 +27,8 @@ type cursorState uint8
 
 const (
 	cursorNew  cursorState = iota // iter was not used yet
-	cursorOn                      // iter is on a block
-	cursorDone                    // iter is past the term's oldest block
+	cursorOn                      // iter is on a posting
+	cursorDone                    // iter is past the term's oldest posting
 )
 
 // openTerm opens a cursor for the keys that begin with term; see appendTerm.
@@ -68,35 +69,45 @@ func (c *termCursor) seekSealed(target uint64) error {
 	} else {
 		valid = c.iter.SeekGE(appendBlock(c.key[:c.size], target))
 	}
-	for valid {
-		_, block, err := splitKey(c.iter.Key())
-		if err != nil {
+	for {
+		if err := c.place(valid); err != nil || c.state == cursorDone || c.block <= target {
 			return err
-		}
-		c.block, c.state = block, cursorOn
-		if block <= target {
-			return nil
 		}
 		valid = c.iter.Next()
 	}
-	c.state = cursorDone
-	return c.iter.Error()
 }
 
-// load adds the offsets of the term in the block that seek returned.
+// place notes where iter is.
+func (c *termCursor) place(valid bool) (err error) {
+	if !valid {
+		c.state = cursorDone
+		return c.iter.Error()
+	}
+	c.state = cursorOn
+	_, c.block, c.start, err = splitKey(c.iter.Key())
+	return err
+}
+
+// load adds the offsets of the term in the block that seek returned, of all its
+// parts. It is called once for each block.
 func (c *termCursor) load(into *offsets) error {
 	if c.hasAlso && c.also>>blockShift == c.at {
 		into.set(uint16(c.also % BlockEntries))
 	}
-	if c.state != cursorOn || c.block != c.at {
-		return nil
-	}
-	value, err := c.iter.ValueAndErr()
-	if err != nil {
-		return err
-	}
-	if err := loadPosting(into, value); err != nil {
-		return fmt.Errorf("%w: key %x", err, c.iter.Key())
+	for c.state == cursorOn && c.block == c.at {
+		value, err := c.iter.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		if err := loadPosting(into, value); err != nil {
+			return fmt.Errorf("%w: key %x", err, c.iter.Key())
+		}
+		if isFirstPart(c.block, c.start) {
+			return nil
+		}
+		if err := c.place(c.iter.Next()); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -2,8 +2,9 @@
 //
 // Entries are numbered by seq. Each block of BlockEntries entries is indexed
 // alone: for each of its terms the offsets of the entries that carry it. The
-// newest blocks are in memory; a full one is sealed into Pebble in the
-// background, and the seal mark says how far that went. A search goes through
+// newest entries are in memory, in parts: a part ends with its block, or earlier
+// when its terms take maxPartBytes of memory. A full part is sealed into Pebble in
+// the background, and the seal mark says how far that went. A search goes through
 // the blocks from the newest down and stops at its limit, so that its price
 // hardly depends on how much there is.
 //
@@ -21,9 +22,13 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// maxWaiting is the number of full blocks that may wait to be sealed. Add blocks
-// beyond it: memory is bounded, and whoever writes faster than Pebble slows down.
-const maxWaiting = 8
+// What may wait to be sealed: full parts, and the memory that they take. Add
+// blocks beyond either: memory is bounded, and whoever writes faster than Pebble
+// slows down.
+const (
+	maxWaiting      = 8
+	maxWaitingBytes = 64 << 20
+)
 
 // Options are the settings of an Index.
 type Options struct {
@@ -37,7 +42,7 @@ type Options struct {
 	// Logger is told about trouble. nil: none is.
 	Logger *slog.Logger
 	// OnSealed, if set, is called in the background after each seal with the
-	// new mark. A sealed block leaves memory when the second Cut after that is
+	// new mark. A sealed part leaves memory when the second Cut after that is
 	// taken and no older Cut is in use.
 	OnSealed func(sealed uint64)
 }
@@ -50,14 +55,15 @@ type Index struct {
 	logger *slog.Logger
 
 	// Of Add alone:
-	open  *block // takes the next entry; nil at the start of a block
-	terms int    // terms of the block before
+	open      *part // takes the next entry; nil at the start of a part
+	terms     int   // terms of the part before
+	partBytes int   // memory from which on a part is full
 
 	mu      sync.Mutex
 	changed sync.Cond // full, sealed or closing changed
 	next    uint64    // the seq of the next entry
-	blocks  []*block  // in memory, oldest first; replaced, never changed
-	full    uint64    // the seq after the newest full block
+	parts   []*part   // in memory, oldest first; replaced, never changed
+	full    uint64    // the seq after the newest full part
 	sealed  uint64    // every seq below is in Pebble
 	cutMark uint64    // sealed as it was before any snapshot that the next Cut may meet
 	closing bool
@@ -88,7 +94,7 @@ func Open(db *pebble.DB, opts Options) (*Index, error) {
 		}
 	}
 	x := &Index{
-		db: db, opts: opts, logger: opts.Logger,
+		db: db, opts: opts, logger: opts.Logger, partBytes: maxPartBytes,
 		next: m.sealed, full: m.sealed, sealed: m.sealed, cutMark: m.sealed,
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -96,7 +102,7 @@ func Open(db *pebble.DB, opts Options) (*Index, error) {
 	if x.logger == nil {
 		x.logger = slog.New(slog.DiscardHandler)
 	}
-	go x.sealBlocks()
+	go x.sealParts()
 	return x, nil
 }
 
@@ -127,45 +133,61 @@ func (x *Index) Sealed() uint64 {
 // without WordClass; both may repeat. Their memory is the caller's again afterwards.
 //
 // Seqs are consecutive, beginning with Sealed of the index just opened; any other
-// seq is a bug of the caller, and Add panics. Add blocks while too many full
-// blocks wait to be sealed.
+// seq is a bug of the caller, and Add panics. Add blocks while too much waits to
+// be sealed.
 func (x *Index) Add(seq uint64, terms []string, words ...string) {
 	if seq != x.next {
 		panic(fmt.Sprintf("index: entry %d added where %d is next", seq, x.next))
 	}
 	if x.open == nil {
-		x.open = x.startBlock(seq >> blockShift)
+		x.open = x.startPart(seq)
 	}
 	x.open.add(uint16(seq%BlockEntries), terms, words)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.next = seq + 1
-	if x.next == x.open.end() {
+	if x.open.bytes >= x.partBytes {
+		x.open.end.Store(x.next)
+	}
+	if x.next == x.open.end.Load() {
 		x.terms, x.open = len(x.open.terms), nil
 		x.full = x.next
 		x.changed.Broadcast()
 	}
 }
 
-// startBlock makes the block that takes the next entry.
-func (x *Index) startBlock(number uint64) *block {
-	b := newBlock(number, x.terms)
+// startPart makes the part that takes the next entry.
+func (x *Index) startPart(seq uint64) *part {
+	p := newPart(seq, x.terms)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for x.full > x.sealed+(maxWaiting-1)*BlockEntries && !x.closing {
+	for x.tooMuchWaits() && !x.closing {
 		x.changed.Wait()
 	}
 	x.cutMark = x.sealed
-	x.blocks = append(x.unsealed(), b)
-	return b
+	x.parts = append(x.unsealed(), p)
+	return p
 }
 
-// unsealed returns a copy of the blocks that cuts still need.
-func (x *Index) unsealed() []*block {
-	keep := make([]*block, 0, len(x.blocks)+1)
-	for _, b := range x.blocks {
-		if b.end() > x.cutMark {
-			keep = append(keep, b)
+// tooMuchWaits reports whether the full parts that are not sealed reach a bound.
+// The lock is held, and every part in memory is full.
+func (x *Index) tooMuchWaits() bool {
+	waiting, bytes := 0, 0
+	for _, p := range x.parts {
+		if p.end.Load() > x.sealed {
+			waiting++
+			bytes += p.bytes
+		}
+	}
+	return waiting >= maxWaiting || bytes >= maxWaitingBytes
+}
+
+// unsealed returns a copy of the parts that cuts still need.
+func (x *Index) unsealed() []*part {
+	keep := make([]*part, 0, len(x.parts)+1)
+	for _, p := range x.parts {
+		if p.end.Load() > x.cutMark {
+			keep = append(keep, p)
 		}
 	}
 	return keep
@@ -177,18 +199,18 @@ func (x *Index) unsealed() []*block {
 func (x *Index) Cut() Cut {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	// The snapshot may be older than this call, and a block may have been sealed
+	// The snapshot may be older than this call, and a part may have been sealed
 	// since. So what the previous call saw counts.
-	if len(x.blocks) > 0 && x.blocks[0].end() <= x.cutMark {
-		x.blocks = x.unsealed()
+	if len(x.parts) > 0 && x.parts[0].end.Load() <= x.cutMark {
+		x.parts = x.unsealed()
 	}
-	c := Cut{prefix: x.opts.Prefix, blocks: x.blocks, first: x.opts.First, sealed: x.cutMark, next: x.next}
+	c := Cut{prefix: x.opts.Prefix, parts: x.parts, first: x.opts.First, sealed: x.cutMark, next: x.next}
 	x.cutMark = x.sealed
 	return c
 }
 
 // Close ends sealing. It is called before Pebble is closed, and after the last
-// Add. Blocks that were not sealed are lost, and added again after the next Open.
+// Add. Parts that were not sealed are lost, and added again after the next Open.
 // Cuts go on working as long as their snapshots do.
 func (x *Index) Close() {
 	x.mu.Lock()

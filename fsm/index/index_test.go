@@ -18,6 +18,7 @@ type world struct {
 	index *Index
 	model *model
 	kept  []keptCut
+	part  int // memory that ends a part; 0: as always
 }
 
 // keptCut is a cut with its snapshot.
@@ -87,13 +88,20 @@ func (w *world) crash(rng *rand.Rand) {
 	w.close()
 	w.fs = after
 	w.db = openDB(w.t, w.fs)
-	w.index = openIndex(w.t, w.db, w.model.first)
+	w.open()
 }
 
 func (w *world) restart() {
 	w.index.Close()
 	w.dropKept()
+	w.open()
+}
+
+func (w *world) open() {
 	w.index = openIndex(w.t, w.db, w.model.first)
+	if w.part > 0 {
+		w.index.partBytes = w.part
+	}
 }
 
 func (w *world) check(t fataler, rng *rand.Rand, searches int) {
@@ -113,6 +121,9 @@ func TestIndexProperty(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		w := newWorld(t, first)
 		defer w.close()
+		if w.part = rapid.SampledFrom([]int{0, 20_000, 100_000}).Draw(rt, "part"); w.part > 0 {
+			w.index.partBytes = w.part
+		}
 		steps := rapid.SliceOfN(rapid.SampledFrom([]string{
 			"few", "few", "block", "blocks", "seal", "keep", "keep snapshot first", "drop", "restart", "crash", "flush",
 		}), 1, 10).Draw(rt, "steps")

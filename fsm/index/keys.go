@@ -13,15 +13,18 @@ import (
 // The keyspace, all of it below Options.Prefix:
 //
 //	m                      the seal mark: version (4 bytes), sealed seq (8 bytes)
-//	p term 00 ^block       the offsets of the term's entries in a sealed block
+//	p term 00 ^block ^off  the offsets of the term's entries in a sealed part of a
+//	                       block that begins at off
 //
-// Numbers are big-endian. The block is complemented, so that a forward scan of a
-// term meets the newest block first.
+// Numbers are big-endian. Block and offset are complemented, so that a forward scan
+// of a term meets the newest part first. What a posting says is true wherever its
+// part ended: parts that were begun and not finished do no harm.
 const (
 	markKey    = 'm'
 	postingKey = 'p'
 
 	blockBytes = 4 // of a block number in a key
+	partBytes  = 2 // of a part's first offset in a key
 	markBytes  = 4 + 8
 )
 
@@ -38,7 +41,7 @@ func escapeTerm(term string) string {
 	return strings.ReplaceAll(term, "\x00", "\xff")
 }
 
-// appendTerm appends the part of a posting's key that all blocks of the term share.
+// appendTerm appends what the keys of all postings of the term begin with.
 func appendTerm(dst, prefix []byte, term string) []byte {
 	dst = append(dst, prefix...)
 	dst = append(dst, postingKey)
@@ -46,18 +49,31 @@ func appendTerm(dst, prefix []byte, term string) []byte {
 	return append(dst, 0)
 }
 
+// appendBlock appends what the keys of a term's postings in a block go on with.
 func appendBlock(dst []byte, block uint64) []byte {
 	return binary.BigEndian.AppendUint32(dst, ^uint32(block))
 }
 
-// splitKey cuts a posting's key into the part before the block number and the block.
-func splitKey(key []byte) (term []byte, block uint64, err error) {
-	cut := len(key) - blockBytes
-	if cut < 1 || key[cut-1] != 0 {
-		return nil, 0, fmt.Errorf("index: malformed posting key %x", key)
-	}
-	return key[:cut], uint64(^binary.BigEndian.Uint32(key[cut:])), nil
+// appendPart appends the end of a posting's key: the part that begins with the
+// entry start.
+func appendPart(dst []byte, start uint64) []byte {
+	return binary.BigEndian.AppendUint16(appendBlock(dst, start>>blockShift), ^uint16(start%BlockEntries))
 }
+
+// splitKey cuts a posting's key into what all keys of its term begin with, the
+// block, and the first seq of the part.
+func splitKey(key []byte) (term []byte, block, start uint64, err error) {
+	cut := len(key) - blockBytes - partBytes
+	if cut < 1 || key[cut-1] != 0 {
+		return nil, 0, 0, fmt.Errorf("index: malformed posting key %x", key)
+	}
+	block = uint64(^binary.BigEndian.Uint32(key[cut:]))
+	return key[:cut], block, block<<blockShift + uint64(^binary.BigEndian.Uint16(key[cut+blockBytes:])), nil
+}
+
+// isFirstPart reports whether no part of the block stands before the one that begins
+// with the entry start.
+func isFirstPart(block, start uint64) bool { return start == block<<blockShift }
 
 // keyAfter returns the first key after all that begin with prefix, nil if there is none.
 func keyAfter(prefix []byte) []byte {

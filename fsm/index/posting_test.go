@@ -104,13 +104,14 @@ func TestKeyAfter(t *testing.T) {
 }
 
 func TestSplitKey(t *testing.T) {
-	key := appendBlock(appendTerm(nil, testPrefix, "w:ada"), 77)
-	term, block, err := splitKey(key)
-	if err != nil || string(term) != string(testPrefix)+"pw:ada\x00" || block != 77 {
-		t.Errorf("got %q, %d, %v", term, block, err)
+	const start = 77*BlockEntries + 5
+	key := appendPart(appendTerm(nil, testPrefix, "w:ada"), start)
+	term, block, first, err := splitKey(key)
+	if err != nil || string(term) != string(testPrefix)+"pw:ada\x00" || block != 77 || first != start {
+		t.Errorf("got %q, %d, %d, %v", term, block, first, err)
 	}
-	for _, bad := range []string{"", "abc", "abcde", "a\x00123"} {
-		if _, _, err := splitKey([]byte(bad)); err == nil {
+	for _, bad := range []string{"", "abc", "abcdefg", "a\x0012345"} {
+		if _, _, _, err := splitKey([]byte(bad)); err == nil {
 			t.Errorf("splitKey(%q) took it", bad)
 		}
 	}

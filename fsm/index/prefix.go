@@ -11,9 +11,17 @@ import (
 // MaxPrefixWords is the number of words that a prefix stands for at most.
 const MaxPrefixWords = 256
 
+// maxPrefixLook is the number of words in memory that a search looks at for a
+// prefix at most, the newest first: whoever writes thousands of words that begin
+// alike makes no search dear. It is far above what a language has.
+const maxPrefixLook = 32 << 10
+
+// maxPrefixHeld is the number of words from which on only the first ones are kept.
+const maxPrefixHeld = 4 * MaxPrefixWords
+
 // Bounds of what a word's cursor reads ahead.
 const (
-	maxAhead      = 32      // blocks
+	maxAhead      = 32      // postings
 	maxAheadBytes = 1 << 10 // bytes of values from which on it stops
 )
 
@@ -22,7 +30,7 @@ const (
 // postings tells that the word is there, and the same look is the first step of
 // the word's cursor.
 type words struct {
-	memory []string // the words of the blocks in memory, sorted
+	memory []string // the words of the parts in memory, sorted; of many the first ones
 	last   string   // words of memory after this one are too many; "" if none is
 	sealed []wordCursor
 	heap   []*wordCursor // by block, the newest on top
@@ -31,18 +39,18 @@ type words struct {
 	key  []byte
 }
 
-// wordCursor is one word's place in the sealed blocks. It reads ahead: the blocks
+// wordCursor is one word's place in the sealed blocks. It reads ahead: the postings
 // of one word lie side by side, and the cursors take turns with one iterator.
 type wordCursor struct {
 	key    []byte // what the word's keys begin with
 	block  uint64
-	value  []byte    // the posting value in block; part of values
-	ahead  []reading // blocks read ahead, newest first
+	here   []reading // the postings in block, one for each of its parts
+	ahead  []reading // postings read ahead, newest first; of each block all
 	values []byte
-	window int // blocks that the next seek reads
+	window int // postings that the next seek reads, and the rest of the last one's block
 }
 
-// reading is a block read ahead, and where its value is in wordCursor.values.
+// reading is a posting that was read, and where its value is in wordCursor.values.
 type reading struct {
 	block    uint64
 	from, to int
@@ -58,19 +66,22 @@ func (w *words) has(word string) bool { return w.last == "" || word <= w.last }
 // expand finds the words that the query's prefix stands for.
 func (s *search) expand() error {
 	w := &s.words
-	for _, b := range s.cut.blocks {
-		if b.end() <= s.cut.sealed || b.start() >= s.cut.next {
+	look := maxPrefixLook
+	for _, p := range slices.Backward(s.cut.parts) {
+		if p.end.Load() <= s.cut.sealed {
+			break
+		}
+		if p.start >= s.cut.next {
 			continue
 		}
-		visible := s.cut.next - b.start()
-		b.visitWords(s.query.Prefix, func(word string, list []uint16) {
-			if uint64(list[0]) < visible {
-				w.memory = append(w.memory, word)
+		start := p.block() << blockShift
+		look = p.visitWords(s.query.Prefix, look, func(word string, list []uint16) {
+			if start+uint64(list[0]) < s.cut.next {
+				w.hold(word)
 			}
 		})
 	}
-	slices.Sort(w.memory)
-	w.memory = slices.Compact(w.memory)
+	w.keepFirst()
 	if s.cut.sealed > s.cut.first {
 		lower := appendTerm(nil, s.cut.prefix, WordClass+s.query.Prefix)
 		lower = lower[:len(lower)-1]
@@ -83,13 +94,29 @@ func (s *search) expand() error {
 	return w.list(len(s.cut.prefix) + 1 + len(WordClass))
 }
 
+// hold notes a word of memory, unless too many come before it.
+func (w *words) hold(word string) {
+	if len(w.memory) == maxPrefixHeld {
+		w.keepFirst()
+	}
+	w.memory = append(w.memory, word)
+}
+
+// keepFirst sorts the words of memory and keeps the first ones, one more than a
+// prefix stands for: list has to see that there are more.
+func (w *words) keepFirst() {
+	slices.Sort(w.memory)
+	w.memory = slices.Compact(w.memory)
+	w.memory = w.memory[:min(len(w.memory), MaxPrefixWords+1)]
+}
+
 // list goes through the words of both kinds in order, notes those on disk, and
 // stops at MaxPrefixWords. wordAt is where the word begins in a key.
 func (w *words) list(wordAt int) error {
 	count, mem := 0, 0
 	valid := w.iter != nil && w.iter.First()
 	for valid && count < MaxPrefixWords {
-		term, block, err := splitKey(w.iter.Key())
+		term, block, _, err := splitKey(w.iter.Key())
 		if err != nil {
 			return err
 		}
@@ -149,14 +176,17 @@ func (w *words) addSealed(term []byte) *wordCursor {
 	return c
 }
 
-// read takes the block that iter is on for the cursor's place, and the blocks
-// after it that the window allows.
+// read takes the posting that iter is on for the cursor's place, and those after it
+// that the window allows. It stops between blocks.
 func (c *wordCursor) read(iter *pebble.Iterator) error {
-	c.ahead, c.values = c.ahead[:0], c.values[:0]
-	for {
-		_, block, err := splitKey(iter.Key())
+	c.here, c.ahead, c.values = nil, c.ahead[:0], c.values[:0]
+	for valid := true; valid && bytes.HasPrefix(iter.Key(), c.key); valid = iter.Next() {
+		_, block, start, err := splitKey(iter.Key())
 		if err != nil {
 			return err
+		}
+		if c.enough() && c.ahead[len(c.ahead)-1].block != block {
+			break
 		}
 		value, err := iter.ValueAndErr()
 		if err != nil {
@@ -165,25 +195,34 @@ func (c *wordCursor) read(iter *pebble.Iterator) error {
 		from := len(c.values)
 		c.values = append(c.values, value...)
 		c.ahead = append(c.ahead, reading{block, from, len(c.values)})
-		if len(c.ahead) >= c.window || len(c.values) >= maxAheadBytes ||
-			!iter.Next() || !bytes.HasPrefix(iter.Key(), c.key) {
-			break
+		if c.enough() && isFirstPart(block, start) {
+			break // one step more would only make the seek that follows slower
 		}
 	}
 	c.window = min(2*c.window, maxAhead)
 	return iter.Error()
 }
 
+// enough reports whether the window is read.
+func (c *wordCursor) enough() bool {
+	return len(c.ahead) >= c.window || len(c.values) >= maxAheadBytes
+}
+
 // skip moves c within what was read, to a block not above target, and returns
 // false if there is none.
 func (c *wordCursor) skip(target uint64) bool {
 	for i, r := range c.ahead {
-		if r.block <= target {
-			c.block, c.value, c.ahead = r.block, c.values[r.from:r.to], c.ahead[i+1:]
-			return true
+		if r.block > target {
+			continue
 		}
+		end := i + 1
+		for end < len(c.ahead) && c.ahead[end].block == r.block {
+			end++
+		}
+		c.block, c.here, c.ahead = r.block, c.ahead[i:end], c.ahead[end:]
+		return true
 	}
-	c.ahead = c.ahead[:0]
+	c.here, c.ahead = nil, c.ahead[:0]
 	return false
 }
 
@@ -267,8 +306,11 @@ func (w *words) loadFrom(i int, block uint64, into *offsets) error {
 	if i >= len(w.heap) || w.heap[i].block != block {
 		return nil
 	}
-	if err := loadPosting(into, w.heap[i].value); err != nil {
-		return fmt.Errorf("%w: word %x in block %d", err, w.heap[i].key, block)
+	c := w.heap[i]
+	for _, r := range c.here {
+		if err := loadPosting(into, c.values[r.from:r.to]); err != nil {
+			return fmt.Errorf("%w: word %x in block %d", err, c.key, block)
+		}
 	}
 	if err := w.loadFrom(2*i+1, block, into); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// sealBatch is the size in bytes from which a piece of a block is committed.
+	// sealBatch is the size in bytes from which a piece of a part is committed.
 	// Pebble publishes commits in order: the one that applies commands waits for
 	// at most one piece, well below a millisecond.
 	sealBatch = 32 << 10
@@ -23,21 +23,21 @@ const (
 
 var errClosing = errors.New("index: closing")
 
-// sealBlocks seals each full block in turn until the index is closed.
-func (x *Index) sealBlocks() {
+// sealParts seals each full part in turn until the index is closed.
+func (x *Index) sealParts() {
 	defer close(x.done)
 	for {
-		b := x.nextFull()
-		if b == nil {
+		p := x.nextFull()
+		if p == nil {
 			return
 		}
-		err := x.seal(b, x.commit)
+		err := x.seal(p, x.commit)
 		if errors.Is(err, errClosing) {
 			return
 		}
 		if err != nil {
-			x.logger.Error("sealing a block of the index failed; it is tried again",
-				"block", b.number, "retry", sealRetry, "error", err)
+			x.logger.Error("sealing a part of the index failed; it is tried again",
+				"first", p.start, "retry", sealRetry, "error", err)
 			select {
 			case <-time.After(sealRetry):
 			case <-x.stop:
@@ -46,17 +46,17 @@ func (x *Index) sealBlocks() {
 			continue
 		}
 		x.mu.Lock()
-		x.sealed = b.end()
+		x.sealed = p.end.Load()
 		x.changed.Broadcast()
 		x.mu.Unlock()
 		if x.opts.OnSealed != nil {
-			x.opts.OnSealed(b.end())
+			x.opts.OnSealed(p.end.Load())
 		}
 	}
 }
 
-// nextFull waits for a full block. It returns nil when the index is closing.
-func (x *Index) nextFull() *block {
+// nextFull waits for a full part. It returns nil when the index is closing.
+func (x *Index) nextFull() *part {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for x.sealed >= x.full && !x.closing {
@@ -65,12 +65,12 @@ func (x *Index) nextFull() *block {
 	if x.closing {
 		return nil
 	}
-	for _, b := range x.blocks {
-		if b.end() > x.sealed {
-			return b
+	for _, p := range x.parts {
+		if p.end.Load() > x.sealed {
+			return p
 		}
 	}
-	panic("index: a full block is not in memory")
+	panic("index: a full part is not in memory")
 }
 
 func (x *Index) commit(batch *pebble.Batch) error {
@@ -82,35 +82,35 @@ func (x *Index) commit(batch *pebble.Batch) error {
 	}
 }
 
-// seal writes a full block in pieces, and the mark with the last one. What an
+// seal writes a full part in pieces, and the mark with the last one. What an
 // interrupted seal left behind is overwritten by the same keys and values.
-func (x *Index) seal(b *block, commit func(*pebble.Batch) error) error {
-	// The block is full: nobody changes it any more.
-	sorted := b.sorted()
+func (x *Index) seal(p *part, commit func(*pebble.Batch) error) error {
+	// The part is full: nobody changes it any more.
+	sorted := p.sorted()
 
 	batch := x.db.NewBatchWithSize(2 * sealBatch)
 	defer func() { batch.Close() }()
 	var key, value []byte
 	for _, o := range sorted {
-		p := &b.terms[o.id]
 		if batch.Len() >= sealBatch {
 			if err := commit(batch); err != nil {
-				return fmt.Errorf("index: seal block %d: %w", b.number, err)
+				return fmt.Errorf("index: seal from %d on: %w", p.start, err)
 			}
 			batch.Reset()
 		}
-		key = appendBlock(appendTerm(key[:0], x.opts.Prefix, p.term), b.number)
-		value = appendPosting(value[:0], p.list)
+		t := &p.terms[o.id]
+		key = appendPart(appendTerm(key[:0], x.opts.Prefix, t.term), p.start)
+		value = appendPosting(value[:0], t.list)
 		if err := batch.Set(key, value, nil); err != nil {
-			return fmt.Errorf("index: seal block %d: %w", b.number, err)
+			return fmt.Errorf("index: seal from %d on: %w", p.start, err)
 		}
 	}
-	m := mark{version: x.opts.Version, sealed: b.end()}
+	m := mark{version: x.opts.Version, sealed: p.end.Load()}
 	if err := batch.Set(append(x.opts.Prefix, markKey), m.encode(), nil); err != nil {
-		return fmt.Errorf("index: seal block %d: %w", b.number, err)
+		return fmt.Errorf("index: seal from %d on: %w", p.start, err)
 	}
 	if err := commit(batch); err != nil {
-		return fmt.Errorf("index: seal block %d: %w", b.number, err)
+		return fmt.Errorf("index: seal from %d on: %w", p.start, err)
 	}
 	return nil
 }
@@ -121,19 +121,19 @@ type sortedTerm struct {
 	id   uint32
 }
 
-// sorted returns the block's terms in the order of their keys.
-func (b *block) sorted() []sortedTerm {
-	order := make([]sortedTerm, len(b.terms))
-	for id := range b.terms {
+// sorted returns the part's terms in the order of their keys.
+func (p *part) sorted() []sortedTerm {
+	order := make([]sortedTerm, len(p.terms))
+	for id := range p.terms {
 		var head [8]byte
-		copy(head[:], b.terms[id].term)
+		copy(head[:], p.terms[id].term)
 		order[id] = sortedTerm{head: binary.BigEndian.Uint64(head[:]), id: uint32(id)}
 	}
 	slices.SortFunc(order, func(x, y sortedTerm) int {
 		if x.head != y.head {
 			return cmp.Compare(x.head, y.head)
 		}
-		return strings.Compare(b.terms[x.id].term, b.terms[y.id].term)
+		return strings.Compare(p.terms[x.id].term, p.terms[y.id].term)
 	})
 	return order
 }

@@ -45,8 +45,8 @@ func TestCutsOutliveSeals(t *testing.T) {
 	w.check(t, rng, 40)
 	// Memory: what is sealed is let go of by the cuts after.
 	w.index.Cut()
-	if c := w.index.Cut(); len(c.blocks) > 1 {
-		t.Errorf("%d blocks in memory after all were sealed", len(c.blocks))
+	if c := w.index.Cut(); len(c.parts) > 1 {
+		t.Errorf("%d parts in memory after all were sealed", len(c.parts))
 	}
 }
 
@@ -62,13 +62,13 @@ func TestInterruptedSeal(t *testing.T) {
 			})
 		}
 		// A block that nobody seals but this test.
-		b := newBlock(0, 0)
+		p := newPart(1, 0)
 		for seq := uint64(1); seq < BlockEntries; seq++ {
 			terms, _ := w.model.terms(seq)
-			b.add(uint16(seq), terms, nil)
+			p.add(uint16(seq), terms, nil)
 		}
 		done := 0
-		err := w.index.seal(b, func(batch *pebble.Batch) error {
+		err := w.index.seal(p, func(batch *pebble.Batch) error {
 			if done == pieces {
 				return errCrash
 			}

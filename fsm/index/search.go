@@ -32,10 +32,10 @@ type Query struct {
 // the index goes on. It keeps in memory what it needs.
 type Cut struct {
 	prefix []byte
-	blocks []*block // in memory, oldest first
-	first  uint64   // the lowest seq
-	sealed uint64   // below it the postings are in the snapshot
-	next   uint64   // the seq after the newest
+	parts  []*part // in memory, oldest first
+	first  uint64  // the lowest seq
+	sealed uint64  // below it the postings are in the snapshot
+	next   uint64  // the seq after the newest
 }
 
 // Next returns the seq after the newest entry of the cut.
@@ -114,50 +114,52 @@ func (s *search) run() ([]uint64, error) {
 			return nil, nil
 		}
 	}
-	for _, b := range slices.Backward(s.cut.blocks) {
-		if b.end() <= max(s.cut.sealed, s.from) {
+	look := maxPrefixLook
+	for _, p := range slices.Backward(s.cut.parts) {
+		if p.end.Load() <= max(s.cut.sealed, s.from) {
 			break
 		}
-		if b.start() >= s.to {
+		if p.start >= s.to {
 			continue
 		}
-		if s.memoryHits(b) && s.take(b.number) {
+		if s.memoryHits(p, &look) && s.take(p.start, p.end.Load()) {
 			return s.found, nil
 		}
 	}
 	if s.from >= s.cut.sealed {
 		return s.found, nil
 	}
+	s.to = min(s.to, s.cut.sealed)
 	if err := s.runSealed(); err != nil {
 		return nil, err
 	}
 	return s.found, nil
 }
 
-// take moves the hits of a block that lie within the bounds to found, and
-// reports whether the limit is reached.
-func (s *search) take(number uint64) bool {
-	start := number << blockShift
-	end := start + BlockEntries
-	if s.from > start || s.to < end {
-		low, high := max(s.from, start), min(s.to, end)
-		s.hits.clip(int(low-start), int(high-start))
+// take moves the hits of one block that lie in [from, to) and within the search's
+// bounds to found, and reports whether the limit is reached.
+func (s *search) take(from, to uint64) bool {
+	start := from >> blockShift << blockShift
+	from, to = max(s.from, from), min(s.to, to)
+	if from > start || to < start+BlockEntries {
+		s.hits.clip(int(from-start), int(to-start))
 	}
 	s.found = s.hits.appendNewest(s.found, start, s.limit)
 	return len(s.found) == s.limit
 }
 
-// memoryHits puts the entries of a block in memory that carry everything into
-// hits, and reports whether there are any. Hits may include entries that were
-// added after the cut: they lie outside the search's bounds.
-func (s *search) memoryHits(b *block) bool {
+// memoryHits puts the entries of a part that carry everything into hits, and
+// reports whether there are any. Hits may include entries that were added after
+// the cut: they lie outside the search's bounds. It looks at most at look words
+// with the beginning of the prefix, and takes those off.
+func (s *search) memoryHits(p *part, look *int) bool {
 	for i, term := range s.query.All {
 		into := &s.other
 		if i == 0 {
 			into = &s.hits
 		}
-		list := b.list(escapeTerm(term))
-		also := s.isAlso(i) && s.query.Also>>blockShift == b.number
+		list := p.list(escapeTerm(term))
+		also := s.isAlso(i) && s.query.Also>>blockShift == p.block()
 		if len(list) == 0 && !also {
 			return false
 		}
@@ -178,7 +180,7 @@ func (s *search) memoryHits(b *block) bool {
 		into = &s.hits
 	}
 	*into = offsets{}
-	b.visitWords(s.query.Prefix, func(word string, list []uint16) {
+	*look = p.visitWords(s.query.Prefix, *look, func(word string, list []uint16) {
 		if s.words.has(word) {
 			into.setList(list)
 		}
@@ -194,7 +196,7 @@ func (s *search) isAlso(i int) bool { return s.query.Also != 0 && i == len(s.que
 // where that is lower it becomes the target of all. A cursor that lowered the
 // target leads from then on, so that the rarest term soon does.
 func (s *search) runSealed() error {
-	top := (min(s.to, s.cut.sealed) - 1) >> blockShift
+	top := (s.to - 1) >> blockShift
 	bottom := s.from >> blockShift
 	if s.query.Prefix != "" && !s.words.startSealed() {
 		return nil
@@ -212,7 +214,7 @@ func (s *search) runSealed() error {
 		if err != nil {
 			return err
 		}
-		if hit && s.take(target) || target == bottom {
+		if hit && s.take(target<<blockShift, (target+1)<<blockShift) || target == bottom {
 			return nil
 		}
 	}

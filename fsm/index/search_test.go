@@ -188,7 +188,7 @@ func TestDamagedIndex(t *testing.T) {
 	waitSealed(t, w.index)
 	w.index.Cut()
 	for _, term := range []string{"channel:c0", "w:common"} {
-		key := appendBlock(appendTerm(nil, testPrefix, term), 0)
+		key := appendPart(appendTerm(nil, testPrefix, term), 0)
 		if err := w.db.Set(key, []byte{0x80}, pebble.NoSync); err != nil {
 			t.Fatal(err)
 		}

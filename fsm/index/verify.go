@@ -79,6 +79,10 @@ func (c Cut) explain(r pebble.Reader, from, to uint64, want func(seq uint64) ([]
 		return err
 	}
 	err = c.storedTerms(r, from, to, func(term []byte, _ uint64, set *offsets) {
+		if have := stored[string(term)]; have != nil {
+			have.add(set)
+			return
+		}
 		have := *set
 		stored[string(term)] = &have
 	})
@@ -136,18 +140,19 @@ func (c Cut) storedTerms(r pebble.Reader, from, to uint64, visit func(term []byt
 		set.clip(int(max(from, start)-start), int(min(to, start+BlockEntries)-start))
 		return true
 	}
-	for _, b := range c.blocks {
-		if b.end() <= c.sealed {
+	for _, p := range c.parts {
+		if p.end.Load() <= c.sealed {
 			continue
 		}
-		b.mu.RLock()
-		terms := slices.Clone(b.terms)
-		b.mu.RUnlock()
-		for _, p := range terms {
+		p.mu.RLock()
+		terms := slices.Clone(p.terms)
+		p.mu.RUnlock()
+		start := p.block() << blockShift
+		for _, t := range terms {
 			set = offsets{}
-			set.setList(p.list)
-			if clip(b.start()) {
-				visit([]byte(p.term), b.start(), &set)
+			set.setList(t.list)
+			if clip(start) {
+				visit([]byte(t.term), start, &set)
 			}
 		}
 	}
@@ -161,12 +166,12 @@ func (c Cut) storedTerms(r pebble.Reader, from, to uint64, visit func(term []byt
 	}
 	defer iter.Close()
 	for valid := iter.First(); valid; valid = iter.Next() {
-		key, number, err := splitKey(iter.Key())
+		key, number, first, err := splitKey(iter.Key())
 		if err != nil {
 			return err
 		}
 		start := number << blockShift
-		if start >= c.sealed || start >= to || start+BlockEntries <= from {
+		if first >= c.sealed || first >= to || start+BlockEntries <= from {
 			continue
 		}
 		value, err := iter.ValueAndErr()
@@ -181,6 +186,13 @@ func (c Cut) storedTerms(r pebble.Reader, from, to uint64, visit func(term []byt
 		visit(key[len(lower):len(key)-1], start, &set)
 	}
 	return iter.Error()
+}
+
+// add adds the offsets of other.
+func (o *offsets) add(other *offsets) {
+	for i := range o {
+		o[i] |= other[i]
+	}
 }
 
 // each calls visit for each offset of the set, in order.
