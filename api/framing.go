@@ -7,12 +7,16 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// The framings that a proxy in front of us may read otherwise than we do. The
-// HTTP server lets them pass; requests that use them are refused.
+// What a proxy in front of us may read otherwise than we do. The HTTP server lets
+// it pass; requests that have it are rejected.
 var (
-	errBareLF    = errors.New("a header line ends in LF alone")
-	errFolded    = errors.New("a header is folded over two lines")
-	errTwoFrames = errors.New("both Content-Length and Transfer-Encoding are given")
+	errBareLF     = errors.New("a header line ends in LF alone")
+	errFolded     = errors.New("a header is folded over two lines")
+	errTwoFrames  = errors.New("both Content-Length and Transfer-Encoding are given")
+	errVersion    = errors.New("the version must be HTTP/1.1 or HTTP/1.0")
+	errOldChunks  = errors.New("HTTP/1.0 has no Transfer-Encoding")
+	errUserInfo   = errors.New("a host must not hold user information: leave out what stands before the @")
+	errOtherHosts = errors.New("the address of the request names another host than the header Host")
 )
 
 // The names of the headers that say how long a body is, in lower case.
@@ -21,8 +25,18 @@ var (
 	transferEncodingName = []byte("transfer-encoding")
 )
 
-// checkFraming looks at a request's headers as they were received.
+// The versions of HTTP that are served.
+const (
+	http11 = "HTTP/1.1"
+	http10 = "HTTP/1.0"
+)
+
+// checkFraming looks at a request's first line and headers as they were received.
 func checkFraming(h *fasthttp.RequestHeader) error {
+	version := string(h.Protocol())
+	if version != http11 && version != http10 {
+		return errVersion
+	}
 	var length, encoding bool
 	for line := range bytes.Lines(h.RawHeaders()) {
 		end := len(line) - len("\r\n")
@@ -35,8 +49,37 @@ func checkFraming(h *fasthttp.RequestHeader) error {
 		length = length || isHeader(line, contentLengthName)
 		encoding = encoding || isHeader(line, transferEncodingName)
 	}
-	if length && encoding {
+	switch {
+	case length && encoding:
 		return errTwoFrames
+	case encoding && version == http10:
+		return errOldChunks
+	}
+	return checkHost(h.Host(), h.RequestURI())
+}
+
+// checkHost rejects a request that names its host in two ways, or whose host is not
+// the one that a reader sees: addresses that agents are shown are made of it.
+func checkHost(host, target []byte) error {
+	if bytes.IndexByte(host, '@') >= 0 {
+		return errUserInfo
+	}
+	if len(target) == 0 || target[0] == '/' || target[0] == '*' {
+		return nil
+	}
+	// The absolute form: scheme, host, path.
+	_, rest, ok := bytes.Cut(target, []byte("://"))
+	if !ok {
+		return nil // no address: it is routed, and not found
+	}
+	if end := bytes.IndexAny(rest, "/?#"); end >= 0 {
+		rest = rest[:end]
+	}
+	switch {
+	case bytes.IndexByte(rest, '@') >= 0:
+		return errUserInfo
+	case len(host) > 0 && !bytes.EqualFold(rest, host):
+		return errOtherHosts
 	}
 	return nil
 }

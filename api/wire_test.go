@@ -169,6 +169,14 @@ func TestBadInput(t *testing.T) {
 		"bare LF in a header":          {"GET / HTTP/1.1\r\nHost: x\r\nA: b\nC: d\r\n\r\n", 400, "malformed_request"},
 		"a space before the colon":     {"GET / HTTP/1.1\r\nHost : x\r\n\r\n", 400, "malformed_request"},
 		"a folded header":              {"GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n", 400, "malformed_request"},
+		"a host with a user":           {"GET / HTTP/1.1\r\nHost: ada@x\r\n\r\n", 400, "malformed_request"},
+		"a host with a user, absolute": {"GET http://ada@x/ HTTP/1.1\r\nHost: x\r\n\r\n", 400, "malformed_request"},
+		"two different hosts":          {"GET http://y/ HTTP/1.1\r\nHost: x\r\n\r\n", 400, "malformed_request"},
+		"the port of another host":     {"GET http://x:81/docs HTTP/1.1\r\nHost: x\r\n\r\n", 400, "malformed_request"},
+		"HTTP/1.0 in chunks":           {"POST /api/entries HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", 400, "malformed_request"},
+		"HTTP/1.2":                     {"GET / HTTP/1.2\r\nHost: x\r\n\r\n", 400, "malformed_request"},
+		"HTTP/0.9":                     {"GET / HTTP/0.9\r\nHost: x\r\n\r\n", 400, "malformed_request"},
+		"HTTP/2.0":                     {"GET / HTTP/2.0\r\nHost: x\r\n\r\n", 400, "malformed_request"},
 		"negative Content-Length":      {"POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400, "malformed_request"},
 		"no HTTP at all":               {"hello world\r\n\r\n", 400, "malformed_request"},
 		"TLS":                          {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400, "malformed_request"},
@@ -211,6 +219,26 @@ func TestBadInput(t *testing.T) {
 	group.Wait()
 	if after := s.Backend.Machine.Applied(); after != before {
 		t.Errorf("%d commands reached the state machine", after-before)
+	}
+}
+
+// TestGoodTargets sends what is unusual and well-formed.
+func TestGoodTargets(t *testing.T) {
+	s := start(t)
+	for name, raw := range map[string]string{
+		"absolute":              "GET http://x/livez HTTP/1.1\r\nHost: x\r\n\r\n",
+		"absolute, other case":  "GET http://X.example:80/livez HTTP/1.1\r\nHost: x.EXAMPLE:80\r\n\r\n",
+		"HTTP/1.0":              "GET /livez HTTP/1.0\r\nHost: x\r\n\r\n",
+		"HTTP/1.0 without Host": "GET /livez HTTP/1.0\r\n\r\n",
+		"an @ in the query":     "GET /livez?for=@ada HTTP/1.1\r\nHost: x\r\n\r\n",
+	} {
+		conn := dial(t, s.Addr)
+		if _, err := io.WriteString(conn, raw); err != nil {
+			t.Fatal(err)
+		}
+		if status := readStatus(conn); !strings.HasSuffix(status, " 200 OK") {
+			t.Errorf("%s: %s", name, status)
+		}
 	}
 }
 
