@@ -1,7 +1,10 @@
 package api
 
 import (
+	"fmt"
+	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
@@ -14,7 +17,12 @@ const (
 	flawNone    flaw = ""
 	flawUTF8    flaw = "must be valid UTF-8"
 	flawControl flaw = "must not hold control characters other than tab and newline"
+	flawHidden  flaw = "must not hold invisible tag characters"
+	flawBidi    flaw = "must not hold bidirectional controls that are not closed in their line"
 )
+
+// maxShownFlaws is the number of characters that a flaw names.
+const maxShownFlaws = 4
 
 // clean brings a text into the form that is stored and measured: line ends LF,
 // NFC, no white space around it. What cannot be kept is taken out and reported.
@@ -28,15 +36,34 @@ func clean(s string) (string, flaw) {
 	return strings.TrimSpace(norm.NFC.String(s)), flawNone
 }
 
-// plain reports that s has no carriage return, no refused control character and
-// no broken UTF-8.
+// plain reports that s has no carriage return, nothing that cleanSlow may take out
+// and no broken UTF-8.
 func plain(s string) bool {
 	for i := range len(s) {
-		if c := s[i]; c < ' ' && c != '\t' && c != '\n' {
+		switch c := s[i]; {
+		case c < ' ':
+			if c != '\t' && c != '\n' {
+				return false
+			}
+		case c == 0x7f, c >= utf8.RuneSelf && suspicious(s[i:]):
 			return false
 		}
 	}
 	return utf8.ValidString(s)
+}
+
+// suspicious reports whether a text begins with the bytes of a C1 control, a
+// bidirectional control or a tag character.
+func suspicious(s string) bool {
+	switch {
+	case s[0] == 0xc2 && len(s) > 1:
+		return s[1] < 0xa0
+	case s[0] == 0xe2 && len(s) > 2:
+		return s[1] == 0x80 && s[2] >= 0xaa && s[2] <= 0xae || s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9
+	case s[0] == 0xf3 && len(s) > 2:
+		return s[1] == 0xa0 && (s[2] == 0x80 || s[2] == 0x81)
+	}
+	return false
 }
 
 func cleanSlow(s string) (string, flaw) {
@@ -46,16 +73,86 @@ func cleanSlow(s string) (string, flaw) {
 		s = strings.ToValidUTF8(s, "")
 	}
 	s = strings.ReplaceAll(s, "\r\n", "\n")
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\t' && r != '\n' {
-			if bad == flawNone {
-				bad = flawControl
-			}
-			return -1
+	for _, class := range []struct {
+		flaw flaw
+		in   func(r rune) bool
+	}{{flawControl, isControl}, {flawHidden, isTag}, {flawBidi, isBidi}} {
+		if class.flaw == flawBidi && balanced(s) {
+			continue
 		}
-		return r
-	}, s)
+		var found []rune
+		if s, found = without(s, class.in); len(found) > 0 && bad == flawNone {
+			bad = class.flaw.naming(found)
+		}
+	}
 	return s, bad
+}
+
+// without returns s without the characters of a class, and the first of those.
+func without(s string, in func(r rune) bool) (rest string, found []rune) {
+	rest = strings.Map(func(r rune) rune {
+		if !in(r) {
+			return r
+		}
+		if len(found) < maxShownFlaws && !slices.Contains(found, r) {
+			found = append(found, r)
+		}
+		return -1
+	}, s)
+	return rest, found
+}
+
+// naming returns the flaw with the characters that it is about.
+func (f flaw) naming(found []rune) flaw {
+	names := make([]string, len(found))
+	for i, r := range found {
+		names[i] = fmt.Sprintf("U+%04X", r)
+	}
+	return f + flaw(" (here: "+strings.Join(names, ", ")+")")
+}
+
+// isControl reports a control character of C0 or C1 that no text needs.
+func isControl(r rune) bool { return unicode.IsControl(r) && r != '\t' && r != '\n' }
+
+// isTag reports an invisible copy of an ASCII character, in which text can be hidden
+// from people and not from models.
+func isTag(r rune) bool { return r >= 0xe0000 && r <= 0xe007f }
+
+// The controls that begin and end a stretch of text with a direction of its own.
+const (
+	bidiEmbeddings = "\u202a\u202b\u202d\u202e" // closed by bidiPop
+	bidiIsolates   = "\u2066\u2067\u2068"       // closed by bidiPopIsolate
+	bidiPop        = '\u202c'
+	bidiPopIsolate = '\u2069'
+)
+
+func isBidi(r rune) bool {
+	return r == bidiPop || r == bidiPopIsolate || strings.ContainsRune(bidiEmbeddings+bidiIsolates, r)
+}
+
+// balanced reports whether each bidirectional control is closed in its own line by
+// the one that belongs to it. One that is not makes what follows look like another
+// text.
+func balanced(s string) bool {
+	var open []rune
+	for _, r := range s {
+		switch {
+		case r == '\n':
+			if len(open) > 0 {
+				return false
+			}
+		case strings.ContainsRune(bidiEmbeddings, r):
+			open = append(open, bidiPop)
+		case strings.ContainsRune(bidiIsolates, r):
+			open = append(open, bidiPopIsolate)
+		case r == bidiPop || r == bidiPopIsolate:
+			if len(open) == 0 || open[len(open)-1] != r {
+				return false
+			}
+			open = open[:len(open)-1]
+		}
+	}
+	return len(open) == 0
 }
 
 // count is the length of a text as every limit measures it: in code points.
