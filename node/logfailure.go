@@ -1,6 +1,44 @@
 package node
 
-import "github.com/commons-cluster/commons/api"
+import (
+	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/node/logstore"
+)
+
+// raftLog is the log as Raft writes it. It notes when the log cannot be written.
+type raftLog struct {
+	*logstore.Store
+	n *Node
+}
+
+var (
+	_ raft.LogStore    = raftLog{}
+	_ raft.StableStore = raftLog{}
+)
+
+// StoreLog stores one entry.
+func (l raftLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
+
+// StoreLogs stores entries.
+func (l raftLog) StoreLogs(entries []*raft.Log) error {
+	err := l.Store.StoreLogs(entries)
+	if err == nil {
+		l.n.logWritable()
+	}
+	return l.n.noteLogFailure(err)
+}
+
+// Set stores a stable value.
+func (l raftLog) Set(key, value []byte) error {
+	return l.n.noteLogFailure(l.Store.Set(key, value))
+}
+
+// SetUint64 stores a stable number.
+func (l raftLog) SetUint64(key []byte, value uint64) error {
+	return l.n.noteLogFailure(l.Store.SetUint64(key, value))
+}
 
 // noteLogFailure remembers an error of a write of the log, and returns it. Raft
 // tries again by itself; until a write succeeds nothing that is written through

@@ -195,7 +195,7 @@ func (o observer) Applied(boot fsm.BootID, seq uint64, r fsm.Result, index uint6
 }
 
 func (n *Node) openLog() error {
-	log, err := openLog(n.cfg.DataDir, &n.identity, n.machine, n.fail)
+	log, err := openLog(n.cfg.DataDir, &n.identity, n.machine, logstore.Options{Around: n.watched, Fatal: n.fail})
 	if err != nil {
 		return err
 	}

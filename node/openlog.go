@@ -36,15 +36,16 @@ func (e *LostLogError) Unwrap() error { return e.Err }
 // openLog opens the Raft log of a locked data directory, fitted to the state in
 // it, and gives it an id when it has none. The log has its id before the identity
 // names it: a start that is cut short in between is made up for by the next one.
-// Errors: a *LostLogError, those of logstore.Open.
-func openLog(dir string, identity *cluster.Identity, machine *fsm.Machine, onCorrupt func(error)) (*logstore.Store, error) {
+// opts are those that do not follow from the directory. Errors: a *LostLogError,
+// those of logstore.Open.
+func openLog(dir string, identity *cluster.Identity, machine *fsm.Machine, opts logstore.Options) (*logstore.Store, error) {
 	at, err := statePosition(machine)
 	if err != nil {
 		return nil, err
 	}
-	log, err := logstore.Open(logstore.Options{
-		Path: filepath.Join(dir, logFile), Existing: identity.LogID != "" || at.covered > 0, OnCorrupt: onCorrupt,
-	})
+	opts.Path, opts.Existing = filepath.Join(dir, logFile), identity.LogID != "" || at.covered > 0
+	opts.Snapshot = func() uint64 { return lastSnapshot(machine.Snapshots()) }
+	log, err := logstore.Open(opts)
 	if errors.Is(err, logstore.ErrMissing) {
 		return nil, &LostLogError{DataDir: dir, Err: logstore.ErrMissing}
 	}

@@ -69,7 +69,7 @@ func (n *Node) startRaft() error {
 		Timeout:                 raftIOTimeout,
 		MsgpackUseNewTimeFormat: true,
 	}))
-	fsm, log := observedFSM{watchedFSM{n.machine.FSM(), n}, n.restored}, watchedLog{n.log, n}
+	fsm, log := observedFSM{watchedFSM{n.machine.FSM(), n}, n.restored}, raftLog{n.log, n}
 	r, err := raft.NewRaft(n.raftConfig(), fsm, log, log, n.streams, n.transport)
 	if err != nil {
 		return errors.Join(fmt.Errorf("starting Raft: %w", err), n.transport.Close())

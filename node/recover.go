@@ -17,6 +17,7 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/node/logstore"
 )
 
 // lostSuffix is added to the name of a log that is none of the state's.
@@ -104,7 +105,7 @@ func Survey(o Offline) (held Held, err error) {
 		return held, err
 	}
 	held.LastLog, held.LastTerm = at.end()
-	log, err := openLog(o.DataDir, &identity, machine, nil)
+	log, err := openLog(o.DataDir, &identity, machine, logstore.Options{})
 	if lost := new(LostLogError); errors.As(err, &lost) {
 		held.LostLog = lost.Err
 		return held, nil
@@ -134,7 +135,7 @@ func (o Offline) recoverState(identity cluster.Identity, logger *slog.Logger) (s
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, machine.Close()) }()
-	log, err := openLog(o.DataDir, &identity, machine, nil)
+	log, err := openLog(o.DataDir, &identity, machine, logstore.Options{})
 	if lost := new(LostLogError); errors.As(err, &lost) {
 		logger.Warn("going on with the state alone", "why", lost.Err)
 		return o.withoutLog(identity, machine)

@@ -111,9 +111,12 @@ func (n *Node) tellSnapshot(ctx context.Context, was bool, err error) (failing b
 	return err != nil
 }
 
-// lastSnapshot returns the index of the newest snapshot, 0 when there is none.
-func (n *Node) lastSnapshot() uint64 {
-	list, err := n.streams.List()
+// lastSnapshot returns the index of this node's newest snapshot, 0 when there is none.
+func (n *Node) lastSnapshot() uint64 { return lastSnapshot(n.streams) }
+
+// lastSnapshot returns the index of the newest snapshot in a store, 0 when there is none.
+func lastSnapshot(store raft.SnapshotStore) uint64 {
+	list, err := store.List()
 	if err != nil || len(list) == 0 {
 		return 0
 	}

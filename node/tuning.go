@@ -46,9 +46,9 @@ type Tuning struct {
 	UsageInterval time.Duration
 	// Resolver looks up the names of receivers. Nil is the system's.
 	Resolver *net.Resolver
-	// BeforeWrite is called before each write of the log or the state. An error is
-	// that of a write of the log, which is not made then. Nil does nothing.
-	BeforeWrite func(what string) error
+	// AroundWrite runs each transaction of the log, and each write of the state,
+	// which has to be made. An error is that of the transaction. Nil just runs it.
+	AroundWrite func(what string, do func() error) error
 	// DiskSpace returns the free bytes and the size of the disk. Nil asks the system.
 	DiskSpace func() (free, size uint64, err error)
 	// Format is the newest format that the node is to know.

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-
-	"github.com/commons-cluster/commons/node/logstore"
 )
 
 // watchdogTicks is how many ticks of its own a watchdog lets a write take.
@@ -81,55 +79,17 @@ func (n *Node) watchWrites(ctx context.Context) {
 // watched runs a write of this node.
 func (n *Node) watched(what string, do func() error) (err error) {
 	n.dog.watch(what, func() {
-		if hook := n.cfg.Tuning.BeforeWrite; hook != nil {
-			if err = hook(what); err != nil {
-				return
-			}
+		if around := n.cfg.Tuning.AroundWrite; around != nil {
+			err = around(what, do)
+		} else {
+			err = do()
 		}
-		err = do()
 	})
 	return err
 }
 
-// watchedLog is the Raft log under the watchdog, which notes when it cannot be
-// written. Deletions are not watched: they
-// may take long, and one that hangs keeps the next write from its lock.
-type watchedLog struct {
-	*logstore.Store
-	n *Node
-}
-
-var (
-	_ raft.LogStore    = watchedLog{}
-	_ raft.StableStore = watchedLog{}
-)
-
-const (
-	logWrite   = "a write of the log"
-	stateWrite = "a write of the state"
-)
-
-// StoreLog stores one entry.
-func (l watchedLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
-
-// StoreLogs stores entries.
-func (l watchedLog) StoreLogs(entries []*raft.Log) error {
-	err := l.n.watched(logWrite, func() error { return l.Store.StoreLogs(entries) })
-	if err == nil {
-		l.n.logWritable()
-	}
-	return l.n.noteLogFailure(err)
-}
-
-// Set stores a stable value.
-func (l watchedLog) Set(key, value []byte) error {
-	return l.n.noteLogFailure(l.n.watched(logWrite, func() error { return l.Store.Set(key, value) }))
-}
-
-// SetUint64 stores a stable number.
-func (l watchedLog) SetUint64(key []byte, value uint64) error {
-	return l.n.noteLogFailure(l.n.watched(logWrite, func() error { return l.Store.SetUint64(key, value) }))
-}
+// stateWrite names a write of the state; logstore names its own.
+const stateWrite = "a write of the state"
 
 // watchedFSM is the state machine under the watchdog.
 type watchedFSM struct {

@@ -32,14 +32,14 @@ func write(t *testing.T, path string, logs []*raft.Log) []byte {
 
 // What readAll must never return.
 var (
-	errNotReported  = errors.New("OnCorrupt was not called")
+	errNotReported  = errors.New("the damage was not reported")
 	errWrongContent = errors.New("wrong content was returned")
 )
 
 // readAll opens the file and reads every entry; the first error ends it.
 func readAll(path string, want []*raft.Log) (opened bool, err error) {
 	var reported error
-	s, err := Open(Options{Path: path, OnCorrupt: func(err error) { reported = err }})
+	s, err := Open(Options{Path: path, Fatal: func(err error) { reported = err }})
 	if err != nil {
 		return false, err
 	}
@@ -198,7 +198,7 @@ func TestID(t *testing.T) {
 
 // TestReceivedDamage: an entry that was damaged on its way is refused.
 func TestReceivedDamage(t *testing.T) {
-	s := open(t, Options{OnCorrupt: func(err error) { t.Errorf("the node would end: %v", err) }})
+	s := open(t, Options{Fatal: func(err error) { t.Errorf("the node would end: %v", err) }})
 	sender := open(t, Options{})
 	mustStore(t, sender, entries(1, 2, 1, 100))
 	damage := map[string]func(l *raft.Log){
@@ -237,8 +237,8 @@ func TestStopDuringTruncation(t *testing.T) {
 		cut  func(s *Store) error // one slice
 		want [2]uint64
 	}{
-		{"old end", func(s *Store) error { return s.deleteSlice(1, s.win.sliceEnd(1, n-5)) }, [2]uint64{sliceEntries + 1, n}},
-		{"tail", func(s *Store) error { return s.deleteSlice(s.win.sliceStart(5, n), n) }, [2]uint64{1, n - sliceEntries}},
+		{"old end", func(s *Store) error { return s.deleteSlice(1, s.win.sliceEnd(1, n-5), nil) }, [2]uint64{sliceEntries + 1, n}},
+		{"tail", func(s *Store) error { return s.deleteSlice(s.win.sliceStart(5, n), n, nil) }, [2]uint64{1, n - sliceEntries}},
 	} {
 		s := open(t, Options{})
 		mustStore(t, s, logs)
@@ -252,19 +252,32 @@ func TestStopDuringTruncation(t *testing.T) {
 	}
 }
 
-// TestGapInFile: what a stop left below a gap is dropped.
-func TestGapInFile(t *testing.T) {
-	s := open(t, Options{})
-	mustStore(t, s, entries(1, 30, 1, 20))
-	if err := errors.Join(s.bolt.DeleteRange(11, 20), s.Close()); err != nil {
-		t.Fatal(err)
-	}
-	s = open(t, Options{Path: s.path})
-	if got := span(t, s); got != [2]uint64{21, 30} {
-		t.Errorf("log spans %v, want 21 to 30", got)
-	}
-	if err := s.bolt.GetLog(10, new(raft.Log)); !errors.Is(err, raft.ErrLogNotFound) {
-		t.Errorf("entry 10 is still in the file: %v", err)
+// TestEntriesThatDoNotFollow: a file with a gap, or with terms that fall, is not
+// what any order of writes leaves.
+func TestEntriesThatDoNotFollow(t *testing.T) {
+	for name, tt := range map[string]struct {
+		spoil func(s *Store) error
+		why   string
+	}{
+		"gap":           {func(s *Store) error { return s.bolt.DeleteRange(11, 20) }, "entry 21 stands after 10"},
+		"falling terms": {func(s *Store) error { return s.bolt.StoreLogs(entries(25, 30, 2, 20)) }, "entry 25 is of term 2, the one before it of term 3"},
+		"sound":         {func(s *Store) error { return s.bolt.StoreLogs(entries(31, 31, 4, 20)) }, ""},
+	} {
+		s := open(t, Options{Snapshot: upTo(20)})
+		mustStore(t, s, entries(1, 30, 3, 20))
+		if err := errors.Join(tt.spoil(s), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(Options{Path: s.path, Snapshot: upTo(20)})
+		switch {
+		case err == nil:
+			_ = s.Close()
+			if tt.why != "" {
+				t.Errorf("%s: it was opened", name)
+			}
+		case tt.why == "" || !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), tt.why):
+			t.Errorf("%s: %v, want %q", name, err, tt.why)
+		}
 	}
 }
 
@@ -287,7 +300,7 @@ func TestAlign(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := open(t, Options{})
+			s := open(t, Options{Snapshot: upTo(tt.lo - 1)})
 			if tt.hi > 0 {
 				mustStore(t, s, entries(tt.lo, tt.hi, 2, 20))
 			}

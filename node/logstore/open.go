@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hashicorp/go-msgpack/v2/codec"
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
@@ -39,25 +40,15 @@ var ErrMissing = errors.New("the file is missing or empty")
 // first, so that damage shows as an error here and not as a crash later.
 // Errors: ErrMissing, a *CorruptError, or what kept the file from being opened.
 func Open(opts Options) (*Store, error) {
-	s := &Store{path: opts.Path, onCorrupt: opts.OnCorrupt}
-	s.win.cacheLimit = opts.CacheBytes
-	if s.win.cacheLimit == 0 {
-		s.win.cacheLimit = DefaultCacheBytes
-	}
+	s := newStore(opts)
 	if err := s.find(opts.Existing); err != nil {
 		return nil, err
 	}
-	stale, err := s.scan()
-	if err != nil {
+	if err := s.scan(); err != nil {
 		return nil, err
 	}
 	if err := s.openBolt(); err != nil {
 		return nil, err
-	}
-	if stale > 0 {
-		if err := s.bolt.DeleteRange(0, stale); err != nil {
-			return nil, errors.Join(fmt.Errorf("preparing the log %s: %w", opts.Path, err), s.bolt.Close())
-		}
 	}
 	return s, nil
 }
@@ -83,7 +74,7 @@ func (s *Store) find(existing bool) error {
 // create makes an empty log under another name first, so that whatever has the
 // log's name is whole.
 func (s *Store) create() error {
-	made := &Store{path: s.path + newSuffix}
+	made := newStore(Options{Path: s.path + newSuffix})
 	if err := os.Remove(made.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -101,7 +92,6 @@ func (s *Store) create() error {
 
 // openBolt opens the file for writing.
 func (s *Store) openBolt() error {
-	var file *os.File
 	err := guard(func() (err error) {
 		s.bolt, err = raftboltdb.New(raftboltdb.Options{
 			Path:                    s.path,
@@ -113,8 +103,8 @@ func (s *Store) openBolt() error {
 				InitialMmapSize: initialMap,
 				OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
 					var err error
-					file, err = os.OpenFile(name, flag, mode) //nolint:gosec // the operator's own data directory
-					return file, err
+					s.file, err = os.OpenFile(name, flag, mode) //nolint:gosec // the operator's own data directory
+					return s.file, err
 				},
 			},
 		})
@@ -123,10 +113,10 @@ func (s *Store) openBolt() error {
 	if err == nil {
 		return nil
 	}
-	if file != nil {
+	if s.file != nil {
 		// A panic in bbolt leaves the file open, mapped and locked.
-		_ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN)
-		_ = file.Close()
+		_ = syscall.Flock(int(s.file.Fd()), syscall.LOCK_UN)
+		_ = s.file.Close()
 	}
 	if errors.Is(err, errDamaged) {
 		return &CorruptError{Path: s.path, Err: err}
@@ -134,54 +124,59 @@ func (s *Store) openBolt() error {
 	return fmt.Errorf("opening the log %s: %w", s.path, err)
 }
 
-// scan reads which entries the file holds. When there is a gap, the
-// entries below it are left over from before a snapshot was installed; stale is
-// the newest of them.
-func (s *Store) scan() (stale uint64, err error) {
+// scan reads which entries the file holds, and that they follow each other.
+func (s *Store) scan() error {
 	info, err := os.Stat(s.path)
 	if err != nil {
-		return 0, fmt.Errorf("opening the log: %w", err)
+		return fmt.Errorf("opening the log: %w", err)
 	}
 	db, err := bbolt.Open(s.path, fileMode, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
 	if err == nil {
+		s.pageSize = int64(db.Info().PageSize)
 		err = guard(func() error {
-			return db.View(func(tx *bbolt.Tx) (err error) {
+			return db.View(func(tx *bbolt.Tx) error {
 				if tx.Size() > info.Size() {
 					return fmt.Errorf("the file has %d bytes of %d", info.Size(), tx.Size())
 				}
-				stale, err = s.scanBucket(tx.Bucket(bucketLogs))
-				return err
+				return s.scanBucket(tx.Bucket(bucketLogs))
 			})
 		})
 		err = errors.Join(err, db.Close())
 	}
 	if errors.Is(err, bolterrors.ErrTimeout) || errors.Is(err, fs.ErrPermission) {
-		return 0, fmt.Errorf("opening the log %s: %w", s.path, err)
+		return fmt.Errorf("opening the log %s: %w", s.path, err)
 	}
 	if err != nil {
-		return 0, &CorruptError{Path: s.path, Err: err}
+		return &CorruptError{Path: s.path, Err: err}
 	}
-	return stale, nil
+	return nil
 }
 
-func (s *Store) scanBucket(b *bbolt.Bucket) (stale uint64, err error) {
+func (s *Store) scanBucket(b *bbolt.Bucket) error {
 	if b == nil {
-		return 0, nil // made, but not yet used
+		return nil // made, but not yet used
 	}
-	return stale, b.ForEach(func(k, v []byte) error {
+	var before uint64 // the term of the entry before
+	decoder := codec.NewDecoderBytes(nil, &codec.MsgpackHandle{})
+	return b.ForEach(func(k, v []byte) error {
 		if len(k) != 8 {
 			return fmt.Errorf("a key of %d bytes", len(k))
 		}
 		index := binary.BigEndian.Uint64(k)
-		if index == 0 {
+		var entry struct{ Term uint64 } // of a raft.Log as raft-boltdb encodes it
+		decoder.ResetBytes(v)
+		err := decoder.Decode(&entry)
+		switch {
+		case index == 0:
 			return errors.New("an entry 0")
+		case err != nil:
+			return fmt.Errorf("entry %d: %w", index, err)
+		case !s.win.empty() && index != s.win.last()+1:
+			return fmt.Errorf("entry %d stands after %d", index, s.win.last())
+		case entry.Term < before:
+			return fmt.Errorf("entry %d is of term %d, the one before it of term %d", index, entry.Term, before)
 		}
-		if !s.win.empty() && index != s.win.last()+1 {
-			if index <= s.win.last() {
-				return fmt.Errorf("entry %d stands after %d", index, s.win.last())
-			}
-			stale = s.win.last()
-		}
+		before = entry.Term
 		s.win.push(index, int64(len(v)))
 		return nil
 	})
@@ -192,30 +187,25 @@ func (s *Store) scanBucket(b *bbolt.Bucket) (stale uint64, err error) {
 // were never committed, and has to go. Errors: entries between the snapshot and
 // the log are missing; a *CorruptError.
 func (s *Store) Align(snapshotIndex, snapshotTerm uint64) error {
-	s.mu.Lock()
-	first, empty := s.win.first, s.win.empty()
-	last := uint64(0)
-	if !empty {
-		last = s.win.last()
-	}
-	s.mu.Unlock()
+	first, last := s.bounds()
 	switch {
-	case empty:
+	case last == 0:
 		return nil
 	case first > snapshotIndex+1:
 		return &CorruptError{Path: s.path, Err: fmt.Errorf("it begins at entry %d, the newest snapshot ends at %d", first, snapshotIndex)}
 	case snapshotIndex < first:
 		return nil
-	case last >= snapshotIndex:
-		var l raft.Log
-		if err := s.GetLog(snapshotIndex, &l); err != nil {
-			return err
-		}
-		if l.Term == snapshotTerm {
-			return nil
-		}
+	case last < snapshotIndex:
+		return s.deleteUpward(first, last)
 	}
-	return s.DeleteRange(first, last)
+	var l raft.Log
+	if err := s.GetLog(snapshotIndex, &l); err != nil {
+		return err
+	}
+	if l.Term == snapshotTerm {
+		return nil
+	}
+	return s.deleteDownward(first, last)
 }
 
 // errDamaged is what guard makes of a panic.

@@ -3,6 +3,7 @@ package logstore
 import (
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 
 	"github.com/hashicorp/raft"
@@ -26,21 +27,36 @@ type Options struct {
 	Existing bool
 	// CacheBytes bounds the entries in memory; 0 is DefaultCacheBytes.
 	CacheBytes int64
-	// OnCorrupt is told of the first corruption found after Open. Raft itself
-	// treats a failed read as a reason to try again, for ever. May be nil.
-	OnCorrupt func(error)
+	// Snapshot returns the last index that the newest snapshot covers, 0 when
+	// there is none. Nil is no snapshot.
+	Snapshot func() uint64
+	// Around runs each transaction that writes; what is Storing or Deleting. Nil
+	// just runs it.
+	Around func(what string, do func() error) error
+	// Fatal is told, once, what the log cannot go on after: damage, or a file
+	// that does not hold what Raft takes it to hold. Nothing is written from then
+	// on. Raft itself would try again, for ever. May be nil.
+	Fatal func(error)
 }
 
 // Store is a raft.LogStore and raft.StableStore. Its methods are safe for
 // concurrent use.
 type Store struct {
-	path      string
-	bolt      *raftboltdb.BoltStore
-	onCorrupt func(error)
-	reported  sync.Once
+	path     string
+	snapshot func() uint64
+	around   func(what string, do func() error) error
+	fatal    func(error)
 
-	mu  sync.Mutex
-	win window // what the file holds
+	bolt     *raftboltdb.BoltStore
+	file     *os.File // bolt's
+	pageSize int64    // of the file
+
+	writing sync.Mutex // held while a transaction writes, until win shows what it did
+
+	mu    sync.Mutex
+	win   window // what the file holds
+	cut   bool   // the tail was deleted: Raft takes it to be there until entries are stored
+	ended error  // what Fatal was told
 }
 
 var (
@@ -53,6 +69,25 @@ var ErrNotFound = raftboltdb.ErrKeyNotFound
 
 // keyID is where the log's id stands among the stable values.
 var keyID = []byte("CommonsLogID")
+
+// newStore returns a store that is not open yet.
+func newStore(opts Options) *Store {
+	s := &Store{path: opts.Path, snapshot: opts.Snapshot, around: opts.Around, fatal: opts.Fatal}
+	if s.snapshot == nil {
+		s.snapshot = func() uint64 { return 0 }
+	}
+	if s.around == nil {
+		s.around = func(_ string, do func() error) error { return do() }
+	}
+	if s.fatal == nil {
+		s.fatal = func(error) {}
+	}
+	s.win.cacheLimit = opts.CacheBytes
+	if s.win.cacheLimit == 0 {
+		s.win.cacheLimit = DefaultCacheBytes
+	}
+	return s
+}
 
 // ID returns what SetID was told, "" before that.
 func (s *Store) ID() (string, error) {
@@ -75,21 +110,27 @@ func entryBytes(l *raft.Log) int64 {
 	return int64(len(l.Data)+len(l.Extensions)) + entryOverhead
 }
 
-// FirstIndex returns the index of the oldest entry, 0 when there is none.
-func (s *Store) FirstIndex() (uint64, error) {
+// bounds returns the indexes of the oldest and the newest entry, 0 and 0 when
+// there is none.
+func (s *Store) bounds() (first, last uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.win.first, nil
+	if s.win.empty() {
+		return 0, 0
+	}
+	return s.win.first, s.win.last()
+}
+
+// FirstIndex returns the index of the oldest entry, 0 when there is none.
+func (s *Store) FirstIndex() (uint64, error) {
+	first, _ := s.bounds()
+	return first, nil
 }
 
 // LastIndex returns the index of the newest entry, 0 when there is none.
 func (s *Store) LastIndex() (uint64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.win.empty() {
-		return 0, nil
-	}
-	return s.win.last(), nil
+	_, last := s.bounds()
+	return last, nil
 }
 
 // BytesSince returns the bytes of the entries after index.
@@ -132,85 +173,14 @@ func (s *Store) read(index uint64, l *raft.Log) error {
 	if err == nil {
 		return nil
 	}
-	return s.corrupt(index, err)
-}
-
-// corrupt reports damage once and returns it as an error.
-func (s *Store) corrupt(index uint64, err error) error {
-	cerr := &CorruptError{Path: s.path, Index: index, Err: err}
-	s.reported.Do(func() {
-		if s.onCorrupt != nil {
-			s.onCorrupt(cerr)
-		}
-	})
-	return cerr
-}
-
-// StoreLog stores one entry; see StoreLogs.
-func (s *Store) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
-
-// StoreLogs stores consecutive entries durably. An entry that comes with a
-// checksum is verified, one that comes without is given its own; the caller's
-// entries are left as they are. Entries held from the first new one on are
-// replaced. When the first leaves a gap after the newest entry held, a snapshot
-// was installed in between, and all that is older goes: it may never have been
-// committed. Errors: a *CorruptError for a received entry, or what kept the
-// entries from disk.
-func (s *Store) StoreLogs(logs []*raft.Log) error {
-	if len(logs) == 0 {
-		return nil
-	}
-	sealed := make([]*raft.Log, len(logs))
-	for i, l := range logs {
-		if l.Index != logs[0].Index+uint64(i) {
-			return fmt.Errorf("appending to the log: entry %d after entry %d", l.Index, logs[i-1].Index)
-		}
-		c := *l
-		if len(c.Extensions) == 0 {
-			c.Extensions = extension(&c)
-		} else if err := verify(&c); err != nil {
-			// The damage is the sender's, or the network's: this log is sound.
-			return &CorruptError{Path: "a message from the leader for " + s.path, Index: c.Index, Err: err}
-		}
-		sealed[i] = &c
-	}
-	if err := s.makeRoom(sealed[0].Index); err != nil {
-		return err
-	}
-	if err := guard(func() error { return s.bolt.StoreLogs(sealed) }); err != nil {
-		return fmt.Errorf("appending to the log: %w", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range sealed {
-		s.win.push(l.Index, entryBytes(l))
-		s.win.cache(l)
-	}
-	return nil
-}
-
-// makeRoom deletes what cannot stand beside an entry with the index.
-func (s *Store) makeRoom(index uint64) error {
-	s.mu.Lock()
-	lo, hi := uint64(1), uint64(0)
-	if !s.win.empty() {
-		switch first, last := s.win.first, s.win.last(); {
-		case index > last+1:
-			lo, hi = first, last
-		case index <= last:
-			lo, hi = max(index, first), last
-		}
-	}
-	s.mu.Unlock()
-	if lo > hi {
-		return nil
-	}
-	return s.DeleteRange(lo, hi)
+	err = &CorruptError{Path: s.path, Index: index, Err: err}
+	_ = s.end(err) // the caller is told of this entry, whatever was wrong before
+	return err
 }
 
 // Set stores a stable value durably.
 func (s *Store) Set(key, value []byte) error {
-	return guard(func() error { return s.bolt.Set(key, value) })
+	return s.write(Storing, func() error { return s.bolt.Set(key, value) }, nil)
 }
 
 // Get returns a stable value. Errors: ErrNotFound, by whose text Raft tells it.
@@ -224,7 +194,7 @@ func (s *Store) Get(key []byte) (value []byte, err error) {
 
 // SetUint64 stores a stable number durably.
 func (s *Store) SetUint64(key []byte, value uint64) error {
-	return guard(func() error { return s.bolt.SetUint64(key, value) })
+	return s.write(Storing, func() error { return s.bolt.SetUint64(key, value) }, nil)
 }
 
 // GetUint64 returns a stable number. Errors: ErrNotFound, by whose text Raft tells it.

@@ -1,10 +1,14 @@
 package logstore
 
 import (
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -13,66 +17,140 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unsyncedEnv names the log of a process whose kernel syncs no file.
-const unsyncedEnv = "LOGSTORE_UNSYNCED"
+// childEnv names the log of a process in which syncs fail.
+const childEnv = "LOGSTORE_FAILING_SYNCS"
 
-// TestNothingIsStoredUnsynced holds that an entry, and a vote, counts as stored
-// only when the kernel has said that it is on disk. It runs a process of its own in
-// which every sync of a file fails.
-func TestNothingIsStoredUnsynced(t *testing.T) {
-	if path := os.Getenv(unsyncedEnv); path != "" {
-		storeUnsynced(t, path)
-		return
+// inChild runs the rest of a test in a process of its own, of which it says whether
+// this is it, and where the log of the test is to be.
+func inChild(t *testing.T) (path string, is bool) {
+	t.Helper()
+	if path := os.Getenv(childEnv); path != "" {
+		return path, true
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), unsyncedEnv+"="+filepath.Join(t.TempDir(), "raft.db"))
+	cmd.Env = append(os.Environ(), childEnv+"="+filepath.Join(t.TempDir(), "raft.db"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	t.Logf("%s", out)
+	return "", false
 }
 
-func storeUnsynced(t *testing.T, path string) {
-	t.Helper()
-	s, err := Open(Options{Path: path})
-	if err != nil {
-		t.Fatal(err)
+// TestNothingIsStoredUnsynced holds that an entry, and a vote, counts as stored
+// only when the kernel has said that it is on disk.
+func TestNothingIsStoredUnsynced(t *testing.T) {
+	path, is := inChild(t)
+	if !is {
+		return
 	}
+	var failing atomic.Bool
+	failSyncs(t, failing.Load)
+	s := open(t, Options{Path: path})
 	store := func(index uint64) error {
 		return s.StoreLogs([]*raft.Log{{Index: index, Term: 1, Type: raft.LogCommand, Data: []byte("entry")}})
 	}
 	if err := errors.Join(store(1), s.SetUint64([]byte("vote"), 1)); err != nil {
 		t.Fatal(err)
 	}
-	if err := failSyncs(); err != nil {
-		t.Skipf("this kernel lets no process filter its calls: %v", err)
-	}
+	failing.Store(true)
 	if err := store(2); !errors.Is(err, syscall.EIO) {
 		t.Errorf("stored an entry without a sync: %v", err)
 	}
 	if err := s.SetUint64([]byte("vote"), 2); !errors.Is(err, syscall.EIO) {
 		t.Errorf("stored a vote without a sync: %v", err)
 	}
+	// What the file holds may be in the kernel's memory alone.
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Open(Options{Path: path, Existing: true}); !errors.Is(err, syscall.EIO) {
+		t.Errorf("opened %v without a sync: %v", s, err)
+	}
 }
 
-// failSyncs makes every fsync and fdatasync of this process fail with EIO.
-func failSyncs() error {
-	const fails = unix.SECCOMP_RET_ERRNO | uint32(unix.EIO)
+// TestOneSyncFails lets one sync of a transaction fail, and the later ones succeed.
+// After the first, of the pages, nothing has happened. After the second, of the meta
+// page, the entries are in the file, and others must not be stored among them.
+func TestOneSyncFails(t *testing.T) {
+	path, is := inChild(t)
+	if !is {
+		return
+	}
+	var syncs, fails atomic.Int64
+	failSyncs(t, func() bool { return syncs.Add(1) == fails.Load() })
+	for _, failed := range []int64{1, 2} {
+		var fatal error
+		s := open(t, Options{Path: path + fmt.Sprint(failed), Fatal: func(err error) { fatal = err }})
+		mustStore(t, s, entries(1, 2, 1, 20))
+		syncs.Store(0)
+		fails.Store(failed)
+		if err := s.StoreLogs(entries(3, 6, 2, 20)); !errors.Is(err, syscall.EIO) {
+			t.Errorf("sync %d failed, and the error is %v", failed, err)
+		}
+		// What Raft goes on with, unless the node has ended.
+		err := s.StoreLogs(entries(3, 4, 3, 20))
+		if ended := failed == 2; (fatal != nil) != ended || (err != nil) != ended {
+			t.Errorf("sync %d failed: the next entries: %v; fatal: %v", failed, err, fatal)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, Options{Path: s.path, Existing: true})
+		var terms []uint64
+		for i, last := s.bounds(); i <= last; i++ {
+			var l raft.Log
+			if err := s.GetLog(i, &l); err != nil {
+				t.Fatal(err)
+			}
+			terms = append(terms, l.Term)
+		}
+		if !slices.IsSorted(terms) {
+			t.Errorf("sync %d failed, and the log has the terms %v", failed, terms)
+		}
+	}
+}
+
+// What package unix has no names for, as the kernel defines it for user notification.
+const (
+	notifRecv = 0xc0502100 // SECCOMP_IOCTL_NOTIF_RECV
+	notifSend = 0xc0182101 // SECCOMP_IOCTL_NOTIF_SEND
+)
+
+// failSyncs has fails decide about every fsync and fdatasync of this process, which is
+// a child. Those that it lets pass are made.
+func failSyncs(t *testing.T, fails func() bool) {
+	t.Helper()
 	program := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number of the call
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: unix.SYS_FSYNC},
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: unix.SYS_FDATASYNC},
-		{Code: unix.BPF_RET | unix.BPF_K, K: fails},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_USER_NOTIF},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
+		t.Fatal(err)
 	}
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&filter)))
+	const flags = unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH | unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
+	listener, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&filter)))
 	if errno != 0 {
-		return errno
+		t.Fatalf("this kernel lets no process filter its calls: %v", errno)
 	}
-	return nil
+	go func() {
+		for {
+			var call [80]byte // struct seccomp_notif, which begins with an id
+			if _, _, errno := unix.Syscall(unix.SYS_IOCTL, listener, notifRecv, uintptr(unsafe.Pointer(&call))); errno != 0 {
+				continue // the one who called was interrupted
+			}
+			var answer [24]byte // struct seccomp_notif_resp: id, value, error, flags
+			copy(answer[:8], call[:8])
+			if eio := int32(unix.EIO); fails() {
+				binary.NativeEndian.PutUint32(answer[16:], uint32(-eio))
+			} else {
+				binary.NativeEndian.PutUint32(answer[20:], unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE)
+			}
+			_, _, _ = unix.Syscall(unix.SYS_IOCTL, listener, notifSend, uintptr(unsafe.Pointer(&answer)))
+		}
+	}()
 }

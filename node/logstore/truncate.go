@@ -15,25 +15,38 @@ const (
 )
 
 // DeleteRange deletes the entries from lo to hi, both included, in transactions
-// of bounded size. A stop in the middle leaves a log without a gap: the old end
-// is deleted upward, and a conflicting tail downward.
+// of bounded size: the old end of the log, as far as a snapshot covers it, or a
+// conflicting tail. A stop in the middle leaves a log without a gap: the old end
+// is deleted upward, and a tail downward. An error after a part of a tail is gone
+// is fatal.
 func (s *Store) DeleteRange(lo, hi uint64) error {
-	s.mu.Lock()
-	if s.win.empty() || lo > s.win.last() || hi < s.win.first {
-		s.mu.Unlock()
+	first, last := s.bounds()
+	if lo, hi = max(lo, first), min(hi, last); last == 0 || lo > hi {
 		return nil
 	}
-	lo, hi = max(lo, s.win.first), min(hi, s.win.last())
-	head, tail := lo == s.win.first, hi == s.win.last()
-	s.mu.Unlock()
+	covered := s.snapshot()
 	switch {
-	case head:
+	case lo == first && hi <= covered:
 		return s.deleteUpward(lo, hi)
-	case tail:
-		return s.deleteDownward(lo, hi)
+	case hi == last:
+		return s.cutTail(lo, hi)
+	case lo == first:
+		return fmt.Errorf("deleting log entries %d to %d: the newest snapshot covers only what is up to %d", lo, hi, covered)
 	default:
 		return fmt.Errorf("deleting log entries %d to %d would leave a gap", lo, hi)
 	}
+}
+
+// cutTail deletes a tail that Raft takes to be there until other entries are stored.
+func (s *Store) cutTail(lo, hi uint64) error {
+	err := s.deleteDownward(lo, hi)
+	s.mu.Lock()
+	s.cut = s.cut || s.win.empty() || s.win.last() != hi
+	s.mu.Unlock()
+	if err == nil {
+		return nil
+	}
+	return s.endIfCut(err)
 }
 
 // deleteUpward deletes the old end of the log while others append to the new one.
@@ -43,12 +56,9 @@ func (s *Store) deleteUpward(lo, hi uint64) error {
 		end := s.win.sliceEnd(lo, hi)
 		s.mu.Unlock()
 		start := time.Now()
-		if err := s.deleteSlice(lo, end); err != nil {
+		if err := s.deleteSlice(lo, end, func() { s.win.dropHead(end) }); err != nil {
 			return err
 		}
-		s.mu.Lock()
-		s.win.dropHead(end)
-		s.mu.Unlock()
 		lo = end + 1
 		if lo <= hi {
 			time.Sleep(min(time.Since(start), maxYield))
@@ -63,19 +73,16 @@ func (s *Store) deleteDownward(lo, hi uint64) error {
 		s.mu.Lock()
 		start := s.win.sliceStart(lo, hi)
 		s.mu.Unlock()
-		if err := s.deleteSlice(start, hi); err != nil {
+		if err := s.deleteSlice(start, hi, func() { s.win.dropTail(start) }); err != nil {
 			return err
 		}
-		s.mu.Lock()
-		s.win.dropTail(start)
-		s.mu.Unlock()
 		hi = start - 1
 	}
 	return nil
 }
 
-func (s *Store) deleteSlice(lo, hi uint64) error {
-	if err := guard(func() error { return s.bolt.DeleteRange(lo, hi) }); err != nil {
+func (s *Store) deleteSlice(lo, hi uint64, noted func()) error {
+	if err := s.write(Deleting, func() error { return s.bolt.DeleteRange(lo, hi) }, noted); err != nil {
 		return fmt.Errorf("deleting log entries %d to %d: %w", lo, hi, err)
 	}
 	return nil

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/logstore"
 )
 
 // TestHangingDisk: a leader whose log or state does not come back ends by itself,
 // and the others go on without an error for their clients.
 func TestHangingDisk(t *testing.T) {
 	t.Parallel()
-	for name, write := range map[string]string{"log": "a write of the log", "state": "a write of the state"} {
+	for name, write := range map[string]string{"log": logstore.Storing, "state": "a write of the state"} {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && write == "a write of the state" {
 				t.Skip("takes several seconds, and the log's case is much the same")
@@ -22,11 +23,11 @@ func TestHangingDisk(t *testing.T) {
 			c := New(t, 3, func(cfg *node.Config) {
 				id := cfg.NodeID
 				cfg.HangTimeout = 5 * time.Second
-				cfg.Tuning.BeforeWrite = func(what string) error {
+				cfg.Tuning.AroundWrite = func(what string, do func() error) error {
 					if v := victim.Load(); v != nil && *v == id && what == write {
 						select {} // for good, as a dead disk would
 					}
-					return nil
+					return do()
 				}
 			})
 			leader := c.WaitLeader()

@@ -10,17 +10,18 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/logstore"
 )
 
 // writes are those of nodes that do not go well.
 type writes struct {
 	mu     sync.Mutex
 	victim string // its name
-	what   string // is written
-	do     func() error
+	what   string // is written; "" is everything
+	do     func(what string, write func() error) error
 }
 
-func (w *writes) spoil(victim, what string, do func() error) {
+func (w *writes) spoil(victim, what string, do func(what string, write func() error) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.victim, w.what, w.do = victim, what, do
@@ -28,16 +29,19 @@ func (w *writes) spoil(victim, what string, do func() error) {
 
 func (w *writes) option(cfg *node.Config) {
 	name := cfg.NodeID
-	cfg.Tuning.BeforeWrite = func(what string) error {
+	cfg.Tuning.AroundWrite = func(what string, write func() error) error {
 		w.mu.Lock()
-		do, spoilt := w.do, w.victim == name && w.what == what
+		do, spoilt := w.do, w.victim == name && (w.what == "" || w.what == what)
 		w.mu.Unlock()
 		if spoilt {
-			return do()
+			return do(what, write)
 		}
-		return nil
+		return write()
 	}
 }
+
+// diskFull is a write that finds no space.
+func diskFull(string, func() error) error { return syscall.ENOSPC }
 
 // readyz returns a node's readiness and the line of one check.
 func (nd *Node) readyz(check string) (ready bool, line string) {
@@ -70,7 +74,7 @@ func TestLogThatTakesNothing(t *testing.T) {
 	var w writes
 	c := New(t, 3, w.option)
 	victim := c.Nodes[c.Follower()]
-	w.spoil(victim.cfg.NodeID, "a write of the log", func() error { return syscall.ENOSPC })
+	w.spoil(victim.cfg.NodeID, logstore.Storing, diskFull)
 	leader := c.WaitLeader()
 	written := c.MustPublish(leader, Post{Body: "what it does not get"})
 	c.checkLogFailure(victim, leader)
@@ -131,7 +135,7 @@ func TestFollowerThatLags(t *testing.T) {
 	held := make(chan struct{})
 	release := sync.OnceFunc(func() { close(held) })
 	t.Cleanup(release)
-	w.spoil(victim.cfg.NodeID, "a write of the state", func() error { <-held; return nil })
+	w.spoil(victim.cfg.NodeID, "a write of the state", func(_ string, write func() error) error { <-held; return write() })
 	written := c.MustPublish(c.WaitLeader(), Post{Body: "what it applies late"})
 	c.Eventually("its reads show their age", func() string {
 		if stale, err := victim.stale(); err != nil || stale == "" {

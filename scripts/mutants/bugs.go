@@ -23,9 +23,33 @@ var bugs = []bug{
 	},
 	{
 		name:  "a vote is not kept",
-		edits: []edit{{"node/logstore/store.go", "return guard(func() error { return s.bolt.Set(key, value) })", "return nil"}},
+		edits: []edit{{"node/logstore/store.go", "return s.write(Storing, func() error { return s.bolt.Set(key, value) }, nil)", "return nil"}},
 		pkg:   "./node/logstore", run: "StableStore",
 		because: "a node votes twice in a term, and two lead",
+	},
+	{
+		name:  "a gap deletes without a snapshot",
+		edits: []edit{{"node/logstore/append.go", "index <= last || index > covered+1", "index <= last || covered > index"}},
+		pkg:   "./node/logstore", run: "GapNeedsASnapshot",
+		because: "a node that took its log for longer than it was deletes what was acknowledged",
+	},
+	{
+		name:  "a node goes on when a cut tail has no successors",
+		edits: []edit{{"node/logstore/write.go", "\tif !cut {", "\tif cut || !cut {"}},
+		pkg:   "./node/logstore", run: "TailWithoutItsSuccessors",
+		because: "Raft counts on entries that are gone, and may be elected for them",
+	},
+	{
+		name:  "a node goes on after the sync of a meta page failed",
+		edits: []edit{{"node/logstore/write.go", "case after != before:", "case after < before:"}},
+		pkg:   "./node/logstore", run: "OneSyncFails",
+		because: "entries that Raft does not know stand among those that it stores later",
+	},
+	{
+		name:  "a log whose terms fall is opened",
+		edits: []edit{{"node/logstore/open.go", "case entry.Term < before:", "case entry.Term == 0 && before > 0:"}},
+		pkg:   "./node/logstore", run: "DoNotFollow",
+		because: "a node votes by a log that no order of writes makes",
 	},
 	{
 		name: "claims end by the wall clock",

@@ -1,0 +1,146 @@
+package nodetest
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/node/logstore"
+)
+
+// checkEnds waits until a node ends by itself, and holds what its error says.
+func (c *Cluster) checkEnds(victim *Node, why ...string) {
+	c.t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- victim.run.Wait() }()
+	select {
+	case err := <-ended:
+		for _, text := range append(why, "start the node again") {
+			if err == nil || !strings.Contains(err.Error(), text) {
+				c.t.Errorf("it ended with %v, want %q", err, text)
+			}
+		}
+		victim.run = nil
+	case <-time.After(Patience):
+		c.t.Fatalf("node %d goes on", victim.index)
+	}
+}
+
+// checkBack starts a node that has ended, and holds that it has what was acknowledged.
+func (c *Cluster) checkBack(victim *Node, acked ...Answer) {
+	c.t.Helper()
+	c.Start(victim.index)
+	c.WaitReady()
+	c.MustPublish(victim.index, Post{Body: "through it again"})
+	c.WaitConverged()
+	for _, a := range acked {
+		if _, status, err := victim.Get(a.Entry.ID); err != nil || status != http.StatusOK {
+			c.t.Errorf("it does not have %q: %d, %v", a.Entry.Body, status, err)
+		}
+	}
+}
+
+// TestTailThatCannotBeReplaced: the tail of a deposed leader is deleted, and what the
+// new leader has in its place finds no space on the disk. The node ends, because its
+// Raft would still count on the tail; after a start it has what the others have.
+func TestTailThatCannotBeReplaced(t *testing.T) {
+	t.Parallel()
+	var w writes
+	c := New(t, 3, w.option, patientRaft)
+	old := c.WaitLeader()
+	victim := c.Nodes[old]
+	first := c.MustPublish(old, Post{Body: "before"})
+
+	var alone atomic.Bool
+	tail := make(chan struct{})
+	written := sync.OnceFunc(func() { close(tail) })
+	w.spoil(victim.cfg.NodeID, logstore.Storing, func(_ string, write func() error) error {
+		counts := alone.Load()
+		err := write()
+		if counts && err == nil {
+			written()
+		}
+		return err
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var writers sync.WaitGroup
+	for range 4 {
+		writers.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = victim.Publish(ctx, Post{Body: "in the tail, or not"})
+			}
+		})
+	}
+	c.Isolate(old)
+	alone.Store(true)
+	select {
+	case <-tail:
+	case <-time.After(Patience):
+		t.Fatal("the old leader has stored nothing alone")
+	}
+	cancel()
+	writers.Wait()
+
+	others := slices.DeleteFunc(c.Running(), func(i int) bool { return i == old })
+	c.WaitLeader(others...)
+	kept := c.MustPublish(others[0], Post{Body: "in its place"})
+	var cut atomic.Bool
+	w.spoil(victim.cfg.NodeID, "", func(what string, write func() error) error {
+		if what == logstore.Storing && cut.Load() {
+			return syscall.ENOSPC
+		}
+		err := write()
+		if what == logstore.Deleting && err == nil {
+			cut.Store(true)
+		}
+		return err
+	})
+	c.Heal()
+	c.checkEnds(victim, "deleted for newer ones", syscall.ENOSPC.Error())
+	w.spoil("", "", nil)
+	c.checkBack(victim, first, kept)
+}
+
+// TestWriteThatFailsAndIsThere: the last sync of a write fails, and the next ones would
+// succeed. The node ends, and starts with a log that agrees with the others'.
+func TestWriteThatFailsAndIsThere(t *testing.T) {
+	t.Parallel()
+	for _, who := range []string{"leader", "follower"} {
+		t.Run(who, func(t *testing.T) {
+			var w writes
+			c := New(t, 3, w.option, patientRaft)
+			leader := c.WaitLeader()
+			first := c.MustPublish(leader, Post{Body: "before"})
+			victim := c.Nodes[leader]
+			if who == "follower" {
+				victim = c.Nodes[c.Follower()]
+			}
+			var failed atomic.Bool
+			w.spoil(victim.cfg.NodeID, logstore.Storing, func(_ string, write func() error) error {
+				if err := write(); err != nil || failed.Swap(true) {
+					return err
+				}
+				return syscall.EIO
+			})
+			during := make(chan Answer, 1)
+			go func() {
+				a, _ := c.Nodes[leader].Publish(context.Background(), Post{Body: "meanwhile"})
+				during <- a
+			}()
+			c.checkEnds(victim, "is in the file all the same", syscall.EIO.Error())
+			acked := []Answer{first}
+			if a := <-during; a.Status == http.StatusCreated {
+				acked = append(acked, a)
+			} else if who == "follower" {
+				t.Errorf("a write through the leader, of which a follower has ended: %+v", a)
+			}
+			c.checkBack(victim, acked...)
+		})
+	}
+}
