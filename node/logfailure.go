@@ -1,13 +1,16 @@
 package node
 
 import (
+	"bytes"
+
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/node/logstore"
 )
 
-// raftLog is the log as Raft writes it. It notes when the log cannot be written.
+// raftLog is the log as Raft writes it. It notes when the log cannot be written, and
+// makes up for what Raft does not do then.
 type raftLog struct {
 	*logstore.Store
 	n *Node
@@ -37,6 +40,14 @@ func (l raftLog) Set(key, value []byte) error {
 
 // SetUint64 stores a stable number.
 func (l raftLog) SetUint64(key []byte, value uint64) error {
+	if bytes.Equal(key, keyLastVoteTerm) {
+		// Raft stores whom it votes for only after the term. After a stop in
+		// between, the one that it voted for in an older term would pass for its
+		// choice, and be given the vote without a look at its log.
+		if err := l.Set(keyLastVoteCand, nil); err != nil {
+			return err
+		}
+	}
 	return l.n.noteLogFailure(l.Store.SetUint64(key, value))
 }
 

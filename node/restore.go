@@ -18,10 +18,12 @@ import (
 	"github.com/commons-cluster/commons/node/logstore"
 )
 
-// Where Raft keeps the newest term that it knows, and that of its newest vote.
+// Where Raft keeps the newest term that it knows, and the term and the candidate of
+// its newest vote.
 var (
 	keyCurrentTerm  = []byte("CurrentTerm")
 	keyLastVoteTerm = []byte("LastVoteTerm")
+	keyLastVoteCand = []byte("LastVoteCand")
 )
 
 // Offline says which node a data directory is for while no process runs on it.

@@ -28,6 +28,12 @@ var bugs = []bug{
 		because: "a node votes twice in a term, and two lead",
 	},
 	{
+		name:  "a vote is kept in two halves",
+		edits: []edit{{"node/logfailure.go", "if err := l.Set(keyLastVoteCand, nil); err != nil {", "if err := error(nil); err != nil {"}},
+		pkg:   "./node", run: "VoteIsNeverAnothers",
+		because: "after a stop in between a candidate is elected without a look at its log",
+	},
+	{
 		name:  "a gap deletes without a snapshot",
 		edits: []edit{{"node/logstore/append.go", "index <= last || index > covered+1", "index <= last || covered > index"}},
 		pkg:   "./node/logstore", run: "GapNeedsASnapshot",
