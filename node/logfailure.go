@@ -2,6 +2,9 @@ package node
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"runtime"
 
 	"github.com/hashicorp/raft"
 
@@ -40,7 +43,10 @@ func (l raftLog) Set(key, value []byte) error {
 
 // SetUint64 stores a stable number.
 func (l raftLog) SetUint64(key []byte, value uint64) error {
-	if bytes.Equal(key, keyLastVoteTerm) {
+	switch {
+	case bytes.Equal(key, keyCurrentTerm):
+		return l.setTerm(value)
+	case bytes.Equal(key, keyLastVoteTerm):
 		// Raft stores whom it votes for only after the term. After a stop in
 		// between, the one that it voted for in an older term would pass for its
 		// choice, and be given the vote without a look at its log.
@@ -49,6 +55,23 @@ func (l raftLog) SetUint64(key []byte, value uint64) error {
 		}
 	}
 	return l.n.noteLogFailure(l.Store.SetUint64(key, value))
+}
+
+// setTerm stores the current term. Raft panics when it cannot be stored, so the node
+// ends by itself, and Raft's goroutine with it. At its start Raft stores the term that
+// it has read, on the goroutine of the start: that is left out.
+func (l raftLog) setTerm(term uint64) error {
+	stored, err := l.GetUint64(keyCurrentTerm)
+	if stored == term && (err == nil || errors.Is(err, logstore.ErrNotFound)) {
+		return nil
+	}
+	err = l.n.noteLogFailure(l.Store.SetUint64(keyCurrentTerm, term))
+	if err != nil {
+		l.n.abandon(fmt.Errorf("the log cannot take the new term %d, and without it this node must not go on: %w; see to it that the disk of %s takes writes, and start the node again",
+			term, err, l.n.cfg.DataDir))
+		runtime.Goexit()
+	}
+	return nil
 }
 
 // noteLogFailure remembers an error of a write of the log, and returns it. Raft

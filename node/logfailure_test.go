@@ -54,3 +54,29 @@ func TestVoteIsNeverAnothers(t *testing.T) {
 		}
 	}
 }
+
+// TestStoredTermIsNotStoredAgain: Raft stores the term that it reads at its start, 0 when
+// there is none, and would take the start down with it if that failed.
+func TestStoredTermIsNotStoredAgain(t *testing.T) {
+	writes := 0
+	log, err := logstore.Open(logstore.Options{Path: filepath.Join(t.TempDir(), "raft.db"), Around: func(_ string, do func() error) error {
+		writes++
+		return do()
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	raftLog := raftLog{log, &Node{logger: quiet()}}
+	for _, step := range []struct {
+		term   uint64
+		writes int
+	}{{0, 0}, {3, 1}, {3, 1}, {0, 2}} {
+		if err := raftLog.SetUint64(keyCurrentTerm, step.term); err != nil || writes != step.writes {
+			t.Errorf("term %d: %d writes, want %d; %v", step.term, writes, step.writes, err)
+		}
+		if term, err := log.GetUint64(keyCurrentTerm); step.writes > 0 && (term != step.term || err != nil) {
+			t.Errorf("the term is %d, %v, want %d", term, err, step.term)
+		}
+	}
+}

@@ -144,3 +144,18 @@ func TestWriteThatFailsAndIsThere(t *testing.T) {
 		})
 	}
 }
+
+// TestTermThatCannotBeStored: Raft panics when it cannot store a new term. The node
+// ends before that, and says why.
+func TestTermThatCannotBeStored(t *testing.T) {
+	t.Parallel()
+	var w writes
+	c := New(t, 3, w.option)
+	leader := c.WaitLeader()
+	acked := c.MustPublish(leader, Post{Body: "before"})
+	victim := c.Nodes[c.Follower()]
+	w.spoil(victim.cfg.NodeID, logstore.Storing, diskFull)
+	c.Kill(leader)
+	c.checkEnds(victim, "cannot take the new term", syscall.ENOSPC.Error())
+	c.checkBack(c.Nodes[leader], acked)
+}
