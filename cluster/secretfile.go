@@ -66,8 +66,20 @@ func (f *SecretFile) Swap() error {
 	return f.write([][]byte{f.lines[1], f.lines[0]}, []string{f.ids[1], f.ids[0]})
 }
 
-// Drop removes the secret that is not in use.
-func (f *SecretFile) Drop() error { return f.write(f.lines[:1], f.ids[:1]) }
+// Drop removes the secret that is not in use. Backups may need it still: it is
+// kept in the file of that name first (FormerSecretFile).
+func (f *SecretFile) Drop() error {
+	for i := 1; i < len(f.lines); i++ {
+		if err := WriteFileAtomic(FormerSecretFile(f.path, f.ids[i]), append(bytes.Clone(f.lines[i]), '\n')); err != nil {
+			return fmt.Errorf("keep the former secret: %w", err)
+		}
+	}
+	return f.write(f.lines[:1], f.ids[:1])
+}
+
+// FormerSecretFile returns where the secret with the public name is kept that was
+// dropped from a secret file.
+func FormerSecretFile(path, id string) string { return path + ".former-" + id }
 
 // write replaces the file, through to the disk. It keeps its mode and, where that is
 // allowed, its owner.

@@ -65,7 +65,11 @@ func TestSecretFileIsRotated(t *testing.T) {
 	if info.Mode().Perm() != 0o640 {
 		t.Errorf("the mode became %v", info.Mode())
 	}
-	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
+	former, err := LoadSecrets(FormerSecretFile(path, old))
+	if err != nil || !slices.Equal(former.KeyIDs(), []string{old}) {
+		t.Errorf("the former secret is kept as %v, %v", former, err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 2 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }

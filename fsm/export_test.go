@@ -97,6 +97,43 @@ func TestExportBecomesANewCluster(t *testing.T) {
 	}
 }
 
+// TestNewDataKeyDropsWhatTheFormerOneSealed holds that a cluster with another data key
+// has no signing keys, and nothing else of the state is missing.
+func TestNewDataKeyDropsWhatTheFormerOneSealed(t *testing.T) {
+	r := newRig(t)
+	r.run(&Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, rotate(0, 7), post("ada", nil))
+	data, _, rows := exportOf(t, r.Machine)
+	for _, anew := range []bool{false, true} {
+		as := testFounding
+		as.NewDataKey = anew
+		dir := filepath.Join(t.TempDir(), "state")
+		got, err := Import(Options{Dir: dir}, bytes.NewReader(data), as)
+		if err != nil || got.Rows != rows || got.Entries != 1 {
+			t.Fatalf("imported %+v, %v", got, err)
+		}
+		m := openAt(t, dir)
+		v := m.View()
+		keys, err := v.SigningKeys()
+		if err != nil || (len(keys) == 0) != anew {
+			t.Errorf("with a new data key %v: %d signing keys, %v", anew, len(keys), err)
+		}
+		v.Release()
+		closeMachine(t, m)
+	}
+}
+
+// TestImportRefusesANewerFormat holds that a state is not restored that this program
+// could not open afterwards.
+func TestImportRefusesANewerFormat(t *testing.T) {
+	m := openAt(t, t.TempDir(), func(o *Options) { o.MaxFormat = MaxFormat + 1 })
+	l := newLog(t)
+	l.feed(m, 1, l.commands(&Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, &SetFormat{Format: MaxFormat + 1}))
+	data, _, _ := exportOf(t, m)
+	if _, err := Import(Options{Dir: filepath.Join(t.TempDir(), "state")}, bytes.NewReader(data), testFounding); !errors.Is(err, ErrNewerFormat) {
+		t.Errorf("imported: %v", err)
+	}
+}
+
 func TestImportRefuses(t *testing.T) {
 	r := newRig(t)
 	r.run(&Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, post("ada", nil))

@@ -39,16 +39,16 @@ func (c *SetFormat) check() error {
 
 func (c *SetFormat) apply(tx *txn) Result {
 	if c.Format > tx.format {
-		tx.must(checkFormat(c.Format, tx.maxFormat))
+		tx.must(CheckFormat(c.Format, tx.maxFormat))
 		tx.format = c.Format
 		tx.keep(keyFormat, binary.AppendUvarint(nil, uint64(c.Format))) // checked
 	}
 	return Result{Outcome: OutcomeDone}
 }
 
-// checkFormat returns ErrNewerFormat when a program that knows formats up to
+// CheckFormat returns ErrNewerFormat when a program that knows formats up to
 // newest cannot read the format.
-func checkFormat(format, newest int) error {
+func CheckFormat(format, newest int) error {
 	if format > newest {
 		return fmt.Errorf("%w: format %d, and this one knows up to %d", ErrNewerFormat, format, newest)
 	}

@@ -16,6 +16,9 @@ import (
 type Founding struct {
 	ClusterID     string
 	SealedDataKey []byte
+	// NewDataKey says that the data key is not the one of the state. What the former
+	// one sealed cannot be opened any more, and is removed.
+	NewDataKey    bool
 	Configuration []byte // the first servers, in Raft's encoding
 }
 
@@ -34,9 +37,8 @@ type Imported struct {
 }
 
 // Import makes the state in opts.Dir, which must be empty or missing, from the
-// stream of an export, for a new cluster. Nothing but the cluster's name, data
-// key and servers differs from what was exported. A failed import leaves files
-// that are no state.
+// stream of an export, for a new cluster. Nothing but what as says differs from
+// what was exported. A failed import leaves files that are no state.
 func Import(opts Options, r io.Reader, as Founding) (Imported, error) {
 	opts.setDefaults()
 	if err := as.check(); err != nil {
@@ -115,6 +117,9 @@ func (s *snapshots) found(name string, h *streamHeader, as Founding) (got Import
 	if sum.Index != h.Index || sum.Term != h.Term {
 		return got, fmt.Errorf("%w: the state is at index %d of term %d, announced were %d and %d", ErrCorrupt, sum.Index, sum.Term, h.Index, h.Term)
 	}
+	if err := CheckFormat(sum.Format, s.m.opts.MaxFormat); err != nil {
+		return got, err
+	}
 	got.Summary = sum
 	if got.Rows, err = digestRows(context.Background(), st.db, &head); err != nil {
 		return got, err
@@ -127,7 +132,12 @@ func (s *store) found(at position, as Founding) error {
 	b := s.db.NewBatch()
 	c := cluster{id: as.ClusterID, sealedKey: as.SealedDataKey}
 	servers := configuration{index: at.index, data: as.Configuration}
-	err := errors.Join(
+	var err error
+	if as.NewDataKey {
+		err = b.Delete(keySigning, nil)
+	}
+	err = errors.Join(
+		err,
 		b.Set(keyCluster, c.append(nil), nil),
 		b.Set(keyConfig, servers.append(nil), nil),
 		b.Set(keyCovered, at.append(nil), nil),

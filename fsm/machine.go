@@ -162,7 +162,7 @@ func (m *Machine) load(s *store) (l loaded, err error) {
 	if l.format, err = loadFormat(s.db); err != nil {
 		return l, err
 	}
-	if err := checkFormat(l.format, m.opts.MaxFormat); err != nil {
+	if err := CheckFormat(l.format, m.opts.MaxFormat); err != nil {
 		return l, err
 	}
 	if l.sessions, err = loadSessions(s.db); err != nil {

@@ -44,13 +44,23 @@ func (n *Node) resolve(serverID string) (addr string, ok bool) {
 
 // newInit makes the command that names the cluster.
 func (n *Node) newInit() (*fsm.Init, error) {
-	random := make([]byte, clusterIDBytes+dataKeyBytes)
-	rand.Read(random) // never fails
-	sealed, err := n.secrets.Seal(random[clusterIDBytes:], dataKeyContext)
+	sealed, err := n.secrets.Seal(newDataKey(), dataKeyContext)
 	if err != nil {
 		return nil, fmt.Errorf("sealing the data key: %w", err)
 	}
-	return &fsm.Init{ClusterID: hex.EncodeToString(random[:clusterIDBytes]), SealedDataKey: sealed}, nil
+	return &fsm.Init{ClusterID: newClusterID(), SealedDataKey: sealed}, nil
+}
+
+func newClusterID() string {
+	id := make([]byte, clusterIDBytes)
+	_, _ = rand.Read(id) // never fails
+	return hex.EncodeToString(id)
+}
+
+func newDataKey() []byte {
+	key := make([]byte, dataKeyBytes)
+	_, _ = rand.Read(key) // never fails
+	return key
 }
 
 // learnCluster takes the cluster's id and data key from the state as soon as it

@@ -41,7 +41,7 @@ func Recover(o Offline, logger *slog.Logger) (founded Founded, err error) {
 	if err != nil {
 		return founded, err
 	}
-	as := founding(identity.ServerID, sealed)
+	as := o.founding(identity.ServerID, sealed)
 	sum, err := fsm.Refound(fsm.Options{Dir: filepath.Join(o.DataDir, stateDir), Logger: logger}, as)
 	if err != nil {
 		return founded, err
@@ -52,7 +52,7 @@ func Recover(o Offline, logger *slog.Logger) (founded Founded, err error) {
 	}
 	return Founded{
 		ClusterID: as.ClusterID, Former: sum.ClusterID, ServerID: identity.ServerID,
-		Index: sum.Index, Entries: sum.Entries, Digest: hex.EncodeToString(sum.Rolling[:]),
+		Index: sum.Index, Entries: sum.Entries, Digest: hex.EncodeToString(sum.Rolling[:]), NewDataKey: o.NewDataKey,
 	}, finish(o.DataDir)
 }
 
@@ -163,7 +163,7 @@ func (o Offline) beginRecovery(sealed []byte) ([]byte, error) {
 	if len(sealed) == 0 {
 		return nil, errors.New("this node was never part of a cluster; empty its data directory and start it again")
 	}
-	sealed, err := o.reseal(sealed, "")
+	sealed, err := o.reseal(sealed)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/raft"
 
@@ -31,6 +31,12 @@ type Offline struct {
 	DataDir    string
 	NodeID     string // name of the node; "" is the kept one, or the host name
 	SecretFile string // of the cluster that is founded; "" for nodes on loopback
+	// SourceSecret is the file with the secret that the data key is sealed under; ""
+	// when that stands in SecretFile, too.
+	SourceSecret string
+	// NewDataKey gives the cluster a new data key, for when nobody has that secret any
+	// more. Keys that sign deliveries, and the pseudonyms of addresses, start anew.
+	NewDataKey bool
 }
 
 // Founded is what became of a data directory.
@@ -41,15 +47,16 @@ type Founded struct {
 	Index     uint64 `json:"index"`
 	Entries   uint64 `json:"entries"`
 	Digest    string `json:"digest"`         // running digest, hexadecimal
-	Rows      string `json:"rows,omitempty"` // digest of the state's rows, hexadecimal
+	Rows      string `json:"rows,omitempty"` // digest of the state's rows as they came, hexadecimal
+	// NewDataKey says that the data key is new; see Offline.
+	NewDataKey bool `json:"newDataKey"`
 }
 
 // Restore makes an empty data directory that of the first node of a new cluster,
 // which begins with the state of a backup. The data key of the backup is sealed
-// anew under the node's secret; sourceSecret is the file with the secret that
-// it was sealed under, "" when that stands in SecretFile, too. When anything
-// fails, also because the backup is damaged, the directory is left as it was.
-func Restore(o Offline, file, sourceSecret string) (founded Founded, err error) {
+// anew under the node's secret. When anything fails, also because the backup is
+// damaged, the directory is left as it was.
+func Restore(o Offline, file string) (founded Founded, err error) {
 	if err := checkEmpty(o.DataDir); err != nil {
 		return founded, err
 	}
@@ -63,7 +70,7 @@ func Restore(o Offline, file, sourceSecret string) (founded Founded, err error) 
 		return founded, err
 	}
 	defer b.Close()
-	sealed, err := o.reseal(b.Info.SealedDataKey, sourceSecret)
+	sealed, err := o.reseal(b.Info.SealedDataKey)
 	if err != nil {
 		return founded, err
 	}
@@ -79,6 +86,16 @@ func Restore(o Offline, file, sourceSecret string) (founded Founded, err error) 
 	return founded, err
 }
 
+// CheckRestore restores a backup in a new directory among the temporary files, and
+// removes that: what it says holds for a restore, and nothing else is touched.
+func CheckRestore(o Offline, file string) (founded Founded, err error) {
+	if o.DataDir, err = os.MkdirTemp("", "commons-restore-*"); err != nil {
+		return founded, fmt.Errorf("a directory to try the restore in: %w; name another place in TMPDIR", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(o.DataDir)) }()
+	return Restore(o, file)
+}
+
 // restore fills the locked directory.
 func (o Offline) restore(b *backup.Reader, sealed []byte) (founded Founded, err error) {
 	if err := begin(o.DataDir, restoring); err != nil {
@@ -91,7 +108,7 @@ func (o Offline) restore(b *backup.Reader, sealed []byte) (founded Founded, err 
 	if err != nil {
 		return founded, err
 	}
-	as := founding(identity.ServerID, sealed)
+	as := o.founding(identity.ServerID, sealed)
 	got, err := fsm.Import(fsm.Options{Dir: filepath.Join(o.DataDir, stateDir)}, b.State(), as)
 	if err != nil {
 		return founded, err
@@ -102,7 +119,7 @@ func (o Offline) restore(b *backup.Reader, sealed []byte) (founded Founded, err 
 	}
 	founded = Founded{
 		ClusterID: as.ClusterID, Former: got.ClusterID, ServerID: identity.ServerID, Index: got.Index, Entries: got.Entries,
-		Digest: hex.EncodeToString(got.Rolling[:]), Rows: hex.EncodeToString(got.Rows[:]),
+		Digest: hex.EncodeToString(got.Rolling[:]), Rows: hex.EncodeToString(got.Rows[:]), NewDataKey: o.NewDataKey,
 	}
 	if founded.Rows != rows || founded.Digest != b.Info.Digest {
 		return founded, fmt.Errorf("the restored state has the digest %s, the backup's had %s: the backup is damaged", founded.Rows, rows)
@@ -122,35 +139,63 @@ func (o Offline) newLog(identity cluster.Identity, term uint64) error {
 	return errors.Join(log.SetUint64(keyCurrentTerm, term), adopt(o.DataDir, &identity, log, ""), log.Close())
 }
 
-// reseal seals a data key under the secret in use that was sealed under another.
-func (o Offline) reseal(sealed []byte, sourceSecret string) ([]byte, error) {
+// reseal returns the data key of the new cluster, sealed under its secret: the one
+// that was sealed under another, or a new one.
+func (o Offline) reseal(sealed []byte) ([]byte, error) {
 	secrets, err := cluster.LoadSecrets(o.SecretFile)
 	if err != nil {
 		return nil, err
 	}
-	source := secrets
-	if sourceSecret != "" {
-		if source, err = cluster.LoadSecrets(sourceSecret); err != nil {
+	key := newDataKey()
+	if !o.NewDataKey {
+		if key, err = o.openDataKey(sealed); err != nil {
 			return nil, err
 		}
-	}
-	key, err := source.Open(sealed, dataKeyContext)
-	if errors.Is(err, cluster.ErrSealedElsewhere) {
-		return nil, fmt.Errorf("the data key is sealed under the secret %s, which is none of %v; add the secret that it was sealed under as second line to the secret file",
-			cluster.SealedUnder(sealed), source.KeyIDs())
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the data key cannot be opened: %w", err)
 	}
 	return secrets.Seal(key, dataKeyContext)
 }
 
+// CheckRestorable returns nil when this program and the secrets that are named can
+// restore a whole backup, and else why not: an fsm.ErrNewerFormat, a
+// cluster.ErrSealedElsewhere, or what is wrong with a secret file.
+func CheckRestorable(info backup.Info, o Offline) error {
+	if err := fsm.CheckFormat(info.Format, fsm.MaxFormat); err != nil {
+		return err
+	}
+	_, err := o.openDataKey(info.SealedDataKey)
+	return err
+}
+
+func (o Offline) openDataKey(sealed []byte) ([]byte, error) {
+	files := []string{o.SecretFile}
+	if o.SourceSecret != "" {
+		files = append(files, o.SourceSecret)
+	}
+	var tried []string
+	for _, file := range files {
+		secrets, err := cluster.LoadSecrets(file)
+		if err != nil {
+			return nil, err
+		}
+		key, err := secrets.Open(sealed, dataKeyContext)
+		switch {
+		case err == nil:
+			return key, nil
+		case !errors.Is(err, cluster.ErrSealedElsewhere):
+			return nil, fmt.Errorf("the data key cannot be opened: %w", err)
+		}
+		tried = append(tried, secrets.KeyIDs()...)
+	}
+	under := cluster.SealedUnder(sealed)
+	return nil, fmt.Errorf("%w: that is %s, and the files hold %s; name the file that holds it with --source-secret-file "+
+		"(`commons secret rotate` keeps a former secret beside the secret file as %s), or, where nobody has it any more, make a new data key with --new-data-key",
+		cluster.ErrSealedElsewhere, under, strings.Join(tried, ", "), filepath.Base(cluster.FormerSecretFile("NAME", under)))
+}
+
 // founding makes a new cluster with one voter.
-func founding(serverID string, sealedDataKey []byte) fsm.Founding {
-	id := make([]byte, clusterIDBytes)
-	_, _ = rand.Read(id) // never fails
+func (o Offline) founding(serverID string, sealedDataKey []byte) fsm.Founding {
 	return fsm.Founding{
-		ClusterID: hex.EncodeToString(id), SealedDataKey: sealedDataKey,
+		ClusterID: newClusterID(), SealedDataKey: sealedDataKey, NewDataKey: o.NewDataKey,
 		Configuration: raft.EncodeConfiguration(alone(serverID)),
 	}
 }

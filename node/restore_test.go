@@ -29,17 +29,31 @@ func TestDataKeyIsSealedAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	target := Offline{SecretFile: filepath.Join(dir, "target")}
-	if _, err := target.reseal(sealed, ""); err == nil || !strings.Contains(err.Error(), files["source"].KeyIDs()[0]) {
-		t.Errorf("a key was opened without its secret: %v", err)
+	for _, want := range []string{files["source"].KeyIDs()[0], files["target"].KeyIDs()[0], "--source-secret-file", "--new-data-key"} {
+		if _, err := target.reseal(sealed); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a key was opened without its secret: %v, want %q", err, want)
+		}
 	}
-	anew, err := target.reseal(sealed, filepath.Join(dir, "source"))
+	target.SourceSecret = filepath.Join(dir, "source")
+	anew, err := target.reseal(sealed)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, err := files["target"].Open(anew, dataKeyContext); err != nil || !bytes.Equal(got, key) {
 		t.Errorf("the key is %x, %v", got, err)
 	}
-	if _, err := target.reseal(append(bytes.Clone(sealed[:len(sealed)-1]), sealed[len(sealed)-1]^1), filepath.Join(dir, "source")); err == nil {
+	if _, err := target.openDataKey(anew); err != nil {
+		t.Errorf("what is sealed under the secret in use is opened where another is named, too: %v", err)
+	}
+	damaged := append(bytes.Clone(sealed[:len(sealed)-1]), sealed[len(sealed)-1]^1)
+	if _, err := target.reseal(damaged); err == nil {
 		t.Error("a damaged key was opened")
+	}
+	target.SourceSecret, target.NewDataKey = "", true
+	if anew, err = target.reseal(damaged); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := files["target"].Open(anew, dataKeyContext); err != nil || len(got) != dataKeyBytes || bytes.Equal(got, key) {
+		t.Errorf("the new key is %x, %v", got, err)
 	}
 }

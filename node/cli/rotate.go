@@ -19,7 +19,8 @@ const (
 	// rotateInterval is how often the nodes are asked whether they have followed.
 	rotateInterval = time.Second
 	// rotatingSuffix names the file beside the secret file that says, while a
-	// rotation is under way, which secret is the new one.
+	// rotation is under way, which secret is the new one and, on a second line, which
+	// the former.
 	rotatingSuffix = ".rotating"
 	rotatingMode   = 0o600
 )
@@ -36,12 +37,17 @@ type rotationNews struct {
 	Done    bool     `json:"done"`
 	Message string   `json:"message"`
 	Waiting []string `json:"waiting"` // server ids
+	// FormerSecretFile holds the former secret, and BackupsBefore says which backups
+	// need it; both when it is done.
+	FormerSecretFile string     `json:"formerSecretFile,omitempty"`
+	BackupsBefore    *time.Time `json:"backupsBefore,omitempty"`
 }
 
 // rotation is a secret on its way out, and another on its way in.
 type rotation struct {
 	file    []string // public names in the local file, the one in use first
 	next    string   // public name of the new secret, "" before there is one
+	former  string   // public name of the one that it replaces
 	servers []admin.Server
 }
 
@@ -98,36 +104,38 @@ func (c *secretRotateCommand) Run(ctx context.Context, std streams) error {
 	defer stop()
 	deadline := time.Now().Add(c.Wait)
 	said := ""
-	say := func(next step, waiting []string, line string) error {
-		if line == said {
+	say := func(news rotationNews) error {
+		if news.Message == said {
 			return nil
 		}
-		said = line
+		said = news.Message
 		if c.JSON {
-			return json.NewEncoder(std.out).Encode(rotationNews{next == stepDone, line, append([]string{}, waiting...)})
+			return json.NewEncoder(std.out).Encode(news)
 		}
-		_, err := fmt.Fprintln(std.out, line)
+		_, err := fmt.Fprintln(std.out, news.Message)
 		return err
 	}
 	for {
-		next, waiting, err := c.look(ctx)
+		r, err := c.look(ctx)
 		if err != nil {
 			return err
 		}
+		next, waiting := r.decide()
 		who := strings.Join(waiting, ", ")
-		text, waits := stepTexts[next], true
+		news, waits := rotationNews{Message: stepTexts[next], Waiting: append([]string{}, waiting...)}, true
 		switch next {
 		case stepWaitAccepted, stepWaitUsed, stepWaitDropped:
-			text = fmt.Sprintf("copy %s to every node that has a file of its own; waiting for %s", c.SecretFile, who)
+			news.Message = fmt.Sprintf("copy %s to every node that has a file of its own; waiting for %s", c.SecretFile, who)
 		case stepWaitSealed:
 		case stepDone:
+			c.sayDone(&news, r.former)
 			err, waits = os.Remove(c.SecretFile+rotatingSuffix), false
 		default:
 			err, waits = c.take(next), false
 			deadline = time.Now().Add(c.Wait)
 		}
 		if err == nil {
-			err = say(next, waiting, text)
+			err = say(news)
 		}
 		switch {
 		case err != nil || next == stepDone:
@@ -151,42 +159,49 @@ var stepTexts = map[step]string{
 	stepSwap:       "every node accepts the new secret; it stands first in the file now, to be used",
 	stepWaitSealed: "every node uses the new secret; waiting for the leader to seal the data key under it",
 	stepDrop:       "the data key is sealed under the new secret; removed the former one from the file",
-	stepDone:       "done: every node has the new secret alone",
 }
 
-// look returns the next step. A server that does not answer is one to wait for.
-func (c *secretRotateCommand) look(ctx context.Context) (next step, waiting []string, err error) {
+// sayDone says what is left to do: the former secret is not needed by any node, but
+// by every backup until now.
+func (c *secretRotateCommand) sayDone(news *rotationNews, former string) {
+	now := time.Now().UTC().Truncate(time.Second).Add(time.Second)
+	news.Done, news.BackupsBefore, news.FormerSecretFile = true, &now, cluster.FormerSecretFile(c.SecretFile, former)
+	news.Message = fmt.Sprintf("done: every node has the new secret alone. Every backup made before %s needs the former secret, %s, to be restored: it is kept in %s "+
+		"(`commons snapshot restore --source-secret-file`). Make a backup now, and delete that file when you have deleted the backups from before",
+		now.Format(time.RFC3339), former, news.FormerSecretFile)
+}
+
+// look returns how far the rotation is. A server that does not answer is one to wait
+// for.
+func (c *secretRotateCommand) look(ctx context.Context) (r rotation, err error) {
 	file, err := cluster.OpenSecretFile(c.SecretFile)
 	if err != nil {
-		return 0, nil, &configError{[]string{err.Error()}}
+		return r, &configError{[]string{err.Error()}}
 	}
-	r := rotation{file: file.IDs()}
-	if r.next, err = c.rotating(); err != nil {
-		return 0, nil, err
+	r.file = file.IDs()
+	if r.next, r.former, err = c.rotating(); err != nil {
+		return r, err
 	}
 	if !slices.Contains(r.file, r.next) {
 		r.next = "" // noted, but never added
 	}
 	if r.next == "" && len(r.file) > 1 {
-		return 0, nil, fmt.Errorf("%s holds two secrets, and no rotation is known here: finish the one that was begun elsewhere, or remove the line that is not in use on every node", c.SecretFile)
+		return r, fmt.Errorf("%s holds two secrets, and no rotation is known here: finish the one that was begun elsewhere, or remove the line that is not in use on every node", c.SecretFile)
 	}
 	t := target{ClusterAddr: c.ClusterAddr, SecretFile: c.SecretFile, Timeout: c.Wait}
 	report, err := ask[admin.ClusterReport](ctx, &t, admin.PathCluster, nil)
-	if err != nil {
-		return 0, nil, err
-	}
 	r.servers = report.Servers
-	next, waiting = r.decide()
-	return next, waiting, nil
+	return r, err
 }
 
-// rotating returns the public name of the new secret of a rotation under way.
-func (c *secretRotateCommand) rotating() (string, error) {
+// rotating returns the public names of the secrets of a rotation under way.
+func (c *secretRotateCommand) rotating() (next, former string, err error) {
 	data, err := os.ReadFile(c.SecretFile + rotatingSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+		return "", "", nil
 	}
-	return strings.TrimSpace(string(data)), err
+	next, former, _ = strings.Cut(strings.TrimSpace(string(data)), "\n")
+	return next, former, err
 }
 
 // take changes the local file.
@@ -198,7 +213,7 @@ func (c *secretRotateCommand) take(next step) error {
 	switch next {
 	case stepAdd:
 		return file.Add(func(id string) error {
-			return os.WriteFile(c.SecretFile+rotatingSuffix, []byte(id+"\n"), rotatingMode)
+			return os.WriteFile(c.SecretFile+rotatingSuffix, []byte(id+"\n"+file.IDs()[0]+"\n"), rotatingMode)
 		})
 	case stepSwap:
 		return file.Swap()

@@ -1,6 +1,10 @@
 package cli
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,6 +52,40 @@ func TestRotationStepByStep(t *testing.T) {
 	}
 }
 
+// checkBackupFromBefore holds that a backup made under the former secret is refused
+// without it, before anything is changed, and restored with it.
+func checkBackupFromBefore(t *testing.T, backup, secret, former string) {
+	t.Helper()
+	missing := filepath.Join(t.TempDir(), "restored")
+	for _, tc := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"inspect", backup}, exitOK, "not known"},
+		{[]string{"inspect", backup, "--secret-file", secret}, exitFailed, "is whole, and cannot be restored"},
+		{[]string{"inspect", backup, "--secret-file", secret, "--json"}, exitFailed, `"restorable": false`},
+		{[]string{"restore", "--check", backup, "--secret-file", secret}, exitFailed, "--source-secret-file"},
+		{[]string{"restore", backup, "--secret-file", secret, "--data-dir", missing}, exitFailed, filepath.Base(former)[len(filepath.Base(secret)):]},
+		{[]string{"inspect", backup, "--secret-file", secret, "--source-secret-file", former, "--json"}, exitOK, `"restorable": true`},
+		{[]string{"restore", "--check", backup, "--secret-file", secret, "--source-secret-file", former}, exitOK, "can be restored: 1 entries"},
+		{[]string{"restore", "--check", backup, "--secret-file", secret, "--new-data-key", "--json"}, exitOK, `"restorable": true`},
+		{[]string{"restore", backup, "--secret-file", secret, "--source-secret-file", former, "--new-data-key"}, exitUsage, "give one of them"},
+	} {
+		code, out, stderr := execute(t, append([]string{"snapshot"}, tc.args...)...)
+		if code != tc.code || !strings.Contains(out+stderr, tc.want) {
+			t.Errorf("snapshot %v: exit code %d, want %d and %q: %s%s", tc.args, code, tc.code, tc.want, out, stderr)
+		}
+	}
+	if _, err := os.Stat(missing); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what was refused left a data directory: %v", err)
+	}
+	code, out, stderr := execute(t, "snapshot", "restore", backup, "--secret-file", secret, "--source-secret-file", former, "--data-dir", missing, "--node-id", "r")
+	if code != exitOK || !strings.Contains(out, "restored and verified: 1 entries") || strings.Contains(out, "data key is new") {
+		t.Errorf("restore: exit code %d, %s%s", code, out, stderr)
+	}
+}
+
 // TestSecretIsRotatedUnderLoad changes the secret of nodes that share a file,
 // while clients write: no write fails, and the nodes start again with the new
 // secret alone.
@@ -66,10 +104,17 @@ func TestSecretIsRotatedUnderLoad(t *testing.T) {
 	c := nodetest.New(t, 3, func(cfg *node.Config) { cfg.SecretFile = file })
 	c.WaitVoters()
 	first := c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "under the first secret", RequestID: "secret-0001"})
+	backup := filepath.Join(t.TempDir(), "backup")
+	if code, _, stderr := execute(t, "snapshot", "save", backup, "--secret-file", file, "--cluster-addr", c.Nodes[0].ClusterAddr()); code != exitOK {
+		t.Fatal(stderr)
+	}
 	load := c.StartLoad(3, 0, 1, 2)
 	code, out, stderr := execute(t, "secret", "rotate", "--json", "--secret-file", file, "--cluster-addr", c.Nodes[1].ClusterAddr())
-	if code != exitOK || !strings.HasSuffix(out, `{"done":true,"message":"done: every node has the new secret alone","waiting":[]}`+"\n") {
-		t.Fatalf("exit code %d: %s%s", code, out, stderr)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	var done rotationNews
+	err = json.Unmarshal([]byte(lines[len(lines)-1]), &done)
+	if code != exitOK || err != nil || !done.Done || len(done.Waiting) != 0 || done.BackupsBefore == nil {
+		t.Fatalf("exit code %d: %v, %s%s", code, err, out, stderr)
 	}
 	load.Stop()
 	load.Check()
@@ -77,9 +122,13 @@ func TestSecretIsRotatedUnderLoad(t *testing.T) {
 	if err != nil || strings.Contains(string(after), strings.TrimSpace(string(before))) {
 		t.Errorf("the former secret is still in the file: %v", err)
 	}
-	if left, err := os.ReadDir(filepath.Dir(file)); err != nil || len(left) != 1 {
+	if left, err := os.ReadDir(filepath.Dir(file)); err != nil || len(left) != 2 {
 		t.Errorf("left beside the file: %v, %v", left, err)
 	}
+	if kept, err := os.ReadFile(done.FormerSecretFile); err != nil || !bytes.Equal(kept, before) {
+		t.Errorf("the former secret is not kept: %v", err)
+	}
+	checkBackupFromBefore(t, backup, file, done.FormerSecretFile)
 	c.Kill(0, 1, 2)
 	for i := range c.Nodes {
 		c.Start(i)

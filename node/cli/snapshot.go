@@ -18,7 +18,7 @@ import (
 type snapshotCommand struct {
 	Save    snapshotSaveCommand    `cmd:"" help:"Save a backup of everything, while the cluster serves."`
 	Inspect snapshotInspectCommand `cmd:"" help:"Check a backup and show what it holds."`
-	Restore snapshotRestoreCommand `cmd:"" help:"Make an empty data directory the first node of a new cluster, with the state of a backup."`
+	Restore snapshotRestoreCommand `cmd:"" help:"Make an empty data directory the first node of a new cluster, with the state of a backup; or try whether that works."`
 }
 
 // backupMode is the mode of backup files: they hold what is never public, such
@@ -101,11 +101,29 @@ func (w *countedWriter) Write(p []byte) (int, error) {
 }
 
 type snapshotInspectCommand struct {
-	File string `arg:"" help:"The backup."`
-	JSON bool   `name:"json" help:"Print JSON."`
+	sources `embed:""`
+	File    string `arg:"" help:"The backup."`
+	JSON    bool   `name:"json" help:"Print JSON."`
 }
 
-// Run reads the whole backup.
+// sources are where the secret of a backup or a data directory may be.
+type sources struct {
+	SecretFile   string `name:"secret-file" env:"COMMONS_SECRET_FILE" placeholder:"FILE" help:"The cluster secret; of the new cluster where one is made."`
+	SourceSecret string `name:"source-secret-file" placeholder:"FILE" help:"Secret that the data key is sealed under, where --secret-file does not hold it: that of another cluster, or from before a rotation."`
+}
+
+// named reports whether any secret is at hand.
+func (s *sources) named() bool { return s.SecretFile != "" || s.SourceSecret != "" }
+
+// inspected is a whole backup, and whether it can be restored with what is at hand.
+type inspected struct {
+	backup.Report
+	Restorable *bool  `json:"restorable"`        // null: no secret was named
+	Problem    string `json:"problem,omitempty"` // why it cannot be restored, or that is not known
+}
+
+// Run reads the whole backup. It fails also when the secrets that were named do not
+// open it.
 func (c *snapshotInspectCommand) Run(std streams) error {
 	f, err := os.Open(c.File)
 	if err != nil {
@@ -116,89 +134,51 @@ func (c *snapshotInspectCommand) Run(std streams) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
+	found, problem := c.judge(report)
 	if c.JSON {
-		return show(std.out, true, report, "")
+		err = show(std.out, true, found, "")
+	} else {
+		err = table(std.out, inspectedRows(c.File, &found))
 	}
-	return table(std.out, []string{
-		"BACKUP\t" + c.File + ", whole",
-		"created\t" + timeText(report.CreatedAt) + " by " + report.Node + ", version " + report.Program,
-		"cluster\t" + fmt.Sprintf("%s, format %d", report.ClusterID, report.Format),
-		"entries\t" + fmt.Sprintf("%d, up to %s", report.Entries, timeText(report.Time)),
-		"log\t" + fmt.Sprintf("index %d, term %d", report.Index, report.Term),
-		"state\t" + bytesText(uint64(report.ContentBytes)),
-		"digest\t" + report.Digest,
-		"rows\t" + report.Rows,
-		"secret\t" + report.SealedUnder,
-	})
+	return errors.Join(err, problem)
+}
+
+// judge says whether a backup can be restored; problem is why not.
+func (c *snapshotInspectCommand) judge(report backup.Report) (found inspected, problem error) {
+	found.Report = report
+	problem = node.CheckRestorable(report.Info, node.Offline{SecretFile: c.SecretFile, SourceSecret: c.SourceSecret})
+	if errors.Is(problem, cluster.ErrSealedElsewhere) && !c.named() {
+		found.Problem = "no secret was named; see whether yours opens it with --secret-file"
+		return found, nil
+	}
+	restorable := problem == nil
+	found.Restorable = &restorable
+	if problem != nil {
+		found.Problem = problem.Error()
+		problem = fmt.Errorf("%s is whole, and cannot be restored with what is at hand: %w", c.File, problem)
+	}
+	return found, problem
+}
+
+func inspectedRows(file string, found *inspected) []string {
+	restorable := "not known: " + found.Problem
+	if found.Restorable != nil {
+		restorable = yesNo(*found.Restorable)
+	}
+	return []string{
+		"BACKUP\t" + file + ", whole",
+		"created\t" + timeText(found.CreatedAt) + " by " + found.Node + ", version " + found.Program,
+		"cluster\t" + fmt.Sprintf("%s, format %d", found.ClusterID, found.Format),
+		"entries\t" + fmt.Sprintf("%d, up to %s", found.Entries, timeText(found.Time)),
+		"log\t" + fmt.Sprintf("index %d, term %d", found.Index, found.Term),
+		"state\t" + bytesText(uint64(found.ContentBytes)),
+		"digest\t" + found.Digest,
+		"rows\t" + found.Rows,
+		"secret\t" + found.SealedUnder,
+		"restorable\t" + restorable,
+	}
 }
 
 func timeText(millis int64) string {
 	return time.UnixMilli(millis).UTC().Format(time.RFC3339)
-}
-
-// offline is the data directory that a command works on while no node runs on it.
-type offline struct {
-	DataDir    string `name:"data-dir" env:"COMMONS_DATA_DIR" default:"./data" placeholder:"DIR" help:"Data directory of the node."`
-	NodeID     string `name:"node-id" env:"COMMONS_NODE_ID" placeholder:"NAME" help:"Name of the node (default: the host name, or the one that the directory has)."`
-	SecretFile string `name:"secret-file" env:"COMMONS_SECRET_FILE" placeholder:"FILE" help:"Secret of the new cluster."`
-	JSON       bool   `name:"json" help:"Print JSON."`
-}
-
-func (o *offline) node() node.Offline {
-	return node.Offline{DataDir: o.DataDir, NodeID: o.NodeID, SecretFile: o.SecretFile}
-}
-
-// tell says what a data directory has become.
-func (o *offline) tell(std streams, done string, founded node.Founded) error {
-	return show(std.out, o.JSON, founded, fmt.Sprintf(`%s: %d entries up to index %d, digest %s
-%s is the only voter of the new cluster %s (the former one was %s).
-Start it on %s, then the others with --join and empty data directories.`,
-		done, founded.Entries, founded.Index, founded.Digest, founded.ServerID, founded.ClusterID, founded.Former, o.DataDir))
-}
-
-type snapshotRestoreCommand struct {
-	offline      `embed:""`
-	File         string `arg:"" help:"The backup."`
-	SourceSecret string `name:"source-secret-file" placeholder:"FILE" help:"Secret of the cluster that was backed up, where --secret-file does not hold it."`
-}
-
-// Run restores a backup.
-func (c *snapshotRestoreCommand) Run(std streams) error {
-	founded, err := node.Restore(c.node(), c.File, c.SourceSecret)
-	if err != nil {
-		return fmt.Errorf("nothing was restored: %w", err)
-	}
-	return c.tell(std, "restored and verified", founded)
-}
-
-type recoverCommand struct {
-	offline `embed:""`
-	Confirm bool `name:"confirm" help:"Do it: the other servers are gone for good, or stopped and their data directories will be emptied."`
-}
-
-// Run recovers a node alone.
-func (c *recoverCommand) Run(std streams) error {
-	if !c.Confirm {
-		held, err := node.Survey(c.node())
-		if err != nil {
-			return fmt.Errorf("not recovered: %w", err)
-		}
-		ends := "log"
-		if held.LostLog != nil {
-			ends = fmt.Sprintf("log is lost (%v) and whose state", held.LostLog)
-		}
-		return &configError{[]string{fmt.Sprintf(
-			"--confirm is missing: recover makes %s, whose %s ends at index %d of term %d, the only voter of a new cluster. What only the other servers had is lost. "+
-				"Stop all of them, run this on each that is left, choose the one with the highest term and, among those, the highest index, and empty the others' data directories afterwards",
-			held.ServerID, ends, held.LastLog, held.LastTerm)}}
-	}
-	logger, err := newLogger(std.err, "warn", "text")
-	if err != nil {
-		return err
-	}
-	founded, err := node.Recover(c.node(), logger)
-	if err != nil {
-		return fmt.Errorf("not recovered: %w", err)
-	}
-	return c.tell(std, "recovered", founded)
 }

@@ -2,6 +2,7 @@ package nodetest
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -74,14 +75,14 @@ func TestBackupBecomesANewCluster(t *testing.T) {
 	if _, err := node.Recover(at, quiet); err == nil || !strings.Contains(err.Error(), "commons snapshot restore") {
 		t.Errorf("recovered what was not restored: %v", err)
 	}
-	founded, err := node.Restore(at, file, "")
+	founded, err := node.Restore(at, file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if founded.Rows != report.Rows || founded.Digest != report.Digest || founded.Former != report.ClusterID || founded.ClusterID == report.ClusterID {
 		t.Errorf("restored %+v from %+v", founded, report)
 	}
-	if _, err := node.Restore(at, file, ""); err == nil || !strings.Contains(err.Error(), "not empty") {
+	if _, err := node.Restore(at, file); err == nil || !strings.Contains(err.Error(), "not empty") {
 		t.Errorf("a state is restored over another one: %v", err)
 	}
 	c.Start(0)
@@ -137,7 +138,7 @@ func TestRestoreRefuses(t *testing.T) {
 		"missing": filepath.Join(t.TempDir(), "missing"),
 	} {
 		dir := filepath.Join(t.TempDir(), "data")
-		if _, err := node.Restore(node.Offline{DataDir: dir, NodeID: "x"}, path, ""); err == nil {
+		if _, err := node.Restore(node.Offline{DataDir: dir, NodeID: "x"}, path); err == nil {
 			t.Errorf("%s: restored", name)
 		}
 		if left, err := os.ReadDir(dir); err == nil && len(left) > 0 {
@@ -147,9 +148,49 @@ func TestRestoreRefuses(t *testing.T) {
 	// Under another secret the backup needs the one that it was made under; the
 	// well-known one of nodes without a file always opens.
 	dir := filepath.Join(t.TempDir(), "data")
-	if _, err := node.Restore(node.Offline{DataDir: dir, NodeID: "x", SecretFile: secret}, file, ""); err != nil {
+	if _, err := node.Restore(node.Offline{DataDir: dir, NodeID: "x", SecretFile: secret}, file); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestRestoreWithANewDataKey restores a backup whose secret is lost: what the former
+// data key sealed is gone, and the cluster works as before.
+func TestRestoreWithANewDataKey(t *testing.T) {
+	old := New(t, 1)
+	keysOf := func(nd *Node) (keys struct{ Keys []struct{ Key string } }) {
+		old.Eventually("a key to sign deliveries with", func() string {
+			if status, err := nd.getJSON("/.well-known/commons-keys.json", &keys); err != nil || status != http.StatusOK {
+				return fmt.Sprint(status, err)
+			}
+			return ""
+		})
+		return keys
+	}
+	former := keysOf(old.Nodes[0])
+	first := old.MustPublish(0, Post{Agent: "ada", Body: "before the loss", RequestID: "backup-0001"})
+	file, report := old.save(0)
+
+	c := Empty(t)
+	nd := c.add(1)
+	founded, err := node.Restore(node.Offline{DataDir: nd.DataDir(), NodeID: nd.cfg.NodeID, NewDataKey: true}, file)
+	if err != nil || !founded.NewDataKey || founded.Rows != report.Rows {
+		t.Fatalf("restored %+v, %v", founded, err)
+	}
+	c.Start(0)
+	c.WaitReady()
+	if next := keysOf(nd); len(former.Keys) != 1 || len(next.Keys) != 1 || next.Keys[0] == former.Keys[0] {
+		t.Errorf("the keys are %+v, before they were %+v", next, former)
+	}
+	again, err := nd.Publish(t.Context(), Post{Agent: "ada", Body: "before the loss", RequestID: "backup-0001"})
+	if err != nil || !again.Duplicate || again.Entry.ID != first.Entry.ID {
+		t.Errorf("the request_id from before gives %+v, %v", again, err)
+	}
+	c.Join()
+	c.Join()
+	c.WaitReady()
+	c.WaitVoters()
+	c.MustPublish(2, Post{Body: "after the restore"})
+	c.WaitConverged()
 }
 
 func TestOneNodeIsRecovered(t *testing.T) {

@@ -82,8 +82,10 @@ func changeSecret(p *project, l *load) error {
 // restoreBackup saves everything, takes the cluster away, and makes another one
 // of what was saved.
 func restoreBackup(p *project, l *load) error {
-	if err := errors.Join(p.follow("Back up"), p.follow("Restore a backup")); err != nil {
-		return err
+	for _, title := range []string{"Back up", "Try a restore", "Restore a backup"} {
+		if err := p.follow(title); err != nil {
+			return err
+		}
 	}
 	if err := p.waitReady(replaceTimeout, three...); err != nil {
 		return err

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/commons-cluster/commons/node"
+)
+
+// offline is the data directory that a command works on while no node runs on it.
+type offline struct {
+	sources    `embed:""`
+	DataDir    string `name:"data-dir" env:"COMMONS_DATA_DIR" default:"./data" placeholder:"DIR" help:"Data directory of the node."`
+	NodeID     string `name:"node-id" env:"COMMONS_NODE_ID" placeholder:"NAME" help:"Name of the node (default: the host name, or the one that the directory has)."`
+	NewDataKey bool   `name:"new-data-key" help:"Give the new cluster another data key, when nobody has the secret any more that the former one is sealed under. Keys that sign deliveries and the pseudonyms of senders start anew."`
+	JSON       bool   `name:"json" help:"Print JSON."`
+}
+
+// node says the same to package node.
+func (o *offline) node() (node.Offline, error) {
+	if o.NewDataKey && o.SourceSecret != "" {
+		return node.Offline{}, &configError{[]string{
+			"--new-data-key: --source-secret-file names a secret for the former data key; give one of them, --source-secret-file if you have that secret",
+		}}
+	}
+	return node.Offline{
+		DataDir: o.DataDir, NodeID: o.NodeID, SecretFile: o.SecretFile, SourceSecret: o.SourceSecret, NewDataKey: o.NewDataKey,
+	}, nil
+}
+
+// newKeyNotice says what a new data key means.
+const newKeyNotice = `
+The data key is new, and what hung on the former one starts anew:
+- Deliveries are signed with another key. Tell receivers that keep the key to fetch /.well-known/commons-keys.json again.
+- Senders have other pseudonyms. An agent proves its name with its edit_key alone, and a request_id that was sent without a name counts as a new one.`
+
+// tell says what a data directory has become.
+func (o *offline) tell(std streams, done string, founded node.Founded) error {
+	text := fmt.Sprintf(`%s: %d entries up to index %d, digest %s
+%s is the only voter of the new cluster %s (the former one was %s).
+Start it on %s, then the others with --join and empty data directories.`,
+		done, founded.Entries, founded.Index, founded.Digest, founded.ServerID, founded.ClusterID, founded.Former, o.DataDir)
+	if founded.NewDataKey {
+		text += newKeyNotice
+	}
+	return show(std.out, o.JSON, founded, text)
+}
+
+type snapshotRestoreCommand struct {
+	offline `embed:""`
+	File    string `arg:"" help:"The backup."`
+	Check   bool   `name:"check" help:"Only try it: restore into a new directory among the temporary files (TMPDIR), compare the digests, and remove it. No data directory is touched."`
+}
+
+// Run restores a backup, or tries it.
+func (c *snapshotRestoreCommand) Run(std streams) error {
+	at, err := c.node()
+	if err != nil {
+		return err
+	}
+	if c.Check {
+		return c.try(std, at)
+	}
+	founded, err := node.Restore(at, c.File)
+	if err != nil {
+		return fmt.Errorf("nothing was restored: %w", err)
+	}
+	return c.tell(std, "restored and verified", founded)
+}
+
+// tried is what --check prints as JSON.
+type tried struct {
+	Restorable bool   `json:"restorable"`
+	Former     string `json:"former"` // id of the cluster that was backed up
+	Index      uint64 `json:"index"`
+	Entries    uint64 `json:"entries"`
+	Digest     string `json:"digest"`
+	Rows       string `json:"rows"`
+}
+
+func (c *snapshotRestoreCommand) try(std streams, at node.Offline) error {
+	founded, err := node.CheckRestore(at, c.File)
+	if err != nil {
+		return fmt.Errorf("%s cannot be restored: %w", c.File, err)
+	}
+	return show(std.out, c.JSON, tried{true, founded.Former, founded.Index, founded.Entries, founded.Digest, founded.Rows},
+		fmt.Sprintf("%s can be restored: %d entries up to index %d, digest %s\nIt was restored, verified and removed again; nothing else was touched.",
+			c.File, founded.Entries, founded.Index, founded.Digest))
+}
+
+type recoverCommand struct {
+	offline `embed:""`
+	Confirm bool `name:"confirm" help:"Do it: the other servers are gone for good, or stopped and their data directories will be emptied."`
+}
+
+// Run recovers a node alone.
+func (c *recoverCommand) Run(std streams) error {
+	at, err := c.node()
+	if err != nil {
+		return err
+	}
+	if !c.Confirm {
+		held, err := node.Survey(at)
+		if err != nil {
+			return fmt.Errorf("not recovered: %w", err)
+		}
+		ends := "log"
+		if held.LostLog != nil {
+			ends = fmt.Sprintf("log is lost (%v) and whose state", held.LostLog)
+		}
+		return &configError{[]string{fmt.Sprintf(
+			"--confirm is missing: recover makes %s, whose %s ends at index %d of term %d, the only voter of a new cluster. What only the other servers had is lost. "+
+				"Stop all of them, run this on each that is left, choose the one with the highest term and, among those, the highest index, and empty the others' data directories afterwards",
+			held.ServerID, ends, held.LastLog, held.LastTerm)}}
+	}
+	logger, err := newLogger(std.err, "warn", "text")
+	if err != nil {
+		return err
+	}
+	founded, err := node.Recover(at, logger)
+	if err != nil {
+		return fmt.Errorf("not recovered: %w", err)
+	}
+	return c.tell(std, "recovered", founded)
+}
