@@ -56,17 +56,17 @@ type Sender struct {
 
 // Status describes a node and its part in the cluster.
 type Status struct {
-	Node          string   `json:"node"`   // server id
-	Role          string   `json:"role"`   // leader, follower or candidate
-	Leader        *string  `json:"leader"` // server id of the leader, null when unknown
-	Term          uint64   `json:"term"`
-	AppliedIndex  uint64   `json:"appliedIndex"`
-	CommitIndex   uint64   `json:"commitIndex"`
-	Voters        []string `json:"voters"` // server ids
-	Version       string   `json:"version"`
-	UptimeSeconds int64    `json:"uptimeSeconds"`
-	Format        int      `json:"format"`     // replicated format number
-	Membership    string   `json:"membership"` // voter, non-voter, removed or none
+	Node         string   `json:"node"`   // server id
+	Role         string   `json:"role"`   // leader, follower or candidate
+	Leader       *string  `json:"leader"` // server id of the leader, null when unknown
+	Term         uint64   `json:"term"`
+	AppliedIndex uint64   `json:"appliedIndex"`
+	CommitIndex  uint64   `json:"commitIndex"`
+	Voters       []string `json:"voters"` // server ids
+	Version      string   `json:"version"`
+	UptimeMillis int64    `json:"uptimeMs"`
+	Format       int      `json:"format"`     // replicated format number
+	Membership   string   `json:"membership"` // voter, non-voter, removed or none
 	// Disk is nil when it is not watched.
 	Disk *DiskStatus `json:"disk"`
 	// LogFailure says why the node's log cannot be written; nil while it can.

@@ -30,7 +30,7 @@ func (n *Node) status() api.Status {
 		Node: n.identity.ServerID, Role: role(n.raft.State()), Term: n.raft.CurrentTerm(),
 		AppliedIndex: n.machine.Applied(), CommitIndex: n.raft.CommitIndex(),
 		Voters: n.voters(), Version: n.cfg.Version,
-		UptimeSeconds: int64(time.Since(n.started).Seconds()), Format: format, Membership: n.membership(),
+		UptimeMillis: time.Since(n.started).Milliseconds(), Format: format, Membership: n.membership(),
 	}
 	if id := n.leaderID(); id != "" {
 		s.Leader = &id

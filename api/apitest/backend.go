@@ -237,7 +237,7 @@ func (b *Backend) Status() api.Status {
 	leader := "node-a-1"
 	return api.Status{
 		Node: leader, Role: "leader", Leader: &leader, Term: 1, AppliedIndex: b.Machine.Applied(),
-		CommitIndex: b.Machine.Applied(), Voters: []string{leader}, Version: "test", UptimeSeconds: 1, Format: 1, Membership: "voter",
+		CommitIndex: b.Machine.Applied(), Voters: []string{leader}, Version: "test", UptimeMillis: 1000, Format: 1, Membership: "voter",
 		Disk: &api.DiskStatus{FreeBytes: 1 << 30, ReserveBytes: 1 << 28},
 	}
 }

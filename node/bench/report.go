@@ -15,7 +15,7 @@ import (
 type Report struct {
 	Mode              Mode               `json:"mode"`
 	Connections       int                `json:"connections"`
-	Seconds           float64            `json:"seconds"`
+	DurationMillis    float64            `json:"durationMs"`
 	Requests          uint64             `json:"requests"` // answered, whatever the status
 	RequestsPerSecond float64            `json:"requestsPerSecond"`
 	Errors            uint64             `json:"errors"` // statuses of 400 and above, refusals by a tool, and requests without an answer
@@ -43,7 +43,7 @@ const all = "all"
 
 func summarize(o Options, workers []*worker, elapsed time.Duration) *Report {
 	r := &Report{
-		Mode: o.Mode, Connections: len(workers), Seconds: elapsed.Seconds(),
+		Mode: o.Mode, Connections: len(workers), DurationMillis: milliseconds(elapsed),
 		Latency: map[string]Latency{}, Statuses: map[string]uint64{}, Failures: map[string]uint64{},
 	}
 	merged := map[string]*histogram{all: {}}
@@ -108,7 +108,7 @@ func (r *Report) firstError() string {
 // WriteText writes the report for people.
 func (r *Report) WriteText(w io.Writer) error {
 	fmt.Fprintf(w, "%s: %.0f requests/s (%d requests in %.1f s over %d connections), %d errors\n",
-		r.Mode, r.RequestsPerSecond, r.Requests, r.Seconds, r.Connections, r.Errors)
+		r.Mode, r.RequestsPerSecond, r.Requests, r.DurationMillis/1000, r.Connections, r.Errors)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "ms\tp50\tp90\tp99\tmax\trequests\t")
 	for _, name := range slices.Sorted(maps.Keys(r.Latency)) {
