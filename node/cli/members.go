@@ -144,6 +144,9 @@ type leaveCommand struct {
 
 // Run takes the node that is asked out of the cluster.
 func (c *leaveCommand) Run(ctx context.Context, std streams) error {
+	if len(c.ClusterAddr) != 1 {
+		return &configError{[]string{"--cluster-addr: the node that is asked leaves the cluster; name that one alone"}}
+	}
 	answer, err := ask[admin.ServerRef](ctx, &c.target, admin.PathLeave, nil)
 	if err != nil {
 		return err

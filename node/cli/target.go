@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -14,36 +15,95 @@ import (
 	"github.com/commons-cluster/commons/node/admin"
 )
 
-// target is the node that an operator's command asks.
+// reachTimeout is how long each of several nodes may take to say that it is there.
+const reachTimeout = 3 * time.Second
+
+// target is the node that an operator's command asks: the first of several that
+// answers.
 type target struct {
-	ClusterAddr string        `name:"cluster-addr" env:"COMMONS_CLUSTER_ADDR" default:"127.0.0.1:7000" placeholder:"HOST:PORT" help:"Private port of any running node."`
+	ClusterAddr []string      `name:"cluster-addr" env:"COMMONS_CLUSTER_ADDR" sep:"," default:"127.0.0.1:7000" placeholder:"HOST:PORT,..." help:"Private port of any running node; of several, the first that answers is asked."`
 	SecretFile  string        `name:"secret-file" env:"COMMONS_SECRET_FILE" placeholder:"FILE" help:"The cluster secret; not needed for nodes on this machine that have none."`
 	Timeout     time.Duration `name:"timeout" default:"30s" placeholder:"DURATION" help:"How long to wait for the answer."`
 	JSON        bool          `name:"json" help:"Print JSON."`
 }
 
-// dial returns a client for the node.
-func (t *target) dial() (*admin.Client, error) {
-	addr, err := localAddr(t.ClusterAddr)
+// dial returns a client for the node: of several, the first that answers and knows a
+// leader, or else the first that answers.
+func (t *target) dial(ctx context.Context) (*admin.Client, error) {
+	clients, err := t.clients()
 	if err != nil {
-		return nil, &configError{[]string{"--cluster-addr: " + err.Error()}}
+		return nil, err
 	}
-	client, err := admin.NewClient(t.SecretFile, addr)
-	if err != nil {
-		return nil, &configError{[]string{err.Error()}}
+	if len(clients) == 1 {
+		return clients[0], nil
 	}
-	return client, nil
+	var chosen *admin.Client
+	var silent []error
+	for _, client := range clients {
+		leader, err := leaderAt(ctx, client)
+		switch {
+		case err != nil:
+			silent = append(silent, err)
+		case chosen == nil, leader != "":
+			chosen = client
+		}
+		if leader != "" {
+			break
+		}
+	}
+	for _, client := range clients {
+		if client != chosen {
+			client.Close()
+		}
+	}
+	if chosen == nil {
+		return nil, errors.Join(silent...)
+	}
+	return chosen, nil
+}
+
+// clients returns one for each address.
+func (t *target) clients() (clients []*admin.Client, err error) {
+	var problems []string
+	for _, given := range t.ClusterAddr {
+		addr, err := localAddr(given)
+		if err != nil {
+			problems = append(problems, "--cluster-addr: "+err.Error())
+			continue
+		}
+		client, err := admin.NewClient(t.SecretFile, addr)
+		if err != nil {
+			problems = append(problems, err.Error())
+			continue
+		}
+		clients = append(clients, client)
+	}
+	if len(t.ClusterAddr) == 0 {
+		problems = append(problems, "--cluster-addr: name the private port of a running node")
+	}
+	if len(problems) > 0 {
+		return nil, &configError{slices.Compact(problems)}
+	}
+	return clients, nil
+}
+
+// leaderAt returns the leader that a node knows, "" for none.
+func leaderAt(ctx context.Context, client *admin.Client) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	report, err := admin.Call[admin.NodeReport](ctx, client, admin.PathNode, nil)
+	return report.Leader, err
 }
 
 // ask makes one call.
 func ask[Answer any](ctx context.Context, t *target, path string, request any) (answer Answer, err error) {
-	client, err := t.dial()
+	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
+	defer cancel()
+	client, err := t.dial(ctx)
 	if err != nil {
 		return answer, err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
-	defer cancel()
 	return admin.Call[Answer](ctx, client, path, request)
 }
 

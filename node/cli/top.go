@@ -23,7 +23,7 @@ const (
 const minTopInterval = 100 * time.Millisecond
 
 type topCommand struct {
-	ClusterAddr string        `name:"cluster-addr" env:"COMMONS_CLUSTER_ADDR" default:"127.0.0.1:7000" placeholder:"HOST:PORT" help:"Private port of any running node."`
+	ClusterAddr []string      `name:"cluster-addr" env:"COMMONS_CLUSTER_ADDR" sep:"," default:"127.0.0.1:7000" placeholder:"HOST:PORT,..." help:"Private port of any running node; of several, the first that answers is asked."`
 	SecretFile  string        `name:"secret-file" env:"COMMONS_SECRET_FILE" placeholder:"FILE" help:"The cluster secret; not needed for nodes on this machine that have none."`
 	Interval    time.Duration `name:"interval" default:"1s" placeholder:"DURATION" help:"Time between two looks."`
 	Count       int           `name:"count" default:"0" placeholder:"N" help:"End after so many screens; 0: at Ctrl-C."`
