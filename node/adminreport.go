@@ -34,14 +34,18 @@ func (n *Node) report() admin.NodeReport {
 		Commands: n.commands.Load(), Open: stats.Open, QueueBytes: stats.LeaderQueue,
 		Entries: entries, LogBytes: n.log.BytesSince(n.lastSnapshot()), MemoryBytes: heldMemory(),
 		Secrets: n.secrets.KeyIDs(), SealedUnder: cluster.SealedUnder(sealed),
+		Problems: []string{}, Condition: n.measured(),
 	}
-	r.Problems = []string{}
+	r.Warnings = n.warnings(&r.Condition)
 	for _, c := range n.checks() {
 		if !c.OK {
 			r.Problems = append(r.Problems, c.Name+": "+c.Detail)
 		}
 	}
 	r.Ready = len(r.Problems) == 0
+	if r.Refuses != "" {
+		r.Problems = append(r.Problems, "writes are refused: "+r.Refuses)
+	}
 	if server := n.serving.Load(); server != nil {
 		r.Requests = server.Requests()
 	}
@@ -112,11 +116,18 @@ func (n *Node) knownServers() []admin.Server {
 	return servers
 }
 
-// healthReport is the leader's judgement of the servers.
-func (n *Node) healthReport(context.Context, struct{}) (Health, error) {
+// HealthReport is the leader's judgement of the servers, and what they say of
+// themselves.
+type HealthReport struct {
+	Health
+	Reports []admin.Server `json:"reports"` // by id
+}
+
+// healthReport gathers it.
+func (n *Node) healthReport(ctx context.Context, _ struct{}) (HealthReport, error) {
 	h, leading := n.Health()
 	if !leading {
-		return Health{}, refusef(http.StatusServiceUnavailable, "%s does not lead yet; repeat", n.identity.ServerID)
+		return HealthReport{}, refusef(http.StatusServiceUnavailable, "%s does not lead yet; repeat", n.identity.ServerID)
 	}
-	return h, nil
+	return HealthReport{h, n.clusterReport(ctx).Servers}, nil
 }

@@ -16,6 +16,13 @@ type backend struct{ *Node }
 // Propose replicates one command of a client. One without a fingerprint came before
 // the key of fingerprints was known here; only the node's own have none.
 func (b *backend) Propose(ctx context.Context, from api.Sender, body fsm.Body) (fsm.Result, uint64, error) {
+	begun := b.sinceStart()
+	result, index, err := b.propose(ctx, from, body)
+	b.noteWrite(begun, err)
+	return result, index, err
+}
+
+func (b *backend) propose(ctx context.Context, from api.Sender, body fsm.Body) (fsm.Result, uint64, error) {
 	if from.Fingerprint == "" {
 		return fsm.Result{}, 0, &api.Unavailable{Code: api.CodeNotEnqueued, Reason: "this node is not yet part of a cluster"}
 	}

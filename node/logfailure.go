@@ -29,8 +29,11 @@ func (l raftLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Lo
 
 // StoreLogs stores entries.
 func (l raftLog) StoreLogs(entries []*raft.Log) error {
+	begun := l.n.sinceStart()
 	err := l.Store.StoreLogs(entries)
 	if err == nil {
+		at := l.n.sinceStart()
+		l.n.condition.syncs.add(at, at-begun)
 		l.n.logWritable()
 	}
 	return l.n.noteLogFailure(err)

@@ -47,6 +47,7 @@ func (n *Node) newRegistry() (*prometheus.Registry, error) {
 		registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
 		registry.Register(sink),
 		n.deliveries.metrics.register(registry),
+		registry.Register(n.refusedWrites),
 		registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Namespace: "commons", Name: "commands_applied_total", Help: "Commands that the state machine has applied.",
 		}, func() float64 { return float64(n.commands.Load()) })),
@@ -123,6 +124,16 @@ func (n *Node) gauges() []gauge {
 			func() float64 { return n.pipeline.Clocks().Correction().Seconds() },
 		},
 		{
+			"clock_ahead_seconds", "How far this node's clock is ahead of the voters' median.",
+			func() float64 { ahead, _ := n.clockOffset(); return ahead.Seconds() },
+		},
+		{
+			"stall_seconds", "How late this node ran at most in the last minute when it wanted to: for want of the processor, or stopped.",
+			func() float64 {
+				return n.condition.stalls.timing(n.sinceStart()).MostMillis / float64(time.Second/time.Millisecond)
+			},
+		},
+		{
 			"last_backup_timestamp_seconds", "When a backup was last taken from this node; 0 when none was since it started.",
 			func() float64 { return float64(n.lastBackup.Load()) },
 		},
@@ -155,6 +166,13 @@ func (n *Node) diskGauges() []gauge {
 			return float64(size)
 		}},
 	}
+}
+
+// newRefusedWrites counts writes that a node does not take.
+func newRefusedWrites() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "commons", Name: "refused_writes_total", Help: "Writes of clients that this node did not take, by the code of the answer.",
+	}, []string{"code"})
 }
 
 func boolGauge(b bool) float64 {

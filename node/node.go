@@ -84,6 +84,7 @@ type Node struct {
 	reconcileNow chan struct{}
 	outside      atomic.Bool // the cluster is led without this server
 	dog          *watchdog
+	condition    condition             // what operators are shown
 	logFailure   atomic.Pointer[error] // why the log cannot be written; nil while it can
 	behind       atomic.Pointer[mark]  // what this node lacked when the leader was asked last
 	disk         atomic.Pointer[diskState]
@@ -92,6 +93,7 @@ type Node struct {
 	pilot        atomic.Pointer[autopilot.Autopilot] // judges the servers while this node leads
 
 	leaderChanges atomic.Uint64 // seen since the start
+	refusedWrites *prometheus.CounterVec
 
 	workCtx context.Context
 	endWork context.CancelFunc
@@ -115,7 +117,7 @@ func Start(ctx context.Context, cfg Config, logger *slog.Logger) (*Node, error) 
 	}
 	cfg.Tuning = cfg.Tuning.withDefaults()
 	n := &Node{
-		cfg: cfg, logger: logger, started: time.Now(), dog: newWatchdog(),
+		cfg: cfg, logger: logger, started: time.Now(), dog: newWatchdog(), refusedWrites: newRefusedWrites(),
 		joined: make(chan struct{}), reconcileNow: make(chan struct{}, 1), begun: make(chan struct{}), done: make(chan struct{}),
 	}
 	defer close(n.begun)
@@ -294,7 +296,7 @@ func (n *Node) openPrivate() error {
 func (n *Node) startWorkers() error {
 	for _, work := range []func(context.Context){
 		n.watchLeadership, n.observeRaft, n.followGossip, n.learnCluster,
-		n.bootstrap, n.takeSnapshots, n.watchCatchUp, n.watchLag, n.watchMembership, n.watchWrites, n.watchDisk, n.foldUsage, n.followOwnNames,
+		n.bootstrap, n.takeSnapshots, n.watchCatchUp, n.watchLag, n.watchMembership, n.watchWrites, n.watchStalls, n.watchDisk, n.foldUsage, n.followOwnNames,
 		func(ctx context.Context) { n.secrets.Watch(ctx, n.logger) },
 	} {
 		n.workers.Go(func() { work(n.workCtx) })

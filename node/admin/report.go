@@ -30,7 +30,9 @@ type NodeReport struct {
 	LastLog  uint64   `json:"lastLog"` // index of the newest log entry on this node's disk
 	Format   int      `json:"format"`  // replicated format number
 	Ready    bool     `json:"ready"`
-	Problems []string `json:"problems"` // conditions of readiness that do not hold
+	Problems []string `json:"problems"` // conditions of readiness that do not hold, and that writes are refused
+	Warnings []string `json:"warnings"` // what else is not well
+	Condition
 
 	UptimeMillis int64  `json:"uptimeMs"`
 	StaleMillis  int64  `json:"staleMs"`  // since it heard from the leader, or has lacked what that had applied; 0 on the leader
@@ -46,6 +48,33 @@ type NodeReport struct {
 
 	Secrets     []string `json:"secrets"`     // public names of the secrets it accepts, the one in use first
 	SealedUnder string   `json:"sealedUnder"` // public name of the secret that the data key is sealed under
+}
+
+// Condition is what a node has measured of itself. Times are in milliseconds.
+type Condition struct {
+	Refuses          string    `json:"refuses"`      // why it takes no writes now, "" while it does
+	Refused          []Refused `json:"refused"`      // writes that it did not take in the last minute
+	ClockAheadMillis float64   `json:"clockAheadMs"` // of the voters' median
+	Clocks           int       `json:"clocks"`       // that the median is of, its own included
+	ApplyLag         uint64    `json:"applyLag"`     // log entries known to be committed and not applied
+	ApplyLagMillis   float64   `json:"applyLagMs"`   // for which it has lacked what the leader has applied
+	Sync             Timing    `json:"sync"`         // writes of its log, through to the disk
+	Write            Timing    `json:"write"`        // writes of clients that it answered
+	Stall            Timing    `json:"stall"`        // by how much it was late when it wanted to run
+}
+
+// Timing is what something took in the last minute.
+type Timing struct {
+	Count      uint64  `json:"count"`
+	MeanMillis float64 `json:"meanMs"`
+	MostMillis float64 `json:"mostMs"`
+}
+
+// Refused is the writes that a node did not take for one reason.
+type Refused struct {
+	Code   string `json:"code"`
+	Count  uint64 `json:"count"`
+	Reason string `json:"reason"` // of the newest
 }
 
 // Server is one server of the cluster as a node sees it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/commons-cluster/commons/node"
@@ -20,7 +21,7 @@ type autopilotHealthCommand struct {
 
 // Run shows the health of the servers.
 func (c *autopilotHealthCommand) Run(ctx context.Context, std streams) error {
-	health, err := ask[node.Health](ctx, &c.target, admin.PathHealth, nil)
+	health, err := ask[node.HealthReport](ctx, &c.target, admin.PathHealth, nil)
 	if err != nil {
 		return err
 	}
@@ -28,12 +29,31 @@ func (c *autopilotHealthCommand) Run(ctx context.Context, std streams) error {
 		err = show(std.out, true, health, "")
 	} else {
 		fmt.Fprintf(std.out, "voters that may be lost while a majority stays: %d\n\n", health.FailureTolerance)
-		err = table(std.out, healthRows(&health))
+		err = table(std.out, healthRows(&health.Health))
+		fmt.Fprintln(std.out)
+		err = errors.Join(err, writeConditions(std.out, health.Reports))
 	}
-	if err == nil && !health.Healthy {
-		err = errors.New("not every server is healthy; see `commons status` for what each one lacks")
+	if err != nil {
+		return err
 	}
-	return err
+	return c.verdict(&health)
+}
+
+// verdict returns nil when all is well: slowness alone is none of its business.
+func (c *autopilotHealthCommand) verdict(health *node.HealthReport) error {
+	var unwell []string
+	for _, s := range health.Reports {
+		if s.Part != admin.Outside && (s.Report == nil || len(s.Report.Problems) > 0) {
+			unwell = append(unwell, s.ID)
+		}
+	}
+	switch {
+	case len(unwell) > 0:
+		return fmt.Errorf("not well: %s; what each one lacks stands above, and in its report with --json", strings.Join(unwell, ", "))
+	case !health.Healthy:
+		return errors.New("not every server is healthy yet; see HEALTHY and STABLE SINCE above")
+	}
+	return nil
 }
 
 func healthRows(health *node.Health) []string {

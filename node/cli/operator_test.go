@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -39,23 +41,33 @@ func golden(t *testing.T, name, got string) {
 // someCluster is a cluster with a leader, a follower that lags, a voter that does
 // not answer and a node that is just joining.
 func someCluster() admin.ClusterReport {
-	node := func(id, role string, applied uint64) *admin.NodeReport {
+	reported := func(id, role string, applied uint64) *admin.NodeReport {
 		return &admin.NodeReport{
 			ID: id, Name: id[:1], Version: "1.2.3", ClusterID: "c0ffee", Role: role, Leader: "a-1", Term: 7, Ready: true,
 			HTTP: id[:1] + ":8080", Private: id[:1] + ":7000", Gossip: id[:1] + ":7946",
 			Applied: applied, Commit: applied, LastLog: applied, UptimeMillis: 3_725_000,
 			Requests: 1000, Commands: 500, LogBytes: 5 << 20, DiskFree: 1536 << 20, MemoryBytes: 200 << 20, Open: 3,
+			Condition: admin.Condition{
+				ClockAheadMillis: 3.2, Clocks: 3, Sync: admin.Timing{Count: 70, MeanMillis: 2.25, MostMillis: 31},
+				Write: admin.Timing{Count: 50, MeanMillis: 8.5, MostMillis: 12_400}, Stall: admin.Timing{Count: 600, MeanMillis: 0.1, MostMillis: 4},
+			},
 		}
 	}
-	late := node("b-2", "follower", 90)
-	late.Ready, late.Problems = false, []string{"caught-up: applied 90 of 100"}
+	late := reported("b-2", "follower", 90)
+	late.Ready, late.Problems = false, []string{"caught-up: applied 90 of 100", "writes are refused: disk_full: the disks are nearly full (b)"}
+	late.Warnings = []string{"its clock is -600.0 s off the median of 3 clocks"}
+	late.Condition = admin.Condition{
+		Refuses: "disk_full: the disks are nearly full (b)", Refused: []admin.Refused{{Code: "disk_full", Count: 12}, {Code: "not_enqueued", Count: 1}},
+		ClockAheadMillis: -600_000, ApplyLag: 10, ApplyLagMillis: 2500, Stall: admin.Timing{Count: 1, MeanMillis: 2600, MostMillis: 2600},
+	}
 	return admin.ClusterReport{
 		ClusterID: "c0ffee", AskedNode: "b-2", Leader: "a-1",
 		Servers: []admin.Server{
-			{ID: "a-1", Part: admin.Voter, Alive: true, Report: node("a-1", "leader", 100)},
+			{ID: "a-1", Part: admin.Voter, Alive: true, Report: reported("a-1", "leader", 100)},
 			{ID: "b-2", Part: admin.Voter, Alive: true, Report: late},
 			{ID: "c-3", Part: admin.Voter, Error: "c-3 does not answer in time"},
-			{ID: "d-4", Part: admin.Outside, Alive: true, Report: node("d-4", "follower", 0)},
+			{ID: "d-4", Part: admin.Outside, Alive: true, Report: reported("d-4", "follower", 0)},
+			{ID: "e-5", Part: admin.NonVoter, Alive: true, Error: "e-5 does not answer in time"},
 		},
 	}
 }
@@ -92,6 +104,96 @@ func TestStatusScreen(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "status.txt", out.String())
+}
+
+func TestRefusedEverywhere(t *testing.T) {
+	report := someCluster()
+	if why := refusedEverywhere(&report); why != "" {
+		t.Errorf("one server takes writes, and the screen says %q", why)
+	}
+	report.Servers[0].Report.Refuses = "disk_full: no space"
+	if why := refusedEverywhere(&report); !strings.HasPrefix(why, "disk_full") {
+		t.Errorf("no server takes writes, and the screen says %q", why)
+	}
+	report.Servers[1].Report = nil
+	report.Servers[0].Report.Leader, report.Servers[0].Report.Refuses = "", ""
+	if why := refusedEverywhere(&report); why != "no leader is known" {
+		t.Errorf("there is no leader, and the screen says %q", why)
+	}
+	var out bytes.Buffer
+	if err := writeStatus(&out, (&watcher{now: report}).picture()); err != nil || !strings.Contains(out.String(), "WRITES ARE REFUSED: no leader is known\n") {
+		t.Errorf("the screen is %s, %v", out.String(), err)
+	}
+	report.Servers[0].Report = nil
+	if why := refusedEverywhere(&report); why != "no server answers" {
+		t.Errorf("none answers, and the screen says %q", why)
+	}
+}
+
+// TestHealthVerdict holds that the command fails for each server that is not well,
+// however healthy Raft finds it, and not for slowness.
+func TestHealthVerdict(t *testing.T) {
+	report := someCluster()
+	report.Servers[1].Report.Problems = nil
+	report.Servers[2].Report, report.Servers[4].Report = report.Servers[0].Report, report.Servers[0].Report
+	report.Servers[3].Report = nil // outside
+	health := node.HealthReport{Health: node.Health{Healthy: true}, Reports: report.Servers}
+	command := &autopilotHealthCommand{}
+	if err := command.verdict(&health); err != nil {
+		t.Errorf("all is well: %v", err)
+	}
+	health.Healthy = false
+	if err := command.verdict(&health); err == nil {
+		t.Error("not healthy, and it succeeds")
+	}
+	health.Healthy = true
+	report.Servers[1].Report.Problems = []string{"writes are refused: disk_full"}
+	if err := command.verdict(&health); err == nil || !strings.Contains(err.Error(), "not well: b-2;") {
+		t.Errorf("one refuses writes: %v", err)
+	}
+	report.Servers[4].Report = nil
+	if err := command.verdict(&health); err == nil || !strings.Contains(err.Error(), "not well: b-2, e-5;") {
+		t.Errorf("another does not answer: %v", err)
+	}
+}
+
+func TestMillisText(t *testing.T) {
+	for ms, want := range map[float64]string{0: "0.0 ms", 9.94: "9.9 ms", 10: "10 ms", 1234.5: "1234 ms", 10_000: "10s", 600_000: "10m0s"} {
+		if got := millisText(ms); got != want {
+			t.Errorf("%g: %q, want %q", ms, got, want)
+		}
+	}
+}
+
+// TestSeveralAddresses holds that of several nodes one that answers is asked, and
+// that an address without a node costs a bounded time.
+func TestSeveralAddresses(t *testing.T) {
+	c := nodetest.New(t, 1)
+	addr := c.Nodes[0].ClusterAddr()
+	deaf, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deaf.Close()
+	for _, tc := range []struct {
+		args []string
+		code int
+		want []string
+	}{
+		{[]string{"members", "--cluster-addr", "127.0.0.1:1," + deaf.Addr().String() + "," + addr}, exitOK, []string{c.Nodes[0].ServerID()}},
+		{[]string{"top", "--count", "1", "--interval", "100ms", "--cluster-addr", "127.0.0.1:1," + addr}, exitOK, []string{"1 of 1 voters ready"}},
+		{[]string{"snapshot", "save", filepath.Join(t.TempDir(), "backup"), "--cluster-addr", "127.0.0.1:1," + addr}, exitOK, []string{"saved"}},
+		{[]string{"members", "--cluster-addr", "127.0.0.1:1,127.0.0.1:2"}, exitFailed, []string{"127.0.0.1:1 is not there", "127.0.0.1:2 is not there"}},
+		{[]string{"members", "--cluster-addr", "nowhere,127.0.0.1:x," + addr}, exitUsage, []string{"nowhere", "127.0.0.1:x"}},
+		{[]string{"leave", "--cluster-addr", "127.0.0.1:1," + addr}, exitUsage, []string{"name that one alone"}},
+	} {
+		code, out, stderr := execute(t, tc.args...)
+		for _, want := range tc.want {
+			if code != tc.code || !strings.Contains(out+stderr, want) {
+				t.Errorf("%v: exit code %d, want %d and %q: %s%s", tc.args, code, tc.code, want, out, stderr)
+			}
+		}
+	}
 }
 
 func TestFindServer(t *testing.T) {

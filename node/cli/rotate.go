@@ -26,7 +26,7 @@ const (
 )
 
 type secretRotateCommand struct {
-	ClusterAddr string        `name:"cluster-addr" env:"COMMONS_CLUSTER_ADDR" default:"127.0.0.1:7000" placeholder:"HOST:PORT" help:"Private port of any running node."`
+	ClusterAddr []string      `name:"cluster-addr" env:"COMMONS_CLUSTER_ADDR" sep:"," default:"127.0.0.1:7000" placeholder:"HOST:PORT,..." help:"Private port of any running node; of several, the first that answers is asked."`
 	SecretFile  string        `name:"secret-file" env:"COMMONS_SECRET_FILE" required:"" placeholder:"FILE" help:"The secret file to change."`
 	Wait        time.Duration `name:"wait" default:"15m" placeholder:"DURATION" help:"How long to wait for the nodes at each step, while the file is copied to them."`
 	JSON        bool          `name:"json" help:"Print JSON, one line for each step."`
@@ -39,8 +39,8 @@ type rotationNews struct {
 	Waiting []string `json:"waiting"` // server ids
 	// FormerSecretFile holds the former secret, and BackupsBefore says which backups
 	// need it; both when it is done.
-	FormerSecretFile string     `json:"formerSecretFile,omitempty"`
-	BackupsBefore    *time.Time `json:"backupsBefore,omitempty"`
+	FormerSecretFile string `json:"formerSecretFile,omitempty"`
+	BackupsBefore    int64  `json:"backupsBefore,omitempty"` // milliseconds since the epoch
 }
 
 // rotation is a secret on its way out, and another on its way in.
@@ -165,7 +165,7 @@ var stepTexts = map[step]string{
 // by every backup until now.
 func (c *secretRotateCommand) sayDone(news *rotationNews, former string) {
 	now := time.Now().UTC().Truncate(time.Second).Add(time.Second)
-	news.Done, news.BackupsBefore, news.FormerSecretFile = true, &now, cluster.FormerSecretFile(c.SecretFile, former)
+	news.Done, news.BackupsBefore, news.FormerSecretFile = true, now.UnixMilli(), cluster.FormerSecretFile(c.SecretFile, former)
 	news.Message = fmt.Sprintf("done: every node has the new secret alone. Every backup made before %s needs the former secret, %s, to be restored: it is kept in %s "+
 		"(`commons snapshot restore --source-secret-file`). Make a backup now, and delete that file when you have deleted the backups from before",
 		now.Format(time.RFC3339), former, news.FormerSecretFile)

@@ -113,7 +113,7 @@ func TestSecretIsRotatedUnderLoad(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	var done rotationNews
 	err = json.Unmarshal([]byte(lines[len(lines)-1]), &done)
-	if code != exitOK || err != nil || !done.Done || len(done.Waiting) != 0 || done.BackupsBefore == nil {
+	if code != exitOK || err != nil || !done.Done || len(done.Waiting) != 0 || done.BackupsBefore == 0 {
 		t.Fatalf("exit code %d: %v, %s%s", code, err, out, stderr)
 	}
 	load.Stop()

@@ -32,13 +32,13 @@ type snapshotSaveCommand struct {
 
 // Run saves a backup. What comes is checked on its way to the disk.
 func (c *snapshotSaveCommand) Run(ctx context.Context, std streams) error {
-	client, err := c.dial()
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	client, err := c.dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	ctx, stop := untilSignal(ctx)
-	defer stop()
 	start := time.Now()
 	stream, err := client.Stream(ctx, admin.PathSnapshot, nil)
 	if err != nil {

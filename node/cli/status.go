@@ -60,6 +60,7 @@ type picture struct {
 	Voters         int          `json:"voters"`
 	VotersReady    int          `json:"votersReady"`
 	MayFail        int          `json:"mayFail"`        // voters that may be lost while a quorum stays
+	Refused        string       `json:"writesRefused"`  // why no server takes writes, "" where one does
 	WritesPerSec   float64      `json:"writesPerSec"`   // commands applied
 	RequestsPerSec float64      `json:"requestsPerSec"` // public HTTP requests on all nodes
 	Rates          []serverRate `json:"rates"`
@@ -106,7 +107,26 @@ func (w *watcher) picture() *picture {
 		p.Rates = append(p.Rates, rate)
 	}
 	p.MayFail = max(p.VotersReady-(p.Voters/2+1), 0)
+	p.Refused = refusedEverywhere(&w.now)
 	return p
+}
+
+// refusedEverywhere returns why no server of the configuration that answers takes
+// writes; "" where one does.
+func refusedEverywhere(report *admin.ClusterReport) string {
+	why := "no server answers"
+	for _, s := range report.Servers {
+		switch r := s.Report; {
+		case r == nil || s.Part == admin.Outside:
+		case r.Leader == "":
+			why = "no leader is known"
+		case r.Refuses == "":
+			return ""
+		default:
+			why = r.Refuses
+		}
+	}
+	return why
 }
 
 func writeStatus(out io.Writer, p *picture) error {
@@ -117,32 +137,25 @@ func writeStatus(out io.Writer, p *picture) error {
 	fmt.Fprintf(out, "cluster %s   leader %s   term %d\n", p.ClusterID, leader, p.Term)
 	fmt.Fprintf(out, "%d of %d voters ready, %d more may fail   %.0f writes/s   %.0f requests/s   largest lag %d\n\n",
 		p.VotersReady, p.Voters, p.MayFail, p.WritesPerSec, p.RequestsPerSec, p.LargestBehind)
+	if p.Refused != "" {
+		fmt.Fprintf(out, "WRITES ARE REFUSED: %s\n\n", p.Refused)
+	}
 	rows := []string{"SERVER\tROLE\tPART\tREADY\tAPPLIED\tBEHIND\tREQ/S\tOPEN\tLOG\tDISK FREE\tMEMORY\tUP"}
-	var problems []string
 	for i, s := range p.Servers {
 		r := s.Report
 		if r == nil {
 			rows = append(rows, row(s.ID, "-", s.Part, "no"))
-			problems = append(problems, s.Error)
 			continue
 		}
 		rate := p.Rates[i]
 		rows = append(rows, row(s.ID, r.Role, s.Part, yesNo(r.Ready), r.Applied, rate.Behind, fmt.Sprintf("%.0f", rate.Requests), r.Open,
 			bytesText(uint64(max(r.LogBytes, 0))), bytesText(r.DiskFree), bytesText(r.MemoryBytes), uptime(r.UptimeMillis)))
-		for _, problem := range r.Problems {
-			problems = append(problems, s.ID+": "+problem)
-		}
 	}
 	if err := table(out, rows); err != nil {
 		return err
 	}
-	for i, problem := range problems {
-		if i == 0 {
-			fmt.Fprintln(out)
-		}
-		fmt.Fprintln(out, "!", problem)
-	}
-	return nil
+	fmt.Fprintln(out)
+	return writeConditions(out, p.Servers)
 }
 
 // bytesText shows a number of bytes with a binary prefix.

@@ -1,0 +1,131 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/node/admin"
+)
+
+func TestAheadOfMedian(t *testing.T) {
+	for _, tc := range []struct {
+		others []time.Duration
+		want   time.Duration
+	}{
+		{nil, 0},
+		{[]time.Duration{-600, -610}, 600},
+		{[]time.Duration{600, 610}, -600},
+		{[]time.Duration{1, 600}, -1},
+		{[]time.Duration{-600, 5}, 0},
+		{[]time.Duration{10}, -5},
+		{[]time.Duration{1, 2, 3}, -1}, // (1 + 2) / 2
+		{[]time.Duration{-4, -3, -2, -1}, 2},
+	} {
+		others := map[string]time.Duration{}
+		for i, offset := range tc.others {
+			others[fmt.Sprint(i)] = offset
+		}
+		if got, clocks := aheadOfMedian(others); got != tc.want || clocks != len(tc.others)+1 {
+			t.Errorf("others %v: ahead %d of %d clocks, want %d", tc.others, got, clocks, tc.want)
+		}
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	n := &Node{cfg: Config{Heartbeat: 500 * time.Millisecond}}
+	for want, c := range map[string]admin.Condition{
+		"":                                     {ClockAheadMillis: -1999, ApplyLag: 5, Sync: admin.Timing{MeanMillis: 99, MostMillis: 900}, Stall: admin.Timing{MostMillis: 499}},
+		"its clock is -600.0 s off the median": {ClockAheadMillis: -600_000, Clocks: 3},
+		"its clock is +2.1 s off the median":   {ClockAheadMillis: 2100, Clocks: 3},
+		"ran up to 500 ms late":                {Stall: admin.Timing{MostMillis: 500}},
+		"50 ms on average":                     {Stall: admin.Timing{MeanMillis: 50, MostMillis: 80}},
+		"its disk is slow":                     {Sync: admin.Timing{MeanMillis: 100}},
+		"applies the log too slowly":           {ApplyLagMillis: 1000},
+		"writes through it are slow":           {Write: admin.Timing{MeanMillis: 1000}},
+		"3 writes were refused here in the last minute, disk_full: full": {Refused: []admin.Refused{{Code: "disk_full", Count: 3, Reason: "full"}}},
+	} {
+		got := n.warnings(&c)
+		if want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.Contains(got[0], want)) {
+			t.Errorf("%+v: warnings %q, want %q", c, got, want)
+		}
+	}
+	n.disk.Store(&diskState{free: 1 << 20, size: 1 << 30, reserve: 1 << 25, low: true})
+	if got := n.warnings(&admin.Condition{}); len(got) != 1 || !strings.Contains(got[0], "nearly full: 1.0 MiB are free") {
+		t.Errorf("a full disk: %q", got)
+	}
+}
+
+// stallVariable makes the test's own binary the process that is stopped.
+const stallVariable = "COMMONS_TEST_STALL"
+
+// TestStallOfAStoppedProcess holds that a process that was stopped knows for how long.
+func TestStallOfAStoppedProcess(t *testing.T) {
+	if os.Getenv(stallVariable) != "" {
+		n := &Node{started: time.Now()}
+		go n.watchStalls(context.Background())
+		for line := make([]byte, 1); ; { // each byte asks for the measurement
+			if _, err := os.Stdin.Read(line); err != nil {
+				os.Exit(0)
+			}
+			fmt.Printf("stalled %.0f %d\n", n.condition.stalls.timing(n.sinceStart()).MostMillis, n.condition.stalls.timing(n.sinceStart()).Count)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStallOfAStoppedProcess$")
+	cmd.Env = append(slices.Clone(os.Environ()), stallVariable+"=1")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}()
+	// ask returns the longest stall in milliseconds, and how many ticks there were.
+	ask := func() (most float64, ticks int) {
+		if _, err := in.Write([]byte{1}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Fscanf(out, "stalled %f %d\n", &most, &ticks); err != nil {
+			t.Fatal(err)
+		}
+		return most, ticks
+	}
+	waitFor := func(what string, done func(most float64, ticks int) bool) {
+		for deadline := time.Now().Add(time.Minute); ; {
+			most, ticks := ask()
+			if done(most, ticks) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: longest stall %.0f ms in %d ticks", what, most, ticks)
+			}
+			<-time.After(stallInterval)
+		}
+	}
+	waitFor("it measures", func(_ float64, ticks int) bool { return ticks >= 2 })
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	const stopped = 1500 * time.Millisecond // the fault itself: at least as long is measured
+	<-time.After(stopped)
+	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	waitFor("it was stopped", func(most float64, _ int) bool { return most >= millis(stopped-2*stallInterval) })
+}

@@ -1,0 +1,55 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/node/admin"
+)
+
+func TestRecentForgets(t *testing.T) {
+	var r recent
+	if got := r.timing(0); got != (admin.Timing{}) {
+		t.Errorf("nothing was measured: %+v", got)
+	}
+	r.add(time.Second, 10*time.Millisecond)
+	r.add(2*time.Second, 30*time.Millisecond)
+	r.add(50*time.Second, 2*time.Millisecond)
+	for at, want := range map[time.Duration]admin.Timing{
+		50 * time.Second:  {Count: 3, MeanMillis: 14, MostMillis: 30},
+		59 * time.Second:  {Count: 3, MeanMillis: 14, MostMillis: 30},
+		70 * time.Second:  {Count: 1, MeanMillis: 2, MostMillis: 2},
+		109 * time.Second: {Count: 1, MeanMillis: 2, MostMillis: 2},
+		110 * time.Second: {},
+		time.Hour:         {},
+	} {
+		if got := r.timing(at); got != want {
+			t.Errorf("after %v: %+v, want %+v", at, got, want)
+		}
+	}
+	// What takes the place of an old part begins anew.
+	r.add(61*time.Second, time.Millisecond)
+	if got, want := r.timing(62*time.Second), (admin.Timing{Count: 2, MeanMillis: 1.5, MostMillis: 2}); got != want {
+		t.Errorf("a part that is used again: %+v, want %+v", got, want)
+	}
+}
+
+func TestRefusalsByCode(t *testing.T) {
+	var r refusals
+	if got := r.list(0); got == nil || len(got) != 0 {
+		t.Errorf("nothing was refused: %v", got)
+	}
+	r.add(time.Second, &api.Unavailable{Code: api.CodeNotEnqueued, Reason: "no leader"})
+	r.add(30*time.Second, &api.Unavailable{Code: api.CodeNotEnqueued, Reason: "too many"})
+	r.add(time.Second, &api.Unavailable{Code: api.CodeDiskFull, Reason: "full"})
+	want := []admin.Refused{{Code: "disk_full", Count: 1, Reason: "full"}, {Code: "not_enqueued", Count: 2, Reason: "too many"}}
+	if diff := cmp.Diff(want, r.list(30*time.Second)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]admin.Refused{{Code: "not_enqueued", Count: 1, Reason: "too many"}}, r.list(80*time.Second)); diff != "" {
+		t.Error(diff)
+	}
+}
