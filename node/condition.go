@@ -122,18 +122,26 @@ func (n *Node) warnings(c *admin.Condition) []string {
 		list = append(list, fmt.Sprintf("%d writes were refused here in the last minute, %s: %s", r.Count, r.Code, r.Reason))
 	}
 	warn(max(c.ClockAheadMillis, -c.ClockAheadMillis) > millis(propose.MaxClockSkew),
-		"its clock is %+.1f s off the median of %d clocks; look at the time service of its machine", c.ClockAheadMillis/1000, c.Clocks)
+		"its clock is %s the median of %d clocks; look at the time service of its machine", aheadText(c.ClockAheadMillis), c.Clocks)
 	warn(c.Stall.MostMillis >= millis(n.cfg.Heartbeat) || c.Stall.MeanMillis >= millis(slowStall),
-		"it is not given the processor in time: in the last minute it ran up to %.0f ms late, %.0f ms on average; its machine is too busy, its share too small, or it was stopped",
-		c.Stall.MostMillis, c.Stall.MeanMillis)
+		"it is not given the processor in time: in the last minute it ran up to %v late, %v on average; its machine is too busy, its share too small, or it was stopped",
+		fromMillis(c.Stall.MostMillis), fromMillis(c.Stall.MeanMillis))
 	warn(c.Sync.MeanMillis >= millis(slowSync),
-		"its disk is slow: in the last minute a write of the log took %.0f ms on average, up to %.0f ms", c.Sync.MeanMillis, c.Sync.MostMillis)
+		"its disk is slow: in the last minute a write of the log took %v on average, up to %v", fromMillis(c.Sync.MeanMillis), fromMillis(c.Sync.MostMillis))
 	warn(c.ApplyLagMillis >= millis(slowApply),
-		"it applies the log too slowly: for %.1f s it has lacked what the leader has applied", c.ApplyLagMillis/1000)
+		"it applies the log too slowly: for %v it has lacked what the leader has applied", fromMillis(c.ApplyLagMillis))
 	warn(c.Write.MeanMillis >= millis(slowWrite),
-		"writes through it are slow: in the last minute they took %.0f ms on average, up to %.0f ms", c.Write.MeanMillis, c.Write.MostMillis)
+		"writes through it are slow: in the last minute they took %v on average, up to %v", fromMillis(c.Write.MeanMillis), fromMillis(c.Write.MostMillis))
 	if d := n.disk.Load(); d != nil && d.low {
 		list = append(list, fmt.Sprintf("its disk is nearly full: %s are free, %s are reserved", formatBytes(d.free), formatBytes(d.reserve)))
 	}
 	return list
+}
+
+// aheadText says how far a clock is off.
+func aheadText(ms float64) string {
+	if ms < 0 {
+		return fmt.Sprintf("%v behind", fromMillis(-ms))
+	}
+	return fmt.Sprintf("%v ahead of", fromMillis(ms))
 }

@@ -41,14 +41,14 @@ func TestAheadOfMedian(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	n := &Node{cfg: Config{Heartbeat: 500 * time.Millisecond}}
 	for want, c := range map[string]admin.Condition{
-		"":                                     {ClockAheadMillis: -1999, ApplyLag: 5, Sync: admin.Timing{MeanMillis: 99, MostMillis: 900}, Stall: admin.Timing{MostMillis: 499}},
-		"its clock is -600.0 s off the median": {ClockAheadMillis: -600_000, Clocks: 3},
-		"its clock is +2.1 s off the median":   {ClockAheadMillis: 2100, Clocks: 3},
-		"ran up to 500 ms late":                {Stall: admin.Timing{MostMillis: 500}},
-		"50 ms on average":                     {Stall: admin.Timing{MeanMillis: 50, MostMillis: 80}},
-		"its disk is slow":                     {Sync: admin.Timing{MeanMillis: 100}},
-		"applies the log too slowly":           {ApplyLagMillis: 1000},
-		"writes through it are slow":           {Write: admin.Timing{MeanMillis: 1000}},
+		"":                                      {ClockAheadMillis: -1999, ApplyLag: 5, Sync: admin.Timing{MeanMillis: 99, MostMillis: 900}, Stall: admin.Timing{MostMillis: 499}},
+		"its clock is 10m0s behind the median":  {ClockAheadMillis: -600_000, Clocks: 3},
+		"its clock is 2.1s ahead of the median": {ClockAheadMillis: 2100, Clocks: 3},
+		"ran up to 500ms late":                  {Stall: admin.Timing{MostMillis: 500}},
+		"50ms on average":                       {Stall: admin.Timing{MeanMillis: 50, MostMillis: 80}},
+		"its disk is slow":                      {Sync: admin.Timing{MeanMillis: 100}},
+		"applies the log too slowly":            {ApplyLagMillis: 1000},
+		"writes through it are slow":            {Write: admin.Timing{MeanMillis: 1000}},
 		"3 writes were refused here in the last minute, disk_full: full": {Refused: []admin.Refused{{Code: "disk_full", Count: 3, Reason: "full"}}},
 	} {
 		got := n.warnings(&c)

@@ -70,6 +70,11 @@ func partNumber(at time.Duration) int64 { return int64(at / (recentSpan / recent
 // millis is a time as it stands in JSON.
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
+// fromMillis is such a time again, for a text.
+func fromMillis(ms float64) time.Duration {
+	return (time.Duration(ms*1000) * time.Microsecond).Round(time.Millisecond)
+}
+
 // refusals counts the writes that this node did not take, by code.
 type refusals struct {
 	mu     sync.Mutex

@@ -55,7 +55,7 @@ func someCluster() admin.ClusterReport {
 	}
 	late := reported("b-2", "follower", 90)
 	late.Ready, late.Problems = false, []string{"caught-up: applied 90 of 100", "writes are refused: disk_full: the disks are nearly full (b)"}
-	late.Warnings = []string{"its clock is -600.0 s off the median of 3 clocks"}
+	late.Warnings = []string{"its clock is 10m0s behind the median of 3 clocks"}
 	late.Condition = admin.Condition{
 		Refuses: "disk_full: the disks are nearly full (b)", Refused: []admin.Refused{{Code: "disk_full", Count: 12}, {Code: "not_enqueued", Count: 1}},
 		ClockAheadMillis: -600_000, ApplyLag: 10, ApplyLagMillis: 2500, Stall: admin.Timing{Count: 1, MeanMillis: 2600, MostMillis: 2600},

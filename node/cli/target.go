@@ -15,7 +15,7 @@ import (
 	"github.com/commons-cluster/commons/node/admin"
 )
 
-// reachTimeout is how long each of several nodes may take to say that it is there.
+// reachTimeout is how long several nodes may take until one says that it is there.
 const reachTimeout = 3 * time.Second
 
 // target is the node that an operator's command asks: the first of several that
@@ -28,7 +28,8 @@ type target struct {
 }
 
 // dial returns a client for the node: of several, the first that answers and knows a
-// leader, or else the first that answers.
+// leader, or else the first that answers at all. They are asked at the same time, so
+// that one that hangs costs nothing.
 func (t *target) dial(ctx context.Context) (*admin.Client, error) {
 	clients, err := t.clients()
 	if err != nil {
@@ -37,17 +38,27 @@ func (t *target) dial(ctx context.Context) (*admin.Client, error) {
 	if len(clients) == 1 {
 		return clients[0], nil
 	}
+	asking, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	answers := make(chan reached, len(clients))
+	for _, client := range clients {
+		go func() {
+			report, err := admin.Call[admin.NodeReport](asking, client, admin.PathNode, nil)
+			answers <- reached{client, report.Leader, err}
+		}()
+	}
 	var chosen *admin.Client
 	var silent []error
-	for _, client := range clients {
-		leader, err := leaderAt(ctx, client)
-		switch {
-		case err != nil:
-			silent = append(silent, err)
-		case chosen == nil, leader != "":
-			chosen = client
+	for range clients {
+		a := <-answers
+		if a.err != nil {
+			silent = append(silent, a.err)
+			continue
 		}
-		if leader != "" {
+		if chosen == nil || a.leader != "" {
+			chosen = a.client
+		}
+		if a.leader != "" {
 			break
 		}
 	}
@@ -60,6 +71,13 @@ func (t *target) dial(ctx context.Context) (*admin.Client, error) {
 		return nil, errors.Join(silent...)
 	}
 	return chosen, nil
+}
+
+// reached is what one of several nodes answered.
+type reached struct {
+	client *admin.Client
+	leader string // that the node knows, "" for none
+	err    error
 }
 
 // clients returns one for each address.
@@ -85,14 +103,6 @@ func (t *target) clients() (clients []*admin.Client, err error) {
 		return nil, &configError{slices.Compact(problems)}
 	}
 	return clients, nil
-}
-
-// leaderAt returns the leader that a node knows, "" for none.
-func leaderAt(ctx context.Context, client *admin.Client) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
-	defer cancel()
-	report, err := admin.Call[admin.NodeReport](ctx, client, admin.PathNode, nil)
-	return report.Leader, err
 }
 
 // ask makes one call.

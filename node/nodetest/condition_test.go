@@ -45,7 +45,7 @@ func TestConditionsAreTrue(t *testing.T) {
 		plenty, little = 5 << 30, 1 << 20
 		off            = 10 * time.Minute
 		slow           = time.Second // a write of the log
-		clockIsOff     = "off the median of 3 clocks"
+		clockIsOff     = "ahead of the median of 3 clocks"
 	)
 	d := &disks{free: map[string]uint64{"n1": plenty, "n2": plenty, "n3": plenty}}
 	var w writes
