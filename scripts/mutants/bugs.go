@@ -150,4 +150,28 @@ var bugs = []bug{
 		pkg:   "./fsm", run: "ReceiverIsAskedForOnce",
 		because: "nothing is ever pushed to it, or somebody else is pushed to",
 	},
+	{
+		name:  "keys that nobody can open are restored",
+		edits: []edit{{"fsm/found.go", "err = b.Delete(keySigning, nil)", "err = nil"}},
+		pkg:   "./fsm", run: "NewDataKey",
+		because: "after a restore with a new data key nothing is pushed for 90 days",
+	},
+	{
+		name:  "a rotation throws the former secret away",
+		edits: []edit{{"cluster/secretfile.go", "for i := 1; i < len(f.lines); i++ {", "for i := 1; i < 0; i++ {"}},
+		pkg:   "./cluster", run: "SecretFileIsRotated",
+		because: "no backup from before can be restored",
+	},
+	{
+		name:  "a backup passes for restorable without its secret",
+		edits: []edit{{"node/restore.go", "\t_, err := o.openDataKey(info.SealedDataKey)\n\treturn err\n", "\treturn nil\n"}},
+		pkg:   "./node/cli", run: "SecretIsRotated",
+		because: "the volumes are deleted before the restore fails",
+	},
+	{
+		name:  "all is green while writes are refused",
+		edits: []edit{{"node/adminreport.go", "if r.Refuses != \"\" {", "if false {"}},
+		pkg:   "./node/nodetest", run: "ConditionsAreTrue",
+		because: "operators look elsewhere while nobody can write",
+	},
 }
