@@ -2,9 +2,10 @@
 # Runs docker-compose.cluster.yml for real, with images made here, and kills,
 # pauses, restarts, wipes and recreates its containers under load.
 #
-#   scripts/compose.sh [-keep]
+#   scripts/compose.sh [-keep] [-long]
 #
-# -keep leaves the containers of a failed run. Exit code 77: no container engine
+# -keep leaves the containers of a failed run, -long pauses nodes for 60 s instead
+# of 25. Exit code 77: no container engine
 # answers here, and nothing was run.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Bounds of one call. The balancer waits 75 s for a node.
+// Bounds of one call. The balancer waits 75 s for a node where a call waits.
 const (
 	callTimeout = 80 * time.Second
 	maxAnswer   = 8 << 20
@@ -22,6 +22,19 @@ const (
 var client = &http.Client{
 	Timeout:   callTimeout,
 	Transport: &http.Transport{MaxIdleConnsPerHost: 2 * writers, DisableCompression: true},
+}
+
+// fresh makes every call on a connection of its own, so that none is repeated
+// behind our back.
+var fresh = &http.Client{Timeout: callTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+
+// callOnce makes one GET, which must succeed.
+func callOnce(ctx context.Context, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	return perform(fresh, req, nil, http.StatusOK)
 }
 
 // refusal is an answer with another status than was wanted.
@@ -49,6 +62,10 @@ func call(ctx context.Context, method, url string, body, into any, want ...int) 
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	return perform(client, req, into, want...)
+}
+
+func perform(client *http.Client, req *http.Request, into any, want ...int) error {
 	res, err := client.Do(req)
 	if err != nil {
 		return err
@@ -56,7 +73,7 @@ func call(ctx context.Context, method, url string, body, into any, want ...int) 
 	defer res.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, url, err)
+		return fmt.Errorf("%s %s: %w", req.Method, req.URL, err)
 	}
 	for _, status := range want {
 		if res.StatusCode == status {
@@ -68,7 +85,7 @@ func call(ctx context.Context, method, url string, body, into any, want ...int) 
 	}
 	var object struct{ Code string }
 	_ = json.Unmarshal(answer, &object) // any other text has no code
-	return &refusal{res.StatusCode, object.Code, fmt.Sprintf("%s %s: %s: %.400s", method, url, res.Status, answer)}
+	return &refusal{res.StatusCode, object.Code, fmt.Sprintf("%s %s: %s: %.400s", req.Method, req.URL, res.Status, answer)}
 }
 
 // status is what GET /status says.

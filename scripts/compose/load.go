@@ -13,18 +13,20 @@ import (
 	"time"
 )
 
-// The load: closed loops that publish through the balancer.
+// The load: closed loops that publish and read through the balancer.
 const (
 	writers      = 8
+	readers      = 4
 	enoughWrites = 200 // to call it normal service
 	channel      = "compose"
 	pageSize     = 100
-	writePause   = 10 * time.Millisecond // leaves the processors to the nodes
+	loadPause    = 10 * time.Millisecond // leaves the processors to the nodes
 	retryPause   = 200 * time.Millisecond
+	homeWait     = 25 * time.Second
 	settleTime   = 60 * time.Second // within which a repeated publication must be answered
 )
 
-// load publishes while it runs, and keeps what was acknowledged.
+// load publishes and reads while it runs, and keeps what was acknowledged.
 type load struct {
 	p      *project
 	round  int // publications of different runs have different request ids
@@ -35,21 +37,29 @@ type load struct {
 	acks  map[string]string // entry id by request id
 	cut   []error           // calls that a node took with it
 	fatal []error           // what no client may see
+	gap   time.Duration     // the longest that a client waited for what it wanted
+	reads int
 }
 
 func newLoad(p *project) *load {
 	return &load{p: p, cancel: func() {}, acks: map[string]string{}}
 }
 
-// start begins to publish.
+// start begins to publish and to read.
 func (l *load) start() {
 	ctx, cancel := context.WithCancel(l.p.ctx)
 	l.cancel = cancel
 	l.round++
 	for i := range writers {
 		prefix := fmt.Sprintf("load-%d-%d", l.round, i)
-		l.group.Go(func() { l.write(ctx, prefix) })
+		l.group.Go(func() {
+			l.repeat(ctx, func(n int) error { return l.publish(fmt.Sprintf("%s-%d", prefix, n)) })
+		})
 	}
+	for range readers {
+		l.group.Go(func() { l.repeat(ctx, l.read) })
+	}
+	l.group.Go(func() { l.repeat(ctx, func(int) error { return l.waitAtHome(ctx) }) })
 }
 
 // stop ends the load once what is under way is answered.
@@ -58,24 +68,48 @@ func (l *load) stop() {
 	l.group.Wait()
 }
 
-func (l *load) write(ctx context.Context, prefix string) {
+// repeat runs a step of a client again and again until the load ends or the step fails.
+func (l *load) repeat(ctx context.Context, step func(n int) error) {
 	for n := 0; ctx.Err() == nil; n++ {
-		requestID := fmt.Sprintf("%s-%d", prefix, n)
-		if err := l.publish(requestID); err != nil {
+		if err := step(n); err != nil && ctx.Err() == nil {
 			l.mu.Lock()
 			l.fatal = append(l.fatal, err)
 			l.mu.Unlock()
 			return
 		}
-		time.Sleep(writePause)
+		time.Sleep(loadPause)
 	}
+}
+
+// read lists the newest entries, every other time as they are at the leader. A
+// read may never fail: there is always a node that can answer it.
+func (l *load) read(n int) error {
+	query := url.Values{"channel": {channel}, "limit": {"1"}}
+	if n%2 == 1 {
+		query.Set("consistency", "strong")
+	}
+	start := time.Now()
+	if err := callOnce(l.p.ctx, l.p.url+"/api/entries?"+query.Encode()); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reads++
+	l.gap = max(l.gap, time.Since(start))
+	return nil
+}
+
+// waitAtHome waits for longer than the balancer lets a call take that does not wait.
+func (l *load) waitAtHome(ctx context.Context) error {
+	query := url.Values{"for": {"nobody-writes-to-me"}, "wait": {strconv.Itoa(int(homeWait.Seconds()))}}
+	return callOnce(ctx, l.p.url+"/api/home?"+query.Encode())
 }
 
 // publish publishes one entry. Where the node that has it is lost on the way, it
 // is published again under its request id, as an agent would.
 func (l *load) publish(requestID string) error {
 	fields := map[string]any{"agent": "composer", "channel": channel, "request_id": requestID, "body": "body of " + requestID}
-	deadline := time.Now().Add(settleTime)
+	start := time.Now()
 	want := []int{http.StatusCreated}
 	for {
 		var answer struct{ Entry struct{ ID string } }
@@ -83,10 +117,11 @@ func (l *load) publish(requestID string) error {
 		if err == nil {
 			l.mu.Lock()
 			l.acks[requestID] = answer.Entry.ID
+			l.gap = max(l.gap, time.Since(start))
 			l.mu.Unlock()
 			return nil
 		}
-		if !lostOnTheWay(err) || time.Now().After(deadline) {
+		if !lostOnTheWay(err) || time.Since(start) > settleTime {
 			return err
 		}
 		l.mu.Lock()
@@ -144,6 +179,20 @@ func (l *load) cutShort(allowed int) error {
 		return fmt.Errorf("%d calls were lost, %d could be: %w", len(cut), allowed, errors.Join(cut...))
 	}
 	fmt.Printf("   %d publications acknowledged in all, %d sent again\n", len(l.acks), len(cut))
+	return nil
+}
+
+// withoutGap wants no client to have waited longer than limit since this was last
+// asked.
+func (l *load) withoutGap(limit time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	gap := l.gap
+	l.gap = 0
+	fmt.Printf("   %d reads in all, none failed; nobody waited longer than %v\n", l.reads, gap.Round(time.Millisecond))
+	if gap > limit {
+		return fmt.Errorf("a client waited for %v, and %v is the most", gap.Round(time.Millisecond), limit)
+	}
 	return nil
 }
 

@@ -24,6 +24,12 @@ const (
 	pollEvery      = 100 * time.Millisecond
 )
 
+// How long a node is paused: longer than maxGap, and than gossip needs to miss it.
+const (
+	shortPause = 25 * time.Second
+	longPause  = 60 * time.Second
+)
+
 // exitSkipped tells the caller that nothing was run, because nothing could be.
 const exitSkipped = 77
 
@@ -31,8 +37,13 @@ var errNoEngine = errors.New("no container engine")
 
 func main() {
 	keep := flag.Bool("keep", false, "leave the containers of a failed run")
+	long := flag.Bool("long", false, "pause nodes for "+longPause.String()+" instead of "+shortPause.String())
 	flag.Parse()
-	err := run(*keep)
+	pause := shortPause
+	if *long {
+		pause = longPause
+	}
+	err := run(*keep, pause)
 	switch {
 	case errors.Is(err, errNoEngine):
 		fmt.Println("compose: skipped:", err)
@@ -43,10 +54,10 @@ func main() {
 	}
 }
 
-func run(keep bool) (err error) {
+func run(keep bool, pause time.Duration) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	p, err := newProject(ctx)
+	p, err := newProject(ctx, pause)
 	if err != nil {
 		return err
 	}
@@ -68,7 +79,8 @@ func run(keep bool) (err error) {
 	}{
 		{"three nodes come up behind the balancer", comeUp},
 		{"the leader's container is killed", killLeader},
-		{"a container is paused", pauseFollower},
+		{"the leader's container is paused", pauseLeader},
+		{"a follower's container is paused", pauseFollower},
 		{"the manual: look, move the leadership", look},
 		{"the manual: restart or upgrade", restartEach},
 		{"the manual: replace a disk", replaceDisk},

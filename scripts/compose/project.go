@@ -34,10 +34,12 @@ type project struct {
 	url     string // of the balancer
 
 	prometheus string // its URL, once measure has started it
+
+	pause time.Duration // how long a node is paused
 }
 
 // newProject finds the engine. The error wraps errNoEngine where none answers.
-func newProject(ctx context.Context) (*project, error) {
+func newProject(ctx context.Context, pause time.Duration) (*project, error) {
 	if out, err := exec.CommandContext(ctx, "docker", "info").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w: docker info: %w %s", errNoEngine, err, lastLine(string(out)))
 	}
@@ -58,7 +60,7 @@ func newProject(ctx context.Context) (*project, error) {
 		return nil, err
 	}
 	id := os.Getpid()
-	p := &project{ctx: ctx, name: "commons-ci-" + strconv.Itoa(id), compose: compose, manual: procedures, url: "http://" + balancer, prometheus: "http://" + prometheus}
+	p := &project{ctx: ctx, name: "commons-ci-" + strconv.Itoa(id), compose: compose, manual: procedures, url: "http://" + balancer, prometheus: "http://" + prometheus, pause: pause}
 	p.env = append(os.Environ(),
 		"COMPOSE_PROJECT_NAME="+p.name, "COMPOSE_FILE="+composeFile,
 		"COMMONS_PORT="+balancer,

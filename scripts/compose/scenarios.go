@@ -26,7 +26,7 @@ func comeUp(p *project, l *load) error {
 	if err := p.waitReady(readyTimeout, three...); err != nil {
 		return err
 	}
-	for _, path := range []string{"/metrics", "/metrics/", "//metrics", "/./metrics", "/%6detrics"} {
+	for _, path := range []string{"/metrics", "/metrics/", "/metrics//", "/metrics///?x", "//metrics", "/./metrics", "/%6detrics"} {
 		if err := call(p.ctx, http.MethodGet, p.url+path, nil, nil, http.StatusNotFound); err != nil {
 			return fmt.Errorf("measurements are not for everybody: %w", err)
 		}
@@ -74,21 +74,41 @@ func (p *project) settled(l *load, nodes ...string) error {
 	return l.waitForMore()
 }
 
-// pauseFollower stops a node without a word: the others go on, and nobody takes
-// its vote away.
+// pauseLeader and pauseFollower stop a node without a word: the others go on, and
+// nobody takes its vote away.
+func pauseLeader(p *project, l *load) error {
+	leader, others, err := p.leader(three...)
+	if err != nil {
+		return err
+	}
+	return pause(p, l, leader, others[0])
+}
+
 func pauseFollower(p *project, l *load) error {
 	_, others, err := p.leader(three...)
 	if err != nil {
 		return err
 	}
-	paused, witness := others[0], others[1]
+	return pause(p, l, others[0], others[1])
+}
+
+// maxGap is the longest that a client may wait while a node is paused. It is shorter
+// than the pause, so that a call that hangs for all of it is noticed.
+const maxGap = 20 * time.Second
+
+// pause pauses a node for a time that clients must not notice: no read fails, no
+// client waits longer than maxGap, and of the writes only those are lost, until they
+// are sent again, that the node had.
+func pause(p *project, l *load, paused, witness string) error {
+	if err := errors.Join(l.cutShort(0), l.withoutGap(maxGap)); err != nil {
+		return err
+	}
 	if _, err := p.onContainer(paused, "pause"); err != nil {
 		return err
 	}
-	// Long enough for gossip to call the node dead.
 	var few error
-	until := time.Now().Add(pauseTime)
-	err = p.eventually(readyTimeout, func() error {
+	until := time.Now().Add(p.pause)
+	err := p.eventually(p.pause+readyTimeout, func() error {
 		s, err := p.status(witness)
 		if err == nil && len(s.Voters) != len(three) {
 			few = fmt.Errorf("%s counts the voters %v", witness, s.Voters)
@@ -105,11 +125,8 @@ func pauseFollower(p *project, l *load) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(p.settled(l, three...), l.cutShort(writers))
+	return errors.Join(p.settled(l, three...), l.cutShort(writers), l.withoutGap(maxGap))
 }
-
-// pauseTime is longer than gossip needs to miss a node.
-const pauseTime = 12 * time.Second
 
 // restartEach restarts one node after the other. Nobody may notice.
 func restartEach(p *project, l *load) error {
