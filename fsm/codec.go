@@ -45,6 +45,8 @@ var commands = map[Op]struct {
 	OpSetFormat: {"set_format", func() Body { return new(SetFormat) }},
 	OpResetKey:  {"reset_key", func() Body { return new(ResetKey) }},
 	OpReseal:    {"reseal", func() Body { return new(Reseal) }},
+
+	OpRecordBackup: {"record_backup", func() Body { return new(RecordBackup) }},
 }
 
 // String returns the command's name, for logs and metrics.

@@ -79,6 +79,8 @@ const (
 	OpSetFormat Op = 17 // raises the format number
 	OpResetKey  Op = 18 // gives an agent another edit_key
 	OpReseal    Op = 19 // keeps the data key under another secret
+
+	OpRecordBackup Op = 20 // keeps when the newest backup was made
 )
 
 // Lead is the command that a newly elected leader commits before it leads: once

@@ -58,7 +58,7 @@ func TestFormatOnlyRises(t *testing.T) {
 // format1 are the commands that every program reads. The list never grows.
 var format1 = [...]Op{
 	OpLead, OpInit, OpPublish, OpRegister, OpPostJob, OpClaimJob, OpFinishJob, OpReleaseJob, OpCloseJob, OpTick, OpAskHuman, OpAddUsage,
-	OpAckDelivery, OpTestDelivery, OpRotateSigningKey, OpBeginDeliveries, OpSetFormat, OpResetKey, OpReseal,
+	OpAckDelivery, OpTestDelivery, OpRotateSigningKey, OpBeginDeliveries, OpSetFormat, OpResetKey, OpReseal, OpRecordBackup,
 }
 
 // TestLaterCommandsNeedAFormat: a command without the method Needs would enter the

@@ -48,6 +48,8 @@ const (
 	spaceOutboxDue = 'Q' // at8 agent key: nothing; the agents by when their first delivery is due
 	spaceDelivery  = 'D' // len(agent)2 agent number8: a delivery to an agent
 	spaceSigning   = 'K' // nothing: the keys that deliveries are signed with
+
+	spaceBackup = 'B' // nothing: when the newest backup was made
 )
 
 // Rows that name or place this copy of the state, and are not compared.
@@ -71,6 +73,7 @@ var logicalSpaces = [...]byte{
 	spaceMember, spacePool, spaceNotes, spaceNewest,
 	spaceHour, spacePosted, spaceTally, spaceUsage, spaceSenders, spaceFold,
 	spaceOutbox, spaceOutboxDue, spaceDelivery, spaceSigning,
+	spaceBackup,
 }
 
 // The keys of the single rows.
@@ -82,6 +85,7 @@ var (
 	keyCovered = []byte{spaceCovered}
 	keyVersion = []byte{spaceVersion}
 	keySigning = []byte{spaceSigning}
+	keyBackup  = []byte{spaceBackup}
 )
 
 // seqKey is the key of a row that belongs to one seq or instant.

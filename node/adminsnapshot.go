@@ -6,19 +6,25 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/node/backup"
 )
 
-// backupStall is how long whoever takes a backup may stop reading.
-const backupStall = time.Minute
+const (
+	// backupStall is how long whoever takes a backup may stop reading.
+	backupStall = time.Minute
+	// recordTimeout bounds how long it takes to record that a backup was made.
+	recordTimeout = 5 * time.Second
+)
 
 // serveSnapshot streams a backup of the state to an operator: everything that
 // was acknowledged before the call.
 func (n *Node) serveSnapshot(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), adminTimeout)
 	defer cancel()
+	begun := n.pipeline.Clocks().Corrected()
 	export, err := n.exportState(ctx)
 	if err != nil {
 		n.refuse(w, err)
@@ -40,9 +46,19 @@ func (n *Node) serveSnapshot(w http.ResponseWriter, r *http.Request) {
 		n.logger.WarnContext(r.Context(), "a backup was broken off", "error", err)
 		return
 	}
-	n.lastBackup.Store(time.Now().Unix())
+	n.recordBackup(r.Context(), begun)
 	n.logger.InfoContext(r.Context(), "made a backup", "index", export.Index, "bytes", export.Size(),
 		"took", time.Since(start).Round(time.Millisecond).String(), "by", cluster.PeerID(r.Context()))
+}
+
+// recordBackup has every node know when the newest backup was made. The backup is
+// whole without this, and its reader waits for its end meanwhile.
+func (n *Node) recordBackup(ctx context.Context, begun time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	if _, _, err := n.pipeline.Propose(ctx, api.Sender{}, &fsm.RecordBackup{At: begun.UnixMilli()}); err != nil {
+		n.logger.WarnContext(ctx, "a backup was made, but not when: the alert on old backups does not know it", "error", err)
+	}
 }
 
 // exportState begins an export that holds everything acknowledged so far.

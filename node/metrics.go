@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/fsm"
 )
 
 // raftSink collects Raft's own measurements. They go through a registry of the
@@ -134,8 +136,12 @@ func (n *Node) gauges() []gauge {
 			},
 		},
 		{
-			"last_backup_timestamp_seconds", "When a backup was last taken from this node; 0 when none was since it started.",
-			func() float64 { return float64(n.lastBackup.Load()) },
+			"last_backup_timestamp_seconds", "When the newest backup was taken from any node; 0 when none ever was.",
+			func() float64 { return n.instant((*fsm.View).LastBackup) },
+		},
+		{
+			"first_entry_timestamp_seconds", "When the first entry was published; 0 when none was.",
+			func() float64 { return n.instant((*fsm.View).FirstEntry) },
 		},
 		{
 			"candidate", "1 while this node asks for votes.",
@@ -173,6 +179,17 @@ func newRefusedWrites() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "commons", Name: "refused_writes_total", Help: "Writes of clients that this node did not take, by the code of the answer.",
 	}, []string{"code"})
+}
+
+// instant reads an instant in the state as seconds; 0 where that fails.
+func (n *Node) instant(read func(*fsm.View) (int64, error)) float64 {
+	v := n.machine.View()
+	defer v.Release()
+	at, err := read(v)
+	if err != nil {
+		return 0
+	}
+	return float64(at) / float64(time.Second.Milliseconds())
 }
 
 func boolGauge(b bool) float64 {

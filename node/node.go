@@ -80,7 +80,6 @@ type Node struct {
 	stopping     atomic.Bool
 	leaving      atomic.Bool   // it is being taken out of the cluster
 	commands     atomic.Uint64 // applied since the start
-	lastBackup   atomic.Int64  // when a backup was taken from this node, seconds since the epoch
 	reconcileNow chan struct{}
 	outside      atomic.Bool // the cluster is led without this server
 	dog          *watchdog

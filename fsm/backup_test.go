@@ -1,0 +1,66 @@
+package fsm
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestRecordBackup: the newest backup counts, whatever order they are recorded in,
+// and none counts for later than now.
+func TestRecordBackup(t *testing.T) {
+	r := newRig(t)
+	times := func() (last, first int64) {
+		t.Helper()
+		v := r.View()
+		defer v.Release()
+		last, err := v.LastBackup()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first, err = v.FirstEntry(); err != nil {
+			t.Fatal(err)
+		}
+		return last, first
+	}
+	if last, first := times(); last != 0 || first != 0 {
+		t.Errorf("an empty state has a backup of %d, an entry of %d", last, first)
+	}
+	r.publish(nil)
+	published := r.now()
+	r.publish(nil)
+	r.later(dayMillis)
+	for _, step := range []struct {
+		at, want int64
+		outcome  Outcome
+	}{
+		{published + 2, published + 2, OutcomeDone},
+		{published + 1, published + 2, OutcomeUnchanged},
+		{published + 2, published + 2, OutcomeUnchanged},
+	} {
+		if got := r.run(&RecordBackup{At: step.at})[0]; got.Outcome != step.outcome {
+			t.Errorf("a backup of %d: %+v", step.at-published, got)
+		}
+		if last, first := times(); last != step.want || first != published {
+			t.Errorf("the newest backup is of %d, the first entry of %d", last-published, first-published)
+		}
+	}
+	r.run(&RecordBackup{At: published + 9*dayMillis})
+	if last, _ := times(); last != r.now() {
+		t.Errorf("a clock that is days fast gives a backup of %d, now is %d", last, r.now())
+	}
+}
+
+func TestRecordBackupIsChecked(t *testing.T) {
+	if Check(&RecordBackup{}) == nil || Check(&RecordBackup{At: -1}) == nil {
+		t.Error("a backup without a time is fit for the log")
+	}
+	want := Batch{Stamp: 1, Groups: []Group{{Boot: boot1, Commands: []Command{{1, &RecordBackup{At: 7}}}}}}
+	data, err := EncodeBatch(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := DecodeBatch(data); err != nil || !cmp.Equal(got, want) {
+		t.Errorf("decoded %+v, %v", got, err)
+	}
+}
