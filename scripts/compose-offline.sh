@@ -3,17 +3,26 @@
 # binary that Go builds here and of Debian's packages, and prints the variables
 # that make Compose use them:
 #
-#   eval "$(scripts/compose-offline.sh)"
-#   docker-compose -f docker-compose.cluster.yml up --detach
+#   images="$(scripts/compose-offline.sh)" && eval "$images" &&
+#     docker-compose -f docker-compose.cluster.yml up --detach
 #
 # Grafana is no Debian package: the profile `observability` works without it,
 # with `up --detach prometheus`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+export PATH="$PATH:/usr/sbin" # where Debian has haproxy
 readonly owner=65534 # nobody
 work="$(mktemp -d "${TMPDIR:-/tmp}/commons-images.XXXXXX")"
 trap 'rm -rf "$work"' EXIT
+
+# What is needed is looked for before anything is built.
+for program in go docker haproxy; do
+  command -v "$program" >/dev/null || {
+    echo "compose-offline.sh: no $program here; on Debian: apt-get install --no-install-recommends ${program/#docker/docker.io}" >&2
+    exit 1
+  }
+done
 
 build_image() { # <tag> <context>: the context holds a Dockerfile
   # The classic builder is enough, and there where no plugin is installed.
@@ -36,10 +45,7 @@ commons_image() { # <tag>: the last stage of the Dockerfile around our binary
 # the program and its libraries
 packaged_image() {
   local context="$work/$2" program
-  program="$(command -v "$3")" || {
-    echo "compose-offline.sh: no $3 here; install it: apt-get install --no-install-recommends $2" >&2
-    return 1
-  }
+  program="$(command -v "$3")"
   mkdir -p "$context/root$5"
   { echo "$program"; ldd "$program" | grep -o '/[^ )]*'; } | sort -u |
     xargs cp --dereference --parents --target-directory "$context/root"
@@ -55,8 +61,10 @@ DOCKERFILE
 commons_image commons-offline:local
 packaged_image commons-offline-haproxy:local haproxy haproxy \
   ', "-W", "-db", "-f", "/usr/local/etc/haproxy/haproxy.cfg"' /run
-echo 'export COMMONS_IMAGE=commons-offline:local HAPROXY_IMAGE=commons-offline-haproxy:local'
+variables='export COMMONS_IMAGE=commons-offline:local HAPROXY_IMAGE=commons-offline-haproxy:local'
 if command -v prometheus >/dev/null; then
   packaged_image commons-offline-prometheus:local prometheus prometheus '' /prometheus
-  echo 'export PROMETHEUS_IMAGE=commons-offline-prometheus:local'
+  variables+=' PROMETHEUS_IMAGE=commons-offline-prometheus:local'
 fi
+# Nothing is printed before all are made: a failure must not pass for half a success.
+echo "$variables"

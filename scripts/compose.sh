@@ -5,7 +5,7 @@
 #   scripts/compose.sh [-keep] [-long]
 #
 # -keep leaves the containers of a failed run, -long pauses nodes for 60 s instead
-# of 25. Exit code 77: no container engine
+# of 25, and restarts five as well as three. Exit code 77: no container engine
 # answers here, and nothing was run.
 set -euo pipefail
 cd "$(dirname "$0")/.."

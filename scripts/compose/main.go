@@ -37,7 +37,7 @@ var errNoEngine = errors.New("no container engine")
 
 func main() {
 	keep := flag.Bool("keep", false, "leave the containers of a failed run")
-	long := flag.Bool("long", false, "pause nodes for "+longPause.String()+" instead of "+shortPause.String())
+	long := flag.Bool("long", false, "pause nodes for "+longPause.String()+" instead of "+shortPause.String()+", and restart five as well as three")
 	flag.Parse()
 	pause := shortPause
 	if *long {

@@ -13,9 +13,11 @@ const manualFile = "docs/operating.md"
 // The sections of the manual whose commands are run.
 var manualSections = []string{"## Procedures\n", "## After a disaster\n"}
 
-// manual is the procedures of docs/operating.md: the commands by their titles.
+// manual is the procedures of docs/operating.md: the commands by their titles, and
+// the lines for cron.
 type manual struct {
 	scripts  map[string]string
+	crontab  []string
 	followed map[string]bool
 }
 
@@ -25,6 +27,9 @@ func readManual() (*manual, error) {
 		return nil, err
 	}
 	m := &manual{scripts: map[string]string{}, followed: map[string]bool{}}
+	_, lines, _ := strings.Cut(string(text), "\n```cron\n")
+	lines, _, _ = strings.Cut(lines, "```")
+	m.crontab = strings.Split(strings.TrimSpace(lines), "\n")
 	for _, heading := range manualSections {
 		_, section, found := strings.Cut(string(text), "\n"+heading)
 		if !found {
@@ -66,6 +71,39 @@ func (p *project) follow(title string) error {
 	return nil
 }
 
+// cronFields is how many fields of a line of cron stand before its command.
+const cronFields = 5
+
+// checkout is where the manual has the repository.
+const checkout = "/srv/commons"
+
+// cron runs what the manual has for cron, as cron does: a percent sign is escaped,
+// and nothing is set but what stands there and in the file .env.
+func (p *project) cron() error {
+	here, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	env := slices.DeleteFunc(slices.Clone(p.env), func(variable string) bool {
+		return !strings.HasPrefix(variable, "COMMONS_") && !strings.Contains(variable, "_IMAGE=")
+	})
+	for i, line := range p.manual.crontab {
+		if i < len(p.manual.crontab)-1 {
+			env = append(env, strings.ReplaceAll(line, "COMPOSE_PROJECT_NAME=commons", "COMPOSE_PROJECT_NAME="+p.name))
+			continue
+		}
+		fields := strings.SplitN(line, " ", cronFields+1)
+		if len(fields) <= cronFields || !strings.Contains(fields[cronFields], checkout) {
+			return fmt.Errorf("%s has no line for cron in %s: %q", manualFile, checkout, line)
+		}
+		command := strings.NewReplacer(`\%`, "%", checkout, here, "docker compose ", strings.Join(p.compose, " ")+" ").Replace(fields[cronFields])
+		if _, err := p.do(p.ctx, slices.Concat([]string{"env", "-i"}, env, []string{"/bin/sh", "-c", command})...); err != nil {
+			return fmt.Errorf("%s, for cron: %w", manualFile, err)
+		}
+	}
+	return nil
+}
+
 // look follows what only shows.
 func look(p *project, _ *load) error {
 	return errors.Join(p.follow("Look"), p.follow("Move the leadership"))
@@ -82,8 +120,13 @@ func changeSecret(p *project, l *load) error {
 // restoreBackup saves everything, takes the cluster away, and makes another one
 // of what was saved.
 func restoreBackup(p *project, l *load) error {
-	for _, title := range []string{"Back up", "Try a restore", "Restore a backup"} {
-		if err := p.follow(title); err != nil {
+	for _, step := range []func() error{
+		func() error { return p.follow("Back up") },
+		p.cron,
+		func() error { return p.follow("Try a restore") },
+		func() error { return p.follow("Restore a backup") },
+	} {
+		if err := step(); err != nil {
 			return err
 		}
 	}

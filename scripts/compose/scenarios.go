@@ -232,7 +232,7 @@ func (p *project) addresses(nodes []string) ([]string, error) {
 	return list, nil
 }
 
-// growToFive adds two nodes under load.
+// growToFive adds two nodes under load, and in a long run restarts all five.
 func growToFive(p *project, l *load) error {
 	start := time.Now()
 	if err := p.follow("Grow to five"); err != nil {
@@ -242,6 +242,14 @@ func growToFive(p *project, l *load) error {
 		return err
 	}
 	fmt.Printf("   five voters after %v\n", time.Since(start).Round(time.Millisecond))
+	if p.pause == longPause {
+		if err := p.follow("Restart or upgrade"); err != nil {
+			return err
+		}
+		if err := p.settled(l, five...); err != nil {
+			return err
+		}
+	}
 	return errors.Join(l.waitForMore(), l.cutShort(0))
 }
 
