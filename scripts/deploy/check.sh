@@ -87,3 +87,4 @@ check_systemd "$binary"
 check_prometheus
 check_haproxy
 check_nginx
+"$deploy/balancers.sh" "$binary"

@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# Puts the shipped balancers before three nodes and tries what they promise: nobody
+# reads measurements through them, and while a node hangs no GET fails.
+#
+#   scripts/deploy/balancers.sh <commons binary>
+set -euo pipefail
+cd "$(dirname "$0")"
+
+binary="$1"
+work="$(mktemp -d "${TMPDIR:-/tmp}/commons-balancers.XXXXXX")"
+started=() # processes to be ended
+cleanup() {
+  kill -CONT "${nodes[@]}" 2>/dev/null || true
+  kill "${started[@]}" 2>/dev/null || true
+  wait
+  rm -rf "$work"
+}
+trap cleanup EXIT
+nodes=()
+
+readonly base=$((20000 + RANDOM % 10000)) # of the ports: three nodes, then what follows
+readonly haproxy=$((base + 30)) measurements=$((base + 31)) nginx=$((base + 32))
+readonly patience=60 # seconds for everything to come up
+
+fail() {
+  echo "balancers: $*" >&2
+  exit 1
+}
+
+until_works() { # <command> ...
+  local end=$((SECONDS + patience))
+  until "$@" >/dev/null 2>&1; do
+    ((SECONDS < end)) || fail "not within $patience s: $*"
+    sleep 0.2
+  done
+}
+
+ask() { # <port of a balancer> <curl's arguments> ...
+  local scheme=http
+  if (($1 == nginx)); then scheme=https; fi
+  curl --silent --show-error --insecure --max-time 18 "${@:2:$#-2}" "$scheme://127.0.0.1:$1${*: -1}"
+}
+
+start_nodes() {
+  "$binary" dev --data-dir "$work/data" --http-port "$base" --cluster-port $((base + 10)) --gossip-port $((base + 20)) \
+    -- --write-rate 0 --write-burst 0 >"$work/dev.log" 2>&1 &
+  started+=($!)
+  local i
+  for i in 0 1 2; do until_works curl --fail --silent "http://127.0.0.1:$((base + i))/readyz"; done
+  mapfile -t nodes < <(pgrep --parent "${started[0]}")
+  ((${#nodes[@]} == 3)) || fail "commons dev runs ${#nodes[@]} processes"
+}
+
+start_haproxy() { # the shipped file, with our addresses
+  sed -e '/^resolvers/,/^$/d' -e 's/ resolvers docker init-addr none resolve-prefer ipv4//' -e '/ node[45]:/d' \
+    -e "s/ node1:8080/ 127.0.0.1:$base/; s/ node2:8080/ 127.0.0.1:$((base + 1))/; s/ node3:8080/ 127.0.0.1:$((base + 2))/" \
+    -e "s/bind :8080/bind 127.0.0.1:$haproxy/; s/bind :8404/bind 127.0.0.1:$measurements/" \
+    haproxy/haproxy.cfg >"$work/haproxy.cfg"
+  haproxy -db -f "$work/haproxy.cfg" >"$work/haproxy.log" 2>&1 &
+  started+=($!)
+  until_works ask "$haproxy" --fail /readyz
+}
+
+start_nginx() { # the same, with a certificate made here
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=commons.example \
+    -keyout "$work/privkey.pem" -out "$work/fullchain.pem" 2>/dev/null
+  sed -e "s#/etc/ssl/commons#$work#; s#/var/log/nginx#$work#" -e '/listen \[::\]/d' -e "s/listen 443/listen 127.0.0.1:$nginx/" \
+    -e "s/192.0.2.11:8080/127.0.0.1:$base/; s/192.0.2.12:8080/127.0.0.1:$((base + 1))/; s/192.0.2.13:8080/127.0.0.1:$((base + 2))/" \
+    nginx/commons.conf >"$work/commons.conf"
+  cat >"$work/nginx.conf" <<NGINX
+pid $work/nginx.pid;
+daemon off;
+error_log $work/nginx.log;
+events {}
+http {
+  client_body_temp_path $work/body;
+  proxy_temp_path $work/proxy;
+  fastcgi_temp_path $work/fastcgi;
+  uwsgi_temp_path $work/uwsgi;
+  scgi_temp_path $work/scgi;
+  include $work/commons.conf;
+}
+NGINX
+  nginx -c "$work/nginx.conf" -e "$work/nginx.log" &
+  started+=($!)
+  until_works ask "$nginx" --fail /readyz
+}
+
+# measurements_stay has every spelling under which a node shows its measurements,
+# and some more, refused.
+measurements_stay() { # <port of a balancer>
+  local path served=0
+  for path in /metrics /metrics/ /metrics// /metrics//// '/metrics?x' '/metrics//?x=/y' '/metrics#x' //metrics /./metrics /x/../metrics \
+    /%6detrics /metrics%2f /Metrics; do
+    if [[ "$(curl --silent --max-time 5 --request-target "$path" "http://127.0.0.1:$base")" == *go_goroutines* ]]; then
+      served=$((served + 1))
+    fi
+    if [[ "$(ask "$1" --request-target "$path" /)" == *go_goroutines* ]]; then fail "port $1 shows measurements at $path"; fi
+  done
+  ((served >= 4)) || fail "a node shows its measurements under $served spellings: nothing was tried"
+}
+
+# while_one_hangs stops a node without a word. Every GET must be answered by another
+# one, and those that write must not have written twice when the node goes on.
+while_one_hangs() { # <port of a balancer>
+  local i pids=() hung="${nodes[0]}"
+  kill -STOP "$hung"
+  for i in {1..6}; do
+    ask "$1" --fail --output /dev/null "/api/entries?action=publish&confirm=write&channel=port-$1&request_id=request-$1-$i&body=write-$i" &
+    pids+=($!)
+    ask "$1" --fail --output /dev/null "/api/entries?limit=1" &
+    pids+=($!)
+  done
+  for i in "${pids[@]}"; do wait "$i" || fail "a GET by port $1 failed while a node hung"; done
+  kill -CONT "$hung"
+  until_works curl --fail --silent "http://127.0.0.1:$base/readyz"
+  until_works ask "$1" --fail /readyz
+  local written
+  written="$(ask "$1" --fail "/api/entries?consistency=strong&channel=port-$1" | grep --only-matching '"body":"write-[0-9]*"' | sort)" ||
+    fail "nothing was written by port $1"
+  [ "$written" = "$(printf '"body":"write-%d"\n' {1..6})" ] || fail "not everything was written once by port $1: $written"
+}
+
+start_nodes
+start_haproxy
+start_nginx
+for balancer in "$haproxy" "$nginx"; do
+  measurements_stay "$balancer"
+  while_one_hangs "$balancer"
+done
+[[ "$(curl --fail --silent "http://127.0.0.1:$measurements/metrics")" == *'haproxy_server_http_responses_total{proxy="ready"'* ]] ||
+  fail "HAProxy does not measure itself"
+echo "balancers: measurements stay inside, and no GET fails while a node hangs"
