@@ -11,8 +11,8 @@ import (
 // imageVariable names the image of Prometheus where none can be pulled.
 const imageVariable = "PROMETHEUS_IMAGE"
 
-// measure starts Prometheus: it has to find every node and to evaluate every
-// rule, and none may find fault with five healthy nodes.
+// measure starts Prometheus: it has to find every node and the balancer, and to
+// evaluate every rule, and none may find fault with five healthy nodes.
 func measure(p *project, l *load) error {
 	if os.Getenv(imageVariable) == "" {
 		fmt.Println("   left out: there is no image of Prometheus here")
@@ -22,6 +22,11 @@ func measure(p *project, l *load) error {
 		return err
 	}
 	if err := p.eventually(readyTimeout, func() error { return p.wantSamples("up == 1 and on (instance) commons_ready == 1", len(five)) }); err != nil {
+		return err
+	}
+	if err := p.eventually(readyTimeout, func() error {
+		return p.wantSamples(`up{job="commons-balancer"} == 1 and on () haproxy_frontend_http_requests_total{proxy="public"} > 0`, 1)
+	}); err != nil {
 		return err
 	}
 	if err := p.eventually(readyTimeout, p.rulesHold); err != nil {
