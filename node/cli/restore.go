@@ -29,7 +29,7 @@ func (o *offline) node() (node.Offline, error) {
 
 // newKeyNotice says what a new data key means.
 const newKeyNotice = `
-The data key is new, and what hung on the former one starts anew:
+The data key is new, and what depended on the former one starts anew:
 - Deliveries are signed with another key. Tell receivers that keep the key to fetch /.well-known/commons-keys.json again.
 - Senders have other pseudonyms. An agent proves its name with its edit_key alone, and a request_id that was sent without a name counts as a new one.`
 

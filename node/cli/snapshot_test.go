@@ -44,6 +44,10 @@ func TestSnapshotCommands(t *testing.T) {
 	if code != exitFailed || !strings.Contains(stderr, "is not empty") {
 		t.Errorf("restore again: exit code %d, %s", code, stderr)
 	}
+	code, out, stderr = execute(t, "snapshot", "restore", file, "--data-dir", filepath.Join(dir, "anew"), "--node-id", "r", "--new-data-key")
+	if code != exitOK || !strings.Contains(out, "restored and verified: 1 entries") || !strings.Contains(out, "The data key is new") {
+		t.Errorf("restore with a new data key: exit code %d, %s%s", code, out, stderr)
+	}
 	code, _, stderr = execute(t, "recover", "--data-dir", data)
 	if code != exitUsage || !strings.Contains(stderr, "--confirm is missing: recover makes r-") || !strings.Contains(stderr, "of term") {
 		t.Errorf("recover without a word: exit code %d, %s", code, stderr)

@@ -280,6 +280,13 @@ func TestRecoveryAsksForTheSecretFirst(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(without.DataDir, "unfinished")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the recovery began: %v", err)
 	}
+	lost := without
+	lost.NewDataKey = true
+	if anew, err := node.Recover(lost, quiet); err != nil || !anew.NewDataKey || anew.Former != first.ClusterID || anew.Entries != 1 {
+		t.Errorf("recovered without the secret, with a new data key: %+v, %v", anew, err)
+	} else {
+		first = anew
+	}
 	// It may be done again.
 	if again, err := node.Recover(with, quiet); err != nil || again.Former != first.ClusterID || again.Entries != 1 {
 		t.Errorf("%+v after %+v: %v", again, first, err)
