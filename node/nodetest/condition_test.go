@@ -13,6 +13,7 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/logstore"
 )
 
 // reports returns what every node says of itself, as asked at node i.
@@ -69,7 +70,7 @@ func TestConditionsAreTrue(t *testing.T) {
 	})
 
 	leader := c.WaitLeader()
-	w.spoil(c.Nodes[leader].cfg.NodeID, "a write of the log", func() error { <-time.After(slow); return nil })
+	w.spoil(c.Nodes[leader].cfg.NodeID, logstore.Storing, func(_ string, write func() error) error { <-time.After(slow); return write() })
 	c.Eventually("the slow disk is known", func() string {
 		if now := c.WaitLeader(); now != leader {
 			t.Fatalf("node %d leads, and a slow disk is no reason", now)
