@@ -2,20 +2,18 @@ package fsm
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 )
 
+// maxSessions and maxAnswers bound what sessions can hold. There are far fewer
+// nodes, and a node has far fewer commands in flight.
 const (
-	// sessionIdle is how long, in log time, a session is kept without use. Idle
-	// sessions go when a new boot appears, at the same log position everywhere.
-	sessionIdle = int64(24 * time.Hour / time.Millisecond)
-	// maxSessions and maxAnswers bound what sessions can hold. A node has far
-	// fewer commands in flight.
 	maxSessions = 1024
 	maxAnswers  = 1 << 15
 )
@@ -26,7 +24,7 @@ type sessions map[BootID]*session
 
 type session struct {
 	floor   uint64 // every command below is answered
-	lastUse int64  // instant of the newest group
+	lastUse int64  // instant of the newest group: orders sessions by use
 	answers map[uint64]Result
 }
 
@@ -84,23 +82,14 @@ func (s *session) keep(tx *txn, boot BootID, seq uint64, r Result) {
 	}
 }
 
-// prune makes room for one more session: idle ones go, and while there are too
-// many, the one that was used longest ago.
+// prune makes room for one more session: while there are too many, the one that was
+// used longest ago goes. How long ago does not matter: log time may jump by days
+// while a retry is under way, and the retry must find its answer.
 func (ss sessions) prune(tx *txn) {
-	boots := make([]BootID, 0, len(ss))
-	for boot := range ss {
-		boots = append(boots, boot)
-	}
-	slices.SortFunc(boots, func(a, b BootID) int {
-		if d := ss[a].lastUse - ss[b].lastUse; d != 0 {
-			return int(max(-1, min(1, d)))
-		}
-		return bytes.Compare(a[:], b[:])
-	})
-	for _, boot := range boots {
-		if tx.now-ss[boot].lastUse <= sessionIdle && len(ss) < maxSessions {
-			return
-		}
+	for len(ss) >= maxSessions {
+		boot := slices.MinFunc(slices.Collect(maps.Keys(ss)), func(a, b BootID) int {
+			return cmp.Or(cmp.Compare(ss[a].lastUse, ss[b].lastUse), bytes.Compare(a[:], b[:]))
+		})
 		for _, seq := range ss[boot].seqs() {
 			tx.del(answerKey(boot, seq))
 		}
