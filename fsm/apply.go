@@ -112,7 +112,7 @@ func (m *Machine) applyBatch(tx *txn, e *logEntry, answers []answered) []answere
 
 // run carries a command out, unless it was carried out before.
 func (s *session) run(tx *txn, boot BootID, c Command) Result {
-	if c.Seq < s.floor {
+	if !s.holds(c.Seq) {
 		return Result{Outcome: OutcomeDropped}
 	}
 	if r, ok := s.answers[c.Seq]; ok {

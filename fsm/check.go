@@ -43,7 +43,7 @@ func (g *Group) checkShape() error {
 	if len(g.Commands) > MaxGroupCommands {
 		return fmt.Errorf("%d commands, at most %d", len(g.Commands), MaxGroupCommands)
 	}
-	return nil
+	return g.checkWindow()
 }
 
 // check reports a group that must never reach the log.

@@ -20,11 +20,23 @@ func TestUnreadableBatchIsNotEncoded(t *testing.T) {
 		"too many groups":              {Groups: make([]Group, MaxBatchGroups+1)},
 		"a group without a boot id":    {Groups: []Group{{}}},
 		"a group of too many commands": {Groups: []Group{{Boot: boot1, Commands: make([]Command, MaxGroupCommands+1)}}},
+		"too many open numbers":        {Groups: []Group{{Boot: boot1, Floor: MaxOpen + 1, Open: rising(MaxOpen + 1)}}},
+		"an open number at the floor":  {Groups: []Group{{Boot: boot1, Floor: 3, Open: []uint64{1, 3}}}},
+		"open numbers that fall":       {Groups: []Group{{Boot: boot1, Floor: 3, Open: []uint64{2, 1}}}},
+		"an open number twice":         {Groups: []Group{{Boot: boot1, Floor: 3, Open: []uint64{1, 1}}}},
 	} {
 		if data, err := EncodeBatch(b); err == nil {
 			t.Errorf("%s: encoded as %d bytes", name, len(data))
 		}
 	}
+}
+
+// rising returns the numbers from 0 up to n-1.
+func rising(n uint64) (numbers []uint64) {
+	for i := range n {
+		numbers = append(numbers, i)
+	}
+	return numbers
 }
 
 func samplePublish() *Publish {
@@ -38,7 +50,7 @@ func samplePublish() *Publish {
 
 func sampleBatch() Batch {
 	return Batch{Stamp: 1700000000000, Groups: []Group{
-		{Boot: BootID{1}, Floor: 3, Commands: []Command{
+		{Boot: BootID{1}, Floor: MaxOpen + 3, Open: rising(MaxOpen), Commands: []Command{
 			{Seq: 3, Body: &Lead{ServerID: "n1-abc"}},
 			{Seq: 4, Body: &Init{ClusterID: "c1", SealedDataKey: []byte{1, 2, 3}}},
 		}},

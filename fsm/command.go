@@ -25,11 +25,13 @@ type Batch struct {
 // Group is a run of commands that one node took in.
 type Group struct {
 	Boot BootID `cbor:"1,keyasint"`
-	// Floor declares that every command of this boot with Seq < Floor has been
-	// answered: their results are dropped, and a late arrival below the floor
-	// is dropped too.
+	// Floor and Open declare which commands of this boot may still come: those
+	// from Floor on, and the numbers in Open, which rise and are below Floor. All
+	// others have been answered: their results are dropped, and so is a late
+	// arrival of one of them.
 	Floor    uint64    `cbor:"2,keyasint"`
 	Commands []Command `cbor:"3,keyasint"`
+	Open     []uint64  `cbor:"4,keyasint,omitempty"`
 }
 
 // Command is one command with its place in the session of its boot.
@@ -204,7 +206,7 @@ const (
 	OutcomeDone      Outcome = 1 // carried out
 	OutcomeDuplicate Outcome = 2 // the request_id was used before; Entry is the first write
 	OutcomeRejected  Outcome = 3 // against a rule; see Problems; nothing was written
-	OutcomeDropped   Outcome = 4 // below the session's floor: answered long ago, never shown
+	OutcomeDropped   Outcome = 4 // outside the session's window: answered long ago, never shown
 	OutcomeUnchanged Outcome = 5 // everything is so already; nothing was written
 )
 

@@ -22,8 +22,8 @@ const (
 	spaceRecent  = 'r' // seq8 of a channel's newest entry: the channel, for listing by activity
 	spaceRequest = 'q' // op1 len(scope)2 scope id: the entry that a request_id wrote
 	spaceInstant = 't' // createdAt8: the first seq of the log entry of that instant
-	spaceSession = 's' // boot16: floor and last use of a session
-	spaceAnswer  = 'a' // boot16 seq8: the result of a command above the floor
+	spaceSession = 's' // boot16: floor, last use and open numbers of a session
+	spaceAnswer  = 'a' // boot16 seq8: the result of a command that may come again
 	spaceFormat  = 'f' // nothing: the replicated format number
 	spaceJob     = 'j' // seq8: the state of a job
 	spaceJobs    = 'o' // status1 seq8: nothing; the jobs of a status

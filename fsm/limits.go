@@ -85,6 +85,8 @@ const (
 	// MaxBatchGroups and MaxGroupCommands bound what one batch can hold.
 	MaxBatchGroups   = 1024
 	MaxGroupCommands = 4096
+	// MaxOpen bounds the numbers that a group lists as open below its floor.
+	MaxOpen = 64
 	// MaxMentions bounds the names that one entry can mention.
 	MaxMentions = 50
 	// MaxRequestScope bounds RequestKey.Scope in bytes.

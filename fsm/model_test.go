@@ -28,8 +28,13 @@ type modelEntry struct {
 }
 
 type modelSession struct {
-	floor   uint64
+	groups  []Group // all that came
 	answers map[uint64]Result
+}
+
+// mayCome reports whether no group has declared that the command was answered.
+func (s *modelSession) mayCome(seq uint64) bool {
+	return !slices.ContainsFunc(s.groups, func(g Group) bool { return seq < g.Floor && !slices.Contains(g.Open, seq) })
 }
 
 func newModel() *model {
@@ -44,9 +49,9 @@ func (m *model) apply(b Batch) {
 			s = &modelSession{answers: map[uint64]Result{}}
 			m.sessions[g.Boot] = s
 		}
-		s.floor = max(s.floor, g.Floor)
+		s.groups = append(s.groups, g)
 		for _, c := range g.Commands {
-			if _, known := s.answers[c.Seq]; known || c.Seq < s.floor {
+			if _, known := s.answers[c.Seq]; known || !s.mayCome(c.Seq) {
 				continue
 			}
 			r := Result{Outcome: OutcomeDone}

@@ -23,17 +23,22 @@ const (
 type sessions map[BootID]*session
 
 type session struct {
-	floor   uint64 // every command below is answered
+	window
 	lastUse int64  // instant of the newest group: orders sessions by use
 	answers map[uint64]Result
 }
 
-// append encodes the row of spaceSession.
+// append encodes the row of spaceSession: the floor, the last use, and the open
+// numbers up to the row's end.
 func (s *session) append(dst []byte) []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(dst, s.floor), uint64(s.lastUse))
+	dst = binary.AppendUvarint(binary.AppendUvarint(dst, s.floor), uint64(s.lastUse))
+	for _, seq := range s.open {
+		dst = binary.AppendUvarint(dst, seq)
+	}
+	return dst
 }
 
-// open returns the session of a group's boot, brought up to the group's floor.
+// open returns the session of a group's boot, brought up to the group's window.
 func (ss sessions) open(tx *txn, g *Group) *session {
 	s := ss[g.Boot]
 	if s == nil {
@@ -41,24 +46,28 @@ func (ss sessions) open(tx *txn, g *Group) *session {
 		s = &session{answers: make(map[uint64]Result)}
 		ss[g.Boot] = s
 	}
-	s.raise(tx, g.Boot, g.Floor)
+	s.narrow(tx, g.Boot, window{floor: g.Floor, open: g.Open})
 	s.lastUse = tx.now
 	tx.set(sessionKey(g.Boot), s.append(nil))
 	return s
 }
 
-// raise moves the floor and forgets the results below it.
-func (s *session) raise(tx *txn, boot BootID, floor uint64) {
-	if floor <= s.floor {
+// narrow leaves in the window only what is in w, too, and forgets the results of
+// all else.
+func (s *session) narrow(tx *txn, boot BootID, w window) {
+	next := s.meet(w)
+	if next.equal(s.window) {
 		return
 	}
-	s.floor = floor
+	s.window = next
 	for _, seq := range s.seqs() {
-		if seq >= floor {
+		if seq >= s.floor {
 			break
 		}
-		delete(s.answers, seq)
-		tx.del(answerKey(boot, seq))
+		if !s.holds(seq) {
+			delete(s.answers, seq)
+			tx.del(answerKey(boot, seq))
+		}
 	}
 }
 
@@ -72,12 +81,13 @@ func (s *session) seqs() []uint64 {
 	return seqs
 }
 
-// keep stores a result. A session that holds too many loses the lowest half.
+// keep stores a result. A session that holds too many loses the lowest half, but
+// for the open ones.
 func (s *session) keep(tx *txn, boot BootID, seq uint64, r Result) {
 	s.answers[seq] = r
 	tx.set(answerKey(boot, seq), appendResult(nil, r))
 	if len(s.answers) > maxAnswers {
-		s.raise(tx, boot, s.seqs()[maxAnswers/2])
+		s.narrow(tx, boot, window{floor: s.seqs()[maxAnswers/2], open: s.window.open})
 		tx.set(sessionKey(boot), s.append(nil))
 	}
 }
@@ -104,7 +114,10 @@ func loadSessions(r pebble.Reader) (sessions, error) {
 	lower, upper := spaceBounds(spaceSession)
 	err := scanSpace(r, lower, upper, func(key, value []byte) error {
 		rr := rowReader{rest: value}
-		s := &session{floor: rr.uint(), lastUse: int64(rr.uint()), answers: make(map[uint64]Result)}
+		s := &session{window: window{floor: rr.uint()}, lastUse: int64(rr.uint()), answers: make(map[uint64]Result)}
+		for len(rr.rest) > 0 {
+			s.window.open = append(s.window.open, rr.uint())
+		}
 		var boot BootID
 		if copy(boot[:], key[1:]) != len(boot) {
 			return fmt.Errorf("%w: session key", ErrCorrupt)

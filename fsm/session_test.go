@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 )
 
 // group applies one log entry with one group and returns the results.
@@ -88,6 +89,60 @@ func TestSessionFloor(t *testing.T) {
 	}
 }
 
+// TestSessionKeepsOpenNumbers raises the floor past open numbers: what was carried
+// out is answered again, what was not can still come.
+func TestSessionKeepsOpenNumbers(t *testing.T) {
+	r := newRig(t)
+	boot := BootID{5}
+	first := r.group(Group{Boot: boot, Floor: 1, Commands: []Command{{2, post("ada", nil)}, {4, post("ada", nil)}}})
+	got := r.group(Group{Boot: boot, Floor: 9, Open: []uint64{2, 3}, Commands: []Command{
+		{1, post("ada", nil)}, {2, post("ada", nil)}, {3, post("ada", nil)}, {4, post("ada", nil)}, {9, post("ada", nil)},
+	}})
+	dropped := Result{Outcome: OutcomeDropped}
+	want := []Result{dropped, first[0], {Outcome: OutcomeDone, Entry: 3}, dropped, {Outcome: OutcomeDone, Entry: 4}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("answers (-want +got):\n%s", diff)
+	}
+	// A group from before comes late: what was answered meanwhile stays dropped, and
+	// what it says of 2 and 3 counts.
+	got = r.group(Group{Boot: boot, Floor: 3, Commands: []Command{
+		{2, post("ada", nil)}, {3, post("ada", nil)}, {5, post("ada", nil)}, {9, post("ada", nil)},
+	}})
+	want = []Result{dropped, want[2], dropped, want[4]}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("answers to a late group (-want +got):\n%s", diff)
+	}
+	for seq, want := range map[uint64]bool{2: false, 3: true, 4: false, 5: false, 9: true} {
+		if _, ok := r.result(boot, seq); ok != want {
+			t.Errorf("result of %d kept: %v", seq, ok)
+		}
+	}
+}
+
+// TestWindowsMeet holds that a number may come after windows in any order exactly
+// when each of them holds it.
+func TestWindowsMeet(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var all []Group
+		for range rapid.IntRange(1, 4).Draw(t, "windows") {
+			all = append(all, drawWindow(t))
+		}
+		var met window
+		for _, g := range all {
+			met = met.meet(window{floor: g.Floor, open: g.Open})
+		}
+		if len(met.open) > MaxOpen || !slices.IsSorted(met.open) || len(met.open) > 0 && met.open[len(met.open)-1] >= met.floor {
+			t.Fatalf("%+v", met)
+		}
+		for seq := range uint64(30) {
+			want := !slices.ContainsFunc(all, func(g Group) bool { return seq < g.Floor && !slices.Contains(g.Open, seq) })
+			if met.holds(seq) != want {
+				t.Errorf("%+v holds %d: %v, want %v", met, seq, !want, want)
+			}
+		}
+	})
+}
+
 // TestRetryAfterLogTimeJumps repeats a command after log time went on by more than
 // a day, with a new boot in between: it is still one entry.
 func TestRetryAfterLogTimeJumps(t *testing.T) {
@@ -125,9 +180,10 @@ func TestSessionsAreBounded(t *testing.T) {
 
 func TestAnswersAreBounded(t *testing.T) {
 	r := newRig(t)
-	var seq uint64
+	seq := uint64(1)
+	r.group(Group{Boot: boot1, Commands: []Command{{seq, &Lead{ServerID: "n"}}}})
 	for range maxAnswers/2048 + 1 {
-		g := Group{Boot: boot1}
+		g := Group{Boot: boot1, Floor: 2, Open: []uint64{1}}
 		for range 2048 {
 			seq++
 			g.Commands = append(g.Commands, Command{seq, &Lead{ServerID: "n"}})
@@ -135,7 +191,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		r.group(g)
 	}
 	s := r.sessions[boot1]
-	if len(s.answers) > maxAnswers || s.floor == 0 {
+	if len(s.answers) > maxAnswers || s.floor <= 2 {
 		t.Fatalf("%d answers above floor %d", len(s.answers), s.floor)
 	}
 	if _, ok := r.result(boot1, s.floor-1); ok {
@@ -144,17 +200,22 @@ func TestAnswersAreBounded(t *testing.T) {
 	if _, ok := r.result(boot1, s.floor); !ok {
 		t.Error("the result at the floor is gone")
 	}
+	if _, ok := r.result(boot1, 1); !ok {
+		t.Error("the result of the open number is gone")
+	}
 }
 
 // TestSessionsSurviveRestarts reads the sessions back.
 func TestSessionsSurviveRestarts(t *testing.T) {
 	r := newRig(t)
 	bad := post("bob", relate(RelationReply, 77))
-	r.group(Group{Boot: boot1, Floor: 5, Commands: []Command{{7, bad}, {5, post("ada", nil)}, {900, post("ada", nil)}}})
+	r.group(Group{Boot: boot1, Floor: 5, Open: []uint64{2, 4}, Commands: []Command{
+		{2, bad}, {7, bad}, {5, post("ada", nil)}, {900, post("ada", nil)},
+	}})
 	want := r.sessions
 	closeMachine(t, r.Machine)
 	again := openAt(t, r.opts.Dir)
-	if diff := cmp.Diff(want, again.sessions, cmp.AllowUnexported(session{})); diff != "" {
+	if diff := cmp.Diff(want, again.sessions, cmp.AllowUnexported(session{}, window{})); diff != "" {
 		t.Errorf("sessions (-before +after):\n%s", diff)
 	}
 }

@@ -80,8 +80,11 @@ func TestReplyRoundTrip(t *testing.T) {
 func TestMeasuredCommandsAreReadable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }))
-		g := fsm.Group{Boot: fsm.BootID{1}, Floor: rapid.Uint64().Draw(t, "floor")}
-		total := 0
+		g := fsm.Group{Boot: fsm.BootID{1}, Floor: rapid.Uint64Min(1<<40).Draw(t, "floor")}
+		for range rapid.IntRange(0, fsm.MaxOpen).Draw(t, "open") {
+			g.Open = append(g.Open, g.Floor-fsm.MaxOpen+uint64(len(g.Open)))
+		}
+		total := len(g.Open) * openBytes
 		for range 4 {
 			body := entryOf(text.Draw(t, "body"))
 			if rapid.Bool().Draw(t, "more") {

@@ -2,6 +2,7 @@ package propose
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 
@@ -23,7 +24,20 @@ type fakeMachine struct {
 
 type fakeSession struct {
 	floor   uint64
+	open    []uint64
 	results map[uint64]fsm.Result
+}
+
+func (s *fakeSession) holds(seq uint64) bool { return seq >= s.floor || slices.Contains(s.open, seq) }
+
+// narrow brings the session up to what a group declares.
+func (s *fakeSession) narrow(g fsm.Group) {
+	declared := &fakeSession{floor: g.Floor, open: g.Open}
+	s.open = slices.DeleteFunc(slices.Concat(s.open, g.Open), func(seq uint64) bool {
+		return !s.holds(seq) || !declared.holds(seq)
+	})
+	s.floor = max(s.floor, g.Floor)
+	maps.DeleteFunc(s.results, func(seq uint64, _ fsm.Result) bool { return !s.holds(seq) })
 }
 
 func newFakeMachine(o fsm.Observer) *fakeMachine {
@@ -59,12 +73,7 @@ func (m *fakeMachine) apply(tb testing.TB, index uint64, data []byte) {
 			s = &fakeSession{results: make(map[uint64]fsm.Result)}
 			m.sessions[g.Boot] = s
 		}
-		s.floor = max(s.floor, g.Floor)
-		for seq := range s.results {
-			if seq < s.floor {
-				delete(s.results, seq)
-			}
-		}
+		s.narrow(g)
 		for _, c := range g.Commands {
 			out = append(out, observed{g.Boot, c.Seq, m.one(s, c)})
 		}
@@ -77,7 +86,7 @@ func (m *fakeMachine) apply(tb testing.TB, index uint64, data []byte) {
 }
 
 func (m *fakeMachine) one(s *fakeSession, c fsm.Command) fsm.Result {
-	if c.Seq < s.floor {
+	if !s.holds(c.Seq) {
 		return fsm.Result{Outcome: fsm.OutcomeDropped}
 	}
 	if r, ok := s.results[c.Seq]; ok {
@@ -102,7 +111,7 @@ func (m *fakeMachine) install(from *fakeMachine) {
 	m.entries = append([]string(nil), from.entries...)
 	m.sessions = make(map[fsm.BootID]*fakeSession)
 	for boot, s := range from.sessions {
-		c := &fakeSession{floor: s.floor, results: make(map[uint64]fsm.Result)}
+		c := &fakeSession{floor: s.floor, open: slices.Clone(s.open), results: make(map[uint64]fsm.Result)}
 		maps.Copy(c.results, s.results)
 		m.sessions[boot] = c
 	}

@@ -229,7 +229,7 @@ func (l *leader) admit(e envelope) (fsm.Group, []refusal) {
 	if len(over) == 0 {
 		return e.group, nil
 	}
-	g := fsm.Group{Boot: e.group.Boot, Floor: e.group.Floor}
+	g := e.group
 	g.Commands = make([]fsm.Command, 0, len(e.group.Commands)-len(over))
 	next := 0
 	for i, c := range e.group.Commands {

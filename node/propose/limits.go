@@ -23,9 +23,11 @@ const (
 	MaxInFlight = 2
 	// MaxQueuedBytes bounds the unanswered commands of one node.
 	MaxQueuedBytes = 32 << 20
-	// MaxSpan bounds how far the numbers on their way may be ahead of the smallest
-	// unanswered one: the state keeps the results above that one, and keeps
-	// 1<<15 of them.
+	// MaxLag is how far the newest number may be ahead of an unanswered one that
+	// holds the floor. One that is further behind is listed by itself.
+	MaxLag = 1 << 10
+	// MaxSpan bounds how far the numbers on their way may be ahead of the floor: the
+	// state keeps the results above it, and keeps 1<<15 of them.
 	MaxSpan = 1 << 14
 	// MaxLeaderQueuedBytes bounds the groups that wait at the leader.
 	MaxLeaderQueuedBytes = 8 << 20
@@ -66,6 +68,11 @@ const (
 	// commandReserve is added to a command's measured size: its number may need
 	// more bytes than the one it was measured with.
 	commandReserve = 16
+	// openBytes is what a number that is listed below the floor takes in a group.
+	openBytes = 12
+	// maxCommandBytes bounds a measured command, so that it fits into a group with
+	// any list of open numbers.
+	maxCommandBytes = maxGroupBytes - fsm.MaxOpen*openBytes
 	// callOverhead is what an unanswered command costs in memory beside its bytes.
 	callOverhead = 512
 	// maxSenderBytes bounds each of a sender's two strings.

@@ -86,6 +86,11 @@ func (tr *trouble) run(t *testing.T, rt *rapid.T, steps []string) {
 	})
 	c := tr.c
 	defer c.close()
+	for _, n := range c.nodes {
+		n.session.mu.Lock()
+		n.session.maxLag = 2 // so that many calls are listed as open
+		n.session.mu.Unlock()
+	}
 	c.survivors = func(n int) int { return tr.intn(n + 1) }
 	c.net.decide(tr.fate)
 	c.nodes[0].set(func(n *fakeNode) { n.blind = true })

@@ -132,8 +132,8 @@ func measure(boot fsm.BootID, from api.Sender, body fsm.Body) (int, error) {
 		return 0, fmt.Errorf("encode %T: %w", body, err)
 	}
 	size := len(data) + commandReserve
-	if size > maxGroupBytes {
-		return 0, fmt.Errorf("%T takes %d bytes, more than %d", body, size, maxGroupBytes)
+	if size > maxCommandBytes {
+		return 0, fmt.Errorf("%T takes %d bytes, more than %d", body, size, maxCommandBytes)
 	}
 	return size, nil
 }

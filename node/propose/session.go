@@ -14,6 +14,7 @@ type session struct {
 	boot     fsm.BootID
 	logger   *slog.Logger
 	maxBytes int
+	maxLag   uint64
 
 	mu      sync.Mutex
 	work    sync.Cond // there is something to take, or closed
@@ -28,7 +29,7 @@ type session struct {
 
 func newSession(boot fsm.BootID, logger *slog.Logger) *session {
 	s := &session{
-		boot: boot, logger: logger, maxBytes: MaxQueuedBytes,
+		boot: boot, logger: logger, maxBytes: MaxQueuedBytes, maxLag: MaxLag,
 		nextSeq: 1,
 		calls:   make(map[uint64]*call),
 		open:    list{which: listOpen}, waiting: list{which: listWaiting},
@@ -63,7 +64,8 @@ func (s *session) addInFlight(body fsm.Body, size int) (*call, fsm.Group, error)
 		return nil, fsm.Group{}, &api.Unavailable{Code: api.CodeNotEnqueued, Reason: reasonClosing}
 	}
 	s.register(c)
-	g := fsm.Group{Boot: s.boot, Floor: s.floor(), Commands: []fsm.Command{{Seq: c.seq, Body: body}}}
+	g := s.group()
+	g.Commands = []fsm.Command{{Seq: c.seq, Body: body}}
 	return c, g, nil
 }
 
@@ -91,19 +93,26 @@ func (s *session) dequeue(c *call) {
 	s.queued--
 }
 
-// floor is the smallest number that may still be sent. The lock is held.
-func (s *session) floor() uint64 {
-	if s.open.head == nil {
-		return s.nextSeq
+// group returns a group without commands, which declares what may still be sent.
+// A call that is far behind is listed by itself, as long as there is room: else one
+// that takes long would hold the floor, and all results above it. The lock is held.
+func (s *session) group() fsm.Group {
+	g := fsm.Group{Boot: s.boot, Floor: s.nextSeq}
+	for c := s.open.head; c != nil; c = s.open.next(c) {
+		if len(g.Open) == fsm.MaxOpen || c.seq+s.maxLag >= s.nextSeq {
+			g.Floor = c.seq
+			break
+		}
+		g.Open = append(g.Open, c.seq)
 	}
-	return s.open.head.seq
+	return g
 }
 
 // awaitWork blocks until a call waits for a sender; false once closed.
 func (s *session) awaitWork() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.first() == nil && !s.closed {
+	for s.first(s.group().Floor) == nil && !s.closed {
 		s.work.Wait()
 	}
 	return !s.closed
@@ -111,9 +120,9 @@ func (s *session) awaitWork() bool {
 
 // first returns the call that is to be sent next; nil when there is none, or
 // when it is too far ahead of the floor. The lock is held.
-func (s *session) first() *call {
+func (s *session) first(floor uint64) *call {
 	c := s.waiting.head
-	if c == nil || c.seq >= s.floor()+MaxSpan {
+	if c == nil || c.seq >= floor+MaxSpan {
 		return nil
 	}
 	return c
@@ -132,8 +141,10 @@ type parcel struct {
 func (s *session) take() parcel {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var p parcel
-	for c := s.first(); c != nil && len(p.calls) < fsm.MaxGroupCommands; c = s.first() {
+	p := parcel{group: s.group()}
+	p.size = len(p.group.Open) * openBytes
+	floor := p.group.Floor
+	for c := s.first(floor); c != nil && len(p.calls) < fsm.MaxGroupCommands; c = s.first(floor) {
 		if len(p.calls) > 0 && p.size+c.size > maxGroupBytes {
 			break
 		}
@@ -144,8 +155,7 @@ func (s *session) take() parcel {
 		p.members = append(p.members, member{Sender: c.from, Retry: c.handed})
 		p.group.Commands = append(p.group.Commands, fsm.Command{Seq: c.seq, Body: c.body})
 	}
-	p.group.Boot, p.group.Floor = s.boot, s.floor()
-	if s.first() != nil {
+	if s.first(floor) != nil {
 		s.work.Signal()
 	}
 	return p
@@ -207,10 +217,10 @@ func (s *session) finish(c *call, err error) {
 	if c.queued {
 		s.dequeue(c)
 	}
-	if c == s.open.head && s.waiting.head != nil {
-		s.work.Signal() // the floor rises
-	}
 	s.open.remove(c)
+	if s.waiting.head != nil {
+		s.work.Signal() // the floor may rise
+	}
 	delete(s.calls, c.seq)
 	s.bytes -= c.size + callOverhead
 	c.err = err

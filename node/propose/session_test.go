@@ -3,6 +3,7 @@ package propose
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"testing"
 	"time"
@@ -131,29 +132,88 @@ func TestFloorIsTheSmallestUnanswered(t *testing.T) {
 	s := n.session
 	one, _ := s.add(sender, entryOf("one"), 10)
 	two, _ := s.add(sender, entryOf("two"), 10)
-	s.mu.Lock()
-	floor := s.floor()
-	s.mu.Unlock()
-	if floor != one.seq {
-		t.Errorf("floor %d with %d unanswered", floor, one.seq)
+	if g := declared(s); g.Floor != one.seq {
+		t.Errorf("floor %d with %d unanswered", g.Floor, one.seq)
 	}
 	s.abandon(one, "")
 	s.abandon(two, "")
+	if g := declared(s); g.Floor != two.seq+1 {
+		t.Errorf("floor %d after everything is answered", g.Floor)
+	}
+}
+
+// declared is what the next group of a session declares.
+func declared(s *session) fsm.Group {
 	s.mu.Lock()
-	floor = s.floor()
-	s.mu.Unlock()
-	if floor != two.seq+1 {
-		t.Errorf("floor %d after everything is answered", floor)
+	defer s.mu.Unlock()
+	return s.group()
+}
+
+// TestSlowCallDoesNotHoldTheFloor lets many calls pass one that is not answered. The
+// state keeps few results meanwhile, and the slow call still has one effect, whether
+// or not its first attempt had one.
+func TestSlowCallDoesNotHoldTheFloor(t *testing.T) {
+	for _, first := range []status{statusNotEnqueued, statusUnknown} {
+		t.Run(fmt.Sprint("status ", first), func(t *testing.T) {
+			s := newSession(fsm.BootID{1}, slog.New(slog.DiscardHandler))
+			s.maxLag = 4
+			m := newFakeMachine(s)
+			apply := func(p parcel) {
+				data, err := fsm.EncodeBatch(fsm.Batch{Stamp: 1, Groups: []fsm.Group{p.group}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.apply(t, m.applied+1, data)
+			}
+			slow, _ := s.add(sender, entryOf("slow"), 10)
+			late := s.take()
+			if first == statusUnknown {
+				apply(late)
+			}
+			for i := range 100 {
+				_, _ = s.add(sender, entryOf(fmt.Sprint("text ", i)), 10)
+				p := s.take()
+				apply(p)
+				s.settle(p, verdict{status: statusApplied, index: m.applied})
+			}
+			if g := declared(s); g.Floor < slow.seq+100 {
+				t.Errorf("floor %d", g.Floor)
+			}
+			if kept := len(m.sessions[s.boot].results); kept > 10 {
+				t.Errorf("%d results kept", kept)
+			}
+			s.settle(late, verdict{status: first})
+			p := s.take()
+			apply(p)
+			s.settle(p, verdict{status: statusApplied, index: m.applied})
+			select {
+			case <-slow.done:
+				if slow.err != nil || slow.result.Outcome != fsm.OutcomeDone {
+					t.Errorf("%+v, %v", slow.result, slow.err)
+				}
+			default:
+				t.Error("the slow call is not answered")
+			}
+			if n := m.count("slow"); n != 1 {
+				t.Errorf("%d effects", n)
+			}
+		})
 	}
 }
 
 func TestSpanIsBounded(t *testing.T) {
 	s := newSession(fsm.BootID{1}, nil)
-	first, _ := s.add(sender, entryOf("first"), 1)
-	if p := s.take(); len(p.calls) != 1 {
-		t.Fatalf("took %d", len(p.calls))
+	// As many calls as can be listed by themselves, and one that holds the floor.
+	for range fsm.MaxOpen + 1 {
+		if _, err := s.add(sender, entryOf("first"), 1); err != nil {
+			t.Fatal(err)
+		}
 	}
-	sent := 1
+	first := s.take().calls
+	if len(first) != fsm.MaxOpen+1 {
+		t.Fatalf("took %d", len(first))
+	}
+	sent := 1 // that one
 	for range MaxSpan + 10 {
 		if _, err := s.add(sender, entryOf("more"), 1); err != nil {
 			t.Fatal(err)
@@ -171,17 +231,17 @@ func TestSpanIsBounded(t *testing.T) {
 		s.settle(p, verdict{status: statusApplied, index: 1})
 	}
 	if sent != MaxSpan {
-		t.Errorf("sent %d numbers past an unanswered one, want %d", sent, MaxSpan)
+		t.Errorf("sent %d numbers from the floor on, want %d", sent, MaxSpan)
 	}
 	work := make(chan bool)
 	go func() { work <- s.awaitWork() }()
 	time.Sleep(20 * time.Millisecond) // lets it wait, so that it must be woken
-	s.abandon(first, "")
+	s.abandon(first[3], "")           // leaves room in the list for the one that holds the floor
 	if !<-work {
 		t.Error("closed")
 	}
-	if p := s.take(); len(p.calls) != 11 {
-		t.Errorf("took %d once the floor rose, want 11", len(p.calls))
+	if p := s.take(); len(p.calls) != 11 || len(p.group.Open) != fsm.MaxOpen {
+		t.Errorf("took %d once the floor rose, want 11; %d are open below it", len(p.calls), len(p.group.Open))
 	}
 }
 
