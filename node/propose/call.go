@@ -18,6 +18,7 @@ type call struct {
 	queued    bool // in the session's waiting list
 	inFlight  bool // an attempt is under way
 	handed    bool // an attempt may have reached the log
+	charged   bool // to the rate limits, or nobody knows
 	applied   bool // by this node's state machine
 	confirmed bool // by the leader's state machine
 	expired   bool // not to be sent again
@@ -37,9 +38,9 @@ func (c *call) uncertain() bool { return c.handed || c.inFlight || c.applied }
 // member is what the leader must know about a command beside the command.
 type member struct {
 	api.Sender
-	// Retry says that an earlier attempt may have been enqueued. It was charged
-	// to the rate limits then.
-	Retry bool
+	// Charged says that an earlier attempt was charged to the rate limits, by this
+	// leader or another one, whatever became of it.
+	Charged bool
 }
 
 // The lists a call can be in at once.

@@ -25,6 +25,14 @@
 // ProposeTimeout. A command of which any attempt is unknown stays unknown; the
 // others are certain never to show up. See outcome.go for what counts as certain.
 //
-// The floor that travels with each group is the smallest number not answered
-// yet. Nothing below it is ever sent again.
+// Each group declares which numbers may still be sent: those from its floor on, and
+// a few open ones below it, so that a slow call does not hold the floor. Nothing
+// else is ever sent again.
+//
+// # Limits
+//
+// The leader charges a command to the rate limits when it takes it in, and its
+// answer says so. The mark travels with each further attempt, to this leader or the
+// next one: a command is charged once, however often it is sent. Where the answer is
+// lost, the node takes the command for charged.
 package propose

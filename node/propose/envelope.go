@@ -28,7 +28,7 @@ const (
 	replyVersion    = 1
 	crcBytes        = 4
 
-	flagRetry = 1 << 0
+	flagCharged = 1 << 0 // of a command, and of a reply
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -47,11 +47,7 @@ func encodeEnvelope(e envelope) ([]byte, error) {
 	dst = append(dst, envelopeVersion)
 	dst = appendString(dst, group)
 	for _, m := range e.members {
-		var flags byte
-		if m.Retry {
-			flags |= flagRetry
-		}
-		dst = append(dst, flags)
+		dst = appendCharged(dst, m.Charged)
 		dst = appendString(dst, m.Fingerprint)
 		dst = appendString(dst, m.AgentKey)
 	}
@@ -75,12 +71,8 @@ func decodeEnvelope(data []byte) (envelope, int, error) {
 	}
 	e := envelope{group: group, members: make([]member, len(group.Commands))}
 	for i := range e.members {
-		flags := r.byte()
-		if flags&^byte(flagRetry) != 0 {
-			r.fail(errors.New("unknown flags"))
-		}
 		m := &e.members[i]
-		m.Retry = flags&flagRetry != 0
+		m.Charged = r.charged()
 		m.Fingerprint = r.text(maxSenderBytes)
 		m.AgentKey = r.text(maxSenderBytes)
 	}
@@ -92,7 +84,7 @@ func decodeEnvelope(data []byte) (envelope, int, error) {
 
 // encodeReply encodes the leader's answer to a group.
 //
-//	version byte, status byte, uvarint index
+//	version byte, status byte, flags byte, uvarint index
 //	uvarint count, per refused command: uvarint position, uvarint milliseconds
 //	uvarint length, reason
 //	CRC32C of all that, 4 bytes, little endian
@@ -101,7 +93,7 @@ func encodeReply(v verdict) []byte {
 	if len(reason) > maxReasonBytes {
 		reason = reason[:maxReasonBytes]
 	}
-	dst := []byte{replyVersion, byte(v.status)}
+	dst := appendCharged([]byte{replyVersion, byte(v.status)}, v.charged)
 	dst = binary.AppendUvarint(dst, v.index)
 	dst = binary.AppendUvarint(dst, uint64(len(v.refused)))
 	for _, r := range v.refused {
@@ -118,7 +110,7 @@ func decodeReply(data []byte, n int) (verdict, error) {
 	if err != nil {
 		return verdict{}, fmt.Errorf("reply: %w", err)
 	}
-	v := verdict{status: status(r.byte()), index: r.uvarint(math.MaxUint64)}
+	v := verdict{status: status(r.byte()), charged: r.charged(), index: r.uvarint(math.MaxUint64)}
 	if v.status < statusApplied || v.status > statusUnknown {
 		r.fail(errors.New("unknown status"))
 	}
@@ -150,6 +142,15 @@ const maxRetryAfterMs = 24 * 60 * 60 * 1000
 func appendString[T string | []byte](dst []byte, s T) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(s)))
 	return append(dst, s...)
+}
+
+// appendCharged encodes the flags of a command or of a reply: whether it was charged
+// to the rate limits.
+func appendCharged(dst []byte, charged bool) []byte {
+	if charged {
+		return append(dst, flagCharged)
+	}
+	return append(dst, 0)
 }
 
 func appendChecksum(dst []byte) []byte {
@@ -193,6 +194,15 @@ func (r *reader) byte() byte {
 	b := r.rest[0]
 	r.rest = r.rest[1:]
 	return b
+}
+
+// charged reads what appendCharged wrote.
+func (r *reader) charged() bool {
+	flags := r.byte()
+	if flags&^flagCharged != 0 {
+		r.fail(errors.New("unknown flags"))
+	}
+	return flags&flagCharged != 0
 }
 
 // uvarint reads a number in its shortest form, at most limit.

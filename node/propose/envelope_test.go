@@ -26,7 +26,7 @@ func TestEnvelopeRoundTrip(t *testing.T) {
 					Fingerprint: rapid.StringN(0, 20, maxSenderBytes).Draw(t, "fingerprint"),
 					AgentKey:    rapid.StringN(0, 20, maxSenderBytes).Draw(t, "agent"),
 				},
-				Retry: rapid.Bool().Draw(t, "retry"),
+				Charged: rapid.Bool().Draw(t, "charged"),
 			})
 		}
 		data, err := encodeEnvelope(e)
@@ -58,6 +58,8 @@ func TestReplyRoundTrip(t *testing.T) {
 			status: status(rapid.IntRange(1, 5).Draw(t, "status")),
 			index:  rapid.Uint64().Draw(t, "index"),
 			reason: rapid.StringN(0, 50, maxReasonBytes).Draw(t, "reason"),
+
+			charged: rapid.Bool().Draw(t, "charged"),
 		}
 		for i := range n {
 			if rapid.Bool().Draw(t, "refused") {
@@ -124,17 +126,18 @@ func TestRepliesAreReadStrictly(t *testing.T) {
 	tests := map[string][]byte{
 		"empty":                  {},
 		"cut":                    good[:len(good)-1],
-		"wrong version":          sealed(2, 1, 5, 0, 0),
+		"wrong version":          sealed(2, 1, 0, 5, 0, 0),
 		"no status":              sealed(1),
-		"status 0":               sealed(1, 0, 5, 0, 0),
-		"status 6":               sealed(1, 6, 5, 0, 0),
-		"long number":            sealed(1, 1, 0x85, 0, 0, 0),
-		"endless number":         sealed(append([]byte{1, 1}, bytes.Repeat([]byte{0xff}, 12)...)...),
-		"more refused than sent": sealed(1, 1, 5, 3, 0, 0, 1, 0, 1, 0, 0),
-		"position out of range":  sealed(1, 1, 5, 1, 2, 0, 0),
-		"positions out of order": sealed(1, 1, 5, 2, 1, 0, 1, 0, 0),
-		"reason cut":             sealed(1, 1, 5, 0, 3, 'a'),
-		"something follows":      sealed(1, 1, 5, 0, 0, 0),
+		"status 0":               sealed(1, 0, 0, 5, 0, 0),
+		"status 6":               sealed(1, 6, 0, 5, 0, 0),
+		"unknown flags":          sealed(1, 1, 2, 5, 0, 0),
+		"long number":            sealed(1, 1, 0, 0x85, 0, 0, 0),
+		"endless number":         sealed(append([]byte{1, 1, 0}, bytes.Repeat([]byte{0xff}, 12)...)...),
+		"more refused than sent": sealed(1, 1, 0, 5, 3, 0, 0, 1, 0, 1, 0, 0),
+		"position out of range":  sealed(1, 1, 0, 5, 1, 2, 0, 0),
+		"positions out of order": sealed(1, 1, 0, 5, 2, 1, 0, 1, 0, 0),
+		"reason cut":             sealed(1, 1, 0, 5, 0, 3, 'a'),
+		"something follows":      sealed(1, 1, 0, 5, 0, 0, 0),
 	}
 	for name, data := range tests {
 		if v, err := decodeReply(data, 2); err == nil {
@@ -189,7 +192,7 @@ func FuzzDecodeEnvelope(f *testing.F) {
 		e.group = fsm.Group{Boot: fsm.BootID{1}, Floor: 1}
 		for i := range n {
 			e.group.Commands = append(e.group.Commands, fsm.Command{Seq: uint64(i + 1), Body: entryOf("some text")})
-			e.members = append(e.members, member{Sender: sender, Retry: i == 1})
+			e.members = append(e.members, member{Sender: sender, Charged: i == 1})
 		}
 		data, err := encodeEnvelope(e)
 		if err != nil {
@@ -219,7 +222,7 @@ func FuzzDecodeEnvelope(f *testing.F) {
 func FuzzDecodeReply(f *testing.F) {
 	for _, v := range []verdict{
 		{status: statusApplied, index: 1 << 40},
-		{status: statusUnknown, reason: "disk says no"},
+		{status: statusUnknown, charged: true, reason: "disk says no"},
 		{status: statusApplied, refused: []refusal{{0, time.Second}, {3, time.Minute}}},
 	} {
 		data := encodeReply(v)

@@ -152,7 +152,7 @@ func (l *leader) submit(ctx context.Context, e envelope, size int) verdict {
 	}
 	group, over := l.admit(e)
 	if len(group.Commands) == 0 {
-		return verdict{status: statusApplied, refused: over}
+		return verdict{status: statusApplied, charged: true, refused: over}
 	}
 	s := &submission{ctx: ctx, group: group, size: size, end: make(chan verdict, 1)}
 	l.mu.Lock()
@@ -164,7 +164,7 @@ func (l *leader) submit(ctx context.Context, e envelope, size int) verdict {
 	if !refused {
 		v = l.await(ctx, s)
 	}
-	v.refused = over
+	v.charged, v.refused = true, over
 	return v
 }
 
@@ -209,9 +209,10 @@ func (l *leader) poke() {
 	}
 }
 
-// admit asks the rate limits about each command that was not charged before, and
-// returns the group without those over a limit. What comes from a node itself has
-// no sender, and no limit.
+// admit asks the rate limits about each command that was not charged before, by
+// whatever leader, and returns the group without those over a limit. What comes
+// from a node itself has no sender, and no limit. That a command was charged is its
+// node's word: nodes trust each other.
 func (l *leader) admit(e envelope) (fsm.Group, []refusal) {
 	if l.limiter == nil {
 		return e.group, nil
@@ -219,7 +220,7 @@ func (l *leader) admit(e envelope) (fsm.Group, []refusal) {
 	var over []refusal
 	for i, c := range e.group.Commands {
 		m := e.members[i]
-		if m.Retry || m.Sender == (api.Sender{}) || (l.known != nil && l.known(c.Body)) {
+		if m.Charged || m.Sender == (api.Sender{}) || (l.known != nil && l.known(c.Body)) {
 			continue
 		}
 		if ok, after := l.limiter.Admit(m.Sender); !ok {

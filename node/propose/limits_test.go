@@ -7,8 +7,11 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/fsm"
@@ -169,6 +172,42 @@ func TestRetriesAreFree(t *testing.T) {
 	defer mu.Unlock()
 	if asked != 1 {
 		t.Errorf("the limits were asked %d times", asked)
+	}
+}
+
+// TestOneWriteIsChargedOnce lets a leader refuse writes that it has charged already,
+// as during a transfer of leadership, and another one carry them out.
+func TestOneWriteIsChargedOnce(t *testing.T) {
+	for taker := range 2 {
+		t.Run(fmt.Sprint("taken in by node ", taker), func(t *testing.T) {
+			asked := make([]atomic.Int64, 2)
+			next := 0
+			c := newCluster(t, 2, func(cfg *Config) {
+				i := next
+				next++
+				cfg.Limiter = limitFunc(func(from api.Sender) (bool, time.Duration) {
+					return asked[i].Add(1) == 1, time.Second
+				})
+			})
+			old := c.lead("node-0")
+			transfers := func(n *fakeNode) {
+				for range 1000 {
+					n.nextErr = append(n.nextErr, raft.ErrLeadershipTransferInProgress)
+				}
+			}
+			old.set(transfers)
+			refused := func() int { return 1000 - old.get(func(n *fakeNode) int { return len(n.nextErr) }) }
+			ch := c.nodes[taker].start("some text")
+			eventually(t, "it was refused three times", func() bool { return refused() >= 3 })
+			old.set(func(n *fakeNode) { n.nextErr = nil })
+			c.lead("node-1")
+			if o := <-ch; o.err != nil {
+				t.Fatal(o.err)
+			}
+			if a, b := asked[0].Load(), asked[1].Load(); a+b != 1 {
+				t.Errorf("charged %d times by one leader, %d by the next, want once", a, b)
+			}
+		})
 	}
 }
 

@@ -31,6 +31,7 @@ type verdict struct {
 	status  status
 	index   uint64    // of the log entry, with statusApplied; 0 when all were refused
 	refused []refusal // by the rate limits, whatever the status; ascending
+	charged bool      // the rate limits were asked: what is not refused was charged
 	reason  string    // one clause for a person
 	cause   error     // local attempts only
 }

@@ -19,7 +19,8 @@ import (
 
 // Whatever happens to leaders, links and answers: a command has one effect at
 // most, and the effect that its caller was told of; what was reported as not
-// enqueued has none; a strong read covers everything acknowledged before it.
+// enqueued has none; a command is charged to the limits once at most, and is not
+// refused afterwards; a strong read covers everything acknowledged before it.
 func TestAnyTrouble(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		tr := &trouble{
@@ -43,6 +44,7 @@ type trouble struct {
 	acked atomic.Uint64 // the largest index that was acknowledged
 	mu    sync.Mutex
 	rand  *rand.Rand
+	paid  map[string]int // how often a text was charged
 	ended []attempt
 	fails []string
 	leads running
@@ -74,15 +76,13 @@ func (tr *trouble) intn(n int) int {
 func (tr *trouble) run(t *testing.T, rt *rapid.T, steps []string) {
 	t.Helper()
 	tr.rand = rand.New(rand.NewPCG(tr.seed, 1))
-	tr.rt = rt
+	tr.rt, tr.paid = rt, map[string]int{}
 	tr.c = newTunedCluster(t, 3, func(tm *timing) {
 		tm.propose, tm.readIndex, tm.attempt = 150*time.Millisecond, 150*time.Millisecond, 30*time.Millisecond
 		tm.recheck, tm.minBackoff, tm.maxBackoff = 20*time.Millisecond, time.Millisecond, 4*time.Millisecond
 		tm.leadWait, tm.confirm = 10*time.Millisecond, 10*time.Millisecond
 	}, func(cfg *Config) {
-		if tr.limit > 0 {
-			cfg.Limiter = limitFunc(func(api.Sender) (bool, time.Duration) { return tr.intn(tr.limit) > 0, time.Second })
-		}
+		cfg.Limiter = limitFunc(tr.admit)
 	})
 	c := tr.c
 	defer c.close()
@@ -112,6 +112,17 @@ func (tr *trouble) run(t *testing.T, rt *rapid.T, steps []string) {
 	c.net.late.Wait()
 	tr.leads.Wait()
 	tr.check(t)
+}
+
+// admit is the limiter of every node. Each text has a sender of its own.
+func (tr *trouble) admit(from api.Sender) (bool, time.Duration) {
+	if tr.limit > 0 && tr.intn(tr.limit) == 0 {
+		return false, time.Second
+	}
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.paid[from.Fingerprint]++
+	return true, 0
 }
 
 // fate troubles some requests.
@@ -192,7 +203,7 @@ func (tr *trouble) client(i int) {
 			continue
 		}
 		text := fmt.Sprintf("text %d of client %d", j, i)
-		r, index, err := n.publish(text)
+		r, index, err := n.Propose(context.Background(), api.Sender{Fingerprint: text}, entryOf(text))
 		if err == nil {
 			if n.sm.Applied() < index || n.sm.count(text) != 1 {
 				tr.failf("%s answered %q at %d before it applied it", n.id, text, index)
@@ -225,6 +236,9 @@ func (tr *trouble) check(t *testing.T) {
 		effects := last.sm.count(a.text)
 		var u *api.Unavailable
 		var limited *api.RateLimited
+		if paid := tr.paid[a.text]; paid > 1 || paid > 0 && errors.As(a.err, &limited) {
+			tr.failf("%q was charged %d times and ended in %v", a.text, paid, a.err)
+		}
 		switch {
 		case a.err == nil:
 			kinds["acknowledged"]++

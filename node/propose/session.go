@@ -152,7 +152,7 @@ func (s *session) take() parcel {
 		c.inFlight = true
 		p.size += c.size
 		p.calls = append(p.calls, c)
-		p.members = append(p.members, member{Sender: c.from, Retry: c.handed})
+		p.members = append(p.members, member{Sender: c.from, Charged: c.charged})
 		p.group.Commands = append(p.group.Commands, fsm.Command{Seq: c.seq, Body: c.body})
 	}
 	if s.first(floor) != nil {
@@ -183,12 +183,17 @@ func (s *session) settle(p parcel, v verdict) {
 
 // settleCall is settle for one call. The lock is held.
 func (s *session) settleCall(c *call, v verdict, over *refusal) {
+	// When the answer is lost, nobody knows: better a write that was never charged
+	// than one that is refused because it was charged twice.
+	if over == nil && (v.charged || v.status == statusUnknown) {
+		c.charged = true
+	}
 	switch {
 	case over != nil && !c.uncertain():
 		s.finish(c, &api.RateLimited{RetryAfter: over.retryAfter})
 		return
 	case over != nil:
-		// A retry is not counted against the limits, so this leader is mistaken.
+		// It was charged before, so this leader is mistaken.
 	case v.status == statusApplied:
 		c.handed, c.confirmed = true, true
 		if c.applied {
