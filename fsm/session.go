@@ -24,7 +24,7 @@ type sessions map[BootID]*session
 
 type session struct {
 	window
-	lastUse int64  // instant of the newest group: orders sessions by use
+	lastUse int64 // instant of the newest group: orders sessions by use
 	answers map[uint64]Result
 }
 
@@ -87,7 +87,7 @@ func (s *session) keep(tx *txn, boot BootID, seq uint64, r Result) {
 	s.answers[seq] = r
 	tx.set(answerKey(boot, seq), appendResult(nil, r))
 	if len(s.answers) > maxAnswers {
-		s.narrow(tx, boot, window{floor: s.seqs()[maxAnswers/2], open: s.window.open})
+		s.narrow(tx, boot, window{floor: s.seqs()[maxAnswers/2], open: s.open})
 		tx.set(sessionKey(boot), s.append(nil))
 	}
 }
@@ -116,7 +116,7 @@ func loadSessions(r pebble.Reader) (sessions, error) {
 		rr := rowReader{rest: value}
 		s := &session{window: window{floor: rr.uint()}, lastUse: int64(rr.uint()), answers: make(map[uint64]Result)}
 		for len(rr.rest) > 0 {
-			s.window.open = append(s.window.open, rr.uint())
+			s.open = append(s.open, rr.uint())
 		}
 		var boot BootID
 		if copy(boot[:], key[1:]) != len(boot) {

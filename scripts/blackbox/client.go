@@ -74,8 +74,13 @@ type published struct {
 
 // publish publishes a body of a content type and wants the status.
 func (p *process) publish(contentType string, body []byte, want int) (published, error) {
+	return p.publishWith(http.Header{"Content-Type": {contentType}}, body, want)
+}
+
+// publishWith is publish with a header.
+func (p *process) publishWith(header http.Header, body []byte, want int) (published, error) {
 	var answer published
-	header, err := call(p.bench.ctx, http.MethodPost, p.url+"/api/entries", http.Header{"Content-Type": {contentType}}, body, want, &answer)
+	header, err := call(p.bench.ctx, http.MethodPost, p.url+"/api/entries", header, body, want, &answer)
 	if err != nil {
 		return answer, err
 	}

@@ -23,6 +23,7 @@ type cluster struct {
 	bench *bench
 	nodes []*process
 	route *routing
+	pace  time.Duration // how long the writers of a load pause after each write
 
 	dir    string // of everything
 	secret string // file with the cluster's secret

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +20,7 @@ const (
 	writers      = 8
 	loadPadding  = 900
 	enoughWrites = 200 // to see before and after each event
+	enoughPaced  = 50  // the same, where writers pause
 )
 
 // routing says which nodes clients talk to, and how many calls are under way at
@@ -102,8 +105,9 @@ func (c *cluster) startLoad(channel string, lenient bool) *load {
 func (l *load) write(ctx context.Context, writer int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		requestID := fmt.Sprintf("%s-%d-%d", l.channel, writer, n)
-		err := l.cluster.route.with(func(p *process) error { return l.publish(p, requestID) })
+		err := l.cluster.route.with(func(p *process) error { return l.publish(p, writer, requestID) })
 		if err == nil {
+			time.Sleep(l.cluster.pace)
 			continue
 		}
 		l.mu.Lock()
@@ -119,15 +123,23 @@ func (l *load) write(ctx context.Context, writer int) {
 	}
 }
 
+// fields are those of a publication. The name of its agent is its writer's.
 func (l *load) fields(requestID string) map[string]any {
 	return map[string]any{
-		"agent": "writer", "channel": l.channel, "request_id": requestID,
+		"agent": requestID[:strings.LastIndexByte(requestID, '-')], "channel": l.channel, "request_id": requestID,
 		"body": requestID + " " + padding[:loadPadding],
 	}
 }
 
-func (l *load) publish(p *process, requestID string) error {
-	answer, err := p.publishJSON(http.StatusCreated, l.fields(requestID))
+// publish publishes from an address that is the writer's own, where the nodes trust
+// who forwards.
+func (l *load) publish(p *process, writer int, requestID string) error {
+	body, err := json.Marshal(l.fields(requestID))
+	if err != nil {
+		return err
+	}
+	header := http.Header{"Content-Type": {"application/json"}, "X-Forwarded-For": {fmt.Sprintf("192.0.2.%d", writer+1)}}
+	answer, err := p.publishWith(header, body, http.StatusCreated)
 	if err != nil {
 		return err
 	}
@@ -175,13 +187,16 @@ func (l *load) count() int {
 
 // waitForMore waits for enough acknowledgements to call it normal service.
 func (l *load) waitForMore() error {
-	from := l.count()
+	from, enough := l.count(), enoughWrites
+	if l.cluster.pace > 0 {
+		enough = enoughPaced
+	}
 	return l.cluster.bench.eventually(readyTimeout, func() error {
 		if err := l.failed(); err != nil {
 			return err
 		}
-		if got := l.count() - from; got < enoughWrites {
-			return fmt.Errorf("%d of %d writes acknowledged", got, enoughWrites)
+		if got := l.count() - from; got < enough {
+			return fmt.Errorf("%d of %d writes acknowledged", got, enough)
 		}
 		return nil
 	})

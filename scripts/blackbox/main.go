@@ -68,6 +68,7 @@ func runAll(binary, dir, only string, long bool) error {
 		{"command line", commandLine},
 		{"one node that grows to three", oneNodeGrows},
 		{"data directory is guarded", guardedDirectory},
+		{"writers just below their limits", belowLimits},
 	}
 	together := []scenario{
 		{"publish and list on every node", publishAndList},

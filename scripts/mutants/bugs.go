@@ -79,6 +79,27 @@ var bugs = []bug{
 		because: "a node's own retry is applied twice",
 	},
 	{
+		name: "a session ends by log time",
+		edits: []edit{{
+			"fsm/session.go", "\tfor len(ss) >= maxSessions {\n",
+			"\tmaps.DeleteFunc(ss, func(_ BootID, s *session) bool { return tx.now-s.lastUse > 24*60*60*1000 })\n\tfor len(ss) >= maxSessions {\n",
+		}},
+		pkg: "./fsm", run: "Session|RetryAfter",
+		because: "a retry is applied twice when log time jumps",
+	},
+	{
+		name:  "the floor is raised past an open call",
+		edits: []edit{{"node/propose/session.go", "\t\tg.Open = append(g.Open, c.seq)\n", ""}},
+		pkg:   "./node/propose", run: "SlowCall|Trouble",
+		because: "a write that takes long is dropped, and its caller is never answered",
+	},
+	{
+		name:  "the results of open calls are forgotten",
+		edits: []edit{{"fsm/session.go", "\t\tif !s.holds(seq) {\n", "\t\tif true {\n"}},
+		pkg:   "./fsm", run: "OpenNumbers|MachineAgainstModel",
+		because: "a write that takes long is applied twice",
+	},
+	{
 		name:  "the order of a map reaches the state",
 		edits: []edit{{"fsm/session.go", "\tslices.Sort(seqs)\n\treturn seqs", "\treturn seqs"}},
 		pkg:   "./fsm", run: "Session|Answers|Machine",
@@ -107,6 +128,18 @@ var bugs = []bug{
 		edits: []edit{{"node/propose/session.go", "\tcase v.status == statusUnknown:\n\t\tc.handed = true\n", ""}},
 		pkg:   "./node/propose", run: "Unknown|Leadership|Trouble",
 		because: "what was reported as not written shows up later",
+	},
+	{
+		name:  "a retry is charged again",
+		edits: []edit{{"node/propose/leader.go", "if m.Charged || m.Sender", "if m.Sender"}},
+		pkg:   "./node/propose", run: "ChargedOnce|RetriesAreFree",
+		because: "a writer below the limits is refused while leadership moves",
+	},
+	{
+		name:  "a leader does not say what it has charged",
+		edits: []edit{{"node/propose/leader.go", "v.charged, v.refused = true, over", "v.refused = over"}},
+		pkg:   "./node/propose", run: "ChargedOnce|RetriesAreFree",
+		because: "a writer below the limits is refused while leadership moves",
 	},
 	{
 		name:  "a strong read trusts Raft's word alone",
