@@ -124,14 +124,16 @@ func (s *snapshots) found(name string, h *streamHeader, as Founding) (got Import
 	if got.Rows, err = digestRows(context.Background(), st.db, &head); err != nil {
 		return got, err
 	}
-	return got, st.found(position{sum.Index, sum.Term}, as)
+	return got, st.found(position{sum.Index, sum.Term}, got.Index, as)
 }
 
-// found names a state for a new cluster, through to the disk.
-func (s *store) found(at position, as Founding) error {
+// found names a state for a new cluster, through to the disk. configuration is the
+// index that the newest snapshot gives its configuration: Raft takes it from there,
+// and changes are made on the one with that index.
+func (s *store) found(at position, configurationIndex uint64, as Founding) error {
 	b := s.db.NewBatch()
 	c := cluster{id: as.ClusterID, sealedKey: as.SealedDataKey}
-	servers := configuration{index: at.index, data: as.Configuration}
+	servers := configuration{index: configurationIndex, data: as.Configuration}
 	var err error
 	if as.NewDataKey {
 		err = b.Delete(keySigning, nil)
@@ -169,5 +171,9 @@ func Refound(opts Options, as Founding) (sum Summary, err error) {
 	if _, sum, err = summarize(l.store.db); err != nil {
 		return sum, err
 	}
-	return sum, l.store.found(position{sum.Index, sum.Term}, as)
+	newest := m.snaps.list()
+	if len(newest) == 0 {
+		return sum, errors.New("found a cluster: there is no snapshot of the state")
+	}
+	return sum, l.store.found(position{sum.Index, sum.Term}, newest[0].ConfigurationIndex, as)
 }

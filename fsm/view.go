@@ -85,6 +85,14 @@ func (v *View) ClusterID() string { return v.cluster.id }
 // Init. It must not be changed.
 func (v *View) SealedDataKey() []byte { return v.cluster.sealedKey }
 
+// Configuration is the newest committed configuration, in Raft's encoding, and the
+// index of its log entry; 0 and nil before the first.
+func (v *View) Configuration() (index uint64, data []byte) {
+	c, err := loadConfiguration(v.snap)
+	v.must(err)
+	return c.index, c.data
+}
+
 // Format is the replicated format number, which gates new kinds of commands.
 func (v *View) Format() int { return v.format }
 

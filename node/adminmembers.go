@@ -63,53 +63,51 @@ func (n *Node) awaitOtherLeader(ctx context.Context) string {
 	}
 }
 
-// removeServer takes a server that is gone out of the configuration.
-func (n *Node) removeServer(ctx context.Context, request admin.ServerRef) (admin.ServerRef, error) {
+// removeServer takes a server out of the configuration that is gone, or is leaving.
+func (n *Node) removeServer(ctx context.Context, request admin.Removal) (admin.ServerRef, error) {
+	err := n.reconfigure(ctx, func(current configuration) (change, error) {
+		return change{remove: request.ID, why: "asked for by " + cluster.PeerID(ctx)}, n.mayRemove(ctx, current.servers, request)
+	})
+	if _, refused := errors.AsType[*refusal](err); err != nil && !refused {
+		err = refusef(http.StatusServiceUnavailable, "%s was not removed: %v; repeat", request.ID, err)
+	}
+	return admin.ServerRef{ID: request.ID}, err
+}
+
+// mayRemove refuses to remove a server that is not there, that would come back, or
+// whose vote is needed. What may be otherwise in a moment is unavailable, not a
+// conflict.
+func (n *Node) mayRemove(ctx context.Context, servers []raft.Server, request admin.Removal) error {
 	id := request.ID
-	if !contains(n.servers(), id) {
-		return admin.ServerRef{}, refusef(http.StatusNotFound, "%s is not in the configuration; see `commons raft list-peers`", id)
+	if !contains(servers, id) {
+		return refusef(http.StatusNotFound, "%s is not in the configuration; see `commons raft list-peers`", id)
 	}
 	m, alive := n.gossip.Member(id)
 	switch {
 	case id != n.identity.ServerID && (!alive || m.Leaving):
+	case request.Leaving:
+		// Whom gossip does not count as leaving would be taken in again.
+		return refusef(http.StatusServiceUnavailable, "%s is leaving, but this leader has yet to hear so by gossip, or to hand over; repeat", id)
 	case id != n.identity.ServerID && !n.answers(ctx, id):
-		// Whom gossip counts as alive would be taken in again.
-		return admin.ServerRef{}, refusef(http.StatusServiceUnavailable,
+		return refusef(http.StatusServiceUnavailable,
 			"%s does not answer, but gossip still counts it as alive; repeat in a few seconds", id)
 	default:
-		return admin.ServerRef{}, refusef(http.StatusConflict,
+		return refusef(http.StatusConflict,
 			"%s runs, and would be taken in again; end it with `commons leave` on its own --cluster-addr (%s)", id, m.ClusterAddr)
 	}
-	if err := n.mayLose(ctx, id); err != nil {
-		return admin.ServerRef{}, err
-	}
-	if err := n.raft.RemoveServer(raft.ServerID(id), 0, changeTimeout).Error(); err != nil {
-		return admin.ServerRef{}, refusef(http.StatusServiceUnavailable, "%s was not removed: %v; repeat", id, err)
-	}
-	n.logger.InfoContext(ctx, "removed a server, as an operator asked", "server", id, "by", cluster.PeerID(ctx))
-	if err := n.book.Forget(id); err != nil {
-		n.logger.WarnContext(ctx, "the address book was not written", "error", err)
-	}
-	return admin.ServerRef{ID: id}, nil
+	return n.mayLose(ctx, servers, id)
 }
 
 // mayLose refuses to remove a server when the voters that are left could not
 // decide anything. Gossip may not have noticed yet who is gone, so they are asked.
-func (n *Node) mayLose(ctx context.Context, id string) error {
-	left, alive := 0, 0
-	for _, voter := range n.voters() {
-		if voter == id {
-			continue
-		}
-		left++
-		if voter == n.identity.ServerID || n.answers(ctx, voter) {
-			alive++
-		}
-	}
+func (n *Node) mayLose(ctx context.Context, servers []raft.Server, id string) error {
+	left, alive := without(servers, id, func(voter string) bool {
+		return voter == n.identity.ServerID || n.answers(ctx, voter)
+	})
 	switch {
 	case left == 0:
 		return refusef(http.StatusConflict, "%s is the only voter: without it there is no cluster; stop the node instead", id)
-	case alive <= left/2:
+	case !decides(alive, left):
 		return refusef(http.StatusConflict, "without %s only %d of %d voters are alive, which is no majority; start the others first", id, alive, left)
 	}
 	return nil
@@ -118,8 +116,9 @@ func (n *Node) mayLose(ctx context.Context, id string) error {
 // leave takes this node out of the cluster for good and ends it.
 func (n *Node) leave(ctx context.Context, _ struct{}) (answer admin.ServerRef, err error) {
 	id := n.identity.ServerID
-	if contains(n.servers(), id) {
-		if err := n.mayLose(ctx, id); err != nil {
+	if servers := n.servers(); contains(servers, id) {
+		// The leader decides. This saves one that leads from handing over in vain.
+		if err := n.mayLose(ctx, servers, id); err != nil {
 			return answer, err
 		}
 		if err := n.depart(ctx); err != nil {
@@ -167,17 +166,22 @@ func (n *Node) depart(ctx context.Context) error {
 	if err := n.gossip.SetMeta(n.meta()); err != nil {
 		return refusef(http.StatusServiceUnavailable, "the others could not be told: %v", err)
 	}
-	if err := n.handOver(ctx); err != nil {
-		return refusef(http.StatusServiceUnavailable, "%v; repeat", err)
-	}
 	for attempts := 0; ; {
+		// Also one that led before may lead again: another that leaves handed over.
+		if err := n.handOver(ctx); err != nil {
+			return refusef(http.StatusServiceUnavailable, "%v; repeat", err)
+		}
 		leader := n.leaderID()
 		var err error
 		if leader != "" && leader != n.identity.ServerID {
-			_, err = call[admin.ServerRef](ctx, n, leader, admin.PathRemove, admin.ServerRef{ID: n.identity.ServerID})
+			_, err = call[admin.ServerRef](ctx, n, leader, admin.PathRemove, admin.Removal{ID: n.identity.ServerID, Leaving: true})
+			refused, ok := errors.AsType[*admin.CallError](err)
+			switch {
 			// Not there: an attempt before was carried out, and its answer lost.
-			if refused, ok := errors.AsType[*admin.CallError](err); err == nil || ok && refused.Status == http.StatusNotFound && attempts > 0 {
+			case err == nil, ok && refused.Status == http.StatusNotFound && attempts > 0:
 				return nil
+			case ok && refused.Status == http.StatusConflict:
+				return refusef(refused.Status, "%s", refused.Message)
 			}
 			attempts++
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/cluster"
-	"github.com/commons-cluster/commons/fsm"
 )
 
 func TestFirstVoters(t *testing.T) {
@@ -89,28 +88,11 @@ func TestFreshPeers(t *testing.T) {
 // TestStateAloneIsNotFresh holds that a node whose Raft knows nothing forms no cluster
 // over a state that holds something.
 func TestStateAloneIsNotFresh(t *testing.T) {
-	machine, err := fsm.Open(fsm.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	store := raft.NewInmemStore()
-	_, transport := raft.NewInmemTransport("n1")
-	config := raft.DefaultConfig()
-	config.LocalID, config.Logger = "n1", newRaftLogger(quiet(), nil)
-	r, err := raft.NewRaft(config, machine.FSM(), store, store, raft.NewDiscardSnapshotStore(), transport)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(r.Shutdown().Error(), machine.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	n := &Node{raft: r, machine: machine}
+	n := inMemory(t)
 	if !n.fresh() {
 		t.Error("a node without anything is not fresh")
 	}
-	machine.FSM().ApplyBatch([]*raft.Log{{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(alone("n1"))}})
+	n.machine.FSM().ApplyBatch([]*raft.Log{{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(alone("a-1"))}})
 	if n.fresh() {
 		t.Error("a node with a state is fresh")
 	}

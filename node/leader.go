@@ -192,7 +192,7 @@ func (n *Node) heirs() []string {
 	for _, id := range n.voters() {
 		if m, ok := n.gossip.Member(id); ok && id != n.identity.ServerID {
 			judged, _ := health.server(id)
-			alive = append(alive, heir{id, judged.Healthy && !m.DiskLow && !m.NonVoter, judged.LastIndex})
+			alive = append(alive, heir{id, judged.Healthy && !m.DiskLow && !m.NonVoter && !m.Leaving, judged.LastIndex})
 		}
 	}
 	return byFitness(alive)

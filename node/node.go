@@ -81,6 +81,7 @@ type Node struct {
 	leaving      atomic.Bool   // it is being taken out of the cluster
 	commands     atomic.Uint64 // applied since the start
 	reconcileNow chan struct{}
+	changing     sync.Mutex  // held while a change of Raft's configuration is judged and carried out
 	outside      atomic.Bool // the cluster is led without this server
 	dog          *watchdog
 	condition    condition             // what operators are shown

@@ -213,17 +213,11 @@ func (p *planner) fitToVote(pic *picture, id string) bool {
 // mayLose reports whether a voter may go: at least minVoters stay, and of those
 // a quorum is healthy.
 func (p *planner) mayLose(pic *picture, id string) bool {
-	left, healthy := 0, 0
-	for _, s := range pic.servers {
-		if s.Suffrage != raft.Voter || string(s.ID) == id {
-			continue
-		}
-		left++
-		if h, _ := pic.health.server(string(s.ID)); h.Healthy {
-			healthy++
-		}
-	}
-	return left >= minVoters && healthy > left/2
+	left, healthy := without(pic.servers, id, func(id string) bool {
+		h, _ := pic.health.server(id)
+		return h.Healthy
+	})
+	return left >= minVoters && decides(healthy, left)
 }
 
 // unwilling returns a voter that was started again as a non-voter.

@@ -16,7 +16,7 @@ const (
 	PathHealth   = "/v1/admin/health"    // Health of the servers
 	PathResetKey = "/v1/admin/reset-key" // AgentRef: KeyAnswer with another edit_key
 	PathTransfer = "/v1/admin/transfer"  // ServerRef: another server is to lead
-	PathRemove   = "/v1/admin/remove"    // ServerRef: a server is taken out of the configuration
+	PathRemove   = "/v1/admin/remove"    // Removal: a server is taken out of the configuration
 )
 
 // HeaderPassedOn names the node that passed a request on, which happens once.

@@ -134,6 +134,12 @@ type ServerRef struct {
 	ID string `json:"id"`
 }
 
+// Removal names a server that is to go. Leaving says that the server itself asks.
+type Removal struct {
+	ID      string `json:"id"`
+	Leaving bool   `json:"leaving,omitempty"`
+}
+
 // DigestRequest asks for the digest at an index; 0 is the newest.
 type DigestRequest struct {
 	Index uint64 `json:"index"`

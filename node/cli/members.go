@@ -131,7 +131,7 @@ func (c *removePeerCommand) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	answer, err := ask[admin.ServerRef](ctx, &c.target, admin.PathRemove, admin.ServerRef{ID: id})
+	answer, err := ask[admin.ServerRef](ctx, &c.target, admin.PathRemove, admin.Removal{ID: id})
 	if err != nil {
 		return err
 	}

@@ -158,9 +158,9 @@ func TestServersLeaveAndAreRemoved(t *testing.T) {
 	c.WaitVoters()
 	leader := c.WaitLeader()
 	follower := c.Follower()
-	_, err := operate[admin.ServerRef](c, leader, admin.PathRemove, admin.ServerRef{ID: c.Nodes[follower].ServerID()})
+	_, err := operate[admin.ServerRef](c, leader, admin.PathRemove, admin.Removal{ID: c.Nodes[follower].ServerID()})
 	refused(t, err, http.StatusConflict, "commons leave")
-	_, err = operate[admin.ServerRef](c, follower, admin.PathRemove, admin.ServerRef{ID: "nobody-0"})
+	_, err = operate[admin.ServerRef](c, follower, admin.PathRemove, admin.Removal{ID: "nobody-0"})
 	refused(t, err, http.StatusNotFound, "not in the configuration")
 
 	// The leader leaves: it hands leadership over first.
@@ -183,7 +183,7 @@ func TestServersLeaveAndAreRemoved(t *testing.T) {
 	c.Kill(victim)
 	left := c.WaitLeader()
 	c.Eventually("the removal of a dead server", func() string {
-		_, err := operate[admin.ServerRef](c, left, admin.PathRemove, admin.ServerRef{ID: dead})
+		_, err := operate[admin.ServerRef](c, left, admin.PathRemove, admin.Removal{ID: dead})
 		switch {
 		case err == nil:
 			return ""

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/node/admin"
 )
 
 func TestSingleNodeGrows(t *testing.T) {
@@ -150,4 +152,43 @@ func TestRemovedNodeSaysSo(t *testing.T) {
 	if inside, err := c.Nodes[leader].Status(); err != nil || outside.Term > inside.Term {
 		t.Errorf("its term is %d, the cluster's %d (%v): it held elections", outside.Term, inside.Term, err)
 	}
+}
+
+// TestLeavesThatRaceKeepAQuorum: of four voters one is dead, and the three others
+// leave at once. Each may, as long as the others stay; only one can.
+func TestLeavesThatRaceKeepAQuorum(t *testing.T) {
+	t.Parallel()
+	c := New(t, 4)
+	c.WaitVoters()
+	c.Kill(c.Follower())
+	c.WaitLeader()
+	type outcome struct {
+		node int
+		err  error
+	}
+	leaving := c.Running()
+	outcomes := make(chan outcome, len(leaving))
+	for _, i := range leaving {
+		go func() {
+			_, err := operate[admin.ServerRef](c, i, admin.PathLeave, nil)
+			outcomes <- outcome{i, err}
+		}()
+	}
+	left := 0
+	for range leaving {
+		o := <-outcomes
+		if o.err == nil {
+			left++
+			if err := c.Nodes[o.node].Wait(); err != nil {
+				t.Errorf("node %d has left and ended with %v", o.node, err)
+			}
+			continue
+		}
+		refused(t, o.err, http.StatusConflict, "no majority")
+	}
+	if left > 1 {
+		t.Fatalf("%d of 3 have left a cluster of 4 of which one was dead", left)
+	}
+	c.WaitLeader()
+	c.MustPublish(c.Running()[0], Post{Body: "a quorum has stayed"})
 }

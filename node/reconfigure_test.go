@@ -1,0 +1,139 @@
+package node
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+// leaderOf returns a node whose Raft leads, in memory, a configuration of itself
+// and of servers that are not there; those have no vote, so that it goes on.
+func leaderOf(t *testing.T, others ...string) *Node {
+	t.Helper()
+	n := inMemory(t)
+	first := alone("a-1")
+	for _, id := range others {
+		first.Servers = append(first.Servers, raft.Server{Suffrage: raft.Nonvoter, ID: raft.ServerID(id), Address: raft.ServerAddress(id)})
+	}
+	if err := n.raft.BootstrapCluster(first).Error(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-n.raft.LeaderCh():
+	case <-time.After(time.Minute):
+		t.Fatal("it does not lead")
+	}
+	if err := n.machine.Wait(t.Context(), 1); err != nil { // the first configuration
+		t.Fatal(err)
+	}
+	return n
+}
+
+// inMemory returns a node of a state and of a Raft that keeps nothing.
+func inMemory(t *testing.T) *Node {
+	t.Helper()
+	machine, err := fsm.Open(fsm.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := raft.NewInmemStore()
+	_, transport := raft.NewInmemTransport("a-1")
+	config := raft.DefaultConfig()
+	config.LocalID, config.Logger = "a-1", newRaftLogger(quiet(), nil)
+	config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
+	r, err := raft.NewRaft(config, machine.FSM(), store, store, raft.NewDiscardSnapshotStore(), transport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(r.Shutdown().Error(), machine.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &Node{raft: r, machine: machine, logger: quiet(), book: cluster.OpenBook(filepath.Join(t.TempDir(), bookFile), quiet())}
+}
+
+// TestChangeHoldsForWhatWasJudged: a configuration that was changed after it was
+// judged, as another leader may have done it, is judged again.
+func TestChangeHoldsForWhatWasJudged(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		c    change
+	}{
+		{"add", change{add: "d-1"}},
+		{"promote", change{promote: "b-1"}},
+		{"demote", change{demote: "b-1"}},
+		{"remove", change{remove: "b-1"}},
+		{"replace", change{promote: "b-1", remove: "c-1"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := leaderOf(t, "b-1", "c-1")
+			err := n.reconfigure(t.Context(), func(configuration) (change, error) {
+				return tt.c, n.raft.RemoveServer("c-1", 0, changeTimeout).Error()
+			})
+			if err == nil || !strings.Contains(err.Error(), "configuration changed since") {
+				t.Errorf("the change was made on another configuration: %v", err)
+			}
+			if got := n.servers(); len(got) != 2 || contains(got, "c-1") || len(n.voters()) != 1 {
+				t.Errorf("the configuration is %v", got)
+			}
+		})
+	}
+}
+
+// TestChangeOfTwoSteps: the second is made on what the first has left.
+func TestChangeOfTwoSteps(t *testing.T) {
+	n := leaderOf(t, "b-1", "c-1")
+	err := n.reconfigure(t.Context(), func(configuration) (change, error) { return change{add: "d-1", remove: "b-1"}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := n.servers(); len(got) != 3 || contains(got, "b-1") || !contains(got, "d-1") {
+		t.Errorf("the configuration is %v", got)
+	}
+}
+
+// TestOneChangeAtATime: a second change is judged by what the first one has left.
+func TestOneChangeAtATime(t *testing.T) {
+	n := leaderOf(t, "b-1", "c-1")
+	second := make(chan error, 1)
+	err := n.reconfigure(t.Context(), func(configuration) (change, error) {
+		begun := make(chan struct{})
+		go func() {
+			close(begun)
+			second <- n.reconfigure(t.Context(), func(current configuration) (change, error) {
+				if contains(current.servers, "b-1") {
+					return change{}, errors.New("it sees what is about to be changed")
+				}
+				return change{remove: "c-1"}, nil
+			})
+		}()
+		<-begun
+		return change{remove: "b-1"}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-second; err != nil {
+		t.Fatal(err)
+	}
+	if got := n.servers(); len(got) != 1 {
+		t.Errorf("the configuration is %v", got)
+	}
+}
+
+// TestNoChangeWithoutConfiguration: index 0 would stand for any configuration.
+func TestNoChangeWithoutConfiguration(t *testing.T) {
+	n := inMemory(t)
+	err := n.reconfigure(t.Context(), func(configuration) (change, error) { return change{add: "b-1"}, nil })
+	if !errors.Is(err, errNoConfiguration) {
+		t.Errorf("a change without a configuration: %v", err)
+	}
+}
