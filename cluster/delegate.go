@@ -82,6 +82,7 @@ func (d *delegate) checkCluster(node *memberlist.Node) error {
 	if sameCluster(own, meta.ClusterID) {
 		return nil
 	}
+	(*Gossip)(d).noteStranger(meta, node.Address())
 	if suppressed, ok := d.lines.allow("cluster " + node.Address() + meta.ClusterID); ok {
 		d.logger.Warn("refused a node of another cluster", "server", node.Name, "address", node.Address(),
 			"cluster", meta.ClusterID, "own_cluster", own, "suppressed", suppressed)

@@ -38,6 +38,8 @@ type Gossip struct {
 	members map[string]Member     // alive, by server id
 	lost    map[string]lostMember // members that went, by server id, to be looked for again
 	settled map[string]time.Time  // addresses not to be tried again before that time
+	listed  map[string]bool       // the join addresses, as looked up last
+	refused map[string]stranger   // members of another cluster at join addresses, by address
 
 	unsubscribe func()
 	stop        context.Context
@@ -64,6 +66,7 @@ func StartGossip(cfg GossipConfig) (*Gossip, error) {
 		changed: make(chan struct{}, 1), dirty: make(chan struct{}, 1),
 		meta: cfg.Meta, encoded: encoded,
 		members: make(map[string]Member), lost: make(map[string]lostMember), settled: make(map[string]time.Time),
+		refused: make(map[string]stranger),
 	}
 	g.stop, g.cancel = context.WithCancel(context.Background())
 	if err := g.open(); err != nil {

@@ -180,8 +180,12 @@ func TestGossipRefusesAnotherKey(t *testing.T) {
 	wantMembers(t, a, "a-1", "b-1")
 	wantMembers(t, b, "a-1", "b-1")
 	stranger := startGossip(t, gossipConfig("s-1", testSecrets(t, "b"), a.Addr(), b.Addr()))
-	eventually(t, "a says why", func() bool { return a.logs.has("trouble in gossip") && a.logs.has("decrypt") })
-	eventually(t, "b says why", func() bool { return b.logs.has("trouble in gossip") })
+	for _, g := range []*testGossip{a, b} {
+		eventually(t, g.cfg.Name+" says why", func() bool { return g.logs.has("has another cluster secret") && g.logs.has("level=WARN") })
+	}
+	eventually(t, "the stranger says why", func() bool {
+		return stranger.logs.has("level=WARN") && stranger.logs.has("a join address has another cluster secret") && stranger.logs.has(a.Addr())
+	})
 	for _, g := range []*testGossip{a, b} {
 		if got := g.ids(); !slices.Equal(got, []string{"a-1", "b-1"}) {
 			t.Errorf("members %v", got)
@@ -209,6 +213,15 @@ func TestGossipRefusesAnotherCluster(t *testing.T) {
 	stranger := start("s-1", "two", a.Addr(), b.Addr(), fresh.Addr())
 	eventually(t, "a says why", func() bool { return a.logs.has("refused a node of another cluster") && a.logs.has("cluster=two") })
 	eventually(t, "the stranger is told", func() bool { return stranger.logs.has("cluster=one") })
+	eventually(t, "the stranger knows whom it cannot join", func() bool {
+		m, refused := stranger.Stranger()
+		return refused && m.ClusterID == "one" && (m.GossipAddr == a.Addr() || m.GossipAddr == b.Addr())
+	})
+	for _, g := range []*testGossip{a, b} {
+		if m, refused := g.Stranger(); refused {
+			t.Errorf("%s takes %s, which came by itself, for what it wants to join", g.cfg.Name, m.ServerID)
+		}
+	}
 	for _, g := range []*testGossip{a, b} {
 		wantMembers(t, g, "a-1", "b-1", "f-1")
 	}
@@ -346,7 +359,7 @@ func TestGossipRotatesKeys(t *testing.T) {
 		}
 	}
 	late := startGossip(t, gossipConfig("d-1", testSecrets(t, "A"), nodes[0].Addr()))
-	eventually(t, "the old key is refused", func() bool { return nodes[0].logs.has("trouble in gossip") })
+	eventually(t, "the old key is refused", func() bool { return nodes[0].logs.has("has another cluster secret") })
 	if got := late.ids(); !slices.Equal(got, []string{"d-1"}) {
 		t.Errorf("with the old key: %v", got)
 	}

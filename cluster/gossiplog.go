@@ -36,6 +36,10 @@ var noteworthy = []string{
 	"Error reading UDP packet",
 }
 
+// otherKey is in what memberlist says of a message that none of the keys opens. It
+// passes errors on as texts.
+const otherKey = "no installed keys could decrypt"
+
 // Handle takes one line of the form "[LEVEL] memberlist: text".
 func (l gossipLog) Handle(ctx context.Context, record slog.Record) error {
 	_, text, found := strings.Cut(record.Message, "memberlist: ")
@@ -49,8 +53,12 @@ func (l gossipLog) Handle(ctx context.Context, record slog.Record) error {
 		if strings.Contains(text, " EOF") {
 			break // somebody hung up
 		}
+		said := "trouble in gossip"
+		if strings.Contains(text, otherKey) {
+			said = "refused gossip that is encrypted with another key: the node that sends it, or this one, has another cluster secret; give both the same with --secret-file"
+		}
 		if suppressed, ok := l.g.lines.allow("memberlist " + kind + remoteHost(text)); ok {
-			l.g.logger.WarnContext(ctx, "trouble in gossip", "detail", text, "suppressed", suppressed)
+			l.g.logger.WarnContext(ctx, said, "detail", text, "suppressed", suppressed)
 		}
 		return nil
 	}

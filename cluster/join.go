@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -21,6 +22,38 @@ const (
 type lostMember struct {
 	addr string // IP:port
 	at   time.Time
+}
+
+// strangerRounds is for how many rejoin intervals a stranger counts after it was
+// heard of: each join address that no member has is asked in every one.
+const strangerRounds = 5
+
+// stranger is a member of another cluster.
+type stranger struct {
+	Member
+	at time.Time
+}
+
+// Stranger returns a member of another cluster that has one of the join addresses,
+// and was heard of just now.
+func (g *Gossip) Stranger() (Member, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for addr, s := range g.refused {
+		if g.listed[addr] && time.Since(s.at) < strangerRounds*g.cfg.RejoinInterval {
+			return s.Member, true
+		}
+	}
+	return Member{}, false
+}
+
+// noteStranger keeps a member of another cluster if it has a join address.
+func (g *Gossip) noteStranger(meta Meta, addr string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.listed[addr] {
+		g.refused[addr] = stranger{Member{Meta: meta, GossipAddr: addr}, time.Now()}
+	}
 }
 
 // joinLoop looks for the others for as long as gossip runs: at the join
@@ -53,7 +86,10 @@ func (g *Gossip) missingTargets() []string {
 			add(addr)
 		}
 	}
-	listed := maps.Clone(targets)
+	listed := make(map[string]bool, len(targets))
+	for addr := range targets {
+		listed[addr] = true
+	}
 	for _, text := range g.hints() {
 		if addr, err := netip.ParseAddrPort(text); err == nil {
 			add(addr)
@@ -62,6 +98,8 @@ func (g *Gossip) missingTargets() []string {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.listed = listed
+	maps.DeleteFunc(g.refused, func(addr string, _ stranger) bool { return !listed[addr] })
 	for _, m := range g.members {
 		delete(targets, m.GossipAddr)
 	}
@@ -73,7 +111,7 @@ func (g *Gossip) missingTargets() []string {
 		}
 	}
 	for addr := range targets {
-		if _, ok := listed[addr]; !ok {
+		if !listed[addr] {
 			g.settled[addr] = now.Add(hintPace * g.cfg.RejoinInterval)
 		}
 	}
@@ -152,6 +190,11 @@ func (g *Gossip) logJoinFailure(addr string, err error) {
 		return
 	}
 	if suppressed, ok := g.lines.allow("join " + addr); ok {
+		if strings.Contains(err.Error(), otherKey) {
+			g.logger.Warn("a join address has another cluster secret; give this node the same with --secret-file, or take the address out of --join",
+				"address", addr, "error", err, "suppressed", suppressed)
+			return
+		}
 		g.logger.Info("no gossip with a join address yet, trying on", "address", addr, "error", err, "suppressed", suppressed)
 	}
 }

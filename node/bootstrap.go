@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -26,32 +27,25 @@ func (n *Node) fresh() bool {
 // state or the context ends. A node that is to join one waits here until the
 // leader has added it.
 func (n *Node) bootstrap(ctx context.Context) {
-	if !n.fresh() {
-		return
-	}
-	if n.cfg.BootstrapExpect == 1 || n.cfg.NonVoter {
-		if len(n.cfg.Join) > 0 {
-			n.logger.InfoContext(ctx, "waiting to be added to the cluster", "join", strings.Join(n.cfg.Join, ","))
-			return
-		}
+	joins := n.cfg.BootstrapExpect == 1 || n.cfg.NonVoter
+	if n.fresh() && joins && len(n.cfg.Join) == 0 {
 		n.formCluster(ctx, []string{n.identity.ServerID})
 		return
 	}
-	n.logger.InfoContext(ctx, "waiting for the first voters", "expected", n.cfg.BootstrapExpect)
+	defer n.waiting.Store(nil)
 	tick := time.NewTicker(bootstrapInterval)
 	defer tick.Stop()
-	said := ""
 	for n.fresh() {
-		voters, obstacle := firstVoters(n.gossip.Members(), n.identity.ServerID, n.cfg.BootstrapExpect,
-			func(id string) (peerAnswer, error) { return ask[peerAnswer](ctx, n.port.Client(), id, pathPeer) })
-		if obstacle == "" {
+		var voters []string
+		why := obstacle{}
+		members := n.gossip.Members()
+		if joins {
+			why = outsideOf(members, n.identity.ServerID, n.cfg.Join)
+		} else if voters, why = firstVoters(members, n.identity.ServerID, n.cfg.BootstrapExpect, n.peer(ctx)); why.text == "" {
 			n.formCluster(ctx, voters)
 			return
 		}
-		if obstacle != said {
-			n.logger.InfoContext(ctx, "not forming a cluster", "reason", obstacle)
-			said = obstacle
-		}
+		n.awaitPlace(ctx, why, n.refusedBy(ctx, members))
 		select {
 		case <-ctx.Done():
 			return
@@ -60,35 +54,111 @@ func (n *Node) bootstrap(ctx context.Context) {
 	}
 }
 
+// obstacle is why a node without state is not part of a cluster; wrong says that it
+// does not go away by itself.
+type obstacle struct {
+	text  string
+	wrong bool
+}
+
+// awaitPlace says why this node waits, in the log and in /readyz. What a leader
+// says of it counts more than what it sees itself.
+func (n *Node) awaitPlace(ctx context.Context, seen, refused obstacle) {
+	if refused.text != "" {
+		seen = refused
+	}
+	if was := n.waiting.Swap(&seen.text); was != nil && *was == seen.text {
+		return
+	}
+	level := slog.LevelInfo
+	if seen.wrong {
+		level = slog.LevelWarn
+	}
+	n.logger.Log(ctx, level, "not part of a cluster yet", "reason", seen.text)
+}
+
+// outsideOf says what a node waits for that is to join a cluster and forms none.
+func outsideOf(members []cluster.Member, self string, join []string) obstacle {
+	others := slices.DeleteFunc(slices.Clone(members), func(m cluster.Member) bool { return m.ServerID == self })
+	if len(others) == 0 {
+		return obstacle{text: fmt.Sprintf("none of --join %s answers as a node with this one's secret; it is tried on", strings.Join(join, ","))}
+	}
+	for _, m := range others {
+		if belongs(m) {
+			return obstacle{text: fmt.Sprintf("waiting for the leader of the cluster of server %s to add this node", m.ServerID)}
+		}
+	}
+	for _, m := range others {
+		if m.Expect > 1 && !m.NonVoter {
+			return obstacle{text: fmt.Sprintf("server %s waits for %d first voters; this node joins after them, because its --bootstrap-expect is 1", m.ServerID, m.Expect)}
+		}
+	}
+	return obstacle{"every node here only joins, because --bootstrap-expect is 1; start those that are to form the cluster with their number", true}
+}
+
+// peer asks another node what it is.
+func (n *Node) peer(ctx context.Context) func(id string) (peerAnswer, error) {
+	return func(id string) (peerAnswer, error) { return ask[peerAnswer](ctx, n.port.Client(), id, pathPeer) }
+}
+
+// refusedBy returns why a leader does not take this node in.
+func (n *Node) refusedBy(ctx context.Context, members []cluster.Member) obstacle {
+	for _, m := range members {
+		if !belongs(m) || m.ServerID == n.identity.ServerID {
+			continue
+		}
+		p, err := n.peer(ctx)(m.ServerID)
+		if err == nil && p.Leads && p.Refused != "" {
+			return obstacle{fmt.Sprintf("%s, which leads, refuses this node: %s", m.ServerID, p.Refused), true}
+		}
+	}
+	return obstacle{}
+}
+
 // firstVoters returns the ids of the first configuration, or why this node, self,
 // must not make one now. It is called on a node without state.
-func firstVoters(members []cluster.Member, self string, expect int, ask func(id string) (peerAnswer, error)) (ids []string, obstacle string) {
+func firstVoters(members []cluster.Member, self string, expect int, ask func(id string) (peerAnswer, error)) (ids []string, why obstacle) {
 	for _, m := range members {
 		if belongs(m) && m.ServerID != self {
-			return nil, fmt.Sprintf("server %s is part of a cluster already; its leader will add this node", m.ServerID)
+			return nil, obstacle{text: fmt.Sprintf("server %s is part of a cluster already; its leader will add this node", m.ServerID)}
 		}
 	}
 	ids = freshPeers(members, self, expect)
 	switch {
 	case len(ids) < expect:
-		return nil, fmt.Sprintf("%d of %d nodes are here", len(ids), expect)
+		return nil, tooFew(members, self, len(ids), expect)
 	case len(ids) > expect:
-		return nil, fmt.Sprintf("%d nodes are here and each expects %d; start the others after the cluster has formed, or expect more", len(ids), expect)
+		return nil, obstacle{text: fmt.Sprintf("%d nodes are here and each expects %d; start the others after the cluster has formed, or expect more", len(ids), expect)}
 	case ids[0] != self:
-		return nil, fmt.Sprintf("%d of %d nodes are here; %s will form the cluster", len(ids), expect, ids[0])
+		return nil, obstacle{text: fmt.Sprintf("%d of %d nodes are here; %s will form the cluster", len(ids), expect, ids[0])}
 	}
 	for _, id := range ids[1:] {
 		p, err := ask(id)
 		switch {
 		case err != nil:
-			return nil, fmt.Sprintf("server %s does not answer on its private port", id)
+			return nil, obstacle{text: fmt.Sprintf("server %s does not answer on its private port", id)}
 		case p.ClusterID != "" || !p.Fresh:
-			return nil, fmt.Sprintf("server %s has state already", id)
+			return nil, obstacle{text: fmt.Sprintf("server %s has state already", id)}
 		case p.ID != id || p.Expect != expect || !slices.Equal(p.Seen, ids):
-			return nil, fmt.Sprintf("server %s does not see the same nodes yet", id)
+			return nil, obstacle{text: fmt.Sprintf("server %s does not see the same nodes yet", id)}
 		}
 	}
-	return ids, ""
+	return ids, obstacle{}
+}
+
+// tooFew is the obstacle of nodes that are not as many as this one expects. It
+// names one that would count if it expected the same.
+func tooFew(members []cluster.Member, self string, here, expect int) obstacle {
+	why := obstacle{text: fmt.Sprintf("%d of %d nodes are here", here, expect)}
+	for _, m := range members {
+		if m.ServerID != self && !belongs(m) && m.Expect != expect && !m.NonVoter {
+			why.text += fmt.Sprintf("; server %s was started with --bootstrap-expect %d, this node with %d: give the first voters the same number, and 1 to those that join later",
+				m.ServerID, m.Expect, expect)
+			why.wrong = m.Expect > 1
+			break
+		}
+	}
+	return why
 }
 
 // freshPeers returns the ids of the live nodes without state that expect as many

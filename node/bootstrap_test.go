@@ -61,14 +61,64 @@ func TestFirstVoters(t *testing.T) {
 			for i := range members {
 				members[i].Expect = 3
 			}
-			ids, obstacle := firstVoters(members, tt.self, 3, tt.ask)
-			if (tt.obstacle == "") != (obstacle == "") || !strings.Contains(obstacle, tt.obstacle) {
-				t.Errorf("obstacle %q, want %q", obstacle, tt.obstacle)
+			ids, why := firstVoters(members, tt.self, 3, tt.ask)
+			if (tt.obstacle == "") != (why.text == "") || !strings.Contains(why.text, tt.obstacle) {
+				t.Errorf("obstacle %q, want %q", why.text, tt.obstacle)
 			}
 			if tt.obstacle == "" && !slices.Equal(ids, three) {
 				t.Errorf("voters %v", ids)
 			}
 		})
+	}
+}
+
+// TestOtherNumberOfFirstVoters: nodes that expect different numbers wait for each
+// other for good, and say so.
+func TestOtherNumberOfFirstVoters(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		expect int // of c-1; the others expect 3
+		voter  bool
+		want   string
+		wrong  bool
+	}{
+		{"more", 5, true, "2 of 3 nodes are here; server c-1 was started with --bootstrap-expect 5, this node with 3", true},
+		{"joins only", 1, true, "2 of 3 nodes are here; server c-1 was started with --bootstrap-expect 1, this node with 3", false},
+		{"never votes", 1, false, "2 of 3 nodes are here", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			members := alive("a-1? b-1? c-1?")
+			for i := range members {
+				members[i].Expect = 3
+			}
+			members[2].Expect, members[2].NonVoter = tt.expect, !tt.voter
+			_, why := firstVoters(members, "a-1", 3, nil)
+			if !strings.HasPrefix(why.text, tt.want) || why.wrong != tt.wrong || tt.voter != strings.Contains(why.text, "give the first voters the same number") {
+				t.Errorf("%+v", why)
+			}
+		})
+	}
+}
+
+func TestWhatAJoinerWaitsFor(t *testing.T) {
+	for _, tt := range []struct {
+		members string
+		expect  int
+		want    string
+		wrong   bool
+	}{
+		{"d-1?", 1, "none of --join x:1,y:2 answers", false},
+		{"d-1? a-1", 1, "waiting for the leader of the cluster of server a-1", false},
+		{"d-1? a-1?", 3, "server a-1 waits for 3 first voters", false},
+		{"d-1? a-1?", 1, "every node here only joins", true},
+	} {
+		members := alive(tt.members)
+		for i := range members {
+			members[i].Expect = tt.expect
+		}
+		if why := outsideOf(members, "d-1", []string{"x:1", "y:2"}); !strings.HasPrefix(why.text, tt.want) || why.wrong != tt.wrong {
+			t.Errorf("%s, expecting %d: %+v", tt.members, tt.expect, why)
+		}
 	}
 }
 

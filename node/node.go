@@ -81,8 +81,10 @@ type Node struct {
 	leaving      atomic.Bool   // it is being taken out of the cluster
 	commands     atomic.Uint64 // applied since the start
 	reconcileNow chan struct{}
-	changing     sync.Mutex  // held while a change of Raft's configuration is judged and carried out
-	outside      atomic.Bool // the cluster is led without this server
+	waiting      atomic.Pointer[string]            // why this node is not part of a cluster yet
+	refused      atomic.Pointer[map[string]string] // why this leader does not take nodes in, by id; not changed once stored
+	changing     sync.Mutex                        // held while a change of Raft's configuration is judged and carried out
+	outside      atomic.Bool                       // the cluster is led without this server
 	dog          *watchdog
 	condition    condition             // what operators are shown
 	logFailure   atomic.Pointer[error] // why the log cannot be written; nil while it can

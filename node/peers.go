@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/commons-cluster/commons/cluster"
 )
 
 // Paths of the private port beside those of node/propose.
@@ -33,6 +35,7 @@ type peerAnswer struct {
 	Seen      []string `json:"seen"`    // ids of the fresh nodes that expect the same, its own included, sorted
 	Servers   []string `json:"servers"` // ids in its configuration
 	Leads     bool     `json:"leads"`
+	Refused   string   `json:"refused,omitempty"` // why the leader does not take the asking node in
 }
 
 // statsAnswer says how far a node is.
@@ -49,7 +52,7 @@ type statsAnswer struct {
 // is a node with the cluster's secret.
 func (n *Node) privateHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+pathPeer, func(w http.ResponseWriter, _ *http.Request) { n.answer(w, n.aboutPeer()) })
+	mux.HandleFunc("GET "+pathPeer, func(w http.ResponseWriter, r *http.Request) { n.answer(w, n.aboutPeer(cluster.PeerID(r.Context()))) })
 	mux.HandleFunc("GET "+pathStats, func(w http.ResponseWriter, _ *http.Request) { n.answer(w, n.stats()) })
 	n.handleAdmin(mux)
 	mux.HandleFunc("POST "+pathVerify, n.serveVerify)
@@ -64,13 +67,17 @@ func (n *Node) answer(w http.ResponseWriter, what any) {
 	}
 }
 
-func (n *Node) aboutPeer() peerAnswer {
+// aboutPeer is what this node says of itself to another one.
+func (n *Node) aboutPeer(asking string) peerAnswer {
 	a := peerAnswer{
 		ID: n.identity.ServerID, ClusterID: n.clusterID(), Fresh: n.fresh(),
 		Expect: n.cfg.BootstrapExpect, Leads: n.pipeline.Stats().Leading,
 	}
 	if a.Fresh {
 		a.Seen = freshPeers(n.gossip.Members(), a.ID, a.Expect)
+	}
+	if refused := n.refused.Load(); refused != nil {
+		a.Refused = (*refused)[asking]
 	}
 	for _, s := range n.servers() {
 		a.Servers = append(a.Servers, string(s.ID))

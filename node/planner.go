@@ -50,8 +50,9 @@ type planner struct {
 	deadFor   time.Duration // 0: dead servers stay
 	logger    *slog.Logger
 
-	seen   map[string]time.Time // when a server was last alive in gossip
-	warned map[string]bool
+	seen    map[string]time.Time // when a server was last alive in gossip
+	warned  map[string]bool
+	refused map[string]string // why a live node is not taken in, by id; of the newest plan
 }
 
 // newPlanner returns a planner for the server self. deadFor is how long a server
@@ -80,6 +81,7 @@ func (p *planner) plan(ctx context.Context, pic picture) change {
 		pic.alive[m.ServerID] = m
 	}
 	p.remember(&pic)
+	p.refused = map[string]string{}
 	if old := p.superseded(ctx, &pic); old != "" {
 		return change{remove: old, why: replaced}
 	}
@@ -135,6 +137,7 @@ func (p *planner) mayAdd(ctx context.Context, pic *picture, m cluster.Member) bo
 	for _, s := range pic.servers {
 		id := string(s.ID)
 		if _, alive := pic.alive[id]; alive && nameOf(id) == nameOf(m.ServerID) {
+			p.refused[m.ServerID] = fmt.Sprintf("%s is a member and has the same name; give this node another --node-id, or end the other one for good", id)
 			if p.firstTime(m.ServerID) {
 				p.logger.WarnContext(ctx, "two nodes run under one name; give one another --node-id, or stop the one that is not a member",
 					"name", nameOf(id), "member", id, "other", m.ServerID)
@@ -148,7 +151,15 @@ func (p *planner) mayAdd(ctx context.Context, pic *picture, m cluster.Member) bo
 	// It has state and no cluster's name: either another cluster is just being
 	// formed, or this one's former leader was lost while it took the node in.
 	known, err := p.probe.knows(ctx, m.ServerID)
-	return err == nil && (len(known) == 0 || slices.ContainsFunc(known, func(id string) bool { return contains(pic.servers, id) }))
+	if err != nil {
+		p.refused[m.ServerID] = "its private port does not answer the leader; look at its --cluster-advertise and at the firewall"
+		return false
+	}
+	if len(known) > 0 && !slices.ContainsFunc(known, func(id string) bool { return contains(pic.servers, id) }) {
+		p.refused[m.ServerID] = "it has begun to form another cluster; empty its data directory and start it again"
+		return false
+	}
+	return true
 }
 
 // mayVote reports whether a server may be promoted, and which voter of the same

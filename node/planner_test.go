@@ -165,6 +165,30 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestPlanSaysWhomItRefuses: a node that is not taken in can be told what to do.
+func TestPlanSaysWhomItRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		alive   string
+		configs map[string][]string
+		want    string // of b-2's refusal; "" is none
+	}{
+		{"same name", "a-1 b-1 b-2?", nil, "b-1 is a member and has the same name; give this node another --node-id"},
+		{"forms another", "a-1 b-2!", map[string][]string{"b-2": {"b-2", "x-1"}}, "empty its data directory"},
+		{"out of reach", "a-1 b-2!", nil, "--cluster-advertise"},
+		{"taken in", "a-1 b-2?", nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPlanner("a-1", probes{configs: tt.configs}, testTuning, 0, quiet())
+			config, members := servers("a-1 b-1"), alive(tt.alive)
+			p.plan(t.Context(), picture{now: time.Now(), cluster: "c", members: members, servers: config, health: judged(config, members, "", time.Now())})
+			if got := p.refused["b-2"]; (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) || len(p.refused) > 1 {
+				t.Errorf("refused: %v, want %q", p.refused, tt.want)
+			}
+		})
+	}
+}
+
 const dead15 = "it has been dead for 15s"
 
 func every(c change) map[int]change { return from(0, c) }

@@ -11,12 +11,15 @@ func (n *Node) reconcile(ctx context.Context) {
 	p := newPlanner(n.identity.ServerID, n, n.cfg.Tuning, n.cfg.DeadServerThreshold, n.logger)
 	tick := time.NewTicker(n.cfg.Tuning.ReconcileInterval)
 	defer tick.Stop()
+	defer n.refused.Store(nil)
 	for {
 		err := n.reconfigure(ctx, func(current configuration) (change, error) {
 			health, _ := n.Health()
-			return p.plan(ctx, picture{
+			next := p.plan(ctx, picture{
 				now: time.Now(), cluster: n.clusterID(), members: n.gossip.Members(), servers: current.servers, health: health,
-			}), nil
+			})
+			n.refused.Store(&p.refused)
+			return next, nil
 		})
 		if err != nil && ctx.Err() == nil {
 			n.logger.WarnContext(ctx, "the configuration was not changed; it is tried again", "error", err)

@@ -67,16 +67,7 @@ func (n *Node) checks() []api.Check {
 	if !known.OK {
 		known.Detail = "no leader is known"
 	}
-	member := api.Check{Name: "cluster", OK: n.fingerprints.Load() != nil, Detail: "part of cluster " + n.clusterID()}
-	switch {
-	case n.clusterID() == "":
-		member.Detail = "not part of a cluster yet"
-	case !member.OK:
-		member.Detail = "the cluster's data key cannot be opened with this node's secret"
-	}
-	if n.outside.Load() {
-		member.OK, member.Detail = false, "this server was removed from its cluster"
-	}
+	member := n.memberCheck()
 	caughtUp := api.Check{
 		Name: "caught-up", OK: n.caughtUp.Load() && applied+maxReadyLag >= commit,
 		Detail: fmt.Sprintf("applied %d of %d", applied, max(applied, commit, n.wanted())),
@@ -87,6 +78,27 @@ func (n *Node) checks() []api.Check {
 		caughtUp.Detail += ", not caught up with the leader since it was last heard of, or too far ahead"
 	}
 	return []api.Check{running, known, member, caughtUp, n.logCheck(), n.diskCheck()}
+}
+
+// memberCheck is whether this node is part of the cluster that it is meant for.
+func (n *Node) memberCheck() api.Check {
+	c := api.Check{Name: "cluster", OK: n.fingerprints.Load() != nil, Detail: "part of cluster " + n.clusterID()}
+	waiting := n.waiting.Load()
+	stranger, strange := n.gossip.Stranger()
+	switch {
+	case n.outside.Load():
+		c.OK, c.Detail = false, "this server was removed from its cluster; stop it, or empty its data directory and start it to join as a new server"
+	case strange && len(n.gossip.Members()) <= 1:
+		c.OK, c.Detail = false, fmt.Sprintf("this node belongs to cluster %s and is alone, and %s at the join address %s belongs to cluster %s; empty this node's data directory to join that, or take the address out of --join",
+			n.clusterID(), stranger.ServerID, stranger.GossipAddr, stranger.ClusterID)
+	case n.clusterID() == "" && waiting != nil:
+		c.Detail = "not part of a cluster yet: " + *waiting
+	case n.clusterID() == "":
+		c.Detail = "not part of a cluster yet"
+	case !c.OK:
+		c.Detail = "the cluster's data key cannot be opened with this node's secret"
+	}
+	return c
 }
 
 // watchCatchUp finds out whether this node has everything that was acknowledged

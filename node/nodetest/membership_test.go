@@ -192,3 +192,76 @@ func TestLeavesThatRaceKeepAQuorum(t *testing.T) {
 	c.WaitLeader()
 	c.MustPublish(c.Running()[0], Post{Body: "a quorum has stayed"})
 }
+
+// TestRefusedNodesSayWhatToDo: a node that the cluster it wants to join does not
+// take is not ready, and says why, also when it has formed one of its own before.
+func TestRefusedNodesSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	c := New(t, 1)
+	unready := func(nd *Node, texts ...string) {
+		t.Helper()
+		c.Eventually("it says why it is not ready", func() string {
+			status, body, err := nd.get("/readyz")
+			if err != nil {
+				return err.Error()
+			}
+			for _, want := range texts {
+				if status != http.StatusServiceUnavailable || !strings.Contains(body, want) {
+					return fmt.Sprintf("%d, without %q: %s", status, want, body)
+				}
+			}
+			return ""
+		})
+	}
+	twin := c.add(1)
+	twin.cfg.NodeID, twin.cfg.Join = c.Nodes[0].cfg.NodeID, []string{c.Nodes[0].cfg.GossipAddr}
+	c.Start(twin.index)
+	unready(twin, "refuses this node: "+c.Nodes[0].ServerID(), "give this node another --node-id")
+	if !twin.Logged(`level=WARN msg="not part of a cluster yet"`) {
+		t.Error("the log of the second of a name does not say so")
+	}
+
+	other := c.add(1)
+	c.Start(other.index)
+	c.WaitReady(other.index)
+	c.Stop(other.index)
+	other.cfg.Join = []string{c.Nodes[0].cfg.GossipAddr}
+	c.Start(other.index)
+	unready(other, "belongs to cluster", "empty this node's data directory", c.Nodes[0].ServerID())
+	if status, body, err := c.Nodes[0].get("/readyz"); err != nil || status != http.StatusOK {
+		t.Errorf("who refuses it is not ready: %d, %v: %s", status, err, body)
+	}
+}
+
+// TestOtherNumberOfFirstVotersIsSaid: both sides name the other.
+func TestOtherNumberOfFirstVotersIsSaid(t *testing.T) {
+	t.Parallel()
+	c := Empty(t)
+	two, three := c.add(2), c.add(3)
+	for _, nd := range c.Nodes {
+		nd.cfg.Join = c.gossipAddrs()
+	}
+	c.Start(0)
+	c.Start(1)
+	for _, side := range []struct {
+		at   *Node
+		want string
+	}{
+		{two, "server " + three.ServerID() + " was started with --bootstrap-expect 3, this node with 2"},
+		{three, "server " + two.ServerID() + " was started with --bootstrap-expect 2, this node with 3"},
+	} {
+		c.Eventually("the numbers are said", func() string {
+			status, body, err := side.at.get("/readyz")
+			if err != nil {
+				return err.Error()
+			}
+			if status != http.StatusServiceUnavailable || !strings.Contains(body, side.want) {
+				return fmt.Sprintf("%d: %s", status, body)
+			}
+			return ""
+		})
+		if !side.at.Logged(side.want) {
+			t.Error("it is not logged")
+		}
+	}
+}
