@@ -15,6 +15,8 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/commons-cluster/commons/fsm/text"
 )
 
 // The tool interface is the Model Context Protocol over streamable HTTP, without
@@ -140,7 +142,7 @@ func (s *Server) noTool(name string) error {
 		names[i] = b.name
 	}
 	message := "There is no tool " + shorten(name, maxMethodShown) + ": tools/list names those that there are."
-	if near := nearest(name, names); near != "" {
+	if near := text.Nearest(name, names); near != "" {
 		message += " Did you mean " + near + "?"
 	}
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: message}

@@ -72,7 +72,12 @@ func run(ctx context.Context, args []string, std streams) int {
 		return exitFailed
 	}
 	parsed, err := parser.Parse(args)
-	if list := append(undecoded.of(pathOf(parsed, err)), problemsOf(err)...); len(list) > 0 {
+	path := pathOf(parsed, err)
+	list := append(undecoded.of(path), problemsOf(err)...)
+	if runsNode(path) {
+		list = append(list, unknownVariables(os.Environ(), parser.Model)...)
+	}
+	if len(list) > 0 {
 		return refuse(std, list)
 	}
 	err = parsed.Run()

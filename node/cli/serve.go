@@ -20,6 +20,13 @@ type serveCommand struct {
 	Config node.Config `embed:""`
 }
 
+// Help is the second part of `commons serve --help`.
+func (c *serveCommand) Help() string {
+	return "SIGTERM and Ctrl-C hand leadership over and end the node in good order; a second one ends it at once. " +
+		"On a terminal SIGHUP does the same, because the terminal was closed, unless nohup is in front. " +
+		"Without one the node goes on: there is nothing to reload, as the secret file is read again by itself and settings take a restart."
+}
+
 // Run runs one node until a signal or its own failure ends it.
 func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	logger, err := newLogger(std.err, c.Config.LogLevel, c.Config.LogFormat)
@@ -28,6 +35,9 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
+	outlived, stopOutliving := context.WithCancel(context.WithoutCancel(ctx)) // also while it ends
+	defer stopOutliving()
+	outliveHangups(outlived, logger)
 	c.Config.Version = Version()
 	logger.InfoContext(ctx, "starting", "version", c.Config.Version)
 	n, err := node.Start(ctx, c.Config, logger)
@@ -45,7 +55,7 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 		return err
 	case <-ctx.Done():
 	}
-	logger.InfoContext(ctx, "shutting down; a second signal ends the process at once")
+	logger.InfoContext(ctx, "shutting down; SIGTERM or Ctrl-C, once more, ends the process at once", "reason", context.Cause(ctx))
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Config.ShutdownDelay+shutdownTimeout)
 	defer cancel()
 	go func() { _ = n.Shutdown(bounded) }() // Wait returns the same

@@ -1,14 +1,14 @@
-package api
+package text
 
 import "strings"
 
 // maxNearName is how long a name may be for one near it to be looked for, in bytes.
 const maxNearName = 64
 
-// nearest returns the name that somebody may have meant: one of which the other is
+// Nearest returns the name that somebody may have meant: one of which the other is
 // a part, else the one that the fewest changes of a letter lead to; "" when all are
 // far away.
-func nearest(name string, names []string) string {
+func Nearest(name string, names []string) string {
 	name = strings.ToLower(strings.ReplaceAll(name, "-", "_"))
 	if name == "" || len(name) > maxNearName {
 		return ""

@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const childPatience = time.Minute
+
+// program is a node in a process of its own.
+type program struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	log   logBuffer
+	ended chan error
+}
+
+// startProgram starts `commons serve`, by way of a shell script that ends in
+// `exec "$0" "$@"`.
+func startProgram(t *testing.T, script string, attributes *syscall.SysProcAttr, stdin *os.File) *program {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &program{t: t, ended: make(chan error, 1)}
+	p.cmd = exec.CommandContext(t.Context(), "/bin/sh", "-c", script, self, "serve", "--node-id", "alone", "--data-dir", t.TempDir(),
+		"--http-addr", "127.0.0.1:0", "--cluster-addr", "127.0.0.1:0", "--gossip-addr", "127.0.0.1:0", "--log-format", "text")
+	p.cmd.Env = append(os.Environ(), asProgram+"=1")
+	p.cmd.SysProcAttr = attributes
+	if stdin != nil {
+		p.cmd.Stdin = stdin
+	}
+	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.ended <- p.cmd.Wait() }()
+	p.logs("msg=ready")
+	return p
+}
+
+// logs waits until the log holds a text.
+func (p *program) logs(text string) {
+	p.t.Helper()
+	for deadline := time.Now().Add(childPatience); !strings.Contains(p.log.String(), text); {
+		if time.Now().After(deadline) {
+			p.t.Fatalf("%q is not logged:\n%s", text, p.log.String())
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// ends waits until the process has ended, in good order.
+func (p *program) ends() {
+	p.t.Helper()
+	select {
+	case err := <-p.ended:
+		if err != nil || !strings.Contains(p.log.String(), "msg=ended") {
+			p.t.Errorf("it ended with %v:\n%s", err, p.log.String())
+		}
+	case <-time.After(childPatience):
+		p.t.Fatalf("it did not end:\n%s", p.log.String())
+	}
+}
+
+func (p *program) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// ignores reports whether the process ignores a signal.
+func (p *program) ignores(s syscall.Signal) bool {
+	p.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	_, mask, _ := strings.Cut(string(status), "SigIgn:\t")
+	mask, _, _ = strings.Cut(mask, "\n")
+	ignored, err := strconv.ParseUint(mask, 16, 64)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return ignored&(1<<(s-1)) != 0
+}
+
+// terminal opens a terminal and returns our side and that of a process on it.
+func terminal(t *testing.T) (ours, theirs *os.File) {
+	t.Helper()
+	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ours.Close() }) // the test may have closed it
+	if err := unix.IoctlSetPointerInt(int(ours.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(int(ours.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ours, theirs
+}
+
+// onTerminal starts a node on a terminal that hangUp closes.
+func onTerminal(t *testing.T, script string) (p *program, hangUp func()) {
+	t.Helper()
+	ours, theirs := terminal(t)
+	p = startProgram(t, script, &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}, theirs)
+	if err := theirs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return p, func() {
+		t.Helper()
+		if err := ours.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestClosedTerminalEndsANodeInGoodOrder(t *testing.T) {
+	t.Parallel()
+	p, hangUp := onTerminal(t, `exec "$0" "$@"`)
+	hangUp()
+	p.ends()
+	if !strings.Contains(p.log.String(), errTerminalClosed.Error()) {
+		t.Errorf("it does not say why it ended:\n%s", p.log.String())
+	}
+}
+
+// TestNohup: what was told to outlive its terminal does.
+func TestNohup(t *testing.T) {
+	t.Parallel()
+	p, hangUp := onTerminal(t, `trap "" HUP; exec "$0" "$@"`)
+	if !p.ignores(syscall.SIGHUP) {
+		t.Fatal("it does not ignore SIGHUP any more")
+	}
+	hangUp()
+	p.signal(syscall.SIGTERM)
+	p.ends()
+}
+
+// TestHangupWithoutTerminal: a service goes on and says that nothing is reloaded.
+func TestHangupWithoutTerminal(t *testing.T) {
+	t.Parallel()
+	p := startProgram(t, `exec "$0" "$@"`, &syscall.SysProcAttr{Setsid: true}, nil)
+	p.signal(syscall.SIGHUP)
+	p.logs("nothing to reload")
+	p.signal(syscall.SIGTERM)
+	p.ends()
+}
