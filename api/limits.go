@@ -19,8 +19,8 @@ const (
 	// maxUnknownName how many code points of each.
 	maxUnknownShown = 10
 	maxUnknownName  = 40
-	// maxConnections is the most connections that are served at once.
-	maxConnections = 16384
+	// MaxConnections is the most connections that are served at once.
+	MaxConnections = 16384
 	// maxForwarded is how many hops of an X-Forwarded-For are looked at.
 	maxForwarded = 32
 )
@@ -48,6 +48,12 @@ const (
 	staleAfter = time.Second
 	// retryAfterUnavailable is the Retry-After of a 503, in seconds.
 	retryAfterUnavailable = "1"
+	// minAcceptPause and maxAcceptPause bound the pause after a connection could
+	// not be taken, as when the process may open no more; acceptLogEvery is how
+	// often that is logged.
+	minAcceptPause = 5 * time.Millisecond
+	maxAcceptPause = time.Second
+	acceptLogEvery = 10 * time.Second
 	// lingerTimeout and lingerBytes bound what is still read from a client that
 	// was refused in the middle of its request, so that it can read the answer.
 	lingerTimeout = 2 * time.Second

@@ -57,6 +57,9 @@ type Config struct {
 	// RequestLog is how many requests a second are logged at most; those of
 	// operators are not.
 	RequestLog int
+	// MaxConnections is how many connections are served at once, which the limit
+	// of open files may bound; zero is MaxConnections.
+	MaxConnections int
 	// TrustedProxies are the networks whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix
 	// Registry receives the server's measurements and is what /metrics shows.
@@ -172,7 +175,7 @@ func New(cfg Config) (*Server, error) {
 	s.mcp = sync.OnceValue(s.newMCP) // a node that starts cannot tell its status yet
 	s.exposition = exposition(registry)
 	s.router = s.newRouter()
-	s.http = s.newHTTP()
+	s.http = s.newHTTP(cmp.Or(cfg.MaxConnections, MaxConnections))
 	s.waits, s.releaseWaits = context.WithCancel(context.Background())
 	s.writes, s.endWrites = context.WithCancel(context.Background())
 	return s, nil
@@ -201,12 +204,12 @@ func (s *Server) newRouter() fasthttp.RequestHandler {
 // newHTTP makes the HTTP server below the router. It is ours rather than Fiber's,
 // because every answer passes through one place, also those to requests that no
 // router ever sees.
-func (s *Server) newHTTP() *fasthttp.Server {
+func (s *Server) newHTTP(connections int) *fasthttp.Server {
 	return &fasthttp.Server{
 		Handler:                      s.handle,
 		ErrorHandler:                 s.unreadable,
 		Logger:                       fasthttpLog{s.log},
-		Concurrency:                  maxConnections,
+		Concurrency:                  connections,
 		ReadBufferSize:               maxHeaderBytes,
 		ReadTimeout:                  readTimeout,
 		WriteTimeout:                 writeTimeout,
@@ -228,7 +231,7 @@ func (s *Server) Requests() uint64 { return s.metrics.answered.Load() }
 // Serve answers requests on a listener until Shutdown, and returns nil then.
 func (s *Server) Serve(ln net.Listener) error {
 	// A Shutdown may come before the server below knows the listener.
-	lingering := newLingerListener(ln)
+	lingering := newLingerListener(s.waits, ln, s.log)
 	stop := context.AfterFunc(s.waits, func() { _ = lingering.Close() })
 	defer stop()
 	if err := s.http.Serve(lingering); err != nil {

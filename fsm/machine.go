@@ -32,6 +32,9 @@ type Options struct {
 	// MemTableBytes is the size of one of Pebble's memtables; zero is
 	// DefaultMemTableBytes.
 	MemTableBytes int64
+	// MaxOpenFiles bounds the files that are open at once; zero is
+	// DefaultMaxOpenFiles. While a snapshot is received there are two states.
+	MaxOpenFiles int
 	// MaxFormat is the newest format that is known; zero is MaxFormat. Tests of
 	// upgrades set it.
 	MaxFormat int
@@ -109,6 +112,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.CacheBytes == 0 {
 		o.CacheBytes = DefaultCacheBytes
+	}
+	if o.MaxOpenFiles == 0 {
+		o.MaxOpenFiles = DefaultMaxOpenFiles
 	}
 	if o.MemTableBytes == 0 {
 		o.MemTableBytes = DefaultMemTableBytes

@@ -13,6 +13,8 @@ import (
 // What Pebble gets. The defaults are made for another load: they stall writes
 // that come in batches of 128 KiB.
 const (
+	// DefaultMaxOpenFiles is how many files of a state are open at once.
+	DefaultMaxOpenFiles = 1000
 	// DefaultCacheBytes is the size of the block cache when all memtables are full.
 	DefaultCacheBytes = 64 << 20
 	// DefaultMemTableBytes is the size of one memtable. What is in memtables is
@@ -26,7 +28,6 @@ const (
 	memTablesBeforeStop   = 4
 	l0CompactionThreshold = 4
 	l0StopWrites          = 24
-	maxOpenFiles          = 1000
 	bloomBitsPerKey       = 10
 	// Small blocks and the fastest compression: reading one old entry costs 20 µs,
 	// with twice the block and zstd 70 µs, for a quarter less of disk.
@@ -57,7 +58,7 @@ func pebbleOptions(opts *Options, cache *pebble.Cache, fatal func(error)) *pebbl
 		L0StopWritesThreshold:       l0StopWrites,
 		LBaseMaxBytes:               baseLevelBytes,
 		FlushSplitBytes:             flushSplitBytes,
-		MaxOpenFiles:                maxOpenFiles,
+		MaxOpenFiles:                opts.MaxOpenFiles,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 		Logger:                      pebbleLogger{log: opts.Logger, fatal: fatal},
 		EventListener: &pebble.EventListener{

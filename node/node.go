@@ -40,6 +40,8 @@ type Node struct {
 	logger  *slog.Logger
 	started time.Time
 
+	descriptors descriptors
+
 	identity cluster.Identity
 	secrets  *cluster.Secrets
 	book     *cluster.Book
@@ -125,7 +127,7 @@ func Start(ctx context.Context, cfg Config, logger *slog.Logger) (*Node, error) 
 	defer close(n.begun)
 	n.workCtx, n.endWork = context.WithCancel(context.Background())
 	for _, step := range []func() error{
-		n.openDir, n.openState, n.openLog, n.openPush, n.openPort, n.openHTTP,
+		n.countDescriptors, n.openDir, n.openState, n.openLog, n.openPush, n.openPort, n.openHTTP,
 		n.openGossip, n.openRaft, n.openPrivate, n.startWorkers, n.openPprof, n.serveHTTP,
 	} {
 		err := ctx.Err()
@@ -168,6 +170,7 @@ func (n *Node) openState() error {
 	machine, err := fsm.Open(fsm.Options{
 		Dir: filepath.Join(n.cfg.DataDir, stateDir), Logger: n.logger,
 		Observer: observer{n}, DeliveriesEnded: n.deliveriesEnded, Fatal: n.fail, MaxFormat: n.cfg.Tuning.Format,
+		MaxOpenFiles: n.descriptors.stateFiles,
 	})
 	if err != nil {
 		return err
@@ -313,6 +316,7 @@ func (n *Node) serveHTTP() (err error) {
 	}
 	n.server, err = api.New(api.Config{
 		Backend: &backend{n}, Logger: n.logger, RequestLog: n.cfg.RequestLog, Registry: n.registry,
+		MaxConnections: n.descriptors.connections,
 		TrustedProxies: n.cfg.TrustedNetworks(), HouseAgents: n.cfg.HouseAgents,
 		PublicURL: n.cfg.PublicURL, Notify: n.notifyRules(), DualCard: n.cfg.AgentCard == agentCardDual, Counter: n.usage,
 		WriteRate: n.cfg.WriteRate, WriteBurst: n.cfg.WriteBurst, ClaimTTL: n.cfg.ClaimTTL, Now: n.pipeline.Clocks().Corrected,

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestMoreConnectionsThanDescriptors: clients that open more connections than the
+// process may have do not end the node, nor keep it from writing.
+func TestMoreConnectionsThanDescriptors(t *testing.T) {
+	t.Parallel()
+	p := startProgram(t, `ulimit -n 256; exec "$0" "$@"`, &syscall.SysProcAttr{Setsid: true}, nil)
+	p.logs(`msg="open files and connections" limit=256 clients=128 state=64 others=64`)
+	found := regexp.MustCompile(`msg=listening .*http=(\S+)`).FindStringSubmatch(p.log.String())
+	if found == nil {
+		t.Fatalf("where it listens is not logged:\n%s", p.log.String())
+	}
+	addr := found[1]
+	early := &http.Client{Timeout: childPatience, Transport: &http.Transport{MaxConnsPerHost: 1}}
+	if status := get(t, early, "http://"+addr+"/livez"); status != http.StatusOK {
+		t.Fatalf("before the crowd: status %d", status)
+	}
+	crowd := openMany(t, addr, 400)
+	last := crowd[len(crowd)-1]
+	if err := last.SetReadDeadline(time.Now().Add(childPatience)); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(last)
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 503 ") {
+		t.Errorf("one too many: %q, %v\n%s", answer, err, p.log.String())
+	}
+	res, err := early.PostForm("http://"+addr+"/api/entries", url.Values{"agent": {"early"}, "body": {"written in a crowd"}})
+	if err != nil {
+		t.Fatalf("a client that was there before: %v\n%s", err, p.log.String())
+	}
+	_ = res.Body.Close() // its status is enough
+	if res.StatusCode != http.StatusCreated {
+		t.Errorf("a client that was there before: status %d", res.StatusCode)
+	}
+	for _, conn := range crowd {
+		_ = conn.Close() // some are closed by the node
+	}
+	late := &http.Client{Timeout: childPatience, Transport: &http.Transport{DisableKeepAlives: true}}
+	for deadline := time.Now().Add(childPatience); get(t, late, "http://"+addr+"/readyz") != http.StatusOK; {
+		if time.Now().After(deadline) {
+			t.Fatalf("not ready after the crowd has gone:\n%s", p.log.String())
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	p.signal(syscall.SIGTERM)
+	p.ends()
+}
+
+// openMany opens connections and leaves them open.
+func openMany(t *testing.T, addr string, n int) []net.Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), childPatience)
+	defer cancel()
+	conns := make([]net.Conn, n)
+	for i := range conns {
+		var err error
+		if conns[i], err = (&net.Dialer{}).DialContext(ctx, "tcp", addr); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conns[i].Close() }) // the test closes them
+	}
+	return conns
+}
+
+func get(t *testing.T, client *http.Client, address string) (status int) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return 0
+	}
+	_ = res.Body.Close() // its status is enough
+	return res.StatusCode
+}

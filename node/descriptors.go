@@ -1,0 +1,55 @@
+package node
+
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+const (
+	// minDescriptors is how many files and connections a process has to be allowed
+	// for a node to run in it.
+	minDescriptors = 256
+	// reservedDescriptors are kept for what is not a client's connection, where
+	// the limit allows it: the files of two states while a snapshot is received,
+	// the log, the private port, gossip, and receivers.
+	reservedDescriptors = 2*fsm.DefaultMaxOpenFiles + 560
+)
+
+// descriptors says how the files and connections that the process may open are
+// divided. Whatever opens one above the limit fails, also the log and the state.
+type descriptors struct {
+	limit       int
+	connections int // of clients
+	stateFiles  int
+}
+
+// divide divides a limit: half of a small one is for what keeps the node alive, and
+// all that is not reserved of a large one is for clients.
+func divide(limit uint64) (descriptors, error) {
+	if limit < minDescriptors {
+		return descriptors{}, fmt.Errorf("this process may open %d files and connections, a node needs %d; raise the limit with `ulimit -n`, LimitNOFILE of systemd, or nofile of the container engine",
+			limit, minDescriptors)
+	}
+	total := int(min(limit, api.MaxConnections+reservedDescriptors)) // more is of no use
+	reserved := min(total/2, reservedDescriptors)
+	return descriptors{total, total - reserved, min(reserved/2, fsm.DefaultMaxOpenFiles)}, nil
+}
+
+// countDescriptors reads the limit of this process. Go has raised it to the hard one
+// when the process began.
+func (n *Node) countDescriptors() error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("reading the limit of open files: %w", err)
+	}
+	var err error
+	if n.descriptors, err = divide(limit.Cur); err != nil {
+		return err
+	}
+	n.logger.Info("open files and connections", "limit", limit.Cur, "clients", n.descriptors.connections, "state", n.descriptors.stateFiles,
+		"others", n.descriptors.limit-n.descriptors.connections-n.descriptors.stateFiles)
+	return nil
+}

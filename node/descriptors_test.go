@@ -1,0 +1,32 @@
+package node
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/api"
+)
+
+func TestDescriptorsAreDivided(t *testing.T) {
+	for _, tt := range []struct {
+		limit       uint64
+		connections int
+		stateFiles  int
+	}{
+		{256, 128, 64},
+		{1024, 512, 256},
+		{4096, 2048, 1000},
+		{10_000, 10_000 - reservedDescriptors, 1000},
+		{65_536, api.MaxConnections, 1000},
+		{math.MaxUint64, api.MaxConnections, 1000},
+	} {
+		got, err := divide(tt.limit)
+		if err != nil || got.connections != tt.connections || got.stateFiles != tt.stateFiles {
+			t.Errorf("of %d: %+v, %v", tt.limit, got, err)
+		}
+	}
+	if _, err := divide(minDescriptors - 1); err == nil || !strings.Contains(err.Error(), "LimitNOFILE") {
+		t.Errorf("too few: %v", err)
+	}
+}
