@@ -121,7 +121,7 @@ func (c *call) identify(e *newEntry) Sender {
 	}
 	e.cmd.Proof.Sender = from.Fingerprint
 	if from.AgentKey == "" {
-		e.cmd.Proof = fsm.Proof{}
+		e.cmd.Proof.Key = nil
 	}
 	return from
 }

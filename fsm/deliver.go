@@ -10,8 +10,8 @@ const (
 	// in milliseconds of log time. After that the next attempt may begin.
 	DeliveryLease = 15_000
 	// MaxRetryJitter bounds what a leader adds to the pause before an attempt, in
-	// milliseconds.
-	MaxRetryJitter = 30 * 60 * 1000
+	// thousandths of it.
+	MaxRetryJitter = 200
 	// MaxRetryAfter bounds the pause that a receiver can ask for, in milliseconds.
 	MaxRetryAfter = 6 * 60 * 60 * 1000
 	// MaxAttempts bounds the attempts that begin with one command.
@@ -24,9 +24,9 @@ const (
 // one more failure the delivery is given up.
 var retryPauses = [...]int64{5_000, 5 * 60_000, 30 * 60_000, 2 * 60 * 60_000, 5 * 60 * 60_000}
 
-// RetryPause returns the pause after so many failures of a delivery, in
+// retryPause returns the pause after so many failures of a delivery, in
 // milliseconds; false when it is given up.
-func RetryPause(failures uint64) (pause int64, again bool) {
+func retryPause(failures uint64) (pause int64, again bool) {
 	if failures == 0 || failures > uint64(len(retryPauses)) {
 		return 0, false
 	}
@@ -79,17 +79,24 @@ func (c *BeginDeliveries) apply(tx *txn) Result {
 
 func (tx *txn) beginAttempt(holder BootID, a *Attempt) {
 	o := tx.outbox(a.AgentKey)
-	if len(o.queue) == 0 || o.queue[0] != a.Delivery || o.due() > tx.now {
+	i := o.next(tx.now)
+	if i < 0 || o.queue[i].number != a.Delivery {
 		return
 	}
 	d := tx.delivery(a.AgentKey, a.Delivery)
 	if a.Number != d.attempts+1 {
 		return
 	}
+	if o.sending != 0 && o.sending != a.Delivery { // its lease is over
+		lost := tx.delivery(a.AgentKey, o.sending)
+		tx.putDelivery(a.AgentKey, o.sending, &lost, DeliveryWaiting)
+	}
+	if d.hook != o.hook { // the present receiver has not failed yet
+		d.failures = 0
+	}
 	d.attempts, d.holder, d.hook = a.Number, holder, o.hook
 	tx.putDelivery(a.AgentKey, a.Delivery, &d, DeliverySending)
-	o.nextAt = tx.now + DeliveryLease
-	o.begin(tx.now)
+	o.begin(i, tx.now)
 }
 
 // DeliveryOutcome is what came of an attempt.
@@ -109,8 +116,8 @@ type AckDelivery struct {
 	Outcome DeliveryOutcome `cbor:"4,keyasint"`
 	// Reason is a short word for the agent; "" exactly when it was delivered.
 	Reason string `cbor:"5,keyasint,omitempty"`
-	// Jitter is added to the pause before the next attempt, which takes at least
-	// RetryAfter; both in milliseconds.
+	// Jitter is how much longer the pauses after a failure are, in thousandths of
+	// them. They take at least RetryAfter, in milliseconds.
 	Jitter     int64 `cbor:"6,keyasint,omitempty"`
 	RetryAfter int64 `cbor:"7,keyasint,omitempty"`
 }
@@ -121,7 +128,7 @@ func (c *AckDelivery) check() error {
 	errs := []error{
 		c.Attempt.check(),
 		checkRange("outcome", int(c.Outcome), int(AttemptDelivered), int(AttemptGone), ""),
-		checkRange("jitter", int(c.Jitter), 0, MaxRetryJitter, "ms"),
+		checkRange("jitter", int(c.Jitter), 0, MaxRetryJitter, "thousandths"),
 		checkRange("retry after", int(c.RetryAfter), 0, MaxRetryAfter, "ms"),
 	}
 	if c.Outcome != AttemptDelivered {
@@ -134,46 +141,63 @@ func (c *AckDelivery) check() error {
 
 func (c *AckDelivery) apply(tx *txn) Result {
 	o := tx.outbox(c.AgentKey)
-	if len(o.queue) == 0 || o.queue[0] != c.Delivery {
+	i, waits := o.find(c.Delivery)
+	if !waits || o.sending != c.Delivery {
 		return Result{Outcome: OutcomeUnchanged}
 	}
 	d := tx.delivery(c.AgentKey, c.Delivery)
-	if d.status != DeliverySending || d.attempts != c.Number {
+	if d.attempts != c.Number {
 		return Result{Outcome: OutcomeUnchanged}
 	}
 	d.reason = c.Reason
+	o.sending = 0
 	switch {
 	case c.Outcome == AttemptDelivered:
-		tx.endDelivery(c.AgentKey, o, &d, DeliveryDelivered)
+		o.taken(tx.now)
+		tx.endDelivery(c.AgentKey, o, i, &d, DeliveryDelivered)
 	case d.hook != o.hook: // the agent has another receiver by now
-		o.nextAt = tx.now
+		o.probe(tx.now)
 		tx.putDelivery(c.AgentKey, c.Delivery, &d, DeliveryWaiting)
 	case c.Outcome == AttemptGone:
 		d.failures++
-		tx.endDelivery(c.AgentKey, o, &d, DeliveryFailed)
+		tx.endDelivery(c.AgentKey, o, i, &d, DeliveryFailed)
 		tx.ended[len(tx.ended)-1].Gone = true
 		tx.removeHook(c.AgentKey, o)
 	default:
-		c.fail(tx, o, &d)
+		c.fail(tx, o, i, &d)
 	}
 	return Result{Outcome: OutcomeDone}
 }
 
 // fail counts a failure, after which the delivery waits for its next attempt or
-// is given up.
-func (c *AckDelivery) fail(tx *txn, o *outbox, d *deliveryRow) {
-	d.failures++
-	pause, again := RetryPause(d.failures)
-	if !again {
-		tx.endDelivery(c.AgentKey, o, d, DeliveryFailed)
+// is given up. One that was not its own turn changes nothing for it, unless the
+// receiver asked to be left alone for longer.
+func (c *AckDelivery) fail(tx *txn, o *outbox, i int, d *deliveryRow) {
+	q := &o.queue[i]
+	turn := q.ready <= tx.now
+	o.refused(q, tx.now, c.wait)
+	if !turn {
+		q.ready = max(q.ready, tx.now+c.RetryAfter)
+		tx.putDelivery(c.AgentKey, c.Delivery, d, DeliveryWaiting)
 		return
 	}
-	o.nextAt = tx.now + max(pause+c.Jitter, c.RetryAfter)
+	d.failures++
+	pause, again := retryPause(d.failures)
+	if !again {
+		tx.endDelivery(c.AgentKey, o, i, d, DeliveryFailed)
+		return
+	}
+	q.ready = tx.now + c.wait(pause)
 	tx.putDelivery(c.AgentKey, c.Delivery, d, DeliveryWaiting)
 }
 
-// TestDelivery queues a delivery that only the agent itself can ask for. The
-// result's Entry is the number of the delivery.
+// wait returns how long a pause takes, in milliseconds.
+func (c *AckDelivery) wait(pause int64) int64 {
+	return max(pause+pause*c.Jitter/1000, c.RetryAfter)
+}
+
+// TestDelivery queues a delivery that only the agent itself can ask for. A receiver
+// that was down is tried at once. The result's Entry is the number of the delivery.
 type TestDelivery struct {
 	AgentKey string `cbor:"1,keyasint"` // folded name of the agent
 	Proof    Proof  `cbor:"2,keyasint"` // holds the agent's key
@@ -191,7 +215,9 @@ func (c *TestDelivery) apply(tx *txn) Result {
 		return Result{Outcome: OutcomeRejected, Problems: problems}
 	}
 	tx.useKey(c.AgentKey, &p)
-	return Result{Outcome: OutcomeDone, Entry: tx.queueDelivery(c.AgentKey, DeliveryTest, 0)}
+	number := tx.queueDelivery(c.AgentKey, DeliveryTest, 0, provenSender(c.AgentKey))
+	tx.outbox(c.AgentKey).probe(tx.now)
+	return Result{Outcome: OutcomeDone, Entry: number}
 }
 
 // against returns every rule against the command, given the profile.

@@ -57,7 +57,7 @@ func (s DeliveryStatus) String() string {
 
 // The reasons for which deliveries are dropped.
 const (
-	ReasonQueueFull = "queue_full"   // MaxWaitingDeliveries waited already
+	ReasonQueueFull = "queue_full"   // more than MaxWaitingDeliveries waited, most of them of its sender
 	ReasonHookOff   = "hook_off"     // the agent has taken its notify_url back
 	ReasonHookGone  = "hook_removed" // the receiver answered that it is gone
 )
@@ -86,7 +86,7 @@ type deliveryRow struct {
 	queuedAt  int64  // milliseconds since the epoch
 	changedAt int64  // of the status; the same
 	attempts  uint64 // that have begun
-	failures  uint64 // those of them with which the present receiver is to blame
+	failures  uint64 // those of them in its own turn, by the receiver of that hook
 	hook      uint64 // outbox.hook when the newest attempt began
 	holder    BootID // of the node that makes the attempt; only while it is sending
 	reason    string // of the newest failure, or of the end; "": none
@@ -164,52 +164,68 @@ func (tx *txn) tellHooks(e *entryRow, p *Publish, target *entryRow) {
 		}
 		switch {
 		case e.Relation == RelationReply && name == target.AgentKey:
-			tx.queueDelivery(name, DeliveryReply, e.Seq)
+			tx.queueDelivery(name, DeliveryReply, e.Seq, e.sender(p))
 		case p.mentions(name):
-			tx.queueDelivery(name, DeliveryMention, e.Seq)
+			tx.queueDelivery(name, DeliveryMention, e.Seq, e.sender(p))
 		}
 	}
+}
+
+// sender returns whose entry it is, where senders share a receiver.
+func (e *entryRow) sender(p *Publish) senderGroup {
+	if e.verified {
+		return provenSender(e.AgentKey)
+	}
+	return unprovenSender(p.Proof.Sender)
 }
 
 // mentions reports whether an entry names an agent.
 func (p *Publish) mentions(agentKey string) bool { return slices.Contains(p.Mentions, agentKey) }
 
-// queueDelivery adds a delivery to an agent's queue and returns its number. One
-// for which there is no room is dropped.
-func (tx *txn) queueDelivery(agentKey string, kind DeliveryKind, entry uint64) uint64 {
+// queueDelivery adds a delivery to an agent's queue and returns its number. Where
+// too many wait then, one of them is dropped.
+func (tx *txn) queueDelivery(agentKey string, kind DeliveryKind, entry uint64, from senderGroup) uint64 {
 	o := tx.outbox(agentKey)
 	o.last++
-	d := deliveryRow{kind: kind, entry: entry, queuedAt: tx.now}
-	if len(o.queue) < MaxWaitingDeliveries {
-		if len(o.queue) == 0 {
-			o.nextAt = tx.now
-		}
-		o.queue = append(o.queue, o.last)
-		tx.countWaiting(1)
-		tx.putDelivery(agentKey, o.last, &d, DeliveryWaiting)
-	} else {
-		d.reason = ReasonQueueFull
-		tx.putDelivery(agentKey, o.last, &d, DeliveryDropped)
-		tx.tellEnd(agentKey, o.last, &d)
+	if len(o.queue) == 0 {
+		o.notBefore = max(o.notBefore, tx.now)
 	}
-	if old := o.last - min(o.last, MaxListedDeliveries); old > 0 && !o.waits(old) {
-		tx.keep(deliveryKey(agentKey, old), nil)
+	o.queue = append(o.queue, queued{number: o.last, from: from})
+	tx.countWaiting(1)
+	d := deliveryRow{kind: kind, entry: entry, queuedAt: tx.now}
+	tx.putDelivery(agentKey, o.last, &d, DeliveryWaiting)
+	if len(o.queue) > MaxWaitingDeliveries {
+		tx.dropDelivery(agentKey, o, o.surplus(), ReasonQueueFull)
+	}
+	if old := o.last - min(o.last, MaxListedDeliveries); old > 0 {
+		if _, waits := o.find(old); !waits {
+			tx.keep(deliveryKey(agentKey, old), nil)
+		}
 	}
 	return o.last
 }
 
-// endDelivery takes the first delivery out of the queue. It is kept while it is
-// one of the newest.
-func (tx *txn) endDelivery(agentKey string, o *outbox, d *deliveryRow, status DeliveryStatus) {
-	number := o.queue[0]
-	o.queue = o.queue[1:]
-	o.nextAt = tx.now
+// endDelivery takes a delivery out of the queue. It is kept while it is one of the
+// newest.
+func (tx *txn) endDelivery(agentKey string, o *outbox, i int, d *deliveryRow, status DeliveryStatus) {
+	number := o.queue[i].number
+	o.queue = slices.Delete(o.queue, i, i+1)
+	if o.sending == number {
+		o.sending = 0
+	}
 	tx.countWaiting(-1)
 	tx.putDelivery(agentKey, number, d, status)
 	tx.tellEnd(agentKey, number, d)
 	if number+MaxListedDeliveries <= o.last {
 		tx.keep(deliveryKey(agentKey, number), nil)
 	}
+}
+
+// dropDelivery takes a delivery out of the queue that is not attempted to the end.
+func (tx *txn) dropDelivery(agentKey string, o *outbox, i int, reason string) {
+	d := tx.delivery(agentKey, o.queue[i].number)
+	d.reason = reason
+	tx.endDelivery(agentKey, o, i, &d, DeliveryDropped)
 }
 
 // tellEnd notes that a delivery has come to its end.
@@ -224,9 +240,7 @@ func (tx *txn) tellEnd(agentKey string, number uint64, d *deliveryRow) {
 // dropDeliveries empties an agent's queue.
 func (tx *txn) dropDeliveries(agentKey string, o *outbox, reason string) {
 	for len(o.queue) > 0 {
-		d := tx.delivery(agentKey, o.queue[0])
-		d.reason = reason
-		tx.endDelivery(agentKey, o, &d, DeliveryDropped)
+		tx.dropDelivery(agentKey, o, 0, reason)
 	}
 }
 

@@ -199,10 +199,11 @@ func TestDeliveryIDs(t *testing.T) {
 func TestRetries(t *testing.T) {
 	r := newRig(t)
 	r.run(hooked("ada", nil))
-	r.run(post("eve", mention("ada")), post("eve", mention("ada")))
+	r.run(post("eve", mention("ada")))
 	for i, pause := range []int64{5 * second, 5 * minute, 30 * minute, 120 * minute, 300 * minute} {
-		r.attempt("ada", AttemptFailed, func(a *AckDelivery) { a.Jitter = 7 })
-		want := r.now() + pause + 7
+		r.attempt("ada", AttemptFailed, func(a *AckDelivery) { a.Jitter = 100 })
+		pause += pause / 10
+		want := r.now() + pause
 		if first := r.outbox("ada").First; first.NextAt != want || first.Failures != uint64(i+1) || first.Status != DeliveryWaiting {
 			t.Fatalf("after failure %d: %+v, want the next attempt at %d", i+1, first, want)
 		}
@@ -212,6 +213,7 @@ func TestRetries(t *testing.T) {
 		r.later(pause)
 	}
 	r.attempt("ada", AttemptFailed, nil)
+	r.run(post("eve", mention("ada")))
 	if got := r.summary("ada"); got != "mention e1 failed status_500, mention e2 waiting" {
 		t.Error(got)
 	}
@@ -294,70 +296,30 @@ func TestAttemptsHaveOneHolder(t *testing.T) {
 	}
 }
 
-// TestHourlyLimit begins as many attempts as an hour allows, failed ones too.
-func TestHourlyLimit(t *testing.T) {
-	r := newRig(t)
-	r.run(hooked("ada", nil), hooked("bob", nil))
-	for range 4 {
-		r.run(slices.Repeat([]Body{post("eve", mention("ada"))}, 10)...)
-	}
-	r.run(post("eve", mention("bob")))
-	opened := r.now() + 1000 // the instant of the first attempt
-	for i := range MaxHourlyDeliveries {
-		outcome := AttemptDelivered
-		if i == 3 {
-			outcome = AttemptFailed
-		}
-		r.attempt("ada", outcome, nil)
-		r.later(5 * second)
-	}
-	if got := r.due(opened + hourMillis - 1); len(got) != 1 || got[0].AgentKey != "bob" {
-		t.Fatalf("due within the hour: %+v", got)
-	}
-	next := r.outbox("ada").First.NextAttempt()
-	if got := r.beginAll(next); len(got) > 0 {
-		t.Errorf("over the limit: %+v", got)
-	}
-	if got := r.outbox("ada").First.NextAt; got != opened+hourMillis {
-		t.Errorf("the next attempt is at %d, the first one was at %d", got, opened)
-	}
-	r.log.stamp = r.outbox("ada").First.NextAt - 1000
-	if got := r.beginAll(next); len(got) != 1 {
-		t.Errorf("after the hour nothing begins: %+v", r.outbox("ada").First)
-	}
-}
-
-func TestQueueIsBounded(t *testing.T) {
+// TestLostAttemptWaitsAgain has another delivery's turn come before that of one
+// whose attempt was lost.
+func TestLostAttemptWaitsAgain(t *testing.T) {
 	r := newRig(t)
 	r.run(hooked("ada", nil))
-	for range (MaxWaitingDeliveries + 60) / 10 {
-		r.run(slices.Repeat([]Body{post("eve", mention("ada"))}, 10)...)
+	r.run(post("eve", mention("ada")), post("eve", mention("ada")))
+	r.attempt("ada", AttemptFailed, nil)
+	lost := Attempt{AgentKey: "ada", Delivery: 2, Number: 1}
+	if got := r.beginAll(lost); len(got) != 1 {
+		t.Fatal("the attempt has not begun")
 	}
-	o := r.outbox("ada")
-	if o.Waiting != MaxWaitingDeliveries || len(o.Newest) != MaxListedDeliveries || o.First.Entry != 1 {
-		t.Fatalf("%d wait, %d listed, first %+v", o.Waiting, len(o.Newest), o.First)
+	r.later(DeliveryLease)
+	first := r.due(r.now())[0].NextAttempt()
+	if got := r.beginAll(first); len(got) != 1 || got[0].Entry != 1 {
+		t.Fatalf("begun: %+v, want the older one", got)
 	}
-	for _, d := range o.Newest {
-		if d.Status != DeliveryDropped || d.Reason != ReasonQueueFull || d.NextAt != 0 {
-			t.Fatalf("%+v", d)
-		}
+	if got := r.summary("ada"); got != "mention e1 sending status_500, mention e2 waiting" {
+		t.Error(got)
 	}
-	r.attempt("ada", AttemptDelivered, nil)
-	r.run(post("eve", mention("ada")))
-	if got := r.outbox("ada"); got.Waiting != MaxWaitingDeliveries || got.Newest[0].Status != DeliveryWaiting || got.First.Entry != 2 {
-		t.Errorf("%d wait, newest %+v, first %+v", got.Waiting, got.Newest[0], got.First)
+	if got := r.run(&AckDelivery{Attempt: lost, Outcome: AttemptDelivered})[0]; got.Outcome != OutcomeUnchanged {
+		t.Errorf("the outcome of the lost attempt: %+v", got)
 	}
-	v := r.View()
-	defer v.Release()
-	if n, err := v.WaitingDeliveries(); err != nil || n != MaxWaitingDeliveries {
-		t.Errorf("%d wait for all, %v", n, err)
-	}
-	rows := 0
-	lower, upper := spaceBounds(spaceDelivery)
-	if err := scanSpace(v.snap, lower, upper, func(_, _ []byte) error { rows++; return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if rows > MaxWaitingDeliveries+MaxListedDeliveries {
-		t.Errorf("%d rows", rows)
+	r.run(&AckDelivery{Attempt: first, Outcome: AttemptDelivered})
+	if d := r.attempt("ada", AttemptDelivered, nil); d.Entry != 2 || d.Attempts != 1 {
+		t.Errorf("the last one: %+v", d)
 	}
 }

@@ -12,7 +12,7 @@ import (
 func deliveryCommands() []Body {
 	a := Attempt{AgentKey: "ada", Delivery: 7, Number: 2}
 	return []Body{
-		&AckDelivery{Attempt: a, Outcome: AttemptFailed, Reason: "status_500", Jitter: 300, RetryAfter: 1000},
+		&AckDelivery{Attempt: a, Outcome: AttemptFailed, Reason: "status_500", Jitter: 100, RetryAfter: 1000},
 		&TestDelivery{AgentKey: "ada", Proof: Proof{Key: keyHash("k"), Sender: "sender-1"}},
 		rotate(3, 1),
 		&BeginDeliveries{Holder: boot1, Attempts: []Attempt{a, {"bob", 1, 1}}},
@@ -86,7 +86,10 @@ func TestDeliveryCommandsAreChecked(t *testing.T) {
 // FuzzDeliveryRows holds that rows of any bytes are refused, or stay what they are.
 func FuzzDeliveryRows(f *testing.F) {
 	f.Add((&deliveryRow{kind: DeliveryReply, status: DeliverySending, entry: 7, queuedAt: 5, changedAt: 6, attempts: 2, hook: 1, holder: boot1, reason: "timeout"}).append(nil))
-	f.Add((&outbox{active: true, hook: 3, last: 9, queue: []uint64{4, 5, 9}, nextAt: 50, begun: []int64{10, 20}}).append(nil))
+	f.Add((&outbox{
+		active: true, hook: 3, last: 9, sending: 5, notBefore: 50, failing: 4,
+		queue: []queued{{4, provenSender("ada"), 70, true}, {5, 2, 0, true}, {9, 2, 40, false}}, begun: []begunAttempt{{10, 2}, {20, provenSender("ada")}},
+	}).append(nil))
 	f.Add(appendSigningKeys(nil, []SigningKey{{Number: 2, Public: make([]byte, SigningKeyBytes), Sealed: []byte{1}, CreatedAt: 5}}))
 	f.Fuzz(func(t *testing.T, row []byte) {
 		if d, err := decodeDeliveryRow(row); err == nil {
@@ -100,7 +103,7 @@ func FuzzDeliveryRows(f *testing.F) {
 		}
 		if o, err := decodeOutbox(row); err == nil {
 			again, err := decodeOutbox(o.append(nil))
-			if diff := cmp.Diff(o, again, cmp.AllowUnexported(outbox{})); err != nil || diff != "" {
+			if diff := cmp.Diff(o, again, cmp.AllowUnexported(outbox{}, queued{}, begunAttempt{})); err != nil || diff != "" {
 				t.Errorf("outbox %+v, %v:\n%s", o, err, diff)
 			}
 		}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -17,10 +18,25 @@ type pushModel struct {
 }
 
 type pushAgent struct {
-	url    string // "": nothing is pushed
-	change int    // counts changes of url
-	all    []*pushed
-	begun  []int64 // instants of all attempts
+	url     string // "": nothing is pushed
+	change  int    // counts changes of url
+	all     []*pushed
+	begun   []pushedAt // all attempts
+	quiet   int64      // no attempt begins before
+	failed  []*pushed  // what failed since the receiver took something, each attempt
+	sending *pushed
+}
+
+// pushedAt is an attempt.
+type pushedAt struct {
+	at   int64
+	from pushSender
+}
+
+// pushSender is whose entry something is: a proven name, or anybody's address.
+type pushSender struct {
+	who    string
+	proven bool
 }
 
 type pushed struct {
@@ -31,8 +47,9 @@ type pushed struct {
 	reason   string
 	attempts uint64
 	failures uint64
-	ready    int64 // the next attempt is not before
+	ready    int64 // the next attempt is not before; 0: none has failed
 	change   int   // pushAgent.change when the newest attempt began
+	from     pushSender
 }
 
 func (p *pushed) waits() bool { return p.status == DeliveryWaiting || p.status == DeliverySending }
@@ -46,24 +63,109 @@ func (a *pushAgent) waiting() (list []*pushed) {
 	return list
 }
 
-// due returns what can be attempted at an instant.
-func (a *pushAgent) due(now int64) *pushed {
-	list := a.waiting()
-	lately := 0
-	for _, at := range a.begun {
-		if at > now-60*minute {
-			lately++
+// inARow counts failures: the first three only of different deliveries.
+func (a *pushAgent) inARow() (n int) {
+	for i, p := range a.failed {
+		if n >= 3 || !slices.Contains(a.failed[:i], p) {
+			n++
 		}
 	}
-	if len(list) == 0 || now < list[0].ready || lately >= MaxHourlyDeliveries {
+	return n
+}
+
+func (a *pushAgent) down() bool { return a.inARow() >= 3 }
+
+// lately counts the attempts of the hour before an instant: of a sender, of all
+// that are not proven, and of all.
+func (a *pushAgent) lately(now int64, from pushSender) (its, unproven, all int) {
+	for _, b := range a.begun {
+		if b.at <= now-60*minute {
+			continue
+		}
+		all++
+		if b.from == from {
+			its++
+		}
+		if !b.from.proven {
+			unproven++
+		}
+	}
+	return its, unproven, all
+}
+
+// due returns what is to be attempted at an instant.
+func (a *pushAgent) due(now int64) (best *pushed) {
+	if now < a.quiet {
 		return nil
 	}
-	return list[0]
+	rank := func(p *pushed) int {
+		if its, _, _ := a.lately(now, p.from); p.ready == 0 {
+			return its
+		}
+		return MaxHourlyDeliveries
+	}
+	for _, p := range a.waiting() {
+		its, unproven, all := a.lately(now, p.from)
+		switch free := MaxHourlyDeliveries - all; {
+		case its >= 2*free || !p.from.proven && unproven >= 5*free:
+		case !a.down() && p.ready <= now && best == nil:
+			best = p
+		case a.down() && (best == nil || rank(p) < rank(best)):
+			best = p
+		}
+	}
+	return best
 }
 
 func (a *pushAgent) end(reason string) {
 	for _, p := range a.waiting() {
 		p.status, p.reason = DeliveryDropped, reason
+	}
+	a.sending = nil
+}
+
+// crowdedOut returns what has no place when too many wait.
+func (a *pushAgent) crowdedOut() *pushed {
+	all := a.waiting() // what is being sent counts, too
+	list := slices.Clone(all)
+	slices.Reverse(list)
+	unproven := 0
+	weight := func(p *pushed) (n int) {
+		for _, q := range all {
+			if q.from == p.from {
+				n += 2
+			}
+		}
+		if !p.from.proven {
+			n++ // among equals
+		}
+		return n
+	}
+	for _, p := range list {
+		if !p.from.proven {
+			unproven++
+		}
+	}
+	list = slices.DeleteFunc(list, func(p *pushed) bool { return p == a.sending || unproven > 100 && p.from.proven })
+	weights := make(map[pushSender]int)
+	return slices.MaxFunc(list, func(p, q *pushed) int {
+		for _, x := range []*pushed{p, q} {
+			if weights[x.from] == 0 {
+				weights[x.from] = weight(x)
+			}
+		}
+		return cmp.Compare(weights[p.from], weights[q.from])
+	})
+}
+
+// turnOfAll lets everything go to another receiver.
+func (a *pushAgent) turnOfAll(now int64) {
+	for _, p := range a.waiting() {
+		p.ready = 0
+	}
+	a.failed = nil
+	if a.sending == nil {
+		a.quiet = now
 	}
 }
 
@@ -80,15 +182,15 @@ func (m *pushModel) apply(b Body) {
 		a.change++
 		if a.url == "" {
 			a.end(ReasonHookOff)
-		} else if list := a.waiting(); len(list) > 0 {
-			list[0].failures = 0
-			if list[0].status == DeliveryWaiting {
-				list[0].ready = 0
-			}
+		} else {
+			a.turnOfAll(m.now)
 		}
 	case *TestDelivery:
 		if a := m.agents[c.AgentKey]; a.url != "" {
-			m.push(c.AgentKey, DeliveryTest, 0)
+			m.push(c.AgentKey, DeliveryTest, 0, pushSender{c.AgentKey, true})
+			if a.sending == nil {
+				a.quiet = m.now
+			}
 		}
 	case *BeginDeliveries:
 		for _, t := range c.Attempts {
@@ -97,8 +199,15 @@ func (m *pushModel) apply(b Body) {
 			if p == nil || p.number != t.Delivery || p.attempts+1 != t.Number {
 				continue
 			}
-			p.status, p.attempts, p.change, p.ready = DeliverySending, t.Number, a.change, m.now+DeliveryLease
-			a.begun = append(a.begun, m.now)
+			if a.sending != nil {
+				a.sending.status = DeliveryWaiting
+			}
+			if p.change != a.change {
+				p.failures = 0
+			}
+			a.sending, a.quiet = p, m.now+DeliveryLease
+			p.status, p.attempts, p.change = DeliverySending, t.Number, a.change
+			a.begun = append(a.begun, pushedAt{m.now, p.from})
 		}
 	case *AckDelivery:
 		m.ack(c)
@@ -113,58 +222,83 @@ func (m *pushModel) publish(c *Publish) {
 		_, seq, _ := ParseID(c.Target)
 		author = m.authors[seq-1]
 	}
+	from := pushSender{who: c.Proof.Sender}
+	if m.agents[c.AgentKey] != nil && len(c.Proof.Key) > 0 {
+		from = pushSender{c.AgentKey, true}
+	}
 	for name := range m.agents {
 		switch {
 		case name == c.AgentKey:
 		case c.Relation == RelationReply && name == author:
-			m.push(name, DeliveryReply, entry)
+			m.push(name, DeliveryReply, entry, from)
 		case slices.Contains(c.Mentions, name):
-			m.push(name, DeliveryMention, entry)
+			m.push(name, DeliveryMention, entry, from)
 		}
 	}
 }
 
-func (m *pushModel) push(agent string, kind DeliveryKind, entry uint64) {
+func (m *pushModel) push(agent string, kind DeliveryKind, entry uint64, from pushSender) {
 	a := m.agents[agent]
 	if a.url == "" {
 		return
 	}
-	p := &pushed{number: uint64(len(a.all)) + 1, entry: entry, kind: kind, status: DeliveryWaiting}
-	if len(a.waiting()) == MaxWaitingDeliveries {
+	if len(a.waiting()) == 0 {
+		a.quiet = max(a.quiet, m.now)
+	}
+	a.all = append(a.all, &pushed{number: uint64(len(a.all)) + 1, entry: entry, kind: kind, status: DeliveryWaiting, from: from})
+	if len(a.waiting()) > MaxWaitingDeliveries {
+		p := a.crowdedOut()
 		p.status, p.reason = DeliveryDropped, ReasonQueueFull
 	}
-	a.all = append(a.all, p)
 }
 
 func (m *pushModel) ack(c *AckDelivery) {
 	a := m.agents[c.AgentKey]
-	if c.Delivery > uint64(len(a.all)) {
+	p := a.sending
+	if p == nil || p.number != c.Delivery || p.attempts != c.Number {
 		return
 	}
-	p := a.all[c.Delivery-1]
-	if p.status != DeliverySending || p.attempts != c.Number {
-		return
-	}
-	p.reason = c.Reason
+	p.reason, a.sending, a.quiet = c.Reason, nil, m.now
 	switch {
 	case c.Outcome == AttemptDelivered:
 		p.status = DeliveryDelivered
+		if a.down() {
+			for _, q := range a.failed {
+				q.ready = 0
+			}
+		}
+		a.failed = nil
 	case p.change != a.change:
-		p.status, p.ready = DeliveryWaiting, 0
+		p.status = DeliveryWaiting
 	case c.Outcome == AttemptGone:
 		p.failures++
 		p.status, a.url = DeliveryFailed, ""
 		a.change++
 		a.end(ReasonHookGone)
 	default:
-		p.failures++
-		pauses := []int64{5 * second, 5 * minute, 30 * minute, 120 * minute, 300 * minute}
-		if p.failures == 6 {
-			p.status = DeliveryFailed
-			return
-		}
-		p.status, p.ready = DeliveryWaiting, m.now+max(pauses[p.failures-1]+c.Jitter, c.RetryAfter)
+		m.fail(c, a, p)
 	}
+}
+
+func (m *pushModel) fail(c *AckDelivery, a *pushAgent, p *pushed) {
+	wait := func(pause int64) int64 { return max(pause*(1000+c.Jitter)/1000, c.RetryAfter) }
+	p.status = DeliveryWaiting
+	a.failed = append(a.failed, p)
+	if a.down() {
+		pauses := []int64{5, 10, 20, 40, 80, 160, 320, 600}
+		a.quiet = m.now + wait(pauses[min(a.inARow()-3, len(pauses)-1)]*second)
+	}
+	if p.ready > m.now { // it only probed
+		p.ready = max(p.ready, m.now+c.RetryAfter)
+		return
+	}
+	p.failures++
+	if p.failures == 6 {
+		p.status = DeliveryFailed
+		return
+	}
+	pauses := []int64{5 * second, 5 * minute, 30 * minute, 120 * minute, 300 * minute}
+	p.ready = m.now + wait(pauses[p.failures-1])
 }
 
 // drawPush draws something that concerns deliveries.
@@ -175,8 +309,12 @@ func drawPush(t *rapid.T, m *pushModel) Body {
 		AgentKey: agent,
 		Delivery: rapid.Uint64Range(1, uint64(len(a.all))+1).Draw(t, "delivery"), Number: rapid.Uint64Range(1, 3).Draw(t, "attempt"),
 	}
-	if list := a.waiting(); len(list) > 0 && rapid.IntRange(0, 4).Draw(t, "stale") > 0 {
-		attempt.Delivery, attempt.Number = list[0].number, list[0].attempts-min(list[0].attempts, rapid.Uint64Range(0, 1).Draw(t, "late"))
+	likely := a.sending
+	if due := a.due(m.now + 1); due != nil {
+		likely = due
+	}
+	if likely != nil && rapid.IntRange(0, 4).Draw(t, "stale") > 0 {
+		attempt.Delivery, attempt.Number = likely.number, likely.attempts-min(likely.attempts, rapid.Uint64Range(0, 1).Draw(t, "late"))
 	}
 	switch rapid.SampledFrom([]Op{OpPublish, OpPublish, OpBeginDeliveries, OpBeginDeliveries, OpAckDelivery, OpAckDelivery, OpTestDelivery, OpRegister, OpTick}).Draw(t, "op") {
 	case OpPublish:
@@ -189,7 +327,7 @@ func drawPush(t *rapid.T, m *pushModel) Body {
 		c := &AckDelivery{Attempt: attempt, Outcome: AttemptDelivered}
 		if c.Outcome = rapid.SampledFrom([]DeliveryOutcome{AttemptDelivered, AttemptFailed, AttemptFailed, AttemptGone}).Draw(t, "outcome"); c.Outcome != AttemptDelivered {
 			c.Reason = "timeout"
-			c.Jitter = rapid.SampledFrom([]int64{0, 700}).Draw(t, "jitter")
+			c.Jitter = rapid.SampledFrom([]int64{0, 70}).Draw(t, "jitter")
 			c.RetryAfter = rapid.SampledFrom([]int64{0, minute}).Draw(t, "retry after")
 		}
 		return c
@@ -206,6 +344,11 @@ func drawPush(t *rapid.T, m *pushModel) Body {
 func drawEntryFor(t *rapid.T, m *pushModel) *Publish {
 	author := rapid.SampledFrom([]string{"ada", "bob", "eve"}).Draw(t, "author")
 	p := post(author, mention(rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"ada", "bob", "zoe"}), 0, 2, rapid.ID).Draw(t, "mentions")...))
+	if drawn := rapid.IntRange(0, 3).Draw(t, "sender"); drawn > 0 {
+		p.Proof.Sender = fmt.Sprint("address-", drawn)
+	} else if author != "eve" {
+		p.Proof.Key = keyHash("key of " + author)
+	}
 	if len(m.authors) > 0 && rapid.Bool().Draw(t, "related") {
 		p.Relation = rapid.SampledFrom([]Relation{RelationReply, RelationReply, RelationCorrection}).Draw(t, "relation")
 		p.Target = EntryID(rapid.Uint64Range(1, uint64(len(m.authors))).Draw(t, "target"))
@@ -246,15 +389,31 @@ func (r *pushRun) drain(agent string, most int, pace int64) {
 
 // fail lets attempts for an agent fail as soon as each is due.
 func (r *pushRun) fail(agent string, most int) {
+	a := r.model.agents[agent]
 	for range most {
-		list := r.model.agents[agent].waiting()
-		if len(list) == 0 {
+		due := a.quiet
+		if list := a.waiting(); !a.down() && len(list) > 0 {
+			due = max(due, slices.MinFunc(list, func(p, q *pushed) int { return cmp.Compare(p.ready, q.ready) }).ready)
+		}
+		later := max(0, due-r.log.stamp)
+		p := a.due(max(r.log.stamp+later, r.model.now+1))
+		if p == nil {
 			return
 		}
-		a := Attempt{agent, list[0].number, list[0].attempts + 1}
-		r.commit(max(0, list[0].ready-r.log.stamp),
-			&BeginDeliveries{Holder: boot1, Attempts: []Attempt{a}}, &AckDelivery{Attempt: a, Outcome: AttemptFailed, Reason: "timeout"})
+		t := Attempt{agent, p.number, p.attempts + 1}
+		r.commit(later, &BeginDeliveries{Holder: boot1, Attempts: []Attempt{t}}, &AckDelivery{Attempt: t, Outcome: AttemptFailed, Reason: "timeout"})
 	}
+}
+
+// crowd has many senders mention an agent, some more often than others.
+func (r *pushRun) crowd(agent string, n int) {
+	var bodies []Body
+	for i := range n {
+		p := post("eve", mention(agent))
+		p.Proof.Sender = fmt.Sprint("crowd-", i%max(1, i/7))
+		bodies = append(bodies, p)
+	}
+	r.commit(1000, bodies...)
 }
 
 // check holds the machine against the model.
@@ -278,7 +437,7 @@ func (r *pushRun) check() {
 			p := want[len(want)-1-i]
 			got := pushed{
 				number: d.Number, entry: d.Entry, kind: d.Kind, status: d.Status, reason: d.Reason,
-				attempts: d.Attempts, failures: d.Failures, ready: p.ready, change: p.change,
+				attempts: d.Attempts, failures: d.Failures, ready: p.ready, change: p.change, from: p.from,
 			}
 			if got != *p {
 				r.Fatalf("%s: delivery %+v, want %+v", name, got, *p)
@@ -315,6 +474,9 @@ func (r *pushRun) checkDue(v *View, at int64) {
 	})
 	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 		r.Fatalf("due at %d: %v, %v, want %v", at, got, err, want)
+	}
+	if next, ok, err := v.NextDelivery(); err != nil || (ok && next <= at) != (len(want) > 0) {
+		r.Fatalf("the next delivery is due at %d, %v, %v, but at %d there are %d", next, ok, err, at, len(want))
 	}
 }
 
@@ -363,7 +525,9 @@ func TestDeliveriesAgainstModel(t *testing.T) {
 			case 1:
 				r.drain("ada", MaxHourlyDeliveries+1, rapid.SampledFrom([]int64{0, 20 * second, 3 * minute}).Draw(rt, "pace"))
 			case 2:
-				r.fail("ada", 7)
+				r.fail("ada", rapid.SampledFrom([]int{2, 7, 14}).Draw(rt, "failures"))
+			case 3:
+				r.crowd("ada", rapid.SampledFrom([]int{20, 205}).Draw(rt, "crowd"))
 			default:
 				bodies := make([]Body, rapid.IntRange(1, 4).Draw(rt, "commands"))
 				for i := range bodies {

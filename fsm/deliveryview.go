@@ -19,9 +19,9 @@ type Delivery struct {
 	Entry     uint64 // seq; 0: none
 	QueuedAt  int64  // milliseconds since the epoch
 	ChangedAt int64  // of the status; the same
-	NextAt    int64  // the next attempt is not before this; the same; 0: there is none, or others are first
+	NextAt    int64  // the next attempt is not before this; the same; 0: there is none, or it waits behind others
 	Attempts  uint64 // that have begun
-	Failures  uint64 // those of them with which the present receiver is to blame
+	Failures  uint64 // those of them in its own turn that the receiver of the newest did not take
 	Reason    string // of the newest failure, or of the end; "": none
 	// URL is where it goes: only in a delivery that is to be sent. It is never shown.
 	URL string
@@ -39,40 +39,56 @@ func appendDeliveryID(dst []byte, p *profileRow, number uint64, queuedAt int64) 
 	return appendID(appendID(dst, '-', number), '-', uint64(queuedAt))
 }
 
-// show returns a delivery as it is seen from outside.
-func (d *deliveryRow) show(p *profileRow, o *outbox, agentKey string, number uint64) Delivery {
+// show returns a delivery as it is seen from outside, given which one is next.
+func (d *deliveryRow) show(p *profileRow, agentKey string, o *outbox, next turn, number uint64) Delivery {
 	shown := Delivery{
 		AgentKey: agentKey, Number: number, ID: string(appendDeliveryID(nil, p, number, d.queuedAt)),
 		Kind: d.kind, Status: d.status, Entry: d.entry, QueuedAt: d.queuedAt, ChangedAt: d.changedAt,
 		Attempts: d.attempts, Failures: d.failures, Reason: d.reason,
 	}
-	if d.status == DeliveryWaiting && o.queue[0] == number {
-		shown.NextAt = o.due()
+	if i, waits := o.find(number); waits && number != o.sending {
+		switch {
+		case number == next.number:
+			shown.NextAt = next.at
+		case o.queue[i].ready != 0 && !o.down():
+			shown.NextAt = max(o.queue[i].ready, next.at)
+		}
 	}
 	return shown
 }
 
-// firstDelivery returns the first delivery of an agent's queue, to be sent, and
-// its row; false when none waits.
-func (v *View) firstDelivery(agentKey string) (Delivery, deliveryRow, bool, error) {
-	o, err := loadOutbox(v.snap, agentKey)
-	if err != nil || len(o.queue) == 0 {
-		return Delivery{}, deliveryRow{}, false, err
-	}
+// queuedDelivery returns a delivery of an agent's queue, to be sent, and its row;
+// false when the agent is none any more.
+func (v *View) queuedDelivery(agentKey string, o *outbox, number uint64) (Delivery, deliveryRow, bool, error) {
 	p, known, err := v.profile(agentKey)
 	if err != nil || !known {
 		return Delivery{}, deliveryRow{}, false, err
 	}
-	row, ok, err := loadDelivery(v.snap, agentKey, o.queue[0])
+	row, ok, err := loadDelivery(v.snap, agentKey, number)
 	if err == nil && !ok {
-		err = fmt.Errorf("%w: delivery %d of %q is missing", ErrCorrupt, o.queue[0], agentKey)
+		err = fmt.Errorf("%w: delivery %d of %q is missing", ErrCorrupt, number, agentKey)
 	}
 	if err != nil {
 		return Delivery{}, deliveryRow{}, false, err
 	}
-	d := row.show(&p, o, agentKey, o.queue[0])
+	d := row.show(&p, agentKey, o, turn{}, number)
 	d.URL = p.notifyURL
 	return d, row, true, nil
+}
+
+// dueDelivery returns the delivery of an agent that can be attempted at an instant;
+// false when there is none.
+func (v *View) dueDelivery(agentKey string, now int64) (Delivery, bool, error) {
+	o, err := loadOutbox(v.snap, agentKey)
+	if err != nil {
+		return Delivery{}, false, err
+	}
+	i := o.next(now)
+	if i < 0 {
+		return Delivery{}, false, nil
+	}
+	d, _, ok, err := v.queuedDelivery(agentKey, o, o.queue[i].number)
+	return d, ok, err
 }
 
 // DueDeliveries calls send with the deliveries that can be attempted at an instant,
@@ -89,7 +105,7 @@ func (v *View) DueDeliveries(now int64, skip func(agentKey string) bool, send fu
 		if skip(agentKey) {
 			return true, nil
 		}
-		d, _, ok, err := v.firstDelivery(agentKey)
+		d, ok, err := v.dueDelivery(agentKey, now)
 		if err != nil {
 			return false, err
 		}
@@ -141,12 +157,12 @@ var errEnough = errors.New("enough")
 // Begun returns the delivery of an attempt that a BeginDeliveries of this holder
 // has begun and that has no outcome yet; false when it is not to be sent.
 func (v *View) Begun(holder BootID, a Attempt) (Delivery, bool, error) {
-	d, row, ok, err := v.firstDelivery(a.AgentKey)
-	if err != nil || !ok {
+	o, err := loadOutbox(v.snap, a.AgentKey)
+	if err != nil || o.sending != a.Delivery {
 		return Delivery{}, false, err
 	}
-	begun := d.Number == a.Delivery && row.status == DeliverySending && row.attempts == a.Number && row.holder == holder
-	return d, begun, nil
+	d, row, ok, err := v.queuedDelivery(a.AgentKey, o, a.Delivery)
+	return d, ok && row.attempts == a.Number && row.holder == holder, err
 }
 
 // Delivery returns a delivery of an agent; false when it is not kept any more.
@@ -163,7 +179,7 @@ func (v *View) Delivery(agentKey string, number uint64) (Delivery, bool, error) 
 	if err != nil || !ok {
 		return Delivery{}, false, err
 	}
-	return row.show(&p, o, agentKey, number), true, nil
+	return row.show(&p, agentKey, o, o.turn(v.head.now), number), true, nil
 }
 
 // Outbox is what an agent sees of its deliveries.
@@ -172,7 +188,7 @@ type Outbox struct {
 	Waiting int  // how many deliveries wait or are being sent
 	// Newest are the newest deliveries, at most MaxListedDeliveries, newest first.
 	Newest []Delivery
-	// First is the delivery whose turn it is; nil when none waits.
+	// First is the delivery that is being sent, or the next one; nil when none waits.
 	First *Delivery
 }
 
@@ -191,21 +207,29 @@ func (v *View) Outbox(agentKey string) (Outbox, error) {
 		return Outbox{}, err
 	}
 	out := Outbox{Active: o.active, Waiting: len(o.queue)}
+	next := o.turn(v.head.now)
 	for n := o.last; n > 0 && n+MaxListedDeliveries > o.last; n-- {
 		row, ok, err := loadDelivery(v.snap, agentKey, n)
 		if err != nil {
 			return Outbox{}, err
 		}
 		if ok {
-			out.Newest = append(out.Newest, row.show(&p, o, agentKey, n))
+			out.Newest = append(out.Newest, row.show(&p, agentKey, o, next, n))
 		}
 	}
-	first, _, ok, err := v.firstDelivery(agentKey)
-	if ok {
-		first.URL = ""
-		out.First = &first
+	if next.number == 0 {
+		return out, nil
 	}
-	return out, err
+	row, ok, err := loadDelivery(v.snap, agentKey, next.number)
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: delivery %d of %q is missing", ErrCorrupt, next.number, agentKey)
+	}
+	if err != nil {
+		return Outbox{}, err
+	}
+	first := row.show(&p, agentKey, o, next, next.number)
+	out.First = &first
+	return out, nil
 }
 
 // WaitingDeliveries returns how many deliveries wait for all agents together.

@@ -1,29 +1,43 @@
 package fsm
 
 import (
+	"cmp"
 	"encoding/binary"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// outboxesKept bounds the outboxes that are kept in memory: up to 2 KiB each.
-const outboxesKept = 4096
+// outboxesKept bounds the outboxes that are kept in memory: up to 7 KiB each.
+const outboxesKept = 1024
 
 // outbox is what is to be pushed to an agent, and when it was pushed to before:
 // the row of spaceOutbox. It is kept for good, so that no number is used again.
 //
-//	version1 flags1 hook last nextAt len(queue) queue... len(begun) begun...
+//	version1 flags1 hook last sending notBefore failing len(queue) queue... len(begun) begun...
 //
-// Numbers are uvarints; queue and begun hold differences.
+// Numbers are uvarints, and so are those of the parts of queue and begun: numbers
+// and instants as differences, senders in 8 bytes. The lowest bit of a delivery's
+// ready says whether it failed.
 type outbox struct {
-	active bool     // the agent has a receiver that passed the check
-	hook   uint64   // counts the changes of the receiver
-	last   uint64   // number of the newest delivery; they count from 1
-	queue  []uint64 // numbers of the deliveries that wait, oldest first
-	nextAt int64    // the first of them is attempted no sooner; milliseconds since the epoch
-	begun  []int64  // when the newest attempts began, oldest first; at most MaxHourlyDeliveries
+	active    bool           // the agent has a receiver that passed the check
+	hook      uint64         // counts the changes of the receiver
+	last      uint64         // number of the newest delivery; they count from 1
+	queue     []queued       // the deliveries that wait, oldest first
+	sending   uint64         // number of the one with an attempt under way; 0: none
+	notBefore int64          // no attempt begins sooner; milliseconds since the epoch
+	failing   uint64         // how far the receiver is from well, see failed
+	begun     []begunAttempt // the attempts of the last hour, oldest first; at most MaxHourlyDeliveries
 
 	dueAt int64 // under which instant the agent stands in spaceOutboxDue; 0: it does not
+}
+
+// queued is a delivery that waits or is being sent.
+type queued struct {
+	number uint64
+	from   senderGroup
+	ready  int64 // its own turn is no sooner; milliseconds since the epoch; 0: it never failed
+	failed bool  // since the receiver took one last
 }
 
 const (
@@ -37,19 +51,26 @@ func (o *outbox) append(dst []byte) []byte {
 		flags |= flagHookActive
 	}
 	dst = append(dst, outboxRowVersion, flags)
-	for _, n := range [...]uint64{o.hook, o.last, uint64(o.nextAt), uint64(len(o.queue))} {
+	for _, n := range [...]uint64{o.hook, o.last, o.sending, uint64(o.notBefore), o.failing, uint64(len(o.queue))} {
 		dst = binary.AppendUvarint(dst, n)
 	}
 	before := uint64(0)
-	for _, number := range o.queue {
-		dst = binary.AppendUvarint(dst, number-before)
-		before = number
+	for _, q := range o.queue {
+		ready := uint64(q.ready) << 1
+		if q.failed {
+			ready |= 1
+		}
+		dst = binary.AppendUvarint(dst, q.number-before)
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(q.from))
+		dst = binary.AppendUvarint(dst, ready)
+		before = q.number
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(o.begun)))
 	before = 0
-	for _, at := range o.begun {
-		dst = binary.AppendUvarint(dst, uint64(at)-before)
-		before = uint64(at)
+	for _, b := range o.begun {
+		dst = binary.AppendUvarint(dst, uint64(b.at)-before)
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(b.from))
+		before = uint64(b.at)
 	}
 	return dst
 }
@@ -61,47 +82,38 @@ func decodeOutbox(row []byte) (*outbox, error) {
 		r.bad = head[0] != outboxRowVersion
 		o.active = head[1]&flagHookActive != 0
 	}
-	o.hook, o.last, o.nextAt = r.uint(), r.uint(), int64(r.uint())
+	o.hook, o.last, o.sending, o.notBefore, o.failing = r.uint(), r.uint(), r.uint(), int64(r.uint()), r.uint()
 	number := uint64(0)
 	for n := r.uint(); n > 0 && !r.bad; n-- {
 		number += r.uint()
-		o.queue = append(o.queue, number)
+		q := queued{number: number, from: r.sender()}
+		ready := r.uint()
+		q.ready, q.failed = int64(ready>>1), ready&1 != 0
+		o.queue = append(o.queue, q)
 	}
 	at := uint64(0)
 	for n := r.uint(); n > 0 && !r.bad; n-- {
 		at += r.uint()
-		o.begun = append(o.begun, int64(at))
+		o.begun = append(o.begun, begunAttempt{int64(at), r.sender()})
+	}
+	if err := r.done("outbox row"); err != nil {
+		return nil, err
 	}
 	o.dueAt = o.due()
-	return o, r.done("outbox row")
+	return o, nil
 }
 
-// due returns from when on the first delivery of the queue may be attempted, in
-// milliseconds since the epoch; 0 when none waits.
-func (o *outbox) due() int64 {
-	switch {
-	case len(o.queue) == 0:
+func (r *rowReader) sender() senderGroup {
+	b := r.bytes(8)
+	if b == nil {
 		return 0
-	case len(o.begun) < MaxHourlyDeliveries:
-		return o.nextAt
 	}
-	return max(o.nextAt, o.begun[0]+hourMillis)
+	return senderGroup(binary.LittleEndian.Uint64(b))
 }
 
-// begin counts an attempt that begins.
-func (o *outbox) begin(now int64) {
-	o.begun = append(o.begun, now)
-	o.begun = o.begun[max(0, len(o.begun)-MaxHourlyDeliveries):]
-}
-
-// waits reports whether a delivery is in the queue.
-func (o *outbox) waits(number uint64) bool {
-	for _, n := range o.queue {
-		if n >= number {
-			return n == number
-		}
-	}
-	return false
+// find returns where a delivery stands in the queue; false when it is not there.
+func (o *outbox) find(number uint64) (int, bool) {
+	return slices.BinarySearchFunc(o.queue, number, func(q queued, number uint64) int { return cmp.Compare(q.number, number) })
 }
 
 // loadOutbox reads an agent's outbox; an empty one when there is none.
@@ -190,15 +202,7 @@ func (tx *txn) followHook(agentKey string, old, next *profileFields) {
 		return
 	}
 	tx.memory.hooks[agentKey] = struct{}{}
-	if len(o.queue) == 0 {
-		return
-	}
-	first := tx.delivery(agentKey, o.queue[0])
-	first.failures = 0
-	tx.keepDelivery(agentKey, o.queue[0], &first)
-	if first.status == DeliveryWaiting {
-		o.nextAt = tx.now
-	}
+	o.renew(tx.now)
 }
 
 // removeHook takes an agent's notify_url out of its profile.

@@ -34,9 +34,6 @@ const (
 	// outcomes of its attempts.
 	lastDeliveriesTimeout = push.Timeout + time.Second
 
-	// jitterShare is which part of a pause the jitter makes at most.
-	jitterShare = 5
-
 	// reasonInternal is what an agent is told when its event could not be made.
 	reasonInternal = "internal_error"
 )
@@ -252,8 +249,8 @@ func (n *Node) attempt(d *fsm.Delivery, a fsm.Attempt, body []byte, keys []ed255
 		n.logger.InfoContext(ctx, "delivery attempted", "id", d.ID, "agent", d.AgentKey, "host", hostOf(d.URL),
 			"attempt", a.Number, "outcome", outcomeText(answer.Reason), "took", answer.Took.Round(time.Millisecond).String())
 	}
-	if pause, again := fsm.RetryPause(d.Failures + 1); again && ack.Outcome == fsm.AttemptFailed {
-		ack.Jitter = min(rand.Int64N(pause/jitterShare), fsm.MaxRetryJitter)
+	if ack.Outcome == fsm.AttemptFailed {
+		ack.Jitter = rand.Int64N(fsm.MaxRetryJitter + 1)
 	}
 	if _, _, err := n.pipeline.Propose(ctx, api.Sender{}, ack); err != nil && ctx.Err() == nil {
 		n.logger.WarnContext(ctx, "the outcome of a delivery was lost; it is sent again", "id", d.ID, "error", err)

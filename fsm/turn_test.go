@@ -1,0 +1,365 @@
+package fsm
+
+import (
+	"fmt"
+	"testing"
+)
+
+// mentions has one sender mention an agent so often.
+func (r *rig) mentions(agent string, n int, change func(*Publish)) {
+	r.t.Helper()
+	for range n {
+		p := post("eve", mention(agent))
+		if change != nil {
+			change(p)
+		}
+		r.run(p)
+	}
+}
+
+// from makes an entry that of an unproven sender.
+func from(sender string) func(*Publish) {
+	return func(p *Publish) { p.Proof.Sender = sender }
+}
+
+// byKey makes an entry that of an agent with its key.
+func byKey(agent string) func(*Publish) {
+	return func(p *Publish) { p.Agent, p.AgentKey, p.Proof.Key = agent, agent, keyHash("key of "+agent) }
+}
+
+// TestFailingEventBlocksNoOther holds that an event which fails waits for its own
+// turn, and that the others go on in order.
+func TestFailingEventBlocksNoOther(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil))
+	r.mentions("ada", 4, nil)
+	if d := r.attempt("ada", AttemptFailed, nil); d.Entry != 1 {
+		t.Fatalf("first %+v", d)
+	}
+	own := r.now() + 5*second
+	for entry := uint64(2); entry <= 4; entry++ {
+		r.log.stamp = own - 4500 // they do not wait for it
+		if d := r.attempt("ada", AttemptDelivered, nil); d.Entry != entry {
+			t.Fatalf("next %+v, want entry %d", d, entry)
+		}
+	}
+	o := r.outbox("ada")
+	if o.First == nil || o.First.Entry != 1 || o.First.NextAt != own {
+		t.Fatalf("left: %+v, want entry 1 at %d", o.First, own)
+	}
+	r.mentions("ada", 2, nil)
+	if next := r.outbox("ada"); next.First.Entry != 5 || next.Newest[5].NextAt != own {
+		t.Errorf("next %+v, and %+v at %d", next.First, next.Newest[5], own)
+	}
+	r.log.stamp = own
+	for _, entry := range []uint64{1, 5, 6} {
+		if d := r.attempt("ada", AttemptDelivered, nil); d.Entry != entry {
+			t.Errorf("next %+v, want entry %d", d, entry)
+		}
+	}
+}
+
+// TestReceiverThatIsDown holds that events wait together while a receiver takes
+// none, that one probes, and that all are due at once when it took one.
+func TestReceiverThatIsDown(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil))
+	r.mentions("ada", 5, nil)
+	for entry := uint64(1); entry <= 3; entry++ {
+		if d := r.attempt("ada", AttemptFailed, nil); d.Entry != entry {
+			t.Fatalf("%+v, want entry %d", d, entry)
+		}
+	}
+	for i, probe := range []struct {
+		entry, failures uint64 // of the delivery, afterwards
+		pause           int64  // before it
+	}{
+		{4, 1, 5 * second},
+		{5, 1, 10 * second},
+		{1, 2, 20 * second},
+		{1, 2, 40 * second}, // its own turn is 5 min later
+		{1, 2, 80 * second},
+		{1, 2, 160 * second},
+		{1, 3, 320 * second},
+		{1, 3, 600 * second},
+		{1, 3, 600 * second},
+	} {
+		at := r.now() + probe.pause
+		if o := r.outbox("ada"); o.First.NextAt != at || len(r.due(at-1)) > 0 {
+			t.Fatalf("probe %d: next %+v, want it at %d", i, o.First, at)
+		}
+		r.log.stamp = at - 1000
+		if d := r.attempt("ada", AttemptFailed, nil); d.Entry != probe.entry {
+			t.Fatalf("probe %d: %+v, want entry %d", i, d, probe.entry)
+		}
+		if d := r.outbox("ada").Newest[5-probe.entry]; d.Failures != probe.failures {
+			t.Fatalf("probe %d: %+v, want %d failures", i, d, probe.failures)
+		}
+	}
+	r.mentions("ada", 1, nil)
+	r.later(10 * minute)
+	for _, entry := range []uint64{6, 1, 2, 3, 4, 5} {
+		if d := r.attempt("ada", AttemptDelivered, nil); d.Entry != entry {
+			t.Fatalf("after the outage: %+v, want entry %d", d, entry)
+		}
+	}
+}
+
+// TestEventThatFailedBeforeAnOutage holds that an event that a well receiver did
+// not take keeps to its own turn after an outage.
+func TestEventThatFailedBeforeAnOutage(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil))
+	r.mentions("ada", 2, nil)
+	r.attempt("ada", AttemptFailed, nil)
+	r.attempt("ada", AttemptDelivered, nil)
+	r.later(5 * second)
+	r.attempt("ada", AttemptFailed, nil)
+	own := r.now() + 5*minute
+	r.mentions("ada", 1, nil)
+	r.attempt("ada", AttemptDelivered, nil)
+	r.mentions("ada", 4, nil)
+	for range 3 {
+		r.attempt("ada", AttemptFailed, nil)
+	}
+	r.later(5 * second)
+	for _, entry := range []uint64{7, 4, 5, 6} {
+		if d := r.attempt("ada", AttemptDelivered, nil); d.Entry != entry {
+			t.Fatalf("%+v, want entry %d", d, entry)
+		}
+	}
+	if o := r.outbox("ada"); o.Waiting != 1 || o.First.Entry != 1 || o.First.NextAt != own {
+		t.Errorf("left: %+v, want entry 1 at %d", o.First, own)
+	}
+}
+
+// TestRetryAfterOfAReceiverThatIsDown holds that no event probes before.
+func TestRetryAfterOfAReceiverThatIsDown(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil))
+	r.mentions("ada", 4, nil)
+	for range 3 {
+		r.attempt("ada", AttemptFailed, func(a *AckDelivery) { a.RetryAfter = 20 * minute })
+	}
+	if o := r.outbox("ada"); o.First.Entry != 4 || o.First.NextAt != r.now()+20*minute {
+		t.Errorf("next %+v, want entry 4 in 20 minutes of %d", o.First, r.now())
+	}
+}
+
+// TestTestEventProbes holds that an agent does not have to wait for the next probe.
+func TestTestEventProbes(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil))
+	r.mentions("ada", 4, nil)
+	for range 3 {
+		r.attempt("ada", AttemptFailed, nil)
+	}
+	ask := &TestDelivery{AgentKey: "ada", Proof: Proof{Key: keyHash("key of ada")}}
+	r.run(ask)
+	if d := r.attempt("ada", AttemptDelivered, nil); d.Kind != DeliveryTest {
+		t.Fatalf("%+v", d)
+	}
+	if due := r.due(r.now()); len(due) != 1 || due[0].Entry != 1 {
+		t.Errorf("due after the test: %+v", due)
+	}
+	begun := r.beginAll(Attempt{AgentKey: "ada", Delivery: 1, Number: 2})
+	r.run(ask)
+	if len(begun) != 1 || len(r.due(r.now()+DeliveryLease/2)) > 0 {
+		t.Errorf("a test lets two be sent at once: %+v", r.due(r.now()))
+	}
+}
+
+// TestSenderOfEventsThatFail holds that what a receiver does not take of one sender
+// delays nobody else's for long: the next probe is another sender's.
+func TestSenderOfEventsThatFail(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil))
+	r.mentions("ada", 20, from("junk"))
+	r.mentions("ada", 1, from("honest"))
+	for range 3 {
+		r.attempt("ada", AttemptFailed, nil)
+	}
+	r.later(5 * second)
+	if d := r.attempt("ada", AttemptDelivered, nil); d.Entry != 21 {
+		t.Errorf("%+v, want the entry of the other sender", d)
+	}
+}
+
+// TestHourIsShared begins as many attempts as an hour allows, failed ones too, and
+// holds how many are whose.
+func TestHourIsShared(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil), register("bob", "key of bob", nil), register("cyd", "key of cyd", nil))
+	opened, used := int64(0), 0
+	for _, tt := range []struct {
+		who  string
+		from func(*Publish)
+		want int
+	}{
+		{"a sender alone", from("junk"), 20},
+		{"another one", from("two"), 5}, // 25 are without proof
+		{"a third one", from("three"), 0},
+		{"a proven one", byKey("bob"), 4},
+		{"another proven one", byKey("cyd"), 1},
+	} {
+		r.mentions("ada", 30, tt.from)
+		for i := range tt.want {
+			if len(r.due(r.now()+1)) == 0 {
+				t.Fatalf("%s has nothing due after %d attempts: %+v", tt.who, i, r.outbox("ada").First)
+			}
+			outcome := AttemptDelivered
+			if i == 3 {
+				outcome = AttemptFailed
+			}
+			r.attempt("ada", outcome, nil)
+			if used == 0 && i == 0 {
+				opened = r.now() - 1000
+			}
+		}
+		used += tt.want
+		if due := r.due(opened + hourMillis - 1); len(due) > 0 {
+			t.Fatalf("%s has more due after %d attempts: %+v", tt.who, tt.want, due)
+		}
+	}
+	if used != MaxHourlyDeliveries {
+		t.Errorf("%d attempts in the hour, want %d", used, MaxHourlyDeliveries)
+	}
+	if o := r.outbox("ada"); o.First.NextAt != opened+hourMillis {
+		t.Errorf("the next attempt is at %d, the first one was at %d", o.First.NextAt, opened)
+	}
+	next := r.outbox("ada").First.NextAttempt()
+	if got := r.beginAll(next); len(got) > 0 {
+		t.Errorf("over the limit: %+v", got)
+	}
+	r.log.stamp = opened + hourMillis - 1000
+	if got := r.beginAll(next); len(got) != 1 {
+		t.Errorf("after the hour nothing begins: %+v", r.outbox("ada").First)
+	}
+}
+
+// waiting returns the entries of what waits for an agent.
+func (r *rig) waiting(agent string) (entries []uint64) {
+	r.t.Helper()
+	v := r.View()
+	defer v.Release()
+	o, err := loadOutbox(v.snap, agent)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, q := range o.queue {
+		d, ok, err := loadDelivery(v.snap, agent, q.number)
+		if err != nil || !ok {
+			r.t.Fatal(q.number, ok, err)
+		}
+		entries = append(entries, d.entry)
+	}
+	return entries
+}
+
+// TestQueueIsShared fills a queue, and holds what is dropped then.
+func TestQueueIsShared(t *testing.T) {
+	type part struct {
+		from func(*Publish)
+		n    int
+	}
+	each := func(n int, group func(i int) func(*Publish)) (parts []part) {
+		for i := range n {
+			parts = append(parts, part{group(i), 1})
+		}
+		return parts
+	}
+	stranger := func(i int) func(*Publish) { return from(fmt.Sprint("stranger-", i)) }
+	for name, tt := range map[string]struct {
+		parts []part
+		want  []int // how many of each part wait
+	}{
+		"one sender":                         {[]part{{from("junk"), 250}}, []int{200}},
+		"a genuine mention behind junk":      {[]part{{from("junk"), 250}, {from("honest"), 1}}, []int{199, 1}},
+		"a genuine mention before junk":      {[]part{{from("honest"), 1}, {from("junk"), 250}}, []int{1, 199}},
+		"a proven one behind junk":           {[]part{{from("junk"), 250}, {byKey("bob"), 3}}, []int{197, 3}},
+		"junk under a proven name":           {[]part{{byKey("bob"), 250}, {from("honest"), 3}}, []int{197, 3}},
+		"two senders":                        {[]part{{from("junk"), 250}, {from("two"), 250}}, []int{100, 100}},
+		"two senders, one of them proven":    {[]part{{from("junk"), 250}, {byKey("bob"), 250}}, []int{100, 100}},
+		"the same, the other way":            {[]part{{byKey("bob"), 250}, {from("junk"), 250}}, []int{100, 100}},
+		"a proven one behind many strangers": {append(each(250, stranger), part{byKey("bob"), 150}), append(ones(250, 100), 100)},
+		"many strangers behind a proven one": {append([]part{{byKey("bob"), 50}}, each(250, stranger)...), append([]int{50}, ones(250, 150)...)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.run(hooked("ada", nil), register("bob", "key of bob", nil))
+			parts := make(map[uint64]int)
+			entry := uint64(0)
+			for i, p := range tt.parts {
+				r.mentions("ada", p.n, p.from)
+				for range p.n {
+					entry++
+					parts[entry] = i
+				}
+			}
+			got := make([]int, len(tt.parts))
+			oldest := true // of each part, the oldest wait
+			seen := make(map[int]uint64)
+			for _, e := range r.waiting("ada") {
+				i := parts[e]
+				got[i]++
+				oldest = oldest && (seen[i] == 0 || seen[i] == e-1)
+				seen[i] = e
+			}
+			if fmt.Sprint(got) != fmt.Sprint(tt.want) || !oldest {
+				t.Errorf("of each wait %v, want %v; the oldest: %v", got, tt.want, oldest)
+			}
+			checkRows(r)
+		})
+	}
+}
+
+// ones are n numbers, first so many times 1 and then 0.
+func ones(n, first int) []int {
+	list := make([]int, n)
+	for i := range first {
+		list[i] = 1
+	}
+	return list
+}
+
+// checkRows holds that what waits for ada is counted, and that nothing else is kept
+// but the newest.
+func checkRows(r *rig) {
+	r.t.Helper()
+	waiting := len(r.waiting("ada"))
+	v := r.View()
+	defer v.Release()
+	if n, err := v.WaitingDeliveries(); err != nil || n != waiting {
+		r.t.Errorf("%d wait for all, %v, want %d", n, err, waiting)
+	}
+	rows := 0
+	lower, upper := spaceBounds(spaceDelivery)
+	if err := scanSpace(v.snap, lower, upper, func(_, _ []byte) error { rows++; return nil }); err != nil {
+		r.t.Fatal(err)
+	}
+	if rows > MaxWaitingDeliveries+MaxListedDeliveries {
+		r.t.Errorf("%d rows", rows)
+	}
+}
+
+// TestDroppedFromTheQueue holds what an agent sees of it, and that what is being
+// sent stays.
+func TestDroppedFromTheQueue(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil))
+	begun := Attempt{AgentKey: "ada", Delivery: 1, Number: 1}
+	r.mentions("ada", MaxWaitingDeliveries, func(p *Publish) { p.Proof.Sender = fmt.Sprint(len(r.obs.got)) })
+	if got := r.beginAll(begun); len(got) != 1 {
+		t.Fatal("the attempt has not begun")
+	}
+	r.mentions("ada", 1, from("1 more"))
+	o := r.outbox("ada")
+	if d := o.Newest[0]; o.Waiting != MaxWaitingDeliveries || d.Status != DeliveryDropped || d.Reason != ReasonQueueFull || d.NextAt != 0 {
+		t.Errorf("%d wait, the newest is %+v", o.Waiting, d)
+	}
+	r.run(&AckDelivery{Attempt: begun, Outcome: AttemptDelivered})
+	if d := r.attempt("ada", AttemptDelivered, nil); d.Entry != 2 {
+		t.Errorf("%+v", d)
+	}
+	checkRows(r)
+}
