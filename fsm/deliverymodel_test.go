@@ -107,7 +107,7 @@ func (a *pushAgent) due(now int64) (best *pushed) {
 	for _, p := range a.waiting() {
 		its, unproven, all := a.lately(now, p.from)
 		switch free := MaxHourlyDeliveries - all; {
-		case its >= 2*free || !p.from.proven && unproven >= 5*free:
+		case its >= 5*free || !p.from.proven && unproven >= 9*free:
 		case !a.down() && p.ready <= now && best == nil:
 			best = p
 		case a.down() && (best == nil || rank(p) < rank(best)):

@@ -9,11 +9,11 @@ import (
 const (
 	// senderShare bounds one sender's part of a receiver's hour: its attempts stay
 	// fewer than so many times those that the hour has left. One sender alone gets
-	// 20 of 30, and there is room for another at any time.
-	senderShare = 2
+	// 25 of 30, and there is room for another at any time.
+	senderShare = 5
 	// unprovenShare bounds the part of all unproven senders together in the same
-	// way: 25 of 30.
-	unprovenShare = 5
+	// way: 27 of 30.
+	unprovenShare = 9
 	// maxUnprovenWaiting is how many deliveries of unproven senders can wait while
 	// proven ones want the room.
 	maxUnprovenWaiting = MaxWaitingDeliveries / 2

@@ -196,11 +196,11 @@ func TestHourIsShared(t *testing.T) {
 		from func(*Publish)
 		want int
 	}{
-		{"a sender alone", from("junk"), 20},
-		{"another one", from("two"), 5}, // 25 are without proof
+		{"a sender alone", from("junk"), 25},
+		{"another one", from("two"), 2}, // 27 are without proof
 		{"a third one", from("three"), 0},
-		{"a proven one", byKey("bob"), 4},
-		{"another proven one", byKey("cyd"), 1},
+		{"a proven one", byKey("bob"), 3},
+		{"another proven one", byKey("cyd"), 0},
 	} {
 		r.mentions("ada", 30, tt.from)
 		for i := range tt.want {

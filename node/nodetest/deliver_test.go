@@ -175,6 +175,20 @@ func (c *Cluster) mustPost(i int, path string, body, into any) {
 	}
 }
 
+// testEvent has a test event sent to an agent.
+func (c *Cluster) testEvent(agent, key string) {
+	c.t.Helper()
+	i := c.Running()[0]
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, c.Nodes[i].URL()+"/api/agents/"+agent+"/deliveries/test", nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	if status, _, err := c.Nodes[i].do(req, &struct{}{}); err != nil || status != http.StatusCreated {
+		c.t.Fatalf("test event for %s: %d, %v", agent, status, err)
+	}
+}
+
 // TestReceiversThatFail holds retries, the end of a receiver, and the test event.
 func TestReceiversThatFail(t *testing.T) {
 	t.Parallel()
@@ -182,7 +196,12 @@ func TestReceiversThatFail(t *testing.T) {
 	c := New(t, 1, h.reach)
 	flaky, gone := c.listen(h, "flaky", 0), c.listen(h, "gone", 1)
 	failures := 0 // under h.mu
-	h.onEvent(func(w http.ResponseWriter, got pushtest.Received, _ *http.Request) {
+	mentioned := make(chan struct{})
+	h.onEvent(func(w http.ResponseWriter, got pushtest.Received, r *http.Request) {
+		select {
+		case <-mentioned: // both events wait before the first one has its answer
+		case <-r.Context().Done():
+		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		switch {
@@ -196,16 +215,10 @@ func TestReceiversThatFail(t *testing.T) {
 		}
 	})
 	for _, agent := range []string{"flaky", "gone"} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.Nodes[0].URL()+"/api/agents/"+agent+"/deliveries/test", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Authorization", "Bearer "+map[string]string{"flaky": flaky, "gone": gone}[agent])
-		if status, _, err := c.Nodes[0].do(req, &struct{}{}); err != nil || status != http.StatusCreated {
-			t.Fatalf("test event for %s: %d, %v", agent, status, err)
-		}
+		c.testEvent(agent, map[string]string{"flaky": flaky, "gone": gone}[agent])
 	}
 	c.MustPublish(0, Post{Agent: "bob", Body: "Are you there, @gone and @flaky?"})
+	close(mentioned)
 	c.Eventually("the receiver that is gone to be removed", func() string {
 		list, active, err := c.Nodes[0].deliveriesOf("gone", gone)
 		if err != nil || active || len(list) != 2 || list[1].Status != "failed" || list[0].Status != "dropped" {
@@ -213,7 +226,7 @@ func TestReceiversThatFail(t *testing.T) {
 		}
 		return ""
 	})
-	c.Eventually("the second attempt, and the delivery behind it", func() string {
+	c.Eventually("the delivery behind it, and the second attempt", func() string {
 		list, active, err := c.Nodes[0].deliveriesOf("flaky", flaky)
 		if err != nil || !active || len(list) != 2 || list[0].Status != "delivered" || list[1].Status != "delivered" || list[1].Attempts != 2 {
 			return fmt.Sprintf("%+v, active %v, %v", list, active, err)
@@ -221,18 +234,18 @@ func TestReceiversThatFail(t *testing.T) {
 		return ""
 	})
 	got := h.pushed(t, "flaky")
-	if len(got) != 3 || got[0].ID != got[1].ID || got[1].ID == got[2].ID || !bytes.Equal(got[0].Body, got[1].Body) {
-		t.Errorf("%d events: %+v", len(got), got)
+	if len(got) != 3 || got[0].ID != got[2].ID || got[0].ID == got[1].ID || !bytes.Equal(got[0].Body, got[2].Body) {
+		t.Fatalf("%d events: %+v, want the mention between two attempts with the test event", len(got), got)
 	}
 	checkSchema(t, "Event", got[0].Body)
 	if e := got[0].Event; e.Type != "common.test" || e.Entry != nil || e.Reply != nil || e.Read != "GET /api/home?for=flaky" {
 		t.Errorf("test event: %s", got[0].Body)
 	}
-	mentioned := got[2].Event
-	if mentioned.Read != "GET /api/entries/"+mentioned.Entry.ID || mentioned.Reply == nil || !strings.HasPrefix(*mentioned.Reply, "POST /api/entries {") {
-		t.Errorf("without a public URL: %s", got[2].Body)
+	mention := got[1].Event
+	if mention.Read != "GET /api/entries/"+mention.Entry.ID || mention.Reply == nil || !strings.HasPrefix(*mention.Reply, "POST /api/entries {") {
+		t.Errorf("without a public URL: %s", got[1].Body)
 	}
-	checkSchema(t, "Event", got[2].Body)
+	checkSchema(t, "Event", got[1].Body)
 	if !c.Nodes[0].Logged("give --public-url") {
 		t.Error("the operator is not told that the addresses are missing")
 	}
@@ -267,44 +280,182 @@ func TestReceiversThatFail(t *testing.T) {
 	}
 }
 
-// TestHourlyLimit holds that an agent gets thirty events in an hour of log time,
-// and the rest after it, whatever happens to the nodes.
+// mustPublishFrom publishes on a node as a client at that address would.
+func (c *Cluster) mustPublishFrom(i int, address string, p Post) {
+	c.t.Helper()
+	data, err := json.Marshal(p)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, c.Nodes[i].URL()+"/api/entries", bytes.NewReader(data))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-Forwarded-For", address)
+	if status, _, err := c.Nodes[i].do(req, &struct{}{}); err != nil || status != http.StatusCreated {
+		c.t.Fatalf("publish from %s: %d, %v", address, status, err)
+	}
+}
+
+// statuses waits for so many of an agent's newest deliveries in each status.
+func (c *Cluster) statuses(agent, key string, want map[string]int) func() string {
+	return func() string {
+		list, _, err := c.Nodes[c.Running()[0]].deliveriesOf(agent, key)
+		got := map[string]int{}
+		for _, d := range list {
+			got[d.Status]++
+		}
+		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			return fmt.Sprint(got, err)
+		}
+		return ""
+	}
+}
+
+// TestHourlyLimit holds that an agent gets so many events of one sender, and thirty
+// in all, in an hour of log time, and the rest after it, whatever happens to the
+// nodes.
 func TestHourlyLimit(t *testing.T) {
-	const limit, more = 30, 3
+	const share, unproven, limit, more = 25, 27, 30, 3
 	h := newHooks(t)
 	c := New(t, 1, h.reach)
 	key := c.listen(h, "ada", 0)
-	for i := range limit + more {
+	for i := range share + more {
 		c.MustPublish(0, Post{Agent: "bob", Body: fmt.Sprintf("Number %d for @ada.", i)})
 	}
-	statuses := func(want map[string]int) func() string {
-		return func() string {
-			list, _, err := c.Nodes[0].deliveriesOf("ada", key)
-			got := map[string]int{}
-			for _, d := range list {
-				got[d.Status]++
-			}
-			if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-				return fmt.Sprint(got, err)
-			}
-			return ""
-		}
+	c.Eventually("a sender's share", c.statuses("ada", key, map[string]int{"delivered": share, "waiting": more}))
+	for i := range unproven - share {
+		c.mustPublishFrom(0, "198.51.100.7", Post{Agent: "eve", Body: fmt.Sprintf("Another %d for @ada.", i)})
 	}
-	c.Eventually("the limit", statuses(map[string]int{"delivered": limit, "waiting": more}))
+	c.Eventually("what others send", c.statuses("ada", key, map[string]int{"delivered": unproven, "waiting": more}))
 	c.Kill(0)
 	c.Nodes[0].cfg.ClockOffset = 50 * time.Minute
 	c.Start(0)
 	c.WaitReady(0)
-	c.MustPublish(0, Post{Agent: "bob", Body: "Number 34 for @ada, in the same hour."})
-	c.Eventually("nothing more in that hour", statuses(map[string]int{"delivered": limit, "waiting": more + 1}))
+	c.MustPublish(0, Post{Agent: "bob", Body: "One more for @ada, in the same hour."})
+	c.Eventually("nothing more in that hour", c.statuses("ada", key, map[string]int{"delivered": unproven, "waiting": more + 1}))
 	c.Kill(0)
 	c.Nodes[0].cfg.ClockOffset = 61 * time.Minute
 	c.Start(0)
 	c.WaitReady(0)
-	c.Eventually("the rest", statuses(map[string]int{"delivered": limit + more + 1}))
-	if got := h.pushed(t, ""); len(got) != limit+more+1 {
-		t.Errorf("%d events, want %d", len(got), limit+more+1)
+	c.Eventually("the rest", c.statuses("ada", key, map[string]int{"delivered": unproven + more + 1}))
+	if got := h.pushed(t, ""); len(got) != unproven+more+1 || len(got) > limit {
+		t.Errorf("%d events, want %d", len(got), unproven+more+1)
 	}
+}
+
+// TestEventThatIsNeverTaken holds that what a receiver does not take of one entry
+// keeps no other from it.
+func TestEventThatIsNeverTaken(t *testing.T) {
+	t.Parallel()
+	const more = 10
+	h := newHooks(t)
+	c := New(t, 3, h.reach)
+	key := c.listen(h, "ada", 0)
+	h.onEvent(func(w http.ResponseWriter, got pushtest.Received, _ *http.Request) {
+		if strings.Contains(string(got.Body), "poison") {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	c.MustPublish(0, Post{Agent: "bob", Body: "The poison for @ada."})
+	var want []string
+	for i := range more {
+		want = append(want, c.MustPublish(i%3, Post{Agent: "bob", Body: fmt.Sprintf("Number %d for @ada.", i)}).Entry.ID)
+	}
+	c.Eventually("the others", c.statuses("ada", key, map[string]int{"delivered": more, "waiting": 1}))
+	var got []string
+	for _, p := range h.pushed(t, "ada") {
+		if !strings.Contains(string(p.Body), "poison") {
+			got = append(got, p.Event.Entry.ID)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	c.WaitConverged()
+}
+
+// TestReceiverThatWasDown lets a receiver take nothing for a while: its events wait
+// together, and all come soon when it is well again.
+func TestReceiverThatWasDown(t *testing.T) {
+	t.Parallel()
+	const events = 8
+	h := newHooks(t)
+	c := New(t, 3, h.reach)
+	key := c.listen(h, "ada", 0)
+	var well atomic.Bool
+	h.onEvent(func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) {
+		if !well.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	for i := range events {
+		c.MustPublish(i%3, Post{Agent: "bob", Body: fmt.Sprintf("Number %d for @ada.", i)})
+	}
+	c.Eventually("the first probe", func() string {
+		if n := len(h.pushed(t, "")); n < 4 {
+			return fmt.Sprintf("%d attempts", n)
+		}
+		return ""
+	})
+	list, _, err := c.Nodes[0].deliveriesOf("ada", key)
+	tried := 0
+	for _, d := range list {
+		if d.Attempts > 0 {
+			tried++
+		}
+	}
+	if err != nil || tried == events {
+		t.Errorf("of %d events %d were tried, %v", events, tried, err)
+	}
+	well.Store(true)
+	c.Eventually("all events", c.statuses("ada", key, map[string]int{"delivered": events}))
+	c.WaitConverged()
+}
+
+// TestJunkCrowdsOutNobody fills an agent's queue with the mentions of one sender,
+// while its receiver takes nothing, and holds that another's is not lost.
+func TestJunkCrowdsOutNobody(t *testing.T) {
+	t.Parallel()
+	const junk, waiting = 250, 200
+	h := newHooks(t)
+	c := New(t, 1, h.reach)
+	key := c.listen(h, "ada", 0)
+	var well atomic.Bool
+	h.onEvent(func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) {
+		if !well.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	for i := range junk {
+		c.mustPublishFrom(0, "198.51.100.7", Post{Agent: "eve", Body: fmt.Sprintf("Look at number %d, @ada.", i)})
+	}
+	c.mustPublishFrom(0, "198.51.100.8", Post{Agent: "bob", Body: "Do you know the tides, @ada?"})
+	var state struct{ Waiting int }
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Nodes[0].URL()+"/api/agents/ada/deliveries", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	if _, _, err := c.Nodes[0].do(req, &state); err != nil || state.Waiting != waiting {
+		t.Errorf("%d wait, %v, want %d", state.Waiting, err, waiting)
+	}
+	well.Store(true)
+	c.testEvent("ada", key) // it does not wait for the next probe
+	c.Eventually("the genuine mention", func() string {
+		list, _, err := c.Nodes[0].deliveriesOf("ada", key)
+		if err != nil || len(list) < 2 || list[1].Status != "delivered" {
+			return fmt.Sprintf("%+v, %v", list, err)
+		}
+		return ""
+	})
 }
 
 // TestEventsOfALeaderWithASkewedClock: receivers believe no event that is older than

@@ -167,9 +167,33 @@ var bugs = []bug{
 	},
 	{
 		name:  "an attempt may be begun by two leaders",
-		edits: []edit{{"fsm/deliver.go", "o.nextAt = tx.now + DeliveryLease", "o.nextAt = tx.now"}},
+		edits: []edit{{"fsm/turn.go", "o.notBefore = now + DeliveryLease", "o.notBefore = now"}},
 		pkg:   "./fsm", run: "Attempts|Deliver",
 		because: "a receiver gets an event twice without any failure",
+	},
+	{
+		name:  "an event that fails blocks the others",
+		edits: []edit{{"fsm/turn.go", "\t\t\tif q.ready <= now {\n\t\t\t\treturn i\n\t\t\t}\n\t\t\tcontinue\n", "\t\t\tif q.ready <= now {\n\t\t\t\treturn i\n\t\t\t}\n\t\t\treturn -1\n"}},
+		pkg:   "./fsm", run: "FailingEvent|Deliveries",
+		because: "a receiver hears of nothing for hours because of one entry that it cannot take",
+	},
+	{
+		name:  "a sender's junk drops another's event",
+		edits: []edit{{"fsm/delivery.go", "o.surplus(), ReasonQueueFull", "len(o.queue)-1, ReasonQueueFull"}},
+		pkg:   "./fsm", run: "QueueIsShared|Deliveries",
+		because: "an agent never hears of a genuine mention behind 200 of a spammer",
+	},
+	{
+		name:  "one sender uses a receiver's whole hour",
+		edits: []edit{{"fsm/share.go", "u.by[from] < senderShare*u.free && ", "u.free > 0 && "}},
+		pkg:   "./fsm", run: "HourIsShared|Deliveries",
+		because: "a genuine mention waits for an hour behind a spammer's",
+	},
+	{
+		name:  "events wait on when their receiver is well again",
+		edits: []edit{{"fsm/turn.go", "\t\tif q.failed && wasDown {\n\t\t\tq.ready = 0\n\t\t}\n", ""}, {"fsm/turn.go", "\twasDown := o.down()\n", ""}},
+		pkg:   "./fsm", run: "ReceiverThatIsDown|Deliveries",
+		because: "an outage of minutes delays events by hours",
 	},
 	{
 		name:  "a log that is gone is taken for a new one",
