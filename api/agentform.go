@@ -16,7 +16,7 @@ var (
 	fieldEndpoint     = entryField{"endpoint", nil}
 	fieldNotifyURL    = entryField{"notify_url", nil}
 	agentFields       = []string{
-		"id", "description", "capabilities", "endpoint", "notify_url", "edit_key", "note", "request_id",
+		"id", "description", "capabilities", "endpoint", "notify_url", "notify", "edit_key", "note", "request_id",
 	}
 )
 
@@ -34,6 +34,7 @@ type agentForm struct {
 	change   fsm.Register
 
 	description, endpoint, note, notifyURL sent
+	notify                                 fsm.PushFilter
 }
 
 // readAgentForm reads and judges a profile. It finds every problem that can be
@@ -66,6 +67,7 @@ func readAgentForm(doc *document, notify NotifyRules) *agentForm {
 	if f.notifyURL = f.private(doc, &fieldNotifyURL); f.notifyURL.value != notifyOff {
 		f.judgeURL(&fieldNotifyURL, f.notifyURL, notify.Problem)
 	}
+	f.readNotify(doc)
 	f.noteUnknown(doc, func(name string) bool { return slices.Contains(agentFields, name) })
 	f.fill(doc)
 	return f
@@ -97,6 +99,10 @@ func (f *agentForm) fill(doc *document) {
 		notify = ""
 	}
 	give(&fieldNotifyURL, fsm.FieldNotifyURL, notify, &f.change.NotifyURL)
+	if doc.has(fieldNotify.name) && !f.problems.has(fieldNotify.name) {
+		f.change.Given |= fsm.FieldNotify
+		f.change.Notify = f.notify
+	}
 	if doc.has(fieldCapabilities.name) && !f.problems.has(fieldCapabilities.name) {
 		f.change.Given |= fsm.FieldCapabilities
 		f.change.Capabilities = f.cmd.Tags

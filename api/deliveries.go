@@ -82,7 +82,7 @@ func (c *call) answerDeliveries(view *fsm.View, outbox *fsm.Outbox) error {
 		}
 	}
 	return c.answerObject(http.StatusOK, c.withNotes(object{
-		{"active", outbox.Active}, {"waiting", outbox.Waiting}, {"next", first}, {"deliveries", newest},
+		{"active", outbox.Active}, {"notify", notifyObject(outbox.Filter)}, {"waiting", outbox.Waiting}, {"next", first}, {"deliveries", newest},
 	}))
 }
 

@@ -95,7 +95,7 @@ var mcpTools = []mcpTool{
 	{
 		name: "register_agent", title: "Register or change a profile", operation: "registerAgent", effect: mcpEnsure, text: (*mcpWriter).registered,
 		does:  "Register a name, or change its profile or wake note. The first call returns an edit_key, once: keep it, every change needs it.",
-		takes: "id* description capabilities endpoint notify_url note" + mcpProof,
+		takes: "id* description capabilities endpoint notify_url notify note" + mcpProof,
 	},
 	{
 		name: "list_deliveries", title: "What was pushed to me", operation: "listDeliveries", text: (*mcpWriter).deliveries,

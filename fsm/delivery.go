@@ -159,14 +159,12 @@ func (tx *txn) tellHooks(e *entryRow, p *Publish, target *entryRow) {
 		return
 	}
 	for _, name := range e.inbox {
-		if !hooks.has(name) {
+		filter, hooked := hooks[name]
+		if !hooked {
 			continue
 		}
-		switch {
-		case e.Relation == RelationReply && name == target.AgentKey:
-			tx.queueDelivery(name, DeliveryReply, e.Seq, e.sender(p))
-		case p.mentions(name):
-			tx.queueDelivery(name, DeliveryMention, e.Seq, e.sender(p))
+		if kind, ok := filter.kind(name, e, p, target); ok {
+			tx.queueDelivery(name, kind, e.Seq, e.sender(p))
 		}
 	}
 }

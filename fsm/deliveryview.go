@@ -184,8 +184,9 @@ func (v *View) Delivery(agentKey string, number uint64) (Delivery, bool, error) 
 
 // Outbox is what an agent sees of its deliveries.
 type Outbox struct {
-	Active  bool // the agent has a receiver
-	Waiting int  // how many deliveries wait or are being sent
+	Active  bool       // the agent has a receiver
+	Filter  PushFilter // what is not pushed there
+	Waiting int        // how many deliveries wait or are being sent
 	// Newest are the newest deliveries, at most MaxListedDeliveries, newest first.
 	Newest []Delivery
 	// First is the delivery that is being sent, or the next one; nil when none waits.
@@ -206,7 +207,7 @@ func (v *View) Outbox(agentKey string) (Outbox, error) {
 	if err != nil {
 		return Outbox{}, err
 	}
-	out := Outbox{Active: o.active, Waiting: len(o.queue)}
+	out := Outbox{Active: o.active, Filter: p.filter, Waiting: len(o.queue)}
 	next := o.turn(v.head.now)
 	for n := o.last; n > 0 && n+MaxListedDeliveries > o.last; n-- {
 		row, ok, err := loadDelivery(v.snap, agentKey, n)

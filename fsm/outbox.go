@@ -14,13 +14,14 @@ const outboxesKept = 1024
 // outbox is what is to be pushed to an agent, and when it was pushed to before:
 // the row of spaceOutbox. It is kept for good, so that no number is used again.
 //
-//	version1 flags1 hook last sending notBefore failing len(queue) queue... len(begun) begun...
+//	version1 flags1 filter1 hook last sending notBefore failing len(queue) queue... len(begun) begun...
 //
 // Numbers are uvarints, and so are those of the parts of queue and begun: numbers
 // and instants as differences, senders in 8 bytes. The lowest bit of a delivery's
 // ready says whether it failed.
 type outbox struct {
 	active    bool           // the agent has a receiver that passed the check
+	filter    PushFilter     // of the agent's profile, while it is active
 	hook      uint64         // counts the changes of the receiver
 	last      uint64         // number of the newest delivery; they count from 1
 	queue     []queued       // the deliveries that wait, oldest first
@@ -50,7 +51,7 @@ func (o *outbox) append(dst []byte) []byte {
 	if o.active {
 		flags |= flagHookActive
 	}
-	dst = append(dst, outboxRowVersion, flags)
+	dst = append(dst, outboxRowVersion, flags, byte(o.filter))
 	for _, n := range [...]uint64{o.hook, o.last, o.sending, uint64(o.notBefore), o.failing, uint64(len(o.queue))} {
 		dst = binary.AppendUvarint(dst, n)
 	}
@@ -78,9 +79,9 @@ func (o *outbox) append(dst []byte) []byte {
 func decodeOutbox(row []byte) (*outbox, error) {
 	r := rowReader{rest: row}
 	o := new(outbox)
-	if head := r.bytes(2); head != nil {
+	if head := r.bytes(3); head != nil {
 		r.bad = head[0] != outboxRowVersion
-		o.active = head[1]&flagHookActive != 0
+		o.active, o.filter = head[1]&flagHookActive != 0, PushFilter(head[2])
 	}
 	o.hook, o.last, o.sending, o.notBefore, o.failing = r.uint(), r.uint(), r.uint(), int64(r.uint()), r.uint()
 	number := uint64(0)
@@ -163,14 +164,10 @@ func (tx *txn) finishOutboxes() {
 	}
 }
 
-// hookSet holds the agents that have a receiver. Everybody whom an entry concerns
-// is looked up in it, so it is kept in memory; it belongs to the apply goroutine.
-type hookSet map[string]struct{}
-
-func (h hookSet) has(agentKey string) bool {
-	_, ok := h[agentKey]
-	return ok
-}
+// hookSet holds the agents that have a receiver, and what is not pushed to each.
+// Everybody whom an entry concerns is looked up in it, so it is kept in memory; it
+// belongs to the apply goroutine.
+type hookSet map[string]PushFilter
 
 // loadHooks returns the agents that have a receiver.
 func loadHooks(r pebble.Reader) (hookSet, error) {
@@ -179,7 +176,7 @@ func loadHooks(r pebble.Reader) (hookSet, error) {
 	err := scanSpace(r, lower, upper, func(key, row []byte) error {
 		o, err := decodeOutbox(row)
 		if err == nil && o.active {
-			hooks[string(key[1:])] = struct{}{}
+			hooks[string(key[1:])] = o.filter
 		}
 		return err
 	})
@@ -190,19 +187,24 @@ func loadHooks(r pebble.Reader) (hookSet, error) {
 // goes to a new receiver at once, which has not failed yet, and nowhere when there
 // is none any more.
 func (tx *txn) followHook(agentKey string, old, next *profileFields) {
-	if !old.hooked() && !next.hooked() || old.hooked() && next.hooked() && old.notifyURL == next.notifyURL {
+	other := old.hooked() != next.hooked() || old.notifyURL != next.notifyURL
+	if !old.hooked() && !next.hooked() || !other && old.filter == next.filter {
 		return
 	}
 	o := tx.outbox(agentKey)
-	o.hook++
 	o.active = next.hooked()
 	if !o.active {
+		o.hook++
 		delete(tx.memory.hooks, agentKey)
 		tx.dropDeliveries(agentKey, o, ReasonHookOff)
 		return
 	}
-	tx.memory.hooks[agentKey] = struct{}{}
-	o.renew(tx.now)
+	o.filter = next.filter
+	tx.memory.hooks[agentKey] = next.filter
+	if other {
+		o.hook++
+		o.renew(tx.now)
+	}
 }
 
 // removeHook takes an agent's notify_url out of its profile.

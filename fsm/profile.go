@@ -22,8 +22,9 @@ const (
 	FieldEndpoint     ProfileFields = 1 << 2
 	FieldNote         ProfileFields = 1 << 3
 	FieldNotifyURL    ProfileFields = 1 << 4
+	FieldNotify       ProfileFields = 1 << 5
 
-	allProfileFields = 1<<5 - 1
+	allProfileFields = 1<<6 - 1
 )
 
 // Register registers an agent, or changes its profile. Fields that are not given
@@ -48,6 +49,8 @@ type Register struct {
 	// NotifyVerified is set when the receiver at NotifyURL has passed the check. One
 	// that has not is taken only where it stands in the profile and passed before.
 	NotifyVerified bool `cbor:"13,keyasint,omitempty"`
+	// Notify says which entries are not pushed there.
+	Notify PushFilter `cbor:"14,keyasint,omitempty"`
 }
 
 func (*Register) op() Op { return OpRegister }
@@ -81,9 +84,11 @@ func (c *Register) checkGiven() error {
 	case c.Given > allProfileFields:
 		return fmt.Errorf("fields %b", c.Given)
 	case !c.merge(profileFields{}).equal(profileFields{
-		c.Description, c.Capabilities, c.Endpoint, c.Note, c.NotifyURL, c.NotifyVerified,
+		c.Description, c.Capabilities, c.Endpoint, c.Note, c.NotifyURL, c.NotifyVerified, c.Notify,
 	}):
 		return errors.New("a value of a field that is not given")
+	case c.Notify > allPushFilters:
+		return fmt.Errorf("push filter %b", c.Notify)
 	case c.NotifyVerified && c.NotifyURL == "":
 		return errors.New("a check of no receiver")
 	}
@@ -215,7 +220,7 @@ func (c *Register) against(p *profileRow) []Problem {
 // order stands in stored rows.
 func (c *Register) contentHash() contentSum {
 	return hashContent([]string{
-		c.Agent, string([]byte{byte(c.Given)}), c.Description, c.Endpoint, c.Note, c.NotifyURL, c.Request.ID,
+		c.Agent, string([]byte{byte(c.Given), byte(c.Notify)}), c.Description, c.Endpoint, c.Note, c.NotifyURL, c.Request.ID,
 	}, c.Capabilities)
 }
 
@@ -228,6 +233,7 @@ type profileFields struct {
 	notifyURL    string
 	// notifyVerified is set when the receiver has passed the check.
 	notifyVerified bool
+	filter         PushFilter // of what is pushed there
 }
 
 // hooked reports whether there is a receiver that entries are pushed to.
@@ -251,12 +257,16 @@ func (c *Register) merge(f profileFields) profileFields {
 		f.notifyVerified = c.NotifyVerified || f.notifyVerified && f.notifyURL == c.NotifyURL
 		f.notifyURL = c.NotifyURL
 	}
+	if c.Given&FieldNotify != 0 {
+		f.filter = c.Notify
+	}
 	return f
 }
 
 func (f profileFields) equal(o profileFields) bool {
 	return f.description == o.description && slices.Equal(f.capabilities, o.capabilities) &&
-		f.endpoint == o.endpoint && f.note == o.note && f.notifyURL == o.notifyURL && f.notifyVerified == o.notifyVerified
+		f.endpoint == o.endpoint && f.note == o.note && f.notifyURL == o.notifyURL && f.notifyVerified == o.notifyVerified &&
+		f.filter == o.filter
 }
 
 // texts returns what a profile is found by.
@@ -266,7 +276,7 @@ func (p *profileRow) texts() []string {
 
 // profileRow is the row of spaceProfile.
 //
-//	version1 flags1 key32 registered16 revision first createdAt updatedAt
+//	version1 flags1 filter1 key32 registered16 revision first createdAt updatedAt
 //	sender notifyURL id description endpoint note capabilities...
 //
 // Numbers are uvarints, texts are preceded by their length.
@@ -303,7 +313,7 @@ func (p *profileRow) append(dst []byte) []byte {
 	if p.notifyVerified {
 		flags |= flagNotifyVerified
 	}
-	dst = append(dst, profileRowVersion, flags)
+	dst = append(dst, profileRowVersion, flags, byte(p.filter))
 	dst = append(append(dst, p.key[:]...), p.registered[:]...)
 	for _, n := range [...]uint64{p.revision, p.first, uint64(p.createdAt), uint64(p.updatedAt)} {
 		dst = binary.AppendUvarint(dst, n)
@@ -320,10 +330,10 @@ func (p *profileRow) append(dst []byte) []byte {
 
 func decodeProfileRow(row []byte) (p profileRow, err error) {
 	r := rowReader{rest: row}
-	if head := r.bytes(2); head != nil {
+	if head := r.bytes(3); head != nil {
 		r.bad = head[0] != profileRowVersion
 		p.used, p.house = head[1]&flagKeyUsed != 0, head[1]&flagProfileHouse != 0
-		p.notifyVerified = head[1]&flagNotifyVerified != 0
+		p.notifyVerified, p.filter = head[1]&flagNotifyVerified != 0, PushFilter(head[2])
 	}
 	copy(p.key[:], r.bytes(KeyHashBytes))
 	copy(p.registered[:], r.bytes(contentHashBytes))

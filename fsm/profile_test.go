@@ -58,7 +58,7 @@ func TestRegisterAndChange(t *testing.T) {
 	all := func(c *Register) {
 		c.Given = allProfileFields
 		c.Capabilities, c.Endpoint = []string{"reading", "a \"b\""}, "https://example.org/a?b=<c>"
-		c.Note, c.NotifyURL, c.NotifyVerified = "Wake up.", "https://example.org/hook", true
+		c.Note, c.NotifyURL, c.NotifyVerified, c.Notify = "Wake up.", "https://example.org/hook", true, NoJobs
 	}
 	if got := r.run(register("Ada", "k1", all))[0]; got.Outcome != OutcomeDone || !got.KeyIssued {
 		t.Fatalf("registration: %+v", got)
@@ -282,7 +282,7 @@ func TestRegisterRoundTripAndChecks(t *testing.T) {
 	full := func() *Register {
 		return register("Ada", "k1", func(c *Register) {
 			c.Given, c.Capabilities, c.Endpoint = allProfileFields, []string{"a", "b"}, "https://example.org"
-			c.Note, c.NotifyURL, c.House = "A note.", "https://example.org/hook", true
+			c.Note, c.NotifyURL, c.Notify, c.House = "A note.", "https://example.org/hook", OnlyProven, true
 			c.Proof.Key, c.Request = keyHash("k9"), RequestKey{Scope: "ada", ID: "request-1"}
 		})
 	}
@@ -301,6 +301,8 @@ func TestRegisterRoundTripAndChecks(t *testing.T) {
 		"endpoint":       func(c *Register) { c.Endpoint = long(MaxURL) },
 		"note":           func(c *Register) { c.Note = long(MaxNote) },
 		"notify url":     func(c *Register) { c.NotifyURL = long(MaxURL) },
+		"notify":         func(c *Register) { c.Notify = allPushFilters + 1 },
+		"notify alone":   func(c *Register) { c.Given &^= FieldNotify },
 		"UTF-8":          func(c *Register) { c.Note = "\xff" },
 		"key":            func(c *Register) { c.Proof.Key = []byte("short") },
 		"new key":        func(c *Register) { c.NewKey = nil },

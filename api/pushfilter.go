@@ -1,0 +1,83 @@
+package api
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/commons-cluster/commons/fsm"
+)
+
+var fieldNotify = entryField{"notify", nil}
+
+// notifyChoice is a member of notify.
+type notifyChoice struct {
+	name   string
+	filter fsm.PushFilter // what it stands for
+	leaves bool           // whether it leaves entries out when it is true
+}
+
+var notifyChoices = [...]notifyChoice{
+	{"replies", fsm.NoReplies, false},
+	{"mentions", fsm.NoMentions, false},
+	{"jobs", fsm.NoJobs, false},
+	{"only_proven", fsm.OnlyProven, true},
+}
+
+// notifyObject says what is pushed through a filter.
+func notifyObject(f fsm.PushFilter) object {
+	o := make(object, len(notifyChoices))
+	for i, c := range notifyChoices {
+		o[i] = member{c.name, (f&c.filter != 0) == c.leaves}
+	}
+	return o
+}
+
+// readNotify reads what is to be pushed: an object, or its JSON where the source is
+// flat. What it leaves out is as in a new profile.
+func (f *agentForm) readNotify(doc *document) {
+	value := fieldNotify.pick(doc)
+	if value == nil {
+		return
+	}
+	fields, ok := membersOf(value, doc.flat)
+	if !ok {
+		f.problems.add(fieldNotify.name, "must be an object, such as {\"mentions\":false,\"only_proven\":true}")
+		return
+	}
+	for _, member := range fields {
+		i := slices.IndexFunc(notifyChoices[:], func(c notifyChoice) bool { return c.name == member.name })
+		on, isBool := member.value.(bool)
+		switch {
+		case i < 0:
+			f.problems.add(fieldNotify.name, "must hold replies, mentions, jobs and only_proven alone")
+			return
+		case !isBool:
+			f.problems.add(fieldNotify.name, "must say true or false for each, %s is neither", member.name)
+			return
+		case on == notifyChoices[i].leaves:
+			f.notify |= notifyChoices[i].filter
+		}
+	}
+}
+
+// membersOf returns the members of an object, ordered by their names.
+func membersOf(value any, flat bool) (fields []field, ok bool) {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, value := range v {
+			fields = append(fields, field{name, value})
+		}
+	case string:
+		if !flat {
+			return nil, false
+		}
+		var err error
+		if fields, err = readObject([]byte(v)); err != nil {
+			return nil, false
+		}
+	default:
+		return nil, false
+	}
+	slices.SortFunc(fields, func(a, b field) int { return strings.Compare(a.name, b.name) })
+	return fields, true
+}
