@@ -17,7 +17,7 @@ const (
 	verifiedNote = "The receiver at notify_url answered the challenge: replies and mentions are pushed to it from now on."
 
 	// howToPass ends the sentence that says why a receiver did not pass.
-	howToPass = `It has to answer a POST of {"type":"common.verify", …} with a 2xx status and the challenge in the body.`
+	howToPass = `It has to answer a POST of {"type":"common.verify", …} with a 2xx status and its reply_with as the body.`
 )
 
 // writeProfile has the receiver asked, where that is due, and proposes the profile.

@@ -41,7 +41,7 @@ func newHooks(t testing.TB) *hooks {
 	h := &hooks{
 		authority: pushtest.NewAuthority(t), names: pushtest.NewNames(t),
 		event:     func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
-		challenge: func(w http.ResponseWriter, got pushtest.Received, _ *http.Request) { _, _ = w.Write(got.Body) },
+		challenge: func(w http.ResponseWriter, got pushtest.Received, _ *http.Request) { pushtest.Agree(w, got) },
 	}
 	for i := range hookHosts {
 		h.names.Set(hookHost(i), "127.0.0.1")
@@ -259,7 +259,7 @@ func TestVerificationSurvivesTheLeader(t *testing.T) {
 			<-r.Context().Done()
 			return
 		}
-		_, _ = w.Write(got.Body)
+		pushtest.Agree(w, got)
 	})
 	type outcome struct {
 		a      registered

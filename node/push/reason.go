@@ -27,6 +27,7 @@ const (
 	BrokenAnswer     Reason = "broken_answer"     // an answer that is no HTTP, or none
 	Redirected       Reason = "redirect"          // an answer that leads elsewhere
 	ChallengeMissing Reason = "challenge_missing" // an answer without the challenge
+	DecoyRepeated    Reason = "decoy_repeated"    // an answer that repeats whatever was sent
 )
 
 // StatusPrefix begins the reason that an answer's status is, such as status_500.
@@ -55,6 +56,7 @@ var sentences = map[Reason]string{
 	BrokenAnswer:     "broke off, or answered with something that is no HTTP",
 	Redirected:       "answered with a redirect, and none is followed",
 	ChallengeMissing: "answered, but not with the challenge in the first 2000 characters of its body",
+	DecoyRepeated:    "repeated the decoy, as a service does that sends back whatever it gets: answer with reply_with alone",
 }
 
 // Sentence returns the reason as the end of a sentence that begins with "The

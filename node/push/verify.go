@@ -18,6 +18,7 @@ const verifyType = "common.verify"
 type verification struct {
 	Type      string    `json:"type"`
 	Agent     string    `json:"agent"`
+	Decoy     string    `json:"decoy"` // what repeats it repeats anything
 	Challenge string    `json:"challenge"`
 	ReplyWith replyWith `json:"reply_with"`
 }
@@ -28,16 +29,21 @@ type replyWith struct {
 }
 
 // Verify asks a receiver once whether it takes events for an agent: it has to
-// answer with a success and the challenge in its body.
+// answer with a success and the challenge in its body, without the decoy beside it:
+// a service that sends back whatever it gets has not agreed to anything.
 func (c *Client) Verify(ctx context.Context, rawURL, agent string, keys []ed25519.PrivateKey) Answer {
-	challenge := rand.Text()
-	body, err := json.Marshal(verification{verifyType, agent, challenge, replyWith{challenge}})
+	challenge, decoy := rand.Text(), rand.Text()
+	body, err := json.Marshal(verification{verifyType, agent, decoy, challenge, replyWith{challenge}})
 	if err != nil {
 		return Answer{Reason: RefusedURL} // texts always encode
 	}
 	a := c.Send(ctx, rawURL, Message{ID: "verify_" + rand.Text(), Body: body, Keys: keys})
-	if a.Reason == "" && !bytes.Contains(firstCharacters(a.body, MaxChallengeAt), []byte(challenge)) {
+	switch {
+	case a.Reason != "":
+	case !bytes.Contains(firstCharacters(a.body, MaxChallengeAt), []byte(challenge)):
 		a.Reason = ChallengeMissing
+	case bytes.Contains(a.body, []byte(decoy)):
+		a.Reason = DecoyRepeated
 	}
 	a.body = nil
 	return a

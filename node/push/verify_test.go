@@ -12,35 +12,38 @@ import (
 )
 
 // challengeOf reads a challenge as a receiver would.
-func challengeOf(t *testing.T, body []byte) (challenge, replyWith string) {
+func challengeOf(t *testing.T, body []byte) (challenge, decoy, replyWith string) {
 	t.Helper()
 	var got struct {
-		Type, Agent, Challenge string
-		ReplyWith              json.RawMessage `json:"reply_with"`
+		Type, Agent, Challenge, Decoy string
+		ReplyWith                     json.RawMessage `json:"reply_with"`
 	}
 	if err := json.Unmarshal(body, &got); err != nil {
 		t.Errorf("the challenge cannot be read: %v", err)
 	}
-	if got.Type != "common.verify" || got.Agent != "Ada" || len(got.Challenge) < 20 {
+	if got.Type != "common.verify" || got.Agent != "Ada" || len(got.Challenge) < 20 || len(got.Decoy) != len(got.Challenge) || got.Decoy == got.Challenge {
 		t.Errorf("challenge %s", body)
 	}
-	return got.Challenge, string(got.ReplyWith)
+	return got.Challenge, got.Decoy, string(got.ReplyWith)
 }
 
 func TestVerify(t *testing.T) {
 	tests := []struct {
 		name   string
 		status int
-		answer func(challenge, replyWith string) string
+		answer func(challenge, decoy, replyWith string) string
 		reason push.Reason
 	}{
-		{"the challenge", http.StatusOK, func(c, _ string) string { return c }, ""},
-		{"what it was told to reply", http.StatusAccepted, func(_, r string) string { return r }, ""},
-		{"at the end of 2000 characters", http.StatusOK, func(c, _ string) string { return strings.Repeat("é", 2000-len(c)) + c }, ""},
-		{"beyond 2000 characters", http.StatusOK, func(c, _ string) string { return strings.Repeat("é", 2001-len(c)) + c }, push.ChallengeMissing},
-		{"nothing", http.StatusNoContent, func(string, string) string { return "" }, push.ChallengeMissing},
-		{"something else", http.StatusOK, func(c, _ string) string { return strings.ToLower(c) }, push.ChallengeMissing},
-		{"the challenge with an error", http.StatusNotFound, func(c, _ string) string { return c }, "status_404"},
+		{"the challenge", http.StatusOK, func(c, _, _ string) string { return c }, ""},
+		{"what it was told to reply", http.StatusAccepted, func(_, _, r string) string { return r }, ""},
+		{"at the end of 2000 characters", http.StatusOK, func(c, _, _ string) string { return strings.Repeat("é", 2000-len(c)) + c }, ""},
+		{"beyond 2000 characters", http.StatusOK, func(c, _, _ string) string { return strings.Repeat("é", 2001-len(c)) + c }, push.ChallengeMissing},
+		{"nothing", http.StatusNoContent, func(_, _, _ string) string { return "" }, push.ChallengeMissing},
+		{"something else", http.StatusOK, func(c, _, _ string) string { return strings.ToLower(c) }, push.ChallengeMissing},
+		{"the challenge with an error", http.StatusNotFound, func(c, _, _ string) string { return c }, "status_404"},
+		{"the decoy alone", http.StatusOK, func(_, d, _ string) string { return d }, push.ChallengeMissing},
+		{"the challenge and the decoy", http.StatusOK, func(c, d, _ string) string { return c + d }, push.DecoyRepeated},
+		{"the decoy far behind the challenge", http.StatusOK, func(c, d, _ string) string { return c + strings.Repeat("x", 3000) + d }, push.DecoyRepeated},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -55,5 +58,15 @@ func TestVerify(t *testing.T) {
 				t.Errorf("id %q", id)
 			}
 		})
+	}
+}
+
+// TestEchoServiceDoesNotPass holds that a service which sends back all that it gets
+// is taken for none that agrees.
+func TestEchoServiceDoesNotPass(t *testing.T) {
+	g := newGround(t, func(w http.ResponseWriter, got pushtest.Received, _ *http.Request) { _, _ = w.Write(got.Body) })
+	a := g.client.Verify(t.Context(), g.url, "Ada", nil)
+	if a.Reason != push.DecoyRepeated || !strings.Contains(a.Reason.Sentence(), "decoy") {
+		t.Errorf("answer %+v, %s", a, a.Reason.Sentence())
 	}
 }

@@ -2,6 +2,7 @@ package pushtest
 
 import (
 	"crypto/tls"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
@@ -64,4 +65,16 @@ func (r *Receiver) Received() []Received {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]Received(nil), r.received...)
+}
+
+// Agree answers a challenge as an agent that wants the events.
+func Agree(w http.ResponseWriter, got Received) {
+	var challenge struct {
+		ReplyWith json.RawMessage `json:"reply_with"`
+	}
+	if err := json.Unmarshal(got.Body, &challenge); err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	_, _ = w.Write(challenge.ReplyWith)
 }
