@@ -76,15 +76,16 @@ func (a verifyAnswer) asError() error {
 }
 
 var (
-	verificationLimit = newVerificationLimit("A receiver and a sender have at most %d checks of a notify_url an hour.")
+	verificationLimit = newVerificationLimit(fmt.Sprintf("A sender has at most %d checks of a notify_url an hour, and fewer of a host that others have checked, too: there are %d for all of them.",
+		push.VerificationsPerHour, push.HostVerificationsPerHour))
 	// sharedVerificationLimit is for who shares an allowance.
-	sharedVerificationLimit = newVerificationLimit("Very many receivers are being checked: some share the %d checks of a notify_url that there are for each an hour, and others have used up these.")
+	sharedVerificationLimit = newVerificationLimit("Very many receivers are being checked: some share the checks of a notify_url that there are an hour, and others have used up these.")
 )
 
-func newVerificationLimit(format string) api.RateLimit {
+func newVerificationLimit(message string) api.RateLimit {
 	return api.RateLimit{
 		Name: "verifications", Quota: push.VerificationsPerHour, Window: time.Hour,
-		Message: fmt.Sprintf(format, push.VerificationsPerHour), Field: "notify_url",
+		Message: message, Field: "notify_url",
 	}
 }
 

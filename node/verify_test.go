@@ -20,7 +20,7 @@ func TestVerifyAnswers(t *testing.T) {
 	}{
 		"passed":              {},
 		"failed":              {a: verifyAnswer{Reason: push.TimedOut}, failed: "did not answer within 5 seconds"},
-		"too many":            {a: verifyAnswer{WaitMs: 7000}, limited: "A receiver and a sender have at most 10 checks"},
+		"too many":            {a: verifyAnswer{WaitMs: 7000}, limited: "A sender has at most 10 checks"},
 		"too many, of others": {a: verifyAnswer{WaitMs: 7000, Shared: true}, limited: "others have used up these"},
 	} {
 		err := tt.a.asError()

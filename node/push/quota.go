@@ -8,9 +8,14 @@ import (
 )
 
 const (
-	// VerificationsPerHour is how often a host may be asked, and a sender may have
-	// somebody asked, in any hour.
+	// VerificationsPerHour is how often a sender may have somebody asked in any hour.
 	VerificationsPerHour = 10
+	// HostVerificationsPerHour is how often a host may be asked. Its senders share
+	// that: hostShare times what one has had stays below what is left, so that those
+	// who use much of it leave some to everybody else.
+	HostVerificationsPerHour = 100
+	hostShare                = 10
+
 	// maxQuotaKeys bounds the hosts and the senders that each have an allowance of
 	// their own. Above it the new ones are spread over sharedQuotas allowances: many,
 	// and nobody outside can tell who shares which, so that who uses some up does
@@ -38,57 +43,73 @@ func NewQuota(now func() time.Time) *Quota {
 	return &Quota{now: now, hosts: newQuotaTable(), senders: newQuotaTable()}
 }
 
-// Admit counts one verification. When the host or the sender has had its share
-// it counts nothing and returns how long to wait, and whether that share was not
-// the host's or the sender's alone.
+// Admit counts one verification. When the sender has had its share, of all or of
+// those of the host, it counts nothing and returns how long to wait, and whether
+// that share was not the host's or the sender's alone.
 func (q *Quota) Admit(host, sender string) (wait time.Duration, shared bool) {
 	now := q.now().UnixNano()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	wait, shared = q.hosts.wait(host, now)
-	if w, s := q.senders.wait(sender, now); w > wait {
+	by := maphash.String(q.hosts.seed, sender)
+	wait, shared = q.hosts.wait(host, now, func(checks []check) bool {
+		its := 0
+		for _, c := range checks {
+			if c.by == by {
+				its++
+			}
+		}
+		return hostShare*its < HostVerificationsPerHour-len(checks)
+	})
+	w, s := q.senders.wait(sender, now, func(checks []check) bool { return len(checks) < VerificationsPerHour })
+	if w > wait {
 		wait, shared = w, s
 	}
 	if wait == 0 {
-		q.hosts.count(host, now)
-		q.senders.count(sender, now)
+		q.hosts.count(host, check{now, by})
+		q.senders.count(sender, check{now, by})
 	}
 	return wait, shared
 }
 
-// quotaTable holds the allowances of hosts or of senders: the instants of the last
-// hour's verifications, in nanoseconds since the epoch, oldest first.
+// check is a verification that was admitted.
+type check struct {
+	at int64  // nanoseconds since the epoch
+	by uint64 // hash of the sender
+}
+
+// quotaTable holds the allowances of hosts or of senders: the last hour's
+// verifications, oldest first.
 type quotaTable struct {
-	own    map[string][]int64
-	shared map[uint64][]int64 // by hash of the key
+	own    map[string][]check
+	shared map[uint64][]check // by hash of the key
 	seed   maphash.Seed
 	swept  int64
 }
 
 func newQuotaTable() quotaTable {
-	return quotaTable{own: make(map[string][]int64), shared: make(map[uint64][]int64), seed: maphash.MakeSeed()}
+	return quotaTable{own: make(map[string][]check), shared: make(map[uint64][]check), seed: maphash.MakeSeed()}
 }
 
-// wait returns how long to wait for the next verification of a key; 0 when it may
-// be made now.
-func (t *quotaTable) wait(key string, now int64) (wait time.Duration, shared bool) {
+// wait returns how long to wait until there is room for one more verification of a
+// key; 0 when there is now.
+func (t *quotaTable) wait(key string, now int64, room func(checks []check) bool) (wait time.Duration, shared bool) {
 	bucket, shared := t.find(key, now)
-	times := t.own[key]
+	checks := t.own[key]
 	if shared {
-		times = t.shared[bucket]
+		checks = t.shared[bucket]
 	}
-	if times = lastHour(times, now); len(times) < VerificationsPerHour {
-		return 0, false
+	for checks = lastHour(checks, now); !room(checks); checks = checks[1:] {
+		wait = time.Duration(checks[0].at-now) + quotaWindow
 	}
-	return time.Duration(times[0]-now) + quotaWindow, shared
+	return wait, shared && wait > 0
 }
 
 // count counts a verification of a key.
-func (t *quotaTable) count(key string, now int64) {
-	if bucket, shared := t.find(key, now); shared {
-		t.shared[bucket] = append(lastHour(t.shared[bucket], now), now)
+func (t *quotaTable) count(key string, c check) {
+	if bucket, shared := t.find(key, c.at); shared {
+		t.shared[bucket] = append(lastHour(t.shared[bucket], c.at), c)
 	} else {
-		t.own[key] = append(lastHour(t.own[key], now), now)
+		t.own[key] = append(lastHour(t.own[key], c.at), c)
 	}
 }
 
@@ -127,10 +148,10 @@ func (t *quotaTable) sweep(now int64) {
 }
 
 // lastHour returns what is not older than the window.
-func lastHour(times []int64, now int64) []int64 {
-	first := slices.IndexFunc(times, func(at int64) bool { return now-at < int64(quotaWindow) })
+func lastHour(checks []check, now int64) []check {
+	first := slices.IndexFunc(checks, func(c check) bool { return now-c.at < int64(quotaWindow) })
 	if first < 0 {
 		return nil
 	}
-	return times[first:]
+	return checks[first:]
 }

@@ -13,37 +13,79 @@ import (
 // TestQuota holds that no host and no sender ever has more than its share in any
 // hour, and that whoever waits as long as it was told to is admitted.
 func TestQuota(t *testing.T) {
+	type pair struct{ host, sender string }
+	type check struct {
+		pair
+		at time.Time
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Unix(1_700_000_000, 0)
 		quota := push.NewQuota(func() time.Time { return now })
-		admitted := map[string][]time.Time{}
-		within := func(key string) (n int) {
-			for _, at := range admitted[key] {
-				if now.Sub(at) < time.Hour {
+		var admitted []check
+		count := func(of func(pair) bool) (n int) {
+			for _, c := range admitted {
+				if of(c.pair) && now.Sub(c.at) < time.Hour {
 					n++
 				}
 			}
 			return n
 		}
-		for range rapid.IntRange(1, 200).Draw(t, "calls") {
-			now = now.Add(time.Duration(rapid.IntRange(0, 600).Draw(t, "seconds")) * time.Second)
-			host := "host " + strconv.Itoa(rapid.IntRange(0, 2).Draw(t, "host"))
-			sender := "sender " + strconv.Itoa(rapid.IntRange(0, 2).Draw(t, "sender"))
-			full := within(host) >= push.VerificationsPerHour || within(sender) >= push.VerificationsPerHour
-			wait, shared := quota.Admit(host, sender)
+		senders := rapid.SampledFrom([]int{2, 40}).Draw(t, "senders")
+		for range rapid.IntRange(1, 300).Draw(t, "calls") {
+			now = now.Add(time.Duration(rapid.SampledFrom([]int{0, 1, 20, 600}).Draw(t, "seconds")) * time.Second)
+			p := pair{
+				"host " + strconv.Itoa(rapid.IntRange(0, 1).Draw(t, "host")),
+				"sender " + strconv.Itoa(rapid.IntRange(0, senders).Draw(t, "sender")),
+			}
+			host, sender, both := count(func(q pair) bool { return q.host == p.host }),
+				count(func(q pair) bool { return q.sender == p.sender }), count(func(q pair) bool { return q == p })
+			full := sender >= 10 || 10*both >= 100-host
+			wait, shared := quota.Admit(p.host, p.sender)
 			if (wait > 0) != full || shared {
-				t.Fatalf("wait %v, shared %v, with %d of the host and %d of the sender in the last hour", wait, shared, within(host), within(sender))
+				t.Fatalf("wait %v, shared %v, with %d of the host, %d of the sender and %d of both in the last hour", wait, shared, host, sender, both)
 			}
 			if wait > 0 {
 				now = now.Add(wait)
-				if again, _ := quota.Admit(host, sender); again > 0 {
+				if again, _ := quota.Admit(p.host, p.sender); again > 0 {
 					t.Fatalf("told to wait %v and then %v more", wait, again)
 				}
 			}
-			admitted[host] = append(admitted[host], now)
-			admitted[sender] = append(admitted[sender], now)
+			admitted = append(admitted, check{p, now})
 		}
 	})
+}
+
+// TestSharedHost holds that a handful of senders with as many checks as they can
+// have shut nobody else out of a host.
+func TestSharedHost(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	quota := push.NewQuota(func() time.Time { return now })
+	admit := func(sender string, most int) (n int) {
+		for range most {
+			if wait, _ := quota.Admit("hooks.example", sender); wait == 0 {
+				n++
+			}
+		}
+		return n
+	}
+	if n := admit("greedy 0", 20); n != push.VerificationsPerHour {
+		t.Errorf("a sender alone had %d checks, want %d", n, push.VerificationsPerHour)
+	}
+	for i := range 9 {
+		admit("greedy "+strconv.Itoa(i+1), 20)
+	}
+	for i := range 20 {
+		if n := admit("honest "+strconv.Itoa(i), 1); n != 1 {
+			t.Errorf("sender %d was shut out", i)
+		}
+	}
+	used := 0
+	for i := range 300 {
+		used += admit("flood "+strconv.Itoa(i), 1)
+	}
+	if used == 0 || used >= push.HostVerificationsPerHour {
+		t.Errorf("the host was asked %d times more", used)
+	}
 }
 
 // TestQuotaIsBounded holds that more keys than are remembered one by one share
@@ -68,9 +110,9 @@ func TestQuotaIsBounded(t *testing.T) {
 		}
 	}
 	many("early", push.MaxQuotaKeys, 0)
-	for i := range 3 * push.VerificationsPerHour {
+	for i := range 3 * push.HostVerificationsPerHour {
 		wait, shared := quota.Admit("greedy host", name("greedy sender ", i))
-		if full := i >= push.VerificationsPerHour; (wait > 0) != full || shared != full {
+		if full := i >= push.HostVerificationsPerHour; (wait > 0) != full || shared != full {
 			t.Errorf("check %d of a host that is not remembered: wait %v, shared %v", i, wait, shared)
 		}
 	}
@@ -100,7 +142,7 @@ func TestQuotaMovesNobody(t *testing.T) {
 		quota.Admit("host "+strconv.Itoa(i), "sender "+strconv.Itoa(i))
 	}
 	now = now.Add(time.Hour - time.Second)
-	for i := range push.VerificationsPerHour {
+	for i := range push.HostVerificationsPerHour {
 		quota.Admit("late host", "late sender "+strconv.Itoa(i))
 	}
 	now = now.Add(2 * time.Second)
