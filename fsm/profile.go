@@ -276,7 +276,7 @@ func (p *profileRow) texts() []string {
 
 // profileRow is the row of spaceProfile.
 //
-//	version1 flags1 filter1 key32 registered16 revision first createdAt updatedAt
+//	version1 flags1 key32 registered16 revision first createdAt updatedAt
 //	sender notifyURL id description endpoint note capabilities...
 //
 // Numbers are uvarints, texts are preceded by their length.
@@ -300,6 +300,7 @@ const (
 	flagKeyUsed        = 1 << 0
 	flagProfileHouse   = 1 << 1
 	flagNotifyVerified = 1 << 2
+	profileFilterShift = 3 // the push filter stands in the four bits above
 )
 
 func (p *profileRow) append(dst []byte) []byte {
@@ -313,7 +314,7 @@ func (p *profileRow) append(dst []byte) []byte {
 	if p.notifyVerified {
 		flags |= flagNotifyVerified
 	}
-	dst = append(dst, profileRowVersion, flags, byte(p.filter))
+	dst = append(dst, profileRowVersion, flags|byte(p.filter)<<profileFilterShift)
 	dst = append(append(dst, p.key[:]...), p.registered[:]...)
 	for _, n := range [...]uint64{p.revision, p.first, uint64(p.createdAt), uint64(p.updatedAt)} {
 		dst = binary.AppendUvarint(dst, n)
@@ -330,10 +331,10 @@ func (p *profileRow) append(dst []byte) []byte {
 
 func decodeProfileRow(row []byte) (p profileRow, err error) {
 	r := rowReader{rest: row}
-	if head := r.bytes(3); head != nil {
+	if head := r.bytes(2); head != nil {
 		r.bad = head[0] != profileRowVersion
 		p.used, p.house = head[1]&flagKeyUsed != 0, head[1]&flagProfileHouse != 0
-		p.notifyVerified, p.filter = head[1]&flagNotifyVerified != 0, PushFilter(head[2])
+		p.notifyVerified, p.filter = head[1]&flagNotifyVerified != 0, PushFilter(head[1]>>profileFilterShift)&allPushFilters
 	}
 	copy(p.key[:], r.bytes(KeyHashBytes))
 	copy(p.registered[:], r.bytes(contentHashBytes))
