@@ -105,6 +105,30 @@ func TestReceiverThatIsDown(t *testing.T) {
 	}
 }
 
+// TestEventsAfterAnOutage holds that what failed meanwhile does not wait for its
+// own turn when the receiver has taken something.
+func TestEventsAfterAnOutage(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil))
+	r.mentions("ada", 3, nil)
+	for range 3 {
+		r.attempt("ada", AttemptFailed, nil)
+	}
+	r.later(5 * second)
+	r.attempt("ada", AttemptFailed, nil)
+	own := r.now() + 5*minute // the second time for the first one
+	r.mentions("ada", 1, nil)
+	r.later(10 * second)
+	for _, entry := range []uint64{4, 1, 2, 3} {
+		if d := r.attempt("ada", AttemptDelivered, nil); d.Entry != entry {
+			t.Fatalf("after the outage: %+v, want entry %d", d, entry)
+		}
+	}
+	if r.now() > own-4*minute {
+		t.Errorf("the last one came at %d, the first one's own turn was at %d", r.now(), own)
+	}
+}
+
 // TestEventThatFailedBeforeAnOutage holds that an event that a well receiver did
 // not take keeps to its own turn after an outage.
 func TestEventThatFailedBeforeAnOutage(t *testing.T) {

@@ -192,7 +192,7 @@ var bugs = []bug{
 	{
 		name:  "events wait on when their receiver is well again",
 		edits: []edit{{"fsm/turn.go", "\t\tif q.failed && wasDown {\n\t\t\tq.ready = 0\n\t\t}\n", ""}, {"fsm/turn.go", "\twasDown := o.down()\n", ""}},
-		pkg:   "./fsm", run: "ReceiverThatIsDown|Deliveries",
+		pkg:   "./fsm", run: "EventsAfterAnOutage|Deliveries",
 		because: "an outage of minutes delays events by hours",
 	},
 	{
