@@ -225,7 +225,7 @@ func (n *Node) openPort() (err error) {
 	n.onEnd(n.closePort)
 	n.pipeline = propose.New(propose.Config{
 		ServerID: n.identity.ServerID, Client: n.port.Client(), Logger: n.logger,
-		Clock: propose.WallClock(n.cfg.ClockOffset), Known: n.knownRequest, Limiter: n.limiter(),
+		Clock: n.cfg.clock(), Known: n.knownRequest, Limiter: n.limiter(),
 	})
 	n.usage = newUsage(n.pipeline.Boot())
 	return nil

@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/commons-cluster/commons/node/propose"
 	"github.com/commons-cluster/commons/node/push"
 )
 
@@ -83,6 +82,6 @@ func (n *Node) openPush() error {
 	n.deliveries = newDeliverer(newPushMetrics())
 	n.makeEvent = n.event
 	n.verifying = make(chan struct{}, maxVerifying)
-	n.verifications = push.NewQuota(propose.WallClock(n.cfg.ClockOffset).Now)
+	n.verifications = push.NewQuota(func() time.Time { return n.pipeline.Clocks().Corrected() })
 	return nil
 }

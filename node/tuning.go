@@ -8,6 +8,7 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/node/propose"
 )
 
 // Defaults of Tuning.
@@ -49,6 +50,8 @@ type Tuning struct {
 	// AroundWrite runs each transaction of the log, and each write of the state,
 	// which has to be made. An error is that of the transaction. Nil just runs it.
 	AroundWrite func(what string, do func() error) error
+	// Clock is the node's own clock. Nil is the system's, shifted by ClockOffset.
+	Clock propose.Clock
 	// DiskSpace returns the free bytes and the size of the disk. Nil asks the system.
 	DiskSpace func() (free, size uint64, err error)
 	// Format is the newest format that the node is to know.
@@ -77,6 +80,14 @@ func setDefault[T comparable](field *T, value T) {
 	if *field == zero {
 		*field = value
 	}
+}
+
+// clock returns the node's own clock.
+func (c Config) clock() propose.Clock {
+	if c.Tuning.Clock != nil {
+		return c.Tuning.Clock
+	}
+	return propose.WallClock(c.ClockOffset)
 }
 
 // gate returns what the private port asks about incoming connections.

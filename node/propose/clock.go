@@ -2,6 +2,8 @@ package propose
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -16,7 +18,8 @@ const (
 	// ClockInterval is how often a node compares its clock with the voters'.
 	ClockInterval = 2 * time.Second
 	// MaxClockSkew is how far a clock may be off the voters' median before the
-	// median takes its place.
+	// median takes its place, and how far it may be set before that is noticed at
+	// the next stamp.
 	MaxClockSkew = 2 * time.Second
 	// ClockExpiry is how long a measurement counts when the voter no longer
 	// answers. Clocks drift by parts in a million, so that an old measurement
@@ -26,144 +29,204 @@ const (
 	// clockTimeout bounds one question for the time; half of it is the largest
 	// error of a measurement.
 	clockTimeout = time.Second
-	// clockFirstTimeout bounds the comparison that the first command of a term
-	// waits for when there was none before.
+	// clockFirstTimeout bounds a comparison that a stamp waits for.
 	clockFirstTimeout = 300 * time.Millisecond
 )
 
 // Clock tells the time of this node.
 type Clock interface {
-	Now() time.Time
+	// Read returns the time of the wall clock, which may be set, and that of the
+	// monotonic clock, which only goes on, both at the same moment.
+	Read() (wall time.Time, mono time.Duration)
 }
 
 // WallClock returns the system's clock, shifted by offset.
-func WallClock(offset time.Duration) Clock { return wallClock(offset) }
+func WallClock(offset time.Duration) Clock {
+	return systemClock{start: time.Now(), offset: offset}
+}
 
-type wallClock time.Duration
+type systemClock struct {
+	start  time.Time
+	offset time.Duration
+}
 
-// Now returns the shifted time.
-func (c wallClock) Now() time.Time { return time.Now().Add(time.Duration(c)) }
+// Read returns the shifted time.
+func (c systemClock) Read() (time.Time, time.Duration) {
+	now := time.Now()
+	return now.Round(0).Add(c.offset), now.Sub(c.start)
+}
 
 // ClockSync compares this node's clock with those of the voters and makes the
 // stamps of batches from it.
+//
+// A clock is kept as its origin: the time that it showed when this node's
+// monotonic clock stood at zero. So a step of this node's wall clock moves its own
+// origin alone: what is known of the others, and of the time so far, still holds.
+// NTP slews the wall clock and the monotonic clock alike, and moves no origin.
 type ClockSync struct {
 	clock  Clock
 	logger *slog.Logger
-	basis  atomic.Pointer[basis]
+	basis  atomic.Pointer[basis] // nil until a majority of the clocks was known
 
-	mu      sync.Mutex
-	offsets map[string]measurement
-	warned  time.Duration // the correction that was last reported
+	mu       sync.Mutex
+	measured map[string]measurement
+	warned   time.Duration // the correction that was last reported
 }
 
-// basis is what stamps are made of between two comparisons: the time at the last
-// one, carried on by the monotonic clock, so that a step of the wall clock has no
-// effect before it was compared.
+// basis is what stamps are made of between two comparisons.
 type basis struct {
-	at         time.Time
-	correction time.Duration
+	origin   time.Time // of the time that is stamped
+	own      time.Time // origin of this node's clock when it was last compared
+	majority bool      // of the clocks was known then
 }
 
-// measurement is how far a voter's clock is ahead of this node's.
+func (b *basis) correction() time.Duration { return b.origin.Sub(b.own) }
+
+// measurement is what is known of a voter's clock.
 type measurement struct {
-	offset time.Duration
-	at     time.Time
+	origin time.Time
+	at     time.Duration // by the monotonic clock
 }
 
 // NewClockSync returns a ClockSync that trusts the clock until it has compared it.
 func NewClockSync(clock Clock, logger *slog.Logger) *ClockSync {
-	s := &ClockSync{clock: clock, logger: logger, offsets: make(map[string]measurement)}
-	s.basis.Store(&basis{at: clock.Now()})
-	return s
+	return &ClockSync{clock: clock, logger: logger, measured: make(map[string]measurement)}
 }
 
-// Now returns this node's own clock, which other nodes compare theirs with.
-func (s *ClockSync) Now() time.Time { return s.clock.Now() }
+// Own returns this node's own clock, which other nodes compare theirs with.
+func (s *ClockSync) Own() time.Time {
+	wall, _ := s.clock.Read()
+	return wall
+}
+
+// ownOrigin returns the origin of this node's own clock as it is now.
+func (s *ClockSync) ownOrigin() time.Time {
+	wall, mono := s.clock.Read()
+	return wall.Add(-mono)
+}
 
 // Corrected returns the time: by this node's clock, or by the voters' median when
-// the clock is off it by more than MaxClockSkew.
+// the clock is off it by more than MaxClockSkew. Between two comparisons, and
+// while less than a majority of the clocks is known, it goes on with the monotonic
+// clock.
 func (s *ClockSync) Corrected() time.Time {
-	b := s.basis.Load()
-	return b.at.Add(s.clock.Now().Sub(b.at) + b.correction)
+	wall, mono := s.clock.Read()
+	if b := s.basis.Load(); b != nil {
+		return b.origin.Add(mono)
+	}
+	return wall
 }
 
 // Stamp returns the corrected time for a batch, in milliseconds since the epoch. A
 // clock that is off beyond what the log can hold gives the nearest that it can.
 func (s *ClockSync) Stamp() int64 { return min(max(s.Corrected().UnixMilli(), 0), fsm.MaxStamp) }
 
-// Correction is what Corrected adds to this node's clock.
-func (s *ClockSync) Correction() time.Duration { return s.basis.Load().correction }
+// Correction is what was added to this node's clock when it was last compared.
+func (s *ClockSync) Correction() time.Duration {
+	if b := s.basis.Load(); b != nil {
+		return b.correction()
+	}
+	return 0
+}
 
 // Offsets returns how far each voter's clock is ahead of this node's.
 func (s *ClockSync) Offsets() map[string]time.Duration {
+	own := s.ownOrigin()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := make(map[string]time.Duration, len(s.offsets))
-	for id, o := range s.offsets {
-		m[id] = o.offset
+	m := make(map[string]time.Duration, len(s.measured))
+	for id, o := range s.measured {
+		m[id] = o.origin.Sub(own)
 	}
 	return m
 }
 
-// covers reports whether a majority of the clocks is known, this node's own
-// included.
-func (s *ClockSync) covers(voters int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.offsets)+1 > voters/2
+// stepped reports whether the wall clock has moved against the monotonic one since
+// it was last compared: it was set, or the machine slept while the time went on.
+// Which of them is right only the voters' clocks can tell.
+func (s *ClockSync) stepped() bool {
+	b := s.basis.Load()
+	return b != nil && s.ownOrigin().Sub(b.own).Abs() > MaxClockSkew
 }
 
-// compare asks the given voters for their time and works out the correction.
-// Voters that do not answer keep their last measurement until ClockExpiry.
-func (s *ClockSync) compare(ctx context.Context, voters []string, expiry time.Duration,
+// knowsMajority reports whether a majority of the clocks was known when they were
+// last compared.
+func (s *ClockSync) knowsMajority() bool {
+	b := s.basis.Load()
+	return b != nil && b.majority
+}
+
+// compare asks the other voters for their time and settles the time anew. Voters
+// that do not answer keep their last measurement until ClockExpiry.
+func (s *ClockSync) compare(ctx context.Context, others []string, logTime func() time.Time,
 	ask func(context.Context, string) (time.Time, error),
 ) {
+	own := s.ownOrigin() // read first: a step meanwhile is noticed afterwards
 	var asked sync.WaitGroup
-	for _, id := range voters {
+	for _, id := range others {
 		asked.Go(func() {
-			before := s.clock.Now()
+			_, before := s.clock.Read()
 			theirs, err := ask(ctx, id)
-			if err != nil {
+			_, after := s.clock.Read()
+			// The process may have been stopped before it took the answer.
+			if err != nil || after-before > clockTimeout {
 				return
 			}
-			after := s.clock.Now()
-			middle := before.Add(after.Sub(before) / 2)
+			m := measurement{origin: theirs.Add(-(before + after) / 2), at: after}
 			s.mu.Lock()
-			s.offsets[id] = measurement{offset: theirs.Sub(middle), at: after}
+			s.measured[id] = m
 			s.mu.Unlock()
 		})
 	}
 	asked.Wait()
-	s.settle(voters, expiry)
+	s.settle(own, others, logTime)
 }
 
-// settle forgets what no longer counts and sets the correction.
-func (s *ClockSync) settle(voters []string, expiry time.Duration) {
+// settle forgets what no longer counts and sets the basis: the median of the clocks,
+// or this node's own when it is near it.
+func (s *ClockSync) settle(own time.Time, others []string, logTime func() time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.clock.Now()
-	offsets := []time.Duration{0}
-	for id, m := range s.offsets {
-		if !slices.Contains(voters, id) || now.Sub(m.at) > expiry {
-			delete(s.offsets, id)
+	_, mono := s.clock.Read()
+	origins := []time.Time{own}
+	for id, m := range s.measured {
+		if !slices.Contains(others, id) || mono-m.at > ClockExpiry {
+			delete(s.measured, id)
 			continue
 		}
-		offsets = append(offsets, m.offset)
+		origins = append(origins, m.origin)
 	}
-	correction := median(offsets)
-	if correction.Abs() <= MaxClockSkew {
-		correction = 0
+	known := len(origins)
+	next := &basis{own: own, majority: known > (len(others)+1)/2}
+	former := s.basis.Load()
+	switch {
+	case next.majority:
+		if known%2 == 0 {
+			origins = append(origins, soFar(former, logTime, mono))
+		}
+		slices.SortFunc(origins, time.Time.Compare)
+		next.origin = origins[len(origins)/2]
+		if next.correction().Abs() <= MaxClockSkew {
+			next.origin = own
+		}
+	case former != nil:
+		next.origin = former.origin
+	default:
+		return
 	}
-	s.basis.Store(&basis{at: now, correction: correction})
-	s.report(correction, len(offsets))
+	s.basis.Store(next)
+	s.report(next.correction(), known)
 }
 
-// median returns the middle value; of two middle ones the earlier clock's. The
-// log's time never goes back, so an early stamp is made good by the next and a
-// late one never.
-func median(offsets []time.Duration) time.Duration {
-	slices.Sort(offsets)
-	return offsets[(len(offsets)-1)/2]
+// soFar returns the origin of the time that was stamped so far. An even number of
+// clocks has no middle one, and two clocks cannot tell which of them is wrong: the
+// time so far is their witness. A process that has known no majority yet has the
+// time of its log, which may have stood still, and so never makes a stamp too late.
+func soFar(former *basis, logTime func() time.Time, mono time.Duration) time.Time {
+	if former != nil {
+		return former.origin
+	}
+	return logTime().Add(-mono)
 }
 
 // report writes one line per change of the correction. The lock is held.
@@ -185,7 +248,7 @@ func (p *Pipeline) compareClocks() {
 	ticker := time.NewTicker(p.timing.clockInterval)
 	defer ticker.Stop()
 	for {
-		p.compareClocksOnce(p.ctx, p.timing.clockTimeout)
+		_ = p.compareClocksOnce(p.ctx, clockTimeout) // it is tried again
 		select {
 		case <-ticker.C:
 		case <-p.ctx.Done():
@@ -194,26 +257,51 @@ func (p *Pipeline) compareClocks() {
 	}
 }
 
-// compareClocksFirst compares unless a majority of the clocks is known: a stamp
-// too late would stay in the log's time for good.
-func (p *Pipeline) compareClocksFirst(ctx context.Context) {
-	d := p.deps.Load()
-	if d == nil {
-		return
+// knowClocks returns nil once a majority of the clocks is known. Nothing of a new
+// leader is stamped before that: a stamp too late would stay in the log's time for
+// good, and what is reckoned from one too early would end too early.
+func (p *Pipeline) knowClocks(ctx context.Context) error {
+	if p.deps.Load() == nil || p.sync.knowsMajority() {
+		return nil // before Start nothing is stamped
 	}
-	if voters, err := d.voters(); err == nil && !p.sync.covers(len(voters)) {
-		p.compareClocksOnce(ctx, p.timing.clockFirstTimeout)
+	if err := p.compareClocksOnce(ctx, clockFirstTimeout); err != nil {
+		return err
 	}
+	if !p.sync.knowsMajority() {
+		return errors.New("the clocks of a majority of the voters are not known yet")
+	}
+	return nil
 }
 
-func (p *Pipeline) compareClocksOnce(ctx context.Context, timeout time.Duration) {
-	voters, err := p.deps.Load().voters()
+// stamp returns the stamp of the next batch. When this node's clock was set, or its
+// machine slept, it asks the others first which of its clocks is right.
+func (p *Pipeline) stamp() int64 {
+	if p.sync.stepped() {
+		_ = p.compareClocksOnce(p.ctx, clockFirstTimeout) // the time so far goes on
+	}
+	return p.sync.Stamp()
+}
+
+func (p *Pipeline) compareClocksOnce(ctx context.Context, timeout time.Duration) error {
+	d := p.deps.Load()
+	voters, err := d.voters()
 	if err != nil {
 		p.logger.WarnContext(ctx, "cannot compare clocks", "error", err)
-		return
+		return fmt.Errorf("read the configuration: %w", err)
 	}
-	voters = slices.DeleteFunc(voters, func(id string) bool { return id == p.self })
+	if len(voters) == 0 {
+		return nil // not a member yet: its own clock is no majority
+	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	p.sync.compare(ctx, voters, p.timing.clockExpiry, p.peers.now)
+	others := slices.DeleteFunc(voters, func(id string) bool { return id == p.self })
+	p.sync.compare(ctx, others, d.logTime, p.peers.now)
+	return nil
+}
+
+// logTime returns the instant of the newest log entry that is applied here.
+func (d *deps) logTime() time.Time {
+	v := d.state.View()
+	defer v.Release()
+	return time.UnixMilli(v.Time())
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,34 +15,60 @@ import (
 
 // handClock is a clock that the test moves.
 type handClock struct {
-	mu sync.Mutex
-	at time.Time
+	mu    sync.Mutex
+	truth time.Time     // what a good clock shows
+	mono  time.Duration // the monotonic clock
+	off   time.Duration // how far the wall clock is ahead of the truth
 }
 
-func (c *handClock) Now() time.Time {
+func (c *handClock) Read() (time.Time, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.at
+	return c.truth.Add(c.off), c.mono
 }
 
+func (c *handClock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.truth
+}
+
+// add lets time pass.
 func (c *handClock) add(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.at = c.at.Add(d)
+	c.truth, c.mono = c.truth.Add(d), c.mono+d
+}
+
+// sleep lets time pass while the machine sleeps: its monotonic clock stands.
+func (c *handClock) sleep(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.truth = c.truth.Add(d)
+}
+
+// set sets the wall clock so far off the truth.
+func (c *handClock) set(off time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.off = off
 }
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// voters answers for clocks that are off the hand clock; absent ones fail.
+// asker answers for clocks that are off the truth; absent ones fail.
 func asker(c *handClock, off map[string]time.Duration) func(context.Context, string) (time.Time, error) {
 	return func(_ context.Context, id string) (time.Time, error) {
 		d, ok := off[id]
 		if !ok {
 			return time.Time{}, errors.New("no answer")
 		}
-		return c.Now().Add(d), nil
+		return c.now().Add(d), nil
 	}
 }
+
+// emptyLog is the time of a log without entries.
+func emptyLog() time.Time { return time.UnixMilli(0) }
 
 func TestStampFollowsTheMedian(t *testing.T) {
 	const m = time.Minute
@@ -67,9 +92,9 @@ func TestStampFollowsTheMedian(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			clock := &handClock{at: noon}
+			clock := &handClock{truth: noon}
 			s := NewClockSync(clock, slog.New(slog.DiscardHandler))
-			s.compare(context.Background(), strings.Fields(tt.voters), ClockExpiry, asker(clock, tt.off))
+			s.compare(context.Background(), strings.Fields(tt.voters), emptyLog, asker(clock, tt.off))
 			if got := s.Correction(); got != tt.want {
 				t.Errorf("correction %v, want %v", got, tt.want)
 			}
@@ -93,7 +118,7 @@ func TestStampIsInRange(t *testing.T) {
 		time.Date(9999, 12, 31, 23, 59, 59, int(999*time.Millisecond), time.UTC): fsm.MaxStamp,
 		time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC):                             fsm.MaxStamp,
 	} {
-		got := NewClockSync(&handClock{at: at}, slog.New(slog.DiscardHandler)).Stamp()
+		got := NewClockSync(&handClock{truth: at}, slog.New(slog.DiscardHandler)).Stamp()
 		if got != want {
 			t.Errorf("at %v: stamp %d, want %d", at, got, want)
 		}
@@ -104,11 +129,11 @@ func TestStampIsInRange(t *testing.T) {
 }
 
 func TestMeasurementTakesHalfTheRoundTripOff(t *testing.T) {
-	clock := &handClock{at: noon}
+	clock := &handClock{truth: noon}
 	s := NewClockSync(clock, slog.New(slog.DiscardHandler))
-	s.compare(context.Background(), []string{"b"}, ClockExpiry, func(context.Context, string) (time.Time, error) {
+	s.compare(context.Background(), []string{"b"}, emptyLog, func(context.Context, string) (time.Time, error) {
 		clock.add(300 * time.Millisecond)
-		theirs := clock.Now().Add(time.Hour)
+		theirs := clock.now().Add(time.Hour)
 		clock.add(300 * time.Millisecond)
 		return theirs, nil
 	})
@@ -117,37 +142,58 @@ func TestMeasurementTakesHalfTheRoundTripOff(t *testing.T) {
 	}
 }
 
-func TestMeasurementsExpire(t *testing.T) {
-	clock := &handClock{at: noon}
+// A process that was stopped before it took an answer knows nothing by it.
+func TestLateAnswerIsNoMeasurement(t *testing.T) {
+	clock := &handClock{truth: noon}
 	s := NewClockSync(clock, slog.New(slog.DiscardHandler))
-	off := map[string]time.Duration{"b": time.Hour, "c": time.Hour}
-	s.compare(context.Background(), []string{"b", "c"}, time.Minute, asker(clock, off))
-	clock.add(50 * time.Second)
-	s.compare(context.Background(), []string{"b", "c"}, time.Minute, asker(clock, nil))
-	if s.Correction() != time.Hour {
+	others := []string{"b", "c"}
+	good := asker(clock, map[string]time.Duration{"b": 0, "c": 0})
+	s.compare(context.Background(), others, emptyLog, func(ctx context.Context, id string) (time.Time, error) {
+		theirs, err := good(ctx, id)
+		clock.add(time.Hour)
+		return theirs, err
+	})
+	if s.knowsMajority() || len(s.Offsets()) != 0 {
+		t.Errorf("it knows %v by answers that are an hour old", s.Offsets())
+	}
+}
+
+func TestMeasurementsExpire(t *testing.T) {
+	clock := &handClock{truth: noon}
+	s := NewClockSync(clock, slog.New(slog.DiscardHandler))
+	compare := func(voters string, off map[string]time.Duration) {
+		s.compare(context.Background(), strings.Fields(voters), emptyLog, asker(clock, off))
+	}
+	compare("b c", map[string]time.Duration{"b": time.Hour, "c": time.Hour})
+	clock.add(ClockExpiry)
+	compare("b c", nil)
+	if len(s.Offsets()) != 2 || !s.knowsMajority() {
 		t.Error("forgot too soon")
 	}
-	s.compare(context.Background(), []string{"b"}, time.Minute, asker(clock, nil))
+	compare("b", nil)
 	if len(s.Offsets()) != 1 {
 		t.Errorf("one that votes no more still counts: %v", s.Offsets())
 	}
-	clock.add(11 * time.Second)
-	s.compare(context.Background(), []string{"b", "c"}, time.Minute, asker(clock, nil))
-	if s.Correction() != 0 || len(s.Offsets()) != 0 {
-		t.Errorf("still corrects by %v for %v", s.Correction(), s.Offsets())
+	clock.add(time.Millisecond)
+	compare("b c", nil)
+	if len(s.Offsets()) != 0 || s.knowsMajority() {
+		t.Errorf("still knows %v", s.Offsets())
+	}
+	if s.Correction() != time.Hour {
+		t.Errorf("the time so far does not go on: corrected by %v", s.Correction())
 	}
 }
 
 func TestOneLinePerChange(t *testing.T) {
 	var out bytes.Buffer
-	clock := &handClock{at: noon}
+	clock := &handClock{truth: noon}
 	s := NewClockSync(clock, slog.New(slog.NewTextHandler(&out, nil)))
 	lines := func() (warnings, infos int) {
 		return strings.Count(out.String(), "level=WARN"), strings.Count(out.String(), "level=INFO")
 	}
 	step := func(off time.Duration, warnings, infos int) {
 		t.Helper()
-		s.compare(context.Background(), []string{"b", "c"}, ClockExpiry, asker(clock, map[string]time.Duration{"b": off, "c": off}))
+		s.compare(context.Background(), []string{"b", "c"}, emptyLog, asker(clock, map[string]time.Duration{"b": off, "c": off}))
 		if w, i := lines(); w != warnings || i != infos {
 			t.Errorf("off by %v: %d warnings and %d lines, want %d and %d", off, w, i, warnings, infos)
 		}
@@ -159,32 +205,4 @@ func TestOneLinePerChange(t *testing.T) {
 	step(time.Second, 2, 1)
 	step(0, 2, 1)
 	step(-time.Hour, 3, 1)
-}
-
-func TestClocksAreComparedBeforeTheFirstStamp(t *testing.T) {
-	// node-0's clock is ten minutes ahead of the others.
-	c := newCluster(t, 3, func(cfg *Config) {
-		if cfg.ServerID == "node-0" {
-			cfg.Clock = WallClock(10 * time.Minute)
-		}
-	})
-	n := c.nodes[0]
-	eventually(t, "the comparison of the start is over", func() bool { return n.Clocks().Correction() != 0 })
-	n.sync.mu.Lock()
-	clear(n.sync.offsets)
-	n.sync.mu.Unlock()
-	n.sync.basis.Store(&basis{at: n.sync.Now()})
-	before := time.Now().UnixMilli()
-	c.lead("node-0")
-	if _, _, err := c.nodes[1].publish("some text"); err != nil {
-		t.Fatal(err)
-	}
-	after := time.Now().UnixMilli()
-	n.sm.mu.Lock()
-	defer n.sm.mu.Unlock()
-	const tolerance = 60_000 // far below ten minutes, far above any delay
-	if len(n.sm.stamps) != 2 || !slices.IsSorted(n.sm.stamps) ||
-		n.sm.stamps[0] < before-tolerance || n.sm.stamps[1] > after+tolerance {
-		t.Errorf("stamps %v, want between %d and %d", n.sm.stamps, before, after)
-	}
 }

@@ -19,6 +19,7 @@ type fakeMachine struct {
 	sessions map[fsm.BootID]*fakeSession
 	entries  []string
 	stamps   []int64
+	time     int64
 	floors   []uint64
 }
 
@@ -65,6 +66,7 @@ func (m *fakeMachine) apply(tb testing.TB, index uint64, data []byte) {
 		return
 	}
 	m.stamps = append(m.stamps, b.Stamp)
+	m.time = max(b.Stamp, m.time+1)
 	var out []observed
 	for _, g := range b.Groups {
 		m.floors = append(m.floors, g.Floor)
@@ -107,7 +109,7 @@ func (m *fakeMachine) install(from *fakeMachine) {
 	defer from.mu.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.applied = from.applied
+	m.applied, m.time = from.applied, from.time
 	m.entries = append([]string(nil), from.entries...)
 	m.sessions = make(map[fsm.BootID]*fakeSession)
 	for boot, s := range from.sessions {
@@ -144,6 +146,12 @@ type fakeView struct{ m *fakeMachine }
 
 func (v fakeView) Release()      {}
 func (v fakeView) Index() uint64 { return v.m.Applied() }
+
+func (v fakeView) Time() int64 {
+	v.m.mu.Lock()
+	defer v.m.mu.Unlock()
+	return v.m.time
+}
 
 func (v fakeView) Result(boot fsm.BootID, seq uint64) (fsm.Result, bool) {
 	v.m.mu.Lock()

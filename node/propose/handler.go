@@ -51,7 +51,7 @@ func (p *Pipeline) serveReadIndex(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Pipeline) serveClock(w http.ResponseWriter, _ *http.Request) {
-	writeAnswer(w, clockAnswer{UnixMicro: p.sync.Now().UnixMicro()})
+	writeAnswer(w, clockAnswer{UnixMicro: p.sync.Own().UnixMicro()})
 }
 
 func (p *Pipeline) serveTerm(w http.ResponseWriter, _ *http.Request) {

@@ -15,7 +15,7 @@ import (
 // leader is the node's part as the leader: a queue of groups, its own and
 // forwarded ones, and the one goroutine that merges, stamps and applies them.
 type leader struct {
-	clock   *ClockSync
+	stamp   func() int64 // of the next batch
 	limiter Limiter
 	known   func(fsm.Body) bool
 
@@ -49,9 +49,9 @@ type entry struct {
 	groups []*submission
 }
 
-func newLeader(clock *ClockSync, limiter Limiter, known func(fsm.Body) bool) *leader {
+func newLeader(stamp func() int64, limiter Limiter, known func(fsm.Body) bool) *leader {
 	return &leader{
-		clock: clock, limiter: limiter, known: known,
+		stamp: stamp, limiter: limiter, known: known,
 		slots:    make(chan struct{}, MaxInFlight),
 		inFlight: make(chan entry, MaxInFlight),
 		wake:     make(chan struct{}, 1),
@@ -312,7 +312,7 @@ func (l *leader) pack() []*submission {
 
 // propose makes the groups one log entry; false when that failed before Raft.
 func (l *leader) propose(groups []*submission) bool {
-	batch := fsm.Batch{Stamp: l.clock.Stamp(), Groups: make([]fsm.Group, len(groups))}
+	batch := fsm.Batch{Stamp: l.stamp(), Groups: make([]fsm.Group, len(groups))}
 	for i, s := range groups {
 		batch.Groups[i] = s.group
 	}

@@ -89,12 +89,11 @@ const (
 
 // timing holds the times that tests shorten.
 type timing struct {
-	propose, grace                 time.Duration
-	readIndex, attempt             time.Duration
-	minBackoff, maxBackoff         time.Duration
-	recheck, leadWait, confirm     time.Duration
-	clockInterval, clockTimeout    time.Duration
-	clockFirstTimeout, clockExpiry time.Duration
+	propose, grace             time.Duration
+	readIndex, attempt         time.Duration
+	minBackoff, maxBackoff     time.Duration
+	recheck, leadWait, confirm time.Duration
+	clockInterval              time.Duration
 }
 
 func defaultTiming() timing {
@@ -102,7 +101,6 @@ func defaultTiming() timing {
 		propose: ProposeTimeout, grace: ExpiryGrace, readIndex: ReadIndexTimeout, attempt: AttemptTimeout,
 		minBackoff: MinBackoff, maxBackoff: MaxBackoff,
 		recheck: RecheckInterval, leadWait: LeadWait, confirm: ConfirmTimeout,
-		clockInterval: ClockInterval, clockTimeout: clockTimeout,
-		clockFirstTimeout: clockFirstTimeout, clockExpiry: ClockExpiry,
+		clockInterval: ClockInterval,
 	}
 }

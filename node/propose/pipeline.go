@@ -104,7 +104,7 @@ func New(cfg Config) *Pipeline {
 		timing:  defaultTiming(),
 		ctx:     ctx, cancel: cancel,
 	}
-	p.leader = newLeader(p.sync, cfg.Limiter, cfg.Known)
+	p.leader = newLeader(p.stamp, cfg.Limiter, cfg.Known)
 	p.localReads = rounds{base: ctx, run: p.readLocal}
 	p.remoteReads = rounds{base: ctx, run: p.readRemote}
 	return p

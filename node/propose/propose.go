@@ -38,7 +38,9 @@ func (p *Pipeline) ProposeAsLeader(ctx context.Context, body fsm.Body) (fsm.Resu
 	if err != nil {
 		return fsm.Result{}, 0, err
 	}
-	p.compareClocksFirst(ctx)
+	if err := p.knowClocks(ctx); err != nil {
+		return fsm.Result{}, 0, fmt.Errorf("propose %T as the leader: %w", body, err)
+	}
 	c, g, err := p.session.addInFlight(body, size)
 	if err != nil {
 		return fsm.Result{}, 0, err

@@ -10,9 +10,12 @@ type Results interface {
 	Result(boot fsm.BootID, seq uint64) (fsm.Result, bool)
 }
 
-// View is Results that must be released after use.
+// View is what the state holds at one index. It must be released after use.
 type View interface {
 	Results
+	// Time is the instant of the newest log entry in milliseconds since the epoch;
+	// 0 before the first.
+	Time() int64
 	Release()
 }
 

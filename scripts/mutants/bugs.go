@@ -148,6 +148,24 @@ var bugs = []bug{
 		because: "a leader that was stopped for a while serves old reads as new",
 	},
 	{
+		name:  "two clocks have no witness",
+		edits: []edit{{"node/propose/clock.go", "origins = append(origins, soFar(former, logTime, mono))", "origins = append(origins, time.Time{})"}},
+		pkg:   "./node/propose", run: "ClockSteps",
+		because: "the time stands still when a leader's clock is set back while a voter is away",
+	},
+	{
+		name:  "a new leader stamps by its own clock",
+		edits: []edit{{"node/propose/clock.go", "\tif !p.sync.knowsMajority() {", "\tif false {"}},
+		pkg:   "./node/propose", run: "NothingIsStamped",
+		because: "a clock that is ahead puts the log's time ahead for good",
+	},
+	{
+		name:  "a step of the clock is not noticed",
+		edits: []edit{{"node/propose/clock.go", "\tif p.sync.stepped() {", "\tif false {"}},
+		pkg:   "./node/propose", run: "MachineSlept|ClockIsSet",
+		because: "a leader whose machine slept writes into the past",
+	},
+	{
 		name:  "a poster claims the own job",
 		edits: []edit{{"fsm/job.go", "case own && (op == OpClaimJob || op == OpFinishJob):", "case own && op == OpFinishJob:"}},
 		pkg:   "./fsm", run: "Job",

@@ -1,0 +1,319 @@
+package propose
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// wantTime fails unless what is stamped is as near the truth as it has to be.
+func wantTime(t *testing.T, s *ClockSync, clock *handClock, when string) {
+	t.Helper()
+	if off := time.UnixMilli(s.Stamp()).Sub(clock.now()); off.Abs() > MaxClockSkew {
+		t.Errorf("%s: the stamp is off by %v", when, off)
+	}
+}
+
+// TestClockSteps sets the clock of a leader while voters are away: for so short that
+// they are remembered, and for longer.
+func TestClockSteps(t *testing.T) {
+	all := []string{"b", "c", "d", "e"}
+	for _, tt := range []struct{ voters, away int }{{3, 0}, {3, 1}, {5, 0}, {5, 1}, {5, 2}} {
+		for _, gone := range []time.Duration{0, time.Minute, time.Hour} {
+			for _, step := range []time.Duration{time.Hour, -time.Hour, 10 * time.Minute, -10 * time.Minute} {
+				t.Run(fmt.Sprintf("%d of %d away for %v, %v", tt.away, tt.voters, gone, step), func(t *testing.T) {
+					clock := &handClock{truth: noon}
+					s := NewClockSync(clock, slog.New(slog.DiscardHandler))
+					others := all[:tt.voters-1]
+					known := map[string]time.Duration{}
+					for i, id := range others {
+						known[id] = time.Duration(i-1) * 300 * time.Millisecond
+					}
+					compare := func() { s.compare(context.Background(), others, emptyLog, asker(clock, known)) }
+					compare()
+					for _, id := range others[:tt.away] {
+						delete(known, id)
+					}
+					for range 10 {
+						clock.add(gone / 10)
+						compare()
+					}
+					wantTime(t, s, clock, "before the step")
+					clock.set(step)
+					wantTime(t, s, clock, "right after the step")
+					if !s.stepped() {
+						t.Error("the step is not noticed")
+					}
+					compare()
+					wantTime(t, s, clock, "when the clocks were compared")
+					if s.stepped() {
+						t.Error("the step is noticed for ever")
+					}
+					for range 20 {
+						clock.add(time.Minute)
+						compare()
+					}
+					wantTime(t, s, clock, "much later")
+					clock.set(0)
+					compare()
+					wantTime(t, s, clock, "set right")
+					if s.Correction() != 0 {
+						t.Errorf("corrected by %v", s.Correction())
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestAnothersClockSteps: of two clocks neither can tell which of them is wrong.
+func TestAnothersClockSteps(t *testing.T) {
+	for _, step := range []time.Duration{time.Hour, -time.Hour} {
+		clock := &handClock{truth: noon}
+		s := NewClockSync(clock, slog.New(slog.DiscardHandler))
+		others := []string{"b", "c"}
+		for _, b := range []time.Duration{0, step} {
+			s.compare(context.Background(), others, emptyLog, asker(clock, map[string]time.Duration{"b": b}))
+			clock.add(ClockInterval)
+		}
+		wantTime(t, s, clock, fmt.Sprintf("the other's clock stepped by %v", step))
+		clock.set(-step) // and this one's the other way
+		s.compare(context.Background(), others, emptyLog, asker(clock, map[string]time.Duration{"b": step}))
+		wantTime(t, s, clock, fmt.Sprintf("both stepped, by %v and %v", step, -step))
+	}
+}
+
+// TestTimeGoesOnWithoutAMajority: nobody answers, and the clock is set.
+func TestTimeGoesOnWithoutAMajority(t *testing.T) {
+	for _, voters := range []string{"b c", "b c d e"} {
+		for _, step := range []time.Duration{time.Hour, -time.Hour} {
+			clock := &handClock{truth: noon}
+			s := NewClockSync(clock, slog.New(slog.DiscardHandler))
+			known := map[string]time.Duration{}
+			for _, id := range strings.Fields(voters) {
+				known[id] = 0
+			}
+			s.compare(context.Background(), strings.Fields(voters), emptyLog, asker(clock, known))
+			clock.add(2 * ClockExpiry)
+			clock.set(step)
+			s.compare(context.Background(), strings.Fields(voters), emptyLog, asker(clock, nil))
+			wantTime(t, s, clock, fmt.Sprintf("of %s nobody answers, the step is %v", voters, step))
+			if s.stepped() {
+				t.Error("the step is noticed for ever")
+			}
+		}
+	}
+}
+
+// TestTheOnlyVoterFollowsItsClock: nobody knows better.
+func TestTheOnlyVoterFollowsItsClock(t *testing.T) {
+	clock := &handClock{truth: noon}
+	s := NewClockSync(clock, slog.New(slog.DiscardHandler))
+	for _, off := range []time.Duration{0, time.Hour, -time.Hour} {
+		clock.set(off)
+		s.compare(context.Background(), nil, emptyLog, nil)
+		if got, want := s.Stamp(), noon.Add(off).UnixMilli(); got != want {
+			t.Errorf("set off by %v: stamp %d, want %d", off, got, want)
+		}
+	}
+}
+
+// TestSlewIsNoStep: what NTP does to a clock reaches the stamps, and nobody is asked.
+func TestSlewIsNoStep(t *testing.T) {
+	clock := &handClock{truth: noon}
+	s := NewClockSync(clock, slog.New(slog.DiscardHandler))
+	good := asker(clock, map[string]time.Duration{"b": 0, "c": 0})
+	for _, off := range []time.Duration{0, time.Second, 2 * time.Second, 500 * time.Millisecond, -time.Second} {
+		clock.set(off)
+		if s.stepped() {
+			t.Errorf("off by %v: taken for a step", off)
+		}
+		s.compare(context.Background(), []string{"b", "c"}, emptyLog, good)
+		if got, want := s.Stamp(), noon.Add(off).UnixMilli(); got != want || s.Correction() != 0 {
+			t.Errorf("off by %v: stamp %d, want %d", off, got, want)
+		}
+	}
+}
+
+// TestFirstTimeOfAProcess: one that has just started knows its own clock, another's and
+// the time of the log. It stamps nothing too late, and nothing before the log's time.
+func TestFirstTimeOfAProcess(t *testing.T) {
+	const h, m = time.Hour, time.Minute
+	for _, tt := range []struct {
+		name           string
+		own, b, c, log time.Duration // off the truth; c 1: away
+		want           time.Duration
+	}{
+		{"own behind", -h, 0, 1, -m, -m},
+		{"own ahead", h, 0, 1, -m, 0},
+		{"the other's behind", 0, -h, 1, -m, -m},
+		{"the other's ahead", 0, h, 1, -m, 0},
+		{"the log stood still for long", -h, 0, 1, -2 * h, -h},
+		{"the log is ahead", 0, 0, 1, h, 0},
+		{"all are known", -h, 0, 0, -m, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			clock := &handClock{truth: noon, off: tt.own}
+			s := NewClockSync(clock, slog.New(slog.DiscardHandler))
+			known := map[string]time.Duration{"b": tt.b, "c": tt.c}
+			if tt.c == 1 {
+				delete(known, "c")
+			}
+			logTime := func() time.Time { return noon.Add(tt.log) }
+			s.compare(context.Background(), []string{"b", "c"}, logTime, asker(clock, known))
+			clock.add(time.Second)
+			s.compare(context.Background(), []string{"b", "c"}, logTime, asker(clock, known))
+			if got := time.UnixMilli(s.Stamp()).Sub(clock.now()); got != tt.want {
+				t.Errorf("off by %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// settableClock is the system's clock, set by the test.
+type settableClock struct {
+	start      time.Time
+	off, slept atomic.Int64
+}
+
+func newSettableClock(off time.Duration) *settableClock {
+	c := &settableClock{start: time.Now()}
+	c.off.Store(int64(off))
+	return c
+}
+
+func (c *settableClock) Read() (time.Time, time.Duration) {
+	now := time.Now()
+	return now.Round(0).Add(time.Duration(c.off.Load())), now.Sub(c.start) - time.Duration(c.slept.Load())
+}
+
+// wantStamps fails unless a node has stamped n batches, all about now. The tolerance is
+// far below the steps of these tests and far above any delay.
+func wantStamps(t *testing.T, n *fakeNode, count int) {
+	t.Helper()
+	n.sm.mu.Lock()
+	defer n.sm.mu.Unlock()
+	if len(n.sm.stamps) != count {
+		t.Errorf("%d batches, want %d", len(n.sm.stamps), count)
+	}
+	for i, stamp := range n.sm.stamps {
+		if off := time.Since(time.UnixMilli(stamp)); off.Abs() > time.Minute {
+			t.Errorf("stamp %d is off by %v", i, -off)
+		}
+	}
+}
+
+// withClock gives node-0 a clock of its own.
+func withClock(c Clock) option {
+	return func(cfg *Config) {
+		if cfg.ServerID == "node-0" {
+			cfg.Clock = c
+		}
+	}
+}
+
+// clockless keeps a node from asking others for their clocks.
+type clockless struct {
+	http.RoundTripper
+	lifted *atomic.Bool
+}
+
+func (c clockless) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Path == pathClock && !c.lifted.Load() {
+		return nil, errLink
+	}
+	return c.RoundTripper.RoundTrip(r)
+}
+
+// TestNothingIsStampedByOneClock elects a node that knows its own clock alone, which is
+// wrong: it leads once it has asked the others.
+func TestNothingIsStampedByOneClock(t *testing.T) {
+	for _, off := range []time.Duration{time.Hour, -time.Hour} {
+		var lifted atomic.Bool
+		c := newCluster(t, 3, withClock(newSettableClock(off)), func(cfg *Config) {
+			cfg.Client = &http.Client{Transport: clockless{cfg.Client.Transport, &lifted}}
+		})
+		n := c.elect("node-0")
+		if err := n.establish(); err == nil || !strings.Contains(err.Error(), "clocks of a majority") {
+			t.Fatalf("it leads by its own clock: %v", err)
+		}
+		wantStamps(t, n, 0)
+		lifted.Store(true)
+		if err := n.establish(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := c.nodes[1].publish("some text"); err != nil {
+			t.Fatal(err)
+		}
+		wantStamps(t, n, 2)
+	}
+}
+
+// TestLeadersClockIsSet sets the clock of a leader, or of one that is just elected,
+// while another node is away. Clocks are compared when a step is noticed, and else
+// never in this test.
+func TestLeadersClockIsSet(t *testing.T) {
+	for _, step := range []time.Duration{time.Hour, -time.Hour} {
+		for _, nodes := range []int{3, 5} {
+			for _, elected := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%v of %d, elected %v", step, nodes, elected), func(t *testing.T) {
+					clock := newSettableClock(0)
+					c := newCluster(t, nodes, withClock(clock))
+					n := c.nodes[0]
+					eventually(t, "the clocks are known", func() bool { return len(n.Clocks().Offsets()) == nodes-1 })
+					eventually(t, "the time is settled", n.sync.knowsMajority)
+					first := n
+					if elected {
+						first = c.nodes[1]
+					}
+					c.lead(first.id)
+					c.net.decide(func(_, to string, _ *http.Request) fate {
+						if to == "node-1" {
+							return refused
+						}
+						return arrives
+					})
+					clock.off.Store(int64(step))
+					if elected {
+						c.lead(n.id)
+					}
+					if _, _, err := n.publish("some text"); err != nil {
+						t.Fatal(err)
+					}
+					if n.sync.stepped() {
+						t.Error("the step was not noticed")
+					}
+					batches := 2
+					if elected {
+						batches++
+					}
+					wantStamps(t, n, batches)
+				})
+			}
+		}
+	}
+}
+
+// TestLeadersMachineSlept: the monotonic clock stood still for hours, and the wall
+// clock is right.
+func TestLeadersMachineSlept(t *testing.T) {
+	clock := newSettableClock(0)
+	c := newCluster(t, 3, withClock(clock))
+	n := c.lead("node-0")
+	c.net.decide(func(_, to string, _ *http.Request) fate {
+		if to == "node-1" {
+			return refused
+		}
+		return arrives
+	})
+	clock.slept.Store(int64(8 * time.Hour))
+	if _, _, err := n.publish("some text"); err != nil {
+		t.Fatal(err)
+	}
+	wantStamps(t, n, 2)
+}
