@@ -127,12 +127,14 @@ func (n *Node) verifyHere(ctx context.Context, q verifyQuestion) (verifyAnswer, 
 	return verifyAnswer{Reason: a.Reason}, nil
 }
 
-// verifyAt has another node ask.
+// verifyAt has another node ask, for as long as nobody else leads.
 func (n *Node) verifyAt(ctx context.Context, leader string, q verifyQuestion) (a verifyAnswer, err error) {
 	data, err := json.Marshal(q)
 	if err != nil {
 		return a, err
 	}
+	ctx, cancel := n.pipeline.UntilAnotherLeads(ctx, leader)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+leader+pathVerify, bytes.NewReader(data))
 	if err != nil {
 		return a, err

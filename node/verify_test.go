@@ -3,11 +3,13 @@ package node
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/node/push"
 )
 
@@ -36,6 +38,25 @@ func TestVerifyAnswers(t *testing.T) {
 		if isFailed && failed.Reason != tt.failed {
 			t.Errorf("%s: %q", name, failed.Reason)
 		}
+	}
+}
+
+// TestVerifyTurnsToTheNextLeader asks a node that does not answer, and does not lead:
+// this one does.
+func TestVerifyTurnsToTheNextLeader(t *testing.T) {
+	n := mustStart(t, local(t))
+	until(t, "it leads", n.leads)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts and never says a word
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	hung := cluster.Member{Meta: cluster.Meta{ServerID: "hung", ClusterAddr: silent.Addr().String()}}
+	if err := n.book.Update([]cluster.Member{hung}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.verifyAt(t.Context(), "hung", verifyQuestion{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("it waited for the one that does not lead: %v", err)
 	}
 }
 

@@ -55,6 +55,9 @@ const (
 	// LeadWait is how long an elected leader lets strong reads wait for its
 	// first command of the term.
 	LeadWait = time.Second
+	// RoundPatience is how long the strong reads of a follower wait for an answer of
+	// the leader to others before they ask it themselves.
+	RoundPatience = 100 * time.Millisecond
 	// ConfirmTimeout bounds one question to the voters whether a newer term has begun.
 	ConfirmTimeout = time.Second
 )

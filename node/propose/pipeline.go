@@ -105,8 +105,8 @@ func New(cfg Config) *Pipeline {
 		ctx:     ctx, cancel: cancel,
 	}
 	p.leader = newLeader(p.stamp, cfg.Limiter, cfg.Known)
-	p.localReads = rounds{base: ctx, run: p.readLocal}
-	p.remoteReads = rounds{base: ctx, run: p.readRemote}
+	p.localReads = rounds{base: ctx, run: p.readLocal, patience: ReadIndexTimeout}
+	p.remoteReads = rounds{base: ctx, run: p.readRemote, patience: RoundPatience}
 	return p
 }
 

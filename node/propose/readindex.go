@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/commons-cluster/commons/api"
 )
@@ -134,15 +135,18 @@ func (p *Pipeline) confirmTerm(ctx context.Context, d *deps, term uint64) error 
 	return fmt.Errorf("no majority confirmed the leader: %w", failed)
 }
 
-// readRemote is one round on a follower.
+// readRemote is one round on a follower. It takes no longer than a new leader needs
+// to have its first command applied and its leadership confirmed, and ends at once
+// when another leader is known.
 func (p *Pipeline) readRemote(ctx context.Context) (uint64, error) {
 	target := p.leaderID()
 	if target == "" || target == p.self {
 		return 0, errors.New("the leader has just changed")
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.timing.attempt)
+	ctx, cancel := context.WithTimeout(ctx, p.timing.leadWait+p.timing.confirm)
 	defer cancel()
-	go p.cancelOnNewLeader(ctx, cancel, target)
+	ctx, stop := p.UntilAnotherLeads(ctx, target)
+	defer stop()
 	index, err := p.peers.readIndex(ctx, target)
 	if err != nil {
 		return 0, fmt.Errorf("ask the leader: %w", err)
@@ -152,10 +156,12 @@ func (p *Pipeline) readRemote(ctx context.Context) (uint64, error) {
 
 // rounds lets concurrent askers share one answer. An asker joins the round that
 // begins next, never the one that runs: that one may have looked before the
-// asker's own last write.
+// asker's own last write. A round that takes longer than patience keeps the next one
+// waiting no longer: what it asked may be lost, and its successor be answered.
 type rounds struct {
-	run  func(context.Context) (uint64, error)
-	base context.Context // ends with the Pipeline
+	run      func(context.Context) (uint64, error)
+	base     context.Context // ends with the Pipeline
+	patience time.Duration
 
 	mu      sync.Mutex
 	next    *round // joined by askers; nil when nobody asked
@@ -194,7 +200,7 @@ func (r *rounds) join() *round {
 	return r.next
 }
 
-// loop runs one round after the other for as long as somebody asks.
+// loop begins one round after the other for as long as somebody asks.
 func (r *rounds) loop() {
 	for {
 		r.mu.Lock()
@@ -205,7 +211,13 @@ func (r *rounds) loop() {
 		if current == nil {
 			return
 		}
-		current.index, current.err = r.run(r.base)
-		close(current.done)
+		go func() {
+			current.index, current.err = r.run(r.base)
+			close(current.done)
+		}()
+		select {
+		case <-current.done:
+		case <-time.After(r.patience):
+		}
 	}
 }

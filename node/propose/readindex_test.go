@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -147,11 +149,80 @@ func TestFollowerTurnsToTheNextLeader(t *testing.T) {
 	close(block)
 }
 
+// loseAnswers has the first answers of the leader to a strong read never come. What is
+// returned counts the questions, and lets the answers come.
+func (c *cluster) loseAnswers(n int) (asked *atomic.Int64, release func()) {
+	asked = new(atomic.Int64)
+	block := make(chan struct{})
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	c.net.served = func(_, _ string, r *http.Request) {
+		if r.URL.Path == pathReadIndex && int(asked.Add(1)) <= n {
+			<-block
+		}
+	}
+	return asked, sync.OnceFunc(func() { close(block) })
+}
+
+// A question that gets no answer keeps nobody else waiting.
+func TestHungRoundHoldsNobodyUp(t *testing.T) {
+	c := newCluster(t, 3)
+	c.lead("node-0")
+	n := c.nodes[2]
+	n.timing.attempt, n.timing.leadWait = time.Minute, time.Minute
+	asked, release := c.loseAnswers(1)
+	defer release()
+	first := make(chan error, 1)
+	go func() {
+		_, err := n.ReadIndex(context.Background())
+		first <- err
+	}()
+	eventually(t, "the first has asked", func() bool { return asked.Load() == 1 })
+	if index, err := n.ReadIndex(context.Background()); err != nil || index != 1 {
+		t.Errorf("the second: %d, %v", index, err)
+	}
+	release()
+	if err := <-first; err != nil {
+		t.Errorf("the first: %v", err)
+	}
+}
+
+// A question that gets no answer is asked anew after the time that a new leader needs.
+func TestLostRoundIsAskedAnew(t *testing.T) {
+	c := newCluster(t, 3)
+	c.lead("node-0")
+	n := c.nodes[2]
+	n.timing.attempt, n.timing.leadWait, n.timing.confirm = time.Minute, 5*time.Millisecond, 5*time.Millisecond
+	_, release := c.loseAnswers(1)
+	defer release()
+	if index, err := n.ReadIndex(context.Background()); err != nil || index != 1 {
+		t.Errorf("%d, %v", index, err)
+	}
+}
+
+// A strong read waits for nothing that was written after it: the index is taken before
+// the leader asks whether it leads.
+func TestReadIndexIsTakenBeforeItIsConfirmed(t *testing.T) {
+	c := newCluster(t, 1)
+	n := c.lead("node-0")
+	before := n.sm.Applied()
+	n.set(func(n *fakeNode) {
+		n.verifying = func() error {
+			_, _, err := n.publish("written meanwhile")
+			return err
+		}
+	})
+	index, err := n.ReadIndex(context.Background())
+	if err != nil || index != before || n.sm.Applied() != before+1 {
+		t.Errorf("index %d (%v), want %d; %d is applied", index, err, before, n.sm.Applied())
+	}
+}
+
 func TestRoundsAreSharedAndNeverJoinedLate(t *testing.T) {
 	started := make(chan int)
 	finish := make(chan uint64)
 	n := 0
-	r := rounds{base: context.Background(), run: func(context.Context) (uint64, error) {
+	r := rounds{base: context.Background(), patience: time.Minute, run: func(context.Context) (uint64, error) {
 		n++
 		started <- n
 		return <-finish, nil
@@ -197,7 +268,7 @@ func TestRoundsAreSharedAndNeverJoinedLate(t *testing.T) {
 func TestRoundsLetAskersGo(t *testing.T) {
 	block := make(chan struct{})
 	defer close(block)
-	r := rounds{base: context.Background(), run: func(context.Context) (uint64, error) {
+	r := rounds{base: context.Background(), patience: time.Minute, run: func(context.Context) (uint64, error) {
 		<-block
 		return 0, nil
 	}}

@@ -41,26 +41,31 @@ func (p *Pipeline) attempt(target string, parcel parcel) verdict {
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, p.timing.attempt)
 	defer cancel()
-	go p.cancelOnNewLeader(ctx, cancel, target)
+	ctx, stop := p.UntilAnotherLeads(ctx, target)
+	defer stop()
 	return p.peers.propose(ctx, target, e)
 }
 
-// cancelOnNewLeader cancels an attempt when somebody else leads: the old leader
-// may never answer, and a retry costs little. An unknown leader is no reason, as
-// there would be nobody to turn to.
-func (p *Pipeline) cancelOnNewLeader(ctx context.Context, cancel context.CancelFunc, target string) {
-	for {
-		changed := p.changed.wait()
-		if id := p.leaderID(); id != "" && id != target {
-			cancel()
-			return
+// UntilAnotherLeads returns a context that ends with ctx, or when somebody else than
+// the given server leads: an old leader may never answer, and a retry costs little.
+// That no leader is known is no reason, as there would be nobody to turn to.
+func (p *Pipeline) UntilAnotherLeads(ctx context.Context, leader string) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		for {
+			changed := p.changed.wait()
+			if id := p.leaderID(); id != "" && id != leader {
+				return
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return
+			}
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
-	}
+	}()
+	return ctx, cancel
 }
 
 // recheckApplied looks up the calls of a group that this node passed by without
