@@ -148,6 +148,42 @@ var bugs = []bug{
 		because: "a leader that was stopped for a while serves old reads as new",
 	},
 	{
+		name: "a strong read shares a question that was asked before it",
+		edits: []edit{
+			{"node/propose/readindex.go", "\t\tcurrent := r.next\n\t\tr.next = nil\n", "\t\tcurrent := r.next\n"},
+			{"node/propose/readindex.go", "\t\t\tclose(current.done)\n", "\t\t\tr.mu.Lock()\n\t\t\tr.next = nil\n\t\t\tr.mu.Unlock()\n\t\t\tclose(current.done)\n"},
+		},
+		pkg: "./node/propose", run: "ConcurrentStrongReads",
+		because: "a strong read misses what was acknowledged before it",
+	},
+	{
+		name: "the index of a strong read is taken after the verification",
+		edits: []edit{
+			{"node/propose/readindex.go", "\tindex := d.state.Applied()\n", ""},
+			{"node/propose/readindex.go", "\treturn index, nil\n}\n\n// confirmTerm", "\treturn d.state.Applied(), nil\n}\n\n// confirmTerm"},
+		},
+		pkg: "./node/propose", run: "ReadIndexIsTaken",
+		because: "a strong read waits for writes that came after it",
+	},
+	{
+		name:  "a question without an answer holds other strong reads up",
+		edits: []edit{{"node/propose/pipeline.go", "patience: RoundPatience", "patience: time.Hour"}},
+		pkg:   "./node/propose", run: "HungRound",
+		because: "every strong read of a follower waits for a leader that hangs",
+	},
+	{
+		name:  "a leader leads without the term",
+		edits: []edit{{"node/propose/leader.go", "return l.term != 0 && l.raft.CurrentTerm() == l.term", "return l.term != 0"}},
+		pkg:   "./node/propose", run: "QueueIsRefusedInAnotherTerm|ProposeAsLeader",
+		because: "a node serves a term whose earlier entries it has not applied",
+	},
+	{
+		name:  "lost leadership is taken for not appended",
+		edits: []edit{{"node/propose/outcome.go", "return errors.Is(err, raft.ErrNotLeader) ||", "return errors.Is(err, raft.ErrLeadershipLost) || errors.Is(err, raft.ErrNotLeader) ||"}},
+		pkg:   "./node/propose", run: "RaftErrorsAreSorted|OneUnknownAttempt",
+		because: "what was reported as not written shows up later",
+	},
+	{
 		name:  "two clocks have no witness",
 		edits: []edit{{"node/propose/clock.go", "origins = append(origins, soFar(former, logTime, mono))", "origins = append(origins, time.Time{})"}},
 		pkg:   "./node/propose", run: "ClockSteps",
