@@ -1,6 +1,11 @@
 #!/usr/bin/env bash
 # Puts known bugs back, one by one, and fails when the tests do not notice one of
-# them: scripts/mutants.sh [words of a bug's name ...]. It works on a copy.
+# them. The tree stays as it is: only the compiler sees a bug.
+#
+#   scripts/mutants.sh [-for 3m] [-seed TEXT] [words of a bug's name ...]
+#
+# -for begins no further bug after this time; -seed puts them into another order, so
+# that short runs at different commits try different ones.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec go run ./scripts/mutants "$@"

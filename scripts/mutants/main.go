@@ -1,26 +1,38 @@
-// Command mutants puts known bugs back into a copy of the tree, one by one, and
-// runs the tests that have to notice. It fails when one is not noticed.
+// Command mutants puts known bugs back, one by one, and runs the tests that have to
+// notice. It fails when one is not noticed, and when the tests fail without any.
+// The tree stays as it is: only the compiler sees a bug.
+//
+//	mutants [-for 3m] [-seed TEXT] [words of a bug's name ...]
 package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
 
-// testTimeout bounds the tests of one bug, some of which make a test hang.
-const testTimeout = 5 * time.Minute
+// testTimeout bounds the tests of one bug. They are chosen to take seconds.
+const testTimeout = 2 * time.Minute
 
 func main() {
+	limit := flag.Duration("for", 0, "begin no further bug after this time; 0 is no limit")
+	seed := flag.String("seed", "", "try the bugs in an order that this text decides, such as a commit's hash")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, os.Args[1:])
+	err := run(ctx, choose(bugs, flag.Args(), *seed), *limit)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -28,114 +40,129 @@ func main() {
 	}
 }
 
-// run tries the bugs whose names hold one of the words; all without words.
-func run(ctx context.Context, words []string) (err error) {
+// choose returns the bugs whose names hold one of the words, all without words: in
+// the table's order, or in the one that belongs to a seed. A run that is short of
+// time tries the first of them, so that runs with other seeds try the others.
+func choose(bugs []bug, words []string, seed string) []bug {
+	var chosen []bug
+	for i := range bugs {
+		if len(words) == 0 || slices.ContainsFunc(words, func(w string) bool { return strings.Contains(bugs[i].name, w) }) {
+			chosen = append(chosen, bugs[i])
+		}
+	}
+	if seed != "" {
+		place := func(b bug) string {
+			sum := sha256.Sum256([]byte(seed + "\x00" + b.name))
+			return hex.EncodeToString(sum[:])
+		}
+		slices.SortFunc(chosen, func(a, b bug) int { return cmp.Compare(place(a), place(b)) })
+	}
+	return chosen
+}
+
+// run tries the bugs in turn and begins none after the limit, but always one.
+func run(ctx context.Context, chosen []bug, limit time.Duration) (err error) {
+	if len(chosen) == 0 {
+		return errors.New("no bug has such a name; they stand in scripts/mutants/bugs.go")
+	}
 	dir, err := os.MkdirTemp("", "commons-mutants-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := copyTree(ctx, dir); err != nil {
-		return err
-	}
+	start := time.Now()
 	var tried int
 	var missed []error
-	for i := range bugs {
-		if !chosen(bugs[i].name, words) {
-			continue
+	for i := range chosen {
+		if limit > 0 && tried > 0 && time.Since(start) > limit {
+			break
+		}
+		b, began := &chosen[i], time.Now()
+		by, err := b.try(ctx, dir)
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		tried++
-		start := time.Now()
-		if err := bugs[i].try(ctx, dir); err != nil {
-			missed = append(missed, fmt.Errorf("%s: %w", bugs[i].name, err))
-			fmt.Printf("MISSED  %s (%s): %v\n", bugs[i].name, bugs[i].because, err)
+		took := time.Since(began).Seconds()
+		if err != nil {
+			missed = append(missed, fmt.Errorf("%s: %w", b.name, err))
+			fmt.Printf("MISSED  %s (%s), in %.0f s: %v\n", b.name, b.because, took, err)
 			continue
 		}
-		fmt.Printf("caught  %s, in %.0f s\n", bugs[i].name, time.Since(start).Seconds())
+		fmt.Printf("caught  %s, by %s, in %.0f s\n", b.name, by, took)
 	}
-	if tried == 0 {
-		return fmt.Errorf("no bug is called %q", words)
-	}
-	fmt.Printf("%d of %d known bugs caught\n", tried-len(missed), tried)
+	fmt.Printf("%d of %d known bugs caught, %d left to other runs\n", tried-len(missed), tried, len(chosen)-tried)
 	return errors.Join(missed...)
 }
 
-func chosen(name string, words []string) bool {
-	for _, w := range words {
-		if strings.Contains(name, w) {
-			return true
-		}
+// try runs the tests without the bug and with it, and returns the one that noticed.
+// dir is for files that are of no use afterwards.
+func (b *bug) try(ctx context.Context, dir string) (by string, err error) {
+	// Go remembers tests that passed: only what has changed is run again.
+	if out, err := command(ctx, ".", "go", "test", "-vet=off", "-run", b.run, b.pkg); err != nil {
+		return "", fmt.Errorf("the tests fail without it: %w\n%s", err, out)
+	} else if bytes.Contains(out, []byte("no tests to run")) {
+		return "", fmt.Errorf("%s has no test %s", b.pkg, b.run)
 	}
-	return len(words) == 0
-}
-
-// copyTree copies the working tree, without what git ignores.
-func copyTree(ctx context.Context, dir string) error {
-	list, err := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	overlay, err := b.overlay(dir)
 	if err != nil {
-		return fmt.Errorf("list the files: %w", err)
+		return "", err
 	}
-	for name := range strings.SplitSeq(strings.TrimRight(string(list), "\x00"), "\x00") {
-		data, err := os.ReadFile(name)
-		if errors.Is(err, os.ErrNotExist) {
-			continue // deleted, and not committed
-		}
-		if err != nil {
-			return err
-		}
-		to := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(to, data, 0o644); err != nil { //nolint:gosec // below a directory of our own
-			return err
-		}
+	binary := filepath.Join(dir, "bug.test")
+	if out, err := command(ctx, ".", "go", "test", "-c", "-overlay", overlay, "-o", binary, b.pkg); err != nil {
+		return "", fmt.Errorf("it does not compile: %w\n%s", err, out)
 	}
-	return nil
+	out, err := command(ctx, b.pkg, binary, "-test.run", b.run, "-test.failfast", "-test.timeout", testTimeout.String())
+	_, failed := errors.AsType[*exec.ExitError](err)
+	switch {
+	case err == nil:
+		return "", fmt.Errorf("the tests %s of %s pass", b.run, b.pkg)
+	case !failed:
+		return "", err
+	case bytes.Contains(out, []byte("panic: test timed out")):
+		return "", fmt.Errorf("the tests %s of %s did not end in %v", b.run, b.pkg, testTimeout)
+	}
+	return noticedBy(out)
 }
 
-// try puts the bug into the tree in dir, runs the tests, and takes it out again.
-// It returns nil when they failed, as they have to.
-func (b *bug) try(ctx context.Context, dir string) (err error) {
-	before := map[string][]byte{}
-	defer func() {
-		for path, data := range before {
-			err = errors.Join(err, os.WriteFile(path, data, 0o644)) //nolint:gosec // as it was
+// noticedBy returns the test that an output says has failed.
+func noticedBy(out []byte) (string, error) {
+	for line := range strings.Lines(string(out)) {
+		if rest, ok := strings.CutPrefix(line, "--- FAIL: "); ok {
+			name, _, _ := strings.Cut(rest, " ")
+			return name, nil
 		}
-	}()
+	}
+	return "", fmt.Errorf("no test says that it failed:\n%s", out)
+}
+
+// overlay writes the files with the bug to dir, and what makes the compiler read
+// them instead of those of the tree.
+func (b *bug) overlay(dir string) (file string, err error) {
+	changed := map[string][]byte{}
 	for _, e := range b.edits {
-		path := filepath.Join(dir, e.file)
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
+		if changed[e.file] == nil {
+			if changed[e.file], err = os.ReadFile(e.file); err != nil {
+				return "", err
+			}
 		}
-		if before[path] == nil {
-			before[path] = data
-		}
-		changed, err := e.apply(data)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, changed, 0o644); err != nil { //nolint:gosec // a source file
-			return err
+		if changed[e.file], err = e.apply(changed[e.file]); err != nil {
+			return "", err
 		}
 	}
-	if out, err := goTest(ctx, dir, b.pkg, "^$"); err != nil {
-		return fmt.Errorf("it does not compile: %w\n%s", err, out)
+	replace := make(map[string]string, len(changed))
+	for path, data := range changed {
+		replace[path] = filepath.Join(dir, strings.ReplaceAll(path, "/", "-"))
+		if err := os.WriteFile(replace[path], data, 0o600); err != nil {
+			return "", err
+		}
 	}
-	out, err := goTest(ctx, dir, b.pkg, b.run)
-	var failed *exec.ExitError
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case errors.As(err, &failed):
-		return nil
-	case err != nil:
-		return err
-	case bytes.Contains(out, []byte("no tests to run")):
-		return fmt.Errorf("%s has no test %s", b.pkg, b.run)
+	data, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
 	}
-	return fmt.Errorf("the tests %s of %s pass", b.run, b.pkg)
+	file = filepath.Join(dir, "overlay.json")
+	return file, os.WriteFile(file, data, 0o600)
 }
 
 // apply returns data with the edit made.
@@ -146,10 +173,12 @@ func (e *edit) apply(data []byte) ([]byte, error) {
 	return bytes.Replace(data, []byte(e.was), []byte(e.is), 1), nil
 }
 
-func goTest(ctx context.Context, dir, pkg, run string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, testTimeout)
+// command runs a program in a directory and returns what it prints.
+func command(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
+	// What hangs in spite of its own limit is ended a little later.
+	ctx, cancel := context.WithTimeout(ctx, testTimeout+time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-failfast", "-run", run, pkg)
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	return cmd.CombinedOutput()
 }
