@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
+	"slices"
 
 	"github.com/fxamacker/cbor/v2"
 )
@@ -56,6 +58,9 @@ func (o Op) String() string {
 	}
 	return fmt.Sprintf("op(%d)", uint8(o))
 }
+
+// Ops returns the numbers of all commands, in order.
+func Ops() []Op { return slices.Sorted(maps.Keys(commands)) }
 
 // OpOf returns the number under which a body stands in the log.
 func OpOf(b Body) Op { return b.op() }

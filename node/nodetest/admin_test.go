@@ -19,7 +19,7 @@ import (
 // operate makes one call of an operator to a node.
 func operate[Answer any](c *Cluster, i int, path string, request any) (Answer, error) {
 	c.t.Helper()
-	client, err := admin.NewClient("", c.Nodes[i].ClusterAddr())
+	client, err := admin.NewClient(c.Nodes[i].cfg.SecretFile, c.Nodes[i].ClusterAddr())
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 // save takes a backup from a node.
 func (c *Cluster) save(i int) (file string, report backup.Report) {
 	c.t.Helper()
-	client, err := admin.NewClient("", c.Nodes[i].ClusterAddr())
+	client, err := admin.NewClient(c.Nodes[i].cfg.SecretFile, c.Nodes[i].ClusterAddr())
 	if err != nil {
 		c.t.Fatal(err)
 	}

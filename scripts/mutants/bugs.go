@@ -63,19 +63,19 @@ var bugs = []bug{
 			{"fsm/claim.go", "if c.expires > tx.now || i == maxReopened {", "if c.expires > time.Now().UnixMilli() || i == maxReopened {"},
 			{"fsm/claim.go", "import (\n", "import (\n\t\"time\"\n"},
 		},
-		pkg: "./fsm", run: "Job|Claim",
+		pkg: "./fsm", run: "TestClaimEnds",
 		because: "nodes disagree whether a job is open",
 	},
 	{
 		name:  "a request_id is forgotten",
 		edits: []edit{{"fsm/publish.go", "\tif known {\n\t\ttx.keep(key, requestRow{entry: seq, content: sum}.append(nil))\n\t}\n", ""}},
-		pkg:   "./fsm", run: "Request",
+		pkg:   "./fsm", run: "TestRequestKeys",
 		because: "a retry publishes twice",
 	},
 	{
 		name:  "answers are forgotten at a restart",
 		edits: []edit{{"fsm/machine.go", "if l.sessions, err = loadSessions(s.db); err != nil {", "if l.sessions = (sessions{}); err != nil {"}},
-		pkg:   "./fsm", run: "Session|Restart",
+		pkg:   "./fsm", run: "TestSessionsSurviveRestarts",
 		because: "a node's own retry is applied twice",
 	},
 	{
@@ -102,19 +102,25 @@ var bugs = []bug{
 	{
 		name:  "the order of a map reaches the state",
 		edits: []edit{{"fsm/session.go", "\tslices.Sort(seqs)\n\treturn seqs", "\treturn seqs"}},
-		pkg:   "./fsm", run: "Session|Answers",
+		pkg:   "./fsm", run: "TestSessionFloor",
 		because: "nodes hold different states",
+	},
+	{
+		name:  "an entry is titled otherwise than before",
+		edits: []edit{{"fsm/job.go", `resultTitle = "Result: "`, `resultTitle = "Outcome: "`}},
+		pkg:   "./node/nodetest", run: "TestSavedDataOpens",
+		because: "the nodes of a rolling upgrade hold different states",
 	},
 	{
 		name:  "log time follows the leader's clock back",
 		edits: []edit{{"fsm/apply.go", "tx.now = max(b.Stamp, tx.head.now+1)", "tx.now = b.Stamp"}},
-		pkg:   "./fsm", run: "Instants",
+		pkg:   "./fsm", run: "TestInstantsRise",
 		because: "who polls with since misses entries",
 	},
 	{
 		name:  "a snapshot is taken for durable too early",
 		edits: []edit{{"fsm/snapsink.go", "if err := st.flush(); err != nil {", "if err := error(nil); err != nil {"}},
-		pkg:   "./fsm", run: "Snapshot|Persist|Crash",
+		pkg:   "./fsm", run: "TestCrashWhilePersisting",
 		because: "the log is cut off behind a state that is gone after a crash",
 	},
 	{
@@ -126,13 +132,13 @@ var bugs = []bug{
 	{
 		name:  "a write is answered before this node has applied it",
 		edits: []edit{{"node/propose/session.go", "\t\tif c.applied {\n\t\t\ts.finish(c, nil)\n\t\t}\n\t\treturn\n\tcase v.status == statusUnknown:", "\t\ts.finish(c, nil)\n\t\treturn\n\tcase v.status == statusUnknown:"}},
-		pkg:   "./node/propose", run: "Propose|Leadership|Trouble",
+		pkg:   "./node/propose", run: "TestProposeWaitsForBothMachines",
 		because: "an agent does not read its own write",
 	},
 	{
 		name:  "a write of unknown outcome is called a failure",
 		edits: []edit{{"node/propose/session.go", "\tcase v.status == statusUnknown:\n\t\tc.handed = true\n", ""}},
-		pkg:   "./node/propose", run: "Unknown|Leadership|Trouble",
+		pkg:   "./node/propose", run: "TestLeadershipLoss",
 		because: "what was reported as not written shows up later",
 	},
 	{
@@ -150,7 +156,7 @@ var bugs = []bug{
 	{
 		name:  "a strong read trusts Raft's word alone",
 		edits: []edit{{"node/propose/readindex.go", "if err := p.confirmTerm(ctx, d, term); err != nil {", "if err := ctx.Err(); err != nil {"}},
-		pkg:   "./node/propose", run: "Deposed|Confirmation|Strong",
+		pkg:   "./node/propose", run: "TestDeposedLeaderServesNoStrongRead",
 		because: "a leader that was stopped for a while serves old reads as new",
 	},
 	{
@@ -210,13 +216,13 @@ var bugs = []bug{
 	{
 		name:  "a poster claims the own job",
 		edits: []edit{{"fsm/job.go", "case own && (op == OpClaimJob || op == OpFinishJob):", "case own && op == OpFinishJob:"}},
-		pkg:   "./fsm", run: "Job",
+		pkg:   "./fsm", run: "TestJobTransitions",
 		because: "the rules of jobs do not hold",
 	},
 	{
 		name:  "a claimed job is claimed again",
 		edits: []edit{{"fsm/job.go", "case j.status == JobClaimed && (op == OpCloseJob || j.claimantKey != agent):", "case j.status == JobClaimed && op == OpCloseJob:"}},
-		pkg:   "./fsm", run: "Job",
+		pkg:   "./fsm", run: "TestJobTransitions",
 		because: "two agents do the same work",
 	},
 	{
@@ -229,6 +235,8 @@ var bugs = []bug{
 		name:  "an attempt may be begun by two leaders",
 		edits: []edit{{"fsm/turn.go", "o.notBefore = now + DeliveryLease", "o.notBefore = now"}},
 		pkg:   "./fsm", run: "Attempts|Deliver",
+		edits: []edit{{"fsm/deliver.go", "o.nextAt = tx.now + DeliveryLease", "o.nextAt = tx.now"}},
+		pkg:   "./fsm", run: "TestAttemptsHaveOneHolder",
 		because: "a receiver gets an event twice without any failure",
 	},
 	{

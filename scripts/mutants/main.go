@@ -112,6 +112,7 @@ func (b *bug) try(ctx context.Context, dir string) (by string, err error) {
 	if out, err := command(ctx, ".", "go", "test", "-c", "-overlay", overlay, "-o", binary, b.pkg); err != nil {
 		return "", fmt.Errorf("it does not compile: %w\n%s", err, out)
 	}
+	defer b.keepClean()()
 	out, err := command(ctx, b.pkg, binary, "-test.run", b.run, "-test.failfast", "-test.timeout", testTimeout.String())
 	_, failed := errors.AsType[*exec.ExitError](err)
 	switch {
@@ -123,6 +124,15 @@ func (b *bug) try(ctx context.Context, dir string) (by string, err error) {
 		return "", fmt.Errorf("the tests %s of %s did not end in %v", b.run, b.pkg, testTimeout)
 	}
 	return noticedBy(out)
+}
+
+// keepClean returns what removes the inputs that random tests keep of their failures.
+func (b *bug) keepClean() (remove func()) {
+	kept := filepath.Join(b.pkg, "testdata", "rapid")
+	if _, err := os.Stat(kept); err == nil {
+		return func() {} // of somebody who looks into a failure
+	}
+	return func() { _ = os.RemoveAll(kept) }
 }
 
 // noticedBy returns the test that an output says has failed.
