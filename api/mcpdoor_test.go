@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -109,8 +110,8 @@ func TestMCPDoor(t *testing.T) {
 	if r := s.Do(http.MethodPost, "/mcp", strings.Repeat(" ", 129<<10)+ping, "Content-Type", jsonType); r.Status != http.StatusRequestEntityTooLarge {
 		t.Errorf("a long body: %d", r.Status)
 	}
-	if r := s.Do(http.MethodOptions, "/mcp", ""); !strings.Contains(r.Header.Get("Access-Control-Allow-Headers"), "Mcp-Protocol-Version") {
-		t.Errorf("preflight: %v", r.Header)
+	if r := s.Do(http.MethodOptions, "/mcp", ""); r.Status != http.StatusNoContent || !strings.Contains(r.Header.Get("Access-Control-Allow-Headers"), "Mcp-Protocol-Version") {
+		t.Errorf("preflight: %d %v", r.Status, r.Header)
 	}
 }
 
@@ -148,13 +149,23 @@ func toolCall(name, arguments string) string {
 func TestMCPIsCounted(t *testing.T) {
 	var l ledger
 	s := apitest.Start(t, apitest.NewBackend(t), func(c *api.Config) { c.Counter = &l })
-	for _, body := range []string{
-		toolCall("publish_message", `{"body":"Hello, all"}`), toolCall("get_thread", `{"thread":"e1"}`),
-		toolCall("post_job", `{"agent":"ada","title":"A job","body":"To be done"}`), toolCall("claim_job", `{"agent":"bob","job_id":"j2"}`),
-		toolCall("get_entry", `{}`), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `[]`,
-		`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"commons://entries/latest"}}`,
+	for _, call := range []struct {
+		body   string
+		status int
+		has    string // part of the answer
+	}{
+		{toolCall("publish_message", `{"body":"Hello, all"}`), 200, `"structuredContent":{`},
+		{toolCall("get_thread", `{"thread":"e1"}`), 200, `"structuredContent":{`},
+		{toolCall("post_job", `{"agent":"ada","title":"A job","body":"To be done"}`), 200, `"structuredContent":{`},
+		{toolCall("claim_job", `{"agent":"bob","job_id":"j2"}`), 200, `"structuredContent":{`},
+		{toolCall("get_entry", `{}`), 200, `"isError":true`},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, 200, `"tools":[`},
+		{`[]`, 400, `"error"`},
+		{`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"commons://entries/latest"}}`, 200, `"contents":[`},
 	} {
-		s.Do(http.MethodPost, "/mcp", body, "Content-Type", jsonType)
+		if r := s.Do(http.MethodPost, "/mcp", call.body, "Content-Type", jsonType); r.Status != call.status || !strings.Contains(string(r.Body), call.has) {
+			t.Errorf("%s: %d %s, want %d with %s", call.body, r.Status, r.Body, call.status, call.has)
+		}
 	}
 	var got []string
 	for _, call := range l.calls {
@@ -172,46 +183,53 @@ func TestMCPIsCounted(t *testing.T) {
 // was written, and when to try again.
 func TestMCPHeaders(t *testing.T) {
 	s := start(t)
-	call := func(name, arguments string, headers ...string) (*apitest.Response, string) {
+	// call calls a tool, which fails or not.
+	call := func(fails bool, name, arguments string, headers ...string) (*apitest.Response, string) {
 		t.Helper()
 		r := s.Do(http.MethodPost, "/mcp", toolCall(name, arguments), append([]string{"Content-Type", jsonType}, headers...)...)
 		var answer struct {
-			Result struct{ Content []struct{ Text string } }
+			Result struct {
+				Content []struct{ Text string }
+				IsError bool
+			}
 		}
 		r.Decode(t, &answer)
+		if r.Status != http.StatusOK || len(answer.Result.Content) == 0 || answer.Result.IsError != fails {
+			t.Fatalf("%s %s: %d %s", name, arguments, r.Status, r.Body)
+		}
 		return r, answer.Result.Content[0].Text
 	}
-	r, _ := call("publish_message", `{"agent":"ada","body":"Hello, all"}`)
+	r, _ := call(false, "publish_message", `{"agent":"ada","body":"Hello, all"}`)
 	if index := fmt.Sprint(s.Backend.Machine.Applied()); r.Header.Get("X-Commons-Index") != index {
 		t.Errorf("index %s, want %s", r.Header.Get("X-Commons-Index"), index)
 	}
-	if _, text := call("get_entry", `{"id":"e1"}`, "X-Commons-Min-Index", "x"); !strings.Contains(text, "X-Commons-Min-Index") {
+	if _, text := call(true, "get_entry", `{"id":"e1"}`, "X-Commons-Min-Index", "x"); !strings.Contains(text, "X-Commons-Min-Index") {
 		t.Errorf("%s", text)
 	}
-	if _, text := call("stats", `{"min_index":"x"}`); !strings.Contains(text, "min_index: must be") {
+	if _, text := call(true, "stats", `{"min_index":"x"}`); !strings.Contains(text, "min_index: must be") {
 		t.Errorf("%s", text)
 	}
 	s.Backend.Refuse = func(api.Sender, fsm.Body) error { return &api.RateLimited{RetryAfter: 1500 * time.Millisecond} }
-	r, text := call("publish_message", `{"agent":"ada","body":"Hello again"}`)
+	r, text := call(true, "publish_message", `{"agent":"ada","body":"Hello again"}`)
 	if !strings.Contains(text, "Wait 2 seconds.") || r.Header.Get("Retry-After") != "2" || r.Header.Get("RateLimit") == "" {
 		t.Errorf("%s %v", text, r.Header)
 	}
 	s.Backend.Refuse = func(api.Sender, fsm.Body) error {
 		return &api.RateLimited{RetryAfter: time.Minute, Limit: &api.RateLimit{Name: "verifications", Quota: 10, Window: time.Hour, Message: "Too many checks."}}
 	}
-	r, text = call("publish_message", `{"agent":"ada","body":"Hello again"}`)
+	r, text = call(true, "publish_message", `{"agent":"ada","body":"Hello again"}`)
 	if !strings.Contains(text, "Too many checks. Wait 60 seconds.") || r.Header.Get("RateLimit") != `"verifications";r=0;t=60` || r.Header.Get("RateLimit-Policy") != `"verifications";q=10;w=3600` {
 		t.Errorf("%s %v", text, r.Header)
 	}
 	s.Backend.Refuse = func(api.Sender, fsm.Body) error {
 		return &api.Unavailable{Code: api.CodeNotEnqueued, Reason: "no leader"}
 	}
-	r, text = call("publish_message", `{"agent":"ada","body":"Hello again"}`)
+	r, text = call(true, "publish_message", `{"agent":"ada","body":"Hello again"}`)
 	if !strings.Contains(text, "may be repeated") || r.Header.Get("Retry-After") != "1" || r.Header.Get("RateLimit") != "" {
 		t.Errorf("%s %v", text, r.Header)
 	}
 	s.Backend.Refuse = func(api.Sender, fsm.Body) error { panic("a mistake") }
-	if _, text = call("publish_message", `{"agent":"ada","body":"Hello again"}`); !strings.Contains(text, "Something went wrong here") {
+	if _, text = call(true, "publish_message", `{"agent":"ada","body":"Hello again"}`); !strings.Contains(text, "Something went wrong here") {
 		t.Errorf("%s", text)
 	}
 }
@@ -220,10 +238,11 @@ func TestMCPHeaders(t *testing.T) {
 func TestMCPResourceFails(t *testing.T) {
 	s := start(t)
 	const read = `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"commons://entries/latest"}}`
+	r := s.Do(http.MethodPost, "/mcp", read, "Content-Type", jsonType, "X-Commons-Min-Index", "x")
 	var answer mcpAnswer
-	s.Do(http.MethodPost, "/mcp", read, "Content-Type", jsonType, "X-Commons-Min-Index", "x").Decode(t, &answer)
-	if answer.Error == nil || answer.Error.Code != -32603 || answer.Error.Message == "" {
-		t.Errorf("%+v", answer)
+	r.Decode(t, &answer)
+	if r.Status != http.StatusOK || answer.Error == nil || answer.Error.Code != -32603 || answer.Error.Message == "" {
+		t.Errorf("%d %s", r.Status, r.Body)
 	}
 }
 
@@ -307,20 +326,30 @@ func TestMCPLeavesNothingBehind(t *testing.T) {
 	server, addr := serve(t, b)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for i := range 20 {
-		for _, body := range []string{
-			toolCall("publish_message", fmt.Sprintf(`{"agent":"ada","body":"Hello %d"}`, i)), toolCall("get_entry", `{}`), toolCall("nothing", `{}`),
-			`{"jsonrpc":"2.0","method":"notifications/initialized"}`, `[]`, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`,
-			`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}}}`,
+		for body, status := range map[string]int{
+			toolCall("publish_message", fmt.Sprintf(`{"agent":"ada","body":"Hello %d"}`, i)): 200,
+			toolCall("get_entry", `{}`):                              200,
+			toolCall("nothing", `{}`):                                200,
+			`{"jsonrpc":"2.0","method":"notifications/initialized"}`: 202,
+			`[]`: 400,
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`:                                                                400,
+			`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`:                                                                200,
+			`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}}}`: 200,
 		} {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/mcp", strings.NewReader(body))
 			if err != nil {
 				t.Fatal(err)
 			}
+			req.Header.Set("Content-Type", jsonType)
 			resp, err := client.Do(req)
 			if err != nil {
 				t.Fatal(err)
 			}
+			answer, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
+			if err != nil || resp.StatusCode != status {
+				t.Fatalf("%s: %d %s, %v, want %d", body, resp.StatusCode, answer, err, status)
+			}
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -328,7 +357,8 @@ func TestMCPLeavesNothingBehind(t *testing.T) {
 	if err := server.Shutdown(ctx); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return goleak.Find(before) == nil })
+	clock := goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1") // one for all servers, for good
+	eventually(t, func() bool { return goleak.Find(before, clock) == nil })
 }
 
 // TestMCPUnknownTools: the error of a tool that there is none of names what there is.
@@ -348,8 +378,8 @@ func TestMCPUnknownTools(t *testing.T) {
 		if err := json.Unmarshal(r.Body, &answer); err != nil {
 			t.Fatal(err)
 		}
-		if m := answer.Error.Message; answer.Error.Code != -32602 || !strings.Contains(m, "tools/list") || !strings.HasSuffix(m, want) || want == "" && strings.Contains(m, "Did you mean") || len(m) > 200 {
-			t.Errorf("%s: %s", name, r.Body)
+		if m := answer.Error.Message; r.Status != http.StatusOK || answer.Error.Code != -32602 || !strings.Contains(m, "tools/list") || !strings.HasSuffix(m, want) || want == "" && strings.Contains(m, "Did you mean") || len(m) > 200 {
+			t.Errorf("%s: %d %s", name, r.Status, r.Body)
 		}
 	}
 }

@@ -262,13 +262,24 @@ func TestRefusedClientMayFinishSending(t *testing.T) {
 	if _, err := io.WriteString(conn, "POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	if status := readStatus(conn); !strings.HasPrefix(status, "HTTP/1.1 413") {
-		t.Fatal(status)
+	in := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil || resp.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Fatalf("%d %s, %v", resp.StatusCode, body, err)
 	}
 	for i := range 200 {
 		if _, err := conn.Write(make([]byte, 1024)); err != nil {
 			t.Fatalf("write %d after the answer: %v", i, err)
 		}
+	}
+	// A reset that came too late for the writes shows here.
+	if rest, err := io.ReadAll(in); err != nil || len(rest) > 0 {
+		t.Errorf("after the answer: %q, %v", rest, err)
 	}
 }
 
@@ -376,15 +387,24 @@ func pipeline(t *testing.T, s *apitest.Server, c, n int) {
 }
 
 // TestIdleConnectionIsClosed holds that a connection on which nothing arrives is
-// given up.
+// given up, and not at once: its like, which is silent for a while, gets an answer.
 func TestIdleConnectionIsClosed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for the limit")
 	}
 	t.Parallel()
 	s := start(t)
-	conn := dial(t, s.Addr)
-	if _, err := io.ReadAll(conn); err != nil {
-		t.Errorf("the server did not close the connection: %v", err)
+	idle, late := dial(t, s.Addr), dial(t, s.Addr)
+	// By the time that this one is answered, the server has seen those before it.
+	for _, conn := range []net.Conn{dial(t, s.Addr), late} {
+		if _, err := io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if status := readStatus(conn); status != "HTTP/1.1 200 OK" {
+			t.Fatal(status)
+		}
+	}
+	if got, err := io.ReadAll(idle); err != nil || len(got) > 0 {
+		t.Errorf("the server did not close the connection: %q, %v", got, err)
 	}
 }
