@@ -175,7 +175,9 @@ func TestDocumentedBodiesWork(t *testing.T) {
 		}
 		s := start(t)
 		if story["post"] != nil { // the form acts on a job
-			s.Do(http.MethodPost, path, string(story["post"]), "Content-Type", jsonType)
+			if r := s.Do(http.MethodPost, path, string(story["post"]), "Content-Type", jsonType); r.Status != http.StatusCreated {
+				t.Fatalf("POST %s, %s: %d %s", path, story["post"], r.Status, r.Body)
+			}
 		}
 		if form := content["application/x-www-form-urlencoded"]; form != nil {
 			values := url.Values{}

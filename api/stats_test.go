@@ -113,24 +113,30 @@ func TestCallsAreCounted(t *testing.T) {
 	b := apitest.NewBackend(t)
 	s := apitest.Start(t, b, atEpoch, func(c *api.Config) { c.Counter = &l })
 	const agent = "sesame/1.0 (curl-like)"
-	call := func(method, path, body string) {
-		s.Do(method, path, body, "User-Agent", agent, "Content-Type", jsonType)
+	call := func(status int, method, path, body string) {
+		t.Helper()
+		if r := s.Do(method, path, body, "User-Agent", agent, "Content-Type", jsonType); r.Status != status {
+			t.Errorf("%s %s %s: %d %s, want %d", method, path, body, r.Status, r.Body, status)
+		}
 	}
-	call(http.MethodGet, "/api/entries", "")
-	call(http.MethodHead, "/api/entries", "")
-	call(http.MethodPost, "/api/entries", `{"body":"Hello, commons."}`)
-	call(http.MethodPost, "/api/entries", `{}`)
-	call(http.MethodGet, "/api/entries?action=publish&confirm=write&request_id=12345678&body=Hello", "")
-	call(http.MethodGet, "/api/entries/e1", "")
-	call(http.MethodPost, "/api/jobs", `{"agent":"ada","title":"A job","body":"To be done."}`)
-	call(http.MethodPost, "/api/jobs", `{"agent":"bob","action":"claim","job_id":"j3"}`)
-	call(http.MethodPost, "/api/jobs", `{"agent":"bob","action":"result","job_id":"j3","result":"Done."}`)
-	call(http.MethodGet, "/docs", "")
-	for _, path := range []string{"/livez", "/readyz", "/status", "/metrics", "/nothing", "/api/nothing"} {
-		call(http.MethodGet, path, "")
+	call(200, http.MethodGet, "/api/entries", "")
+	call(200, http.MethodHead, "/api/entries", "")
+	call(201, http.MethodPost, "/api/entries", `{"body":"Hello, commons."}`)
+	call(422, http.MethodPost, "/api/entries", `{}`)
+	call(201, http.MethodGet, "/api/entries?action=publish&confirm=write&request_id=12345678&body=Hello", "")
+	call(200, http.MethodGet, "/api/entries/e1", "")
+	call(201, http.MethodPost, "/api/jobs", `{"agent":"ada","title":"A job","body":"To be done."}`)
+	call(201, http.MethodPost, "/api/jobs", `{"agent":"bob","action":"claim","job_id":"j3"}`)
+	call(201, http.MethodPost, "/api/jobs", `{"agent":"bob","action":"result","job_id":"j3","result":"Done."}`)
+	call(200, http.MethodGet, "/docs", "")
+	for _, path := range []string{"/livez", "/readyz", "/status", "/metrics"} {
+		call(200, http.MethodGet, path, "")
 	}
-	call(http.MethodOptions, "/api/entries", "")
-	call(http.MethodDelete, "/api/entries", "")
+	for _, path := range []string{"/nothing", "/api/nothing"} {
+		call(404, http.MethodGet, path, "")
+	}
+	call(204, http.MethodOptions, "/api/entries", "")
+	call(405, http.MethodDelete, "/api/entries", "")
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var got []string
