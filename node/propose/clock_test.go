@@ -40,13 +40,6 @@ func (c *handClock) add(d time.Duration) {
 	c.truth, c.mono = c.truth.Add(d), c.mono+d
 }
 
-// sleep lets time pass while the machine sleeps: its monotonic clock stands.
-func (c *handClock) sleep(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.truth = c.truth.Add(d)
-}
-
 // set sets the wall clock so far off the truth.
 func (c *handClock) set(off time.Duration) {
 	c.mu.Lock()

@@ -95,7 +95,7 @@ func TestTimeGoesOnWithoutAMajority(t *testing.T) {
 			clock := &handClock{truth: noon}
 			s := NewClockSync(clock, slog.New(slog.DiscardHandler))
 			known := map[string]time.Duration{}
-			for _, id := range strings.Fields(voters) {
+			for id := range strings.FieldsSeq(voters) {
 				known[id] = 0
 			}
 			s.compare(context.Background(), strings.Fields(voters), emptyLog, asker(clock, known))
@@ -220,11 +220,13 @@ func withClock(c Clock) option {
 // clockless keeps a node from asking others for their clocks.
 type clockless struct {
 	http.RoundTripper
-	lifted *atomic.Bool
+	lifted  *atomic.Bool
+	refused *atomic.Int64
 }
 
 func (c clockless) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Path == pathClock && !c.lifted.Load() {
+		c.refused.Add(1)
 		return nil, errLink
 	}
 	return c.RoundTripper.RoundTrip(r)
@@ -235,9 +237,11 @@ func (c clockless) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestNothingIsStampedByOneClock(t *testing.T) {
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		var lifted atomic.Bool
+		var refused atomic.Int64
 		c := newCluster(t, 3, withClock(newSettableClock(off)), func(cfg *Config) {
-			cfg.Client = &http.Client{Transport: clockless{cfg.Client.Transport, &lifted}}
+			cfg.Client = &http.Client{Transport: clockless{cfg.Client.Transport, &lifted, &refused}}
 		})
+		eventually(t, "all have compared their clocks at the start", func() bool { return refused.Load() == 6 })
 		n := c.elect("node-0")
 		if err := n.establish(); err == nil || !strings.Contains(err.Error(), "clocks of a majority") {
 			t.Fatalf("it leads by its own clock: %v", err)
@@ -251,6 +255,19 @@ func TestNothingIsStampedByOneClock(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantStamps(t, n, 2)
+	}
+}
+
+// TestClockOfNoMember: a node that is in no cluster yet is no majority of the one that
+// it joins later.
+func TestClockOfNoMember(t *testing.T) {
+	c := newCluster(t, 3)
+	n := c.nodes[0]
+	eventually(t, "the comparison of the start is over", n.sync.knowsMajority)
+	n.set(func(n *fakeNode) { n.outside = true })
+	n.sync.basis.Store(nil)
+	if err := n.compareClocksOnce(context.Background(), clockTimeout); err != nil || n.sync.knowsMajority() {
+		t.Errorf("%v, it knows a majority: %v", err, n.sync.knowsMajority())
 	}
 }
 

@@ -55,6 +55,7 @@ type fakeNode struct {
 	held        bool // this node hears of no commits
 	blind       bool // VerifyLeader believes anything
 	configErr   error
+	outside     bool    // this node knows of no voters
 	nextErr     []error // of the next Applies
 	outstanding atomic.Int64
 	maxPending  int

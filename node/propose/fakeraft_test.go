@@ -79,6 +79,9 @@ func (n *fakeNode) GetConfiguration() raft.ConfigurationFuture {
 	defer n.c.mu.Unlock()
 	f := fakeConfig{err: n.configErr}
 	for _, other := range n.c.nodes {
+		if n.outside {
+			break
+		}
 		f.servers = append(f.servers, raft.Server{ID: raft.ServerID(other.id), Suffrage: raft.Voter})
 	}
 	f.servers = append(f.servers, raft.Server{ID: "learner", Suffrage: raft.Nonvoter})

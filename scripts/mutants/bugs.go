@@ -162,7 +162,7 @@ var bugs = []bug{
 	{
 		name: "a strong read shares a question that was asked before it",
 		edits: []edit{
-			{"node/propose/readindex.go", "\t\tcurrent := r.next\n\t\tr.next = nil\n", "\t\tcurrent := r.next\n"},
+			{"node/propose/readindex.go", "\t\tr.next = nil\n\t\tr.running = current != nil\n", "\t\tr.running = current != nil\n"},
 			{"node/propose/readindex.go", "\t\t\tclose(current.done)\n", "\t\t\tr.mu.Lock()\n\t\t\tr.next = nil\n\t\t\tr.mu.Unlock()\n\t\t\tclose(current.done)\n"},
 		},
 		pkg: "./node/propose", run: "ConcurrentStrongReads",
