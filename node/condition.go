@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -79,10 +80,7 @@ func (n *Node) clockOffset() (ahead time.Duration, clocks int) {
 // aheadOfMedian works that out of the others' offsets from this node's clock. Two
 // clocks alone are equally far off their median: nobody knows which of them is right.
 func aheadOfMedian(others map[string]time.Duration) (ahead time.Duration, clocks int) {
-	offsets := []time.Duration{0}
-	for _, offset := range others {
-		offsets = append(offsets, offset)
-	}
+	offsets := slices.AppendSeq([]time.Duration{0}, maps.Values(others))
 	slices.Sort(offsets)
 	middle := len(offsets) / 2
 	median := offsets[middle]

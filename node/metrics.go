@@ -57,7 +57,7 @@ func (n *Node) newRegistry() (*prometheus.Registry, error) {
 			Namespace: "commons", Name: "leader_changes_total", Help: "Times that this node saw another leader than before.",
 		}, func() float64 { return float64(n.leaderChanges.Load()) })),
 	)
-	for _, g := range slices.Concat(n.gauges(), n.diskGauges(), n.pushGauges()) {
+	for _, g := range slices.Concat(n.gauges(), n.conditionGauges(), n.diskGauges(), n.pushGauges()) {
 		err = errors.Join(err, registry.Register(prometheus.NewGaugeFunc(
 			prometheus.GaugeOpts{Namespace: "commons", Name: g.name, Help: g.help}, g.value)))
 	}
@@ -126,6 +126,16 @@ func (n *Node) gauges() []gauge {
 			func() float64 { return n.pipeline.Clocks().Correction().Seconds() },
 		},
 		{
+			"candidate", "1 while this node asks for votes.",
+			func() float64 { return boolGauge(n.raft.State() == raft.Candidate) },
+		},
+	}
+}
+
+// conditionGauges are what the node has measured of its own condition.
+func (n *Node) conditionGauges() []gauge {
+	return []gauge{
+		{
 			"clock_ahead_seconds", "How far this node's clock is ahead of the voters' median.",
 			func() float64 { ahead, _ := n.clockOffset(); return ahead.Seconds() },
 		},
@@ -142,10 +152,6 @@ func (n *Node) gauges() []gauge {
 		{
 			"first_entry_timestamp_seconds", "When the first entry was published; 0 when none was.",
 			func() float64 { return n.instant((*fsm.View).FirstEntry) },
-		},
-		{
-			"candidate", "1 while this node asks for votes.",
-			func() float64 { return boolGauge(n.raft.State() == raft.Candidate) },
 		},
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -51,12 +52,12 @@ func silence(s *admin.Server) string {
 
 func refusedText(r *admin.NodeReport) string {
 	var count uint64
-	var codes []string
+	codes := make([]string, 0, len(r.Refused))
 	for _, refused := range r.Refused {
 		count += refused.Count
 		codes = append(codes, refused.Code)
 	}
-	text := fmt.Sprint(count)
+	text := strconv.FormatUint(count, 10)
 	if len(codes) > 0 {
 		text += " " + strings.Join(codes, ",")
 	}
