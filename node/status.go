@@ -20,6 +20,11 @@ const (
 	// the leader had when it was asked. It is well below maxLag, so that a node
 	// that is just too slow does not change its mind all the time.
 	catchUpWait = time.Second
+	// electionGrace is for how many times as long as an election takes at least a
+	// node calls itself ready without a leader. It keeps writes and answers reads
+	// meanwhile; a load balancer that left it would have the old leader alone, which
+	// may hang.
+	electionGrace = 3
 )
 
 func (n *Node) status() api.Status {
@@ -63,8 +68,8 @@ func (n *Node) checks() []api.Check {
 	if !running.OK {
 		running.Detail = "the node is shutting down"
 	}
-	known := api.Check{Name: "leader", OK: leader != "", Detail: leader + " leads"}
-	if !known.OK {
+	known := api.Check{Name: "leader", OK: n.led(), Detail: leader + " leads"}
+	if leader == "" {
 		known.Detail = "no leader is known"
 	}
 	member := n.memberCheck()
@@ -101,12 +106,18 @@ func (n *Node) memberCheck() api.Check {
 	return c
 }
 
+// led reports whether there is a leader, or was so recently that the next one may be
+// elected any moment.
+func (n *Node) led() bool {
+	return n.leaderID() != "" || time.Since(n.raft.LastContact()) < electionGrace*(n.cfg.Heartbeat+n.cfg.Election)
+}
+
 // watchCatchUp finds out whether this node has everything that was acknowledged
 // before it started, lost the leader, or fell behind it: Raft tells a follower
 // only of commits that its own log has reached.
 func (n *Node) watchCatchUp(ctx context.Context) {
 	for ctx.Err() == nil {
-		if n.leaderID() == "" || n.lag() > maxLag {
+		if !n.led() || n.lag() > maxLag {
 			n.caughtUp.Store(false)
 		}
 		if !n.caughtUp.Load() && n.leaderID() != "" && n.catchUp(ctx) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -157,4 +158,25 @@ func TestFollowerThatLags(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// TestReadyWhileElecting: a node that has just lost its leader stays ready, so that
+// a load balancer goes on with it, and does not when no other one follows.
+func TestReadyWhileElecting(t *testing.T) {
+	t.Parallel()
+	c := New(t, 3, patientRaft)
+	c.WaitVoters()
+	leader := c.WaitLeader()
+	left := c.Follower()
+	c.WaitReady(left)
+	c.Kill(leader)
+	c.Kill(3 - leader - left)
+	for _, want := range []bool{true, false} {
+		c.Eventually("no leader, ready: "+strconv.FormatBool(want), func() string {
+			if ready, line := c.Nodes[left].readyz("leader:"); ready != want || !strings.Contains(line, "no leader is known") {
+				return line
+			}
+			return ""
+		})
+	}
 }
