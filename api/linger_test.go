@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"errors"
@@ -8,6 +8,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
 )
 
 // fullListener is a listener of a process that, for some attempts, may open no more
@@ -27,7 +30,7 @@ func (l *fullListener) Accept() (net.Conn, error) {
 // TestServerOutlivesFullProcess: the HTTP server below takes the error of accept for
 // the end of its listener.
 func TestServerOutlivesFullProcess(t *testing.T) {
-	s, err := New(Config{Backend: silent{}})
+	s, err := api.New(api.Config{Backend: apitest.NewBackend(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

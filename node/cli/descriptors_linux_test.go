@@ -85,6 +85,9 @@ func get(t *testing.T, client *http.Client, address string) (status int) {
 	if err != nil {
 		return 0
 	}
-	_ = res.Body.Close() // its status is enough
+	defer func() { _ = res.Body.Close() }()                  // it is read to its end
+	if _, err := io.Copy(io.Discard, res.Body); err != nil { // so that the connection is used again
+		return 0
+	}
 	return res.StatusCode
 }
