@@ -167,6 +167,14 @@ type verifiedPeer struct {
 	keyID string // secret that its certificate is under
 }
 
+// checkCluster refuses a server of another cluster.
+func (c *credentials) checkCluster(who peerIdentity) error {
+	if own := c.clusterID(); !sameCluster(own, who.clusterID) {
+		return fmt.Errorf("server %s belongs to cluster %s, this node to cluster %s", who.serverID, who.clusterID, own)
+	}
+	return nil
+}
+
 // verifyPeer checks what the TLS library does not: that the chain it verified
 // names a node, and one of this cluster. It runs after chain verification.
 func (c *credentials) verifyPeer(cs tls.ConnectionState, keys *keyset) (verifiedPeer, error) {
@@ -177,8 +185,8 @@ func (c *credentials) verifyPeer(cs tls.ConnectionState, keys *keyset) (verified
 	if err != nil {
 		return verifiedPeer{}, err
 	}
-	if own := c.clusterID(); own != "" && who.clusterID != "" && own != who.clusterID {
-		return verifiedPeer{}, fmt.Errorf("server %s belongs to cluster %s, this node to cluster %s", who.serverID, who.clusterID, own)
+	if err := c.checkCluster(who); err != nil {
+		return verifiedPeer{}, err
 	}
 	chain := cs.VerifiedChains[0]
 	root := chain[len(chain)-1]

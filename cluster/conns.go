@@ -18,6 +18,7 @@ type conn struct {
 
 	// Set under set.mu when the handshake is done.
 	peer      string // server id
+	cluster   string // the peer's cluster id, as its certificate says; "" for none
 	protocol  string
 	peerKeyID string // secret of the peer's certificate
 	ownKeyID  string // secret of our certificate

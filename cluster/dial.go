@@ -141,11 +141,15 @@ func (p *Port) clientHandshake(ctx context.Context, c *conn, serverID, protocol 
 		return nil, &handshakeError{err}
 	}
 	ok := p.conns.establish(c, func(c *conn) {
-		c.peer, c.protocol, c.via = serverID, protocol, via
+		c.peer, c.cluster, c.protocol, c.via = serverID, peer.clusterID, protocol, via
 		c.peerKeyID, c.ownKeyID = peer.keyID, keys.first().id
 	})
 	if !ok {
 		return nil, net.ErrClosed
+	}
+	// This node may have become part of a cluster since the check above.
+	if err := p.creds.checkCluster(peer.peerIdentity); err != nil {
+		return nil, &handshakeError{err}
 	}
 	return tc, nil
 }

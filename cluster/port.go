@@ -212,6 +212,13 @@ func (p *Port) CloseConns(serverID string) {
 	p.conns.closeIf(func(c *conn) bool { return c.peer == serverID })
 }
 
+// Joined closes every connection whose other side has not shown that it is of the
+// cluster that this node has just become part of: what was allowed while the node
+// was of none is not any more. Whoever belongs to it is let in again.
+func (p *Port) Joined(clusterID string) {
+	p.conns.closeIf(func(c *conn) bool { return c.cluster != clusterID })
+}
+
 // Shutdown stops taking connections, lets running HTTP requests end until the
 // context does, then closes everything. Give leadership away before.
 func (p *Port) Shutdown(ctx context.Context) error {
@@ -320,14 +327,15 @@ func (p *Port) serverHandshake(c *conn) (*tls.Conn, error) {
 		return nil, err
 	}
 	ok := p.conns.establish(c, func(c *conn) {
-		c.peer, c.protocol = peer.serverID, tc.ConnectionState().NegotiatedProtocol
+		c.peer, c.cluster, c.protocol = peer.serverID, peer.clusterID, tc.ConnectionState().NegotiatedProtocol
 		c.peerKeyID, c.ownKeyID = peer.keyID, keys.first().id
 	})
 	if !ok {
 		return nil, fmt.Errorf("server %s has %d connections already, or was cut off", peer.serverID, MaxConnsPerPeer)
 	}
-	// The gate may have fallen, and CloseConns passed, since the check above.
-	return tc, p.checkGate(peer.serverID)
+	// The gate may have fallen, CloseConns passed, and this node become part of a
+	// cluster since the checks above.
+	return tc, errors.Join(p.checkGate(peer.serverID), p.creds.checkCluster(peer.peerIdentity))
 }
 
 func (p *Port) admitPeer(cs tls.ConnectionState, keys *keyset) (verifiedPeer, error) {

@@ -89,10 +89,7 @@ func (n *Node) beginTerm(ctx context.Context) error {
 	if _, _, err := n.pipeline.ProposeAsLeader(ctx, &fsm.Lead{ServerID: n.identity.ServerID}); err != nil {
 		return err
 	}
-	v := n.machine.View()
-	named := v.ClusterID() != ""
-	v.Release()
-	if named {
+	if n.named() {
 		return nil
 	}
 	first, err := n.newInit()

@@ -35,6 +35,7 @@ func (l raftLog) StoreLogs(entries []*raft.Log) error {
 		at := l.n.sinceStart()
 		l.n.condition.syncs.add(at, at-begun)
 		l.n.logWritable()
+		l.n.joinCluster(foundedAs(entries[0])) // before anybody is told that it is stored
 	}
 	return l.n.noteLogFailure(err)
 }

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -16,7 +15,7 @@ const (
 	dataKeyContext = "commons data key"
 	// dataKeyBytes is the length of the data key.
 	dataKeyBytes = 32
-	// clusterIDBytes is the randomness of a cluster id.
+	// clusterIDBytes is the length of a cluster id.
 	clusterIDBytes = 8
 	// metaInterval is how often what this node tells through gossip is compared
 	// with what is so.
@@ -42,13 +41,17 @@ func (n *Node) resolve(serverID string) (addr string, ok bool) {
 	return n.book.Resolve(serverID)
 }
 
-// newInit makes the command that names the cluster.
+// newInit makes the command that keeps the cluster's name, and its data key.
 func (n *Node) newInit() (*fsm.Init, error) {
+	id := n.clusterID()
+	if id == "" {
+		return nil, errNotFounded
+	}
 	sealed, err := n.secrets.Seal(newDataKey(), dataKeyContext)
 	if err != nil {
 		return nil, fmt.Errorf("sealing the data key: %w", err)
 	}
-	return &fsm.Init{ClusterID: newClusterID(), SealedDataKey: sealed}, nil
+	return &fsm.Init{ClusterID: id, SealedDataKey: sealed}, nil
 }
 
 func newClusterID() string {
@@ -77,7 +80,7 @@ func (n *Node) learnCluster(ctx context.Context) {
 			}
 			continue
 		}
-		n.cluster.CompareAndSwap(nil, &id)
+		n.joinCluster(id)
 		key, err := n.secrets.Open(sealed, dataKeyContext)
 		if err == nil {
 			err = n.setDataKey(key)

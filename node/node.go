@@ -208,6 +208,15 @@ func (n *Node) openLog() error {
 	}
 	n.log = log
 	n.onEnd(func(ending) error { return log.Close() })
+	if n.clusterID() == "" {
+		id, err := foundedBy(log)
+		if err != nil {
+			return err
+		}
+		if id != "" {
+			n.cluster.Store(&id)
+		}
+	}
 	n.hadState, err = raft.HasExistingState(log, log, n.streams)
 	return err
 }

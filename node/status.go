@@ -100,6 +100,8 @@ func (n *Node) memberCheck() api.Check {
 		c.Detail = "not part of a cluster yet: " + *waiting
 	case n.clusterID() == "":
 		c.Detail = "not part of a cluster yet"
+	case !c.OK && !n.named():
+		c.Detail = fmt.Sprintf("cluster %s is not led yet: its first command is not applied here", n.clusterID())
 	case !c.OK:
 		c.Detail = "the cluster's data key cannot be opened with this node's secret"
 	}
@@ -110,6 +112,13 @@ func (n *Node) memberCheck() api.Check {
 // elected any moment.
 func (n *Node) led() bool {
 	return n.leaderID() != "" || time.Since(n.raft.LastContact()) < electionGrace*(n.cfg.Heartbeat+n.cfg.Election)
+}
+
+// named reports whether the state has the cluster's name, and with it its data key.
+func (n *Node) named() bool {
+	v := n.machine.View()
+	defer v.Release()
+	return v.ClusterID() != ""
 }
 
 // watchCatchUp finds out whether this node has everything that was acknowledged

@@ -230,7 +230,7 @@ func (c *Cluster) populateDeliveries(h *hooks) {
 // logIn returns the log in a data directory that no node uses.
 func logIn(t *testing.T, dir string) (entries []*raft.Log) {
 	t.Helper()
-	log, err := logstore.Open(logstore.Options{Path: filepath.Join(dir, "raft.db"), Existing: true, OnCorrupt: func(err error) { t.Error(err) }})
+	log, err := logstore.Open(logstore.Options{Path: filepath.Join(dir, "raft.db"), Existing: true, Fatal: func(err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}
