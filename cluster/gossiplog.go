@@ -53,12 +53,14 @@ func (l gossipLog) Handle(ctx context.Context, record slog.Record) error {
 		if strings.Contains(text, " EOF") {
 			break // somebody hung up
 		}
-		said := "trouble in gossip"
-		if strings.Contains(text, otherKey) {
-			said = "refused gossip that is encrypted with another key: the node that sends it, or this one, has another cluster secret; give both the same with --secret-file"
-		}
-		if suppressed, ok := l.g.lines.allow("memberlist " + kind + remoteHost(text)); ok {
-			l.g.logger.WarnContext(ctx, said, "detail", text, "suppressed", suppressed)
+		suppressed, ok := l.g.lines.allow("memberlist " + kind + remoteHost(text))
+		switch {
+		case !ok:
+		case strings.Contains(text, otherKey):
+			l.g.logger.WarnContext(ctx, "rejected gossip that is encrypted with another key: the node that sends it, or this one, has another cluster secret; give both the same with --secret-file",
+				"detail", text, "suppressed", suppressed)
+		default:
+			l.g.logger.WarnContext(ctx, "trouble in gossip", "detail", text, "suppressed", suppressed)
 		}
 		return nil
 	}

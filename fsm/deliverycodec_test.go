@@ -89,7 +89,7 @@ func FuzzDeliveryRows(f *testing.F) {
 	f.Add((&outbox{
 		active: true, filter: NoJobs, hook: 3, last: 9, sending: 5, notBefore: 50, failing: 4,
 		queue: []queued{{4, provenSender("ada"), 70, true}, {5, 2, 0, true}, {9, 2, 40, false}}, begun: []begunAttempt{{10, 2}, {20, provenSender("ada")}},
-	}).append(nil))
+	}).encode())
 	f.Add(appendSigningKeys(nil, []SigningKey{{Number: 2, Public: make([]byte, SigningKeyBytes), Sealed: []byte{1}, CreatedAt: 5}}))
 	f.Fuzz(func(t *testing.T, row []byte) {
 		if d, err := decodeDeliveryRow(row); err == nil {
@@ -102,7 +102,7 @@ func FuzzDeliveryRows(f *testing.F) {
 			}
 		}
 		if o, err := decodeOutbox(row); err == nil {
-			again, err := decodeOutbox(o.append(nil))
+			again, err := decodeOutbox(o.encode())
 			if diff := cmp.Diff(o, again, cmp.AllowUnexported(outbox{}, queued{}, begunAttempt{})); err != nil || diff != "" {
 				t.Errorf("outbox %+v, %v:\n%s", o, err, diff)
 			}

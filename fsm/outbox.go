@@ -46,12 +46,12 @@ const (
 	flagHookActive   = 1 << 0
 )
 
-func (o *outbox) append(dst []byte) []byte {
+func (o *outbox) encode() []byte {
 	var flags byte
 	if o.active {
 		flags |= flagHookActive
 	}
-	dst = append(dst, outboxRowVersion, flags, byte(o.filter))
+	dst := []byte{outboxRowVersion, flags, byte(o.filter)}
 	for _, n := range [...]uint64{o.hook, o.last, o.sending, uint64(o.notBefore), o.failing, uint64(len(o.queue))} {
 		dst = binary.AppendUvarint(dst, n)
 	}
@@ -149,7 +149,7 @@ func (tx *txn) finishOutboxes() {
 		if o.hook == 0 {
 			continue // the agent never had a receiver
 		}
-		tx.set(outboxKey(agentKey), o.append(nil))
+		tx.set(outboxKey(agentKey), o.encode())
 		due := o.due()
 		if due == o.dueAt {
 			continue

@@ -37,7 +37,7 @@ func (n *Node) bootstrap(ctx context.Context) {
 	defer tick.Stop()
 	for n.fresh() {
 		var voters []string
-		why := obstacle{}
+		var why obstacle
 		members := n.gossip.Members()
 		if joins {
 			why = outsideOf(members, n.identity.ServerID, n.cfg.Join)

@@ -137,7 +137,7 @@ func (p *planner) mayAdd(ctx context.Context, pic *picture, m cluster.Member) bo
 	for _, s := range pic.servers {
 		id := string(s.ID)
 		if _, alive := pic.alive[id]; alive && nameOf(id) == nameOf(m.ServerID) {
-			p.refused[m.ServerID] = fmt.Sprintf("%s is a member and has the same name; give this node another --node-id, or end the other one for good", id)
+			p.refused[m.ServerID] = id + " is a member and has the same name; give this node another --node-id, or end the other one for good"
 			if p.firstTime(m.ServerID) {
 				p.logger.WarnContext(ctx, "two nodes run under one name; give one another --node-id, or stop the one that is not a member",
 					"name", nameOf(id), "member", id, "other", m.ServerID)

@@ -76,11 +76,11 @@ func (n *Node) carryOut(ctx context.Context, index uint64, c change) error {
 			return fmt.Errorf("%s %s: %w", step.doing, step.id, err)
 		}
 		index = future.Index()
-		about := []any{"server", step.id}
+		about := []any{"change", step.happened, "server", step.id}
 		if step.id == c.remove {
 			about = append(about, "reason", c.why)
 		}
-		n.logger.InfoContext(ctx, step.happened, about...)
+		n.logger.InfoContext(ctx, "changed the configuration", about...)
 	}
 	if c.remove != "" {
 		if err := n.book.Forget(c.remove); err != nil {
