@@ -17,14 +17,16 @@ func BenchmarkOutbox(b *testing.B) {
 	for name, o := range map[string]*outbox{"small": small, "full": full} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
+			var row []byte
 			for b.Loop() {
 				o.next(now)
 				o.due()
 				if o == full {
 					o.surplus()
 				}
-				b.ReportMetric(float64(len(o.encode())), "row-bytes")
+				row = o.encode()
 			}
+			b.ReportMetric(float64(len(row)), "row-bytes")
 		})
 	}
 }

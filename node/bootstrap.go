@@ -36,8 +36,10 @@ func (n *Node) bootstrap(ctx context.Context) {
 	tick := time.NewTicker(bootstrapInterval)
 	defer tick.Stop()
 	for n.fresh() {
-		var voters []string
-		var why obstacle
+		var (
+			voters []string
+			why    obstacle
+		)
 		members := n.gossip.Members()
 		if joins {
 			why = outsideOf(members, n.identity.ServerID, n.cfg.Join)

@@ -58,15 +58,15 @@ func (n *Node) reconfigure(ctx context.Context, judge func(configuration) (chang
 // change of two steps takes the second on what the first has made.
 func (n *Node) carryOut(ctx context.Context, index uint64, c change) error {
 	for _, step := range []struct {
-		id       string
-		do       func(id raft.ServerID, prevIndex uint64) raft.IndexFuture
-		doing    string
-		happened string
+		id    string
+		do    func(id raft.ServerID, prevIndex uint64) raft.IndexFuture
+		doing string
+		why   string
 	}{
-		{c.add, n.addNonvoter, "adding", "added a server without a vote"},
-		{c.promote, n.addVoter, "promoting", "gave a server its vote"},
-		{c.demote, n.demoteVoter, "demoting", "took a server's vote; it does not want one"},
-		{c.remove, n.dropServer, "removing", "removed a server"},
+		{c.add, n.addNonvoter, "adding", "it is alive and new"},
+		{c.promote, n.addVoter, "promoting", "it is healthy"},
+		{c.demote, n.demoteVoter, "demoting", "it does not want to vote"},
+		{c.remove, n.dropServer, "removing", c.why},
 	} {
 		if step.id == "" {
 			continue
@@ -76,11 +76,7 @@ func (n *Node) carryOut(ctx context.Context, index uint64, c change) error {
 			return fmt.Errorf("%s %s: %w", step.doing, step.id, err)
 		}
 		index = future.Index()
-		about := []any{"change", step.happened, "server", step.id}
-		if step.id == c.remove {
-			about = append(about, "reason", c.why)
-		}
-		n.logger.InfoContext(ctx, "changed the configuration", about...)
+		n.logger.InfoContext(ctx, "changed the configuration", "change", step.doing, "server", step.id, "reason", step.why)
 	}
 	if c.remove != "" {
 		if err := n.book.Forget(c.remove); err != nil {
