@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -185,8 +186,13 @@ func (n *Node) formCluster(ctx context.Context, ids []string) {
 	for _, id := range ids {
 		c.Servers = append(c.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress(id)})
 	}
-	if err := n.raft.BootstrapCluster(c).Error(); err != nil {
+	switch err := n.raft.BootstrapCluster(c).Error(); {
+	case errors.Is(err, raft.ErrCantBootstrap): // another founder was faster
 		n.logger.WarnContext(ctx, "the cluster could not be formed", "error", err)
+		return
+	case err != nil:
+		// Raft has stored a term, perhaps, and takes no second attempt.
+		n.fail(fmt.Errorf("the cluster could not be formed: %w; start this node again, and it begins anew", err))
 		return
 	}
 	n.logger.InfoContext(ctx, "formed a cluster", "voters", strings.Join(ids, ","))

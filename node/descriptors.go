@@ -15,7 +15,10 @@ const (
 	// reservedDescriptors are kept for what is not a client's connection, where
 	// the limit allows it: the files of two states while a snapshot is received,
 	// the log, the private port, gossip, and receivers.
-	reservedDescriptors = 2*fsm.DefaultMaxOpenFiles + 560
+	reservedDescriptors = 2*fsm.DefaultMaxOpenFiles + otherDescriptors
+	// otherDescriptors are those that are not for the files of states: of a small
+	// reserve a third.
+	otherDescriptors = 560
 )
 
 // descriptors says how the files and connections that the process may open are
@@ -35,7 +38,8 @@ func divide(limit uint64) (descriptors, error) {
 	}
 	total := int(min(limit, api.MaxConnections+reservedDescriptors)) // more is of no use
 	reserved := min(total/2, reservedDescriptors)
-	return descriptors{total, total - reserved, min(reserved/2, fsm.DefaultMaxOpenFiles)}, nil
+	others := min(reserved/3, otherDescriptors)
+	return descriptors{total, total - reserved, min((reserved-others)/2, fsm.DefaultMaxOpenFiles)}, nil
 }
 
 // countDescriptors reads the limit of this process. Go has raised it to the hard one

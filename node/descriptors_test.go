@@ -14,9 +14,9 @@ func TestDescriptorsAreDivided(t *testing.T) {
 		connections int
 		stateFiles  int
 	}{
-		{256, 128, 64},
-		{1024, 512, 256},
-		{4096, 2048, 1000},
+		{256, 128, 43},
+		{1024, 512, 171},
+		{4096, 2048, 744},
 		{10_000, 10_000 - reservedDescriptors, 1000},
 		{65_536, api.MaxConnections, 1000},
 		{math.MaxUint64, api.MaxConnections, 1000},
@@ -24,6 +24,9 @@ func TestDescriptorsAreDivided(t *testing.T) {
 		got, err := divide(tt.limit)
 		if err != nil || got.connections != tt.connections || got.stateFiles != tt.stateFiles {
 			t.Errorf("of %d: %+v, %v", tt.limit, got, err)
+		}
+		if rest := got.limit - got.connections - 2*got.stateFiles; rest < got.limit/12 && rest < otherDescriptors {
+			t.Errorf("of %d: %d are left for the log and the other nodes while a snapshot is received", tt.limit, rest)
 		}
 	}
 	if _, err := divide(minDescriptors - 1); err == nil || !strings.Contains(err.Error(), "LimitNOFILE") {

@@ -40,11 +40,14 @@ func foundedBy(log *logstore.Store) (string, error) {
 	return foundedAs(&entry), nil
 }
 
-// joinCluster notes the cluster that this node is part of from now on.
-func (n *Node) joinCluster(id string) {
-	if id != "" && n.cluster.CompareAndSwap(nil, &id) {
-		n.port.Joined(id)
+// joinCluster notes the cluster that this node is part of from now on, and reports
+// whether it was part of none before.
+func (n *Node) joinCluster(id string) bool {
+	if id == "" || !n.cluster.CompareAndSwap(nil, &id) {
+		return false
 	}
+	n.port.Joined(id)
+	return true
 }
 
 var errNotFounded = errors.New("the log of the cluster does not begin with its first configuration")

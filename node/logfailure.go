@@ -35,7 +35,11 @@ func (l raftLog) StoreLogs(entries []*raft.Log) error {
 		at := l.n.sinceStart()
 		l.n.condition.syncs.add(at, at-begun)
 		l.n.logWritable()
-		l.n.joinCluster(foundedAs(entries[0])) // before anybody is told that it is stored
+		// Before anybody is told that it is stored. This is the goroutine that takes
+		// messages in: what waits now may be from a founder of another cluster.
+		if l.n.joinCluster(foundedAs(entries[0])) {
+			l.n.transport.discard()
+		}
 	}
 	return l.n.noteLogFailure(err)
 }

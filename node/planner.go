@@ -129,6 +129,13 @@ func (p *planner) remember(pic *picture) {
 	}
 }
 
+// refusals returns why the last plan did not take nodes in, by id. Nobody changes it
+// any more: the next plan makes a map of its own.
+func (p *planner) refusals() *map[string]string {
+	refused := p.refused
+	return &refused
+}
+
 // mayAdd reports whether a live node outside of the configuration is to be taken in.
 func (p *planner) mayAdd(ctx context.Context, pic *picture, m cluster.Member) bool {
 	if m.Leaving || m.ClusterID != "" && m.ClusterID != pic.cluster {

@@ -165,6 +165,22 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestRefusalsOutliveThePlan: what was published of a plan is read by others while
+// the next plan is made.
+func TestRefusalsOutliveThePlan(t *testing.T) {
+	p := newPlanner("a-1", probes{}, testTuning, 0, quiet())
+	config := servers("a-1 b-1")
+	plan := func(members []cluster.Member) {
+		p.plan(t.Context(), picture{now: time.Now(), cluster: "c", members: members, servers: config, health: judged(config, members, "", time.Now())})
+	}
+	plan(alive("a-1 b-1 b-2?"))
+	published := p.refusals()
+	plan(alive("a-1 b-1"))
+	if now := p.refusals(); len(*published) != 1 || len(*now) != 0 {
+		t.Errorf("the first plan refused %v, after the second %v", *published, *now)
+	}
+}
+
 // TestPlanSaysWhomItRefuses: a node that is not taken in can be told what to do.
 func TestPlanSaysWhomItRefuses(t *testing.T) {
 	for _, tt := range []struct {

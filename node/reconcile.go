@@ -18,7 +18,7 @@ func (n *Node) reconcile(ctx context.Context) {
 			next := p.plan(ctx, picture{
 				now: time.Now(), cluster: n.clusterID(), members: n.gossip.Members(), servers: current.servers, health: health,
 			})
-			n.refused.Store(&p.refused)
+			n.refused.Store(p.refusals())
 			return next, nil
 		})
 		if err != nil && ctx.Err() == nil {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,6 +50,21 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 		return nil, err
 	}
 	return newPipeline(inner, t.end, maxHandOff), nil
+}
+
+var errDiscarded = errors.New("this node has just become part of a cluster; ask again")
+
+// discard rejects the messages that wait to be taken in. Their connections may be
+// closed already, which does not take them back. Servers of this cluster repeat them.
+func (t *transport) discard() {
+	for {
+		select {
+		case rpc := <-t.Consumer():
+			rpc.Respond(nil, errDiscarded)
+		default:
+			return
+		}
+	}
 }
 
 // stop ends the attempts that are under way. Raft waits for them when it is shut down.

@@ -314,3 +314,20 @@ func TestAlign(t *testing.T) {
 		})
 	}
 }
+
+// TestReadAfterClose: a read that comes late finds a closed log, and no damage.
+func TestReadAfterClose(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "raft.db")
+	write(t, path, entries(1, 10, 3, 100))
+	s, err := Open(Options{Path: path, Fatal: func(err error) { t.Errorf("reported: %v", err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var l raft.Log
+	if err := s.GetLog(1, &l); err == nil || errors.Is(err, ErrCorrupt) {
+		t.Errorf("reading a closed log: %v", err)
+	}
+}

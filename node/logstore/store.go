@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // Limits of the store.
@@ -169,6 +170,10 @@ func (s *Store) read(index uint64, l *raft.Log) error {
 		err = verify(l)
 	case errors.Is(err, raft.ErrLogNotFound):
 		return err
+	case errors.Is(err, bolterrors.ErrInvalidMapping): // the file could not grow; it is sound
+		return s.end(&DivergedError{Path: s.path, Err: fmt.Errorf("entry %d cannot be read: %w", index, err)})
+	case errors.Is(err, bolterrors.ErrDatabaseNotOpen):
+		return fmt.Errorf("read log entry %d: %w", index, err)
 	}
 	if err == nil {
 		return nil

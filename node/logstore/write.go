@@ -43,11 +43,17 @@ func (s *Store) write(what string, do func() error, noted func()) error {
 	if err := s.over(); err != nil {
 		return err
 	}
-	before, err := s.txid()
-	if err != nil {
+	var before uint64
+	err := s.around(what, func() (err error) {
+		if before, err = s.txid(); err != nil {
+			return err
+		}
+		return guard(do)
+	})
+	switch {
+	case err != nil && before == 0: // not begun
 		return err
-	}
-	if err := s.around(what, func() error { return guard(do) }); err != nil {
+	case err != nil:
 		return s.failed(what, before, err)
 	}
 	if noted != nil {
