@@ -99,7 +99,7 @@ func TestCursorIsBound(t *testing.T) {
 	}
 }
 
-// TestParseSince is the rule for since in the decisions.
+// TestParseSince holds the rule for since (interface, 4.1).
 func TestParseSince(t *testing.T) {
 	const day = 1767225600000 // 2026-01-01T00:00:00Z
 	for in, want := range map[string]int64{

@@ -215,7 +215,7 @@ func TestChannels(t *testing.T) {
 	}
 }
 
-// TestFreshness is the consistency part of the decisions.
+// TestFreshness holds the rules of consistency (interface, 10).
 func TestFreshness(t *testing.T) {
 	s := start(t)
 	s.Publish(map[string]any{"body": "Hello"})

@@ -68,7 +68,7 @@ func (r *rig) jobs(q JobQuery) []uint64 {
 	}
 }
 
-// TestJobTransitions is interface 3.1 and what decisions add: for each way that a
+// TestJobTransitions holds the states of jobs (interface, 3.1): for each way that a
 // job can be, who may do what.
 func TestJobTransitions(t *testing.T) {
 	// Ada posts the job; bob holds the claim where there is one; eve is anybody.

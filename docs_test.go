@@ -1,0 +1,124 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const interfaceFile = "docs/interface.md"
+
+var (
+	heading      = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	localLink    = regexp.MustCompile(`\]\(([^):]+)\)`)
+	notInAnchors = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	citation     = regexp.MustCompile(`interface,? ?\(?(\d+(?:\.\d+)?)`)
+)
+
+// repositoryFiles returns the files of the repository whose names end so.
+func repositoryFiles(t *testing.T, suffix string) (paths []string) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, entry os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "data" || entry.Name() == ".git"):
+			return filepath.SkipDir
+		case !entry.IsDir() && strings.HasSuffix(path, suffix):
+			paths = append(paths, path)
+		}
+		return nil
+	})
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("files *%s: %v", suffix, err)
+	}
+	return paths
+}
+
+func readText(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// anchors returns the anchors of a document's headings.
+func anchors(document string) map[string]bool {
+	found := map[string]bool{}
+	for _, h := range heading.FindAllStringSubmatch(document, -1) {
+		plain := notInAnchors.ReplaceAllString(strings.ToLower(h[1]), "")
+		found[strings.ReplaceAll(plain, " ", "-")] = true
+	}
+	return found
+}
+
+// TestDocsLinks holds that links between documents lead to a file, and to a heading
+// in it. The pages in api/docs are served, and have a test of their own.
+func TestDocsLinks(t *testing.T) {
+	for _, path := range repositoryFiles(t, ".md") {
+		if strings.HasPrefix(path, "api/") {
+			continue
+		}
+		for _, link := range localLink.FindAllStringSubmatch(readText(t, path), -1) {
+			file, anchor, _ := strings.Cut(link[1], "#")
+			target := path
+			if file != "" {
+				target = filepath.Join(filepath.Dir(path), file)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s: %v", path, link[1], err)
+			} else if anchor != "" && !anchors(readText(t, target))[anchor] {
+				t.Errorf("%s links to %s, which is no heading there", path, link[1])
+			}
+		}
+	}
+}
+
+// TestDocsCitations holds that comments cite sections of the interface that exist.
+func TestDocsCitations(t *testing.T) {
+	sections := map[string]bool{}
+	for _, h := range heading.FindAllStringSubmatch(readText(t, interfaceFile), -1) {
+		number, _, _ := strings.Cut(h[1], " ")
+		sections[strings.TrimSuffix(number, ".")] = true
+	}
+	cited := 0
+	for _, path := range repositoryFiles(t, ".go") {
+		for _, c := range citation.FindAllStringSubmatch(readText(t, path), -1) {
+			cited++
+			if !sections[c[1]] {
+				t.Errorf("%s cites section %s of %s, which does not exist", path, c[1], interfaceFile)
+			}
+		}
+	}
+	if cited == 0 {
+		t.Error("nothing cites the interface: the pattern of citations is out of date")
+	}
+}
+
+// TestDocsInterfaceIsWhole holds that the interface names every path and every error
+// code.
+func TestDocsInterfaceIsWhole(t *testing.T) {
+	document := readText(t, interfaceFile)
+	var openAPI struct {
+		Paths map[string]any `json:"paths"`
+	}
+	if err := json.Unmarshal([]byte(readText(t, "api/openapi.json")), &openAPI); err != nil || len(openAPI.Paths) == 0 {
+		t.Fatalf("paths of the OpenAPI document: %v", err)
+	}
+	for path := range openAPI.Paths {
+		// Of A2A the protocol's own specification lists the paths.
+		if !strings.HasPrefix(path, "/a2a/") && !strings.Contains(document, path) {
+			t.Errorf("%s does not name the path %s", interfaceFile, path)
+		}
+	}
+	for _, h := range heading.FindAllStringSubmatch(readText(t, "api/docs/errors.md"), -1) {
+		if code := h[1]; code != "Errors" && !strings.Contains(document, "`"+code+"`") {
+			t.Errorf("%s does not name the code %s", interfaceFile, code)
+		}
+	}
+}
