@@ -175,7 +175,7 @@ func (c *AckDelivery) apply(tx *txn) Result {
 func (c *AckDelivery) fail(tx *txn, o *outbox, i int, d *deliveryRow) {
 	q := &o.queue[i]
 	turn := q.ready <= tx.now
-	o.refused(q, tx.now, c.wait)
+	o.refused(q, turn, tx.now, c.wait)
 	if !turn {
 		q.ready = max(q.ready, tx.now+c.RetryAfter)
 		tx.putDelivery(c.AgentKey, c.Delivery, d, DeliveryWaiting)

@@ -87,8 +87,8 @@ func TestDeliveryCommandsAreChecked(t *testing.T) {
 func FuzzDeliveryRows(f *testing.F) {
 	f.Add((&deliveryRow{kind: DeliveryReply, status: DeliverySending, entry: 7, queuedAt: 5, changedAt: 6, attempts: 2, hook: 1, holder: boot1, reason: "timeout"}).append(nil))
 	f.Add((&outbox{
-		active: true, filter: NoJobs, hook: 3, last: 9, sending: 5, notBefore: 50, failing: 4,
-		queue: []queued{{4, provenSender("ada"), 70, true}, {5, 2, 0, true}, {9, 2, 40, false}}, begun: []begunAttempt{{10, 2}, {20, provenSender("ada")}},
+		active: true, filter: NoJobs, hook: 3, last: 9, sending: 5, notBefore: 50, tried: 4, failing: 4,
+		queue: []queued{{4, provenSender("ada"), 70, true, true}, {5, 2, 0, true, false}, {9, 2, 40, false, false}}, begun: []begunAttempt{{10, 2}, {20, provenSender("ada")}},
 	}).encode())
 	f.Add(appendSigningKeys(nil, []SigningKey{{Number: 2, Public: make([]byte, SigningKeyBytes), Sealed: []byte{1}, CreatedAt: 5}}))
 	f.Fuzz(func(t *testing.T, row []byte) {

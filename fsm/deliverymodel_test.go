@@ -25,6 +25,7 @@ type pushAgent struct {
 	quiet   int64      // no attempt begins before
 	failed  []*pushed  // what failed since the receiver took something, each attempt
 	sending *pushed
+	last    uint64 // number of the one that was attempted last
 }
 
 // pushedAt is an attempt.
@@ -50,6 +51,7 @@ type pushed struct {
 	ready    int64 // the next attempt is not before; 0: none has failed
 	change   int   // pushAgent.change when the newest attempt began
 	from     pushSender
+	outage   bool // its newest failure in its own turn was while the receiver was down
 }
 
 func (p *pushed) waits() bool { return p.status == DeliveryWaiting || p.status == DeliverySending }
@@ -99,10 +101,14 @@ func (a *pushAgent) due(now int64) (best *pushed) {
 		return nil
 	}
 	rank := func(p *pushed) int {
-		if its, _, _ := a.lately(now, p.from); p.ready == 0 {
+		switch its, _, _ := a.lately(now, p.from); {
+		case p.ready == 0:
 			return its
+		case p.number > a.last:
+			return MaxHourlyDeliveries + 1
+		default: // it has been round
+			return MaxHourlyDeliveries + 2
 		}
-		return MaxHourlyDeliveries
 	}
 	for _, p := range a.waiting() {
 		its, unproven, all := a.lately(now, p.from)
@@ -161,7 +167,7 @@ func (a *pushAgent) crowdedOut() *pushed {
 // turnOfAll lets everything go to another receiver.
 func (a *pushAgent) turnOfAll(now int64) {
 	for _, p := range a.waiting() {
-		p.ready = 0
+		p.ready, p.outage = 0, false
 	}
 	a.failed = nil
 	if a.sending == nil {
@@ -205,7 +211,7 @@ func (m *pushModel) apply(b Body) {
 			if p.change != a.change {
 				p.failures = 0
 			}
-			a.sending, a.quiet = p, m.now+DeliveryLease
+			a.sending, a.last, a.quiet = p, p.number, m.now+DeliveryLease
 			p.status, p.attempts, p.change = DeliverySending, t.Number, a.change
 			a.begun = append(a.begun, pushedAt{m.now, p.from})
 		}
@@ -262,9 +268,9 @@ func (m *pushModel) ack(c *AckDelivery) {
 	switch {
 	case c.Outcome == AttemptDelivered:
 		p.status = DeliveryDelivered
-		if a.down() {
-			for _, q := range a.failed {
-				q.ready = 0
+		for _, q := range a.waiting() {
+			if q.outage {
+				q.ready, q.outage = 0, false
 			}
 		}
 		a.failed = nil
@@ -283,15 +289,17 @@ func (m *pushModel) ack(c *AckDelivery) {
 func (m *pushModel) fail(c *AckDelivery, a *pushAgent, p *pushed) {
 	wait := func(pause int64) int64 { return max(pause*(1000+c.Jitter)/1000, c.RetryAfter) }
 	p.status = DeliveryWaiting
+	turn, wasDown := p.ready <= m.now, a.down()
 	a.failed = append(a.failed, p)
 	if a.down() {
 		pauses := []int64{5, 10, 20, 40, 80, 160, 320, 600}
 		a.quiet = m.now + wait(pauses[min(a.inARow()-3, len(pauses)-1)]*second)
 	}
-	if p.ready > m.now { // it only probed
+	if !turn { // it only probed
 		p.ready = max(p.ready, m.now+c.RetryAfter)
 		return
 	}
+	p.outage = wasDown
 	p.failures++
 	if p.failures == 6 {
 		p.status = DeliveryFailed
@@ -437,7 +445,7 @@ func (r *pushRun) check() {
 			p := want[len(want)-1-i]
 			got := pushed{
 				number: d.Number, entry: d.Entry, kind: d.Kind, status: d.Status, reason: d.Reason,
-				attempts: d.Attempts, failures: d.Failures, ready: p.ready, change: p.change, from: p.from,
+				attempts: d.Attempts, failures: d.Failures, ready: p.ready, change: p.change, from: p.from, outage: p.outage,
 			}
 			if got != *p {
 				r.Fatalf("%s: delivery %+v, want %+v", name, got, *p)

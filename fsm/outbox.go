@@ -14,11 +14,11 @@ const outboxesKept = 1024
 // outbox is what is to be pushed to an agent, and when it was pushed to before:
 // the row of spaceOutbox. It is kept for good, so that no number is used again.
 //
-//	version1 flags1 filter1 hook last sending notBefore failing len(queue) queue... len(begun) begun...
+//	version1 flags1 filter1 hook last sending notBefore tried failing len(queue) queue... len(begun) begun...
 //
 // Numbers are uvarints, and so are those of the parts of queue and begun: numbers
-// and instants as differences, senders in 8 bytes. The lowest bit of a delivery's
-// ready says whether it failed.
+// and instants as differences, senders in 8 bytes. The two lowest bits of a
+// delivery's ready are its failed and its outage.
 type outbox struct {
 	active    bool           // the agent has a receiver that passed the check
 	filter    PushFilter     // of the agent's profile, while it is active
@@ -27,6 +27,7 @@ type outbox struct {
 	queue     []queued       // the deliveries that wait, oldest first
 	sending   uint64         // number of the one with an attempt under way; 0: none
 	notBefore int64          // no attempt begins sooner; milliseconds since the epoch
+	tried     uint64         // number of the one that was attempted last
 	failing   uint64         // how far the receiver is from well, see failed
 	begun     []begunAttempt // the attempts of the last hour, oldest first; at most MaxHourlyDeliveries
 
@@ -39,11 +40,15 @@ type queued struct {
 	from   senderGroup
 	ready  int64 // its own turn is no sooner; milliseconds since the epoch; 0: it never failed
 	failed bool  // since the receiver took one last
+	outage bool  // its turn since then was one while the receiver was down
 }
 
 const (
 	outboxRowVersion = 1
 	flagHookActive   = 1 << 0
+	flagFailed       = 1 << 0 // of a delivery in the queue
+	flagOutage       = 1 << 1
+	queuedFlagBits   = 2
 )
 
 func (o *outbox) encode() []byte {
@@ -52,14 +57,17 @@ func (o *outbox) encode() []byte {
 		flags |= flagHookActive
 	}
 	dst := []byte{outboxRowVersion, flags, byte(o.filter)}
-	for _, n := range [...]uint64{o.hook, o.last, o.sending, uint64(o.notBefore), o.failing, uint64(len(o.queue))} {
+	for _, n := range [...]uint64{o.hook, o.last, o.sending, uint64(o.notBefore), o.tried, o.failing, uint64(len(o.queue))} {
 		dst = binary.AppendUvarint(dst, n)
 	}
 	before := uint64(0)
 	for _, q := range o.queue {
-		ready := uint64(q.ready) << 1
+		ready := uint64(q.ready) << queuedFlagBits
 		if q.failed {
-			ready |= 1
+			ready |= flagFailed
+		}
+		if q.outage {
+			ready |= flagOutage
 		}
 		dst = binary.AppendUvarint(dst, q.number-before)
 		dst = binary.LittleEndian.AppendUint64(dst, uint64(q.from))
@@ -83,13 +91,13 @@ func decodeOutbox(row []byte) (*outbox, error) {
 		r.bad = head[0] != outboxRowVersion
 		o.active, o.filter = head[1]&flagHookActive != 0, PushFilter(head[2])
 	}
-	o.hook, o.last, o.sending, o.notBefore, o.failing = r.uint(), r.uint(), r.uint(), int64(r.uint()), r.uint()
+	o.hook, o.last, o.sending, o.notBefore, o.tried, o.failing = r.uint(), r.uint(), r.uint(), int64(r.uint()), r.uint(), r.uint()
 	number := uint64(0)
 	for n := r.uint(); n > 0 && !r.bad; n-- {
 		number += r.uint()
 		q := queued{number: number, from: r.sender()}
 		ready := r.uint()
-		q.ready, q.failed = int64(ready>>1), ready&1 != 0
+		q.ready, q.failed, q.outage = int64(ready>>queuedFlagBits), ready&flagFailed != 0, ready&flagOutage != 0
 		o.queue = append(o.queue, q)
 	}
 	at := uint64(0)

@@ -46,8 +46,7 @@ func (o *outbox) readyAt(q queued, opens map[senderGroup]int64) int64 {
 
 // next returns where the delivery stands in the queue that is to be attempted at
 // an instant; -1: none is. It is the oldest of those whose turn it is. To a
-// receiver that is down it is one that has not failed yet, of the sender with the
-// fewest attempts lately, or else the oldest.
+// receiver that is down it is the best probe.
 func (o *outbox) next(now int64) int {
 	if now < o.notBefore {
 		return -1
@@ -64,11 +63,25 @@ func (o *outbox) next(now int64) int {
 			}
 			continue
 		}
-		if best < 0 || q.ready == 0 && (o.queue[best].ready != 0 || use.by[q.from] < use.by[o.queue[best].from]) {
+		if best < 0 || o.probesBefore(q, o.queue[best], use) {
 			best = i
 		}
 	}
 	return best
+}
+
+// probesBefore reports whether a delivery is a better probe than an older one. Those
+// that have not failed yet come first, of the sender with the fewest attempts lately.
+// The others take turns: the receiver may be down because of one that it never takes.
+func (o *outbox) probesBefore(q, older queued, use hourUse) bool {
+	switch {
+	case q.ready == 0 && older.ready == 0:
+		return use.by[q.from] < use.by[older.from]
+	case q.ready == 0 || older.ready == 0:
+		return q.ready == 0
+	default:
+		return q.number > o.tried && older.number <= o.tried
+	}
 }
 
 // turn is a delivery that is to be attempted next, and from when on.
@@ -89,28 +102,31 @@ func (o *outbox) turn(now int64) turn {
 // begin counts an attempt that begins, and leaves it to its holder for a while.
 func (o *outbox) begin(i int, now int64) {
 	q := o.queue[i]
-	o.sending = q.number
+	o.sending, o.tried = q.number, q.number
 	o.notBefore = now + DeliveryLease
 	o.begun = append(o.lately(now), begunAttempt{now, q.from})
 }
 
-// taken notes that the receiver took a delivery. If it was down, it is the turn of
-// those that failed meanwhile: they did for that reason.
+// taken notes that the receiver took a delivery. Those whose turn was while it was
+// down have it again at once: they failed for that reason. The others keep to their
+// turns: the receiver may be down because it does not take them.
 func (o *outbox) taken(now int64) {
-	wasDown := o.down()
 	for i := range o.queue {
 		q := &o.queue[i]
-		if q.failed && wasDown {
+		if q.outage {
 			q.ready = 0
 		}
-		q.failed = false
+		q.failed, q.outage = false, false
 	}
 	o.failing, o.notBefore = 0, now
 }
 
-// refused notes that the receiver did not take a delivery, given how long a pause
-// takes.
-func (o *outbox) refused(q *queued, now int64, wait func(pause int64) int64) {
+// refused notes that the receiver did not take a delivery, given whether it was its
+// own turn and how long a pause takes.
+func (o *outbox) refused(q *queued, turn bool, now int64, wait func(pause int64) int64) {
+	if turn {
+		q.outage = o.down()
+	}
 	if !q.failed || o.down() {
 		o.failing++
 	}
@@ -124,7 +140,8 @@ func (o *outbox) refused(q *queued, now int64, wait func(pause int64) int64) {
 // renew makes it the turn of all that waits: the receiver is another one.
 func (o *outbox) renew(now int64) {
 	for i := range o.queue {
-		o.queue[i].ready, o.queue[i].failed = 0, false
+		q := &o.queue[i]
+		q.ready, q.failed, q.outage = 0, false, false
 	}
 	o.failing = 0
 	o.probe(now)

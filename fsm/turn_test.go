@@ -60,7 +60,7 @@ func TestFailingEventBlocksNoOther(t *testing.T) {
 }
 
 // TestReceiverThatIsDown holds that events wait together while a receiver takes
-// none, that one probes, and that all are due at once when it took one.
+// none, that one at a time probes, and that all are due at once when it took one.
 func TestReceiverThatIsDown(t *testing.T) {
 	r := newRig(t)
 	r.run(hooked("ada", nil))
@@ -77,12 +77,12 @@ func TestReceiverThatIsDown(t *testing.T) {
 		{4, 1, 5 * second},
 		{5, 1, 10 * second},
 		{1, 2, 20 * second},
-		{1, 2, 40 * second}, // its own turn is 5 min later
-		{1, 2, 80 * second},
-		{1, 2, 160 * second},
-		{1, 3, 320 * second},
+		{2, 2, 40 * second},
+		{3, 2, 80 * second},
+		{4, 2, 160 * second},
+		{5, 2, 320 * second},
 		{1, 3, 600 * second},
-		{1, 3, 600 * second},
+		{2, 3, 600 * second},
 	} {
 		at := r.now() + probe.pause
 		if o := r.outbox("ada"); o.First.NextAt != at || len(r.due(at-1)) > 0 {
@@ -126,6 +126,62 @@ func TestEventsAfterAnOutage(t *testing.T) {
 	}
 	if r.now() > own-4*minute {
 		t.Errorf("the last one came at %d, the first one's own turn was at %d", r.now(), own)
+	}
+}
+
+// TestEventThatIsNeverTaken holds that an event which a receiver never takes holds up
+// no other that failed in an outage.
+func TestEventThatIsNeverTaken(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil))
+	r.mentions("ada", 5, nil)
+	for _, probe := range []struct {
+		entry   uint64
+		outcome DeliveryOutcome
+	}{
+		{1, AttemptFailed}, {2, AttemptFailed}, {3, AttemptFailed}, {4, AttemptFailed}, {5, AttemptFailed},
+		{1, AttemptFailed}, {2, AttemptDelivered}, {1, AttemptFailed},
+		{3, AttemptDelivered}, {4, AttemptDelivered}, {5, AttemptDelivered},
+	} {
+		r.log.stamp = max(r.now(), r.outbox("ada").First.NextAt-1000)
+		if d := r.attempt("ada", probe.outcome, nil); d.Entry != probe.entry {
+			t.Fatalf("%+v, want entry %d", d, probe.entry)
+		}
+	}
+}
+
+// TestEventsThatAreRejected holds that events which a well receiver does not take
+// keep to their turns, also while it counts as down because of them and takes others.
+func TestEventsThatAreRejected(t *testing.T) {
+	for name, every := range map[string]int64{"many others": 30 * second, "few others": 60 * second} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.run(hooked("ada", nil))
+			r.mentions("ada", 3, from("rejected"))
+			end := r.now() + 15*minute
+			for next := r.now(); r.now() < end; {
+				first := r.outbox("ada").First
+				if first == nil || first.NextAt > next {
+					r.log.stamp = max(r.now(), next-1000)
+					r.mentions("ada", 1, from("other"))
+					next += every
+					continue
+				}
+				r.log.stamp = max(r.now(), first.NextAt-1000)
+				outcome := AttemptDelivered
+				if r.due(r.now() + 1000)[0].Entry <= 3 {
+					outcome = AttemptFailed
+				}
+				r.attempt("ada", outcome, nil)
+			}
+			const most = 4 // three turns, after 0 s, 5 s and 5 min, and one for an outage
+			list := r.outbox("ada").Newest
+			for _, d := range list[len(list)-3:] {
+				if d.Entry > 3 || d.Status != DeliveryWaiting || d.Failures > most {
+					t.Errorf("after 15 minutes %+v, want at most %d failures", d, most)
+				}
+			}
+		})
 	}
 }
 

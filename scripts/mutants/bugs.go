@@ -257,9 +257,27 @@ var bugs = []bug{
 	},
 	{
 		name:  "events wait on when their receiver is well again",
-		edits: []edit{{"fsm/turn.go", "\t\tif q.failed && wasDown {\n\t\t\tq.ready = 0\n\t\t}\n", ""}, {"fsm/turn.go", "\twasDown := o.down()\n", ""}},
+		edits: []edit{{"fsm/turn.go", "\t\tif q.outage {\n\t\t\tq.ready = 0\n\t\t}\n", ""}},
 		pkg:   "./fsm", run: "EventsAfterAnOutage|Deliveries",
 		because: "an outage of minutes delays events by hours",
+	},
+	{
+		name:  "only the oldest event that failed probes",
+		edits: []edit{{"fsm/turn.go", "return q.number > o.tried && older.number <= o.tried", "return false"}},
+		pkg:   "./fsm", run: "EventThatIsNeverTaken|ReceiverThatIsDown",
+		because: "a receiver hears of nothing for hours because of one entry that it cannot take",
+	},
+	{
+		name:  "rejected events have their turn whenever another is taken",
+		edits: []edit{{"fsm/turn.go", "q.outage = o.down()", "q.outage = true"}},
+		pkg:   "./fsm", run: "EventsThatAreRejected",
+		because: "what a receiver rejects for a minute is given up for good",
+	},
+	{
+		name:  "each probe that fails gives an event its turn again",
+		edits: []edit{{"fsm/turn.go", "\tif turn {\n\t\tq.outage = o.down()\n\t}\n", "\tq.outage = q.outage || o.down()\n"}},
+		pkg:   "./fsm", run: "EventsThatAreRejected",
+		because: "what a receiver rejects for minutes is given up for good",
 	},
 	{
 		name:  "a log that is gone is taken for a new one",
