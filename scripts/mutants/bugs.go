@@ -274,12 +274,6 @@ var bugs = []bug{
 		because: "what a receiver rejects for a minute is given up for good",
 	},
 	{
-		name:  "each probe that fails gives an event its turn again",
-		edits: []edit{{"fsm/turn.go", "\tif turn {\n\t\tq.outage = o.down()\n\t}\n", "\tq.outage = q.outage || o.down()\n"}},
-		pkg:   "./fsm", run: "EventsThatAreRejected",
-		because: "what a receiver rejects for minutes is given up for good",
-	},
-	{
 		name:  "a log that is gone is taken for a new one",
 		edits: []edit{{"node/logstore/open.go", "\tcase existing:\n\t\treturn fmt.Errorf(\"opening the log %s: %w\", s.path, ErrMissing)\n", ""}},
 		pkg:   "./node/logstore", run: "Missing",
