@@ -8,8 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// RecordBackup keeps when the newest backup was made, for whoever watches that
-// there is a young one.
+// RecordBackup keeps when the newest backup that was saved was begun, for whoever
+// watches that there is a young one.
 type RecordBackup struct {
 	// At is when the backup was begun, in milliseconds since the epoch by the clock
 	// of the node that made it: everything acknowledged before is in it.

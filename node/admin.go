@@ -40,6 +40,7 @@ func (n *Node) handleAdmin(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+admin.PathDigest, serveLongAdmin(n, digestTimeout, n.digestAt))
 	mux.HandleFunc("POST "+admin.PathCompare, serveLongAdmin(n, digestTimeout, n.compareDigests))
 	mux.HandleFunc("POST "+admin.PathSnapshot, n.serveSnapshot)
+	mux.HandleFunc("POST "+admin.PathSaved, serveAdmin(n, n.recordBackup))
 	mux.HandleFunc("POST "+admin.PathHealth, n.onLeader(serveAdmin(n, n.healthReport)))
 	mux.HandleFunc("POST "+admin.PathLeave, serveAdmin(n, n.leave))
 	mux.HandleFunc("POST "+admin.PathTransfer, n.onLeader(serveAdmin(n, n.transferLeadership)))

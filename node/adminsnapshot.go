@@ -9,18 +9,16 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/backup"
 )
 
-const (
-	// backupStall is how long whoever takes a backup may stop reading.
-	backupStall = time.Minute
-	// recordTimeout bounds how long it takes to record that a backup was made.
-	recordTimeout = 5 * time.Second
-)
+// backupStall is how long whoever takes a backup may stop reading.
+const backupStall = time.Minute
 
 // serveSnapshot streams a backup of the state to an operator: everything that
-// was acknowledged before the call.
+// was acknowledged before the call. Whether it was saved only the operator's side
+// knows, which says so to recordBackup.
 func (n *Node) serveSnapshot(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), adminTimeout)
 	defer cancel()
@@ -37,7 +35,7 @@ func (n *Node) serveSnapshot(w http.ResponseWriter, r *http.Request) {
 	}()
 	w.Header().Set("Content-Type", "application/zstd")
 	info := backup.Info{
-		CreatedAt: time.Now().UnixMilli(), Node: n.identity.ServerID, Program: n.cfg.Version,
+		CreatedAt: begun.UnixMilli(), Node: n.identity.ServerID, Program: n.cfg.Version,
 		SealedUnder: cluster.SealedUnder(export.SealedDataKey),
 	}
 	start := time.Now()
@@ -46,19 +44,21 @@ func (n *Node) serveSnapshot(w http.ResponseWriter, r *http.Request) {
 		n.logger.WarnContext(r.Context(), "a backup was broken off", "error", err)
 		return
 	}
-	n.recordBackup(r.Context(), begun)
-	n.logger.InfoContext(r.Context(), "made a backup", "index", export.Index, "bytes", export.Size(),
+	n.logger.InfoContext(r.Context(), "sent a backup", "index", export.Index, "bytes", export.Size(),
 		"took", time.Since(start).Round(time.Millisecond).String(), "by", cluster.PeerID(r.Context()))
 }
 
-// recordBackup has every node know when the newest backup was made. The backup is
-// whole without this, and its reader waits for its end meanwhile.
-func (n *Node) recordBackup(ctx context.Context, begun time.Time) {
-	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
-	defer cancel()
-	if _, _, err := n.pipeline.Propose(ctx, api.Sender{}, &fsm.RecordBackup{At: begun.UnixMilli()}); err != nil {
-		n.logger.WarnContext(ctx, "a backup was made, but not when: the alert on old backups does not know it", "error", err)
+// recordBackup has every node know when the newest backup that was saved was begun.
+func (n *Node) recordBackup(ctx context.Context, saved admin.SavedBackup) (answer struct{}, err error) {
+	body := &fsm.RecordBackup{At: saved.CreatedAt}
+	if err := fsm.Check(body); err != nil {
+		return answer, refusef(http.StatusBadRequest, "%v: give the createdAt of its header", err)
 	}
+	if _, _, err := n.pipeline.Propose(ctx, api.Sender{}, body); err != nil {
+		return answer, refusef(http.StatusServiceUnavailable, "whether it was recorded is not known: %v", err)
+	}
+	n.logger.InfoContext(ctx, "a backup was saved", "begun", time.UnixMilli(saved.CreatedAt).UTC().Format(time.RFC3339), "by", cluster.PeerID(ctx))
+	return answer, nil
 }
 
 // exportState begins an export that holds everything acknowledged so far.

@@ -146,7 +146,7 @@ func (n *Node) conditionGauges() []gauge {
 			},
 		},
 		{
-			"last_backup_timestamp_seconds", "When the newest backup was taken from any node; 0 when none ever was.",
+			"last_backup_timestamp_seconds", "When the newest backup that was saved was begun; 0 when none ever was.",
 			func() float64 { return n.instant((*fsm.View).LastBackup) },
 		},
 		{

@@ -11,6 +11,7 @@ const (
 	PathDigest   = "/v1/admin/digest"   // DigestRequest: Digest of the node itself
 	PathCompare  = "/v1/admin/compare"  // CompareRequest: Comparison of all nodes' digests
 	PathSnapshot = "/v1/admin/snapshot" // a backup of the state, as a stream
+	PathSaved    = "/v1/admin/saved"    // SavedBackup: a backup is where it was to go
 	PathLeave    = "/v1/admin/leave"    // the node leaves for good, and answers its ServerRef
 
 	PathHealth   = "/v1/admin/health"    // Health of the servers

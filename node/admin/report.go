@@ -12,6 +12,11 @@ const (
 	Outside  = "outside" // known to gossip, not in the configuration
 )
 
+// SavedBackup is a backup that was saved: its file is whole and on the disk.
+type SavedBackup struct {
+	CreatedAt int64 `json:"createdAt"` // when it was begun, as its header says; milliseconds since the epoch
+}
+
 // NodeReport is what a node says about itself.
 type NodeReport struct {
 	ID        string `json:"id"` // server id

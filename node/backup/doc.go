@@ -25,7 +25,7 @@ const (
 // Info says what a backup holds.
 type Info struct {
 	Version   int    `json:"version"`   // of the format
-	CreatedAt int64  `json:"createdAt"` // milliseconds since the epoch, by the node's clock
+	CreatedAt int64  `json:"createdAt"` // when it was begun, milliseconds since the epoch: everything acknowledged before is in it
 	ClusterID string `json:"clusterId"`
 	Node      string `json:"node"`    // server id of the node that made it
 	Program   string `json:"program"` // its version

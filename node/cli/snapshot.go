@@ -40,15 +40,21 @@ func (c *snapshotSaveCommand) Run(ctx context.Context, std streams) error {
 	}
 	defer client.Close()
 	start := time.Now()
+	partial, err := os.CreateTemp(filepath.Dir(c.File), filepath.Base(c.File)+".*.partial")
+	if err != nil {
+		return fmt.Errorf("nothing was saved: %w; name a file in a directory that is there and can be written", err)
+	}
+	defer func() { _ = os.Remove(partial.Name()) }() // no longer there once it is whole
 	stream, err := client.Stream(ctx, admin.PathSnapshot, nil)
 	if err != nil {
-		return err
+		return errors.Join(err, partial.Close())
 	}
 	defer func() { _ = stream.Close() }() // read to its end
-	report, err := saveBackup(c.File, stream)
+	report, err := saveBackup(c.File, partial, stream)
 	if err != nil {
 		return fmt.Errorf("nothing was saved: %w; repeat, or ask another node", err)
 	}
+	c.record(ctx, std, client, report.Info)
 	if c.JSON {
 		return show(std.out, true, report, "")
 	}
@@ -57,24 +63,25 @@ func (c *snapshotSaveCommand) Run(ctx context.Context, std streams) error {
 	return err
 }
 
+// record has the cluster know of the backup. Without that the backup is as good, but
+// the alert on old ones does not know of it.
+func (c *snapshotSaveCommand) record(ctx context.Context, std streams, client *admin.Client, saved backup.Info) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	if _, err := admin.Call[struct{}](ctx, client, admin.PathSaved, admin.SavedBackup{CreatedAt: saved.CreatedAt}); err != nil {
+		fmt.Fprintf(std.err, "warning: %s is whole, but the cluster does not count it, so that CommonsBackupOld may fire: %v\n", c.File, err)
+	}
+}
+
 // savedBackup is a backup and its length on disk.
 type savedBackup struct {
 	backup.Report
 	FileBytes int64 `json:"fileBytes"`
 }
 
-// saveBackup writes a stream to a file that appears under its name when it is
+// saveBackup writes a stream to a file, closes it, and gives it its name when it is
 // whole and on the disk.
-func saveBackup(path string, stream io.Reader) (report savedBackup, err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.partial")
-	if err != nil {
-		return report, err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name()) // the first error is the one to report
-		}
-	}()
+func saveBackup(path string, f *os.File, stream io.Reader) (report savedBackup, err error) {
 	counted := &countedWriter{to: f}
 	report.Report, err = backup.Inspect(io.TeeReader(stream, counted))
 	err = errors.Join(err, f.Chmod(backupMode), f.Sync(), f.Close())

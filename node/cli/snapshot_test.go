@@ -2,6 +2,8 @@ package cli
 
 import (
 	"encoding/json"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,4 +70,60 @@ func TestSnapshotCommands(t *testing.T) {
 	if code != exitFailed || !strings.Contains(stderr, "nothing was saved") {
 		t.Errorf("save nowhere: exit code %d, %s", code, stderr)
 	}
+}
+
+// TestOnlyWhatWasSavedIsRecorded: the cluster counts a backup once its file is there.
+func TestOnlyWhatWasSavedIsRecorded(t *testing.T) {
+	c := nodetest.New(t, 1)
+	dir := t.TempDir()
+	save := func(file string) (code int, stderr string) {
+		code, _, stderr = execute(t, "snapshot", "save", file, "--cluster-addr", c.Nodes[0].ClusterAddr())
+		return code, stderr
+	}
+	taken := filepath.Join(dir, "taken")
+	if err := os.Mkdir(taken, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// The first has nowhere to go, the second comes whole and cannot get its name.
+	for _, file := range []string{filepath.Join(dir, "missing", "backup"), taken} {
+		if code, stderr := save(file); code != exitFailed || !strings.Contains(stderr, "nothing was saved") {
+			t.Errorf("save to %s: exit code %d, %s", file, code, stderr)
+		}
+		if at := lastBackup(t, c); at != "0" {
+			t.Errorf("after nothing was saved to %s the newest backup is of %s", file, at)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if code, stderr := save(filepath.Join(dir, "backup")); code != exitOK || stderr != "" {
+		t.Fatalf("save: exit code %d, %s", code, stderr)
+	}
+	if at := lastBackup(t, c); at == "0" {
+		t.Error("a backup was saved, and is not recorded")
+	}
+}
+
+// lastBackup returns when the newest backup was begun, as a node's measurements say.
+func lastBackup(t *testing.T, c *nodetest.Cluster) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Nodes[0].URL()+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(body), "\ncommons_last_backup_timestamp_seconds ")
+	if !found {
+		t.Fatal("when the newest backup was begun is not measured")
+	}
+	at, _, _ := strings.Cut(rest, "\n")
+	return at
 }

@@ -240,8 +240,8 @@ func TestProfilesAreServedOnLoopback(t *testing.T) {
 	}
 }
 
-// TestBackupIsRecorded: every node knows of a backup that one has given, and still
-// does when all have been started anew.
+// TestBackupIsRecorded: every node knows of a backup that was saved, and still does
+// when all have been started anew. What was only sent counts for nothing.
 func TestBackupIsRecorded(t *testing.T) {
 	c := New(t, 3)
 	c.WaitVoters()
@@ -270,8 +270,13 @@ func TestBackupIsRecorded(t *testing.T) {
 	known("before the first entry", first, none)
 	c.MustPublish(0, Post{Body: "to be kept"})
 	known("after the first entry", first, now)
-	c.save(c.Follower())
-	known("after the backup", last, now)
+	c.fetch(c.Follower())
+	c.MustPublish(0, Post{Body: "applied after what the node did by itself"})
+	known("after a backup that nobody said was saved", last, none)
+	_, report := c.save(c.Follower())
+	known("after the backup", last, func(seconds float64) bool { return now(seconds) && seconds <= float64(report.CreatedAt)/1000 })
+	_, err := operate[struct{}](c, 0, admin.PathSaved, admin.SavedBackup{})
+	refused(t, err, http.StatusBadRequest, "createdAt")
 	for i := range c.Nodes {
 		c.Stop(i)
 	}

@@ -18,8 +18,18 @@ import (
 	"github.com/commons-cluster/commons/node/backup"
 )
 
-// save takes a backup from a node.
+// save takes a backup from a node, and says so as `snapshot save` does.
 func (c *Cluster) save(i int) (file string, report backup.Report) {
+	c.t.Helper()
+	file, report = c.fetch(i)
+	if _, err := operate[struct{}](c, i, admin.PathSaved, admin.SavedBackup{CreatedAt: report.CreatedAt}); err != nil {
+		c.t.Fatal(err)
+	}
+	return file, report
+}
+
+// fetch reads a backup from a node to its end.
+func (c *Cluster) fetch(i int) (file string, report backup.Report) {
 	c.t.Helper()
 	client, err := admin.NewClient(c.Nodes[i].cfg.SecretFile, c.Nodes[i].ClusterAddr())
 	if err != nil {
