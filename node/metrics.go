@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/node/admin"
 )
 
 // raftSink collects Raft's own measurements. They go through a registry of the
@@ -96,6 +97,10 @@ func (n *Node) gauges() []gauge {
 		},
 		{"term", "Raft's term.", func() float64 { return float64(n.raft.CurrentTerm()) }},
 		{"voters", "Servers with a vote.", func() float64 { return float64(len(n.voters())) }},
+		{
+			"voter", "1 when this node has a vote.",
+			func() float64 { return boolGauge(n.membership() == admin.Voter) },
+		},
 		{"servers", "Servers in the configuration.", func() float64 { return float64(len(n.servers())) }},
 		{
 			"members", "Live nodes that gossip knows, this one included.",

@@ -192,7 +192,7 @@ func TestMetricsShowRaftAndNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"commons_leader 1\n", "commons_ready 1\n", "commons_voters 1\n", "commons_stale_seconds 0\n", "commons_writes_refused 0\n", "raft_apply "} {
+	for _, line := range []string{"commons_leader 1\n", "commons_ready 1\n", "commons_voters 1\n", "commons_voter 1\n", "commons_stale_seconds 0\n", "commons_writes_refused 0\n", "raft_apply "} {
 		if !strings.Contains(string(body), line) {
 			t.Errorf("no %q in the metrics", line)
 		}

@@ -108,6 +108,11 @@ func TestNonVoter(t *testing.T) {
 		if s, err := replica.Status(); err != nil || s.Membership != "non-voter" {
 			t.Errorf("the replica says %+v, %v", s, err)
 		}
+		for i, want := range []string{"\ncommons_voter 1\n", "\ncommons_voter 0\n"} {
+			if _, served, err := c.Nodes[i].get("/metrics"); err != nil || !strings.Contains(served, want) {
+				t.Errorf("node %d does not measure %q, %v", i, want, err)
+			}
+		}
 		c.Stop(1)
 		c.MustPublish(0, Post{Body: "without the replica"})
 		c.Start(1)
