@@ -2,7 +2,9 @@ package node
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,22 +30,42 @@ type Health struct {
 
 // ServerHealth is the judgement of one server.
 type ServerHealth struct {
-	ID            string    `json:"id"`
-	Name          string    `json:"name"`
-	Leader        bool      `json:"leader"`
-	Voter         bool      `json:"voter"`
-	Alive         bool      `json:"alive"` // gossip knows it
-	Healthy       bool      `json:"healthy"`
-	StableSince   time.Time `json:"stableSince"`   // when Healthy last changed, or this leader began to look
-	LastContactMs int64     `json:"lastContactMs"` // since it heard from the leader; -1 when it does not answer
-	LastTerm      uint64    `json:"lastTerm"`      // of its newest log entry
-	LastIndex     uint64    `json:"lastIndex"`     // up to which it has logged and applied
-	Version       string    `json:"version,omitempty"`
+	ID            string  `json:"id"`
+	Name          string  `json:"name"`
+	Leader        bool    `json:"leader"`
+	Voter         bool    `json:"voter"`
+	Alive         bool    `json:"alive"` // gossip knows it
+	Healthy       bool    `json:"healthy"`
+	StableSince   Instant `json:"stableSince"`   // when Healthy last changed, or this leader began to look
+	LastContactMs int64   `json:"lastContactMs"` // since it heard from the leader; -1 when it does not answer
+	LastTerm      uint64  `json:"lastTerm"`      // of its newest log entry
+	LastIndex     uint64  `json:"lastIndex"`     // up to which it has logged and applied
+	Version       string  `json:"version,omitempty"`
+}
+
+// Instant is a time.Time that is milliseconds since the epoch in JSON. Within the
+// process it keeps the monotonic clock, so that a step of the other one makes no
+// server stable.
+type Instant struct{ time.Time }
+
+// MarshalJSON returns a number.
+func (i Instant) MarshalJSON() ([]byte, error) {
+	return strconv.AppendInt(nil, i.UnixMilli(), 10), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON returns.
+func (i *Instant) UnmarshalJSON(data []byte) error {
+	millis, err := strconv.ParseInt(string(data), 10, 64)
+	if err != nil {
+		return fmt.Errorf("an instant is milliseconds since the epoch: %w", err)
+	}
+	i.Time = time.UnixMilli(millis)
+	return nil
 }
 
 // stable reports whether the server has been healthy for a time.
 func (s ServerHealth) stable(now time.Time, since time.Duration) bool {
-	return s.Healthy && now.Sub(s.StableSince) >= since
+	return s.Healthy && now.Sub(s.StableSince.Time) >= since
 }
 
 // server returns the judgement of one server.
@@ -73,7 +95,7 @@ func healthOf(state *autopilot.State) Health {
 		}
 		h.Servers = append(h.Servers, ServerHealth{
 			ID: string(id), Name: nameOf(string(id)), Leader: s.State == autopilot.RaftLeader, Voter: s.HasVotingRights(),
-			Alive: s.Server.NodeStatus == autopilot.NodeAlive, Healthy: s.Health.Healthy, StableSince: s.Health.StableSince,
+			Alive: s.Server.NodeStatus == autopilot.NodeAlive, Healthy: s.Health.Healthy, StableSince: Instant{s.Health.StableSince},
 			LastContactMs: contact, LastTerm: s.Stats.LastTerm, LastIndex: s.Stats.LastIndex, Version: s.Server.Version,
 		})
 	}

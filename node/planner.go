@@ -276,7 +276,7 @@ func (p *planner) dead(ctx context.Context, pic *picture) string {
 // fit to, or nobody else is.
 func (p *planner) successor(pic *picture) string {
 	own, judged := pic.health.server(p.self)
-	unfit := judged && !own.Healthy && pic.now.Sub(own.StableSince) >= p.stableFor
+	unfit := judged && !own.Healthy && pic.now.Sub(own.StableSince.Time) >= p.stableFor
 	if own := pic.alive[p.self]; !unfit && !own.NonVoter && !own.DiskLow {
 		return ""
 	}

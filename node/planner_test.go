@@ -82,7 +82,7 @@ func judged(config []raft.Server, members []cluster.Member, lagging string, sinc
 		healthy := alive && !slices.Contains(strings.Fields(lagging), id)
 		h.Healthy = h.Healthy && healthy
 		h.Servers = append(h.Servers, ServerHealth{
-			ID: id, Voter: s.Suffrage == raft.Voter, Alive: alive, Healthy: healthy, StableSince: since, LastIndex: uint64(100 - i),
+			ID: id, Voter: s.Suffrage == raft.Voter, Alive: alive, Healthy: healthy, StableSince: Instant{since}, LastIndex: uint64(100 - i),
 		})
 	}
 	slices.SortFunc(h.Servers, func(a, b ServerHealth) int { return strings.Compare(a.ID, b.ID) })

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"reflect"
 	"regexp"
 	"strings"
@@ -13,14 +14,15 @@ import (
 	"github.com/commons-cluster/commons/node/bench"
 )
 
-// Names of what is a time, and of what only sounds like it.
+// Names of what is a duration, and of what only sounds like it.
 var (
 	soundsLikeTime = regexp.MustCompile(`(?i:second|sec$|millis|micros|nanos|duration|uptime|latency|elapsed|took|stale|contact|timeout)|Ms$`)
 	isRate         = regexp.MustCompile(`PerSec(ond)?$`)
 )
 
 // TestTimesInJSONAreMilliseconds walks the types of everything that is printed as
-// JSON: a time is a number of milliseconds, and its name ends in Ms.
+// JSON: a duration is a number of milliseconds, and its name ends in Ms; an instant
+// is milliseconds since the epoch.
 func TestTimesInJSONAreMilliseconds(t *testing.T) {
 	seen, found := map[reflect.Type]bool{}, 0
 	var walk func(path string, of reflect.Type)
@@ -33,10 +35,16 @@ func TestTimesInJSONAreMilliseconds(t *testing.T) {
 		default:
 			return
 		}
-		if seen[of] || of == reflect.TypeFor[time.Time]() {
+		if seen[of] {
 			return
 		}
 		seen[of] = true
+		if of.Implements(reflect.TypeFor[json.Marshaler]()) {
+			if text, err := json.Marshal(reflect.Zero(of).Interface()); err != nil || text[0] == '"' {
+				t.Errorf("%s is %s, %v: an instant is a number, milliseconds since the epoch", path, text, err)
+			}
+			return
+		}
 		for _, field := range reflect.VisibleFields(of) {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if !field.IsExported() || name == "-" {
@@ -48,7 +56,7 @@ func TestTimesInJSONAreMilliseconds(t *testing.T) {
 			if soundsLikeTime.MatchString(name) && !isRate.MatchString(name) {
 				found++
 				if !strings.HasSuffix(name, "Ms") {
-					t.Errorf("%s.%s: a time is a number of milliseconds, and its name ends in Ms", path, name)
+					t.Errorf("%s.%s: a duration is a number of milliseconds, and its name ends in Ms", path, name)
 				}
 			}
 			walk(path+"."+name, field.Type)
