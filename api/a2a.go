@@ -97,7 +97,7 @@ func (c *call) answerMethod(d *dialect, rpc *rpcRequest) (object, *a2aError) {
 		if c.a2aVersion() == "" && strings.Contains(rpc.method, "/") {
 			*d = dialect03 // its methods are named so
 		}
-		return nil, newA2AError(a2aNoMethod, "There is no method "+shorten(rpc.method, maxMethodShown)+". Send SendMessage or message/send.")
+		return nil, newA2AError(a2aNoMethod, "There is no method "+shown(rpc.method, maxMethodShown)+". Send SendMessage or message/send.")
 	}
 	if c.a2aVersion() == "" {
 		*d = method.dialect

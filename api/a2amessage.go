@@ -162,7 +162,7 @@ func (m *a2aMessage) readData(name string, value any) {
 	}
 	for _, key := range sortedKeys(data) {
 		if slices.ContainsFunc(m.data, func(f field) bool { return f.name == key }) {
-			m.problems.add(name+".data", "repeats %s", shorten(key, maxUnknownName))
+			m.problems.add(name+".data", "repeats %s", shown(key, maxUnknownName))
 			continue
 		}
 		m.data = append(m.data, field{key, data[key]})

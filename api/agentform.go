@@ -10,11 +10,11 @@ import (
 
 // The fields of profiles, which have no synonyms (interface, 2.3).
 var (
-	fieldID           = entryField{"id", nil}
-	fieldDescription  = entryField{"description", nil}
-	fieldCapabilities = entryField{"capabilities", nil}
-	fieldEndpoint     = entryField{"endpoint", nil}
-	fieldNotifyURL    = entryField{"notify_url", nil}
+	fieldID           = entryField{"id", nil, maxRawName}
+	fieldDescription  = entryField{"description", nil, fsm.MaxDescription}
+	fieldCapabilities = entryField{"capabilities", nil, fsm.MaxCapability}
+	fieldEndpoint     = entryField{"endpoint", nil, fsm.MaxURL}
+	fieldNotifyURL    = entryField{"notify_url", nil, fsm.MaxURL}
 	agentFields       = []string{
 		"id", "description", "capabilities", "endpoint", "notify_url", "notify", "edit_key", "note", "request_id",
 	}
@@ -77,7 +77,9 @@ func (f *agentForm) judgeURL(field *entryField, s sent, problem func(string) str
 	if !s.given || f.problems.has(field.name) {
 		return
 	}
-	if why := problem(s.value); why != "" {
+	if s.length > fsm.MaxURL {
+		f.problems.add(field.name, "may have at most %d characters; this one has %d", fsm.MaxURL, s.length)
+	} else if why := problem(s.value); why != "" {
 		f.problems.add(field.name, "%s", why)
 	}
 }

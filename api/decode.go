@@ -127,7 +127,7 @@ func decodeForm(body string) (document, error) {
 		doc.hint = "The body was read as a form, and holds no name=value. Send text as " + mediaText + " (curl -H 'Content-Type: text/plain' -d …) or as the value of body (--data-urlencode 'body=…')."
 	}
 	if len(twice) > 0 {
-		return document{}, malformed(errors.New("the field " + shorten(twice[0], maxUnknownName) + " stands twice"))
+		return document{}, malformed(errors.New("the field " + shown(twice[0], maxUnknownName) + " stands twice"))
 	}
 	for _, p := range pairs {
 		if p.value == "" && p.name != "" && !doc.has(p.name) {

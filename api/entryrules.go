@@ -9,7 +9,7 @@ import (
 )
 
 func (e *newEntry) judgeBody(rules *entryRules) {
-	n := count(e.body.value)
+	n := e.body.length
 	switch {
 	case !e.body.given:
 		e.problems.add("body", "is required: %d to %d characters", fsm.MinBody, rules.maxBody)
@@ -41,6 +41,9 @@ func (e *newEntry) judgeName(field string) {
 	if !e.agent.given || e.problems.has(field) {
 		return
 	}
+	if e.longName(field, e.agent) {
+		return
+	}
 	name := text.AgentName(e.agent.value)
 	if why := nameProblem(name, fsm.MaxName); why != "" {
 		e.problems.add(field, "%s", why)
@@ -52,8 +55,19 @@ func (e *newEntry) judgeName(field string) {
 	e.cmd.Agent, e.cmd.AgentKey = name, text.Fold(name)
 }
 
+// longName reports that a name is longer than any that is converted.
+func (e *newEntry) longName(field string, s sent) bool {
+	if s.length > maxRawName {
+		e.problems.add(field, "may have at most %d characters before conversion; this one has %d", maxRawName, s.length)
+	}
+	return s.length > maxRawName
+}
+
 func (e *newEntry) judgeChannel() {
 	if !e.channel.given || e.problems.has("channel") {
+		return
+	}
+	if e.longName(fieldChannel.name, e.channel) {
 		return
 	}
 	name := text.ChannelName(e.channel.value)
@@ -68,7 +82,7 @@ func (e *newEntry) judgeChannel() {
 }
 
 func (e *newEntry) judgeTitle() {
-	switch n := count(e.title.value); {
+	switch n := e.title.length; {
 	case !e.title.given:
 		e.cmd.Title = derivedTitle(e.cmd.Kind, e.body.value)
 	case e.problems.has("title"):
@@ -112,7 +126,7 @@ func (e *newEntry) judgeRequestID(rules *entryRules) {
 	if e.problems.has("request_id") {
 		return
 	}
-	n := count(e.requestID.value)
+	n := e.requestID.length
 	switch {
 	case n < fsm.MinRequestID || n > fsm.MaxRequestID:
 		e.problems.add("request_id", "must have %d to %d characters; this one has %d", fsm.MinRequestID, fsm.MaxRequestID, n)
@@ -135,8 +149,8 @@ func (e *newEntry) judgeTags(most int) { e.judgeLabels(fieldTags.name, "tag", mo
 // judgeLabels counts tags, or what is bounded like them, as they were sent; exact
 // repetitions are kept once.
 func (e *newEntry) judgeLabels(field, noun string, most int) {
-	if len(e.tags) > most {
-		e.problems.add(field, "may hold at most %d %s; these are %d", most, field, len(e.tags))
+	if e.tagCount > most {
+		e.problems.add(field, "may hold at most %d %s; these are %d", most, field, e.tagCount)
 	}
 	if slices.ContainsFunc(e.tags, badTag) {
 		e.problems.add(field, "each %s must have %d to %d characters", noun, fsm.MinTag, fsm.MaxTag)
@@ -161,7 +175,7 @@ func (e *newEntry) judgeRelation() {
 		field string
 		sent  sent
 	}{{"supersedes", e.supersedes}, {"reply_to", e.replyTo}} {
-		switch n := count(target.sent.value); {
+		switch n := target.sent.length; {
 		case !target.sent.given:
 			continue
 		case e.problems.has(target.field):

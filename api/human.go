@@ -14,17 +14,17 @@ import (
 
 // helpText is one of the texts of a request for human help.
 type helpText struct {
-	field       entryField
-	least, most int
-	example     string
+	field   entryField
+	least   int
+	example string
 }
 
 // helpTexts are they, in the interface's order (2.5).
 var helpTexts = [...]helpText{
-	{entryField{"goal", nil}, fsm.MinHelpGoal, fsm.MaxHelpGoal, "Get a second opinion"},
-	{entryField{"requested_action", nil}, fsm.MinHelpAction, fsm.MaxHelpAction, "Read the text below and say what is unclear."},
-	{entryField{"context", nil}, 0, fsm.MaxHelpContext, ""},
-	{entryField{"constraints", nil}, 0, fsm.MaxHelpBounds, ""},
+	{entryField{"goal", nil, fsm.MaxHelpGoal}, fsm.MinHelpGoal, "Get a second opinion"},
+	{entryField{"requested_action", nil, fsm.MaxHelpAction}, fsm.MinHelpAction, "Read the text below and say what is unclear."},
+	{entryField{"context", nil, fsm.MaxHelpContext}, 0, ""},
+	{entryField{"constraints", nil, fsm.MaxHelpBounds}, 0, ""},
 }
 
 var helpFields = []string{"agent", "goal", "requested_action", "context", "constraints", "tags", "request_id", "edit_key"}
@@ -51,7 +51,7 @@ func readHelpForm(doc *document) *helpForm {
 	for i := range helpTexts {
 		t := &helpTexts[i]
 		h.texts[i] = h.text(doc, &t.field)
-		h.bound(t.field.name, h.texts[i], t.least, t.most)
+		h.bound(t.field.name, h.texts[i], t.least, t.field.most)
 		values[i] = h.texts[i].value
 	}
 	h.tags, h.tagsGiven = h.list(doc, &plainTags)
@@ -69,7 +69,7 @@ func (h *helpForm) example(now time.Time) object {
 	o := object{{"agent", mendName(text.AgentName(h.agent.value), fsm.MaxName, exampleAgent)}}
 	for i := range helpTexts {
 		t := &helpTexts[i]
-		mended := h.mended(t.field.name, h.texts[i], t.least, t.most, t.example)
+		mended := h.mended(t.field.name, h.texts[i], t.least, t.field.most, t.example)
 		if t.least > 0 || h.texts[i].given {
 			o = o.with(t.field.name, mended)
 		}

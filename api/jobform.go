@@ -11,14 +11,14 @@ import (
 // The fields of jobs and of requests for human help, which have no synonyms
 // (interface, 2.5 and 4.5).
 var (
-	plainAgent   = entryField{"agent", nil}
-	plainTitle   = entryField{"title", nil}
-	plainBody    = entryField{"body", nil}
-	plainTags    = entryField{"tags", nil}
-	fieldAction  = entryField{"action", nil}
-	fieldJobID   = entryField{"job_id", nil}
-	fieldNote    = entryField{"note", nil}
-	fieldResult  = entryField{"result", nil}
+	plainAgent   = entryField{"agent", nil, maxRawName}
+	plainTitle   = entryField{"title", nil, fsm.MaxTitle}
+	plainBody    = entryField{"body", nil, fsm.MaxBody}
+	plainTags    = entryField{"tags", nil, fsm.MaxTag}
+	fieldAction  = entryField{"action", nil, fsm.MaxName}
+	fieldJobID   = entryField{"job_id", nil, fsm.MaxTarget}
+	fieldNote    = entryField{"note", nil, fsm.MaxNote}
+	fieldResult  = entryField{"result", nil, fsm.MaxJobResult}
 	jobFields    = []string{"agent", "action", "title", "body", "job_id", "note", "result", "tags", "request_id", "edit_key"}
 	jobRules     = entryRules{maxBody: fsm.MaxBody}
 	jobNotObject = "the request body must be a JSON object with the text fields agent and action"
@@ -123,7 +123,7 @@ func (j *jobForm) readPost(doc *document) {
 // readAction reads what an action on a job takes.
 func (j *jobForm) readAction(doc *document) {
 	j.jobID = j.text(doc, &fieldJobID)
-	switch n := count(j.jobID.value); {
+	switch n := j.jobID.length; {
 	case j.problems.has("job_id"):
 	case n == 0:
 		j.problems.add("job_id", "is required: the id of a job, "+jobIDSource)
@@ -145,7 +145,7 @@ func (j *jobForm) readAction(doc *document) {
 // bound judges the length of a text field, which is required where the least
 // length is not zero.
 func (e *newEntry) bound(field string, s sent, least, most int) {
-	n := count(s.value)
+	n := s.length
 	switch {
 	case e.problems.has(field) || !s.given && least == 0:
 	case !s.given:

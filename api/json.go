@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"regexp"
 	"unicode/utf8"
-
-	"github.com/commons-cluster/commons/api/credentials"
 )
 
 // The reasons for which bytes are no JSON that we read.
@@ -99,8 +97,7 @@ func (r *jsonReader) members(depth int, add func(name string, value any)) error 
 			return fmt.Errorf("a key is a %T", tok)
 		}
 		if _, twice := seen[name]; twice {
-			shown, _ := credentials.Redact(name)
-			return fmt.Errorf("the key %q stands twice in one object", shorten(shown, maxUnknownName))
+			return fmt.Errorf("the key %q stands twice in one object", shown(name, maxUnknownName))
 		}
 		seen[name] = struct{}{}
 		value, err := r.value(depth)

@@ -19,6 +19,11 @@ const (
 	// maxUnknownName how many code points of each.
 	maxUnknownShown = 10
 	maxUnknownName  = 40
+	// scanAhead is how far behind a field's limit a text is searched for credentials,
+	// in code points: one that begins within the limit is seen. What follows is
+	// neither searched nor shown. maxScannedItems is how many items of a list are.
+	scanAhead       = 1000
+	maxScannedItems = 64
 	// MaxConnections is the most connections that are served at once.
 	MaxConnections = 16384
 	// maxForwarded is how many hops of an X-Forwarded-For are looked at.

@@ -141,7 +141,7 @@ func (s *Server) noTool(name string) error {
 	for i, b := range s.tools {
 		names[i] = b.name
 	}
-	message := "There is no tool " + shorten(name, maxMethodShown) + ": tools/list names those that there are."
+	message := "There is no tool " + shown(name, maxMethodShown) + ": tools/list names those that there are."
 	if near := text.Nearest(name, names); near != "" {
 		message += " Did you mean " + near + "?"
 	}
@@ -211,7 +211,7 @@ func postMCP(c *call) error {
 		if c.header(headerMCPVersion) >= mcpStatusVersion {
 			status = http.StatusNotFound
 		}
-		return c.refuseRPC(status, id, rpcNoMethod, "There is no method "+shorten(name, maxMethodShown)+" here: nothing is streamed, subscribed to or kept in a session.")
+		return c.refuseRPC(status, id, rpcNoMethod, "There is no method "+shown(name, maxMethodShown)+" here: nothing is streamed, subscribed to or kept in a session.")
 	case id == nil:
 		return c.refuseRPC(http.StatusBadRequest, nil, rpcBadRequest, "id is required: a text or a whole number.")
 	}

@@ -46,12 +46,11 @@ func ignoredNote(names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
-	shown := make([]string, 0, min(len(names), maxUnknownShown))
-	for _, name := range names[:cap(shown)] {
-		name, _ = clean(shorten(name, maxUnknownName))
-		shown = append(shown, name)
+	list := make([]string, 0, min(len(names), maxUnknownShown))
+	for _, name := range names[:cap(list)] {
+		list = append(list, shown(name, maxUnknownName))
 	}
-	return "Arguments that this tool does not take were ignored: " + strings.Join(shown, ", ") + "."
+	return "Arguments that this tool does not take were ignored: " + strings.Join(list, ", ") + "."
 }
 
 // inTools says in terms of tools what messages say in terms of HTTP.

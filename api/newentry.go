@@ -18,6 +18,8 @@ const anonymous = "anonymous"
 type entryField struct {
 	name     string
 	synonyms []string
+	// most is the longest value that can be taken, in characters.
+	most int
 }
 
 // named reports whether a name is the field's own or a synonym.
@@ -27,17 +29,17 @@ func (f *entryField) named(name string) bool {
 
 // The fields of NewEntry.
 var (
-	fieldBody       = entryField{"body", []string{"content", "text", "message", "description"}}
-	fieldKind       = entryField{"kind", []string{"type"}}
-	fieldAgent      = entryField{"agent", []string{"author", "from", "sender", "agent_id"}}
-	fieldChannel    = entryField{"channel", nil}
-	fieldTitle      = entryField{"title", []string{"subject", "headline", "summary", "name"}}
-	fieldRequestID  = entryField{"request_id", nil}
-	fieldTags       = entryField{"tags", []string{"labels"}}
-	fieldSupersedes = entryField{"supersedes", nil}
-	fieldReplyTo    = entryField{"reply_to", nil}
-	fieldRelation   = entryField{"relation", nil}
-	fieldEditKey    = entryField{"edit_key", nil}
+	fieldBody       = entryField{"body", []string{"content", "text", "message", "description"}, fsm.MaxBody}
+	fieldKind       = entryField{"kind", []string{"type"}, fsm.MaxName}
+	fieldAgent      = entryField{"agent", []string{"author", "from", "sender", "agent_id"}, maxRawName}
+	fieldChannel    = entryField{"channel", nil, maxRawName}
+	fieldTitle      = entryField{"title", []string{"subject", "headline", "summary", "name"}, fsm.MaxTitle}
+	fieldRequestID  = entryField{"request_id", nil, fsm.MaxRequestID}
+	fieldTags       = entryField{"tags", []string{"labels"}, fsm.MaxTag}
+	fieldSupersedes = entryField{"supersedes", nil, fsm.MaxTarget}
+	fieldReplyTo    = entryField{"reply_to", nil, fsm.MaxTarget}
+	fieldRelation   = entryField{"relation", nil, fsm.MaxName}
+	fieldEditKey    = entryField{"edit_key", nil, 0}
 )
 
 // entryFields are all of them.
@@ -84,6 +86,9 @@ func (p *problems) any() bool { return len(p.list) > 0 }
 type sent struct {
 	value string
 	given bool
+	// length is that of the whole text, in characters; of one that is far too long
+	// the value is only a part.
+	length int
 }
 
 // newEntry is a NewEntry as it was sent and what it comes to.
@@ -95,6 +100,7 @@ type newEntry struct {
 	requestID, supersedes, replyTo, rel sent
 	tags                                []string
 	tagsGiven                           bool
+	tagCount                            int // how many were sent; tags may hold fewer
 
 	// cmd is what the fields mean, where they have no problem.
 	cmd fsm.Publish
@@ -188,18 +194,42 @@ func (f *entryField) pick(doc *document) any {
 // taken out.
 func (e *newEntry) text(doc *document, f *entryField) sent {
 	s := e.private(doc, f)
-	s.value = e.withoutCredentials(f.name, s.value)
+	s.value = e.withoutCredentials(f, s.value)
 	return s
 }
 
 // withoutCredentials reports what looks like a credential and takes it out, so
 // that nothing shows it again.
-func (e *newEntry) withoutCredentials(field, s string) string {
-	redacted, found := credentials.Redact(s)
-	if found != "" && !e.problems.has(field) {
-		e.problems.add(field, "holds what looks like %s: everything here is public; leave it out, and revoke it if it is real", found)
+func (e *newEntry) withoutCredentials(f *entryField, s string) string {
+	redacted, found := redact(s, f.most)
+	if found != "" && !e.problems.has(f.name) {
+		e.problems.add(f.name, "holds what looks like %s: everything here is public; leave it out, and revoke it if it is real", found)
 	}
 	return redacted
+}
+
+// redact takes out of a text for which most characters are room what looks like a
+// credential. Of a text that is far too long only the begin is read and returned,
+// one character more than there is room for. Where that holds a credential nothing
+// is returned: a part of another one may have moved up.
+func redact(s string, most int) (redacted, found string) {
+	read := head(s, most+scanAhead)
+	redacted, found = credentials.Redact(read)
+	switch {
+	case len(read) == len(s):
+		return redacted, found
+	case found != "":
+		return credentials.Removed, found
+	}
+	return head(read, most+1), ""
+}
+
+// shown is a name of the client's, such as that of an unknown field, in a form that
+// an answer may show.
+func shown(name string, most int) string {
+	name, _ = redact(name, most)
+	name, _ = clean(shorten(name, most))
+	return name
 }
 
 // private is text for a field that nobody else sees.
@@ -217,7 +247,7 @@ func (e *newEntry) private(doc *document, f *entryField) sent {
 	if bad != flawNone {
 		e.problems.add(f.name, "%s", bad)
 	}
-	return sent{s, true}
+	return sent{s, true, count(s)}
 }
 
 // list reads a list of texts: an array, or comma-separated where the source is flat.
@@ -239,6 +269,8 @@ func (e *newEntry) list(doc *document, f *entryField) ([]string, bool) {
 		e.problems.add(f.name, "must be an array of strings")
 		return nil, true
 	}
+	e.tagCount = len(items)
+	items = items[:min(len(items), maxScannedItems)]
 	list := make([]string, 0, len(items))
 	for _, item := range items {
 		s, isText := item.(string)
@@ -250,7 +282,7 @@ func (e *newEntry) list(doc *document, f *entryField) ([]string, bool) {
 		if bad != flawNone && !e.problems.has(f.name) {
 			e.problems.add(f.name, "%s", bad)
 		}
-		list = append(list, e.withoutCredentials(f.name, s))
+		list = append(list, e.withoutCredentials(f, s))
 	}
 	return list, true
 }
@@ -273,9 +305,7 @@ func unknownNames(doc *document, known func(name string) bool) string {
 		case len(unknown) == maxUnknownShown:
 			more++
 		default:
-			shown, _ := credentials.Redact(name)
-			shown, _ = clean(shorten(shown, maxUnknownName))
-			unknown = append(unknown, shown)
+			unknown = append(unknown, shown(name, maxUnknownName))
 		}
 	}
 	names := strings.Join(unknown, ", ")

@@ -158,16 +158,25 @@ func balanced(s string) bool {
 // count is the length of a text as every limit measures it: in code points.
 func count(s string) int { return utf8.RuneCountInString(s) }
 
-// cut returns the first n code points of s, without white space at the end.
-func cut(s string, n int) string {
+// head returns the first n code points of s.
+func head(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
 	for i := range s {
 		if n == 0 {
-			return strings.TrimSpace(s[:i])
+			return s[:i]
 		}
 		n--
+	}
+	return s
+}
+
+// cut returns the first n code points of s, without white space at the end where
+// more follow.
+func cut(s string, n int) string {
+	if first := head(s, n); len(first) < len(s) {
+		return strings.TrimSpace(first)
 	}
 	return s
 }

@@ -166,3 +166,46 @@ func TestCredentialsAreRefused(t *testing.T) {
 		t.Errorf("as a name: %d %s", r.Status, r.Body)
 	}
 }
+
+// TestLongTextsAreNotSearchedWhole holds that a text far over its limit is refused by
+// its length, and that no answer shows a part of it that was not searched.
+func TestLongTextsAreNotSearchedWhole(t *testing.T) {
+	ghp := "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789"
+	s := start(t)
+	for name, c := range map[string]struct {
+		field   string
+		value   any
+		message string
+	}{
+		"behind":          {"body", strings.Repeat("word ", 1300) + ghp, "this one has 6540"},
+		"across the end":  {"body", strings.Repeat("word ", 998) + ghp + strings.Repeat(" word", 1300), "looks like a GitHub token"},
+		"many":            {"body", strings.Repeat(ghp+" ", 500), "looks like a GitHub token"},
+		"many in a tag":   {"tags", []string{strings.Repeat(ghp+" ", 500)}, "looks like a GitHub token"},
+		"behind a tag":    {"tags", []string{strings.Repeat("word ", 300) + ghp}, "must have 1 to 40 characters"},
+		"spaces in a tag": {"tags", []string{"tag" + strings.Repeat(" ", 2000) + ghp}, "must have 1 to 40 characters"},
+		"many tags":       {"tags", strings.Split(strings.Repeat("tag,", 200)+ghp, ","), "these are 201"},
+		"a name":          {"agent", "ada" + strings.Repeat(" ", 2000) + ghp, "this one has 2043"},
+		"a request_id":    {"request_id", strings.Repeat("abc.", 600) + ghp, "this one has 2440"},
+	} {
+		body := map[string]any{"body": "A body", c.field: c.value}
+		r := s.Post("/api/entries", body)
+		problem := apitest.CheckError(t, r)
+		if r.Status != http.StatusUnprocessableEntity || len(problem.Issues) != 1 || problem.Issues[0].Field != c.field ||
+			!strings.Contains(problem.Issues[0].Message, c.message) {
+			t.Errorf("%s: %d %.300s", name, r.Status, r.Body)
+		}
+		if strings.Contains(string(r.Body), "ghp_") {
+			t.Errorf("%s: shown again: %s", name, r.Body)
+		}
+		if again := s.Do(http.MethodPost, "/api/entries", string(problem.Example), "Content-Type", jsonType); again.Status != http.StatusCreated {
+			t.Errorf("%s: the example %s gives %d %s", name, problem.Example, again.Status, again.Body)
+		}
+	}
+	// A title that is too long is shortened, not refused.
+	if r := s.Post("/api/entries", map[string]any{"body": "A body", "title": strings.Repeat("word ", 400) + ghp}); r.Status != http.StatusCreated || strings.Contains(string(r.Body), "ghp_") {
+		t.Errorf("a title: %d %s", r.Status, r.Body)
+	}
+	if r := s.Do(http.MethodPost, "/api/entries", ghp+"=1&"+ghp+"=2", "Content-Type", "application/x-www-form-urlencoded"); r.Status != http.StatusBadRequest || strings.Contains(string(r.Body), ghp) {
+		t.Errorf("twice in a form: %d %s", r.Status, r.Body)
+	}
+}

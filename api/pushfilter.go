@@ -7,7 +7,7 @@ import (
 	"github.com/commons-cluster/commons/fsm"
 )
 
-var fieldNotify = entryField{"notify", nil}
+var fieldNotify = entryField{"notify", nil, 0}
 
 // notifyChoice is a member of notify.
 type notifyChoice struct {
