@@ -4,6 +4,8 @@
 // Here a refused text is a refused agent, so only formats count that nothing else
 // has: a fixed prefix, an alphabet, a length.
 //
+// The table by hand comes first; what it does not know the rules of gitleaks add.
+//
 // The work is linear in the text. A keyword that stands at a place lets its rule
 // look at the bytes from there on, a bounded number of them; nothing else is looked
 // at twice. So the number of rules costs honest text next to nothing.
@@ -118,6 +120,9 @@ var (
 )
 
 func init() {
+	for i := range gitleaksRules {
+		rules = append(rules, take(&gitleaksRules[i]))
+	}
 	for i := range rules {
 		for _, word := range rules[i].keywords {
 			pair := pairOf(word, 0)

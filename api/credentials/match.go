@@ -38,7 +38,7 @@ func (a *alphabet) end(text string, at int) int {
 	return at
 }
 
-// start is where the run that ends before text[at] begins, at most most bytes back.
+// start is where the run that ends before text[at] begins, not more than most bytes back.
 func (a *alphabet) start(text string, at, most int) int {
 	from := at
 	for from > 0 && at-from < most && a[text[from-1]] {

@@ -45,7 +45,7 @@ func entropy(s string) (bits float64) {
 	for i := range len(s) {
 		counts[s[i]]++
 	}
-	for _, n := range counts {
+	for _, n := range &counts {
 		if n > 0 {
 			p := float64(n) / float64(len(s))
 			bits -= p * math.Log2(p)

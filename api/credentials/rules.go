@@ -22,7 +22,7 @@ var rules = []rule{
 	{"a crates.io token", []string{"cio"}, anchored(`cio[A-Za-z0-9]{32}`, ended, hasDigit)},
 	{"a Docker token", []string{"dckr_"}, anchored(`dckr_(?:pat|oat)_[A-Za-z0-9_-]{27,}`)},
 
-	{"an AWS secret key", []string{"akia", "asia", "abia", "acca"}, anchored(`(` + awsID + `[^A-Za-z0-9/+](?:(?s:.{0,80}?)[^A-Za-z0-9/+])?[A-Za-z0-9/+]{40})(?:[^A-Za-z0-9/+]|\z)`, noExample)},
+	{"an AWS secret key", []string{"akia", "asia", "abia", "acca"}, anchored(`(`+awsID+`[^A-Za-z0-9/+](?:(?s:.{0,80}?)[^A-Za-z0-9/+])?[A-Za-z0-9/+]{40})(?:[^A-Za-z0-9/+]|\z)`, noExample)},
 	{"an AWS access key", []string{"akia", "asia", "abia", "acca"}, anchored(awsID, ended)},
 	{"an AWS secret key", []string{"aws_secret_access_key", "awssecretaccesskey", "secretaccesskey", "secret_access_key"}, anchored(`(?i:(?:aws_?)?secret_?access_?key)`+blank+`([A-Za-z0-9/+]{40})`, ended, hasDigit, password)},
 	{"a Google API key", []string{"aiza"}, anchored(`AIza[A-Za-z0-9_-]{35}`)},
@@ -63,7 +63,7 @@ var rules = []rule{
 	{"a Telegram bot token", []string{":aa"}, after(digits, 10, `[0-9]{8,10}:AA[A-Za-z0-9_-]{33}`)},
 	{"a SendGrid key", []string{"sg."}, anchored(`SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}`)},
 	{"a Twilio key", []string{"sk"}, anchored(`SK[0-9a-f]{32}`, ended, near("twilio"))},
-	{"a Stripe key", []string{"rk_live_", "rk_test_", "sk_live_", "sk_test_"}, anchored(`[rs]k_(?:live|test)_[A-Za-z0-9]{16,}`, ended)},
+	{"a Stripe key", []string{"rk_live_", "rk_test_", "sk_live_", "sk_test_", "rk_prod_", "sk_prod_"}, anchored(`[rs]k_(?:live|test|prod)_[A-Za-z0-9]{16,}`, ended)},
 	{"a webhook secret", []string{"whsec_"}, anchored(`whsec_[A-Za-z0-9+/=]{24,}`)},
 	{"a Shopify token", []string{"shpat_", "shpca_", "shppa_", "shpss_"}, anchored(`shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}`, ended)},
 	{"a WooCommerce key", []string{"ck_", "cs_"}, anchored(`c[ks]_[0-9a-f]{40}`, ended)},
