@@ -139,9 +139,17 @@ func TestEventThatIsNeverTaken(t *testing.T) {
 		entry   uint64
 		outcome DeliveryOutcome
 	}{
-		{1, AttemptFailed}, {2, AttemptFailed}, {3, AttemptFailed}, {4, AttemptFailed}, {5, AttemptFailed},
-		{1, AttemptFailed}, {2, AttemptDelivered}, {1, AttemptFailed},
-		{3, AttemptDelivered}, {4, AttemptDelivered}, {5, AttemptDelivered},
+		{1, AttemptFailed},
+		{2, AttemptFailed},
+		{3, AttemptFailed},
+		{4, AttemptFailed},
+		{5, AttemptFailed},
+		{1, AttemptFailed},
+		{2, AttemptDelivered},
+		{1, AttemptFailed},
+		{3, AttemptDelivered},
+		{4, AttemptDelivered},
+		{5, AttemptDelivered},
 	} {
 		r.log.stamp = max(r.now(), r.outbox("ada").First.NextAt-1000)
 		if d := r.attempt("ada", probe.outcome, nil); d.Entry != probe.entry {
