@@ -18,7 +18,7 @@ import (
 func TestMoreConnectionsThanDescriptors(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t, `ulimit -n 256; exec "$0" "$@"`, &syscall.SysProcAttr{Setsid: true}, nil)
-	p.logs(`msg="open files and connections" limit=256 clients=128 state=64 others=64`)
+	p.logs(`msg="open files and connections" limit=256 clients=128 state=43 others=85`)
 	found := regexp.MustCompile(`msg=listening .*http=(\S+)`).FindStringSubmatch(p.log.String())
 	if found == nil {
 		t.Fatalf("where it listens is not logged:\n%s", p.log.String())
