@@ -41,7 +41,7 @@ type Post struct {
 }
 
 // URL returns the node's base URL.
-func (nd *Node) URL() string { return "http://" + nd.cfg.HTTPAddr }
+func (nd *Node) URL() string { return "http://" + nd.Config.HTTPAddr }
 
 // Publish sends one write and returns its answer; the error is the connection's.
 func (nd *Node) Publish(ctx context.Context, p Post) (Answer, error) {
@@ -55,7 +55,7 @@ func (nd *Node) Publish(ctx context.Context, p Post) (Answer, error) {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	var a Answer
-	status, header, err := nd.do(req, &a)
+	status, header, err := nd.Do(req, &a)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -86,7 +86,7 @@ type Page struct {
 
 // List lists entries with the query; status tells whether it is one.
 func (nd *Node) List(query url.Values) (page Page, status int, err error) {
-	status, err = nd.getJSON("/api/entries?"+query.Encode(), &page)
+	status, err = nd.GetJSON("/api/entries?"+query.Encode(), &page)
 	return page, status, err
 }
 
@@ -114,21 +114,22 @@ func (nd *Node) Get(id string) (e Entry, status int, err error) {
 	var body struct {
 		Entry Entry `json:"entry"`
 	}
-	status, err = nd.getJSON("/api/entries/"+url.PathEscape(id), &body)
+	status, err = nd.GetJSON("/api/entries/"+url.PathEscape(id), &body)
 	return body.Entry, status, err
 }
 
-func (nd *Node) getJSON(path string, into any) (status int, err error) {
+// GetJSON gets a path and decodes the answer, whatever its status.
+func (nd *Node) GetJSON(path string, into any) (status int, err error) {
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, nd.URL()+path, nil)
 	if err != nil {
 		return 0, err
 	}
-	status, _, err = nd.do(req, into)
+	status, _, err = nd.Do(req, into)
 	return status, err
 }
 
-// postJSON posts a body and decodes the answer, whatever its status.
-func (nd *Node) postJSON(path string, body, into any) (status int, err error) {
+// PostJSON posts a body and decodes the answer, whatever its status.
+func (nd *Node) PostJSON(path string, body, into any) (status int, err error) {
 	data, err := json.Marshal(body)
 	if err != nil {
 		return 0, err
@@ -138,16 +139,17 @@ func (nd *Node) postJSON(path string, body, into any) (status int, err error) {
 		return 0, err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	status, _, err = nd.do(req, into)
+	status, _, err = nd.Do(req, into)
 	return status, err
 }
 
-func (nd *Node) get(path string) (status int, body string, err error) {
+// GetText gets a path and returns the answer as it is.
+func (nd *Node) GetText(path string) (status int, body string, err error) {
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, nd.URL()+path, nil)
 	if err != nil {
 		return 0, "", err
 	}
-	res, err := nd.c.http.Do(req)
+	res, err := nd.c.HTTP.Do(req)
 	if err != nil {
 		return 0, "", err
 	}
@@ -156,9 +158,9 @@ func (nd *Node) get(path string) (status int, body string, err error) {
 	return res.StatusCode, string(data), err
 }
 
-// do sends a request and decodes the answer, whatever its status.
-func (nd *Node) do(req *http.Request, into any) (status int, header http.Header, err error) {
-	res, err := nd.c.http.Do(req)
+// Do sends a request and decodes the answer, whatever its status.
+func (nd *Node) Do(req *http.Request, into any) (status int, header http.Header, err error) {
+	res, err := nd.c.HTTP.Do(req)
 	if err != nil {
 		return 0, nil, err
 	}

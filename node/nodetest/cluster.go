@@ -36,11 +36,12 @@ type Option func(*node.Config)
 // Cluster is a set of nodes. Its methods fail the test that it was made for, and
 // are called from the test's goroutine.
 type Cluster struct {
+	HTTP  *http.Client
+	Nodes []*Node
+
 	t     testing.TB
 	opts  []Option
 	dir   string
-	http  *http.Client
-	Nodes []*Node
 	loads int
 
 	mu  sync.Mutex
@@ -50,11 +51,12 @@ type Cluster struct {
 
 // Node is one place in a cluster. It keeps its addresses over restarts.
 type Node struct {
+	Config node.Config // of the next start
+	Run    *node.Node  // nil while it is down
+
 	c     *Cluster
 	index int
-	cfg   node.Config
 	log   *logBuffer
-	run   *node.Node // nil while it is down
 }
 
 // New starts n nodes that form a cluster and waits until all are ready.
@@ -62,14 +64,14 @@ func New(t testing.TB, n int, opts ...Option) *Cluster {
 	t.Helper()
 	c := Empty(t, opts...)
 	for range n {
-		c.add(n)
+		c.Add(n)
 	}
 	// Every node knows where all others are, as a cluster's operator would say it.
 	for _, nd := range c.Nodes {
-		nd.cfg.Join = c.gossipAddrs()
+		nd.Config.Join = c.GossipAddrs()
 	}
 	if n == 1 {
-		c.Nodes[0].cfg.Join = nil
+		c.Nodes[0].Config.Join = nil
 	}
 	for i := range c.Nodes {
 		c.Start(i)
@@ -84,7 +86,7 @@ func Empty(t testing.TB, opts ...Option) *Cluster {
 	c := &Cluster{
 		t: t, opts: opts, dir: t.TempDir(),
 		ids: map[string]int{}, cut: map[[2]int]bool{},
-		http: &http.Client{
+		HTTP: &http.Client{
 			Timeout:   30 * time.Second,
 			Transport: &http.Transport{MaxIdleConnsPerHost: 64},
 		},
@@ -95,11 +97,11 @@ func Empty(t testing.TB, opts ...Option) *Cluster {
 
 // close ends what runs, and shows the logs of a failed test.
 func (c *Cluster) close() {
-	c.http.CloseIdleConnections()
+	c.HTTP.CloseIdleConnections()
 	var wg sync.WaitGroup
 	for _, nd := range c.Nodes {
-		if nd.run != nil {
-			wg.Go(nd.run.Kill)
+		if nd.Run != nil {
+			wg.Go(nd.Run.Kill)
 		}
 	}
 	wg.Wait()
@@ -113,18 +115,18 @@ func (c *Cluster) close() {
 // Join adds a node that is to join the others, and starts it.
 func (c *Cluster) Join() *Node {
 	c.t.Helper()
-	nd := c.add(1)
-	nd.cfg.Join = c.gossipAddrs()
+	nd := c.Add(1)
+	nd.Config.Join = c.GossipAddrs()
 	c.Start(nd.index)
 	return nd
 }
 
-// add makes a place for a node.
-func (c *Cluster) add(expect int) *Node {
+// Add makes a place for a node, one of expect that found a cluster.
+func (c *Cluster) Add(expect int) *Node {
 	c.t.Helper()
 	i := len(c.Nodes)
 	nd := &Node{c: c, index: i, log: &logBuffer{}}
-	nd.cfg = node.Config{
+	nd.Config = node.Config{
 		NodeID: fmt.Sprintf("n%d", i+1), DataDir: filepath.Join(c.dir, fmt.Sprintf("n%d", i+1)),
 		BootstrapExpect: expect, ClaimTTL: 24 * time.Hour, AgentCard: "1.0",
 		Heartbeat: Heartbeat, Election: Election, Lease: Lease, HangTimeout: Patience,
@@ -134,19 +136,20 @@ func (c *Cluster) add(expect int) *Node {
 			GoneFor: time.Second, ProbeInterval: 200 * time.Millisecond,
 		},
 	}
-	nd.cfg.HTTPAddr, nd.cfg.ClusterAddr, nd.cfg.GossipAddr = c.freeAddr(), c.freeAddr(), c.freeAddr()
+	nd.Config.HTTPAddr, nd.Config.ClusterAddr, nd.Config.GossipAddr = c.freeAddr(), c.freeAddr(), c.freeAddr()
 	for _, o := range c.opts {
-		o(&nd.cfg)
+		o(&nd.Config)
 	}
-	nd.cfg.Tuning.Link = func(peer string, outbound bool) bool { return c.passes(i, peer, outbound) }
+	nd.Config.Tuning.Link = func(peer string, outbound bool) bool { return c.passes(i, peer, outbound) }
 	c.Nodes = append(c.Nodes, nd)
 	return nd
 }
 
-func (c *Cluster) gossipAddrs() []string {
+// GossipAddrs returns where the nodes gossip, as a joining node is given it.
+func (c *Cluster) GossipAddrs() []string {
 	addrs := make([]string, 0, len(c.Nodes))
 	for _, nd := range c.Nodes {
-		addrs = append(addrs, nd.cfg.GossipAddr)
+		addrs = append(addrs, nd.Config.GossipAddr)
 	}
 	return addrs
 }
@@ -168,11 +171,11 @@ func (c *Cluster) Start(i int) {
 	nd := c.Nodes[i]
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	run, err := node.Start(ctx, nd.cfg, nd.log.logger())
+	run, err := node.Start(ctx, nd.Config, nd.log.logger())
 	if err != nil {
 		c.t.Fatalf("start node %d: %v", i, err)
 	}
-	nd.run = run
+	nd.Run = run
 	c.mu.Lock()
 	c.ids[run.ServerID()] = i
 	c.mu.Unlock()
@@ -185,7 +188,7 @@ func (c *Cluster) TryStart(i int) error {
 	nd := c.Nodes[i]
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	run, err := node.Start(ctx, nd.cfg, nd.log.logger())
+	run, err := node.Start(ctx, nd.Config, nd.log.logger())
 	if err != nil {
 		return err
 	}
@@ -195,7 +198,7 @@ func (c *Cluster) TryStart(i int) error {
 	case err := <-ended:
 		return err
 	case <-time.After(Patience):
-		nd.run = run
+		nd.Run = run
 		return nil
 	}
 }
@@ -205,11 +208,11 @@ func (c *Cluster) Kill(nodes ...int) {
 	c.t.Helper()
 	var wg sync.WaitGroup
 	for _, i := range nodes {
-		wg.Go(c.Nodes[i].run.Kill)
+		wg.Go(c.Nodes[i].Run.Kill)
 	}
 	wg.Wait()
 	for _, i := range nodes {
-		c.Nodes[i].run = nil
+		c.Nodes[i].Run = nil
 	}
 }
 
@@ -218,19 +221,19 @@ func (c *Cluster) Stop(i int) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	if err := c.Nodes[i].run.Shutdown(ctx); err != nil {
+	if err := c.Nodes[i].Run.Shutdown(ctx); err != nil {
 		c.t.Errorf("stop node %d: %v", i, err)
 	}
-	c.Nodes[i].run = nil
+	c.Nodes[i].Run = nil
 }
 
 // Wipe deletes everything a node that is down has kept.
 func (c *Cluster) Wipe(i int) {
 	c.t.Helper()
-	if c.Nodes[i].run != nil {
+	if c.Nodes[i].Run != nil {
 		c.t.Fatalf("wipe node %d: it is running", i)
 	}
-	if err := os.RemoveAll(c.Nodes[i].cfg.DataDir); err != nil {
+	if err := os.RemoveAll(c.Nodes[i].Config.DataDir); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -257,7 +260,7 @@ func (c *Cluster) Cut(from, to int) {
 	c.cut[[2]int{from, to}] = true
 	c.mu.Unlock()
 	for _, pair := range [][2]int{{from, to}, {to, from}} {
-		a, b := c.Nodes[pair[0]].run, c.Nodes[pair[1]].run
+		a, b := c.Nodes[pair[0]].Run, c.Nodes[pair[1]].Run
 		if a != nil && b != nil {
 			a.Disconnect(b.ServerID())
 		}
@@ -286,7 +289,7 @@ func (c *Cluster) Heal() {
 func (c *Cluster) Running() []int {
 	var running []int
 	for i, nd := range c.Nodes {
-		if nd.run != nil {
+		if nd.Run != nil {
 			running = append(running, i)
 		}
 	}
@@ -297,20 +300,23 @@ func (c *Cluster) Running() []int {
 func (nd *Node) Index() int { return nd.index }
 
 // ServerID returns the id of a running node.
-func (nd *Node) ServerID() string { return nd.run.ServerID() }
+func (nd *Node) ServerID() string { return nd.Run.ServerID() }
 
 // ClusterAddr returns the address of the node's private port.
-func (nd *Node) ClusterAddr() string { return nd.cfg.ClusterAddr }
+func (nd *Node) ClusterAddr() string { return nd.Config.ClusterAddr }
 
 // Wait waits until a running node ends by itself and returns why it did.
 func (nd *Node) Wait() error {
-	err := nd.run.Wait()
-	nd.run = nil
+	err := nd.Run.Wait()
+	nd.Run = nil
 	return err
 }
 
 // DataDir returns where the node keeps its data.
-func (nd *Node) DataDir() string { return nd.cfg.DataDir }
+func (nd *Node) DataDir() string { return nd.Config.DataDir }
 
 // Logged reports whether the node has logged a line that holds the text.
 func (nd *Node) Logged(text string) bool { return strings.Contains(nd.log.String(), text) }
+
+// Log returns the newest lines of the node's log.
+func (nd *Node) Log() string { return nd.log.String() }

@@ -39,7 +39,7 @@ func (c *Cluster) WaitReady(nodes ...int) {
 	}
 	for _, i := range nodes {
 		c.Eventually(fmt.Sprintf("node %d ready", i), func() string {
-			status, body, err := c.Nodes[i].get("/readyz")
+			status, body, err := c.Nodes[i].GetText("/readyz")
 			if err != nil {
 				return err.Error()
 			}
@@ -127,9 +127,9 @@ func (c *Cluster) WaitConverged() {
 	c.t.Helper()
 	c.Eventually("equal indexes", func() string {
 		running := c.Running()
-		first, digest := c.Nodes[running[0]].run.Digest()
+		first, digest := c.Nodes[running[0]].Run.Digest()
 		for _, i := range running[1:] {
-			index, other := c.Nodes[i].run.Digest()
+			index, other := c.Nodes[i].Run.Digest()
 			if index != first {
 				return fmt.Sprintf("node %d is at %d, node %d at %d", running[0], first, i, index)
 			}
@@ -144,6 +144,6 @@ func (c *Cluster) WaitConverged() {
 // Status returns what GET /status of the node says.
 func (nd *Node) Status() (api.Status, error) {
 	var s api.Status
-	_, err := nd.getJSON("/status", &s)
+	_, err := nd.GetJSON("/status", &s)
 	return s, err
 }

@@ -108,7 +108,7 @@ var bugs = []bug{
 	{
 		name:  "an entry is titled otherwise than before",
 		edits: []edit{{"fsm/job.go", `resultTitle = "Result: "`, `resultTitle = "Outcome: "`}},
-		pkg:   "./node/nodetest", run: "TestSavedDataOpens",
+		pkg:   "./node/integration", run: "TestSavedDataOpens",
 		because: "the nodes of a rolling upgrade hold different states",
 	},
 	{
@@ -306,7 +306,7 @@ var bugs = []bug{
 	{
 		name:  "all is green while writes are refused",
 		edits: []edit{{"node/adminreport.go", "if r.Refuses != \"\" {", "if false {"}},
-		pkg:   "./node/nodetest", run: "ConditionsAreTrue",
+		pkg:   "./node/integration", run: "ConditionsAreTrue",
 		because: "operators look elsewhere while nobody can write",
 	},
 	{

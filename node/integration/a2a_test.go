@@ -1,0 +1,222 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/node/nodetest"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2aclient"
+	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
+	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
+)
+
+// callPatience bounds one call of a client: longer than a change of leader.
+const callPatience = 20 * time.Second
+
+// a2aTransport is a way in which the A2A project's own client speaks.
+type a2aTransport struct {
+	name string
+	use  func(*http.Client) a2aclient.FactoryOption
+}
+
+// a2aTransports are the bindings of version 1.0, and those of 0.3.
+var a2aTransports = []a2aTransport{
+	{"rpc", a2aclient.WithJSONRPCTransport},
+	{"http", a2aclient.WithRESTTransport},
+	{"rpc03", func(c *http.Client) a2aclient.FactoryOption {
+		return a2av0.WithJSONRPCTransport(a2av0.JSONRPCTransportConfig{Client: c})
+	}},
+	{"http03", func(c *http.Client) a2aclient.FactoryOption {
+		return a2av0.WithRESTTransport(a2av0.RESTTransportConfig{Client: c})
+	}},
+}
+
+// a2aClient is the A2A project's own client of one node by one transport, as the
+// node's card says.
+func (c *testCluster) a2aClient(nd *nodetest.Node, transport a2aTransport) (*a2aclient.Client, error) {
+	card, err := agentcard.DefaultResolver.Resolve(c.t.Context(), nd.URL())
+	if err != nil {
+		return nil, err
+	}
+	return a2aclient.NewFromCard(c.t.Context(), card, a2aclient.WithDefaultsDisabled(), transport.use(&http.Client{Timeout: callPatience}))
+}
+
+// a2aSay sends one message and returns the entry's id that the answer's data holds,
+// and its text.
+func a2aSay(ctx context.Context, client *a2aclient.Client, m *a2a.Message) (id, text string, err error) {
+	result, err := client.SendMessage(ctx, &a2a.SendMessageRequest{Message: m})
+	if err != nil {
+		return "", "", err
+	}
+	answer, isMessage := result.(*a2a.Message)
+	if !isMessage || answer.Role != a2a.MessageRoleAgent || answer.ContextID == "" || len(answer.Parts) != 2 {
+		return "", "", fmt.Errorf("the answer is %+v", result)
+	}
+	data, _ := answer.Parts[1].Data().(map[string]any)
+	entry, _ := data["entry"].(map[string]any)
+	id, _ = entry["id"].(string)
+	return id, answer.Parts[0].Text(), nil
+}
+
+// a2aText is a message of one text, signed.
+func a2aText(agent, text string) *a2a.Message {
+	return a2a.NewMessage(a2a.MessageRoleUser, a2a.NewTextPart(text), a2a.NewDataPart(map[string]any{"agent": agent}))
+}
+
+// a2aRefusals runs every operation that this agent refuses, and says which of them
+// was answered otherwise than the protocol wants.
+func a2aRefusals(ctx context.Context, c *a2aclient.Client, text string) error {
+	_, get := c.GetTask(ctx, &a2a.GetTaskRequest{ID: "t1"})
+	_, cancel := c.CancelTask(ctx, &a2a.CancelTaskRequest{ID: "t1"})
+	_, create := c.CreateTaskPushConfig(ctx, &a2a.PushConfig{TaskID: "t1", URL: "https://a.example"})
+	_, read := c.GetTaskPushConfig(ctx, &a2a.GetTaskPushConfigRequest{TaskID: "t1", ID: "p1"})
+	_, list := c.ListTaskPushConfigs(ctx, &a2a.ListTaskPushConfigRequest{TaskID: "t1"})
+	remove := c.DeleteTaskPushConfig(ctx, &a2a.DeleteTaskPushConfigRequest{TaskID: "t1", ID: "p1"})
+	_, card := c.GetExtendedAgentCard(ctx, &a2a.GetExtendedAgentCardRequest{})
+	tasked := a2aText("ada", text)
+	tasked.TaskID = "t1"
+	_, _, unknown := a2aSay(ctx, c, tasked)
+	_, _, file := a2aSay(ctx, c, a2a.NewMessage(a2a.MessageRoleUser, a2a.NewRawPart([]byte("bytes"))))
+	_, _, short := a2aSay(ctx, c, a2aText("ada", "x"))
+	var wrong []error
+	for _, call := range []struct {
+		name      string
+		got, want error
+	}{
+		{"get", get, a2a.ErrTaskNotFound},
+		{"cancel", cancel, a2a.ErrTaskNotFound},
+		{"create push", create, a2a.ErrPushNotificationNotSupported},
+		{"get push", read, a2a.ErrPushNotificationNotSupported},
+		{"list push", list, a2a.ErrPushNotificationNotSupported},
+		{"delete push", remove, a2a.ErrPushNotificationNotSupported},
+		{"extended card", card, a2a.ErrExtendedCardNotConfigured},
+		{"unknown task", unknown, a2a.ErrTaskNotFound},
+		{"file", file, a2a.ErrUnsupportedContentType},
+		{"short text", short, a2a.ErrInvalidParams},
+	} {
+		if !errors.Is(call.got, call.want) {
+			wrong = append(wrong, fmt.Errorf("%s: %w, want %w", call.name, call.got, call.want))
+		}
+	}
+	// The client itself knows no list by JSON-RPC of version 0.3.
+	tasks, err := c.ListTasks(ctx, &a2a.ListTasksRequest{})
+	if !errors.Is(err, a2a.ErrUnsupportedOperation) && (err != nil || len(tasks.Tasks) != 0) {
+		wrong = append(wrong, fmt.Errorf("list tasks: %+v %w", tasks, err))
+	}
+	// The card says that nothing is streamed, and so the client sends it whole.
+	for event, err := range c.SendStreamingMessage(ctx, &a2a.SendMessageRequest{Message: a2aText("ada", "ping")}) {
+		if _, isMessage := event.(*a2a.Message); err != nil || !isMessage {
+			wrong = append(wrong, fmt.Errorf("stream: %+v %w", event, err))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// TestA2AClientOfOthers runs every operation of the A2A project's own clients by every
+// binding of both versions against a cluster while its leader is killed: what goes through a node
+// that lives never fails, and no message is published twice.
+func TestA2AClientOfOthers(t *testing.T) {
+	c := newCluster(t, 3)
+	leader := c.WaitLeader()
+	var published atomic.Int64
+	stop := make(chan struct{})
+	clients := 2 * (len(a2aTransports) + 1) // and the client of 0.3 itself, at two nodes
+	failed := make(chan error, clients)
+	for _, nd := range c.Nodes {
+		if nd.Index() == leader {
+			continue
+		}
+		for _, transport := range a2aTransports {
+			client, err := c.a2aClient(nd, transport)
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				failed <- c.a2aRun(client, fmt.Sprintf("agent-%d-%s", nd.Index(), transport.name), stop, &published)
+			}()
+		}
+		old, err := c.a2aOldClient(nd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { failed <- a2aOldRun(t.Context(), nd, old, stop, &published) }()
+	}
+	c.killUnder(leader, &published, 20)
+	close(stop)
+	for range clients {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+	c.Start(leader)
+	c.WaitConverged()
+	bodies := map[string]int{}
+	for i := range c.Nodes {
+		entries := c.All(i, nil)
+		if len(entries) != int(published.Load()) {
+			t.Errorf("node %d holds %d entries, want %d", i, len(entries), published.Load())
+		}
+		for _, e := range entries {
+			if bodies[e.Body]++; bodies[e.Body] > i+1 {
+				t.Errorf("%q stands twice on node %d", e.Body, i)
+			}
+		}
+	}
+}
+
+// killUnder kills a node under writes that are counted, with so many of them before
+// and so many after.
+func (c *testCluster) killUnder(victim int, wrote *atomic.Int64, writes int64) {
+	c.t.Helper()
+	c.Eventually("writes before the kill", func() string { return lacks(wrote.Load(), writes) })
+	c.Kill(victim)
+	after := wrote.Load() + writes
+	c.Eventually("writes after the kill", func() string { return lacks(wrote.Load(), after) })
+}
+
+// lacks says what is missing to a count.
+func lacks(have, want int64) string {
+	if have >= want {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d", have, want)
+}
+
+// a2aRun publishes, repeats, reads and is refused until it is stopped.
+func (c *testCluster) a2aRun(client *a2aclient.Client, agent string, stop <-chan struct{}, published *atomic.Int64) error {
+	ctx := c.t.Context()
+	for n := 0; ; n++ {
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+		m := a2aText(agent, fmt.Sprintf("Message %d of %s", n, agent))
+		first, _, err := a2aSay(ctx, client, m)
+		if err != nil {
+			return fmt.Errorf("%s: publish: %w", agent, err)
+		}
+		published.Add(1)
+		if again, _, err := a2aSay(ctx, client, m); err != nil || again != first || first == "" {
+			return fmt.Errorf("%s: %q, then %q %w", agent, first, again, err)
+		}
+		for text, want := range map[string]string{
+			"help": "search <words>", "latest": "The newest entries", "search " + agent: "[a2a] " + agent, "channels": "a2a (", "ping": "Pong",
+		} {
+			if _, got, err := a2aSay(ctx, client, a2aText(agent, text)); err != nil || !strings.Contains(got, want) {
+				return fmt.Errorf("%s: %s: %q %w", agent, text, got, err)
+			}
+		}
+		if err := a2aRefusals(ctx, client, m.Parts[0].Text()); err != nil {
+			return fmt.Errorf("%s: %w", agent, err)
+		}
+	}
+}

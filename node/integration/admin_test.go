@@ -1,0 +1,304 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/node/nodetest"
+
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/admin"
+)
+
+// operate makes one call of an operator to a node.
+func operate[Answer any](c *testCluster, i int, path string, request any) (Answer, error) {
+	c.t.Helper()
+	client, err := admin.NewClient(c.Nodes[i].Config.SecretFile, c.Nodes[i].ClusterAddr())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer client.Close()
+	return admin.Call[Answer](c.t.Context(), client, path, request)
+}
+
+// refused fails the test unless a call was refused with the status and a text.
+func refused(t *testing.T, err error, status int, text string) {
+	t.Helper()
+	failed, ok := errors.AsType[*admin.CallError](err)
+	if !ok || failed.Status != status || !strings.Contains(failed.Message, text) {
+		t.Errorf("error %v, want status %d and %q", err, status, text)
+	}
+}
+
+func TestOperatorsSeeTheCluster(t *testing.T) {
+	c := newCluster(t, 3)
+	c.WaitVoters()
+	leader := c.WaitLeader()
+	c.MustPublish(leader, nodetest.Post{Body: "seen by operators"})
+	c.WaitConverged()
+	for i := range c.Nodes {
+		report, err := operate[admin.ClusterReport](c, i, admin.PathCluster, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if report.AskedNode != c.Nodes[i].ServerID() || report.Leader != c.Nodes[leader].ServerID() || len(report.Voters()) != 3 {
+			t.Errorf("node %d reports %+v", i, report)
+		}
+		for _, s := range report.Servers {
+			if s.Report == nil || !s.Alive || s.Report.ID != s.ID || s.Report.Entries != 1 || s.Report.DiskFree == 0 || s.Report.MemoryBytes == 0 {
+				t.Errorf("node %d reports %+v of %s", i, s.Report, s.ID)
+			}
+			if r := s.Report; r != nil && (len(r.Secrets) != 1 || r.SealedUnder != r.Secrets[0]) {
+				t.Errorf("%s accepts the secrets %v, the data key is under %q", s.ID, r.Secrets, r.SealedUnder)
+			}
+		}
+	}
+	c.Kill(leader)
+	left := c.WaitLeader()
+	c.Eventually("a report without the dead node", func() string {
+		report, err := operate[admin.ClusterReport](c, left, admin.PathCluster, nil)
+		if err != nil {
+			return err.Error()
+		}
+		for _, s := range report.Servers {
+			if s.Report == nil && s.Error != "" && s.Part == admin.Voter && !s.Alive {
+				return ""
+			}
+		}
+		return "every server answers"
+	})
+}
+
+func TestDigestsAreComparedAtOneIndex(t *testing.T) {
+	c := newCluster(t, 3)
+	load := c.StartLoad(3, 0, 1, 2)
+	defer load.Stop()
+	for range 5 {
+		comparison, err := operate[admin.Comparison](c, c.Follower(), admin.PathCompare, admin.CompareRequest{PatienceMillis: nodetest.Patience.Milliseconds()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !comparison.Equal || !comparison.Complete() || len(comparison.Digests) != 3 || comparison.Digests[0].Digest == "" || comparison.Digests[0].Rows == "" {
+			t.Fatalf("compared: %+v", comparison)
+		}
+	}
+}
+
+// TestDigestSeesRowsThatDiffer: two nodes with the same log whose states differ in
+// a row are found out.
+func TestDigestSeesRowsThatDiffer(t *testing.T) {
+	c := newCluster(t, 3)
+	victim := c.Follower()
+	c.MustPublish(victim, nodetest.Post{Body: "What everybody has read."})
+	c.WaitConverged()
+	c.Stop(victim)
+	rows, err := fsmtest.ReplaceText(filepath.Join(c.Nodes[victim].DataDir(), "state"), "What everybody has read.", "What nobody ever wrote..")
+	if err != nil || rows == 0 {
+		t.Fatalf("the text was replaced in %d rows: %v", rows, err)
+	}
+	c.Start(victim)
+	c.WaitReady()
+	comparison, err := operate[admin.Comparison](c, victim, admin.PathCompare, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if comparison.Equal || !comparison.Complete() {
+		t.Fatalf("compared: %+v", comparison)
+	}
+	differ := 0
+	for _, d := range comparison.Digests {
+		if d.Digest != comparison.Digests[0].Digest {
+			t.Errorf("the logs differ: %+v", comparison)
+		}
+		for _, other := range comparison.Digests {
+			if d.Rows != other.Rows {
+				differ++
+			}
+		}
+	}
+	if differ != 4 { // the one from both others, and they from it
+		t.Errorf("compared: %+v", comparison)
+	}
+}
+
+func TestLeadershipIsTransferred(t *testing.T) {
+	c := newCluster(t, 3)
+	c.WaitVoters()
+	leader := c.WaitLeader()
+	next := c.Follower()
+	// The call goes to a node that does not lead.
+	answer, err := operate[admin.ServerRef](c, next, admin.PathTransfer, admin.ServerRef{ID: c.Nodes[next].ServerID()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.ID != c.Nodes[next].ServerID() || c.WaitLeader() != next {
+		t.Errorf("%s leads, wanted was %s", answer.ID, c.Nodes[next].ServerID())
+	}
+	_, err = operate[admin.ServerRef](c, leader, admin.PathTransfer, admin.ServerRef{ID: "nobody-0"})
+	refused(t, err, http.StatusConflict, "has no vote")
+	answer, err = operate[admin.ServerRef](c, leader, admin.PathTransfer, admin.ServerRef{ID: c.Nodes[next].ServerID()})
+	if err != nil || c.WaitLeader() != next {
+		t.Errorf("who leads already cannot be told to lead: %+v, %v", answer, err)
+	}
+	answer, err = operate[admin.ServerRef](c, leader, admin.PathTransfer, admin.ServerRef{})
+	if err != nil || answer.ID == c.Nodes[next].ServerID() {
+		t.Errorf("%s leads, error %v", answer.ID, err)
+	}
+}
+
+func TestServersLeaveAndAreRemoved(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 4)
+	c.WaitVoters()
+	leader := c.WaitLeader()
+	follower := c.Follower()
+	_, err := operate[admin.ServerRef](c, leader, admin.PathRemove, admin.Removal{ID: c.Nodes[follower].ServerID()})
+	refused(t, err, http.StatusConflict, "commons leave")
+	_, err = operate[admin.ServerRef](c, follower, admin.PathRemove, admin.Removal{ID: "nobody-0"})
+	refused(t, err, http.StatusNotFound, "not in the configuration")
+
+	// The leader leaves: it hands leadership over first.
+	gone := c.Nodes[leader].ServerID()
+	answer, err := operate[admin.ServerRef](c, leader, admin.PathLeave, nil)
+	if err != nil || answer.ID != gone {
+		t.Fatalf("left: %+v, %v", answer, err)
+	}
+	if err := c.Nodes[leader].Wait(); err != nil {
+		t.Errorf("the node that left ended with %v", err)
+	}
+	c.WaitVoters()
+	if err := c.TryStart(leader); err == nil || !strings.Contains(err.Error(), "has left its cluster") {
+		t.Errorf("a node that has left starts again: %v", err)
+	}
+
+	// A dead one is removed by hand.
+	victim := c.Follower()
+	dead := c.Nodes[victim].ServerID()
+	c.Kill(victim)
+	left := c.WaitLeader()
+	c.Eventually("the removal of a dead server", func() string {
+		_, err := operate[admin.ServerRef](c, left, admin.PathRemove, admin.Removal{ID: dead})
+		switch {
+		case err == nil:
+			return ""
+		case strings.Contains(err.Error(), "commons leave"):
+			t.Fatalf("a dead server is said to run: %v", err)
+		}
+		return err.Error() // it counts as alive until gossip has noticed
+	})
+	c.WaitVoters()
+}
+
+func TestTheLastMajorityIsNotTakenApart(t *testing.T) {
+	c := newCluster(t, 3)
+	c.WaitVoters()
+	follower := c.Follower()
+	dead := c.Nodes[follower].ServerID()
+	c.Kill(follower)
+	leader := c.WaitLeader()
+	_, err := operate[admin.ServerRef](c, leader, admin.PathLeave, nil)
+	refused(t, err, http.StatusConflict, "no majority")
+	// What is said of the dead server is no advice for another case.
+	report, err := operate[admin.ClusterReport](c, leader, admin.PathCluster, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, _ := report.Find(dead); !strings.HasPrefix(s.Error, s.ID+" ") || !strings.Contains(s.Error, "see whether its node runs") {
+		t.Errorf("of the dead server: %q", s.Error)
+	}
+}
+
+func TestProfilesAreServedOnLoopback(t *testing.T) {
+	c := newCluster(t, 1, func(cfg *node.Config) { cfg.PprofAddr = "127.0.0.1:0" })
+	nd := c.Nodes[0]
+	_, line, found := strings.Cut(nd.Log(), `msg="serving profiles"`)
+	if !found {
+		t.Fatal("where profiles are served is not logged")
+	}
+	_, url, _ := strings.Cut(line, "url=")
+	url, _, _ = strings.Cut(url, "\n")
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"heap?debug=1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if body, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusOK || !strings.HasPrefix(string(body), "heap profile") {
+		t.Errorf("status %d, %v: %.80s", res.StatusCode, err, body)
+	}
+	if status, _, err := nd.GetText("/debug/pprof/"); err != nil || status != http.StatusNotFound {
+		t.Errorf("profiles on the public port: status %d, %v", status, err)
+	}
+}
+
+// TestBackupIsRecorded: every node knows of a backup that was saved, and still does
+// when all have been started anew. What was only sent counts for nothing.
+func TestBackupIsRecorded(t *testing.T) {
+	c := newCluster(t, 3)
+	c.WaitVoters()
+	known := func(when, gauge string, is func(seconds float64) bool) {
+		t.Helper()
+		for i := range c.Nodes {
+			c.Eventually(when, func() string {
+				_, text, err := c.Nodes[i].GetText("/metrics")
+				if err != nil {
+					return err.Error()
+				}
+				_, rest, _ := strings.Cut(text, "\n"+gauge+" ")
+				value, _, _ := strings.Cut(rest, "\n")
+				if seconds, err := strconv.ParseFloat(value, 64); err != nil || !is(seconds) {
+					return fmt.Sprintf("node %d has %s %q", i, gauge, value)
+				}
+				return ""
+			})
+		}
+	}
+	const last, first = "commons_last_backup_timestamp_seconds", "commons_first_entry_timestamp_seconds"
+	none := func(seconds float64) bool { return seconds == 0 }
+	begun := float64(time.Now().Unix())
+	now := func(seconds float64) bool { return seconds > begun-60 && seconds < begun+600 }
+	known("before the backup", last, none)
+	known("before the first entry", first, none)
+	c.MustPublish(0, nodetest.Post{Body: "to be kept"})
+	known("after the first entry", first, now)
+	c.fetch(c.Follower())
+	c.MustPublish(0, nodetest.Post{Body: "applied after what the node did by itself"})
+	known("after a backup that nobody said was saved", last, none)
+	_, report := c.save(c.Follower())
+	known("after the backup", last, func(seconds float64) bool { return now(seconds) && seconds <= float64(report.CreatedAt)/1000 })
+	_, err := operate[struct{}](c, 0, admin.PathSaved, admin.SavedBackup{})
+	refused(t, err, http.StatusBadRequest, "createdAt")
+	for i := range c.Nodes {
+		c.Stop(i)
+	}
+	for i := range c.Nodes {
+		c.Start(i)
+	}
+	known("after a restart of all nodes", last, now)
+}
+
+func TestMetricsForOperators(t *testing.T) {
+	c := newCluster(t, 1)
+	c.MustPublish(0, nodetest.Post{Body: "measured"})
+	c.save(0)
+	_, text, err := c.Nodes[0].GetText("/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"commons_leader_changes_total 1\n", "commons_commands_applied_total ", "commons_disk_free_bytes "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not among the measurements", want)
+		}
+	}
+}

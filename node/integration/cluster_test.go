@@ -1,0 +1,299 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/node/nodetest"
+
+	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/logstore"
+)
+
+func TestThreeNodes(t *testing.T) {
+	c := newCluster(t, 3)
+	c.WaitVoters()
+	for i := range c.Nodes {
+		a := c.MustPublish(i, nodetest.Post{Agent: "ada", Body: fmt.Sprintf("from node %d", i)})
+		for j := range c.Nodes {
+			page, status, err := c.Nodes[j].List(url.Values{"min_index": {strconv.FormatUint(a.Index, 10)}})
+			if err != nil || status != http.StatusOK {
+				t.Fatalf("list on node %d: %d, %v", j, status, err)
+			}
+			if len(page.Entries) != i+1 || page.Entries[0].ID != a.Entry.ID {
+				t.Errorf("node %d lists %v after %s was written on node %d", j, page.Entries, a.Entry.ID, i)
+			}
+			if e, status, err := c.Nodes[j].Get(a.Entry.ID); err != nil || status != http.StatusOK || e != a.Entry {
+				t.Errorf("node %d has %+v (%d, %v), want %+v", j, e, status, err, a.Entry)
+			}
+		}
+	}
+	c.WaitConverged()
+	leader := c.WaitLeader()
+	for i := range c.Nodes {
+		s, err := c.Nodes[i].Status()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := i == leader; (s.Role == "leader") != want || s.Version != "test" || s.Node != c.Nodes[i].ServerID() {
+			t.Errorf("status of node %d: %+v; leader is %d", i, s, leader)
+		}
+		_, metrics, err := c.Nodes[i].GetText("/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"commons_applied_index ", "commons_voters 3", "raft_state_leader ", "go_goroutines "} {
+			if !strings.Contains(metrics, name) {
+				t.Errorf("metrics of node %d have no %q", i, name)
+			}
+		}
+	}
+}
+
+// TestOneRequestOneEntry sends one request_id to all nodes at once.
+func TestOneRequestOneEntry(t *testing.T) {
+	c := newCluster(t, 3)
+	const rounds = 20
+	for round := range rounds {
+		ids := make(chan string, len(c.Nodes))
+		for i := range c.Nodes {
+			go func() {
+				a, err := c.Nodes[i].Publish(context.Background(), nodetest.Post{
+					Agent: "ada", Body: fmt.Sprintf("round %d at node %d", round, i), RequestID: fmt.Sprintf("round-%03d", round),
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				ids <- a.Entry.ID
+			}()
+		}
+		first := <-ids
+		for range c.Nodes[1:] {
+			if id := <-ids; id != first || id == "" {
+				t.Errorf("round %d: answers name %q and %q", round, first, id)
+			}
+		}
+	}
+	c.WaitConverged()
+	if got := len(c.All(0, nil)); got != rounds {
+		t.Errorf("%d entries from %d request_ids", got, rounds)
+	}
+}
+
+func TestKillLeaderUnderLoad(t *testing.T) {
+	c := newCluster(t, 3)
+	rounds := 4
+	if testing.Short() {
+		rounds = 1
+	}
+	for range rounds {
+		leader := c.WaitLeader()
+		var others []int
+		for i := range c.Nodes {
+			if i != leader {
+				others = append(others, i)
+			}
+		}
+		load := c.StartLoad(8, others...)
+		load.WaitMore(50)
+		c.Kill(leader)
+		load.WaitMore(50)
+		c.Start(leader)
+		c.WaitReady(leader)
+		load.WaitMore(20)
+		load.Stop()
+		load.Check()
+	}
+	c.WaitVoters()
+}
+
+// TestKillFollowerUnderLoad: the others see no error, and the follower comes back.
+func TestKillFollowerUnderLoad(t *testing.T) {
+	c := newCluster(t, 3)
+	follower := c.Follower()
+	var others []int
+	for i := range c.Nodes {
+		if i != follower {
+			others = append(others, i)
+		}
+	}
+	load := c.StartLoad(8, others...)
+	load.WaitMore(50)
+	c.Kill(follower)
+	load.WaitMore(100)
+	c.Start(follower)
+	c.WaitReady(follower)
+	load.Stop()
+	load.Check()
+}
+
+// TestRollingRestart stops each node in good order under load.
+func TestRollingRestart(t *testing.T) {
+	c := newCluster(t, 3)
+	for i := range c.Nodes {
+		var others []int
+		for j := range c.Nodes {
+			if j != i {
+				others = append(others, j)
+			}
+		}
+		load := c.StartLoad(4, others...)
+		load.WaitMore(20)
+		c.Stop(i)
+		load.WaitMore(50)
+		c.Start(i)
+		c.WaitReady(i)
+		load.Stop()
+		load.Check()
+	}
+	c.WaitVoters()
+}
+
+// TestStopLeaderHandsOver: the next leader is there without an election timeout.
+func TestStopLeaderHandsOver(t *testing.T) {
+	c := newCluster(t, 3)
+	leader := c.WaitLeader()
+	c.Stop(leader)
+	if !c.Nodes[leader].Logged("handed leadership over") {
+		t.Error("leadership was not handed over")
+	}
+	c.WaitLeader()
+	c.Start(leader)
+	c.WaitReady()
+	c.WaitVoters()
+}
+
+func TestKillAll(t *testing.T) {
+	c := newCluster(t, 3)
+	load := c.StartLoad(8, 0, 1, 2)
+	load.WaitMore(100)
+	c.Kill(0, 1, 2)
+	load.Abandon()
+	for i := range c.Nodes {
+		c.Start(i)
+	}
+	c.WaitReady()
+	load.Check()
+	c.WaitVoters()
+	c.MustPublish(1, nodetest.Post{Body: "after the restart"})
+}
+
+// TestRequestIDAfterRestart replays a request_id after everything was restarted.
+func TestRequestIDAfterRestart(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("writes much")
+	}
+	c := newCluster(t, 3, smallLog)
+	p := nodetest.Post{Agent: "ada", Body: "written once", RequestID: "written-once"}
+	first := c.MustPublish(0, p)
+	c.fill(1, 200)
+	c.Kill(0, 1, 2)
+	for i := range c.Nodes {
+		c.Start(i)
+	}
+	c.WaitReady()
+	for i := range c.Nodes {
+		a, err := c.Nodes[i].Publish(context.Background(), p)
+		if err != nil || a.Status != http.StatusOK || !a.Duplicate || a.Entry.ID != first.Entry.ID {
+			t.Errorf("replay on node %d: %+v, %v; want %s again", i, a, err, first.Entry.ID)
+		}
+	}
+}
+
+// smallLog makes nodes take snapshots after little log.
+func smallLog(cfg *node.Config) {
+	cfg.Tuning.SnapshotBytes, cfg.Tuning.TrailingBytes = 64<<10, 16<<10
+}
+
+// fill publishes n entries of 1 KB on a node.
+func (c *testCluster) fill(i, n int) {
+	c.t.Helper()
+	text := strings.Repeat("lorem ipsum ", 80)
+	for k := range n {
+		c.MustPublish(i, nodetest.Post{Agent: "filler", Channel: "fill", Body: fmt.Sprintf("%d %s", k, text)})
+	}
+}
+
+func TestLaggingFollowerGetsSnapshot(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, smallLog)
+	follower := c.Follower()
+	c.fill(follower, 20)
+	c.Kill(follower)
+	leader := c.WaitLeader()
+	c.fill(leader, 300)
+	c.Start(follower)
+	c.WaitReady(follower)
+	c.WaitConverged()
+	// Raft says so only after the state machine has what was installed.
+	c.Eventually("a snapshot installed; without one the test shows nothing", func() string {
+		if !c.Nodes[follower].Logged("Installed remote snapshot") {
+			return "no word of it"
+		}
+		return ""
+	})
+	a := c.MustPublish(follower, nodetest.Post{Body: "after the snapshot"})
+	if got := len(c.All(follower, url.Values{"channel": {"fill"}})); got != 320 {
+		t.Errorf("the follower lists %d entries of 320", got)
+	}
+	if e, status, err := c.Nodes[leader].Get(a.Entry.ID); err != nil || status != http.StatusOK {
+		t.Errorf("the leader has %+v, %d, %v", e, status, err)
+	}
+	// What was installed survives a crash.
+	c.Kill(follower)
+	c.Start(follower)
+	c.WaitReady(follower)
+	c.WaitConverged()
+}
+
+func TestStrongReadAfterElection(t *testing.T) {
+	c := newCluster(t, 3)
+	leader := c.WaitLeader()
+	var last nodetest.Answer
+	for i := range 10 {
+		last = c.MustPublish(leader, nodetest.Post{Body: fmt.Sprintf("entry %d", i)})
+	}
+	c.Kill(leader)
+	for _, i := range c.Running() {
+		page, status, err := c.Nodes[i].List(url.Values{"consistency": {"strong"}})
+		if err != nil || status != http.StatusOK {
+			t.Errorf("strong read on node %d: %d, %q, %v", i, status, page.Code, err)
+		} else if len(page.Entries) != 10 || page.Entries[0].ID != last.Entry.ID {
+			t.Errorf("strong read on node %d misses acknowledged entries: %v", i, page.Entries)
+		}
+	}
+}
+
+// TestFirstStartIsCutShort starts nodes of which one was killed while it formed the
+// cluster, between Raft's first term and its first entry.
+func TestFirstStartIsCutShort(t *testing.T) {
+	for _, size := range []int{1, 3} {
+		t.Run(strconv.Itoa(size), func(t *testing.T) {
+			c := newCluster(t, size, func(cfg *node.Config) {
+				if cfg.NodeID != "n1" {
+					return
+				}
+				if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				log, err := logstore.Open(logstore.Options{Path: filepath.Join(cfg.DataDir, "raft.db")})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := errors.Join(log.SetUint64([]byte("CurrentTerm"), 1), log.Close()); err != nil {
+					t.Fatal(err)
+				}
+			})
+			c.MustPublish(0, nodetest.Post{Body: "after all"})
+		})
+	}
+}

@@ -1,0 +1,148 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/node/nodetest"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/logstore"
+)
+
+// reports returns what every node says of itself, as asked at node i.
+func (c *testCluster) reports(i int) []*admin.NodeReport {
+	c.t.Helper()
+	report, err := operate[admin.ClusterReport](c, i, admin.PathCluster, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var list []*admin.NodeReport
+	for _, nd := range c.Nodes {
+		at := slices.IndexFunc(report.Servers, func(s admin.Server) bool { return nd.Run != nil && s.ID == nd.ServerID() })
+		if at < 0 {
+			list = append(list, nil)
+			continue
+		}
+		list = append(list, report.Servers[at].Report)
+	}
+	return list
+}
+
+func contains(list []string, text string) bool {
+	return slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, text) })
+}
+
+// TestConditionsAreTrue puts faults into a cluster one after the other: any node says
+// which of them has what.
+func TestConditionsAreTrue(t *testing.T) {
+	const (
+		plenty, little = 5 << 30, 1 << 20
+		off            = 10 * time.Minute
+		slow           = time.Second // a write of the log
+		clockIsOff     = "ahead of the median of 3 clocks"
+	)
+	d := &disks{free: map[string]uint64{"n1": plenty, "n2": plenty, "n3": plenty}}
+	var w writes
+	c := newCluster(t, 3, d.option, w.option, func(cfg *node.Config) {
+		if cfg.NodeID == "n2" {
+			cfg.ClockOffset = off
+		}
+	})
+	c.WaitVoters()
+	c.Eventually("the clocks are known", func() string {
+		for i, r := range c.reports(0) {
+			want := 0.0
+			if i == 1 {
+				want = float64(off.Milliseconds())
+			}
+			if r == nil || r.Clocks != 3 || math.Abs(r.ClockAheadMillis-want) > 1000 || contains(r.Warnings, clockIsOff) != (i == 1) {
+				return fmt.Sprintf("node %d says %+v", i, r)
+			}
+		}
+		return ""
+	})
+
+	leader := c.WaitLeader()
+	w.spoil(c.Nodes[leader].Config.NodeID, logstore.Storing, func(_ string, write func() error) error { <-time.After(slow); return write() })
+	c.Eventually("the slow disk is known", func() string {
+		if now := c.WaitLeader(); now != leader {
+			t.Fatalf("node %d leads, and a slow disk is no reason", now)
+		}
+		c.MustPublish(leader, nodetest.Post{Body: "slow"})
+		list := c.reports(c.Follower())
+		r := list[leader]
+		if r == nil || r.Sync.MostMillis < float64(slow.Milliseconds()) || r.Write.Count == 0 || r.Write.MostMillis < float64(slow.Milliseconds()) {
+			return fmt.Sprintf("it says %+v", r)
+		}
+		if !contains(r.Warnings, "its disk is slow") {
+			return fmt.Sprintf("it warns of %q", r.Warnings)
+		}
+		for i, other := range list {
+			if i != leader && (other == nil || other.Sync.Count == 0 || other.Sync.MeanMillis >= r.Sync.MeanMillis) {
+				return fmt.Sprintf("node %d says %+v", i, other)
+			}
+		}
+		return ""
+	})
+	w.spoil("", "", nil)
+
+	d.set("n1", little)
+	d.set("n3", little)
+	c.Eventually("refused writes are known", func() string {
+		a, err := c.Nodes[1].Publish(context.Background(), nodetest.Post{Body: "too much"})
+		if err != nil || a.Status != http.StatusServiceUnavailable {
+			return fmt.Sprintf("%+v, %v", a, err)
+		}
+		for i, r := range c.reports(2) {
+			if r == nil || !r.Ready || !strings.HasPrefix(r.Refuses, string(api.CodeDiskFull)) || !contains(r.Problems, "writes are refused: disk_full") ||
+				contains(r.Warnings, "its disk is nearly full") != (i != 1) {
+				return fmt.Sprintf("node %d says %+v", i, r)
+			}
+		}
+		return ""
+	})
+	if r := c.reports(0)[1]; r == nil || len(r.Refused) != 1 || r.Refused[0].Code != string(api.CodeDiskFull) || !contains(r.Warnings, "writes were refused here in the last minute, disk_full") {
+		t.Errorf("the node that refused a write says %+v", r)
+	}
+	health, err := operate[node.HealthReport](c, 0, admin.PathHealth, nil)
+	if err != nil || len(health.Reports) != 3 || !contains(health.Reports[0].Report.Problems, "disk_full") {
+		t.Errorf("the leader's judgement is %+v, %v", health, err)
+	}
+	d.set("n1", plenty)
+	d.set("n3", plenty)
+	c.Eventually("writes are taken again", func() string {
+		for i, r := range c.reports(1) {
+			if r == nil || r.Refuses != "" || contains(r.Problems, "refused") {
+				return fmt.Sprintf("node %d says %+v", i, r)
+			}
+		}
+		return ""
+	})
+
+	// Without a quorum no write is taken, and the node that is left says so.
+	left := c.Follower()
+	for i := range c.Nodes {
+		if i != left {
+			c.Kill(i)
+		}
+	}
+	c.Eventually("the refused write is counted", func() string {
+		if a, err := c.Nodes[left].Publish(context.Background(), nodetest.Post{Body: "to nobody"}); err != nil || a.Status != http.StatusServiceUnavailable {
+			t.Fatalf("%+v, %v", a, err)
+		}
+		r := c.reports(left)[left]
+		if r == nil || !contains(r.Problems, "no leader is known") || !contains(r.Warnings, "writes were refused here in the last minute, not_enqueued") {
+			return fmt.Sprintf("it says %+v", r)
+		}
+		return ""
+	})
+}

@@ -1,0 +1,761 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/node/nodetest"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/push"
+	"github.com/commons-cluster/commons/node/push/pushtest"
+)
+
+// publicKeys returns the keys that a node publishes.
+func publicKeys(nd *nodetest.Node) (keys []ed25519.PublicKey, err error) {
+	var list struct {
+		Keys []struct{ Algorithm, Key string }
+	}
+	if _, err := nd.GetJSON("/.well-known/commons-keys.json", &list); err != nil {
+		return nil, err
+	}
+	for _, k := range list.Keys {
+		raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(k.Key, "whpk_"))
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, raw)
+	}
+	return keys, nil
+}
+
+// signed reports whether one of the keys signed the event.
+func signed(p *pushed, keys []ed25519.PublicKey) bool {
+	message := []byte(p.ID + "." + p.Header.Get(push.HeaderTimestamp) + "." + string(p.Body))
+	for s := range strings.FieldsSeq(p.Header.Get(push.HeaderSignature)) {
+		encoded, _ := strings.CutPrefix(s, "v1a,")
+		signature, err := base64.StdEncoding.DecodeString(encoded)
+		if err == nil && slices.ContainsFunc(keys, func(k ed25519.PublicKey) bool { return ed25519.Verify(k, message, signature) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// delivery is what an agent sees of one of its deliveries.
+type delivery struct {
+	ID, Type, Status string
+	Entry            *string
+	Attempts         int
+	Reason           *string
+}
+
+// deliveriesOf returns what a node says of an agent's deliveries, newest first.
+func deliveriesOf(nd *nodetest.Node, agent, key string) (list []delivery, active bool, err error) {
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, nd.URL()+"/api/agents/"+agent+"/deliveries", nil)
+	if err != nil {
+		return nil, false, err
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	var body struct {
+		Active     bool
+		Deliveries []delivery
+	}
+	_, _, err = nd.Do(req, &body)
+	return body.Deliveries, body.Active, err
+}
+
+// TestDeliveries holds what is pushed to whom, through every node.
+func TestDeliveries(t *testing.T) {
+	h := newHooks(t)
+	const base = "https://commons.example"
+	c := newCluster(t, 3, h.reach, func(cfg *node.Config) { cfg.PublicURL = base + "/" })
+	key := c.listen(h, "Ada", 0)
+	question := c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "A note to myself, @ada: who knows tides?"})
+	reply := c.MustPublish(1, nodetest.Post{Agent: "bob", Body: "I do, @Ada & <you>.", ReplyTo: question.Entry.ID})
+	mention := c.MustPublish(2, nodetest.Post{Agent: "eve", Body: "Ask @ada about tides."})
+	c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "Nobody is asked here."})
+	var job struct {
+		Job struct{ ID string }
+	}
+	c.mustPost(1, "/api/jobs", map[string]string{"agent": "ada", "title": "Measure the tide", "body": "At noon, please."}, &job)
+	var claim, result struct{ Claim, Result nodetest.Entry }
+	c.mustPost(2, "/api/jobs", map[string]string{"agent": "bob", "action": "claim", "job_id": job.Job.ID}, &claim)
+	c.mustPost(0, "/api/jobs", map[string]string{"agent": "bob", "action": "result", "job_id": job.Job.ID, "result": "Four metres."}, &result)
+
+	want := []struct{ kind, entry string }{
+		{"common.reply", reply.Entry.ID},
+		{"common.mention", mention.Entry.ID},
+		{"common.reply", claim.Claim.ID},
+		{"common.reply", result.Result.ID},
+	}
+	c.Eventually("all events", func() string {
+		if got := h.pushed(t, ""); len(got) < len(want) {
+			return fmt.Sprintf("%d of %d", len(got), len(want))
+		}
+		return ""
+	})
+	c.Eventually("all outcomes", func() string {
+		list, active, err := deliveriesOf(c.Nodes[c.Follower()], "ada", key)
+		if err != nil || !active || len(list) != len(want) {
+			return fmt.Sprintf("%+v, active %v, %v", list, active, err)
+		}
+		for _, d := range list {
+			if d.Status != "delivered" || d.Attempts != 1 || d.Reason != nil {
+				return fmt.Sprintf("%+v", d)
+			}
+		}
+		return ""
+	})
+	checkSchema(t, "ReceiverCheck", h.receiver.Received()[0].Body)
+	keys, err := publicKeys(c.Nodes[c.Follower()])
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("keys %v, %v", keys, err)
+	}
+	got := h.pushed(t, "")
+	if len(got) != len(want) {
+		t.Fatalf("%d events, want %d", len(got), len(want))
+	}
+	ids := map[string]bool{}
+	for i, p := range got {
+		e := p.Event
+		if e.Type != want[i].kind || e.Entry == nil || e.Entry.ID != want[i].entry || e.Agent != "Ada" {
+			t.Errorf("event %d: %s, want %v", i, p.Body, want[i])
+			continue
+		}
+		reply := "POST " + base + `/api/entries {"agent":"Ada","reply_to":"` + e.Entry.ID + `","body":"(your answer)"}`
+		if e.Read != "GET "+base+"/api/entries/"+e.Entry.ID || e.Reply == nil || *e.Reply != reply {
+			t.Errorf("event %d: read %q, reply %v", i, e.Read, e.Reply)
+		}
+		if at, err := time.Parse(time.RFC3339, e.Timestamp); err != nil || at.UnixMilli() != e.Entry.CreatedAt {
+			t.Errorf("event %d: timestamp %q, %v, want %d", i, e.Timestamp, err, e.Entry.CreatedAt)
+		}
+		checkSchema(t, "Event", p.Body)
+		if !signed(&p, keys) {
+			t.Errorf("event %d is not signed: %v", i, p.Header)
+		}
+		if ids[p.ID] || strings.Contains(p.ID, ".") {
+			t.Errorf("event %d: id %q", i, p.ID)
+		}
+		ids[p.ID] = true
+	}
+	c.WaitConverged()
+}
+
+// checkSchema holds what was sent against the document of the interface.
+func checkSchema(t *testing.T, schema string, body []byte) {
+	t.Helper()
+	var value any
+	if err := json.Unmarshal(body, &value); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	if err := apitest.Document(t).Components.Schemas[schema].Value.VisitJSON(value, openapi3.EnableJSONSchema2020()); err != nil {
+		t.Errorf("%s is not as documented: %v", body, err)
+	}
+}
+
+// mustPost is postJSON for a write that has to succeed.
+func (c *testCluster) mustPost(i int, path string, body, into any) {
+	c.t.Helper()
+	if status, err := c.Nodes[i].PostJSON(path, body, into); err != nil || status/100 != 2 {
+		c.t.Fatalf("%s: %d, %v", path, status, err)
+	}
+}
+
+// testEvent has a test event sent to an agent.
+func (c *testCluster) testEvent(agent, key string) {
+	c.t.Helper()
+	i := c.Running()[0]
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, c.Nodes[i].URL()+"/api/agents/"+agent+"/deliveries/test", nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	if status, _, err := c.Nodes[i].Do(req, &struct{}{}); err != nil || status != http.StatusCreated {
+		c.t.Fatalf("test event for %s: %d, %v", agent, status, err)
+	}
+}
+
+// TestReceiversThatFail holds retries, the end of a receiver, and the test event.
+func TestReceiversThatFail(t *testing.T) {
+	t.Parallel()
+	h := newHooks(t)
+	c := newCluster(t, 1, h.reach)
+	flaky, gone := c.listen(h, "flaky", 0), c.listen(h, "gone", 1)
+	failures := 0 // under h.mu
+	mentioned := make(chan struct{})
+	h.onEvent(func(w http.ResponseWriter, got pushtest.Received, r *http.Request) {
+		select {
+		case <-mentioned: // both events wait before the first one has its answer
+		case <-r.Context().Done():
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		switch {
+		case strings.Contains(string(got.Body), `"agent":"gone"`):
+			w.WriteHeader(http.StatusGone)
+		case failures == 0:
+			failures++
+			w.WriteHeader(http.StatusInternalServerError)
+		default:
+			w.WriteHeader(http.StatusNoContent)
+		}
+	})
+	for _, agent := range []string{"flaky", "gone"} {
+		c.testEvent(agent, map[string]string{"flaky": flaky, "gone": gone}[agent])
+	}
+	c.MustPublish(0, nodetest.Post{Agent: "bob", Body: "Are you there, @gone and @flaky?"})
+	close(mentioned)
+	c.Eventually("the receiver that is gone to be removed", func() string {
+		list, active, err := deliveriesOf(c.Nodes[0], "gone", gone)
+		if err != nil || active || len(list) != 2 || list[1].Status != "failed" || list[0].Status != "dropped" {
+			return fmt.Sprintf("%+v, active %v, %v", list, active, err)
+		}
+		return ""
+	})
+	c.Eventually("the delivery behind it, and the second attempt", func() string {
+		list, active, err := deliveriesOf(c.Nodes[0], "flaky", flaky)
+		if err != nil || !active || len(list) != 2 || list[0].Status != "delivered" || list[1].Status != "delivered" || list[1].Attempts != 2 {
+			return fmt.Sprintf("%+v, active %v, %v", list, active, err)
+		}
+		return ""
+	})
+	got := h.pushed(t, "flaky")
+	if len(got) != 3 || got[0].ID != got[2].ID || got[0].ID == got[1].ID || !bytes.Equal(got[0].Body, got[2].Body) {
+		t.Fatalf("%d events: %+v, want the mention between two attempts with the test event", len(got), got)
+	}
+	checkSchema(t, "Event", got[0].Body)
+	if e := got[0].Event; e.Type != "common.test" || e.Entry != nil || e.Reply != nil || e.Read != "GET /api/home?for=flaky" {
+		t.Errorf("test event: %s", got[0].Body)
+	}
+	mention := got[1].Event
+	if mention.Read != "GET /api/entries/"+mention.Entry.ID || mention.Reply == nil || !strings.HasPrefix(*mention.Reply, "POST /api/entries {") {
+		t.Errorf("without a public URL: %s", got[1].Body)
+	}
+	checkSchema(t, "Event", got[1].Body)
+	if !c.Nodes[0].Logged("give --public-url") {
+		t.Error("the operator is not told that the addresses are missing")
+	}
+	if n := len(h.pushed(t, "gone")); n != 1 {
+		t.Errorf("%d events for the receiver that is gone", n)
+	}
+	c.Eventually("the measurements", func() string {
+		_, metrics, err := c.Nodes[0].GetText("/metrics")
+		if err != nil {
+			return err.Error()
+		}
+		for _, line := range []string{
+			`commons_push_attempts_total{outcome="ok"} 2`, `commons_push_attempts_total{outcome="status_5xx"} 1`,
+			`commons_push_attempts_total{outcome="status_4xx"} 1`, `commons_push_verifications_total{outcome="ok"} 2`,
+			`commons_push_deliveries_total{reason="ok",status="delivered"} 2`, `commons_push_deliveries_total{reason="status_4xx",status="failed"} 1`,
+			`commons_push_deliveries_total{reason="hook_removed",status="dropped"} 1`,
+			`commons_push_attempt_seconds_count 4`, `commons_push_sending 0`, `commons_push_waiting 0`,
+		} {
+			if !strings.Contains(metrics, "\n"+line+"\n") {
+				return "no " + line
+			}
+		}
+		return ""
+	})
+	for _, text := range []string{"outcome=ok", "outcome=status_500", "outcome=status_410", "a receiver is gone; its notify_url was removed"} {
+		if !c.Nodes[0].Logged(text) {
+			t.Errorf("not logged: %s", text)
+		}
+	}
+	if c.Nodes[0].Logged("/hook") {
+		t.Error("the path of a notify_url is logged")
+	}
+}
+
+// mustPublishFrom publishes on a node as a client at that address would.
+func (c *testCluster) mustPublishFrom(i int, address string, p nodetest.Post) {
+	c.t.Helper()
+	data, err := json.Marshal(p)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, c.Nodes[i].URL()+"/api/entries", bytes.NewReader(data))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-Forwarded-For", address)
+	if status, _, err := c.Nodes[i].Do(req, &struct{}{}); err != nil || status != http.StatusCreated {
+		c.t.Fatalf("publish from %s: %d, %v", address, status, err)
+	}
+}
+
+// statuses waits for so many of an agent's newest deliveries in each status.
+func (c *testCluster) statuses(agent, key string, want map[string]int) func() string {
+	return func() string {
+		list, _, err := deliveriesOf(c.Nodes[c.Running()[0]], agent, key)
+		got := map[string]int{}
+		for _, d := range list {
+			got[d.Status]++
+		}
+		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			return fmt.Sprint(got, err)
+		}
+		return ""
+	}
+}
+
+// TestHourlyLimit holds that an agent gets so many events of one sender in an hour
+// of log time, and so many of two, and the rest after it, whatever happens to the
+// nodes.
+func TestHourlyLimit(t *testing.T) {
+	const share, unproven, more = 25, 27, 3
+	h := newHooks(t)
+	c := newCluster(t, 1, h.reach)
+	key := c.listen(h, "ada", 0)
+	for i := range share + more {
+		c.MustPublish(0, nodetest.Post{Agent: "bob", Body: fmt.Sprintf("Number %d for @ada.", i)})
+	}
+	c.Eventually("a sender's share", c.statuses("ada", key, map[string]int{"delivered": share, "waiting": more}))
+	for i := range unproven - share {
+		c.mustPublishFrom(0, "198.51.100.7", nodetest.Post{Agent: "eve", Body: fmt.Sprintf("Another %d for @ada.", i)})
+	}
+	c.Eventually("what others send", c.statuses("ada", key, map[string]int{"delivered": unproven, "waiting": more}))
+	c.Kill(0)
+	c.Nodes[0].Config.ClockOffset = 50 * time.Minute
+	c.Start(0)
+	c.WaitReady(0)
+	c.MustPublish(0, nodetest.Post{Agent: "bob", Body: "One more for @ada, in the same hour."})
+	c.Eventually("nothing more in that hour", c.statuses("ada", key, map[string]int{"delivered": unproven, "waiting": more + 1}))
+	c.Kill(0)
+	c.Nodes[0].Config.ClockOffset = 61 * time.Minute
+	c.Start(0)
+	c.WaitReady(0)
+	c.Eventually("the rest", c.statuses("ada", key, map[string]int{"delivered": unproven + more + 1}))
+	if got := h.pushed(t, ""); len(got) != unproven+more+1 {
+		t.Errorf("%d events, want %d", len(got), unproven+more+1)
+	}
+}
+
+// TestEventThatIsNeverTaken holds that what a receiver does not take of one entry
+// keeps no other from it.
+func TestEventThatIsNeverTaken(t *testing.T) {
+	t.Parallel()
+	const more = 10
+	h := newHooks(t)
+	c := newCluster(t, 3, h.reach)
+	key := c.listen(h, "ada", 0)
+	h.onEvent(func(w http.ResponseWriter, got pushtest.Received, _ *http.Request) {
+		if strings.Contains(string(got.Body), "poison") {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	c.MustPublish(0, nodetest.Post{Agent: "bob", Body: "The poison for @ada."})
+	var want []string
+	for i := range more {
+		want = append(want, c.MustPublish(i%3, nodetest.Post{Agent: "bob", Body: fmt.Sprintf("Number %d for @ada.", i)}).Entry.ID)
+	}
+	c.Eventually("the others", c.statuses("ada", key, map[string]int{"delivered": more, "waiting": 1}))
+	var got []string
+	for _, p := range h.pushed(t, "ada") {
+		if !strings.Contains(string(p.Body), "poison") {
+			got = append(got, p.Event.Entry.ID)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	c.WaitConverged()
+}
+
+// TestReceiverThatWasDown lets a receiver take nothing for a while: its events wait
+// together, and all come soon when it is well again.
+func TestReceiverThatWasDown(t *testing.T) {
+	t.Parallel()
+	const events = 8
+	h := newHooks(t)
+	c := newCluster(t, 3, h.reach)
+	key := c.listen(h, "ada", 0)
+	var well atomic.Bool
+	h.onEvent(func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) {
+		if !well.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	for i := range events {
+		c.MustPublish(i%3, nodetest.Post{Agent: "bob", Body: fmt.Sprintf("Number %d for @ada.", i)})
+	}
+	c.Eventually("the first probe", func() string {
+		if n := len(h.pushed(t, "")); n < 4 {
+			return fmt.Sprintf("%d attempts", n)
+		}
+		return ""
+	})
+	list, _, err := deliveriesOf(c.Nodes[0], "ada", key)
+	tried := 0
+	for _, d := range list {
+		if d.Attempts > 0 {
+			tried++
+		}
+	}
+	if err != nil || tried == events {
+		t.Errorf("of %d events %d were tried, %v", events, tried, err)
+	}
+	well.Store(true)
+	c.Eventually("all events", c.statuses("ada", key, map[string]int{"delivered": events}))
+	c.WaitConverged()
+}
+
+// TestJunkCrowdsOutNobody fills an agent's queue with the mentions of one sender,
+// while its receiver takes nothing, and holds that another's is not lost.
+func TestJunkCrowdsOutNobody(t *testing.T) {
+	t.Parallel()
+	const junk, waiting = 250, 200
+	h := newHooks(t)
+	c := newCluster(t, 1, h.reach)
+	key := c.listen(h, "ada", 0)
+	var well atomic.Bool
+	h.onEvent(func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) {
+		if !well.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	for i := range junk {
+		c.mustPublishFrom(0, "198.51.100.7", nodetest.Post{Agent: "eve", Body: fmt.Sprintf("Look at number %d, @ada.", i)})
+	}
+	c.mustPublishFrom(0, "198.51.100.8", nodetest.Post{Agent: "bob", Body: "Do you know the tides, @ada?"})
+	var state struct{ Waiting int }
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Nodes[0].URL()+"/api/agents/ada/deliveries", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	if _, _, err := c.Nodes[0].Do(req, &state); err != nil || state.Waiting != waiting {
+		t.Errorf("%d wait, %v, want %d", state.Waiting, err, waiting)
+	}
+	well.Store(true)
+	c.testEvent("ada", key) // it does not wait for the next probe
+	c.Eventually("the genuine mention", func() string {
+		list, _, err := deliveriesOf(c.Nodes[0], "ada", key)
+		if err != nil || len(list) < 2 || list[1].Status != "delivered" {
+			return fmt.Sprintf("%+v, %v", list, err)
+		}
+		return ""
+	})
+}
+
+// TestEventsOfALeaderWithASkewedClock: receivers believe no event that is older than
+// five minutes by their own clocks.
+func TestEventsOfALeaderWithASkewedClock(t *testing.T) {
+	t.Parallel()
+	h := newHooks(t)
+	c := newCluster(t, 3, h.reach, func(cfg *node.Config) {
+		if cfg.NodeID == "n1" {
+			cfg.ClockOffset = -20 * time.Minute
+		}
+	})
+	c.WaitVoters()
+	for leader := c.WaitLeader(); leader != 0; leader = c.WaitLeader() {
+		c.Stop(leader)
+		c.Start(leader)
+		c.WaitReady(leader)
+	}
+	c.waitCorrected(0)
+	c.listen(h, "ada", 0)
+	c.MustPublish(0, nodetest.Post{Agent: "bob", Body: "Is this new, @ada?"})
+	c.Eventually("the event", func() string {
+		if len(h.pushed(t, "")) == 1 {
+			return ""
+		}
+		return "not there yet"
+	})
+	for _, got := range h.receiver.Received() {
+		at, err := strconv.ParseInt(got.Header.Get(push.HeaderTimestamp), 10, 64)
+		if age := time.Since(time.Unix(at, 0)).Abs(); err != nil || age > 5*time.Minute {
+			t.Errorf("%s: %v, off by %v", got.Header, err, age)
+		}
+	}
+}
+
+// TestLeaderDiesWhileSending kills the leader between an event and its outcome:
+// the next one sends it again, under the same id.
+func TestLeaderDiesWhileSending(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("waits until the attempt of the dead leader counts as lost")
+	}
+	h := newHooks(t)
+	c := newCluster(t, 3, h.reach)
+	c.WaitVoters()
+	key := c.listen(h, "ada", 0)
+	arrived := make(chan struct{})
+	var once sync.Once
+	h.onEvent(func(w http.ResponseWriter, _ pushtest.Received, r *http.Request) {
+		first := false
+		once.Do(func() { first = true })
+		if first {
+			close(arrived)
+			<-r.Context().Done()
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	c.MustPublish(c.Follower(), nodetest.Post{Agent: "bob", Body: "Are you there, @ada?"})
+	<-arrived
+	c.Kill(c.WaitLeader())
+	c.Eventually("the second attempt", func() string {
+		list, _, err := deliveriesOf(c.Nodes[c.Running()[0]], "ada", key)
+		if err != nil || len(list) != 1 || list[0].Status != "delivered" || list[0].Attempts != 2 {
+			return fmt.Sprintf("%+v, %v", list, err)
+		}
+		return ""
+	})
+	if got := h.pushed(t, ""); len(got) != 2 || got[0].ID != got[1].ID {
+		t.Errorf("%+v", got)
+	}
+}
+
+// crowd counts the requests that a receiver answers at once.
+type crowd struct {
+	mu             sync.Mutex
+	hosts          map[string]int
+	now            int
+	most, mostHost int
+	cut            bool // a sender went away before the answer: it may send on before that is noticed
+}
+
+// in counts a request, and out ends it.
+func (c *crowd) in(host string) (out func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now++
+	c.hosts[host]++
+	c.most, c.mostHost = max(c.most, c.now), max(c.mostHost, c.hosts[host])
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.now--
+		c.hosts[host]--
+	}
+}
+
+// cutShort notes that a sender went away.
+func (c *crowd) cutShort() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut = true
+}
+
+func (c *crowd) peaks() (most, mostHost int, cut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.most, c.mostHost, c.cut
+}
+
+// TestCrowd holds how many events are on their way at once, in all and to a host,
+// and that a slow host does not keep the others waiting.
+func TestCrowd(t *testing.T) {
+	h := newHooks(t)
+	at := &crowd{hosts: map[string]int{}}
+	release := make(chan struct{})
+	h.onEvent(func(w http.ResponseWriter, got pushtest.Received, r *http.Request) {
+		defer at.in(got.Host)()
+		select {
+		case <-release:
+		case <-r.Context().Done():
+			at.cutShort()
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	c := newCluster(t, 1, h.reach)
+	var names []string
+	for i := range 2 * hookHosts {
+		agent := fmt.Sprintf("a%d", i)
+		c.listen(h, agent, i/2)
+		names = append(names, "@"+agent)
+	}
+	third := c.listen(h, "third", 0)
+	names = append([]string{"@third"}, names...)
+	for some := range slices.Chunk(names, 20) { // an entry mentions only so many
+		c.MustPublish(0, nodetest.Post{Agent: "bob", Body: "You all: " + strings.Join(some, " ")})
+	}
+	const most = 64
+	c.Eventually("as many as may be", func() string {
+		if n, _, _ := at.peaks(); n < most {
+			return fmt.Sprint(n)
+		}
+		return ""
+	})
+	close(release)
+	c.Eventually("all events", func() string {
+		if n := len(h.pushed(t, "")); n <= 2*hookHosts {
+			return fmt.Sprint(n)
+		}
+		return ""
+	})
+	if n, perHost, cut := at.peaks(); !cut && (n > most || perHost != 2) {
+		t.Errorf("%d events at once, %d to a host", n, perHost)
+	}
+	c.Eventually("the third of a host", func() string {
+		list, _, err := deliveriesOf(c.Nodes[0], "third", third)
+		if err != nil || len(list) != 1 || list[0].Status != "delivered" {
+			return fmt.Sprintf("%+v, %v", list, err)
+		}
+		return ""
+	})
+}
+
+// TestShutdownWhileSending ends the only node of a cluster in good order while a
+// slow receiver has many events before it: none is cut short, so none comes twice.
+func TestShutdownWhileSending(t *testing.T) {
+	const agents, each = 4, 25
+	h := newHooks(t)
+	c := newCluster(t, 1, h.reach)
+	var names []string
+	for i := range agents {
+		agent := fmt.Sprintf("a%d", i)
+		c.listen(h, agent, i)
+		names = append(names, "@"+agent)
+	}
+	slow := make(chan struct{}) // closed when the receiver is slow no more
+	h.onEvent(func(w http.ResponseWriter, _ pushtest.Received, r *http.Request) {
+		select {
+		case <-time.After(500 * time.Millisecond):
+		case <-slow:
+		case <-r.Context().Done():
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	for n := range each {
+		c.MustPublish(0, nodetest.Post{Agent: "bob", Body: fmt.Sprintf("Number %d: %s", n, strings.Join(names, " "))})
+	}
+	c.Eventually("an event", func() string {
+		if len(h.pushed(t, "")) == 0 {
+			return "none"
+		}
+		return ""
+	})
+	c.Stop(0)
+	if n := len(h.pushed(t, "")); n == agents*each {
+		t.Fatal("the receiver is not slow enough for this test")
+	}
+	close(slow)
+	c.Start(0)
+	c.WaitReady(0)
+	ids := map[string]int{}
+	c.Eventually("all events", func() string {
+		clear(ids)
+		for _, p := range h.pushed(t, "") {
+			ids[p.ID]++
+		}
+		if len(ids) < agents*each {
+			return fmt.Sprintf("%d of %d", len(ids), agents*each)
+		}
+		return ""
+	})
+	for id, n := range ids {
+		if n > 1 {
+			t.Errorf("%s came %d times", id, n)
+		}
+	}
+}
+
+// TestMovingLeadership moves leadership while hundreds of events are on their way:
+// each arrives once, in its agent's order, and no agent gets too many. One comes
+// again only if its sender did not wait for the answer.
+func TestMovingLeadership(t *testing.T) {
+	t.Parallel()
+	agents, each, moves := 20, 25, 4
+	if testing.Short() {
+		agents, each, moves = 8, 10, 2
+	}
+	const limit = 30
+	h := newHooks(t)
+	c := newCluster(t, 3, h.reach)
+	c.WaitVoters()
+	var names []string
+	for i := range agents {
+		agent := fmt.Sprintf("a%d", i)
+		c.listen(h, agent, i)
+		names = append(names, "@"+agent)
+	}
+	begin := make(chan struct{})
+	var cut atomic.Int64
+	h.onEvent(func(w http.ResponseWriter, _ pushtest.Received, r *http.Request) {
+		select {
+		case <-begin:
+		case <-r.Context().Done():
+			cut.Add(1)
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	var entries []string
+	for n := range each {
+		a := c.MustPublish(n%3, nodetest.Post{Agent: "bob", Body: fmt.Sprintf("Number %d: %s", n, strings.Join(names, " "))})
+		entries = append(entries, a.Entry.ID)
+	}
+	close(begin)
+	for range moves {
+		before := len(h.pushed(t, ""))
+		leader := c.WaitLeader()
+		c.Stop(leader)
+		c.Start(leader)
+		c.WaitReady(leader)
+		c.Eventually("events from the new leader", func() string {
+			if n := len(h.pushed(t, "")); n == before && n < agents*each {
+				return fmt.Sprint(n)
+			}
+			return ""
+		})
+	}
+	c.Eventually("all events", func() string {
+		c.WaitLeader()
+		arrived := map[string]bool{}
+		for _, p := range h.pushed(t, "") {
+			arrived[p.ID] = true
+		}
+		if len(arrived) < agents*each {
+			return fmt.Sprintf("%d of %d", len(arrived), agents*each)
+		}
+		return ""
+	})
+	repeats := 0
+	for i := range agents {
+		var order, ids []string
+		got := h.pushed(t, fmt.Sprintf("a%d", i))
+		for _, p := range got {
+			if slices.Contains(ids, p.ID) {
+				repeats++
+				continue
+			}
+			ids = append(ids, p.ID)
+			order = append(order, p.Event.Entry.ID)
+		}
+		if !slices.Equal(order, entries) {
+			t.Errorf("a%d got %v, want %v", i, order, entries)
+		}
+		if len(got) > limit {
+			t.Errorf("a%d got %d events in an hour", i, len(got))
+		}
+	}
+	if most := int(cut.Load()); repeats > most {
+		t.Errorf("%d of %d events came again, and %d were cut short", repeats, agents*each, most)
+	}
+	c.WaitConverged()
+}

@@ -1,0 +1,96 @@
+package integration
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/node/nodetest"
+)
+
+// What operators are handed, from this directory.
+const (
+	rulesFile     = "../../scripts/deploy/prometheus/rules.yml"
+	dashboardFile = "../../scripts/deploy/grafana/dashboards/commons.json"
+	operatingFile = "../../docs/operating.md"
+)
+
+var (
+	metricName = regexp.MustCompile(`\b(?:commons|raft|go|process)_[a-zA-Z0-9_]+`)
+	ruleExpr   = regexp.MustCompile(`(?m)^ +expr: (.+)$`)
+	ruleAlert  = regexp.MustCompile(`(?m)^ +- alert: (\w+)$`)
+)
+
+// TestAlertsAndDashboardNameWhatIsMeasured: whatever a rule or a panel asks for
+// is served by a node that has taken a write.
+func TestAlertsAndDashboardNameWhatIsMeasured(t *testing.T) {
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal([]byte(fileText(t, dashboardFile)), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	asked := map[string][]string{} // names of metrics by where they are asked for
+	for _, panel := range dashboard.Panels {
+		for _, target := range panel.Targets {
+			asked["panel "+panel.Title] = append(asked["panel "+panel.Title], metricName.FindAllString(target.Expr, -1)...)
+		}
+	}
+	for _, expr := range ruleExpr.FindAllStringSubmatch(fileText(t, rulesFile), -1) {
+		asked["rule "+expr[1]] = metricName.FindAllString(expr[1], -1)
+	}
+	const fewest = 30
+	if len(asked) < fewest {
+		t.Fatalf("only %d panels and rules were found", len(asked))
+	}
+
+	c := newCluster(t, 1)
+	c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "something to measure"})
+	_, served, err := c.Nodes[0].GetText("/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for where, names := range asked {
+		for _, name := range names {
+			if !strings.Contains(served, "\n"+name+" ") && !strings.Contains(served, "\n"+name+"{") {
+				t.Errorf("%s asks for %s, which is not served", where, name)
+			}
+		}
+	}
+}
+
+// TestEveryAlertIsExplained: each has a section that says what to do, and points
+// to it.
+func TestEveryAlertIsExplained(t *testing.T) {
+	rules, manual := fileText(t, rulesFile), fileText(t, operatingFile)
+	alerts := ruleAlert.FindAllStringSubmatch(rules, -1)
+	if len(alerts) == 0 {
+		t.Fatal("no alert was found")
+	}
+	for _, alert := range alerts {
+		name := alert[1]
+		if !strings.Contains(manual, "\n#### "+name+"\n") {
+			t.Errorf("%s has no section in %s", name, operatingFile)
+		}
+		if runbook := "runbook: docs/operating.md#" + strings.ToLower(name) + "\n"; !strings.Contains(rules, runbook) {
+			t.Errorf("%s does not say %q", name, runbook)
+		}
+	}
+	if got := strings.Count(rules, "runbook: "); got != len(alerts) {
+		t.Errorf("%d runbooks for %d alerts", got, len(alerts))
+	}
+}
+
+func fileText(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

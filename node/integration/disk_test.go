@@ -1,0 +1,87 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/commons-cluster/commons/node/nodetest"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/node"
+)
+
+// disks are the free bytes that nodes believe to have, by name.
+type disks struct {
+	mu   sync.Mutex
+	free map[string]uint64
+}
+
+func (d *disks) set(name string, free uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.free[name] = free
+}
+
+func (d *disks) option(cfg *node.Config) {
+	name := cfg.NodeID
+	cfg.DiskReserve = "10%"
+	cfg.Tuning.DiskSpace = func() (uint64, uint64, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.free[name], 10 << 30, nil
+	}
+}
+
+// TestFullDisks: a leader whose disk fills gives way, and writes go on; they stop
+// with a reason when a majority has no space, reads go on, and all is well again
+// when there is space.
+func TestFullDisks(t *testing.T) {
+	t.Parallel()
+	const plenty, little = 5 << 30, 1 << 20
+	d := &disks{free: map[string]uint64{"n1": plenty, "n2": plenty, "n3": plenty}}
+	c := newCluster(t, 3, d.option)
+	first := c.WaitLeader()
+	written := c.MustPublish(first, nodetest.Post{Body: "before"})
+
+	d.set(c.Nodes[first].Config.NodeID, little)
+	c.Eventually("another leads", func() string {
+		if leader := c.WaitLeader(); leader == first {
+			return "the one without space still leads"
+		}
+		return ""
+	})
+	second := c.WaitLeader()
+	c.MustPublish(first, nodetest.Post{Body: "through the one without space"})
+	if s, err := c.Nodes[first].Status(); err != nil || s.Disk == nil || !s.Disk.Low || s.Disk.FreeBytes != little || s.Disk.ReserveBytes != (10<<30)/100*10 {
+		t.Errorf("its status is %+v, %v", s, err)
+	}
+
+	d.set(c.Nodes[second].Config.NodeID, little)
+	for _, nd := range c.Nodes {
+		c.Eventually(fmt.Sprintf("node %d refuses writes", nd.Index()), func() string {
+			a, err := nd.Publish(context.Background(), nodetest.Post{Body: "too much"})
+			if err != nil || a.Status != http.StatusServiceUnavailable || a.Code != string(api.CodeDiskFull) {
+				return fmt.Sprintf("%+v, %v", a, err)
+			}
+			return ""
+		})
+		if _, status, err := nd.Get(written.Entry.ID); err != nil || status != http.StatusOK {
+			t.Errorf("node %d reads: %d, %v", nd.Index(), status, err)
+		}
+	}
+	c.WaitReady()
+
+	d.set(c.Nodes[first].Config.NodeID, plenty)
+	for _, nd := range c.Nodes {
+		c.Eventually(fmt.Sprintf("node %d takes writes again", nd.Index()), func() string {
+			a, err := nd.Publish(context.Background(), nodetest.Post{Body: "again"})
+			if err != nil || a.Status != http.StatusCreated {
+				return fmt.Sprintf("%+v, %v", a, err)
+			}
+			return ""
+		})
+	}
+}

@@ -1,0 +1,73 @@
+//go:build linux
+
+package integration
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/commons-cluster/commons/node/nodetest"
+
+	"github.com/commons-cluster/commons/node"
+)
+
+// TestFullDiskOfAFollower: a file system without a free byte under a follower. It
+// needs the right to mount one.
+func TestFullDiskOfAFollower(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes several seconds")
+	}
+	mounts := map[string]string{}
+	c := newCluster(t, 3, func(cfg *node.Config) {
+		dir := cfg.DataDir
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64m"); err != nil {
+			t.Skipf("no file system of a given size can be mounted here: %v", err)
+		}
+		t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+		mounts[cfg.NodeID] = dir
+	})
+	victim := c.Nodes[c.Follower()]
+	filler := filepath.Join(mounts[victim.Config.NodeID], "filler")
+	fill(t, filler)
+	leader := c.WaitLeader()
+	written := c.MustPublish(leader, nodetest.Post{Body: "the first after it was full"})
+	c.Eventually("its log takes nothing", func() string {
+		a, err := c.Nodes[leader].Publish(context.Background(), nodetest.Post{Body: strings.Repeat("much ", 700)})
+		if err != nil || a.Status != 201 {
+			t.Fatalf("the others do not go on: %+v, %v", a, err)
+		}
+		if ready, line := readyz(victim, "log"); ready {
+			return line
+		}
+		return ""
+	})
+	c.checkLogFailure(victim, leader)
+
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	c.checkRecovery(victim, written)
+}
+
+// fill makes a file of all the space that is free.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	chunk := make([]byte, 1<<20)
+	for len(chunk) > 0 {
+		if _, err := f.Write(chunk); err != nil {
+			chunk = chunk[:len(chunk)/2]
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package integration
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/node/nodetest"
+
+	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/logstore"
+)
+
+// TestHangingDisk: a leader whose log or state does not come back ends by itself,
+// and the others go on without an error for their clients.
+func TestHangingDisk(t *testing.T) {
+	t.Parallel()
+	for name, write := range map[string]string{"log": logstore.Storing, "state": "a write of the state"} {
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() && write == "a write of the state" {
+				t.Skip("takes several seconds, and the log's case is much the same")
+			}
+			var victim atomic.Pointer[string]
+			c := newCluster(t, 3, func(cfg *node.Config) {
+				id := cfg.NodeID
+				cfg.HangTimeout = 5 * time.Second
+				cfg.Tuning.AroundWrite = func(what string, do func() error) error {
+					if v := victim.Load(); v != nil && *v == id && what == write {
+						select {} // for good, as a dead disk would
+					}
+					return do()
+				}
+			})
+			leader := c.WaitLeader()
+			var others []int
+			for i := range c.Nodes {
+				if i != leader {
+					others = append(others, i)
+				}
+			}
+			load := c.StartLoad(2, others...)
+			load.WaitMore(10)
+			victim.Store(&c.Nodes[leader].Config.NodeID)
+			ended := make(chan error, 1)
+			go func() { ended <- c.Nodes[leader].Run.Wait() }()
+			select {
+			case err := <-ended:
+				if err == nil || !strings.Contains(err.Error(), write+" has not come back") {
+					t.Errorf("it ended with %v", err)
+				}
+			case <-time.After(nodetest.Patience):
+				t.Fatal("the node with the hanging disk goes on")
+			}
+			if _, _, err := c.Nodes[leader].GetText("/livez"); err == nil {
+				t.Error("it still answers")
+			}
+			c.Nodes[leader].Run = nil
+			c.WaitLeader()
+			load.WaitMore(10)
+			load.Stop()
+			load.Check()
+		})
+	}
+}

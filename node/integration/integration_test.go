@@ -1,0 +1,27 @@
+// Package integration tests whole clusters: real nodes on the loopback address
+// that are killed, stopped, wiped, partitioned and given broken disks.
+package integration
+
+import (
+	"testing"
+
+	"github.com/commons-cluster/commons/node/nodetest"
+)
+
+// testCluster is a test cluster and what several of these tests do to one.
+type testCluster struct {
+	*nodetest.Cluster
+	t testing.TB
+}
+
+// newCluster starts n nodes that form a cluster and waits until all are ready.
+func newCluster(t testing.TB, n int, opts ...nodetest.Option) *testCluster {
+	t.Helper()
+	return &testCluster{nodetest.New(t, n, opts...), t}
+}
+
+// emptyCluster returns a cluster without nodes.
+func emptyCluster(t testing.TB, opts ...nodetest.Option) *testCluster {
+	t.Helper()
+	return &testCluster{nodetest.Empty(t, opts...), t}
+}

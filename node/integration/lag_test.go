@@ -1,0 +1,184 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/commons-cluster/commons/node/nodetest"
+
+	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/logstore"
+)
+
+// writes are those of nodes that do not go well.
+type writes struct {
+	mu     sync.Mutex
+	victim string // its name
+	what   string // is written; "" is everything
+	do     func(what string, write func() error) error
+}
+
+func (w *writes) spoil(victim, what string, do func(what string, write func() error) error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.victim, w.what, w.do = victim, what, do
+}
+
+func (w *writes) option(cfg *node.Config) {
+	name := cfg.NodeID
+	cfg.Tuning.AroundWrite = func(what string, write func() error) error {
+		w.mu.Lock()
+		do, spoilt := w.do, w.victim == name && (w.what == "" || w.what == what)
+		w.mu.Unlock()
+		if spoilt {
+			return do(what, write)
+		}
+		return write()
+	}
+}
+
+// diskFull is a write that finds no space.
+func diskFull(string, func() error) error { return syscall.ENOSPC }
+
+// readyz returns a node's readiness and the line of one check.
+func readyz(nd *nodetest.Node, check string) (ready bool, line string) {
+	status, body, err := nd.GetText("/readyz")
+	if err != nil {
+		return false, err.Error()
+	}
+	for l := range strings.Lines(body) {
+		if strings.Contains(l, check) {
+			line = strings.TrimSpace(l)
+		}
+	}
+	return status == http.StatusOK, line
+}
+
+// stale returns what a read through the node says of its age, "" for nothing.
+func stale(nd *nodetest.Node) (string, error) {
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, nd.URL()+"/api/entries?limit=1", nil)
+	if err != nil {
+		return "", err
+	}
+	_, header, err := nd.Do(req, &nodetest.Page{})
+	return header.Get("X-Commons-Stale-Ms"), err
+}
+
+// TestLogThatTakesNothing: a follower that cannot write its log says so, takes no
+// writes and reads with a sign of their age, while the others go on; it is well
+// again when its log is.
+func TestLogThatTakesNothing(t *testing.T) {
+	var w writes
+	c := newCluster(t, 3, w.option)
+	victim := c.Nodes[c.Follower()]
+	w.spoil(victim.Config.NodeID, logstore.Storing, diskFull)
+	leader := c.WaitLeader()
+	written := c.MustPublish(leader, nodetest.Post{Body: "what it does not get"})
+	c.checkLogFailure(victim, leader)
+
+	w.spoil("", "", nil)
+	c.checkRecovery(victim, written)
+}
+
+// checkLogFailure waits until a follower says that its log takes nothing.
+func (c *testCluster) checkLogFailure(victim *nodetest.Node, leader int) {
+	c.t.Helper()
+	c.Eventually("it is not ready", func() string {
+		if ready, line := readyz(victim, "log"); ready || !strings.Contains(line, syscall.ENOSPC.Error()) {
+			return fmt.Sprintf("ready %v: %s", ready, line)
+		}
+		return ""
+	})
+	if s, err := victim.Status(); err != nil || s.LogFailure == nil || !strings.Contains(*s.LogFailure, syscall.ENOSPC.Error()) {
+		c.t.Errorf("its status is %+v, %v", s, err)
+	}
+	a, err := victim.Publish(context.Background(), nodetest.Post{Body: "through it"})
+	if err != nil || a.Status != http.StatusServiceUnavailable || a.Code != "not_enqueued" || !strings.Contains(a.Message, "write through another one") {
+		c.t.Errorf("a write through it: %+v, %v", a, err)
+	}
+	c.Eventually("its reads show their age", func() string {
+		c.MustPublish(leader, nodetest.Post{Body: "more that it does not get"})
+		if stale, err := stale(victim); err != nil || stale == "" {
+			return fmt.Sprintf("%q, %v", stale, err)
+		}
+		return ""
+	})
+}
+
+// checkRecovery waits until a follower has everything again.
+func (c *testCluster) checkRecovery(victim *nodetest.Node, written nodetest.Answer) {
+	c.t.Helper()
+	c.WaitReady()
+	c.MustPublish(victim.Index(), nodetest.Post{Body: "through it again"})
+	if _, status, err := victim.Get(written.Entry.ID); err != nil || status != http.StatusOK {
+		c.t.Errorf("it reads what it missed: %d, %v", status, err)
+	}
+	if s, err := victim.Status(); err != nil || s.LogFailure != nil {
+		c.t.Errorf("its status is %+v, %v", s, err)
+	}
+	c.WaitConverged()
+}
+
+// TestFollowerThatLags: a follower that does not apply what its log has is not
+// ready after a while, and its reads say how old they are.
+func TestFollowerThatLags(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes several seconds")
+	}
+	var w writes
+	c := newCluster(t, 3, w.option)
+	victim := c.Nodes[c.Follower()]
+	held := make(chan struct{})
+	release := sync.OnceFunc(func() { close(held) })
+	t.Cleanup(release)
+	w.spoil(victim.Config.NodeID, "a write of the state", func(_ string, write func() error) error { <-held; return write() })
+	written := c.MustPublish(c.WaitLeader(), nodetest.Post{Body: "what it applies late"})
+	c.Eventually("its reads show their age", func() string {
+		if stale, err := stale(victim); err != nil || stale == "" {
+			return fmt.Sprintf("%q, %v", stale, err)
+		}
+		return ""
+	})
+	c.Eventually("it is not ready", func() string {
+		if ready, line := readyz(victim, "caught-up"); ready || !strings.Contains(line, "behind the leader") {
+			return fmt.Sprintf("ready %v: %s", ready, line)
+		}
+		return ""
+	})
+	release()
+	c.checkRecovery(victim, written)
+	c.Eventually("its reads are new", func() string {
+		if stale, err := stale(victim); err != nil || stale != "" {
+			return fmt.Sprintf("%q, %v", stale, err)
+		}
+		return ""
+	})
+}
+
+// TestReadyWhileElecting: a node that has just lost its leader stays ready, so that
+// a load balancer goes on with it, and does not when no other one follows.
+func TestReadyWhileElecting(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, patientRaft)
+	c.WaitVoters()
+	leader := c.WaitLeader()
+	left := c.Follower()
+	c.WaitReady(left)
+	c.Kill(leader)
+	c.Kill(3 - leader - left)
+	for _, want := range []bool{true, false} {
+		c.Eventually("no leader, ready: "+strconv.FormatBool(want), func() string {
+			if ready, line := readyz(c.Nodes[left], "leader:"); ready != want || !strings.Contains(line, "no leader is known") {
+				return line
+			}
+			return ""
+		})
+	}
+}

@@ -1,0 +1,165 @@
+package integration
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/node/nodetest"
+
+	"github.com/commons-cluster/commons/node/logstore"
+)
+
+// checkEnds waits until a node ends by itself, and holds what its error says.
+func (c *testCluster) checkEnds(victim *nodetest.Node, why ...string) {
+	c.t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- victim.Run.Wait() }()
+	select {
+	case err := <-ended:
+		for _, text := range append(why, "start the node again") {
+			if err == nil || !strings.Contains(err.Error(), text) {
+				c.t.Errorf("it ended with %v, want %q", err, text)
+			}
+		}
+		victim.Run = nil
+	case <-time.After(nodetest.Patience):
+		c.t.Fatalf("node %d goes on", victim.Index())
+	}
+}
+
+// checkBack starts a node that has ended, and holds that it has what was acknowledged.
+func (c *testCluster) checkBack(victim *nodetest.Node, acked ...nodetest.Answer) {
+	c.t.Helper()
+	c.Start(victim.Index())
+	c.WaitReady()
+	c.MustPublish(victim.Index(), nodetest.Post{Body: "through it again"})
+	c.WaitConverged()
+	for _, a := range acked {
+		if _, status, err := victim.Get(a.Entry.ID); err != nil || status != http.StatusOK {
+			c.t.Errorf("it does not have %q: %d, %v", a.Entry.Body, status, err)
+		}
+	}
+}
+
+// TestTailThatCannotBeReplaced: the tail of a deposed leader is deleted, and what the
+// new leader has in its place finds no space on the disk. The node ends, because its
+// Raft would still count on the tail; after a start it has what the others have.
+func TestTailThatCannotBeReplaced(t *testing.T) {
+	t.Parallel()
+	var w writes
+	c := newCluster(t, 3, w.option, patientRaft)
+	old := c.WaitLeader()
+	victim := c.Nodes[old]
+	first := c.MustPublish(old, nodetest.Post{Body: "before"})
+
+	var alone atomic.Bool
+	tail := make(chan struct{})
+	written := sync.OnceFunc(func() { close(tail) })
+	w.spoil(victim.Config.NodeID, logstore.Storing, func(_ string, write func() error) error {
+		counts := alone.Load()
+		err := write()
+		if counts && err == nil {
+			written()
+		}
+		return err
+	})
+	// Nothing is in flight when the links are cut: what the old leader stores from then
+	// on, until it finds out, is its alone.
+	c.Isolate(old)
+	alone.Store(true)
+	ctx, cancel := context.WithCancel(context.Background())
+	var writers sync.WaitGroup
+	for range 4 {
+		writers.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = victim.Publish(ctx, nodetest.Post{Body: "in the tail"})
+			}
+		})
+	}
+	select {
+	case <-tail:
+	case <-time.After(nodetest.Patience):
+		t.Fatal("the old leader has stored nothing alone")
+	}
+	cancel()
+	writers.Wait()
+
+	others := slices.DeleteFunc(c.Running(), func(i int) bool { return i == old })
+	c.WaitLeader(others...)
+	kept := c.MustPublish(others[0], nodetest.Post{Body: "in its place"})
+	var cut atomic.Bool
+	w.spoil(victim.Config.NodeID, "", func(what string, write func() error) error {
+		if what == logstore.Storing && cut.Load() {
+			return syscall.ENOSPC
+		}
+		err := write()
+		if what == logstore.Deleting && err == nil {
+			cut.Store(true)
+		}
+		return err
+	})
+	c.Heal()
+	c.checkEnds(victim, "deleted for newer ones", syscall.ENOSPC.Error())
+	w.spoil("", "", nil)
+	c.checkBack(victim, first, kept)
+}
+
+// TestWriteThatFailsAndIsThere: the last sync of a write fails, and the next ones would
+// succeed. The node ends, and starts with a log that agrees with the others'.
+func TestWriteThatFailsAndIsThere(t *testing.T) {
+	t.Parallel()
+	for _, who := range []string{"leader", "follower"} {
+		t.Run(who, func(t *testing.T) {
+			var w writes
+			c := newCluster(t, 3, w.option, patientRaft)
+			leader := c.WaitLeader()
+			first := c.MustPublish(leader, nodetest.Post{Body: "before"})
+			victim := c.Nodes[leader]
+			if who == "follower" {
+				victim = c.Nodes[c.Follower()]
+			}
+			var failed atomic.Bool
+			w.spoil(victim.Config.NodeID, logstore.Storing, func(_ string, write func() error) error {
+				if err := write(); err != nil || failed.Swap(true) {
+					return err
+				}
+				return syscall.EIO
+			})
+			during := make(chan nodetest.Answer, 1)
+			go func() {
+				a, _ := c.Nodes[leader].Publish(context.Background(), nodetest.Post{Body: "meanwhile"})
+				during <- a
+			}()
+			c.checkEnds(victim, "is in the file all the same", syscall.EIO.Error())
+			acked := []nodetest.Answer{first}
+			if a := <-during; a.Status == http.StatusCreated {
+				acked = append(acked, a)
+			} else if who == "follower" {
+				t.Errorf("a write through the leader, of which a follower has ended: %+v", a)
+			}
+			c.checkBack(victim, acked...)
+		})
+	}
+}
+
+// TestTermThatCannotBeStored: Raft panics when it cannot store a new term. The node
+// ends before that, and says why.
+func TestTermThatCannotBeStored(t *testing.T) {
+	t.Parallel()
+	var w writes
+	c := newCluster(t, 3, w.option)
+	leader := c.WaitLeader()
+	acked := c.MustPublish(leader, nodetest.Post{Body: "before"})
+	victim := c.Nodes[c.Follower()]
+	w.spoil(victim.Config.NodeID, logstore.Storing, diskFull)
+	c.Kill(leader)
+	c.checkEnds(victim, "cannot take the new term", syscall.ENOSPC.Error())
+	c.checkBack(c.Nodes[leader], acked)
+}

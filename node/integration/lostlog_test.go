@@ -1,0 +1,242 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/node/nodetest"
+
+	"github.com/commons-cluster/commons/node"
+)
+
+// refused tries to start a node that has lost its log.
+func (c *testCluster) refused(i int, why string) {
+	c.t.Helper()
+	err := c.TryStart(i)
+	var lost *node.LostLogError
+	if !errors.As(err, &lost) || !strings.Contains(err.Error(), why) {
+		c.t.Fatalf("node %d: %v, want a lost log: %s", i, err, why)
+	}
+	for _, advice := range []string{"empty the whole directory", "commons snapshot restore", "commons recover"} {
+		if !strings.Contains(err.Error(), advice) {
+			c.t.Errorf("%v: does not name %q", err, advice)
+		}
+	}
+}
+
+// logPath is the file of a node's Raft log.
+func logPath(nd *nodetest.Node) string { return filepath.Join(nd.DataDir(), "raft.db") }
+
+// TestVoterWithoutItsLogIsRefused lets the only other server that has the newest
+// entries lose its log while the third is behind. Together with that one it would be
+// a majority that knows nothing of them.
+func TestVoterWithoutItsLogIsRefused(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lose func(path string) error
+		end  func(c *testCluster, i int) // of the one that has the entries
+	}{
+		"cut to zero, the other killed": {func(path string) error { return os.Truncate(path, 0) }, func(c *testCluster, i int) { c.Kill(i) }},
+		"removed, the other stopped":    {os.Remove, func(c *testCluster, i int) { c.Stop(i) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, 3)
+			c.WaitVoters()
+			const a, b, behind = 0, 1, 2
+			c.Kill(behind)
+			c.WaitLeader(a, b)
+			var acked []nodetest.Answer
+			for range 5 {
+				acked = append(acked, c.MustPublish(a, nodetest.Post{Body: "acknowledged by a majority"}))
+			}
+			c.Kill(b)
+			tt.end(c, a)
+			if err := tt.lose(logPath(c.Nodes[b])); err != nil {
+				t.Fatal(err)
+			}
+			c.refused(b, "missing or empty")
+			c.refused(b, "missing or empty") // the first attempt made none
+			c.Wipe(b)
+			for _, i := range []int{b, behind, a} {
+				c.Start(i)
+			}
+			c.WaitReady()
+			c.WaitVoters()
+			c.WaitConverged()
+			for i := range c.Nodes {
+				if got := len(c.All(i, nil)); got != len(acked) {
+					t.Errorf("node %d lists %d entries of %d", i, got, len(acked))
+				}
+			}
+		})
+	}
+}
+
+// TestLastDiskWithoutItsLog loses the log of a cluster of one: it must not found
+// another over the old state, and the state goes on alone when that is asked for.
+func TestLastDiskWithoutItsLog(t *testing.T) {
+	c := newCluster(t, 1)
+	first := c.MustPublish(0, nodetest.Post{Body: "before the loss"})
+	c.Stop(0)
+	nd := c.Nodes[0]
+	if err := os.Remove(logPath(nd)); err != nil {
+		t.Fatal(err)
+	}
+	c.refused(0, "missing or empty")
+	recoverAlone(t, c, first)
+}
+
+// recoverAlone recovers a node whose log is lost, twice, and uses it.
+func recoverAlone(t *testing.T, c *testCluster, first nodetest.Answer) {
+	t.Helper()
+	quiet, at := slog.New(slog.DiscardHandler), node.Offline{DataDir: c.Nodes[0].DataDir()}
+	held, err := node.Survey(at)
+	if err != nil || held.LostLog == nil || held.LastLog < first.Index || held.LastTerm == 0 {
+		t.Errorf("the node holds %+v, %v; %d was acknowledged", held, err, first.Index)
+	}
+	for range 2 {
+		if founded, err := node.Recover(at, quiet); err != nil || founded.Entries != 1 || founded.Index < first.Index {
+			t.Fatalf("recovered %+v, %v", founded, err)
+		}
+	}
+	for i := range 2 {
+		c.Start(0)
+		c.WaitReady()
+		if after := c.MustPublish(0, nodetest.Post{Body: "after the loss"}); after.Index <= first.Index {
+			t.Errorf("index %d was given out again after %d", after.Index, first.Index)
+		}
+		if all := c.All(0, nil); len(all) != i+2 || all[i+1].ID != first.Entry.ID {
+			t.Errorf("the node lists %+v", all)
+		}
+		c.Kill(0)
+	}
+}
+
+// TestLogOfAnotherIsRefused puts logs in place that are not the state's: another
+// server's, one that was made anew, and an older one of its own.
+func TestLogOfAnotherIsRefused(t *testing.T) {
+	c := newCluster(t, 1)
+	nd := c.Nodes[0]
+	first := c.MustPublish(0, nodetest.Post{Body: "the first entry"})
+	c.Kill(0)
+	older, err := os.ReadFile(logPath(nd))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := newCluster(t, 1)
+	other.MustPublish(0, nodetest.Post{Body: "another first entry"})
+	other.Kill(0)
+	foreign, err := os.ReadFile(logPath(other.Nodes[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(log []byte) {
+		t.Helper()
+		if err := os.WriteFile(logPath(nd), log, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Start(0)
+	c.WaitReady()
+	c.Stop(0)
+	own, err := os.ReadFile(logPath(nd))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(foreign)
+	c.refused(0, "another server's")
+	put(older)
+	c.refused(0, "the newest term that it knows is")
+	put(own)
+	c.Start(0)
+	c.WaitReady()
+	c.Stop(0)
+	put(foreign)
+	recoverAlone(t, c, first)
+	if kept, err := os.ReadFile(logPath(nd) + ".lost"); err != nil || !bytes.Contains(kept, []byte("another first entry")) {
+		t.Errorf("the log that was in the place was not kept: %d bytes, %v", len(kept), err)
+	}
+}
+
+// identity returns what a node's data directory says of it.
+func identity(nd *nodetest.Node, t *testing.T) (fields map[string]any) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(nd.DataDir(), "server-id.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &fields)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fields
+}
+
+// setIdentity writes it.
+func setIdentity(nd *nodetest.Node, t *testing.T, fields map[string]any) {
+	t.Helper()
+	data, err := json.Marshal(fields)
+	if err == nil {
+		err = errors.Join(os.MkdirAll(nd.DataDir(), 0o700), os.WriteFile(filepath.Join(nd.DataDir(), "server-id.json"), data, 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFirstStartCutShort starts a node on what its first start can have left.
+func TestFirstStartCutShort(t *testing.T) {
+	c := emptyCluster(t)
+	nd := c.Add(1)
+	id := map[string]any{"version": 1, "nodeName": nd.Config.NodeID, "serverId": nd.Config.NodeID + "-01234567"}
+	// Before there was a log, with one that is half made, or with one that was cut off
+	// by a program that gave no ids.
+	setIdentity(nd, t, id)
+	for _, name := range []string{"raft.db", "raft.db.new"} {
+		if err := os.WriteFile(filepath.Join(nd.DataDir(), name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Start(0)
+	c.WaitReady()
+	c.MustPublish(0, nodetest.Post{Body: "the first entry"})
+	c.Kill(0)
+	logID := identity(nd, t)["logId"]
+	// After the log had its id and before the identity named it.
+	setIdentity(nd, t, id)
+	c.Start(0)
+	c.WaitReady()
+	c.Stop(0)
+	if now := identity(nd, t)["logId"]; now != logID || now == nil || now == "" {
+		t.Errorf("the log's id is %v, was %v", now, logID)
+	}
+	if n := identity(nd, t)["serverId"]; n != id["serverId"] {
+		t.Errorf("the server's id is %v", n)
+	}
+}
+
+// TestSavedDataWithoutItsLog loses the log of data directories in which no log has
+// an id: the state alone says that there was one.
+func TestSavedDataWithoutItsLog(t *testing.T) {
+	files, err := filepath.Glob("../testdata/data-*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no saved data: %v", err)
+	}
+	for _, file := range files {
+		for name, lose := range map[string]func(path string) error{
+			"removed": os.Remove, "cut to zero": func(path string) error { return os.Truncate(path, 0) },
+		} {
+			t.Run(filepath.Base(file)+" "+name, func(t *testing.T) {
+				c, nd, _ := unpackSaved(t, file)
+				if err := lose(logPath(nd)); err != nil {
+					t.Fatal(err)
+				}
+				c.refused(0, "missing or empty")
+			})
+		}
+	}
+}

@@ -1,0 +1,291 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/commons-cluster/commons/node/nodetest"
+
+	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/push"
+	"github.com/commons-cluster/commons/node/push/pushtest"
+)
+
+// hookHosts is how many names the receiver of these tests is reached under.
+const hookHosts = 40
+
+// hookHost is one of these names.
+func hookHost(i int) string { return fmt.Sprintf("hook%d.hooks.example", i) }
+
+// hooks is a receiver that takes challenges, and what a cluster needs to reach it.
+type hooks struct {
+	authority *pushtest.Authority
+	names     *pushtest.Names
+	receiver  *pushtest.Receiver
+
+	mu      sync.Mutex
+	senders int // addresses that listen has used
+	// event answers what is no challenge, by default with 204.
+	event func(w http.ResponseWriter, got pushtest.Received, r *http.Request)
+	// challenge answers a challenge, by default as it should.
+	challenge func(w http.ResponseWriter, got pushtest.Received, r *http.Request)
+}
+
+func newHooks(t testing.TB) *hooks {
+	t.Helper()
+	h := &hooks{
+		authority: pushtest.NewAuthority(t), names: pushtest.NewNames(t),
+		event:     func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
+		challenge: func(w http.ResponseWriter, got pushtest.Received, _ *http.Request) { pushtest.Agree(w, got) },
+	}
+	for i := range hookHosts {
+		h.names.Set(hookHost(i), "127.0.0.1")
+	}
+	h.receiver = pushtest.NewReceiver(t, h.authority.Certificate("*.hooks.example"), func(w http.ResponseWriter, got pushtest.Received, r *http.Request) {
+		h.mu.Lock()
+		answer := h.event
+		if isChallenge(got) {
+			answer = h.challenge
+		}
+		h.mu.Unlock()
+		answer(w, got, r)
+	})
+	return h
+}
+
+// onEvent sets how events are answered from now on.
+func (h *hooks) onEvent(answer func(w http.ResponseWriter, got pushtest.Received, r *http.Request)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.event = answer
+}
+
+func isChallenge(got pushtest.Received) bool {
+	return strings.Contains(string(got.Body), `"type":"common.verify"`)
+}
+
+// reach lets a cluster's nodes reach the receiver.
+func (h *hooks) reach(cfg *node.Config) {
+	cfg.PushPort, cfg.PushCAFile, cfg.PushAllowNet = int(h.receiver.Port()), h.authority.File(), []string{"127.0.0.0/8"}
+	cfg.TrustedProxies = []string{"127.0.0.0/8"}
+	cfg.Tuning.Resolver = h.names.Resolver()
+}
+
+// onChallenge sets how challenges are answered from now on.
+func (h *hooks) onChallenge(answer func(w http.ResponseWriter, got pushtest.Received, r *http.Request)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.challenge = answer
+}
+
+// url returns the receiver's address at one of its hosts.
+func (h *hooks) url(host int) string {
+	return fmt.Sprintf("https://%s:%d/hook", hookHost(host), h.receiver.Port())
+}
+
+// pushed is an event that arrived.
+type pushed struct {
+	pushtest.Received
+	ID    string // webhook-id
+	Event struct {
+		Type, Agent, Timestamp, Read string
+		Reply                        *string
+		Entry                        *nodetest.Entry
+	}
+}
+
+// pushed returns the events that arrived, those for one agent or for all ("").
+func (h *hooks) pushed(t *testing.T, agent string) (events []pushed) {
+	t.Helper()
+	for _, got := range h.receiver.Received() {
+		if isChallenge(got) {
+			continue
+		}
+		p := pushed{Received: got, ID: got.Header.Get(push.HeaderID)}
+		if err := json.Unmarshal(got.Body, &p.Event); err != nil {
+			t.Fatalf("%s: %v", got.Body, err)
+		}
+		if agent == "" || p.Event.Agent == agent {
+			events = append(events, p)
+		}
+	}
+	return events
+}
+
+// challenges returns how often somebody was challenged.
+func (h *hooks) challenges() (n int) {
+	for _, got := range h.receiver.Received() {
+		if isChallenge(got) {
+			n++
+		}
+	}
+	return n
+}
+
+// registered is the answer to a registration.
+type registered struct {
+	EditKey string `json:"edit_key"`
+	Notes   []string
+	Code    string
+	Issues  []struct{ Field, Message string }
+}
+
+// register registers an agent, or changes its profile, on a node.
+func (c *testCluster) register(i int, fields map[string]any) (a registered, status int) {
+	c.t.Helper()
+	status, err := c.Nodes[i].PostJSON("/api/agents", fields, &a)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return a, status
+}
+
+// listen registers an agent with a receiver at one of the hosts and returns its
+// key. Each comes from an address of its own, so that nobody has too many checks.
+func (c *testCluster) listen(h *hooks, agent string, host int) (key string) {
+	c.t.Helper()
+	data, err := json.Marshal(map[string]any{"id": agent, "description": "Listens.", "notify_url": h.url(host)})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	i := c.Running()[0]
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, c.Nodes[i].URL()+"/api/agents", bytes.NewReader(data))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	h.mu.Lock()
+	h.senders++
+	sender := h.senders
+	h.mu.Unlock()
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-Forwarded-For", fmt.Sprintf("203.0.113.%d", sender))
+	var a registered
+	if status, _, err := c.Nodes[i].Do(req, &a); err != nil || status != http.StatusCreated {
+		c.t.Fatalf("register %s: %d %+v, %v", agent, status, a, err)
+	}
+	return a.EditKey
+}
+
+// TestVerification registers receivers through every node and holds that the
+// leader asks them, and what is said of those that fail.
+func TestVerification(t *testing.T) {
+	h := newHooks(t)
+	c := newCluster(t, 3, h.reach)
+	for i := range c.Nodes {
+		a, status := c.register(i, map[string]any{"id": fmt.Sprint("agent-", i), "description": "Listens.", "notify_url": h.url(i)})
+		if status != http.StatusCreated || !slices.ContainsFunc(a.Notes, func(s string) bool { return strings.Contains(s, "answered the challenge") }) {
+			t.Errorf("node %d: %d %+v", i, status, a)
+		}
+		if n := h.challenges(); n != i+1 {
+			t.Errorf("node %d: %d challenges", i, n)
+		}
+	}
+	c.WaitConverged()
+	h.names.Set("other.example", "127.0.0.1")
+	h.names.Set("inner.example", "10.0.0.1")
+	port := h.receiver.Port()
+	for url, reason := range map[string]push.Reason{
+		fmt.Sprintf("https://none.example:%d/", port):  push.NameNotFound,
+		fmt.Sprintf("https://inner.example:%d/", port): push.RefusedAddress,
+		fmt.Sprintf("https://other.example:%d/", port): push.TLSFailed,
+	} {
+		a, status := c.register(c.Follower(), map[string]any{"id": "eve", "description": "Listens.", "notify_url": url})
+		if status != http.StatusUnprocessableEntity || len(a.Issues) != 1 || a.Issues[0].Field != "notify_url" || !strings.Contains(a.Issues[0].Message, reason.Sentence()) {
+			t.Errorf("%s: %d %+v", url, status, a)
+		}
+	}
+	if status, err := c.Nodes[0].GetJSON("/api/agents/eve", &struct{}{}); err != nil || status != http.StatusNotFound {
+		t.Errorf("eve: %d, %v", status, err)
+	}
+}
+
+// TestVerificationOfOurselves holds that no node of the cluster is taken for a
+// receiver, whichever of them is asked.
+func TestVerificationOfOurselves(t *testing.T) {
+	c := newCluster(t, 2, func(cfg *node.Config) { cfg.HTTPAdvertise = cfg.NodeID + ".nodes.example:8080" })
+	c.WaitConverged()
+	for _, of := range c.Nodes {
+		own := "https://" + of.Config.NodeID + ".nodes.example/hook"
+		for i := range c.Nodes {
+			a, status := c.register(i, map[string]any{"id": "eve", "description": "Listens.", "notify_url": own})
+			if status != http.StatusUnprocessableEntity || len(a.Issues) != 1 || a.Issues[0].Message != "must name another host than this service" {
+				t.Errorf("%s at node %d: %d %+v", own, i, status, a)
+			}
+		}
+	}
+}
+
+// TestVerificationLimit holds that no receiver is challenged more often than it
+// should be, whichever node is asked.
+func TestVerificationLimit(t *testing.T) {
+	h := newHooks(t)
+	h.onChallenge(func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
+	c := newCluster(t, 3, h.reach)
+	c.WaitLeader()
+	for n := range push.VerificationsPerHour + 3 {
+		a, status := c.register(n%3, map[string]any{"id": "eve", "description": "Listens.", "notify_url": h.url(0)})
+		want := http.StatusUnprocessableEntity
+		if n >= push.VerificationsPerHour {
+			want = http.StatusTooManyRequests
+		}
+		if status != want {
+			t.Errorf("attempt %d: %d %+v, want %d", n, status, a, want)
+		}
+	}
+	if n := h.challenges(); n != push.VerificationsPerHour {
+		t.Errorf("%d challenges, want %d", n, push.VerificationsPerHour)
+	}
+}
+
+// TestVerificationSurvivesTheLeader kills the leader while the receiver thinks:
+// the next one asks again, and the registration succeeds.
+func TestVerificationSurvivesTheLeader(t *testing.T) {
+	h := newHooks(t)
+	c := newCluster(t, 3, h.reach)
+	c.WaitVoters()
+	leader, follower := c.WaitLeader(), c.Follower()
+	asked := make(chan struct{})
+	var once sync.Once
+	h.onChallenge(func(w http.ResponseWriter, got pushtest.Received, r *http.Request) {
+		first := false
+		once.Do(func() { first = true })
+		if first {
+			close(asked)
+			<-r.Context().Done()
+			return
+		}
+		pushtest.Agree(w, got)
+	})
+	type outcome struct {
+		a      registered
+		status int
+		err    error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		var o outcome
+		for o.status == 0 || o.status == http.StatusServiceUnavailable { // an election may take long on a busy machine
+			o = outcome{}
+			o.status, o.err = c.Nodes[follower].PostJSON("/api/agents", map[string]any{"id": "ada", "description": "Listens.", "notify_url": h.url(0)}, &o.a)
+			if o.err != nil {
+				break
+			}
+		}
+		done <- o
+	}()
+	<-asked
+	c.Kill(leader)
+	if o := <-done; o.err != nil || o.status != http.StatusCreated || o.a.EditKey == "" {
+		t.Errorf("%+v", o)
+	}
+	if n := h.challenges(); n < 2 {
+		t.Errorf("%d challenges, want one by each leader", n)
+	}
+}

@@ -1,0 +1,97 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/node/nodetest"
+
+	"github.com/commons-cluster/commons/node/bench"
+	"github.com/commons-cluster/commons/node/push/pushtest"
+)
+
+// BenchmarkWritesWhileDeliveriesWait compares the writes of two clusters of three
+// nodes by turns: one without receivers, and one in which 10,000 deliveries wait
+// for receivers that take nothing. Medians over the turns: slower-% is what the
+// second loses in writes a second, and cpu-% what it takes more of the processor
+// for each, which a busy machine disturbs less.
+func BenchmarkWritesWhileDeliveriesWait(b *testing.B) {
+	const (
+		agents, each, turns = 50, 200, 15
+		turn                = time.Second
+	)
+	h := newHooks(b)
+	h.onEvent(func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	plain, with := newCluster(b, 3), newCluster(b, 3, h.reach)
+	var names []string
+	for i := range agents {
+		agent := fmt.Sprintf("a%d", i)
+		with.listen(h, agent, i%hookHosts)
+		names = append(names, "@"+agent)
+	}
+	for n := range each {
+		for _, c := range []*testCluster{plain, with} {
+			c.MustPublish(0, nodetest.Post{Agent: "bob", Body: fmt.Sprintf("Number %d: %s", n, strings.Join(names, " "))})
+		}
+	}
+	type turnCost struct{ rate, cpu float64 }
+	writes := func(c *testCluster) turnCost {
+		var urls []string
+		for _, nd := range c.Nodes {
+			urls = append(urls, nd.URL())
+		}
+		before := processorTime(b)
+		r, err := bench.Run(b.Context(), bench.Options{Mode: bench.Write, URLs: urls, Connections: 32, Duration: turn, Size: 1000})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return turnCost{r.RequestsPerSecond, (processorTime(b) - before).Seconds() / float64(r.Requests)}
+	}
+	writes(plain)
+	writes(with)
+	for b.Loop() {
+		var slower, cpu, rates []float64
+		for i := range turns {
+			var one, two turnCost
+			if i%2 == 0 {
+				one = writes(plain)
+				two = writes(with)
+			} else {
+				two = writes(with)
+				one = writes(plain)
+			}
+			slower, cpu = append(slower, 100*(one.rate/two.rate-1)), append(cpu, 100*(two.cpu/one.cpu-1))
+			rates = append(rates, two.rate)
+		}
+		for name, values := range map[string][]float64{"slower-%": slower, "cpu-%": cpu, "writes/s": rates} {
+			slices.Sort(values)
+			b.ReportMetric(values[turns/2], name)
+		}
+	}
+	_, metrics, err := with.Nodes[0].GetText("/metrics")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(metrics) {
+		if strings.HasPrefix(line, "commons_push_waiting ") {
+			b.Log(line)
+		}
+	}
+}
+
+// processorTime is what this process has taken of the processor.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}

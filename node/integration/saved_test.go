@@ -1,0 +1,195 @@
+package integration
+
+import (
+	"archive/tar"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/node/nodetest"
+
+	"github.com/hashicorp/raft"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/push/pushtest"
+)
+
+// stateIn returns the state in a data directory that no node uses, after a log
+// that it may have applied already.
+func stateIn(t *testing.T, dir string, log ...*raft.Log) (s savedState) {
+	t.Helper()
+	m, err := fsm.Open(fsm.Options{Dir: filepath.Join(dir, "state")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.FSM().ApplyBatch(log)
+	index, digest := m.Digest()
+	v := m.View()
+	rows, err := v.RowDigest(t.Context())
+	v.Release()
+	if err := errors.Join(err, m.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return savedState{Index: index, Digest: hex.EncodeToString(digest[:]), Rows: hex.EncodeToString(rows[:])}
+}
+
+// checkState compares a state with the one that was saved.
+func checkState(t *testing.T, got, saved savedState) {
+	t.Helper()
+	if got.Index != saved.Index || got.Digest != saved.Digest || got.Rows != saved.Rows {
+		t.Errorf("the state at %d has the digest %s and the rows %s, saved was %d, %s, %s", got.Index, got.Digest, got.Rows, saved.Index, saved.Digest, saved.Rows)
+	}
+}
+
+// TestSavedDataOpens opens every data directory that was saved, as a state and as
+// a node, and uses it.
+func TestSavedDataOpens(t *testing.T) {
+	files, err := filepath.Glob("../testdata/data-*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no saved data: %v", err)
+	}
+	for i, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			c, nd, saved := unpackSaved(t, file)
+			if i == len(files)-1 { // what this version has written
+				checkSavedCommands(t, logIn(t, nd.DataDir()))
+			}
+			checkState(t, stateIn(t, nd.DataDir()), saved)
+			c.Start(0)
+			c.WaitReady()
+			useSaved(t, c, saved)
+		})
+		t.Run(filepath.Base(file)+" from its log", func(t *testing.T) { replaySaved(t, file) })
+	}
+}
+
+// unpackSaved gives a saved data directory to a node that is not started yet.
+func unpackSaved(t *testing.T, file string) (c *testCluster, nd *nodetest.Node, saved savedState) {
+	t.Helper()
+	doc, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(doc, &saved); err != nil {
+		t.Fatal(err)
+	}
+	// Nobody is there any more to whom something could be delivered.
+	names := pushtest.NewNames(t)
+	c = emptyCluster(t, func(cfg *node.Config) { cfg.SecretFile, cfg.Tuning.Resolver = secretFile(t), names.Resolver() })
+	nd = c.Add(1)
+	unpackDir(t, nd.DataDir(), strings.TrimSuffix(file, ".json")+".tar.zst")
+	return c, nd, saved
+}
+
+// replaySaved makes a state anew from a saved log, row by row what it was in the
+// version that wrote the log, because nodes of both may be in one cluster. Then a
+// node does the same.
+func replaySaved(t *testing.T, file string) {
+	t.Helper()
+	c, nd, saved := unpackSaved(t, file)
+	checkState(t, stateIn(t, t.TempDir(), logIn(t, nd.DataDir())...), saved)
+	if err := os.RemoveAll(filepath.Join(nd.DataDir(), "state")); err != nil {
+		t.Fatal(err)
+	}
+	c.Start(0)
+	c.WaitReady()
+	got, err := operate[admin.Digest](c, 0, admin.PathDigest, admin.DigestRequest{Index: saved.Index})
+	if err != nil || got.Digest != saved.Digest {
+		t.Errorf("the replayed log gives %+v, %v, saved was %s", got, err, saved.Digest)
+	}
+	useSaved(t, c, saved)
+}
+
+// useSaved reads and changes what was saved.
+func useSaved(t *testing.T, c *testCluster, saved savedState) {
+	t.Helper()
+	a, err := c.Nodes[0].Publish(t.Context(), nodetest.Post{Agent: "ada", Body: "The first entry again.", RequestID: "saved-0001"})
+	if err != nil || !a.Duplicate || a.Entry.ID != saved.First {
+		t.Errorf("the old request_id gives %+v, %v", a, err)
+	}
+	for query, want := range map[string]int{"tag=old": savedEntries, "q=漢字": 1, "for=ada": savedEntries, "agent=ADA&kind=message": 2} {
+		q, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(c.All(0, q)); n != want {
+			t.Errorf("%s: %d entries, want %d", query, n, want)
+		}
+	}
+	status, err := c.Nodes[0].PostJSON("/api/jobs", map[string]any{"action": "result", "agent": "linus", "job_id": saved.Claimed, "result": "Done by another."}, &struct{}{})
+	if err != nil || status != http.StatusConflict {
+		t.Errorf("somebody else hands in a result: status %d, %v", status, err)
+	}
+	for id, want := range saved.Jobs {
+		var a jobAnswer
+		if status, err := c.Nodes[0].GetJSON("/api/jobs/"+id, &a); err != nil || status != http.StatusOK || a.Job.Status != want {
+			t.Errorf("job %s: status %d, %+v, %v, want %s", id, status, a, err, want)
+		}
+	}
+	var retracted struct {
+		Entry struct{ SupersededBy []struct{ Relation string } }
+	}
+	if status, err := c.Nodes[0].GetJSON("/api/entries/"+saved.Retracted, &retracted); err != nil || status != http.StatusOK ||
+		len(retracted.Entry.SupersededBy) != 2 || retracted.Entry.SupersededBy[0].Relation != "retraction" {
+		t.Errorf("the retracted entry: status %d, %+v, %v", status, retracted, err)
+	}
+	for key, want := range map[string]int{saved.FormerKey: http.StatusForbidden, saved.EditKey: http.StatusCreated} {
+		if a, status := c.register(0, map[string]any{"id": "ada", "note": "They were opened.", "edit_key": key}); status != want {
+			t.Errorf("a change with the key %s: status %d %+v, want %d", key, status, a, want)
+		}
+	}
+}
+
+// unpackDir writes the files of a compressed archive to a directory.
+func unpackDir(t *testing.T, dir, file string) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := zstd.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close()
+	r := tar.NewReader(io.LimitReader(z, maxSavedBytes))
+	for {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, filepath.FromSlash(h.Name))
+		if h.FileInfo().IsDir() {
+			err = os.MkdirAll(path, 0o700)
+		} else if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
+			err = writeFrom(path, r)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func writeFrom(path string, r io.Reader) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fs.FileMode(0o600))
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, r)
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,308 @@
+package integration
+
+import (
+	"archive/tar"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/node/nodetest"
+
+	"github.com/hashicorp/raft"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/logstore"
+	"github.com/commons-cluster/commons/node/push/pushtest"
+)
+
+// saveData has TestSaveData write a data directory of this version.
+var saveData = flag.String("save-data", "", "write a data directory of this version to files that begin with this name")
+
+const (
+	savedEntries = 60
+	// maxSavedBytes bounds what is unpacked, and maxSavedFile what is kept.
+	maxSavedBytes = 64 << 20
+	maxSavedFile  = 200 << 10
+	// savedSecret is the cluster secret under which saved data is sealed.
+	savedSecret = "the secret of all saved data, which everybody may know\n"
+	// savedClaimTTL is how long a claim lasts until its end was saved, too.
+	savedClaimTTL = 10 * time.Millisecond
+)
+
+// savedState is what a saved data directory must be found to hold.
+type savedState struct {
+	Index     uint64            `json:"index"`
+	Digest    string            `json:"digest"`
+	Rows      string            `json:"rows"`
+	First     string            `json:"first"`     // id of the entry with the request_id saved-0001
+	Claimed   string            `json:"claimed"`   // id of a claimed job
+	Jobs      map[string]string `json:"jobs"`      // status of other jobs
+	Retracted string            `json:"retracted"` // id of an entry
+	FormerKey string            `json:"formerKey"` // of Ada, before an operator gave her EditKey
+	EditKey   string            `json:"editKey"`
+}
+
+// TestSaveData makes a data directory for later versions to open:
+//
+//	go test ./node/integration -run TestSaveData -save-data ../testdata/data-vN
+//
+// As long as nothing is released, data-v1 is written anew whenever rows or commands
+// have changed. A command that populate does not lead to is added there.
+func TestSaveData(t *testing.T) {
+	if *saveData == "" {
+		t.Skip("-save-data is not given")
+	}
+	h := newHooks(t)
+	c := emptyCluster(t, h.reach)
+	nd := c.Add(1)
+	nd.Config.ClaimTTL = savedClaimTTL
+	c.Start(0)
+	c.waitNewestFormat()
+	lapsed := c.populateLapsed()
+	c.Stop(0)
+
+	nd.Config.ClaimTTL, nd.Config.SecretFile = 24*time.Hour, secretFile(t) // the data key is sealed anew
+	c.Start(0)
+	c.waitNewestFormat()
+	var saved savedState
+	c.populateEntries(&saved)
+	c.populateJobs(&saved)
+	saved.Jobs[lapsed] = "open"
+	c.populateDeliveries(h)
+	c.save(0)
+	key, err := operate[admin.KeyAnswer](c, 0, admin.PathResetKey, admin.AgentRef{Agent: "ada"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved.FormerKey, saved.EditKey = saved.EditKey, key.EditKey
+	c.Stop(0)
+
+	checkSavedCommands(t, logIn(t, nd.DataDir()))
+	state := stateIn(t, nd.DataDir())
+	saved.Index, saved.Digest, saved.Rows = state.Index, state.Digest, state.Rows
+	doc, err := json.MarshalIndent(saved, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if t.Failed() {
+		return
+	}
+	if err := os.WriteFile(*saveData+".json", append(doc, '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	packDir(t, *saveData+".tar.zst", nd.DataDir())
+}
+
+// secretFile returns a file with the secret of saved data.
+func secretFile(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte(savedSecret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// waitNewestFormat waits until every command may enter the log.
+func (c *testCluster) waitNewestFormat() {
+	c.t.Helper()
+	c.WaitReady()
+	c.Eventually("the newest format", func() string {
+		if s, err := c.Nodes[0].Status(); err != nil || s.Format != fsm.MaxFormat {
+			return fmt.Sprintf("format %d, %v", s.Format, err)
+		}
+		return ""
+	})
+}
+
+// populateLapsed leaves a job whose claim came to its end while nobody wrote.
+func (c *testCluster) populateLapsed() (job string) {
+	c.t.Helper()
+	job = c.mustJob(0, map[string]string{"agent": "mary", "title": "A forgotten job", "body": "Who will do it?"}).ID
+	c.mustJob(0, map[string]string{"action": "claim", "agent": "grace", "job_id": job})
+	c.waitJob(job, "open")
+	return job
+}
+
+// populateEntries writes profiles and entries of every kind and relation.
+func (c *testCluster) populateEntries(saved *savedState) {
+	c.t.Helper()
+	post := func(path string, body map[string]any) (entry nodetest.Entry) {
+		c.t.Helper()
+		var a nodetest.Answer
+		c.mustPost(0, path, body, &a)
+		return a.Entry
+	}
+	profile, status := c.register(0, map[string]any{"id": "Ada", "description": "Keeps what is old.", "capabilities": []string{"memory"}})
+	if status != http.StatusCreated {
+		c.t.Fatalf("register: %d %+v", status, profile)
+	}
+	saved.EditKey = profile.EditKey
+	post("/api/agents", map[string]any{"id": "Ada", "note": "Open the old data.", "edit_key": profile.EditKey})
+	first := c.MustPublish(0, nodetest.Post{Agent: "Ada", Channel: "saved", Body: "The first entry, @grace: is it there?", RequestID: "saved-0001"})
+	saved.First = first.Entry.ID
+	for i := range savedEntries {
+		body := strings.Repeat("words of entry number ", i%7+1)
+		post("/api/entries", map[string]any{"agent": "grace", "body": body, "reply_to": first.Entry.ID, "tags": []string{"old", "saved"}})
+	}
+	post("/api/entries", map[string]any{"agent": "Ada", "body": "A correction of it.", "supersedes": first.Entry.ID})
+	post("/api/entries", map[string]any{"agent": "linus", "kind": "knowledge", "body": "Ünïcode und 漢字 sind auch da."})
+	post("/api/entries", map[string]any{"agent": "linus", "kind": "feature_request", "title": "More of it", "body": "Keep more of what is old."})
+	saved.Retracted = post("/api/entries", map[string]any{"agent": "rosa", "body": "This is going to be taken back."}).ID
+	post("/api/entries", map[string]any{"agent": "rosa", "body": "It was wrong.", "supersedes": saved.Retracted, "relation": "retraction"})
+	post("/api/entries", map[string]any{"agent": "rosa", "body": "This follows it.", "supersedes": saved.Retracted, "relation": "follow_up"})
+	for _, answer := range []map[string]any{nil, {"agent": "mary", "relation": "reply"}, {"agent": "linus", "relation": "retraction"}} {
+		request := post("/api/human-requests", map[string]any{
+			"agent": "linus", "goal": "Keep this", "requested_action": "Keep it for long.", "context": fmt.Sprint("Answered by ", answer["agent"]),
+		})
+		if answer != nil {
+			answer["body"], answer["supersedes"] = "It is kept.", request.ID
+			post("/api/entries", answer)
+		}
+	}
+}
+
+// populateJobs leaves a job in every state, by every way there is into it.
+func (c *testCluster) populateJobs(saved *savedState) {
+	c.t.Helper()
+	job := func(status string, actions ...map[string]string) (id string) {
+		c.t.Helper()
+		id = c.mustJob(0, map[string]string{"agent": "mary", "title": "An old job", "body": "To become " + status + "."}).ID
+		for _, action := range actions {
+			action["job_id"] = id
+			c.mustJob(0, action)
+		}
+		return id
+	}
+	claim := func(note string) map[string]string {
+		return map[string]string{"action": "claim", "agent": "grace", "note": note}
+	}
+	result := map[string]string{"action": "result", "agent": "grace", "result": "Done, as you see."}
+	saved.Claimed = job("claimed", claim(""))
+	saved.Jobs = map[string]string{
+		job("done", claim("I know how to do this."), claim("It takes longer."), result):          "done",
+		job("done without a claim", result):                                                      "done",
+		job("open again", claim("ok"), map[string]string{"action": "release", "agent": "grace"}): "open",
+		job("closed", map[string]string{"action": "close", "agent": "mary"}):                     "closed",
+	}
+}
+
+// populateDeliveries leaves deliveries that were taken, that wait for another
+// attempt, and that ended because their receiver was gone.
+func (c *testCluster) populateDeliveries(h *hooks) {
+	c.t.Helper()
+	answers := map[string]int{"well": http.StatusNoContent, "slow": http.StatusServiceUnavailable, "gone": http.StatusGone}
+	h.onEvent(func(w http.ResponseWriter, got pushtest.Received, _ *http.Request) {
+		var event struct{ Agent string }
+		if err := json.Unmarshal(got.Body, &event); err != nil || answers[event.Agent] == 0 {
+			c.t.Errorf("an event for nobody here: %s, %v", got.Body, err)
+		}
+		w.WriteHeader(answers[event.Agent])
+	})
+	for i, agent := range []string{"well", "slow", "gone"} {
+		key := c.listen(h, agent, i)
+		req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.Nodes[0].URL()+"/api/agents/"+agent+"/deliveries/test", http.NoBody)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+key)
+		if status, _, err := c.Nodes[0].Do(req, &struct{}{}); err != nil || status != http.StatusCreated {
+			c.t.Fatalf("test event for %s: %d, %v", agent, status, err)
+		}
+		c.MustPublish(0, nodetest.Post{Agent: "rosa", Body: "Are you there, @" + agent + "?"})
+		c.Eventually("an attempt for "+agent, func() string {
+			list, active, err := deliveriesOf(c.Nodes[0], agent, key)
+			if err != nil || len(list) != 2 || active == (agent == "gone") || list[1].Attempts == 0 || agent == "well" && list[0].Status != "delivered" {
+				return fmt.Sprintf("%+v, active %v, %v", list, active, err)
+			}
+			return ""
+		})
+	}
+}
+
+// logIn returns the log in a data directory that no node uses.
+func logIn(t *testing.T, dir string) (entries []*raft.Log) {
+	t.Helper()
+	log, err := logstore.Open(logstore.Options{Path: filepath.Join(dir, "raft.db"), Existing: true, Fatal: func(err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	first, err := log.FirstIndex()
+	last, lastErr := log.LastIndex()
+	if err := errors.Join(err, lastErr); err != nil || first != 1 {
+		t.Fatalf("the log begins at %d, %v", first, err)
+	}
+	for index := first; index <= last; index++ {
+		entry := new(raft.Log)
+		if err := log.GetLog(index, entry); err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, entry)
+	}
+	return entries
+}
+
+// checkSavedCommands holds that a log has every command of the command table.
+func checkSavedCommands(t *testing.T, log []*raft.Log) {
+	t.Helper()
+	count := map[fsm.Op]int{}
+	for _, entry := range log {
+		if entry.Type != raft.LogCommand {
+			continue
+		}
+		batch, err := fsm.DecodeBatch(entry.Data)
+		if err != nil {
+			t.Fatalf("log entry %d: %v", entry.Index, err)
+		}
+		for _, g := range batch.Groups {
+			for _, command := range g.Commands {
+				count[fsm.OpOf(command.Body)]++
+			}
+		}
+	}
+	for _, op := range fsm.Ops() {
+		// No cluster raises its format as long as there is but one.
+		if op == fsm.OpSetFormat && fsm.MaxFormat == fsm.InitialFormat {
+			continue
+		}
+		if count[op] == 0 {
+			t.Errorf("no command %s was saved: let TestSaveData lead to one, and write the saved data anew", op)
+		}
+	}
+}
+
+// packDir writes a directory to a compressed archive.
+func packDir(t *testing.T, file, dir string) {
+	t.Helper()
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := zstd.NewWriter(f, zstd.WithEncoderLevel(zstd.SpeedBestCompression))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := tar.NewWriter(z)
+	err = errors.Join(w.AddFS(os.DirFS(dir)), w.Close(), z.Close())
+	info, statErr := f.Stat()
+	if err := errors.Join(err, statErr, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if info.Size() > maxSavedFile {
+		t.Errorf("%d bytes are too many to keep", info.Size())
+	}
+}

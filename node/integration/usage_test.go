@@ -1,0 +1,143 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/node/nodetest"
+
+	"github.com/commons-cluster/commons/node"
+)
+
+// usageAnswer is the answer of GET /api/usage.
+type usageAnswer struct {
+	Totals struct{ Calls, DistinctClients uint64 }
+	Rows   []struct {
+		Surface, Action, Client string
+		Count                   uint64
+	}
+}
+
+// counting makes nodes fold their counts this often, and believe what the tests
+// say of where they call from.
+func counting(every time.Duration) nodetest.Option {
+	return func(cfg *node.Config) {
+		cfg.Tuning.UsageInterval = every
+		cfg.TrustedProxies = []string{"127.0.0.0/8"}
+	}
+}
+
+// usageAgent is what the calls that are counted in these tests are made with.
+const usageAgent = "curl/8.0"
+
+// callFrom asks a node for the channels, n times, from an address.
+func (c *testCluster) callFrom(i int, addr string, n int) {
+	c.t.Helper()
+	for range n {
+		req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, c.Nodes[i].URL()+"/api/channels", nil)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		req.Header.Set("User-Agent", usageAgent)
+		req.Header.Set("X-Forwarded-For", addr)
+		var list struct{ Channels []any }
+		if status, _, err := c.Nodes[i].Do(req, &list); err != nil || status != http.StatusOK {
+			c.t.Fatalf("call at node %d: %d, %v", i, status, err)
+		}
+	}
+}
+
+// waitUsage waits until every running node tells of this many of the calls.
+func (c *testCluster) waitUsage(want uint64) {
+	c.t.Helper()
+	for _, i := range c.Running() {
+		c.Eventually(fmt.Sprintf("%d calls counted at node %d", want, i), func() string {
+			var u usageAnswer
+			if status, err := c.Nodes[i].GetJSON("/api/usage", &u); err != nil || status != http.StatusOK {
+				return fmt.Sprint(status, err)
+			}
+			var got uint64
+			for _, r := range u.Rows {
+				if r.Surface == "api" && r.Action == "listChannels" && r.Client == "curl" {
+					got = r.Count
+				}
+			}
+			if got > want {
+				c.t.Fatalf("node %d tells of %d calls, only %d were made", i, got, want)
+			}
+			if got < want {
+				return fmt.Sprintf("%d are", got)
+			}
+			return ""
+		})
+	}
+}
+
+// TestUsageAcrossNodes calls every node, kills one of them and the leader, and holds
+// that each call is counted once on all nodes, and no address is kept.
+func TestUsageAcrossNodes(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, counting(100*time.Millisecond), func(cfg *node.Config) { cfg.WriteRate, cfg.WriteBurst = 1, 1 })
+	c.WaitVoters()
+	addrs := []string{"203.0.113.71", "203.0.113.72", "203.0.113.73"}
+	var made uint64
+	round := func() {
+		t.Helper()
+		for _, i := range c.Running() {
+			n := 10 + i
+			c.callFrom(i, addrs[i], n)
+			made += uint64(n)
+		}
+		c.waitUsage(made)
+	}
+	round()
+	leader := c.WaitLeader()
+	c.Kill(leader)
+	round() // while the others find a leader
+	c.Start(leader)
+	c.WaitReady(leader)
+	round()
+	c.WaitConverged()
+	for i, nd := range c.Nodes {
+		var u usageAnswer
+		var s struct{ APIClients7d uint64 }
+		if _, err := nd.GetJSON("/api/usage", &u); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := nd.GetJSON("/api/stats", &s); err != nil {
+			t.Fatal(err)
+		}
+		// The three of above, and these calls themselves.
+		if u.Totals.DistinctClients != 4 || s.APIClients7d != 4 {
+			t.Errorf("node %d tells of %d clients in usage, %d in stats, want 4", i, u.Totals.DistinctClients, s.APIClients7d)
+		}
+		if held := holding(t, nd.DataDir(), addrs...); held != "" {
+			t.Errorf("node %d keeps an address in %s", i, held)
+		}
+		for _, addr := range addrs {
+			if nd.Logged(addr) {
+				t.Errorf("node %d logs an address", i)
+			}
+		}
+	}
+}
+
+// TestUsageAtShutdown holds that a node that stops in good order loses no count.
+func TestUsageAtShutdown(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, counting(time.Hour))
+	c.WaitVoters()
+	var made uint64
+	for _, i := range []int{c.WaitLeader(), c.Follower()} {
+		c.callFrom(i, "203.0.113.9", 7)
+		made += 7
+		c.Stop(i)
+		c.waitUsage(made)
+		c.Start(i)
+		c.WaitReady()
+	}
+	c.WaitConverged()
+}
