@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/fsm/snapshot"
 )
 
 // crashAt is an option that panics at a step, once.
@@ -56,7 +58,7 @@ func TestCrashWhileReceiving(t *testing.T) {
 	want := l.fresh(t, l.last())
 	oldState, newState := l.fresh(t, 5), l.fresh(t, applied)
 	for step, installed := range map[string]bool{
-		stepUnpacked: false, stepPlaced: false, stepReceived: true, stepOpened: true, stepSwapped: true,
+		snapshot.StepUnpacked: false, snapshot.StepPlaced: false, snapshot.StepReceived: true, snapshot.StepOpened: true, snapshot.StepSwapped: true,
 	} {
 		t.Run(step, func(t *testing.T) {
 			dir := t.TempDir()
@@ -65,7 +67,7 @@ func TestCrashWhileReceiving(t *testing.T) {
 				t.Fatal(err)
 			}
 			l.feed(m, 1, 5)
-			if err := m.store.flush(); err != nil {
+			if err := m.store.Flush(); err != nil {
 				t.Fatal(err)
 			}
 			if !untilCrash(t, func() error { return receive(m, meta, data) }) {
@@ -108,7 +110,7 @@ func TestCrashAfterKeeping(t *testing.T) {
 	_, meta, data := leader(t, l)
 	l.seed(5)
 	want := l.fresh(t, l.last())
-	for _, step := range []string{stepReceived, stepKept, stepForgotten, ""} {
+	for _, step := range []string{snapshot.StepReceived, snapshot.StepKept, snapshot.StepForgotten, ""} {
 		t.Run(step, func(t *testing.T) {
 			dir := t.TempDir()
 			m, err := tryOpenAt(dir, crashAt(step))
@@ -140,7 +142,7 @@ func TestReceivedStateIsMissing(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, receivedDir(t, dir))); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := tryOpenAt(dir); !errors.Is(err, ErrBehind) {
+	if m, err := tryOpenAt(dir); !errors.Is(err, snapshot.ErrBehind) {
 		t.Errorf("opened %v, %v", m, err)
 	}
 }
@@ -153,7 +155,7 @@ func crashReceived(t *testing.T) (dir string, meta *raft.SnapshotMeta, data []by
 	l.seed(40)
 	_, meta, data = leader(t, l)
 	dir = t.TempDir()
-	m, err := tryOpenAt(dir, crashAt(stepReceived))
+	m, err := tryOpenAt(dir, crashAt(snapshot.StepReceived))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,8 +170,8 @@ func crashReceived(t *testing.T) (dir string, meta *raft.SnapshotMeta, data []by
 // that was open but not yet live, which only a test can get at.
 func abandon(t *testing.T, m *Machine) {
 	t.Helper()
-	if m.prepared != nil && m.prepared != m.store {
-		if err := m.prepared.close(); err != nil {
+	if m.newest != nil && m.newest != m.store {
+		if err := m.newest.Close(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -217,7 +219,7 @@ func TestCrashWhileBootFinishesAnInstall(t *testing.T) {
 func TestCrashWhilePersisting(t *testing.T) {
 	l := newLog(t)
 	l.seed(20)
-	for step, kept := range map[string]int{stepCovered: 0, stepPersisted: 1} {
+	for step, kept := range map[string]int{snapshot.StepCovered: 0, snapshot.StepPersisted: 1} {
 		t.Run(step, func(t *testing.T) {
 			dir := t.TempDir()
 			m, err := tryOpenAt(dir, crashAt(step))

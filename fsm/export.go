@@ -7,14 +7,9 @@ import (
 	"io"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/snapshot"
 )
-
-// maxExports bounds the exports at the same time: each holds files on the disk
-// that Pebble may have done away with.
-const maxExports = 1
-
-// ErrExporting is returned by Export while another export is open.
-var ErrExporting = errors.New("another export is under way")
 
 // Summary says what a state holds and how far it has come.
 type Summary struct {
@@ -30,44 +25,27 @@ type Summary struct {
 // Export is a consistent copy of the state as a stream, taken while the machine
 // goes on. One goroutine uses it, and closes it.
 type Export struct {
-	out  *outgoing
+	*snapshot.Outgoing // Read and Size are of the stream
+	Summary
 	db   *pebble.DB // of the checkpoint, read only
 	head head
-	size int64
-	Summary
 }
 
-// Export begins an export of everything applied so far. Errors: ErrExporting, or
-// what the disk says.
+// Export begins an export of everything applied so far. Errors:
+// snapshot.ErrExporting, or those of the disk.
 func (m *Machine) Export() (*Export, error) {
-	s := &m.snaps
-	s.mu.Lock()
-	if s.exports >= maxExports {
-		s.mu.Unlock()
-		return nil, ErrExporting
+	out, err := m.snaps.Export()
+	if err != nil {
+		return nil, fmt.Errorf("export the state: %w", err)
 	}
-	s.exports++
-	e := &Export{out: &outgoing{s: s, dir: s.path(fmt.Sprintf("%s%010d", outgoingPrefix, s.number())), count: &s.exports}}
-	s.mu.Unlock()
-	if err := e.start(); err != nil {
+	e := &Export{Outgoing: out}
+	if e.db, err = m.openCheckpoint(out.Dir()); err == nil {
+		e.head, e.Summary, err = summarize(e.db)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("export the state: %w", errors.Join(err, e.Close()))
 	}
 	return e, nil
-}
-
-func (e *Export) start() error {
-	var meta snapshotMeta
-	if err := e.out.start(&meta); err != nil {
-		return err
-	}
-	e.size = meta.Size
-	db, err := e.out.open()
-	if err != nil {
-		return err
-	}
-	e.db = db
-	e.head, e.Summary, err = summarize(db)
-	return err
 }
 
 // summarize reads what a database says of itself.
@@ -85,16 +63,10 @@ func summarize(db pebble.Reader) (h head, sum Summary, err error) {
 	}
 	format, err := loadFormat(db)
 	return h, Summary{
-		ClusterID: c.id, SealedDataKey: c.sealedKey, Index: p.index, Term: p.term,
+		ClusterID: c.id, SealedDataKey: c.sealedKey, Index: p.Index, Term: p.Term,
 		Time: h.now, Entries: h.lastSeq, Format: format, Rolling: h.rolling,
 	}, err
 }
-
-// Size is the length of the stream in bytes.
-func (e *Export) Size() int64 { return e.size }
-
-// Read reads the stream.
-func (e *Export) Read(p []byte) (int, error) { return e.out.Read(p) }
 
 // RowDigest returns the hash over the logical rows of what is exported; see
 // View.RowDigest. It reads everything and takes as long.
@@ -109,24 +81,122 @@ func (e *Export) Close() error {
 		err = e.db.Close()
 		e.db = nil
 	}
-	return errors.Join(err, e.out.Close())
+	return errors.Join(err, e.Outgoing.Close())
 }
 
-// CheckStream reads a stream of a state to its end and checks every part of it.
-// It returns the position of the state and how many bytes of files it has.
-func CheckStream(r io.Reader) (index, term uint64, content int64, err error) {
-	h, err := readStreamHeader(r)
-	if err != nil {
-		return 0, 0, 0, fmt.Errorf("check the state's stream: %w", err)
+// Founding is what makes a state that exists already the first one of a new
+// cluster.
+type Founding struct {
+	ClusterID     string
+	SealedDataKey []byte
+	// NewDataKey says that the data key is not the one of the state. What the former
+	// one sealed cannot be opened any more, and is removed.
+	NewDataKey    bool
+	Configuration []byte // the first servers, in Raft's encoding
+}
+
+func (f *Founding) check() error {
+	first := Init{ClusterID: f.ClusterID, SealedDataKey: f.SealedDataKey}
+	if len(f.Configuration) == 0 {
+		return errors.New("no configuration")
 	}
-	buf := make([]byte, copyBytes)
-	for _, f := range h.Files {
-		if err := copyPart(io.Discard, r, f.Size, buf); err != nil {
-			return 0, 0, 0, fmt.Errorf("check the state's stream: file %s: %w", f.Name, err)
+	return first.check()
+}
+
+// Imported says what an import has brought.
+type Imported struct {
+	Summary
+	Rows [32]byte // see View.RowDigest
+}
+
+// Import makes the state in opts.Dir, which must be empty or missing, from the
+// stream of an export, for a new cluster. Nothing but what as says differs from
+// what was exported. A failed import leaves files that are no state.
+func Import(opts Options, r io.Reader, as Founding) (got Imported, err error) {
+	if err := as.check(); err != nil {
+		return got, fmt.Errorf("import state: %w", err)
+	}
+	m := newMachine(opts)
+	defer m.cache.Unref()
+	err = m.snaps.Import(r, func(st snapshot.State, announced snapshot.Position) (c snapshot.Contents, err error) {
+		s := st.(*store)
+		if got, err = s.check(announced); err != nil {
+			return c, err
 		}
+		c = snapshot.Contents{Position: announced, Configuration: as.Configuration, ConfigurationIndex: got.Index}
+		return c, s.found(c, as)
+	})
+	if err != nil {
+		return got, fmt.Errorf("import state: %w", err)
 	}
-	if err := expectEnd(r); err != nil {
-		return 0, 0, 0, fmt.Errorf("check the state's stream: %w", err)
+	return got, nil
+}
+
+// check reads all of a state that was announced for a position.
+func (s *store) check(announced snapshot.Position) (got Imported, err error) {
+	head, sum, err := summarize(s.db)
+	if err != nil {
+		return got, err
 	}
-	return h.Index, h.Term, h.content(), nil
+	if sum.Index != announced.Index || sum.Term != announced.Term {
+		return got, fmt.Errorf("%w: the state is at index %d of term %d, announced were %d and %d",
+			ErrCorrupt, sum.Index, sum.Term, announced.Index, announced.Term)
+	}
+	if err := CheckFormat(sum.Format, s.m.opts.MaxFormat); err != nil {
+		return got, err
+	}
+	got.Summary = sum
+	got.Rows, err = digestRows(context.Background(), s.db, &head)
+	return got, err
+}
+
+// found gives a state to a new cluster, through to the disk. Raft takes the index of
+// the configuration from the newest snapshot, and makes changes on the one with that
+// index.
+func (s *store) found(c snapshot.Contents, as Founding) error {
+	b := s.db.NewBatch()
+	named := cluster{id: as.ClusterID, sealedKey: as.SealedDataKey}
+	servers := configuration{index: c.ConfigurationIndex, data: c.Configuration}
+	var err error
+	if as.NewDataKey {
+		err = b.Delete(keySigning, nil)
+	}
+	err = errors.Join(
+		err,
+		b.Set(keyCluster, named.append(nil), nil),
+		b.Set(keyConfig, servers.append(nil), nil),
+		b.Set(keyCovered, appendPosition(nil, c.Position), nil),
+		s.db.Apply(b, pebble.NoSync),
+		b.Close(),
+	)
+	if err != nil {
+		return fmt.Errorf("found a cluster: %w", err)
+	}
+	return s.Flush()
+}
+
+// Refound gives the state in opts.Dir, which no machine uses, to a new cluster:
+// the last resort when too few servers of the old one are left. The newest
+// snapshot must cover everything that the state holds, as after Raft's recovery.
+func Refound(opts Options, as Founding) (sum Summary, err error) {
+	if err := as.check(); err != nil {
+		return sum, fmt.Errorf("found a cluster: %w", err)
+	}
+	m := newMachine(opts)
+	defer m.cache.Unref()
+	st, err := m.snaps.Open()
+	if err != nil {
+		return sum, fmt.Errorf("found a cluster: %w", err)
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	s := st.(*store)
+	if _, sum, err = summarize(s.db); err != nil {
+		return sum, err
+	}
+	newest := m.snaps.List()
+	if len(newest) == 0 {
+		return sum, errors.New("found a cluster: there is no snapshot of the state")
+	}
+	at := snapshot.Position{Index: sum.Index, Term: sum.Term}
+	return sum, s.found(snapshot.Contents{Position: at, Configuration: as.Configuration, ConfigurationIndex: newest[0].ConfigurationIndex}, as)
 }

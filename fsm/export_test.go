@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/fsm/snapshot"
 )
 
 var testFounding = Founding{
@@ -26,7 +28,7 @@ func exportOf(t *testing.T, m *Machine) (data []byte, sum Summary, rows [32]byte
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Export(); !errors.Is(err, ErrExporting) {
+	if _, err := m.Export(); !errors.Is(err, snapshot.ErrExporting) {
 		t.Errorf("a second export at the same time: %v", err)
 	}
 	if data, err = io.ReadAll(e); err != nil {
@@ -61,8 +63,8 @@ func TestExportBecomesANewCluster(t *testing.T) {
 	if sum.ClusterID != "first" || sum.Index != index || sum.Rolling != rolling || sum.Entries == 0 || rows != want {
 		t.Errorf("the export says %+v and rows %x, want index %d, digest %x, rows %x", sum, rows, index, rolling, want)
 	}
-	if at, _, content, err := CheckStream(bytes.NewReader(data)); err != nil || at != index || content == 0 {
-		t.Errorf("the stream is at %d, %d bytes of files, %v", at, content, err)
+	if at, content, err := snapshot.CheckStream(bytes.NewReader(data)); err != nil || at.Index != index || content == 0 {
+		t.Errorf("the stream is at %v, %d bytes of files, %v", at, content, err)
 	}
 
 	dir := filepath.Join(t.TempDir(), "state")
@@ -156,7 +158,7 @@ func TestImportRefuses(t *testing.T) {
 		if _, err := Import(Options{Dir: dir}, bytes.NewReader(tc.data), tc.as); err == nil {
 			t.Errorf("%s is imported", name)
 		}
-		if _, _, _, err := CheckStream(bytes.NewReader(tc.data)); (err == nil) != bytes.Equal(tc.data, data) {
+		if _, _, err := snapshot.CheckStream(bytes.NewReader(tc.data)); (err == nil) != bytes.Equal(tc.data, data) {
 			t.Errorf("%s: checked with %v", name, err)
 		}
 	}

@@ -336,6 +336,14 @@ func damageTables(t testing.TB, dir, name string, damage func([]byte) []byte) {
 	}
 }
 
+// The names below a state's directory.
+const (
+	currentFile    = "CURRENT"
+	dbPrefix       = "db-"
+	outgoingPrefix = "outgoing-"
+	snapshotDir    = "snapshots"
+)
+
 // fileNames lists a directory.
 func fileNames(t testing.TB, dir string) []string {
 	t.Helper()

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/snapshot"
 )
 
 // head is how far a state has come. Its row is in the same write as what it
@@ -87,42 +89,33 @@ func loadCluster(r pebble.Reader) (cluster, error) {
 	return c, rr.done("cluster row")
 }
 
-// position is an index and term of the Raft log.
-type position struct {
-	index, term uint64
-}
-
-func (p position) append(dst []byte) []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(dst, p.index), p.term)
-}
-
-// loadCovered returns the position of the newest snapshot that the state covers.
-func loadCovered(r pebble.Reader) (position, error) {
-	row, ok, err := getRow(r, keyCovered)
-	if err != nil || !ok {
-		return position{}, err
-	}
-	rr := rowReader{rest: row}
-	p := position{index: rr.uint(), term: rr.uint()}
-	return p, rr.done("covered row")
+// appendPosition appends the row of a position.
+func appendPosition(dst []byte, p snapshot.Position) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(dst, p.Index), p.Term)
 }
 
 // covers returns the position in the Raft log up to which the state holds
-// everything. A snapshot's position can be ahead of the newest applied log entry,
-// because Raft's own entries never reach the state machine.
-func covers(r pebble.Reader) (position, error) {
+// everything. The position of the newest snapshot can be ahead of the newest
+// applied log entry, because Raft's own entries never reach the state machine.
+func covers(r pebble.Reader) (snapshot.Position, error) {
 	h, err := loadHead(r)
 	if err != nil {
-		return position{}, err
+		return snapshot.Position{}, err
 	}
-	c, err := loadCovered(r)
+	row, ok, err := getRow(r, keyCovered)
 	if err != nil {
-		return position{}, err
+		return snapshot.Position{}, err
 	}
-	if h.applied >= c.index {
-		return position{index: h.applied, term: h.term}, nil
+	applied := snapshot.Position{Index: h.applied, Term: h.term}
+	if !ok {
+		return applied, nil
 	}
-	return c, nil
+	rr := rowReader{rest: row}
+	covered := snapshot.Position{Index: rr.uint(), Term: rr.uint()}
+	if err := rr.done("covered row"); err != nil || covered.Index > h.applied {
+		return covered, err
+	}
+	return applied, nil
 }
 
 // configuration is the newest Raft configuration, in Raft's own encoding.

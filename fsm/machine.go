@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/commons-cluster/commons/fsm/snapshot"
 )
 
 // Options configure a Machine.
@@ -73,7 +76,7 @@ type Machine struct {
 	view     atomic.Pointer[View]
 	inUse    sync.WaitGroup // stores that a view or the machine refers to
 	stores   sync.WaitGroup // stores that are not closed yet
-	snaps    snapshots
+	snaps    *snapshot.Store
 	digests  digests
 	captures captures
 
@@ -88,22 +91,29 @@ type Machine struct {
 	nextDue  int64 // no later than the end of any claim
 	revision uint64
 	terms    termBuilder
-	prepared *store // the newest received state, for tests that crash
+	newest   *store // that was loaded, for tests that crash
 	closed   bool
 }
 
 // Open opens the state in opts.Dir, or makes an empty one. It finishes or clears
-// away whatever a crash left half done. ErrBehind means that the state must be
-// wiped.
+// away whatever a crash left half done. snapshot.ErrBehind means that the state must
+// be wiped.
 func Open(opts Options) (*Machine, error) {
-	opts.setDefaults()
-	m := &Machine{opts: opts, cache: newCache(&opts)}
-	m.snaps.init(m)
+	m := newMachine(opts)
 	if err := m.open(); err != nil {
 		m.cache.Unref()
 		return nil, fmt.Errorf("open state machine: %w", err)
 	}
 	return m, nil
+}
+
+func newMachine(opts Options) *Machine {
+	opts.setDefaults()
+	m := &Machine{opts: opts, cache: newCache(&opts)}
+	m.snaps = snapshot.New(states{m}, snapshot.Options{
+		Dir: opts.Dir, Logger: opts.Logger, Fatal: opts.Fatal, Failpoint: opts.failpoint,
+	})
+	return m
 }
 
 func (o *Options) setDefaults() {
@@ -134,71 +144,26 @@ func (o *Options) setDefaults() {
 }
 
 func (m *Machine) open() error {
-	l, err := m.snaps.boot()
+	st, err := m.snaps.Open()
 	if err != nil {
 		return err
 	}
 	m.applyMu.Lock()
 	defer m.applyMu.Unlock()
-	m.adopt(l)
+	st.Adopt()
 	return nil
 }
 
-// loaded is a store with what is kept in memory of it, ready to become the live
-// one.
-type loaded struct {
-	store    *store
-	head     head
-	cluster  cluster
-	format   int
-	sessions sessions
-	nextDue  int64
-	revision uint64 // newest revision of any profile
-}
-
-// load reads what is kept in memory of a store.
-func (m *Machine) load(s *store) (l loaded, err error) {
-	l.store = s
-	if l.head, err = loadHead(s.db); err != nil {
-		return l, err
-	}
-	if l.cluster, err = loadCluster(s.db); err != nil {
-		return l, err
-	}
-	if l.format, err = loadFormat(s.db); err != nil {
-		return l, err
-	}
-	if err := CheckFormat(l.format, m.opts.MaxFormat); err != nil {
-		return l, err
-	}
-	if l.sessions, err = loadSessions(s.db); err != nil {
-		return l, err
-	}
-	if l.nextDue, err = loadNextDue(s.db); err != nil {
-		return l, err
-	}
-	if l.revision, err = loadRevision(s.db); err != nil {
-		return l, err
-	}
-	if s.memory.hooks, err = loadHooks(s.db); err != nil {
-		return l, err
-	}
-	if err := m.openIndex(s, l.head.lastSeq); err != nil {
-		return l, err
-	}
-	return l, m.openProfileIndex(s, l.revision)
-}
-
-// adopt makes a store the live one and publishes its view. The caller holds
+// adopt makes a loaded store the live one and publishes its view. The caller holds
 // applyMu.
-func (m *Machine) adopt(l loaded) {
-	old := m.store
-	l.store.closed = m.closeStore
-	l.store.live.Store(true)
-	l.store.ref()
+func (m *Machine) adopt(s *store) {
+	old, l := m.store, s.loaded
+	s.closed = m.closeStore
+	s.live.Store(true)
+	s.ref()
 	m.inUse.Add(1)
 	m.stores.Add(1)
-	m.store, m.head, m.cluster, m.format, m.sessions = l.store, l.head, l.cluster, l.format, l.sessions
+	m.store, m.head, m.cluster, m.format, m.sessions = s, l.head, l.cluster, l.format, l.sessions
 	m.nextDue, m.revision = l.nextDue, l.revision
 	m.digests.reset(&m.head)
 	m.publish()
@@ -208,16 +173,24 @@ func (m *Machine) adopt(l loaded) {
 	}
 }
 
+// restore makes the received snapshot that r names the live state. It is called on
+// the apply goroutine. Views of the old state stay valid.
+func (m *Machine) restore(r io.Reader) error {
+	m.applyMu.Lock()
+	defer m.applyMu.Unlock()
+	return m.snaps.Restore(r)
+}
+
 // closeStore closes a store that nobody uses any more, and deletes it when
 // another one has taken its place.
 func (m *Machine) closeStore(s *store) {
 	m.inUse.Done()
 	go func() {
 		defer m.stores.Done()
-		if err := s.close(); err != nil {
+		if err := s.Close(); err != nil {
 			m.opts.Logger.Error("closing the state failed", "state", s.dir, "error", err)
 		}
-		m.snaps.discard(s.dir)
+		m.snaps.Discard(s.dir)
 	}()
 }
 
@@ -246,12 +219,16 @@ func (m *Machine) Covers() (index, term uint64, err error) {
 	v := m.View()
 	defer v.Release()
 	p, err := covers(v.snap)
-	return p.index, p.term, err
+	return p.Index, p.Term, err
 }
 
 // Wait waits until Applied() >= index. It returns ctx's error when that ends
 // first, and ErrClosed when the machine is closed.
 func (m *Machine) Wait(ctx context.Context, index uint64) error { return m.waiters.wait(ctx, index) }
+
+// Streams returns how many states are being sent to other nodes. While there is
+// one, its receiver will need the log from about now on.
+func (m *Machine) Streams() int { return m.snaps.Streams() }
 
 // Digest returns the running hash over everything applied up to index. Equal
 // logs give equal digests at equal indexes.
@@ -268,9 +245,19 @@ func (m *Machine) Digest() (index uint64, rolling [32]byte) {
 func (m *Machine) RestoreOnStart() bool {
 	v := m.View()
 	defer v.Release()
-	metas := m.snaps.list()
+	metas := m.snaps.List()
 	covered, err := covers(v.snap)
-	return err != nil || len(metas) > 0 && covered.index < metas[0].Index
+	return err != nil || len(metas) > 0 && covered.Index < metas[0].Index
+}
+
+// DiskSpace returns how many bytes are free for the state, and the size of the
+// file system it is on.
+func (m *Machine) DiskSpace() (free, size uint64, err error) {
+	usage, err := vfs.Default.GetDiskUsage(m.opts.Dir)
+	if err != nil {
+		return 0, 0, fmt.Errorf("free space: %w", err)
+	}
+	return usage.AvailBytes, usage.TotalBytes, nil
 }
 
 // publish makes the state as it is now the newest view. The caller holds applyMu.
@@ -291,12 +278,23 @@ func (m *Machine) Close() error {
 	if m.closed {
 		return nil
 	}
-	err := m.store.flush()
+	err := m.store.Flush()
 	if errors.Is(err, syscall.ENOSPC) {
 		m.opts.Logger.Warn("the disk is full: what the state lacks on disk is read from the log at the next start", "error", err)
 		err = nil
 	}
 	return errors.Join(err, m.release())
+}
+
+// Abandon releases the state without flushing it: what is on disk afterwards is
+// what a crash would have left. Nothing may be applied meanwhile.
+func (m *Machine) Abandon() error {
+	m.applyMu.Lock()
+	defer m.applyMu.Unlock()
+	if m.closed {
+		return nil
+	}
+	return m.release()
 }
 
 // release gives everything back without flushing: what a crash does, but for

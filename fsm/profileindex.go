@@ -36,10 +36,10 @@ func loadRevision(r pebble.Reader) (revision uint64, err error) {
 
 // openProfileIndex opens the store's index of profiles and adds the revisions
 // that were not sealed. Those that were replaced since have no words any more.
-func (m *Machine) openProfileIndex(s *store, last uint64) error {
+func (s *store) openProfileIndex(last uint64) error {
 	x, err := index.Open(s.db, index.Options{
 		Prefix: []byte{spaceProfileIndex}, Version: profileIndexVersion, First: 1,
-		Logger: m.opts.Logger, OnSealed: func(uint64) { m.republish(s) },
+		Logger: s.m.opts.Logger, OnSealed: func(uint64) { s.m.republish(s) },
 	})
 	if err != nil {
 		return fmt.Errorf("open index of profiles: %w", err)

@@ -5,13 +5,15 @@ import (
 	"io"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/fsm/snapshot"
 )
 
 // FSM returns the machine as Raft drives it.
 func (m *Machine) FSM() raft.BatchingFSM { return raftFSM{m} }
 
 // Snapshots returns the machine's snapshots as Raft asks for them.
-func (m *Machine) Snapshots() raft.SnapshotStore { return raftSnapshots{&m.snaps} }
+func (m *Machine) Snapshots() raft.SnapshotStore { return m.snaps.ForRaft() }
 
 // raftFSM is the machine in Raft's terms. Raft calls it from one goroutine.
 type raftFSM struct{ m *Machine }
@@ -52,55 +54,12 @@ type raftSnapshot struct{ view *View }
 
 // Persist makes the state durable up to the sink's position.
 func (s raftSnapshot) Persist(sink raft.SnapshotSink) error {
-	k, ok := sink.(*snapshotSink)
+	k, ok := sink.(*snapshot.Sink)
 	if !ok {
 		return fmt.Errorf("persist snapshot: a sink of another store: %T", sink)
 	}
-	return k.persist(s.view.store)
+	return k.Persist(s.view.store)
 }
 
 // Release gives the database back.
 func (s raftSnapshot) Release() { s.view.Release() }
-
-// raftSnapshots is the snapshot store in Raft's terms.
-type raftSnapshots struct{ s *snapshots }
-
-// Create begins a snapshot.
-func (r raftSnapshots) Create(version raft.SnapshotVersion, index, term uint64,
-	config raft.Configuration, configIndex uint64, _ raft.Transport,
-) (raft.SnapshotSink, error) {
-	if version != raft.SnapshotVersionMax {
-		return nil, fmt.Errorf("create snapshot: version %d of the metadata is unknown", version)
-	}
-	return r.s.create(snapshotMeta{
-		Version: int(version), Index: index, Term: term,
-		Configuration: raft.EncodeConfiguration(config), ConfigurationIndex: configIndex,
-	}), nil
-}
-
-// List returns the snapshots, newest first.
-func (r raftSnapshots) List() ([]*raft.SnapshotMeta, error) {
-	metas := r.s.list()
-	out := make([]*raft.SnapshotMeta, len(metas))
-	for i := range metas {
-		out[i] = raftMeta(&metas[i])
-	}
-	return out, nil
-}
-
-// Open returns the stream of a snapshot. It is of the state as it is now, and so
-// is the metadata.
-func (r raftSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	meta, stream, err := r.s.open(id)
-	if err != nil {
-		return nil, nil, err
-	}
-	return raftMeta(&meta), stream, nil
-}
-
-func raftMeta(m *snapshotMeta) *raft.SnapshotMeta {
-	return &raft.SnapshotMeta{
-		Version: raft.SnapshotVersion(m.Version), ID: m.ID, Index: m.Index, Term: m.Term, Size: m.Size,
-		Configuration: raft.DecodeConfiguration(m.Configuration), ConfigurationIndex: m.ConfigurationIndex,
-	}
-}

@@ -1,7 +1,9 @@
 package fsm
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,6 +14,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/fsm/snapshot"
 )
 
 func TestRestart(t *testing.T) {
@@ -97,7 +101,7 @@ func TestStateBehindItsSnapshot(t *testing.T) {
 		if err := os.RemoveAll(filepath.Join(copied, live)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tryOpenAt(copied); !errors.Is(err, ErrBehind) {
+		if _, err := tryOpenAt(copied); !errors.Is(err, snapshot.ErrBehind) {
 			t.Errorf("opened with %v", err)
 		}
 	})
@@ -109,7 +113,7 @@ func TestStateBehindItsSnapshot(t *testing.T) {
 		if err := os.Remove(filepath.Join(copied, currentFile)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tryOpenAt(copied); !errors.Is(err, ErrCorrupt) {
+		if _, err := tryOpenAt(copied); !errors.Is(err, snapshot.ErrCorrupt) {
 			t.Errorf("opened with %v", err)
 		}
 	})
@@ -128,7 +132,7 @@ func TestStateBehindItsSnapshot(t *testing.T) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tryOpenAt(copied); !errors.Is(err, ErrCorrupt) {
+		if _, err := tryOpenAt(copied); !errors.Is(err, snapshot.ErrCorrupt) {
 			t.Errorf("opened with %v", err)
 		}
 	})
@@ -274,24 +278,24 @@ func TestSnapshotsAreBounded(t *testing.T) {
 		}
 	}
 	metas, err := m.Snapshots().List()
-	if err != nil || len(metas) != keptSnapshots || metas[0].Index != 8 || metas[1].Index != 7 {
+	if err != nil || len(metas) != snapshot.Kept || metas[0].Index != 8 || metas[1].Index != 7 {
 		t.Errorf("snapshots %+v, %v", metas, err)
 	}
-	if n := len(fileNames(t, filepath.Join(m.opts.Dir, snapshotDir))); n != keptSnapshots {
+	if n := len(fileNames(t, filepath.Join(m.opts.Dir, snapshotDir))); n != snapshot.Kept {
 		t.Errorf("%d files", n)
 	}
 	if _, _, err := m.Snapshots().Open("nonsense"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("open of what is not there: %v", err)
 	}
 	var open []io.Closer
-	for range maxStreams {
+	for range snapshot.MaxStreams {
 		_, stream, err := m.Snapshots().Open(metas[0].ID)
 		if err != nil {
 			t.Fatal(err)
 		}
 		open = append(open, stream)
 	}
-	if _, _, err := m.Snapshots().Open(metas[0].ID); err == nil || m.Streams() != maxStreams {
+	if _, _, err := m.Snapshots().Open(metas[0].ID); err == nil || m.Streams() != snapshot.MaxStreams {
 		t.Errorf("one stream too many: %v; %d streams", err, m.Streams())
 	}
 	for _, c := range open {
@@ -301,6 +305,42 @@ func TestSnapshotsAreBounded(t *testing.T) {
 	}
 	if m.Streams() != 0 {
 		t.Errorf("%d streams after the end", m.Streams())
+	}
+}
+
+// TestDamagedStreams damages the stream in many places. The receiver
+// refuses each and stays as it was.
+func TestDamagedStreams(t *testing.T) {
+	l := newLog(t)
+	l.seed(30)
+	_, meta, data := leader(t, l)
+	to := openAt(t, t.TempDir())
+	l.feed(to, 1, 5)
+	want := stateOf(t, to)
+	refused := func(name string, meta *raft.SnapshotMeta, data []byte) {
+		t.Helper()
+		if err := receive(to, meta, data); err == nil {
+			t.Fatalf("%s: accepted", name)
+		}
+	}
+	for i := 0; i < len(data); i += max(1, len(data)/150) {
+		bad := bytes.Clone(data)
+		bad[i] ^= 0x10
+		refused(fmt.Sprintf("byte %d of %d", i, len(data)), meta, bad)
+	}
+	for i := 0; i < len(data); i += max(1, len(data)/40) {
+		refused(fmt.Sprintf("cut to %d bytes", i), meta, data[:i])
+	}
+	refused("a byte more", meta, append(bytes.Clone(data), 0))
+	other := *meta
+	other.Index++
+	refused("another index", &other, data)
+	sameState(t, want, stateOf(t, to))
+	if got := fileNames(t, to.opts.Dir); !slices.Equal(got, []string{currentFile, to.store.dir, snapshotDir}) {
+		t.Errorf("left behind: %v", got)
+	}
+	if err := receive(to, meta, data); err != nil {
+		t.Errorf("the stream as it was: %v", err)
 	}
 }
 

@@ -4,17 +4,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/cockroachdb/errors/oserror"
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/commons-cluster/commons/fsm/index"
+	"github.com/commons-cluster/commons/fsm/snapshot"
 )
 
 // store is one Pebble database with what is kept in memory about its rows. A
 // snapshot from the leader replaces the whole store; views of the old one keep
 // it open until they are released.
 type store struct {
+	m     *Machine
 	db    *pebble.DB
 	dir   string // name below Options.Dir
 	index *index.Index
@@ -23,22 +29,36 @@ type store struct {
 	recent   recentRows
 	later    laterBits
 	memory   *memory // of the apply goroutine
+	loaded   loaded
 	refs     atomic.Int64
 	closed   func(*store) // called once, when the last reference is gone
 
 	trouble trouble
-	onFatal func(error) // Options.Fatal
 	live    atomic.Bool // the store was made the live one
 }
 
-// openStore opens or creates the database in path and checks that it is ours.
-func openStore(opts *Options, cache *pebble.Cache, path, name string) (*store, error) {
-	s := &store{dir: name, memory: newMemory(), onFatal: opts.Fatal}
-	po := pebbleOptions(opts, cache, s.fatal)
-	po.EventListener.BackgroundError = func(err error) { s.backgroundError(opts.Logger, err) }
+// loaded is what the machine keeps in memory of its live store.
+type loaded struct {
+	head     head
+	cluster  cluster
+	format   int
+	sessions sessions
+	nextDue  int64
+	revision uint64 // newest revision of any profile
+}
+
+// states gives the snapshots what they need of a machine.
+type states struct{ m *Machine }
+
+// OpenState opens or creates the database in path and checks that it is ours.
+func (x states) OpenState(path, name string) (snapshot.State, error) {
+	s := &store{m: x.m, dir: name, memory: newMemory()}
+	log := x.m.opts.Logger
+	po := pebbleOptions(&x.m.opts, x.m.cache, s.fatal)
+	po.EventListener.BackgroundError = func(err error) { s.backgroundError(log, err) }
 	po.EventListener.FlushEnd = func(info pebble.FlushInfo) {
 		if info.Err == nil {
-			s.trouble.over(opts.Logger)
+			s.trouble.over(log)
 		}
 	}
 	db, err := pebble.Open(path, po)
@@ -52,7 +72,108 @@ func openStore(opts *Options, cache *pebble.Cache, path, name string) (*store, e
 	return s, nil
 }
 
-// checkVersion stamps an empty database and refuses one with another schema.
+// LiveState returns the store of the newest view.
+func (x states) LiveState() (s snapshot.State, release func()) {
+	v := x.m.View()
+	return v.store, v.Release
+}
+
+// ReadCheckpoint reads what the export or the sending of a state says of it.
+func (x states) ReadCheckpoint(path string) (c snapshot.Contents, err error) {
+	db, err := x.m.openCheckpoint(path)
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	at, err := covers(db)
+	if err != nil {
+		return c, err
+	}
+	servers, err := loadConfiguration(db)
+	return snapshot.Contents{Position: at, Configuration: servers.data, ConfigurationIndex: servers.index}, err
+}
+
+// openCheckpoint opens the checkpoint of a state for reading.
+func (m *Machine) openCheckpoint(path string) (*pebble.DB, error) {
+	po := pebbleOptions(&m.opts, m.cache, m.opts.Fatal)
+	po.ReadOnly = true
+	db, err := pebble.Open(path, po)
+	if err != nil {
+		return nil, fmt.Errorf("open checkpoint: %w", err)
+	}
+	return db, nil
+}
+
+// Load reads what is kept in memory of a store.
+func (s *store) Load() (err error) {
+	l := &s.loaded
+	if l.head, err = loadHead(s.db); err != nil {
+		return err
+	}
+	if l.cluster, err = loadCluster(s.db); err != nil {
+		return err
+	}
+	if l.format, err = loadFormat(s.db); err != nil {
+		return err
+	}
+	if err := CheckFormat(l.format, s.m.opts.MaxFormat); err != nil {
+		return err
+	}
+	if l.sessions, err = loadSessions(s.db); err != nil {
+		return err
+	}
+	if l.nextDue, err = loadNextDue(s.db); err != nil {
+		return err
+	}
+	if l.revision, err = loadRevision(s.db); err != nil {
+		return err
+	}
+	if s.memory.hooks, err = loadHooks(s.db); err != nil {
+		return err
+	}
+	if err := s.openIndex(l.head.lastSeq); err != nil {
+		return err
+	}
+	if err := s.openProfileIndex(l.revision); err != nil {
+		return err
+	}
+	s.m.newest = s
+	return nil
+}
+
+// Adopt makes the store the live one.
+func (s *store) Adopt() { s.m.adopt(s) }
+
+// Live reports whether the newest view is of this store.
+func (s *store) Live() bool {
+	v := s.m.view.Load()
+	return v != nil && v.store == s
+}
+
+// Name is the name of the store's directory.
+func (s *store) Name() string { return s.dir }
+
+// Size is how many bytes the store takes on the disk.
+func (s *store) Size() int64 { return int64(s.db.Metrics().DiskSpaceUsage()) }
+
+// Covers returns the position up to which the store holds everything.
+func (s *store) Covers() (snapshot.Position, error) { return covers(s.db) }
+
+// Cover writes that position. Pebble makes writes durable in order: with this row,
+// all before it.
+func (s *store) Cover(at snapshot.Position) error {
+	return s.db.Set(keyCovered, appendPosition(nil, at), pebble.NoSync)
+}
+
+// Checkpoint links the tables as they are on disk.
+func (s *store) Checkpoint(path string) error {
+	if err := s.db.Checkpoint(path); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	return nil
+}
+
+// checkVersion stamps an empty database and rejects one with another schema.
 func (s *store) checkVersion() error {
 	row, ok, err := getRow(s.db, keyVersion)
 	switch {
@@ -72,12 +193,11 @@ func (s *store) checkVersion() error {
 	return nil
 }
 
-// fatal tells of an error after which the state must not be used any more. As
-// long as the store is not the live one, whoever opens it gets the error and
-// decides.
+// fatal reports an error after which the state must not be used any more. While the
+// store is not the live one, opening it returns the error.
 func (s *store) fatal(err error) {
 	if s.live.Load() {
-		s.onFatal(err)
+		s.m.opts.Fatal(err)
 	}
 }
 
@@ -89,8 +209,8 @@ func (s *store) unref() {
 	}
 }
 
-// close closes the database without flushing it.
-func (s *store) close() error {
+// Close closes the database without flushing it.
+func (s *store) Close() error {
 	if s.index != nil {
 		s.index.Close()
 	}
@@ -103,9 +223,9 @@ func (s *store) close() error {
 	return nil
 }
 
-// flush makes everything written so far durable. It ends with an error when a
+// Flush makes everything written so far durable. It ends with an error when a
 // write fails meanwhile, where Pebble's own would wait for as long as that takes.
-func (s *store) flush() error {
+func (s *store) Flush() error {
 	failed := s.trouble.wait()
 	flushed, err := s.db.AsyncFlush()
 	if err != nil {
@@ -116,6 +236,75 @@ func (s *store) flush() error {
 		return nil
 	case <-failed:
 		return fmt.Errorf("flush state %s: %w", s.dir, s.trouble.last())
+	}
+}
+
+const (
+	// fullPause is how long Pebble's writes wait when one has found the disk full.
+	// Pebble tries again by itself, without a pause of its own.
+	fullPause = time.Second
+	// troubleEvery is of how many failures in a row one is logged: one a minute or
+	// so on a full disk.
+	troubleEvery = 60
+)
+
+// trouble is what goes wrong with Pebble's flushes and compactions. Pebble tells
+// of it under its lock: nothing here waits.
+type trouble struct {
+	mu     sync.Mutex
+	newest error
+	next   chan struct{} // closed at the next one; nil when nobody waits
+	row    int           // failures since the last flush that went well
+}
+
+// wait returns a channel that the next failure closes.
+func (t *trouble) wait() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.next == nil {
+		t.next = make(chan struct{})
+	}
+	return t.next
+}
+
+// last returns the newest failure.
+func (t *trouble) last() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.newest
+}
+
+// add notes a failure, and logs the first of a row and some of the others.
+func (t *trouble) add(log *slog.Logger, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.newest = err
+	if t.next != nil {
+		close(t.next)
+		t.next = nil
+	}
+	if t.row%troubleEvery == 0 {
+		log.Warn("writing the state failed, trying again", "error", err, "failures", t.row+1)
+	}
+	t.row++
+}
+
+// over notes a flush that went well.
+func (t *trouble) over(log *slog.Logger) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.row > 0 {
+		log.Info("the state is written again", "failures", t.row)
+	}
+	t.row = 0
+}
+
+// backgroundError judges an error of a flush or a compaction. Pebble tries
+// again by itself, which helps when a disk is full and never when bytes are wrong.
+func (s *store) backgroundError(log *slog.Logger, err error) {
+	s.trouble.add(log, err)
+	if pebble.IsCorruptionError(err) || oserror.IsNotExist(err) {
+		s.fatal(fmt.Errorf("state on disk: %w", err))
 	}
 }
 

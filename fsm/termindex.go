@@ -13,10 +13,10 @@ const indexVersion = 3<<16 | text.Version
 
 // openIndex opens the store's index and adds the entries that were not sealed.
 // That also warms the memory of recent rows.
-func (m *Machine) openIndex(s *store, lastSeq uint64) error {
+func (s *store) openIndex(lastSeq uint64) error {
 	x, err := index.Open(s.db, index.Options{
 		Prefix: []byte{spaceIndex}, Version: indexVersion, First: 1,
-		Logger: m.opts.Logger, OnSealed: func(uint64) { m.republish(s) },
+		Logger: s.m.opts.Logger, OnSealed: func(uint64) { s.m.republish(s) },
 	})
 	if err != nil {
 		return fmt.Errorf("open index: %w", err)

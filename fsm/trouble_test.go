@@ -58,7 +58,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.feed(m, 1, l.last())
-	if err := m.store.flush(); err != nil {
+	if err := m.store.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	flushed := l.last()
@@ -68,7 +68,7 @@ func TestFullDisk(t *testing.T) {
 	full.Store(true)
 	began := time.Now()
 	for range 2 {
-		if err := m.store.flush(); !errors.Is(err, syscall.ENOSPC) {
+		if err := m.store.Flush(); !errors.Is(err, syscall.ENOSPC) {
 			t.Fatalf("flush: %v", err)
 		}
 	}
@@ -105,7 +105,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatalf("the state on disk is at %d, want %d", applied, flushed)
 	}
 	l.feed(m, flushed+1, l.last())
-	if err := m.store.flush(); err != nil {
+	if err := m.store.Flush(); err != nil {
 		t.Error(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/snapshot"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/backup"
 )
@@ -72,7 +73,7 @@ func (n *Node) exportState(ctx context.Context) (*fsm.Export, error) {
 	}
 	export, err := n.machine.Export()
 	switch {
-	case errors.Is(err, fsm.ErrExporting):
+	case errors.Is(err, snapshot.ErrExporting):
 		return nil, refusef(http.StatusConflict, "%s makes a backup already; wait for it, or ask another node", n.identity.ServerID)
 	case err != nil:
 		return nil, refusef(http.StatusInternalServerError, "%v; ask another node", err)

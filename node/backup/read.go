@@ -12,7 +12,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/snapshot"
 )
 
 // ErrDamaged is returned for a file that is no backup, or not a whole one.
@@ -114,12 +114,12 @@ func Inspect(r io.Reader) (Report, error) {
 		return Report{}, err
 	}
 	defer b.Close()
-	index, term, content, err := fsm.CheckStream(b.State())
+	at, content, err := snapshot.CheckStream(b.State())
 	if err != nil {
 		return Report{}, fmt.Errorf("read backup: %w: %w", ErrDamaged, err)
 	}
-	if index != b.Info.Index || term != b.Info.Term {
-		return Report{}, fmt.Errorf("read backup: %w: the state is at index %d, not %d", ErrDamaged, index, b.Info.Index)
+	if at.Index != b.Info.Index || at.Term != b.Info.Term {
+		return Report{}, fmt.Errorf("read backup: %w: the state is at index %d, not %d", ErrDamaged, at.Index, b.Info.Index)
 	}
 	rows, err := b.Finish()
 	return Report{Info: b.Info, ContentBytes: content, Rows: rows}, err

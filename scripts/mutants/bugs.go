@@ -74,7 +74,7 @@ var bugs = []bug{
 	},
 	{
 		name:  "answers are forgotten at a restart",
-		edits: []edit{{"fsm/machine.go", "if l.sessions, err = loadSessions(s.db); err != nil {", "if l.sessions = (sessions{}); err != nil {"}},
+		edits: []edit{{"fsm/store.go", "if l.sessions, err = loadSessions(s.db); err != nil {", "if l.sessions = (sessions{}); err != nil {"}},
 		pkg:   "./fsm", run: "TestSessionsSurviveRestarts",
 		because: "a node's own retry is applied twice",
 	},
@@ -119,13 +119,13 @@ var bugs = []bug{
 	},
 	{
 		name:  "a snapshot is taken for durable too early",
-		edits: []edit{{"fsm/snapsink.go", "if err := st.flush(); err != nil {", "if err := error(nil); err != nil {"}},
+		edits: []edit{{"fsm/snapshot/receive.go", "if err := st.Flush(); err != nil {", "if err := error(nil); err != nil {"}},
 		pkg:   "./fsm", run: "TestCrashWhilePersisting",
 		because: "the log is cut off behind a state that is gone after a crash",
 	},
 	{
 		name:  "a snapshot of a replaced state is kept",
-		edits: []edit{{"fsm/snapsink.go", "live == nil || live.store != st {", "live == nil {"}},
+		edits: []edit{{"fsm/store.go", "return v != nil && v.store == s", "return v != nil"}},
 		pkg:   "./fsm", run: "PersistOfAReplacedState",
 		because: "a snapshot claims more than the state holds, and the log is cut off behind it",
 	},
@@ -287,7 +287,7 @@ var bugs = []bug{
 	},
 	{
 		name:  "keys that nobody can open are restored",
-		edits: []edit{{"fsm/found.go", "err = b.Delete(keySigning, nil)", "err = nil"}},
+		edits: []edit{{"fsm/export.go", "err = b.Delete(keySigning, nil)", "err = nil"}},
 		pkg:   "./fsm", run: "NewDataKey",
 		because: "after a restore with a new data key nothing is pushed for 90 days",
 	},

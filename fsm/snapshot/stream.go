@@ -1,4 +1,4 @@
-package fsm
+package snapshot
 
 import (
 	"bytes"
@@ -49,7 +49,7 @@ type streamFile struct {
 // validFile matches the names of Pebble's files. There are no directories.
 var validFile = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
 
-// check refuses a header that must not be acted upon.
+// check rejects a header that must not be acted upon.
 func (h *streamHeader) check() error {
 	if len(h.Files) == 0 || len(h.Files) > maxStreamFiles {
 		return fmt.Errorf("%w: stream of %d files", ErrCorrupt, len(h.Files))
@@ -163,7 +163,7 @@ func (p *packer) closeFile() error {
 }
 
 // unpack writes the files of a stream into dir, which must be empty, through to
-// the disk. It reads r to its end. admit is asked before anything is written.
+// the disk. It reads r to its end. admit can reject it before anything is written.
 func unpack(r io.Reader, dir string, admit func(*streamHeader) error) (*streamHeader, error) {
 	h, err := readStreamHeader(r)
 	if err != nil {
@@ -172,20 +172,23 @@ func unpack(r io.Reader, dir string, admit func(*streamHeader) error) (*streamHe
 	if err := admit(h); err != nil {
 		return nil, fmt.Errorf("receive snapshot: %w", err)
 	}
-	buf := make([]byte, copyBytes)
-	for _, f := range h.Files {
-		if err := unpackFile(r, filepath.Join(dir, f.Name), f.Size, buf); err != nil {
-			return nil, fmt.Errorf("receive snapshot: file %s: %w", f.Name, err)
-		}
-	}
-	if err := expectEnd(r); err != nil {
+	err = readFiles(r, h, func(name string, size int64, buf []byte) error {
+		return unpackFile(r, filepath.Join(dir, name), size, buf)
+	})
+	if err != nil {
 		return nil, fmt.Errorf("receive snapshot: %w", err)
 	}
 	return h, syncDir(dir)
 }
 
-// expectEnd refuses a stream that goes on.
-func expectEnd(r io.Reader) error {
+// readFiles calls read for each file of a stream. Nothing may follow the last one.
+func readFiles(r io.Reader, h *streamHeader, read func(name string, size int64, buf []byte) error) error {
+	buf := make([]byte, copyBytes)
+	for _, f := range h.Files {
+		if err := read(f.Name, f.Size, buf); err != nil {
+			return fmt.Errorf("file %s: %w", f.Name, err)
+		}
+	}
 	var next [1]byte
 	if n, err := io.ReadFull(r, next[:]); n != 0 || !errors.Is(err, io.EOF) {
 		return errors.Join(fmt.Errorf("%w: bytes after the end", ErrCorrupt), err)
@@ -257,4 +260,17 @@ func copyPart(w io.Writer, r io.Reader, size int64, buf []byte) error {
 		return fmt.Errorf("%w: checksum", ErrCorrupt)
 	}
 	return nil
+}
+
+// CheckStream reads a stream of a state to its end and checks every part of it.
+// It returns the position of the state and how many bytes of files it has.
+func CheckStream(r io.Reader) (at Position, content int64, err error) {
+	h, err := readStreamHeader(r)
+	if err == nil {
+		err = readFiles(r, h, func(_ string, size int64, buf []byte) error { return copyPart(io.Discard, r, size, buf) })
+	}
+	if err != nil {
+		return Position{}, 0, fmt.Errorf("check the state's stream: %w", err)
+	}
+	return Position{h.Index, h.Term}, h.content(), nil
 }

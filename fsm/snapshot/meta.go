@@ -1,4 +1,4 @@
-package fsm
+package snapshot
 
 import (
 	"cmp"
@@ -14,9 +14,9 @@ import (
 	"strings"
 )
 
-// snapshotMeta is what is kept of a snapshot. The state itself is durable in
+// Meta is the metadata of a snapshot. The state itself is durable in
 // Pebble already, so a snapshot is its position in the log and no data.
-type snapshotMeta struct {
+type Meta struct {
 	ID                 string `json:"id"`
 	Version            int    `json:"version"` // Raft's, of the metadata
 	Index              uint64 `json:"index"`
@@ -30,14 +30,10 @@ type snapshotMeta struct {
 }
 
 const (
-	snapshotDir    = "snapshots"
-	snapshotSuffix = ".json"
-	tempSuffix     = ".tmp"
-	// snapshotMetaVersion is Raft's version of the metadata.
-	snapshotMetaVersion = 1
-
-	// keptSnapshots is how many snapshots' metadata are kept.
-	keptSnapshots = 2
+	// metaVersion is Raft's version of the metadata.
+	metaVersion = 1
+	// Kept is how many snapshots' metadata are kept.
+	Kept = 2
 )
 
 // snapshotID names a snapshot: its position and a number that no other has.
@@ -56,16 +52,18 @@ func numberOf(name string) uint64 {
 }
 
 // encode returns the file's content: a checksum, and JSON.
-func (m *snapshotMeta) encode() ([]byte, error) {
-	body, err := json.Marshal(m)
+func (m *Meta) encode() ([]byte, error) {
+	data, err := json.Marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("encode snapshot metadata: %w", err)
 	}
-	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(body, castagnoli), body), nil
+	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(data, castagnoli), data), nil
 }
 
-func decodeSnapshotMeta(data []byte) (snapshotMeta, error) {
-	var m snapshotMeta
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func decodeMeta(data []byte) (Meta, error) {
+	var m Meta
 	sum, body, ok := strings.Cut(strings.TrimSuffix(string(data), "\n"), " ")
 	if !ok || sum != fmt.Sprintf("%08x", crc32.Checksum([]byte(body), castagnoli)) {
 		return m, fmt.Errorf("%w: snapshot metadata", ErrCorrupt)
@@ -76,13 +74,13 @@ func decodeSnapshotMeta(data []byte) (snapshotMeta, error) {
 	return m, nil
 }
 
-// loadSnapshotMetas reads all metadata in a directory, newest first.
-func loadSnapshotMetas(dir string) ([]snapshotMeta, error) {
+// loadMetas reads all metadata in a directory, newest first.
+func loadMetas(dir string) ([]Meta, error) {
 	names, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("list snapshots: %w", err)
 	}
-	var metas []snapshotMeta
+	var metas []Meta
 	for _, name := range names {
 		if !strings.HasSuffix(name.Name(), snapshotSuffix) {
 			continue
@@ -91,7 +89,7 @@ func loadSnapshotMetas(dir string) ([]snapshotMeta, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read snapshot metadata: %w", err)
 		}
-		m, err := decodeSnapshotMeta(data)
+		m, err := decodeMeta(data)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name.Name(), err)
 		}
@@ -102,8 +100,8 @@ func loadSnapshotMetas(dir string) ([]snapshotMeta, error) {
 }
 
 // sortMetas puts the newest first.
-func sortMetas(metas []snapshotMeta) {
-	slices.SortFunc(metas, func(a, b snapshotMeta) int {
+func sortMetas(metas []Meta) {
+	slices.SortFunc(metas, func(a, b Meta) int {
 		return -cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Term, b.Term), cmp.Compare(numberOf(a.ID), numberOf(b.ID)))
 	})
 }

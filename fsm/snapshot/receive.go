@@ -1,0 +1,341 @@
+package snapshot
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// errSinkClosed is the error of a sink that is used after its end.
+var errSinkClosed = errors.New("snapshot sink is closed")
+
+// Sink receives a snapshot. Raft uses one either for a snapshot of its own, which is
+// Persist and Close, or for the leader's, which is Write and Close. One goroutine
+// uses it.
+type Sink struct {
+	s      *Store
+	meta   Meta
+	number uint64
+
+	taken bool           // Persist was called
+	pipe  *io.PipeWriter // to the unpacking goroutine; nil before the first Write
+	done  chan unpacked
+	ended bool
+}
+
+type unpacked struct {
+	header *streamHeader
+	err    error
+}
+
+// Create begins a snapshot with the given position and configuration.
+func (s *Store) Create(meta Meta) *Sink {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.number()
+	meta.ID = snapshotID(meta.Index, meta.Term, n)
+	return &Sink{s: s, meta: meta, number: n}
+}
+
+// ID returns the snapshot's name.
+func (k *Sink) ID() string { return k.meta.ID }
+
+// Write takes the next bytes of the leader's stream. They are unpacked as they
+// come.
+func (k *Sink) Write(p []byte) (int, error) {
+	if k.ended || k.taken {
+		return 0, errSinkClosed
+	}
+	if k.pipe == nil {
+		dir := k.s.path(k.incoming())
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return 0, fmt.Errorf("receive snapshot: %w", err)
+		}
+		r, w := io.Pipe()
+		k.pipe, k.done = w, make(chan unpacked, 1)
+		go func() {
+			h, err := unpack(r, dir, k.admit)
+			_ = r.CloseWithError(err) // it never fails; Write returns err from now on
+			k.done <- unpacked{h, err}
+		}()
+	}
+	n, err := k.pipe.Write(p)
+	k.meta.Size += int64(n)
+	return n, err
+}
+
+func (k *Sink) incoming() string { return numbered(incomingPrefix, k.number) }
+
+// admit rejects a stream that is not what Raft announced or does not fit.
+func (k *Sink) admit(h *streamHeader) error {
+	if h.Index != k.meta.Index || h.Term != k.meta.Term {
+		return fmt.Errorf("%w: the stream is of index %d and term %d, announced were %d and %d",
+			ErrCorrupt, h.Index, h.Term, k.meta.Index, k.meta.Term)
+	}
+	return k.s.admitContent(h)
+}
+
+// Close completes the snapshot. A received state then waits for Restore.
+func (k *Sink) Close() error {
+	if k.ended {
+		return nil
+	}
+	k.ended = true
+	if k.taken {
+		return k.s.keep(k.meta)
+	}
+	if k.pipe == nil {
+		return errors.New("close snapshot: nothing was written")
+	}
+	_ = k.pipe.Close()
+	result := <-k.done
+	if result.err != nil {
+		return errors.Join(result.err, os.RemoveAll(k.s.path(k.incoming())))
+	}
+	return k.s.receive(k)
+}
+
+// Cancel gives the snapshot up.
+func (k *Sink) Cancel() error {
+	if k.ended {
+		return nil
+	}
+	k.ended = true
+	if k.pipe == nil {
+		return nil
+	}
+	_ = k.pipe.CloseWithError(errors.New("cancelled"))
+	<-k.done
+	if err := os.RemoveAll(k.s.path(k.incoming())); err != nil {
+		return fmt.Errorf("cancel snapshot: %w", err)
+	}
+	return nil
+}
+
+// Persist makes st durable up to the sink's position. Everything up to there was
+// applied before Raft made the sink.
+func (k *Sink) Persist(st State) error {
+	if k.ended || k.pipe != nil {
+		return errSinkClosed
+	}
+	if err := st.Cover(Position{k.meta.Index, k.meta.Term}); err != nil {
+		return fmt.Errorf("persist snapshot: %w", err)
+	}
+	if err := st.Flush(); err != nil {
+		return fmt.Errorf("persist snapshot: %w", err)
+	}
+	k.s.Failpoint(StepCovered)
+	k.meta.Size = st.Size()
+	k.taken = true
+	k.s.mu.Lock()
+	defer k.s.mu.Unlock()
+	if !st.Live() {
+		return errors.New("persist snapshot: the state was replaced meanwhile")
+	}
+	return nil
+}
+
+// keep writes the metadata of a snapshot that was taken here.
+func (s *Store) keep(meta Meta) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.write(meta); err != nil {
+		return err
+	}
+	s.Failpoint(StepPersisted)
+	s.metas = append(s.metas, meta)
+	sortMetas(s.metas)
+	return s.sweepMetas()
+}
+
+// write stores metadata. The caller holds mu.
+func (s *Store) write(meta Meta) error {
+	data, err := meta.encode()
+	if err != nil {
+		return err
+	}
+	return writeFileAtomic(s.metaPath(meta.ID), data)
+}
+
+// receive turns an unpacked state into a pending one.
+func (s *Store) receive(k *Sink) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.dropPending(); err != nil {
+		return err
+	}
+	meta := k.meta
+	meta.Received = numbered(dbPrefix, k.number)
+	s.Failpoint(StepUnpacked)
+	if err := os.Rename(s.path(k.incoming()), s.path(meta.Received)); err != nil {
+		return fmt.Errorf("receive snapshot: %w", err)
+	}
+	if err := syncDir(s.Dir); err != nil {
+		return err
+	}
+	s.Failpoint(StepPlaced)
+	if err := s.write(meta); err != nil {
+		return err
+	}
+	s.Failpoint(StepReceived)
+	s.pending = &meta
+	return nil
+}
+
+// dropPending removes a received state that was not restored. The caller holds mu.
+func (s *Store) dropPending() error {
+	if s.pending == nil {
+		return nil
+	}
+	meta := *s.pending
+	s.pending = nil
+	// The metadata first: without it the directory is a leftover.
+	if err := removeFile(s.metaPath(meta.ID)); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(s.path(meta.Received)); err != nil {
+		return fmt.Errorf("remove received state: %w", err)
+	}
+	return nil
+}
+
+// admitContent rejects a state that does not fit on the disk.
+func (s *Store) admitContent(h *streamHeader) error {
+	usage, err := vfs.Default.GetDiskUsage(s.Dir)
+	if err != nil {
+		return fmt.Errorf("free space: %w", err)
+	}
+	need := uint64(h.content()) + spaceReserve
+	if usage.AvailBytes < need {
+		return fmt.Errorf("%w: the state needs %d bytes, %d are free", ErrNoSpace, need, usage.AvailBytes)
+	}
+	return nil
+}
+
+// Restore makes the received state that r names the live one. The caller holds what
+// serializes apply.
+func (s *Store) Restore(r io.Reader) error {
+	token, err := io.ReadAll(io.LimitReader(r, maxTokenBytes))
+	if err != nil {
+		return fmt.Errorf("restore snapshot: %w", err)
+	}
+	id, ok := strings.CutPrefix(string(token), tokenMagic)
+	if !ok {
+		return errors.New("restore snapshot: not a received snapshot")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.install(id); err != nil {
+		return fmt.Errorf("restore snapshot: %w", err)
+	}
+	return nil
+}
+
+// install swaps the pending state in. The caller holds mu.
+func (s *Store) install(id string) error {
+	if s.pending == nil || s.pending.ID != id {
+		return fmt.Errorf("%s: %w", id, os.ErrNotExist)
+	}
+	meta := *s.pending
+	live, release := s.machine.LiveState()
+	defer release()
+	covered, err := live.Covers()
+	if err != nil {
+		return err
+	}
+	if meta.Index > covered.Index {
+		next, err := s.openReceived(&meta)
+		if err != nil {
+			return errors.Join(err, s.dropPending())
+		}
+		if err := s.setCurrent(meta.Received); err != nil {
+			// CURRENT may name either state, so neither may go on.
+			s.Fatal(fmt.Errorf("restore snapshot: %w", err))
+			return err
+		}
+		s.Failpoint(StepSwapped)
+		next.Adopt()
+	} else {
+		// Nothing is gained: the same log made more of the state here already.
+		s.Logger.Info("kept the state, it is newer than the snapshot", "index", covered.Index, "snapshot", meta.Index)
+		if err := s.keepInstead(live, &meta); err != nil {
+			return err
+		}
+	}
+	s.pending = nil
+	s.metas = append(s.metas, meta)
+	sortMetas(s.metas)
+	if err := s.sweepMetas(); err != nil {
+		s.Logger.Warn("removing old snapshot metadata failed", "error", err)
+	}
+	return nil
+}
+
+// keepInstead removes the received state of a snapshot: the live one holds more.
+// Raft relies on the snapshot afterwards, so the live state is on the disk before
+// the received one is gone. The caller holds mu.
+func (s *Store) keepInstead(live State, meta *Meta) error {
+	if err := live.Flush(); err != nil {
+		return fmt.Errorf("keep the state: %w", err)
+	}
+	s.Failpoint(StepKept)
+	received := meta.Received
+	meta.Received = ""
+	if err := s.write(*meta); err != nil {
+		return err
+	}
+	s.Failpoint(StepForgotten)
+	if err := os.RemoveAll(s.path(received)); err != nil {
+		return fmt.Errorf("remove received state: %w", err)
+	}
+	return nil
+}
+
+// Import makes the state in a directory, which must be empty or missing, from a
+// stream. found checks the unpacked state, which the stream announced for a
+// position, changes it through to the disk, and returns what it holds afterwards. A
+// failed import leaves files that are no state.
+func (s *Store) Import(r io.Reader, found func(st State, announced Position) (Contents, error)) error {
+	if err := os.MkdirAll(s.path(snapshotDir), 0o755); err != nil {
+		return err
+	}
+	names, err := os.ReadDir(s.Dir)
+	if err != nil {
+		return err
+	}
+	if len(names) != 1 {
+		return fmt.Errorf("directory %s is not empty", s.Dir)
+	}
+	number := s.number()
+	incoming, name := numbered(incomingPrefix, number), numbered(dbPrefix, number)
+	if err := os.Mkdir(s.path(incoming), 0o755); err != nil {
+		return err
+	}
+	h, err := unpack(r, s.path(incoming), s.admitContent)
+	if err != nil {
+		return err
+	}
+	st, err := s.machine.OpenState(s.path(incoming), incoming)
+	if err != nil {
+		return err
+	}
+	c, err := found(st, Position{h.Index, h.Term})
+	if err := errors.Join(err, st.Close()); err != nil {
+		return err
+	}
+	err = s.write(Meta{
+		ID: snapshotID(c.Index, c.Term, number), Version: metaVersion, Index: c.Index, Term: c.Term,
+		Configuration: c.Configuration, ConfigurationIndex: c.ConfigurationIndex, Size: h.content(),
+	})
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(s.path(incoming), s.path(name)); err != nil {
+		return err
+	}
+	return s.setCurrent(name)
+}
