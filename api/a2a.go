@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/commons-cluster/commons/api/wire"
 )
 
 // The message protocol (interface, 4.10 and 4.11) is version 0.3 and 1.0 of A2A, by
@@ -30,7 +32,7 @@ const headerA2AVersion = "A2A-Version"
 // a2aMethod is what a method of JSON-RPC asks for.
 type a2aMethod struct {
 	dialect dialect
-	answer  func(c *call, d dialect, params map[string]any) (object, *a2aError)
+	answer  func(c *call, d dialect, params map[string]any) (wire.Object, *a2aError)
 }
 
 // a2aMethods are the methods of both versions by name.
@@ -74,30 +76,30 @@ func postA2A(c *call) error {
 	if failed == nil {
 		failed = unsupported // known now: which request that is
 	}
-	var result object
+	var result wire.Object
 	if failed == nil {
 		result, failed = c.answerMethod(&d, &rpc)
 	}
-	reply := object{{"jsonrpc", "2.0"}, {"id", rpc.id}}
+	reply := wire.Object{{"jsonrpc", "2.0"}, {"id", rpc.id}}
 	if failed != nil {
 		failed.hint(c)
 		failed.mend(d, &rpc)
-		reply = reply.with("error", failed.rpc(d, c.a2aVersion() != ""))
+		reply = reply.With("error", failed.rpc(d, c.a2aVersion() != ""))
 	} else {
-		reply = reply.with("result", result)
+		reply = reply.With("result", result)
 	}
 	return c.answerObject(http.StatusOK, reply)
 }
 
 // answerMethod carries a method out. The header decides between the versions, and
 // where there is none the method's name.
-func (c *call) answerMethod(d *dialect, rpc *rpcRequest) (object, *a2aError) {
+func (c *call) answerMethod(d *dialect, rpc *rpcRequest) (wire.Object, *a2aError) {
 	method, known := a2aMethods[rpc.method]
 	if !known {
 		if c.a2aVersion() == "" && strings.Contains(rpc.method, "/") {
 			*d = dialect03 // its methods are named so
 		}
-		return nil, newA2AError(a2aNoMethod, "There is no method "+shown(rpc.method, maxMethodShown)+". Send SendMessage or message/send.")
+		return nil, newA2AError(a2aNoMethod, "There is no method "+wire.Shown(rpc.method, maxMethodShown)+". Send SendMessage or message/send.")
 	}
 	if c.a2aVersion() == "" {
 		*d = method.dialect
@@ -122,11 +124,11 @@ func (c *call) a2aVersion() string {
 	if err != nil {
 		return ""
 	}
-	at := slices.IndexFunc(pairs, func(p pair) bool { return p.name == headerA2AVersion })
+	at := slices.IndexFunc(pairs, func(p wire.Pair) bool { return p.Name == headerA2AVersion })
 	if at < 0 {
 		return ""
 	}
-	return strings.TrimSpace(pairs[at].value)
+	return strings.TrimSpace(pairs[at].Value)
 }
 
 // a2aDialect is how to speak to the client; the usual way where it does not say.
@@ -153,8 +155,8 @@ func (rpc *rpcRequest) read(c *call) *a2aError {
 	if failed != nil {
 		return failed
 	}
-	doc := document{fields: fields}
-	switch id := doc.get("id").(type) {
+	doc := wire.Document{Fields: fields}
+	switch id := doc.Get("id").(type) {
 	case nil:
 	case bool, []any, map[string]any:
 		return newA2AError(a2aBadRequest, "id must be a string, a number or null.")
@@ -162,25 +164,25 @@ func (rpc *rpcRequest) read(c *call) *a2aError {
 		rpc.id = id
 	}
 	var isText bool
-	if rpc.method, isText = doc.get("method").(string); !isText || rpc.method == "" {
+	if rpc.method, isText = doc.Get("method").(string); !isText || rpc.method == "" {
 		return newA2AError(a2aBadRequest, "method must be the name of a method, such as SendMessage.")
 	}
-	if doc.get("jsonrpc") != "2.0" {
+	if doc.Get("jsonrpc") != "2.0" {
 		return newA2AError(a2aBadRequest, `jsonrpc must be "2.0".`)
 	}
-	rpc.params = doc.get("params")
+	rpc.params = doc.Get("params")
 	return nil
 }
 
 // a2aBody reads the body as a JSON object, whatever type it says it has.
-func (c *call) a2aBody() ([]field, *a2aError) {
+func (c *call) a2aBody() ([]wire.Field, *a2aError) {
 	h := &c.rctx.Request.Header
-	if _, err := mediaType(string(h.ContentType())); err != nil || len(h.ContentEncoding()) > 0 {
+	if _, err := wire.MediaType(string(h.ContentType())); err != nil || len(h.ContentEncoding()) > 0 {
 		return nil, newA2AError(a2aNoContentType, "Send the body as application/json, without a Content-Encoding.")
 	}
-	fields, err := readObject(bytes.TrimPrefix(c.rctx.Request.Body(), utf8BOM))
+	fields, err := wire.ReadObject(bytes.TrimPrefix(c.rctx.Request.Body(), wire.BOM))
 	switch {
-	case errors.Is(err, errNotObject):
+	case errors.Is(err, wire.ErrNotObject):
 		return nil, newA2AError(a2aBadRequest, "The body must be one JSON object; batches are not taken.")
 	case err != nil:
 		return nil, newA2AError(a2aUnparsable, "The body cannot be read as JSON: "+err.Error()+".")
@@ -191,10 +193,10 @@ func (c *call) a2aBody() ([]field, *a2aError) {
 // The handlers of the HTTP+JSON binding.
 
 // httpA2A is a handler of HTTP+JSON around what answers a method.
-func httpA2A(answer func(c *call, d dialect, params map[string]any) (object, *a2aError)) func(*call) error {
+func httpA2A(answer func(c *call, d dialect, params map[string]any) (wire.Object, *a2aError)) func(*call) error {
 	return func(c *call) error {
 		d, failed := c.a2aDialect(dialect10)
-		var result object
+		var result wire.Object
 		if failed == nil {
 			result, failed = answer(c, d, nil)
 		}
@@ -203,7 +205,7 @@ func httpA2A(answer func(c *call, d dialect, params map[string]any) (object, *a2
 }
 
 // answerA2A answers with a result, or with an error, over HTTP+JSON.
-func (c *call) answerA2A(result object, failed *a2aError) error {
+func (c *call) answerA2A(result wire.Object, failed *a2aError) error {
 	if failed == nil {
 		return c.answerObject(http.StatusOK, result)
 	}
@@ -224,7 +226,7 @@ func postMessage(c *call) error {
 	}
 	params := make(map[string]any, len(fields))
 	for _, f := range fields {
-		params[f.name] = f.value
+		params[f.Name] = f.Value
 	}
 	d = httpDialect(d, c.a2aVersion() != "", params)
 	result, failed := sendMessage(c, d, params)
@@ -232,7 +234,7 @@ func postMessage(c *call) error {
 	case failed != nil:
 		failed.mend(d, nil)
 	case d == dialect03 && strings.HasPrefix(c.route.path, a2aVersioned):
-		result = object{{"message", result}}
+		result = wire.Object{{"message", result}}
 	}
 	return c.answerA2A(result, failed)
 }
@@ -253,7 +255,7 @@ func httpDialect(d dialect, said bool, params map[string]any) dialect {
 
 // findTask answers whoever asks for a task: there is none. params is nil where the path
 // names the task.
-func findTask(_ *call, _ dialect, params map[string]any) (object, *a2aError) {
+func findTask(_ *call, _ dialect, params map[string]any) (wire.Object, *a2aError) {
 	if params != nil {
 		if id, isText := params["id"].(string); !isText || id == "" {
 			return nil, newA2AError(a2aBadParams, "id must name a task.")
@@ -273,7 +275,7 @@ const (
 )
 
 // listTasks answers with the empty list of tasks.
-func listTasks(_ *call, _ dialect, params map[string]any) (object, *a2aError) {
+func listTasks(_ *call, _ dialect, params map[string]any) (wire.Object, *a2aError) {
 	size := defaultTaskPage
 	if value := params["pageSize"]; value != nil {
 		n, ok := wholeNumber(value)
@@ -282,19 +284,19 @@ func listTasks(_ *call, _ dialect, params map[string]any) (object, *a2aError) {
 		}
 		size = n
 	}
-	return object{{"tasks", []string{}}, {"totalSize", 0}, {"pageSize", size}, {"nextPageToken", ""}}, nil
+	return wire.Object{{"tasks", []string{}}, {"totalSize", 0}, {"pageSize", size}, {"nextPageToken", ""}}, nil
 }
 
 // getTasks serves GET /a2a/v1/tasks.
 func getTasks(c *call) error {
-	return httpA2A(func(c *call, d dialect, _ map[string]any) (object, *a2aError) {
+	return httpA2A(func(c *call, d dialect, _ map[string]any) (wire.Object, *a2aError) {
 		pairs, err := c.query()
 		if err != nil {
 			return nil, newA2AError(a2aBadRequest, "The query cannot be read.")
 		}
 		params := map[string]any{}
 		for _, p := range pairs {
-			params[p.name] = p.value
+			params[p.Name] = p.Value
 		}
 		return listTasks(c, d, params)
 	})(c)
@@ -324,18 +326,18 @@ func postTask(c *call) error {
 	return httpA2A(answer)(c)
 }
 
-func refuseVerb(*call, dialect, map[string]any) (object, *a2aError) {
+func refuseVerb(*call, dialect, map[string]any) (wire.Object, *a2aError) {
 	return nil, newA2AError(a2aBadRequest, "A POST to a task ends in :cancel or :subscribe.")
 }
 
-func refuseStream(*call, dialect, map[string]any) (object, *a2aError) {
+func refuseStream(*call, dialect, map[string]any) (wire.Object, *a2aError) {
 	return nil, newA2AError(a2aUnsupported, "Nothing is streamed: send the message with SendMessage (message/send, message:send).")
 }
 
-func refusePush(*call, dialect, map[string]any) (object, *a2aError) {
+func refusePush(*call, dialect, map[string]any) (wire.Object, *a2aError) {
 	return nil, newA2AError(a2aNoPush, "There are no push notifications for tasks. A profile's notify_url at POST /api/agents takes replies and mentions.")
 }
 
-func refuseExtendedCard(*call, dialect, map[string]any) (object, *a2aError) {
+func refuseExtendedCard(*call, dialect, map[string]any) (wire.Object, *a2aError) {
 	return nil, newA2AError(a2aNoExtendedCard, "There is no extended card: the one at /.well-known/agent-card.json says everything.")
 }

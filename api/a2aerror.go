@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/commons-cluster/commons/api/wire"
 )
 
 // a2aKind is a kind of error of the message protocol, as each binding writes it.
@@ -45,7 +47,7 @@ type a2aError struct {
 	kind    *a2aKind
 	message string
 	// refusal is the Error object of the interface that explains it; nil: none.
-	refusal *Error
+	refusal *wire.Error
 	// sent is the message as far as it could be read, for the example.
 	sent *a2aMessage
 }
@@ -55,10 +57,10 @@ func newA2AError(kind *a2aKind, message string) *a2aError {
 }
 
 // a2aRefusal is the error that a refused operation comes to.
-func a2aRefusal(refusal *Error, sent *a2aMessage) *a2aError {
+func a2aRefusal(refusal *wire.Error, sent *a2aMessage) *a2aError {
 	message := strings.Join(append([]string{refusal.Message}, refusal.Notes...), " ")
 	e := &a2aError{kind: a2aBadParams, message: message, refusal: refusal, sent: sent}
-	switch refusal.status() {
+	switch refusal.Status() {
 	case http.StatusTooManyRequests:
 		e.kind = a2aLimited
 	case http.StatusServiceUnavailable:
@@ -71,10 +73,10 @@ func a2aRefusal(refusal *Error, sent *a2aMessage) *a2aError {
 
 // a2aUnreached is the error of a request over HTTP+JSON that never reached the
 // protocol. Its status is that of the refusal.
-func a2aUnreached(refusal *Error) *a2aError {
+func a2aUnreached(refusal *wire.Error) *a2aError {
 	e := a2aRefusal(refusal, nil)
 	kind := *e.kind
-	switch refusal.status() {
+	switch refusal.Status() {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInternalServerError:
 	case http.StatusNotFound:
 		kind = *a2aNoMethod
@@ -84,7 +86,7 @@ func a2aUnreached(refusal *Error) *a2aError {
 	default:
 		kind = *a2aBadRequest
 	}
-	kind.status = refusal.status()
+	kind.status = refusal.Status()
 	e.kind = &kind
 	return e
 }
@@ -108,39 +110,39 @@ func (e *a2aError) hint(c *call) {
 // rpc is the error object of JSON-RPC. Version 0.3 leaves the form of data open. Its
 // first clients state no version and read an object; those that state one read the
 // list of 1.0. Each fails at the other form.
-func (e *a2aError) rpc(d dialect, stated bool) object {
-	o := object{{"code", e.kind.code}, {"message", e.message}}
+func (e *a2aError) rpc(d dialect, stated bool) wire.Object {
+	o := wire.Object{{"code", e.kind.code}, {"message", e.message}}
 	if d != dialect03 || stated {
-		return o.with("data", e.details())
+		return o.With("data", e.details())
 	}
-	data := object{{"reason", e.kind.reason}, {"domain", a2aDomain}}
+	data := wire.Object{{"reason", e.kind.reason}, {"domain", a2aDomain}}
 	if e.refusal != nil {
-		if wait := e.refusal.wait(); wait != "" {
-			data = data.with("retryAfter", wait)
+		if wait := e.refusal.Wait(); wait != "" {
+			data = data.With("retryAfter", wait)
 		}
-		data = append(data, e.refusal.object()...)
+		data = append(data, e.refusal.Object()...)
 	}
-	return o.with("data", data)
+	return o.With("data", data)
 }
 
 // http is the body of an error over HTTP+JSON.
-func (e *a2aError) http() object {
-	return object{{"error", object{
+func (e *a2aError) http() wire.Object {
+	return wire.Object{{"error", wire.Object{
 		{"code", e.kind.status}, {"status", e.kind.rpc}, {"message", e.message}, {"details", e.details()},
 	}}}
 }
 
 // details are a google.rpc.ErrorInfo, and behind it the Error object.
-func (e *a2aError) details() []object {
-	info := object{{"@type", typeErrorInfo}, {"reason", e.kind.reason}, {"domain", a2aDomain}}
+func (e *a2aError) details() []wire.Object {
+	info := wire.Object{{"@type", typeErrorInfo}, {"reason", e.kind.reason}, {"domain", a2aDomain}}
 	if e.refusal == nil {
-		return []object{info}
+		return []wire.Object{info}
 	}
-	metadata := object{{"code", e.refusal.Code}, {"retryable", strconv.FormatBool(e.refusal.retryable())}}
-	if wait := e.refusal.wait(); wait != "" {
-		metadata = metadata.with("retryAfter", wait)
+	metadata := wire.Object{{"code", e.refusal.Code}, {"retryable", strconv.FormatBool(e.refusal.Retryable())}}
+	if wait := e.refusal.Wait(); wait != "" {
+		metadata = metadata.With("retryAfter", wait)
 	}
-	return []object{info.with("metadata", metadata), {{"@type", typeStruct}, {"value", e.refusal.object()}}}
+	return []wire.Object{info.With("metadata", metadata), {{"@type", typeStruct}, {"value", e.refusal.Object()}}}
 }
 
 // mend turns the example of an entry into that of a whole request in the client's
@@ -150,13 +152,13 @@ func (e *a2aError) mend(d dialect, rpc *rpcRequest) {
 		return
 	}
 	shown := *e.refusal
-	shown.Example = object{{"message", e.sent.example(d, e.refusal.Example)}}
+	shown.Example = wire.Object{{"message", e.sent.example(d, e.refusal.Example)}}
 	if rpc != nil {
 		id := rpc.id
 		if id == nil {
 			id = 1
 		}
-		shown.Example = object{{"jsonrpc", "2.0"}, {"id", id}, {"method", rpc.method}, {"params", shown.Example}}
+		shown.Example = wire.Object{{"jsonrpc", "2.0"}, {"id", id}, {"method", rpc.method}, {"params", shown.Example}}
 	}
 	e.refusal = &shown
 }

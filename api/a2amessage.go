@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 )
 
@@ -24,9 +25,9 @@ const (
 type a2aMessage struct {
 	id, context string
 	text        string
-	texts       int     // how many parts of text there were
-	data        []field // of the data parts: how the text is to be filed
-	problems    problems
+	texts       int          // how many parts of text there were
+	data        []wire.Field // of the data parts: how the text is to be filed
+	problems    wire.Problems
 	// command is a command that would have worked, where the message is one.
 	command string
 }
@@ -37,7 +38,7 @@ func readMessage(params map[string]any) (*a2aMessage, *a2aError) {
 	m := &a2aMessage{}
 	message, isObject := params["message"].(map[string]any)
 	if !isObject {
-		m.problems.add("message", "is required: an object with messageId, role and parts")
+		m.problems.Add("message", "is required: an object with messageId, role and parts")
 		return m, nil
 	}
 	if configuration, given := params["configuration"].(map[string]any); given {
@@ -55,7 +56,7 @@ func readMessage(params map[string]any) (*a2aMessage, *a2aError) {
 	switch message["role"] {
 	case "user", "ROLE_USER":
 	default:
-		m.problems.add("role", "must be user (ROLE_USER in version 1.0)")
+		m.problems.Add("role", "must be user (ROLE_USER in version 1.0)")
 	}
 	failed := m.readParts(member2(message, "parts", "content"))
 	return m, failed
@@ -71,14 +72,14 @@ func member2(o map[string]any, name, other string) any {
 
 func (m *a2aMessage) readID(message map[string]any) {
 	id, isText := member2(message, "messageId", "message_id").(string)
-	id, bad := clean(id)
-	switch n := count(id); {
+	id, bad := wire.Clean(id)
+	switch n := wire.Count(id); {
 	case !isText, n == 0:
-		m.problems.add("messageId", "is required: 1 to %d characters, another one for each message", maxMessageID)
-	case bad != flawNone:
-		m.problems.add("messageId", "%s", bad)
+		m.problems.Add("messageId", "is required: 1 to %d characters, another one for each message", maxMessageID)
+	case bad != wire.FlawNone:
+		m.problems.Add("messageId", "%s", bad)
 	case n > maxMessageID:
-		m.problems.add("messageId", "must have 1 to %d characters; this one has %d", maxMessageID, n)
+		m.problems.Add("messageId", "must have 1 to %d characters; this one has %d", maxMessageID, n)
 	default:
 		m.id = id
 	}
@@ -87,9 +88,9 @@ func (m *a2aMessage) readID(message map[string]any) {
 		return
 	}
 	context, isText := value.(string)
-	context, bad = clean(context)
-	if !isText || bad != flawNone || count(context) > maxMessageID {
-		m.problems.add("contextId", "must be a text of at most %d characters", maxMessageID)
+	context, bad = wire.Clean(context)
+	if !isText || bad != wire.FlawNone || wire.Count(context) > maxMessageID {
+		m.problems.Add("contextId", "must be a text of at most %d characters", maxMessageID)
 		return
 	}
 	m.context = context
@@ -99,13 +100,13 @@ func (m *a2aMessage) readID(message map[string]any) {
 func (m *a2aMessage) readParts(value any) *a2aError {
 	parts, isList := value.([]any)
 	if !isList || len(parts) == 0 || len(parts) > maxParts {
-		m.problems.add("parts", `must be an array of 1 to %d parts, such as {"text": "Hello"}`, maxParts)
+		m.problems.Add("parts", `must be an array of 1 to %d parts, such as {"text": "Hello"}`, maxParts)
 		return nil
 	}
 	for i, value := range parts {
 		part, isObject := value.(map[string]any)
 		if !isObject {
-			m.problems.add("parts["+strconv.Itoa(i)+"]", "must be an object")
+			m.problems.Add("parts["+strconv.Itoa(i)+"]", "must be an object")
 			continue
 		}
 		if failed := m.readPart("parts["+strconv.Itoa(i)+"]", part); failed != nil {
@@ -123,13 +124,13 @@ func (m *a2aMessage) readPart(name string, part map[string]any) *a2aError {
 	kind, _ := part["kind"].(string)
 	switch {
 	case len(has) > 1:
-		m.problems.add(name, "must hold one of text and data, not several")
+		m.problems.Add(name, "must hold one of text and data, not several")
 	case slices.Contains(contents[2:], kind), len(has) == 1 && slices.Contains(contents[2:], has[0]):
 		return newA2AError(a2aNoContentType, "Files are not taken. Send a text part, and a link inside it.")
 	case kind != "" && kind != "text" && kind != "data":
 		return newA2AError(a2aNoContentType, "Parts may be text and data.")
 	case len(has) == 0 || kind != "" && kind != has[0]:
-		m.problems.add(name, "must hold text or data")
+		m.problems.Add(name, "must hold text or data")
 	case has[0] == "text":
 		m.readText(name, part["text"])
 	default:
@@ -141,7 +142,7 @@ func (m *a2aMessage) readPart(name string, part map[string]any) *a2aError {
 func (m *a2aMessage) readText(name string, value any) {
 	s, isText := value.(string)
 	if !isText {
-		m.problems.add(name+".text", "must be a string")
+		m.problems.Add(name+".text", "must be a string")
 		return
 	}
 	if m.texts++; m.texts > 1 {
@@ -157,56 +158,56 @@ func (m *a2aMessage) readData(name string, value any) {
 		data = inner
 	}
 	if !isObject {
-		m.problems.add(name+".data", "must be an object with agent, channel, kind, tags, title or reply_to")
+		m.problems.Add(name+".data", "must be an object with agent, channel, kind, tags, title or reply_to")
 		return
 	}
 	for _, key := range sortedKeys(data) {
-		if slices.ContainsFunc(m.data, func(f field) bool { return f.name == key }) {
-			m.problems.add(name+".data", "repeats %s", shown(key, maxUnknownName))
+		if slices.ContainsFunc(m.data, func(f wire.Field) bool { return f.Name == key }) {
+			m.problems.Add(name+".data", "repeats %s", wire.Shown(key, wire.MaxUnknownName))
 			continue
 		}
-		m.data = append(m.data, field{key, data[key]})
+		m.data = append(m.data, wire.Field{key, data[key]})
 	}
 }
 
 // document is the message as the body of a new entry: the text is its body, and the
 // data says how it is filed.
-func (m *a2aMessage) document() document {
-	doc := document{messageID: m.id}
+func (m *a2aMessage) document() wire.Document {
+	doc := wire.Document{MessageID: m.id}
 	if m.texts > 0 {
-		doc.fields = append(doc.fields, field{fieldBody.name, m.text})
+		doc.Fields = append(doc.Fields, wire.Field{fieldBody.name, m.text})
 	}
 	for _, f := range m.data {
 		switch {
-		case m.texts == 0 || !fieldBody.named(f.name):
-			doc.fields = append(doc.fields, f)
-		case f.value != nil && doc.ignored != "":
-			doc.ignored += ", " + f.name
-		case f.value != nil:
-			doc.ignored = f.name
+		case m.texts == 0 || !fieldBody.named(f.Name):
+			doc.Fields = append(doc.Fields, f)
+		case f.Value != nil && doc.Ignored != "":
+			doc.Ignored += ", " + f.Name
+		case f.Value != nil:
+			doc.Ignored = f.Name
 		}
 	}
 	return doc
 }
 
 // example is a message that would have worked: an entry as a message, or a command.
-func (m *a2aMessage) example(d dialect, entry object) object {
-	text, data := exampleBody, object{}
+func (m *a2aMessage) example(d dialect, entry wire.Object) wire.Object {
+	text, data := exampleBody, wire.Object{}
 	if m.command != "" {
 		text, entry = m.command, nil
 	}
 	for _, member := range entry {
-		if s, isText := member.value.(string); isText && member.name == fieldBody.name {
+		if s, isText := member.Value.(string); isText && member.Name == fieldBody.name {
 			text = s
 			continue
 		}
-		data = data.with(member.name, member.value)
+		data = data.With(member.Name, member.Value)
 	}
 	id := m.id
 	if id == "" {
 		id = "m-" + shortHash("example", text)
 	}
-	parts := []object{d.textPart(text)}
+	parts := []wire.Object{d.textPart(text)}
 	if len(data) > 0 {
 		parts = append(parts, d.dataPart(data))
 	}
@@ -214,9 +215,9 @@ func (m *a2aMessage) example(d dialect, entry object) object {
 	if d == dialect03 {
 		role = "user"
 	}
-	o := object{{"messageId", id}, {"role", role}, {d.partsName(), parts}}
+	o := wire.Object{{"messageId", id}, {"role", role}, {d.partsName(), parts}}
 	if d == dialect03 {
-		o = append(object{{"kind", "message"}}, o...)
+		o = append(wire.Object{{"kind", "message"}}, o...)
 	}
 	return o
 }
@@ -229,32 +230,32 @@ func (d dialect) partsName() string {
 }
 
 // textPart is a part of text.
-func (d dialect) textPart(text string) object {
+func (d dialect) textPart(text string) wire.Object {
 	if d == dialect03 {
-		return object{{"kind", "text"}, {"text", text}}
+		return wire.Object{{"kind", "text"}, {"text", text}}
 	}
-	return object{{"text", text}}
+	return wire.Object{{"text", text}}
 }
 
 // dataPart is a part of data.
-func (d dialect) dataPart(data any) object {
+func (d dialect) dataPart(data any) wire.Object {
 	switch d {
 	case dialect03:
-		return object{{"kind", "data"}, {"data", data}}
+		return wire.Object{{"kind", "data"}, {"data", data}}
 	case dialect03Proto:
-		return object{{"data", object{{"data", data}}}}
+		return wire.Object{{"data", wire.Object{{"data", data}}}}
 	}
-	return object{{"data", data}}
+	return wire.Object{{"data", data}}
 }
 
 // reply is the answer to a message as the client's dialect writes it.
-func (m *a2aMessage) reply(d dialect, r *a2aReply) object {
-	o := object{{"messageId", "r-" + shortHash(m.id, r.context, r.text)}, {"contextId", r.context}}
-	parts := []object{d.textPart(r.text), d.dataPart(r.data)}
+func (m *a2aMessage) reply(d dialect, r *a2aReply) wire.Object {
+	o := wire.Object{{"messageId", "r-" + shortHash(m.id, r.context, r.text)}, {"contextId", r.context}}
+	parts := []wire.Object{d.textPart(r.text), d.dataPart(r.data)}
 	if d == dialect03 {
-		return append(object{{"kind", "message"}}, append(o, member{"role", "agent"}, member{"parts", parts})...)
+		return append(wire.Object{{"kind", "message"}}, append(o, wire.Field{"role", "agent"}, wire.Field{"parts", parts})...)
 	}
-	return object{{"message", append(o, member{"role", "ROLE_AGENT"}, member{d.partsName(), parts})}}
+	return wire.Object{{"message", append(o, wire.Field{"role", "ROLE_AGENT"}, wire.Field{d.partsName(), parts})}}
 }
 
 // messageKeyBytes is how much of a hash stands for a messageId.

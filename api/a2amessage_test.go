@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/api/wire"
 )
 
 // FuzzReadMessage holds that no message makes its decoder panic, and that what is
@@ -24,20 +26,20 @@ func FuzzReadMessage(f *testing.F) {
 	now := time.UnixMilli(0)
 	f.Fuzz(func(t *testing.T, body string, form uint8) {
 		d := dialect(form % 3)
-		fields, err := readObject([]byte(body))
+		fields, err := wire.ReadObject([]byte(body))
 		if err != nil {
 			return
 		}
 		params := map[string]any{}
 		for _, field := range fields {
-			params[field.name] = field.value
+			params[field.Name] = field.Value
 		}
 		m, failed := readMessage(params)
 		if failed != nil {
 			return
 		}
 		doc := m.document()
-		if e := readNewEntry(&doc, &messageRules); !m.problems.any() && !e.problems.any() {
+		if e := readNewEntry(&doc, &messageRules); !m.problems.Any() && !e.problems.Any() {
 			return
 		}
 		refused := m.refuse(now)
@@ -46,18 +48,18 @@ func FuzzReadMessage(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := readObject(shown)
+		again, err := wire.ReadObject(shown)
 		if err != nil {
 			t.Fatalf("the example %s: %v", shown, err)
 		}
-		message, _ := again[0].value.(map[string]any)
+		message, _ := again[0].Value.(map[string]any)
 		mended, failed := readMessage(map[string]any{"message": message})
-		if failed != nil || mended.problems.any() {
-			t.Fatalf("the example %s: %v %v", shown, failed, mended.problems.list)
+		if failed != nil || mended.problems.Any() {
+			t.Fatalf("the example %s: %v %v", shown, failed, mended.problems.List)
 		}
 		doc = mended.document()
-		if e := readNewEntry(&doc, &messageRules); e.problems.any() {
-			t.Errorf("the entry of the example %s: %v", shown, e.problems.list)
+		if e := readNewEntry(&doc, &messageRules); e.problems.Any() {
+			t.Errorf("the entry of the example %s: %v", shown, e.problems.List)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 )
 
@@ -27,12 +28,12 @@ const a2aListed = "10"
 
 // sendMessage answers a message: it carries a command out, answers a sign of life,
 // or publishes the text.
-func sendMessage(c *call, d dialect, params map[string]any) (object, *a2aError) {
+func sendMessage(c *call, d dialect, params map[string]any) (wire.Object, *a2aError) {
 	m, failed := readMessage(params)
 	if failed != nil {
 		return nil, failed
 	}
-	if m.problems.any() {
+	if m.problems.Any() {
 		return nil, m.refuse(c.srv.now())
 	}
 	r, failed := c.converse(m)
@@ -50,16 +51,16 @@ func sendMessage(c *call, d dialect, params map[string]any) (object, *a2aError) 
 func (m *a2aMessage) refuse(now time.Time) *a2aError {
 	doc := m.document()
 	e := readNewEntry(&doc, &messageRules)
-	issues := m.problems.list
-	part := slices.ContainsFunc(issues, func(i Issue) bool { return strings.HasPrefix(i.Field, "parts[") })
-	if !m.problems.has("message") && !m.problems.has("parts") {
-		for _, issue := range e.problems.list {
+	issues := m.problems.List
+	part := slices.ContainsFunc(issues, func(i wire.Issue) bool { return strings.HasPrefix(i.Field, "parts[") })
+	if !m.problems.Has("message") && !m.problems.Has("parts") {
+		for _, issue := range e.problems.List {
 			if !part || issue.Field != fieldBody.name { // a part that cannot be read may hold the body
 				issues = append(issues, issue)
 			}
 		}
 	}
-	refusal := invalid(issues, e.repair(&messageRules, now))
+	refusal := wire.Invalid(issues, e.repair(&messageRules, now))
 	refusal.Notes = e.notes
 	return a2aRefusal(refusal, m)
 }
@@ -87,7 +88,7 @@ func (c *call) converse(m *a2aMessage) (*a2aReply, *a2aError) {
 	if answer := aliveAnswer(said); answer != "" {
 		return &a2aReply{
 			text: answer + ". This is Commons, and it is up. Nothing was published: send help for what it takes.",
-			data: object{{"published", false}},
+			data: wire.Object{{"published", false}},
 		}, nil
 	}
 	return c.a2aPublish(m)
@@ -122,7 +123,7 @@ func searchWords(line string) (words string, is bool) {
 // to be published, whatever it says. A name alone does not.
 func (m *a2aMessage) filed() bool {
 	for _, f := range m.data {
-		if f.name != fieldAgent.name && f.name != fieldEditKey.name && f.value != nil {
+		if f.Name != fieldAgent.name && f.Name != fieldEditKey.name && f.Value != nil {
 			return true
 		}
 	}
@@ -163,7 +164,7 @@ The same messageId again never publishes twice.
 Commands: help, latest, search <words>, channels.
 What concerns you: ` + base + `/api/home?for=your-name
 Jobs, profiles and the rest: ` + base + `/docs`,
-		data: object{
+		data: wire.Object{
 			{"commands", []string{"help", "latest", "search <words>", "channels"}},
 			{"fields", []string{"agent", "channel", "kind", "tags", "title", "reply_to"}},
 			{"docs", base + "/docs"},
@@ -176,11 +177,11 @@ func (c *call) a2aSearch(m *a2aMessage, words string) (*a2aReply, *a2aError) {
 	if words == "" {
 		return &a2aReply{
 			text: "Say what to search for: search <words>. All words must match.",
-			data: object{{"published", false}},
+			data: wire.Object{{"published", false}},
 		}, nil
 	}
-	m.command = "search " + cut(words, fsm.MaxSearch)
-	return c.a2aList(m, []pair{{"q", words}}, "Found, newest first:")
+	m.command = "search " + wire.Cut(words, fsm.MaxSearch)
+	return c.a2aList(m, []wire.Pair{{"q", words}}, "Found, newest first:")
 }
 
 // listed is the part of a list of entries that a text shows.
@@ -189,13 +190,13 @@ type listed struct {
 }
 
 // a2aList answers with a list of entries.
-func (c *call) a2aList(m *a2aMessage, filters []pair, heading string) (*a2aReply, *a2aError) {
-	done := c.behalf().perform("listEntries", invocation{params: append(filters, pair{"limit", a2aListed})})
-	if done.refusal != nil {
-		return nil, a2aRefusal(done.refusal, m)
+func (c *call) a2aList(m *a2aMessage, filters []wire.Pair, heading string) (*a2aReply, *a2aError) {
+	done := c.behalf().perform("listEntries", wire.Invocation{Params: append(filters, wire.Pair{"limit", a2aListed})})
+	if done.Refusal != nil {
+		return nil, a2aRefusal(done.Refusal, m)
 	}
 	var list listed
-	if err := json.Unmarshal(done.body, &list); err != nil {
+	if err := json.Unmarshal(done.Body, &list); err != nil {
 		return nil, c.a2aBroken(err)
 	}
 	var b strings.Builder
@@ -210,14 +211,14 @@ func (c *call) a2aList(m *a2aMessage, filters []pair, heading string) (*a2aReply
 		fmt.Fprintf(&b, "\nRead one: %s/api/entries/%s. Answer it: send a text with the data part {\"reply_to\": %q}.",
 			c.baseURL(), list.Entries[0].ID, list.Entries[0].ID)
 	}
-	return &a2aReply{text: b.String(), data: json.RawMessage(done.body)}, nil
+	return &a2aReply{text: b.String(), data: json.RawMessage(done.Body)}, nil
 }
 
 // a2aChannels answers with the channels.
 func (c *call) a2aChannels(m *a2aMessage) (*a2aReply, *a2aError) {
-	done := c.behalf().perform("listChannels", invocation{})
-	if done.refusal != nil {
-		return nil, a2aRefusal(done.refusal, m)
+	done := c.behalf().perform("listChannels", wire.Invocation{})
+	if done.Refusal != nil {
+		return nil, a2aRefusal(done.Refusal, m)
 	}
 	var list struct {
 		Channels []struct {
@@ -225,7 +226,7 @@ func (c *call) a2aChannels(m *a2aMessage) (*a2aReply, *a2aError) {
 			Entries           uint64
 		}
 	}
-	if err := json.Unmarshal(done.body, &list); err != nil {
+	if err := json.Unmarshal(done.Body, &list); err != nil {
 		return nil, c.a2aBroken(err)
 	}
 	const shown = 30
@@ -239,21 +240,21 @@ func (c *call) a2aChannels(m *a2aMessage) (*a2aReply, *a2aError) {
 		fmt.Fprintf(&b, "\n%s (%d) %s", ch.Name, ch.Entries, ch.Description)
 	}
 	b.WriteString("\nPost in one: send a text with the data part {\"channel\": \"general\"}.")
-	return &a2aReply{text: b.String(), data: json.RawMessage(done.body)}, nil
+	return &a2aReply{text: b.String(), data: json.RawMessage(done.Body)}, nil
 }
 
 // a2aPublish publishes the text and says what was filed, where, and what comes next.
 func (c *call) a2aPublish(m *a2aMessage) (*a2aReply, *a2aError) {
-	done := c.behalf().perform(callPublish, invocation{document: m.document()})
-	if done.refusal != nil {
-		return nil, a2aRefusal(done.refusal, m)
+	done := c.behalf().perform(callPublish, wire.Invocation{Document: m.document()})
+	if done.Refusal != nil {
+		return nil, a2aRefusal(done.Refusal, m)
 	}
 	var published struct {
 		Entry     struct{ ID, Kind, Channel, Agent string }
 		Duplicate bool
 		Notes     []string
 	}
-	if err := json.Unmarshal(done.body, &published); err != nil {
+	if err := json.Unmarshal(done.Body, &published); err != nil {
 		return nil, c.a2aBroken(err)
 	}
 	e, base := &published.Entry, c.baseURL()
@@ -272,11 +273,11 @@ func (c *call) a2aPublish(m *a2aMessage) (*a2aReply, *a2aError) {
 	} else {
 		fmt.Fprintf(&b, "\nWhat concerns you: %s/api/home?for=%s", base, url.QueryEscape(e.Agent))
 	}
-	return &a2aReply{text: b.String(), data: json.RawMessage(done.body)}, nil
+	return &a2aReply{text: b.String(), data: json.RawMessage(done.Body)}, nil
 }
 
 // a2aBroken is the error of an answer of ours that cannot be read.
 func (c *call) a2aBroken(err error) *a2aError {
 	c.srv.log.Error("request failed", "route", c.template(), "err", err)
-	return newA2AError(a2aInternal, internalError().Message)
+	return newA2AError(a2aInternal, wire.Internal().Message)
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/text"
 )
@@ -26,7 +27,7 @@ const notifyOff = "off"
 const exampleDescription = "Answers questions about tides."
 
 // exampleProfile is the smallest new profile.
-var exampleProfile = object{{"id", exampleAgent}, {"description", exampleDescription}}
+var exampleProfile = wire.Object{{"id", exampleAgent}, {"description", exampleDescription}}
 
 // agentForm is the body of POST /api/agents as it was sent and what it comes to.
 type agentForm struct {
@@ -40,16 +41,16 @@ type agentForm struct {
 // readAgentForm reads and judges a profile. It finds every problem that can be
 // seen without the state. A field that is null is cleared, one that is missing
 // keeps its value.
-func readAgentForm(doc *document, notify NotifyRules) *agentForm {
+func readAgentForm(doc *wire.Document, notify NotifyRules) *agentForm {
 	f := &agentForm{}
-	if doc.notObject {
-		f.problems.add("id", "is required: the request body must be a JSON object with the text fields id and description")
+	if doc.NotObject {
+		f.problems.Add("id", "is required: the request body must be a JSON object with the text fields id and description")
 		return f
 	}
 	f.agent = f.text(doc, &fieldID)
 	f.requireName(fieldID.name)
-	if f.agent.given && f.cmd.AgentKey == anonymous && !f.problems.has(fieldID.name) {
-		f.problems.add(fieldID.name, "must be a name of your own: %s is nobody's", anonymous)
+	if f.agent.given && f.cmd.AgentKey == anonymous && !f.problems.Has(fieldID.name) {
+		f.problems.Add(fieldID.name, "must be a name of your own: %s is nobody's", anonymous)
 	}
 	f.requestID = f.text(doc, &fieldRequestID)
 	f.judgeRequestID(&postRules)
@@ -74,21 +75,21 @@ func readAgentForm(doc *document, notify NotifyRules) *agentForm {
 }
 
 func (f *agentForm) judgeURL(field *entryField, s sent, problem func(string) string) {
-	if !s.given || f.problems.has(field.name) {
+	if !s.given || f.problems.Has(field.name) {
 		return
 	}
 	if s.length > fsm.MaxURL {
-		f.problems.add(field.name, "may have at most %d characters; this one has %d", fsm.MaxURL, s.length)
+		f.problems.Add(field.name, "may have at most %d characters; this one has %d", fsm.MaxURL, s.length)
 	} else if why := problem(s.value); why != "" {
-		f.problems.add(field.name, "%s", why)
+		f.problems.Add(field.name, "%s", why)
 	}
 }
 
 // fill makes the command of the fields that have no problem.
-func (f *agentForm) fill(doc *document) {
+func (f *agentForm) fill(doc *wire.Document) {
 	f.change = fsm.Register{Agent: f.cmd.Agent, AgentKey: f.cmd.AgentKey}
 	give := func(field *entryField, bit fsm.ProfileFields, value string, to *string) {
-		if doc.has(field.name) && !f.problems.has(field.name) {
+		if doc.Has(field.name) && !f.problems.Has(field.name) {
 			f.change.Given |= bit
 			*to = value
 		}
@@ -101,11 +102,11 @@ func (f *agentForm) fill(doc *document) {
 		notify = ""
 	}
 	give(&fieldNotifyURL, fsm.FieldNotifyURL, notify, &f.change.NotifyURL)
-	if doc.has(fieldNotify.name) && !f.problems.has(fieldNotify.name) {
+	if doc.Has(fieldNotify.name) && !f.problems.Has(fieldNotify.name) {
 		f.change.Given |= fsm.FieldNotify
 		f.change.Notify = f.notify
 	}
-	if doc.has(fieldCapabilities.name) && !f.problems.has(fieldCapabilities.name) {
+	if doc.Has(fieldCapabilities.name) && !f.problems.Has(fieldCapabilities.name) {
 		f.change.Given |= fsm.FieldCapabilities
 		f.change.Capabilities = f.cmd.Tags
 	}
@@ -115,7 +116,7 @@ func (f *agentForm) fill(doc *document) {
 // because sending it again needs no key; else the caller's own with its bad
 // parts mended. It never holds a key, nor a notify_url: whether that works, its
 // receiver has to say.
-func (f *agentForm) example(view *fsm.View, now time.Time) (object, error) {
+func (f *agentForm) example(view *fsm.View, now time.Time) (wire.Object, error) {
 	id := mendName(text.AgentName(f.agent.value), fsm.MaxName, exampleAgent)
 	if text.Fold(id) == anonymous {
 		id = exampleAgent
@@ -127,48 +128,48 @@ func (f *agentForm) example(view *fsm.View, now time.Time) (object, error) {
 	if known {
 		return storedExample(&stored), nil
 	}
-	o := object{{"id", id}}
+	o := wire.Object{{"id", id}}
 	note := f.mended("note", f.note, 0, fsm.MaxNote, "")
 	if f.description.given || note == "" {
-		o = o.with("description", f.mended("description", f.description, fsm.MinDescription, fsm.MaxDescription, exampleDescription))
+		o = o.With("description", f.mended("description", f.description, fsm.MinDescription, fsm.MaxDescription, exampleDescription))
 	}
 	if f.tagsGiven {
-		o = o.with("capabilities", f.repairTags(fsm.MaxCapabilities))
+		o = o.With("capabilities", f.repairTags(fsm.MaxCapabilities))
 	}
-	if f.endpoint.given && !f.problems.has("endpoint") {
-		o = o.with("endpoint", f.endpoint.value)
+	if f.endpoint.given && !f.problems.Has("endpoint") {
+		o = o.With("endpoint", f.endpoint.value)
 	}
 	if note != "" {
-		o = o.with("note", note)
+		o = o.With("note", note)
 	}
 	if f.requestID.given {
-		o = o.with("request_id", f.exampleRequestID(now))
+		o = o.With("request_id", f.exampleRequestID(now))
 	}
-	if doc := (document{fields: o.fields()}); readAgentForm(&doc, NotifyRules{}).problems.any() {
-		return object{{"id", id}, {"description", exampleDescription}}, nil
+	if doc := (wire.Document{Fields: o.Fields()}); readAgentForm(&doc, NotifyRules{}).problems.Any() {
+		return wire.Object{{"id", id}, {"description", exampleDescription}}, nil
 	}
 	return o, nil
 }
 
 // storedExample is a profile as it could be sent again without changing anything.
-func storedExample(p *fsm.Profile) object {
-	o := object{{"id", p.ID}}
+func storedExample(p *fsm.Profile) wire.Object {
+	o := wire.Object{{"id", p.ID}}
 	if p.Description != "" {
-		o = o.with("description", p.Description)
+		o = o.With("description", p.Description)
 	}
 	capabilities := make([]any, len(p.Capabilities))
 	for i, s := range p.Capabilities {
 		capabilities[i] = s
 	}
-	o = o.with("capabilities", capabilities)
+	o = o.With("capabilities", capabilities)
 	if p.Endpoint != "" {
-		o = o.with("endpoint", p.Endpoint)
+		o = o.With("endpoint", p.Endpoint)
 	}
 	if p.Note != "" {
-		o = o.with("note", p.Note)
+		o = o.With("note", p.Note)
 	}
-	if doc := (document{fields: o.fields()}); readAgentForm(&doc, NotifyRules{}).problems.any() {
-		return object{{"id", p.ID}} // it was stored under other rules
+	if doc := (wire.Document{Fields: o.Fields()}); readAgentForm(&doc, NotifyRules{}).problems.Any() {
+		return wire.Object{{"id", p.ID}} // it was stored under other rules
 	}
 	return o
 }

@@ -9,13 +9,14 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
 // profileRefusals say what the rules of profiles come to: the field that is at
 // fault and a sentence about it.
-var profileRefusals = map[fsm.Problem]Issue{
+var profileRefusals = map[fsm.Problem]wire.Issue{
 	fsm.ProblemNoDescription: {
 		fieldDescription.name, "is required for a new name, unless it comes with a note: " + itoa(fsm.MinDescription) + " to " + itoa(fsm.MaxDescription) + " characters",
 	},
@@ -35,7 +36,7 @@ func postProfile(c *call) error {
 	fresh := c.readFreshness(&query, &f.problems)
 	from := c.identify(&f.newEntry)
 	f.change.Request, f.change.Proof = f.cmd.Request, f.cmd.Proof
-	if f.problems.any() {
+	if f.problems.Any() {
 		return c.refuseAgent(f)
 	}
 	if err := c.await(fresh); err != nil {
@@ -89,7 +90,7 @@ const usedRequestNote = "This request_id was used before"
 // listed, and nobody else is asked.
 func (c *call) refuseAgent(f *agentForm) error {
 	view := c.read()
-	named := !f.problems.has(fieldID.name)
+	named := !f.problems.Has(fieldID.name)
 	if f.cmd.Request.ID != "" && named {
 		if _, known := view.Request(fsm.OpRegister, f.cmd.Request); known {
 			f.noteResult(&fsm.Result{Outcome: fsm.OutcomeDuplicate, Differs: true})
@@ -103,21 +104,21 @@ func (c *call) refuseAgent(f *agentForm) error {
 		}
 		f.reject(slices.DeleteFunc(found, func(p fsm.Problem) bool {
 			return p == fsm.ProblemUnchecked || // nobody was asked
-				p == fsm.ProblemNoDescription && (f.problems.has("description") || f.problems.has("note")) ||
-				f.problems.has(fieldEditKey.name)
+				p == fsm.ProblemNoDescription && (f.problems.Has("description") || f.problems.Has("note")) ||
+				f.problems.Has(fieldEditKey.name)
 		}))
 	}
-	return c.agentRefusal(f, view, codeInvalid)
+	return c.agentRefusal(f, view, wire.CodeInvalid)
 }
 
 // reject adds what the state has against the profile.
 func (f *agentForm) reject(found []fsm.Problem) {
 	for _, problem := range found {
 		if issue, known := profileRefusals[problem]; known {
-			f.problems.list = append(f.problems.list, issue)
+			f.problems.List = append(f.problems.List, issue)
 			continue
 		}
-		f.problems.add(fieldID.name, "was refused by a rule of a newer version (%d)", problem)
+		f.problems.Add(fieldID.name, "was refused by a rule of a newer version (%d)", problem)
 	}
 }
 
@@ -125,21 +126,21 @@ func (f *agentForm) reject(found []fsm.Problem) {
 // there is no profile yet.
 func (c *call) rejectAgent(f *agentForm, found []fsm.Problem) error {
 	f.reject(found)
-	code := codeInvalid
-	if f.problems.has(fieldEditKey.name) {
-		code = codeWrongKey
+	code := wire.CodeInvalid
+	if f.problems.Has(fieldEditKey.name) {
+		code = wire.CodeWrongKey
 	}
 	return c.agentRefusal(f, c.reread(), code)
 }
 
 // agentRefusal is the error of a profile with problems.
-func (c *call) agentRefusal(f *agentForm, view *fsm.View, code Code) error {
+func (c *call) agentRefusal(f *agentForm, view *fsm.View, code wire.Code) error {
 	example, err := f.example(view, c.srv.now())
 	if err != nil {
 		return fmt.Errorf("make an example: %w", err)
 	}
-	refusal := invalid(f.problems.list, example)
-	if code == codeWrongKey {
+	refusal := wire.Invalid(f.problems.List, example)
+	if code == wire.CodeWrongKey {
 		refusal.Code = code
 		refusal.Message = "Only who holds the edit_key may change this profile. The example is the profile as it is."
 	}
@@ -179,7 +180,7 @@ var agentParams = []string{"q", "limit", "cursor", "consistency", "min_index"}
 
 // listProfiles serves GET /api/agents.
 func listProfiles(c *call) error {
-	l, err := c.listing(agentParams, "agents", func(l *listing, doc *document) {
+	l, err := c.listing(agentParams, "agents", func(l *listing, doc *wire.Document) {
 		l.query.Q = l.text(doc, "q", fsm.MaxSearch)
 	})
 	if err != nil {
@@ -206,7 +207,7 @@ func getProfile(c *call) error {
 	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
 		dst, err := c.read().AppendProfile(append(dst, `{"agent":`...), agentKey)
 		if errors.Is(err, fsm.ErrNotFound) {
-			return nil, missing("agent")
+			return nil, wire.Missing("agent")
 		}
 		return append(dst, '}'), err
 	})

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 )
 
@@ -88,20 +89,23 @@ type Check struct {
 }
 
 // Code is the stable code of an Error object.
-type Code string
+type Code = wire.Code
 
 // The codes of unavailability: the request was fine, the cluster was not.
 const (
-	CodeNotEnqueued    Code = "not_enqueued"    // nothing was written; repeat freely
-	CodeOutcomeUnknown Code = "outcome_unknown" // may have been written; repeat with the same request_id
-	CodeNoLeader       Code = "no_leader"       // a strong read found no leader, or the node knows no cluster yet
-	CodeDiskFull       Code = "disk_full"       // too few disks have space for writes; reads go on
-	CodeBehind         Code = "behind"          // this node has not applied the asked index in time
+	CodeNotEnqueued    = wire.CodeNotEnqueued    // nothing was written; repeat freely
+	CodeOutcomeUnknown = wire.CodeOutcomeUnknown // may have been written; repeat with the same request_id
+	CodeNoLeader       = wire.CodeNoLeader       // a strong read found no leader, or the node knows no cluster yet
+	CodeDiskFull       = wire.CodeDiskFull       // too few disks have space for writes; reads go on
+	CodeBehind         = wire.CodeBehind         // this node has not applied the asked index in time
 )
+
+// RateLimit describes a limit.
+type RateLimit = wire.RateLimit
 
 // Unavailable is the error of a node that cannot serve a request now.
 type Unavailable struct { //nolint:errname // names a condition of the node
-	Code   Code
+	Code   wire.Code
 	Reason string // one clause for a person, no trailing full stop
 }
 
@@ -110,19 +114,10 @@ func (e *Unavailable) Error() string { return string(e.Code) + ": " + e.Reason }
 // RateLimited is the error of a write over its sender's or its agent's limit.
 type RateLimited struct { //nolint:errname // names a condition of the sender
 	RetryAfter time.Duration
-	Limit      *RateLimit // nil: that of writes
+	Limit      *wire.RateLimit // nil: that of writes
 }
 
 func (e *RateLimited) Error() string { return "rate limit exceeded" }
-
-// RateLimit describes a limit.
-type RateLimit struct {
-	Name    string // in the headers RateLimit and RateLimit-Policy
-	Quota   int
-	Window  time.Duration
-	Message string // for a person
-	Field   string // of the request, that the limit is on
-}
 
 // ReceiverFailed is the error of a receiver that did not pass its check.
 type ReceiverFailed struct { //nolint:errname // names a condition of the receiver

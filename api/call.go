@@ -14,6 +14,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 )
 
@@ -63,31 +64,31 @@ type input interface {
 	// param returns a path parameter, unescaped.
 	param(name string) string
 	// query returns the parameters of the URL.
-	query() ([]pair, error)
+	query() ([]wire.Pair, error)
 	// body decodes the request body.
-	body() (document, error)
+	body() (wire.Document, error)
 }
 
-func (c *call) isHead() bool              { return c.in.isHead() }
-func (c *call) header(name string) string { return c.in.header(name) }
-func (c *call) param(name string) string  { return c.in.param(name) }
-func (c *call) query() ([]pair, error)    { return c.in.query() }
+func (c *call) isHead() bool                { return c.in.isHead() }
+func (c *call) header(name string) string   { return c.in.header(name) }
+func (c *call) param(name string) string    { return c.in.param(name) }
+func (c *call) query() ([]wire.Pair, error) { return c.in.query() }
 
-func (c *call) body() (document, error) {
+func (c *call) body() (wire.Document, error) {
 	doc, err := c.in.body()
-	if doc.hint != "" {
-		c.notes = append(c.notes, doc.hint)
+	if doc.Hint != "" {
+		c.notes = append(c.notes, doc.Hint)
 	}
 	return doc, err
 }
 
 // bodyAndQuery decodes the body of a write, and the parameters of its URL.
-func (c *call) bodyAndQuery() (body, query document, err error) {
+func (c *call) bodyAndQuery() (body, query wire.Document, err error) {
 	if body, err = c.body(); err != nil {
 		return body, query, err
 	}
 	pairs, err := c.query()
-	query, _ = foldPairs(pairs)
+	query, _ = wire.FoldPairs(pairs)
 	return body, query, err
 }
 
@@ -109,24 +110,24 @@ func (in *httpInput) param(name string) string {
 	return string([]byte(raw))
 }
 
-func (in *httpInput) query() ([]pair, error) {
-	pairs, err := parsePairs(string(in.rctx.URI().QueryString()))
+func (in *httpInput) query() ([]wire.Pair, error) {
+	pairs, err := wire.ParsePairs(string(in.rctx.URI().QueryString()))
 	if err != nil {
-		return nil, &Error{
-			Code: codeMalformedRequest, Message: "The query of the URL cannot be read.",
-			Issues: []Issue{{"query", "cannot be read: " + err.Error()}},
+		return nil, &wire.Error{
+			Code: wire.CodeMalformedRequest, Message: "The query of the URL cannot be read.",
+			Issues: []wire.Issue{{"query", "cannot be read: " + err.Error()}},
 		}
 	}
 	return pairs, nil
 }
 
-func (in *httpInput) body() (document, error) {
+func (in *httpInput) body() (wire.Document, error) {
 	h := &in.rctx.Request.Header
 	if len(h.ContentEncoding()) > 0 {
-		return document{}, encoded()
+		return wire.Document{}, wire.Encoded()
 	}
 	// Request.Body never inflates; the size was checked while it was read.
-	return decodeBody(string(h.ContentType()), in.rctx.Request.Body())
+	return wire.DecodeBody(string(h.ContentType()), in.rctx.Request.Body())
 }
 
 // read returns the newest view, the same one throughout the call.
@@ -178,11 +179,11 @@ func (c *call) fail(err error) { _ = c.refusal(err) }
 
 // refusal answers with an Error object, and returns it. Below /a2a/ the error of the
 // message protocol that holds it is the answer: clients read no other there.
-func (c *call) refusal(err error) *Error {
+func (c *call) refusal(err error) *wire.Error {
 	e := toError(err)
 	if e == nil {
 		c.srv.log.Error("request failed", "route", c.template(), "err", err)
-		e = internalError()
+		e = wire.Internal()
 	}
 	if e.Example == nil {
 		e.Example = c.smallestBody(e.Code)
@@ -192,28 +193,28 @@ func (c *call) refusal(err error) *Error {
 		e.Notes = c.notes
 	}
 	c.hint(e)
-	resp.SetStatusCode(e.status())
+	resp.SetStatusCode(e.Status())
 	resp.Header.SetContentType(contentJSON)
-	body := e.object()
+	body := e.Object()
 	if c.belowA2A() {
 		body = a2aUnreached(e).http()
 	}
-	resp.SetBody(body.appendJSON(nil))
+	resp.SetBody(body.AppendJSON(nil))
 	return e
 }
 
 // hint sets the headers that tell a client of HTTP what to do about an error, on
 // whichever surface it came up.
-func (c *call) hint(e *Error) {
-	h, wait := &c.out.Header, e.wait()
+func (c *call) hint(e *wire.Error) {
+	h, wait := &c.out.Header, e.Wait()
 	if wait != "" {
 		h.Set(fiber.HeaderRetryAfter, wait)
 	}
-	switch e.status() {
+	switch e.Status() {
 	case http.StatusTooManyRequests:
 		limit, policy := limitOfWrites, c.srv.ratePolicy
 		if e.Limit != nil {
-			limit, policy = e.Limit.Name, ratePolicy(e.Limit.Name, e.Limit.Quota, seconds(e.Limit.Window))
+			limit, policy = e.Limit.Name, ratePolicy(e.Limit.Name, e.Limit.Quota, wire.Seconds(e.Limit.Window))
 		}
 		h.Set(headerRateLimit, `"`+limit+`";r=0;t=`+wait)
 		h.Set(headerRateLimitPolicy, policy)
@@ -239,26 +240,26 @@ type freshness struct {
 
 // readFreshness takes X-Commons-Min-Index and the parameters min_index and
 // consistency.
-func (c *call) readFreshness(doc *document, p *problems) (f freshness) {
+func (c *call) readFreshness(doc *wire.Document, p *wire.Problems) (f freshness) {
 	if h := c.header(headerMinIndex); h != "" {
 		f.minIndex = parseIndex(headerMinIndex, h, p)
 	}
-	if s, given := doc.get("min_index").(string); given {
+	if s, given := doc.Get("min_index").(string); given {
 		f.minIndex = max(f.minIndex, parseIndex("min_index", s, p))
 	}
-	if s, given := doc.get("consistency").(string); given {
+	if s, given := doc.Get("consistency").(string); given {
 		f.strong = s == "strong"
 		if !f.strong {
-			p.add("consistency", "must be strong, or be left out")
+			p.Add("consistency", "must be strong, or be left out")
 		}
 	}
 	return f
 }
 
-func parseIndex(field, s string, p *problems) uint64 {
+func parseIndex(field, s string, p *wire.Problems) uint64 {
 	index, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
-		p.add(field, "must be a log index: a whole number, as X-Commons-Index gives it")
+		p.Add(field, "must be a log index: a whole number, as X-Commons-Index gives it")
 	}
 	return index
 }
@@ -277,12 +278,12 @@ func (c *call) await(f freshness) error {
 	if f.strong {
 		index, err := c.srv.backend.ReadIndex(ctx)
 		if err != nil {
-			return orUnavailable(err, CodeNoLeader, "no leader confirmed the read in time")
+			return orUnavailable(err, wire.CodeNoLeader, "no leader confirmed the read in time")
 		}
 		f.minIndex = max(f.minIndex, index)
 	}
 	if err := c.srv.backend.WaitIndex(ctx, f.minIndex); err != nil {
-		return orUnavailable(err, CodeBehind, "this node has not applied the index yet")
+		return orUnavailable(err, wire.CodeBehind, "this node has not applied the index yet")
 	}
 	return nil
 }
@@ -291,7 +292,7 @@ func (c *call) await(f freshness) error {
 var freshnessParams = []string{"consistency", "min_index"}
 
 // noteUnknown notes the parameters of the URL that the operation does not take.
-func (c *call) noteUnknown(doc *document, params []string) {
+func (c *call) noteUnknown(doc *wire.Document, params []string) {
 	names := unknownNames(doc, func(name string) bool { return slices.Contains(params, name) })
 	if names != "" {
 		c.notes = append(c.notes, "Unknown parameters were ignored: "+names+". Known here are "+strings.Join(params, ", ")+".")
@@ -299,11 +300,11 @@ func (c *call) noteUnknown(doc *document, params []string) {
 }
 
 // withNotes adds the notes to an answer, where there are any.
-func (c *call) withNotes(answer object) object {
+func (c *call) withNotes(answer wire.Object) wire.Object {
 	if len(c.notes) == 0 {
 		return answer
 	}
-	return answer.with("notes", c.notes)
+	return answer.With("notes", c.notes)
 }
 
 // awaitQuery waits until the local state is as fresh as the query asks.
@@ -312,12 +313,12 @@ func (c *call) awaitQuery() error {
 	if err != nil {
 		return err
 	}
-	doc, twice := foldPairs(pairs)
+	doc, twice := wire.FoldPairs(pairs)
 	c.noteUnknown(&doc, freshnessParams)
 	l := newListing(freshnessParams, twice)
 	fresh := c.readFreshness(&doc, &l.problems)
-	if l.problems.any() {
-		return invalid(l.problems.list, l.repair(&doc, c.srv.now()))
+	if l.problems.Any() {
+		return wire.Invalid(l.problems.List, l.repair(&doc, c.srv.now()))
 	}
 	return c.await(fresh)
 }
@@ -327,12 +328,12 @@ func (c *call) awaitQuery() error {
 // trial it may have no id.
 func (c *call) awaitQueryOf(what string, exists func(*fsm.View) (bool, error)) error {
 	refused := c.awaitQuery()
-	if e, is := errors.AsType[*Error](refused); c.param("id") == "" || !errors.Is(refused, errTrial) && (!is || e.Code != codeInvalid) {
+	if e, is := errors.AsType[*wire.Error](refused); c.param("id") == "" || !errors.Is(refused, errTrial) && (!is || e.Code != wire.CodeInvalid) {
 		return refused
 	}
 	known, err := exists(c.read())
 	if err == nil && !known {
-		err = missing(what)
+		err = wire.Missing(what)
 	}
 	if err != nil {
 		return err
@@ -342,7 +343,7 @@ func (c *call) awaitQueryOf(what string, exists func(*fsm.View) (bool, error)) e
 
 // orUnavailable keeps what a client may see and turns the rest, the end of a
 // context, into a 503.
-func orUnavailable(err error, code Code, reason string) error {
+func orUnavailable(err error, code wire.Code, reason string) error {
 	if toError(err) != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ import (
 	"net/http"
 
 	"github.com/gofiber/fiber/v2"
+
+	"github.com/commons-cluster/commons/api/wire"
 )
 
 // documentCaching is how long cards and pages may be kept, in seconds.
@@ -22,7 +24,7 @@ const serviceDescription = "A public meeting place for software agents: publish 
 	"answer them, do small jobs for each other. Everything is public; never send secrets. No key is needed."
 
 // skills say what can be asked for by a message.
-var skills = []object{
+var skills = []wire.Object{
 	{
 		{"id", "publish"},
 		{"name", "Publish a text"},
@@ -40,14 +42,14 @@ var skills = []object{
 }
 
 // cardBasics are the fields that both versions of the card have.
-func (c *call) cardBasics(base string) object {
+func (c *call) cardBasics(base string) wire.Object {
 	modes := []string{"text/plain", "application/json"}
-	return object{
+	return wire.Object{
 		{"name", "Commons"},
 		{"description", serviceDescription},
 		{"version", c.srv.backend.Status().Version},
 		{"documentationUrl", base + "/docs"},
-		{"capabilities", object{{"streaming", false}, {"pushNotifications", false}}},
+		{"capabilities", wire.Object{{"streaming", false}, {"pushNotifications", false}}},
 		{"defaultInputModes", modes},
 		{"defaultOutputModes", modes},
 		{"skills", skills},
@@ -55,27 +57,27 @@ func (c *call) cardBasics(base string) object {
 }
 
 // cardFields10 are the fields of version 1.0 alone.
-func cardFields10(base string) object {
-	interfaces := make([]object, 0, 4)
+func cardFields10(base string) wire.Object {
+	interfaces := make([]wire.Object, 0, 4)
 	for _, version := range []string{version10, version03} {
 		rest := base + "/a2a/v1"
 		if version == version03 {
 			rest = base + "/a2a" // some clients of 0.3 add the v1, and both ways are served
 		}
 		interfaces = append(interfaces,
-			object{{"url", base + "/a2a"}, {"protocolBinding", "JSONRPC"}, {"protocolVersion", version}},
-			object{{"url", rest}, {"protocolBinding", "HTTP+JSON"}, {"protocolVersion", version}})
+			wire.Object{{"url", base + "/a2a"}, {"protocolBinding", "JSONRPC"}, {"protocolVersion", version}},
+			wire.Object{{"url", rest}, {"protocolBinding", "HTTP+JSON"}, {"protocolVersion", version}})
 	}
-	return object{{"supportedInterfaces", interfaces}}
+	return wire.Object{{"supportedInterfaces", interfaces}}
 }
 
 // cardFields03 are the fields of version 0.3 alone.
-func cardFields03(base string) object {
-	return object{
+func cardFields03(base string) wire.Object {
+	return wire.Object{
 		{"protocolVersion", version03Patch},
 		{"url", base + "/a2a"},
 		{"preferredTransport", "JSONRPC"},
-		{"additionalInterfaces", []object{
+		{"additionalInterfaces", []wire.Object{
 			{{"url", base + "/a2a"}, {"transport", "JSONRPC"}},
 			{{"url", base + "/a2a"}, {"transport", "HTTP+JSON"}},
 		}},
@@ -100,8 +102,8 @@ func getOldCard(c *call) error {
 }
 
 // answerCard answers with a card, or with 304 where the client has it.
-func (c *call) answerCard(card object) error {
-	return c.answerCached(contentJSON, string(card.appendJSON(nil)))
+func (c *call) answerCard(card wire.Object) error {
+	return c.answerCached(contentJSON, string(card.AppendJSON(nil)))
 }
 
 // answerCached answers with a body that changes rarely, or with 304 where the

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 )
 
@@ -45,10 +46,10 @@ func appendChannels(dst []byte, active []fsm.Channel) []byte {
 		if dst[len(dst)-1] == '}' {
 			dst = append(dst, ',')
 		}
-		dst = appendJSON(append(dst, `{"name":`...), name)
+		dst = wire.AppendJSON(append(dst, `{"name":`...), name)
 		dst = append(append(dst, `,"entries":`...), entries...)
 		dst = append(append(dst, `,"lastEntryAt":`...), lastEntryAt...)
-		dst = append(appendJSON(append(dst, `,"description":`...), description), '}')
+		dst = append(wire.AppendJSON(append(dst, `,"description":`...), description), '}')
 	}
 	listed := min(len(active), fsm.MaxChannels)
 	for _, ch := range active[:listed] {

@@ -3,6 +3,7 @@ package api
 import (
 	"testing"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 )
 
@@ -16,29 +17,29 @@ func FuzzListQuery(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
-		pairs, err := parsePairs(query)
+		pairs, err := wire.ParsePairs(query)
 		if err != nil {
 			return
 		}
-		doc, twice := foldPairs(pairs)
+		doc, twice := wire.FoldPairs(pairs)
 		l := readListing(&doc, twice, false)
-		if !l.problems.any() {
+		if !l.problems.Any() {
 			checkCursor(t, l, 12345)
 			return
 		}
-		example := document{flat: true}
+		example := wire.Document{Flat: true}
 		for _, m := range l.repair(&doc, testNow) {
-			value, isText := m.value.(string)
-			if limit, isNumber := m.value.(int); isNumber {
+			value, isText := m.Value.(string)
+			if limit, isNumber := m.Value.(int); isNumber {
 				value, isText = itoa(limit), true
 			}
 			if !isText {
 				t.Fatalf("example %v", m)
 			}
-			example.fields = append(example.fields, field{m.name, value})
+			example.Fields = append(example.Fields, wire.Field{m.Name, value})
 		}
-		if again := readListing(&example, nil, false); again.problems.any() {
-			t.Errorf("the example %v has problems %v", example.fields, again.problems.list)
+		if again := readListing(&example, nil, false); again.problems.Any() {
+			t.Errorf("the example %v has problems %v", example.Fields, again.problems.List)
 		}
 	})
 }
@@ -119,35 +120,6 @@ func TestParseSince(t *testing.T) {
 	} {
 		if got, ok := parseSince(in); ok {
 			t.Errorf("%s: %d", in, got)
-		}
-	}
-}
-
-func TestClean(t *testing.T) {
-	for in, want := range map[string]struct {
-		out string
-		bad flaw
-	}{
-		"\tplain\n": {"plain", flawNone}, "a\r\nb": {"a\nb", flawNone}, "a\rb": {"ab", flawControl + " (here: U+000D)"}, "a\x00": {"a", flawControl + " (here: U+0000)"},
-		"\v": {"", flawControl + " (here: U+000B)"}, "a\xffb": {"ab", flawUTF8}, "a\xff\x01": {"a", flawUTF8}, "e\u0301": {"é", flawNone}, "\u00a0x\u3000": {"x", flawNone},
-		"\x7f\u0085x": {"x", flawControl + " (here: U+007F, U+0085)"}, "a\u2028b": {"a\u2028b", flawNone}, "x\u0080": {"x", flawControl + " (here: U+0080)"},
-		"\x01\x02\x03\x04\x05\x06a": {"a", flawControl + " (here: U+0001, U+0002, U+0003, U+0004)"},
-		// Tag characters spell a hidden text.
-		"Hello \U000e0049\U000e0067\U000e0049": {"Hello", flawHidden + " (here: U+E0049, U+E0067)"},
-		"\U000e0100":                           {"\U000e0100", flawNone}, "👩\u200d💻 naïve": {"👩\u200d💻 naïve", flawNone}, "“quoted” … ⁇": {"“quoted” … ⁇", flawNone},
-		// Bidirectional controls: balanced in each line, or none.
-		"a \u2067עברית\u2069 b":                  {"a \u2067עברית\u2069 b", flawNone},
-		"\u2068a \u2067b\u2069 c\u2069\nd":       {"\u2068a \u2067b\u2069 c\u2069\nd", flawNone},
-		"\u202bעברית\u202c":                      {"\u202bעברית\u202c", flawNone},
-		"\u200eleft\u200f \u061cright":           {"\u200eleft\u200f \u061cright", flawNone},
-		"if \u202e} admin {":                     {"if } admin {", flawBidi + " (here: U+202E)"},
-		"\u2066a\nb\u2069":                       {"a\nb", flawBidi + " (here: U+2066, U+2069)"},
-		"a\u2069":                                {"a", flawBidi + " (here: U+2069)"},
-		"\u2066a\u202c\u2069":                    {"a", flawBidi + " (here: U+2066, U+202C, U+2069)"},
-		"\u202ea \U000e0041\u202c \u2066b\u2069": {"\u202ea \u202c \u2066b\u2069", flawHidden + " (here: U+E0041)"},
-	} {
-		if out, bad := clean(in); out != want.out || bad != want.bad {
-			t.Errorf("%q: %q %q, want %q %q", in, out, bad, want.out, want.bad)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/text"
 )
@@ -45,7 +46,7 @@ func getDeliveries(c *call) error {
 	view := c.read()
 	outbox, err := view.Outbox(agentKey)
 	if errors.Is(err, fsm.ErrNotFound) {
-		return missing("agent")
+		return wire.Missing("agent")
 	}
 	if err != nil {
 		return fmt.Errorf("look at deliveries: %w", err)
@@ -74,14 +75,14 @@ func (c *call) answerDeliveries(view *fsm.View, outbox *fsm.Outbox) error {
 		}
 		first = o
 	}
-	newest := make([]object, len(outbox.Newest))
+	newest := make([]wire.Object, len(outbox.Newest))
 	for i := range outbox.Newest {
 		var err error
 		if newest[i], err = deliveryObject(view, &outbox.Newest[i]); err != nil {
 			return err
 		}
 	}
-	return c.answerObject(http.StatusOK, c.withNotes(object{
+	return c.answerObject(http.StatusOK, c.withNotes(wire.Object{
 		{"active", outbox.Active}, {"notify", notifyObject(outbox.Filter)}, {"waiting", outbox.Waiting}, {"next", first}, {"deliveries", newest},
 	}))
 }
@@ -102,7 +103,7 @@ func postTestDelivery(c *call) error {
 	name := text.AgentName(c.param("id"))
 	agentKey := text.Fold(name)
 	if _, known, err := c.read().Profile(agentKey); err != nil || !known {
-		return errors.Join(err, missing("agent"))
+		return errors.Join(err, wire.Missing("agent"))
 	}
 	key := c.bearerKey()
 	if key == "" {
@@ -112,14 +113,14 @@ func postTestDelivery(c *call) error {
 	result, err := c.propose(from, &fsm.TestDelivery{AgentKey: agentKey, Proof: fsm.Proof{Key: hashEditKey(key)}})
 	switch {
 	case err != nil:
-		return explained(err, object{}, false)
+		return explained(err, wire.Object{}, false)
 	case slices.Contains(result.Problems, fsm.ProblemUnknownAgent):
-		return missing("agent")
+		return wire.Missing("agent")
 	case slices.Contains(result.Problems, fsm.ProblemNoHook):
-		return &Error{
-			Code:    codeNoReceiver,
+		return &wire.Error{
+			Code:    wire.CodeNoReceiver,
 			Message: "This profile has no notify_url to deliver to. Set one " + receiverSource + ".",
-			Issues:  []Issue{{fieldNotifyURL.name, "is not set, or was removed because the receiver answered 410"}},
+			Issues:  []wire.Issue{{fieldNotifyURL.name, "is not set, or was removed because the receiver answered 410"}},
 		}
 	case len(result.Problems) > 0:
 		return errKeyNeeded(result.Problems[0])
@@ -147,11 +148,11 @@ func (c *call) answerTestDelivery(name, agentKey string, number uint64) error {
 		return err
 	}
 	c.out.Header.Set(fiber.HeaderLocation, list)
-	return c.answerObject(http.StatusCreated, object{{"delivery", shown}, {"notes", []string{note}}})
+	return c.answerObject(http.StatusCreated, wire.Object{{"delivery", shown}, {"notes", []string{note}}})
 }
 
 // deliveryObject is a delivery as its agent sees it.
-func deliveryObject(view *fsm.View, d *fsm.Delivery) (object, error) {
+func deliveryObject(view *fsm.View, d *fsm.Delivery) (wire.Object, error) {
 	var entry, reason, next any
 	if d.Entry != 0 {
 		meta, _, err := view.Meta(d.Entry)
@@ -166,7 +167,7 @@ func deliveryObject(view *fsm.View, d *fsm.Delivery) (object, error) {
 	if d.NextAt != 0 {
 		next = d.NextAt
 	}
-	return object{
+	return wire.Object{
 		{"id", d.ID},
 		{"type", d.Kind.String()},
 		{"entry", entry},
@@ -195,25 +196,25 @@ func (c *call) refuseKeyInURL() error {
 		return err
 	}
 	for _, p := range pairs {
-		if slices.Contains(keyParams, strings.ToLower(p.name)) || strings.HasPrefix(p.value, EditKeyPrefix) {
-			return invalid([]Issue{{
+		if slices.Contains(keyParams, strings.ToLower(p.Name)) || strings.HasPrefix(p.Value, EditKeyPrefix) {
+			return wire.Invalid([]wire.Issue{{
 				fieldEditKey.name, "must never stand in a URL: send it " + keyInHeader + ", and take this key for known to others",
-			}}, object{})
+			}}, wire.Object{})
 		}
 	}
 	return nil
 }
 
 // errKeyNeeded refuses what is for the holder of an agent's edit_key alone.
-func errKeyNeeded(problem fsm.Problem) *Error {
+func errKeyNeeded(problem fsm.Problem) *wire.Error {
 	issue := profileRefusals[problem]
 	if problem == fsm.ProblemNoKey {
 		issue.Message = "is required, " + keyInHeader
 	}
-	return &Error{
-		Code:    codeWrongKey,
+	return &wire.Error{
+		Code:    wire.CodeWrongKey,
 		Message: "Only who holds the edit_key of this agent may do this.",
-		Issues:  []Issue{issue},
+		Issues:  []wire.Issue{issue},
 	}
 }
 
@@ -225,21 +226,21 @@ func getSigningKeys(c *call) error {
 		return fmt.Errorf("look at the signing keys: %w", err)
 	}
 	if len(keys) == 0 {
-		return &Error{Code: codeNotReady, Message: "The leader of this cluster has made no key yet. It does so within seconds."}
+		return &wire.Error{Code: wire.CodeNotReady, Message: "The leader of this cluster has made no key yet. It does so within seconds."}
 	}
-	list := make([]object, len(keys))
+	list := make([]wire.Object, len(keys))
 	for i := range keys {
 		k := &keys[i]
 		var replaced any
 		if k.ReplacedAt != 0 {
 			replaced = k.ReplacedAt
 		}
-		list[i] = object{
+		list[i] = wire.Object{
 			{"algorithm", "ed25519"},
 			{"key", signingKeyPrefix + base64.StdEncoding.EncodeToString(k.Public)},
 			{"createdAt", k.CreatedAt},
 			{"replacedAt", replaced},
 		}
 	}
-	return c.answerCached(contentJSON, string(object{{"keys", list}}.appendJSON(nil)))
+	return c.answerCached(contentJSON, string(wire.Object{{"keys", list}}.AppendJSON(nil)))
 }

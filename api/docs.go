@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"path"
 	"strings"
+
+	"github.com/commons-cluster/commons/api/wire"
 )
 
 //go:embed openapi.json
@@ -17,8 +19,7 @@ var docFiles embed.FS
 const (
 	// docsPath is where the pages are, and errorsPath the one with a heading for
 	// every code.
-	docsPath   = "/docs"
-	errorsPath = docsPath + "/errors"
+	docsPath = "/docs"
 	// indexPage is the page at docsPath itself.
 	indexPage = "index"
 	overview  = "llms.txt"
@@ -62,9 +63,9 @@ func (c *call) answerDocument(name string) error {
 	name, markdown := strings.CutSuffix(name, markdownSuffix)
 	text, known := c.srv.pages[name]
 	if !known || name == overview && c.template() != "/"+overview {
-		return &Error{
-			Code: codeNotFound, Message: "There is no such page. GET " + docsPath + " lists the pages.",
-			Issues: []Issue{{"page", "names no page"}},
+		return &wire.Error{
+			Code: wire.CodeNotFound, Message: "There is no such page. GET " + docsPath + " lists the pages.",
+			Issues: []wire.Issue{{"page", "names no page"}},
 		}
 	}
 	text = strings.ReplaceAll(text, pageBase, c.baseURL())
@@ -80,13 +81,13 @@ func getOpenAPI(c *call) error { return c.answerCached(contentJSON, openAPI) }
 
 // getIndex serves GET /: what there is, and where to read on.
 func getIndex(c *call) error {
-	endpoints := make([]object, 0, len(c.srv.routes))
+	endpoints := make([]wire.Object, 0, len(c.srv.routes))
 	for i := range c.srv.routes {
 		if rt := &c.srv.routes[i]; rt.doc != "" {
-			endpoints = append(endpoints, object{{"method", rt.method}, {"path", rt.path}, {"does", rt.doc}})
+			endpoints = append(endpoints, wire.Object{{"method", rt.method}, {"path", rt.path}, {"does", rt.doc}})
 		}
 	}
-	return c.answerObject(http.StatusOK, object{
+	return c.answerObject(http.StatusOK, wire.Object{
 		{"service", "Commons: a public meeting place for software agents"},
 		{"overview", "/" + overview},
 		{"docs", docsPath},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/wire"
 )
 
 // What a page may have, in bytes: an agent pays for every token of it.
@@ -105,7 +106,7 @@ func checkLink(t *testing.T, s *apitest.Server, from, link string) {
 // TestEveryErrorIsExplained holds that the place that an error points to is there.
 func TestEveryErrorIsExplained(t *testing.T) {
 	s := start(t)
-	for _, code := range api.Codes() {
+	for _, code := range wire.Codes() {
 		checkLink(t, s, string(code), "/docs/errors#"+string(code))
 	}
 	problem := apitest.CheckError(t, s.Get("/nothing"))

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"strings"
+
+	"github.com/commons-cluster/commons/api/wire"
 )
 
 // EditKeyPrefix begins every edit_key, so that a reader, and the rule against
@@ -36,11 +38,11 @@ func hashEditKey(key string) []byte {
 
 // readKey reads the edit_key that proves the name of a write. Only its hash is
 // kept: nothing can show the key again.
-func (e *newEntry) readKey(doc *document, rules *entryRules) {
+func (e *newEntry) readKey(doc *wire.Document, rules *entryRules) {
 	key := e.private(doc, &fieldEditKey)
 	switch {
 	case key.given && rules.keyless:
-		e.problems.add(fieldEditKey.name, "must never stand in a URL: publish by POST instead, and take this key for known to others")
+		e.problems.Add(fieldEditKey.name, "must never stand in a URL: publish by POST instead, and take this key for known to others")
 	case key.value != "":
 		e.cmd.Proof.Key = hashEditKey(key.value)
 	}

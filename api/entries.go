@@ -7,6 +7,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 )
 
@@ -16,19 +17,19 @@ func listEntries(c *call) error {
 	if err != nil {
 		return err
 	}
-	doc, twice := foldPairs(pairs)
+	doc, twice := wire.FoldPairs(pairs)
 	switch {
-	case doc.get("action") == nil:
+	case doc.Get("action") == nil:
 	case c.isHead(): // a HEAD never writes: it asks about the list
 		c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
-	case doc.get("action") == "publish":
+	case doc.Get("action") == "publish":
 		return publishByGet(c, &doc, twice)
 	}
 	c.noteUnknown(&doc, append([]string{"action"}, listParams...))
 	l := readListing(&doc, twice, c.isHead())
 	fresh := c.readFreshness(&doc, &l.problems)
-	if l.problems.any() {
-		return invalid(l.problems.list, l.repair(&doc, c.srv.now()))
+	if l.problems.Any() {
+		return wire.Invalid(l.problems.List, l.repair(&doc, c.srv.now()))
 	}
 	if err := c.await(fresh); err != nil {
 		return err
@@ -84,12 +85,12 @@ func getEntry(c *call) error {
 	view := c.read()
 	seq, known := view.Resolve(c.param("id"))
 	if !known {
-		return missing("entry")
+		return wire.Missing("entry")
 	}
 	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
 		dst, err := view.AppendEntry(append(dst, `{"entry":`...), seq)
 		if errors.Is(err, fsm.ErrNotFound) {
-			return nil, missing("entry")
+			return nil, wire.Missing("entry")
 		}
 		return append(dst, '}'), err
 	})

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/text"
 )
@@ -12,22 +13,22 @@ func (e *newEntry) judgeBody(rules *entryRules) {
 	n := e.body.length
 	switch {
 	case !e.body.given:
-		e.problems.add("body", "is required: %d to %d characters", fsm.MinBody, rules.maxBody)
-	case e.problems.has("body"):
+		e.problems.Add("body", "is required: %d to %d characters", fsm.MinBody, rules.maxBody)
+	case e.problems.Has("body"):
 	case n < fsm.MinBody || n > rules.maxBody:
-		e.problems.add("body", "must have %d to %d characters; this one has %d", fsm.MinBody, rules.maxBody, n)
+		e.problems.Add("body", "must have %d to %d characters; this one has %d", fsm.MinBody, rules.maxBody, n)
 	}
 	e.cmd.Body = e.body.value
 }
 
 func (e *newEntry) judgeKind() {
 	e.cmd.Kind = fsm.KindMessage
-	if !e.kind.given || e.problems.has("kind") {
+	if !e.kind.given || e.problems.Has("kind") {
 		return
 	}
 	kind, known := kindAliases[e.kind.value]
 	if !known {
-		e.problems.add("kind", "must be message, knowledge or feature_request")
+		e.problems.Add("kind", "must be message, knowledge or feature_request")
 		return
 	}
 	e.cmd.Kind = kind
@@ -38,7 +39,7 @@ func (e *newEntry) judgeAgent() { e.judgeName(fieldAgent.name) }
 // judgeName judges the name of the one who writes, which was sent as this field.
 func (e *newEntry) judgeName(field string) {
 	e.cmd.Agent, e.cmd.AgentKey = anonymous, anonymous
-	if !e.agent.given || e.problems.has(field) {
+	if !e.agent.given || e.problems.Has(field) {
 		return
 	}
 	if e.longName(field, e.agent) {
@@ -46,7 +47,7 @@ func (e *newEntry) judgeName(field string) {
 	}
 	name := text.AgentName(e.agent.value)
 	if why := nameProblem(name, fsm.MaxName); why != "" {
-		e.problems.add(field, "%s", why)
+		e.problems.Add(field, "%s", why)
 		return
 	}
 	if name != e.agent.value {
@@ -58,13 +59,13 @@ func (e *newEntry) judgeName(field string) {
 // longName reports that a name is longer than any that is converted.
 func (e *newEntry) longName(field string, s sent) bool {
 	if s.length > maxRawName {
-		e.problems.add(field, "may have at most %d characters before conversion; this one has %d", maxRawName, s.length)
+		e.problems.Add(field, "may have at most %d characters before conversion; this one has %d", maxRawName, s.length)
 	}
 	return s.length > maxRawName
 }
 
 func (e *newEntry) judgeChannel() {
-	if !e.channel.given || e.problems.has("channel") {
+	if !e.channel.given || e.problems.Has("channel") {
 		return
 	}
 	if e.longName(fieldChannel.name, e.channel) {
@@ -72,7 +73,7 @@ func (e *newEntry) judgeChannel() {
 	}
 	name := text.ChannelName(e.channel.value)
 	if why := nameProblem(name, fsm.MaxChannel); why != "" {
-		e.problems.add("channel", "%s", why)
+		e.problems.Add("channel", "%s", why)
 		return
 	}
 	if name != e.channel.value {
@@ -85,11 +86,11 @@ func (e *newEntry) judgeTitle() {
 	switch n := e.title.length; {
 	case !e.title.given:
 		e.cmd.Title = derivedTitle(e.cmd.Kind, e.body.value)
-	case e.problems.has("title"):
+	case e.problems.Has("title"):
 	case n < fsm.MinTitle:
-		e.problems.add("title", "must have %d to %d characters; this one has %d", fsm.MinTitle, fsm.MaxTitle, n)
+		e.problems.Add("title", "must have %d to %d characters; this one has %d", fsm.MinTitle, fsm.MaxTitle, n)
 	case n > fsm.MaxTitle:
-		if e.cmd.Title = cut(e.title.value, fsm.MaxTitle); count(e.cmd.Title) < fsm.MinTitle {
+		if e.cmd.Title = wire.Cut(e.title.value, fsm.MaxTitle); wire.Count(e.cmd.Title) < fsm.MinTitle {
 			e.cmd.Title = derivedTitle(e.cmd.Kind, e.title.value) // a few letters and much white space
 		}
 		e.notes = append(e.notes, "The title was shortened to 180 characters.")
@@ -100,8 +101,8 @@ func (e *newEntry) judgeTitle() {
 
 // derivedTitle makes a title of a body's first line.
 func derivedTitle(kind fsm.Kind, body string) string {
-	title := cut(firstLine(body), fsm.MaxTitle)
-	if count(title) < fsm.MinTitle {
+	title := wire.Cut(wire.FirstLine(body), fsm.MaxTitle)
+	if wire.Count(title) < fsm.MinTitle {
 		title = kind.String() + ": " + title
 	}
 	return title
@@ -118,20 +119,20 @@ func (e *newEntry) judgeRequestID(rules *entryRules) {
 	}
 	if !e.requestID.given {
 		if rules.strictRequestID {
-			e.problems.add("request_id", "is required when writing by GET: %d to %d letters, digits or . _ - :",
+			e.problems.Add("request_id", "is required when writing by GET: %d to %d letters, digits or . _ - :",
 				fsm.MinRequestID, fsm.MaxRequestID)
 		}
 		return
 	}
-	if e.problems.has("request_id") {
+	if e.problems.Has("request_id") {
 		return
 	}
 	n := e.requestID.length
 	switch {
 	case n < fsm.MinRequestID || n > fsm.MaxRequestID:
-		e.problems.add("request_id", "must have %d to %d characters; this one has %d", fsm.MinRequestID, fsm.MaxRequestID, n)
+		e.problems.Add("request_id", "must have %d to %d characters; this one has %d", fsm.MinRequestID, fsm.MaxRequestID, n)
 	case rules.strictRequestID && !safeRequestID(e.requestID.value):
-		e.problems.add("request_id", "may hold only letters, digits and . _ - : when writing by GET")
+		e.problems.Add("request_id", "may hold only letters, digits and . _ - : when writing by GET")
 	default:
 		e.cmd.Request.ID = e.requestID.value
 	}
@@ -150,12 +151,12 @@ func (e *newEntry) judgeTags(most int) { e.judgeLabels(fieldTags.name, "tag", mo
 // repetitions are kept once.
 func (e *newEntry) judgeLabels(field, noun string, most int) {
 	if e.tagCount > most {
-		e.problems.add(field, "may hold at most %d %s; these are %d", most, field, e.tagCount)
+		e.problems.Add(field, "may hold at most %d %s; these are %d", most, field, e.tagCount)
 	}
 	if slices.ContainsFunc(e.tags, badTag) {
-		e.problems.add(field, "each %s must have %d to %d characters", noun, fsm.MinTag, fsm.MaxTag)
+		e.problems.Add(field, "each %s must have %d to %d characters", noun, fsm.MinTag, fsm.MaxTag)
 	}
-	if e.problems.has(field) {
+	if e.problems.Has(field) {
 		return
 	}
 	for _, tag := range e.tags {
@@ -166,7 +167,7 @@ func (e *newEntry) judgeLabels(field, noun string, most int) {
 }
 
 func badTag(tag string) bool {
-	n := count(tag)
+	n := wire.Count(tag)
 	return n < fsm.MinTag || n > fsm.MaxTag
 }
 
@@ -178,26 +179,26 @@ func (e *newEntry) judgeRelation() {
 		switch n := target.sent.length; {
 		case !target.sent.given:
 			continue
-		case e.problems.has(target.field):
+		case e.problems.Has(target.field):
 		case n == 0:
-			e.problems.add(target.field, "must be the id of an entry; leave it out for an entry of its own")
+			e.problems.Add(target.field, "must be the id of an entry; leave it out for an entry of its own")
 		case n > fsm.MaxTarget:
-			e.problems.add(target.field, "may have at most %d characters; this one has %d", fsm.MaxTarget, n)
+			e.problems.Add(target.field, "may have at most %d characters; this one has %d", fsm.MaxTarget, n)
 		}
-		e.targetBad = e.problems.has(target.field)
+		e.targetBad = e.problems.Has(target.field)
 	}
 	relation, known := fsm.ParseRelation(e.rel.value)
 	known = known && e.rel.given
-	if e.rel.given && !known && !e.problems.has("relation") {
-		e.problems.add("relation", "must be correction, retraction, follow_up or reply")
+	if e.rel.given && !known && !e.problems.Has("relation") {
+		e.problems.Add("relation", "must be correction, retraction, follow_up or reply")
 	}
 	switch {
 	case e.replyTo.given:
-		if e.supersedes.given && e.supersedes.value != e.replyTo.value && !e.problems.has("supersedes") {
-			e.problems.add("reply_to", "names another entry than supersedes; send one of them")
+		if e.supersedes.given && e.supersedes.value != e.replyTo.value && !e.problems.Has("supersedes") {
+			e.problems.Add("reply_to", "names another entry than supersedes; send one of them")
 		}
 		if known && relation != fsm.RelationReply {
-			e.problems.add("relation", "must be reply, or left out, together with reply_to")
+			e.problems.Add("relation", "must be reply, or left out, together with reply_to")
 		}
 		e.cmd.Target, e.cmd.Relation = e.replyTo.value, fsm.RelationReply
 	case e.supersedes.given:
@@ -206,13 +207,13 @@ func (e *newEntry) judgeRelation() {
 		}
 		e.cmd.Target, e.cmd.Relation = e.supersedes.value, relation
 	case known:
-		e.problems.add("relation", "needs supersedes: the id of the entry that this one relates to")
+		e.problems.Add("relation", "needs supersedes: the id of the entry that this one relates to")
 	}
 }
 
 // nameProblem says what is wrong with a normalised name; "" is nothing.
 func nameProblem(name string, longest int) string {
-	if n := count(name); n < fsm.MinName || n > longest {
+	if n := wire.Count(name); n < fsm.MinName || n > longest {
 		return "must have " + itoa(fsm.MinName) + " to " + itoa(longest) +
 			" letters, digits or . _ -; after conversion this one has " + itoa(n)
 	}

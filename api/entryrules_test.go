@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 )
 
@@ -20,11 +21,11 @@ var testNow = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func checkJudgement(t interface {
 	Helper()
 	Errorf(string, ...any)
-}, doc *document, rules *entryRules,
+}, doc *wire.Document, rules *entryRules,
 ) {
 	t.Helper()
 	e := readNewEntry(doc, rules)
-	if !e.problems.any() {
+	if !e.problems.Any() {
 		if e.cmd.Request.ID != "" {
 			e.cmd.Request.Scope = e.cmd.AgentKey
 		}
@@ -35,9 +36,9 @@ func checkJudgement(t interface {
 			t.Errorf("the log refuses what the rules let pass: %v\n%+v", err, e.cmd)
 		}
 	}
-	example := document{fields: e.repair(rules, testNow).fields()}
-	if again := readNewEntry(&example, rules); again.problems.any() {
-		t.Errorf("the example has problems %v: %v", again.problems.list, example.fields)
+	example := wire.Document{Fields: e.repair(rules, testNow).Fields()}
+	if again := readNewEntry(&example, rules); again.problems.Any() {
+		t.Errorf("the example has problems %v: %v", again.problems.List, example.Fields)
 	} else if len(again.notes) > 0 && rules != &queryRules && slices.ContainsFunc(again.notes, func(n string) bool { return strings.HasPrefix(n, "Unknown") }) {
 		t.Errorf("the example draws the notes %q", again.notes)
 	}
@@ -64,17 +65,17 @@ func TestRepairKeepsTheCallersInput(t *testing.T) {
 				return out
 			}),
 		)
-		var doc document
+		var doc wire.Document
 		for _, name := range []string{"body", "content", "kind", "agent", "channel", "title", "request_id", "tags", "supersedes", "reply_to", "relation", "odd"} {
 			if rapid.Bool().Draw(t, "has "+name) {
-				doc.fields = append(doc.fields, field{name, value.Draw(t, name)})
+				doc.Fields = append(doc.Fields, wire.Field{name, value.Draw(t, name)})
 			}
 		}
 		checkJudgement(t, &doc, &postRules)
 		checkJudgement(t, &doc, &queryRules)
 		e := readNewEntry(&doc, &postRules)
-		if e.body.given && !e.problems.has("body") {
-			if got := e.repair(&postRules, testNow)[0].value; got != e.body.value {
+		if e.body.given && !e.problems.Has("body") {
+			if got := e.repair(&postRules, testNow)[0].Value; got != e.body.value {
 				t.Errorf("the example's body is %q, want the caller's %q", got, e.body.value)
 			}
 		}
@@ -82,123 +83,123 @@ func TestRepairKeepsTheCallersInput(t *testing.T) {
 }
 
 // judge reads a NewEntry of the given fields.
-func judge(rules *entryRules, fields ...field) *newEntry {
-	return readNewEntry(&document{fields: fields}, rules)
+func judge(rules *entryRules, fields ...wire.Field) *newEntry {
+	return readNewEntry(&wire.Document{Fields: fields}, rules)
 }
 
 // TestNewEntryFields is interface 2.2 and 8, field by field: what is accepted and
 // what becomes of it, and which field a refusal names.
 func TestNewEntryFields(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("é", n) }
-	body := field{"body", "Hello, commons."}
+	body := wire.Field{"body", "Hello, commons."}
 	tests := map[string]struct {
-		fields []field
+		fields []wire.Field
 		get    func(*fsm.Publish) any
 		want   any
 		bad    []string // the fields with problems
 	}{
-		"body of 4":             {[]field{{"body", "éééé"}}, getBody, "éééé", nil},
-		"body of 5000":          {[]field{{"body", long(5000)}}, getBody, long(5000), nil},
-		"body of 3":             {[]field{{"body", "ééé"}}, nil, nil, []string{"body"}},
-		"body of 5001":          {[]field{{"body", long(5001)}}, nil, nil, []string{"body"}},
+		"body of 4":             {[]wire.Field{{"body", "éééé"}}, getBody, "éééé", nil},
+		"body of 5000":          {[]wire.Field{{"body", long(5000)}}, getBody, long(5000), nil},
+		"body of 3":             {[]wire.Field{{"body", "ééé"}}, nil, nil, []string{"body"}},
+		"body of 5001":          {[]wire.Field{{"body", long(5001)}}, nil, nil, []string{"body"}},
 		"body missing":          {nil, nil, nil, []string{"body"}},
-		"body null":             {[]field{{"body", nil}}, nil, nil, []string{"body"}},
-		"body a number":         {[]field{{"body", 12345}}, nil, nil, []string{"body"}},
-		"body trimmed":          {[]field{{"body", " \n four \t"}}, getBody, "four", nil},
-		"body short trimmed":    {[]field{{"body", " abc "}}, nil, nil, []string{"body"}},
-		"body CRLF":             {[]field{{"body", "one\r\ntwo"}}, getBody, "one\ntwo", nil},
-		"body tab":              {[]field{{"body", "one\ttwo"}}, getBody, "one\ttwo", nil},
-		"body lone CR":          {[]field{{"body", "one\rtwo"}}, nil, nil, []string{"body"}},
-		"body NUL":              {[]field{{"body", "one\x00two"}}, nil, nil, []string{"body"}},
-		"body escape":           {[]field{{"body", "one\x1btwo"}}, nil, nil, []string{"body"}},
-		"body NFC":              {[]field{{"body", "cafe\u0301"}}, getBody, "café", nil},
-		"body counted NFC":      {[]field{{"body", "e\u0301e\u0301e\u0301"}}, nil, nil, []string{"body"}},
-		"body keeps HTML":       {[]field{{"body", "<b>&amp;</b>"}}, getBody, "<b>&amp;</b>", nil},
-		"body synonym":          {[]field{{"description", "Hello"}}, getBody, "Hello", nil},
-		"body before synonym":   {[]field{{"content", "other"}, {"body", "mine!"}}, getBody, "mine!", nil},
-		"synonyms in order":     {[]field{{"message", "third"}, {"text", "second"}, {"content", "first"}}, getBody, "first", nil},
-		"null, then synonym":    {[]field{{"body", nil}, {"text", "Hello"}}, getBody, "Hello", nil},
-		"synonym of wrong type": {[]field{{"text", false}}, nil, nil, []string{"body"}},
+		"body null":             {[]wire.Field{{"body", nil}}, nil, nil, []string{"body"}},
+		"body a number":         {[]wire.Field{{"body", 12345}}, nil, nil, []string{"body"}},
+		"body trimmed":          {[]wire.Field{{"body", " \n four \t"}}, getBody, "four", nil},
+		"body short trimmed":    {[]wire.Field{{"body", " abc "}}, nil, nil, []string{"body"}},
+		"body CRLF":             {[]wire.Field{{"body", "one\r\ntwo"}}, getBody, "one\ntwo", nil},
+		"body tab":              {[]wire.Field{{"body", "one\ttwo"}}, getBody, "one\ttwo", nil},
+		"body lone CR":          {[]wire.Field{{"body", "one\rtwo"}}, nil, nil, []string{"body"}},
+		"body NUL":              {[]wire.Field{{"body", "one\x00two"}}, nil, nil, []string{"body"}},
+		"body escape":           {[]wire.Field{{"body", "one\x1btwo"}}, nil, nil, []string{"body"}},
+		"body NFC":              {[]wire.Field{{"body", "cafe\u0301"}}, getBody, "café", nil},
+		"body counted NFC":      {[]wire.Field{{"body", "e\u0301e\u0301e\u0301"}}, nil, nil, []string{"body"}},
+		"body keeps HTML":       {[]wire.Field{{"body", "<b>&amp;</b>"}}, getBody, "<b>&amp;</b>", nil},
+		"body synonym":          {[]wire.Field{{"description", "Hello"}}, getBody, "Hello", nil},
+		"body before synonym":   {[]wire.Field{{"content", "other"}, {"body", "mine!"}}, getBody, "mine!", nil},
+		"synonyms in order":     {[]wire.Field{{"message", "third"}, {"text", "second"}, {"content", "first"}}, getBody, "first", nil},
+		"null, then synonym":    {[]wire.Field{{"body", nil}, {"text", "Hello"}}, getBody, "Hello", nil},
+		"synonym of wrong type": {[]wire.Field{{"text", false}}, nil, nil, []string{"body"}},
 
-		"kind default":         {[]field{body}, getKind, fsm.KindMessage, nil},
-		"kind":                 {[]field{body, {"kind", "feature_request"}}, getKind, fsm.KindFeatureRequest, nil},
-		"kind alias finding":   {[]field{body, {"type", "finding"}}, getKind, fsm.KindKnowledge, nil},
-		"kind alias idea":      {[]field{body, {"kind", "idea"}}, getKind, fsm.KindFeatureRequest, nil},
-		"kind alias msg":       {[]field{body, {"kind", "msg"}}, getKind, fsm.KindMessage, nil},
-		"kind unknown":         {[]field{body, {"kind", "poem"}}, nil, nil, []string{"kind"}},
-		"kind empty":           {[]field{body, {"kind", ""}}, nil, nil, []string{"kind"}},
-		"agent default":        {[]field{body}, getAgent, "anonymous", nil},
-		"agent":                {[]field{body, {"agent", "Ada.L_1-x"}}, getAgent, "Ada.L_1-x", nil},
-		"agent folded":         {[]field{body, {"agent", "ADA"}}, getAgentKey, "ada", nil},
-		"agent converted":      {[]field{body, {"sender", "@Ada  Lovelace!"}}, getAgent, "Ada-Lovelace", nil},
-		"agent of any script":  {[]field{body, {"agent_id", "Ада"}}, getAgent, "Ада", nil},
-		"agent of 2":           {[]field{body, {"author", "ab"}}, getAgent, "ab", nil},
-		"agent of 64":          {[]field{body, {"from", long(64)}}, getAgent, long(64), nil},
-		"agent of 1":           {[]field{body, {"agent", "a"}}, nil, nil, []string{"agent"}},
-		"agent of 65":          {[]field{body, {"agent", long(65)}}, nil, nil, []string{"agent"}},
-		"agent of dashes":      {[]field{body, {"agent", "!!!"}}, nil, nil, []string{"agent"}},
-		"channel default":      {[]field{body}, getChannel, "", nil},
-		"channel lower-cased":  {[]field{body, {"channel", "#General Talk"}}, getChannel, "general-talk", nil},
-		"channel of 40":        {[]field{body, {"channel", long(40)}}, getChannel, long(40), nil},
-		"channel of 41":        {[]field{body, {"channel", long(41)}}, nil, nil, []string{"channel"}},
-		"channel of 1":         {[]field{body, {"channel", "c"}}, nil, nil, []string{"channel"}},
-		"title":                {[]field{body, {"subject", " A title "}}, getTitle, "A title", nil},
-		"title of 180":         {[]field{body, {"headline", long(180)}}, getTitle, long(180), nil},
-		"title shortened":      {[]field{body, {"title", long(181)}}, getTitle, long(180), nil},
-		"title of white space": {[]field{body, {"title", "a" + strings.Repeat(" ", 200) + "b"}}, getTitle, "message: a b", nil},
-		"title of 3":           {[]field{body, {"summary", "abc"}}, nil, nil, []string{"title"}},
-		"title empty":          {[]field{body, {"title", ""}}, nil, nil, []string{"title"}},
-		"title with NUL":       {[]field{body, {"name", "abc\x00def"}}, nil, nil, []string{"title"}},
-		"title derived":        {[]field{{"body", "First \t line\nSecond line"}}, getTitle, "First line", nil},
-		"title derived, cut":   {[]field{{"body", long(300)}}, getTitle, long(180), nil},
-		"title derived, short": {[]field{{"body", "ok\nand more"}, {"kind", "tip"}}, getTitle, "knowledge: ok", nil},
+		"kind default":         {[]wire.Field{body}, getKind, fsm.KindMessage, nil},
+		"kind":                 {[]wire.Field{body, {"kind", "feature_request"}}, getKind, fsm.KindFeatureRequest, nil},
+		"kind alias finding":   {[]wire.Field{body, {"type", "finding"}}, getKind, fsm.KindKnowledge, nil},
+		"kind alias idea":      {[]wire.Field{body, {"kind", "idea"}}, getKind, fsm.KindFeatureRequest, nil},
+		"kind alias msg":       {[]wire.Field{body, {"kind", "msg"}}, getKind, fsm.KindMessage, nil},
+		"kind unknown":         {[]wire.Field{body, {"kind", "poem"}}, nil, nil, []string{"kind"}},
+		"kind empty":           {[]wire.Field{body, {"kind", ""}}, nil, nil, []string{"kind"}},
+		"agent default":        {[]wire.Field{body}, getAgent, "anonymous", nil},
+		"agent":                {[]wire.Field{body, {"agent", "Ada.L_1-x"}}, getAgent, "Ada.L_1-x", nil},
+		"agent folded":         {[]wire.Field{body, {"agent", "ADA"}}, getAgentKey, "ada", nil},
+		"agent converted":      {[]wire.Field{body, {"sender", "@Ada  Lovelace!"}}, getAgent, "Ada-Lovelace", nil},
+		"agent of any script":  {[]wire.Field{body, {"agent_id", "Ада"}}, getAgent, "Ада", nil},
+		"agent of 2":           {[]wire.Field{body, {"author", "ab"}}, getAgent, "ab", nil},
+		"agent of 64":          {[]wire.Field{body, {"from", long(64)}}, getAgent, long(64), nil},
+		"agent of 1":           {[]wire.Field{body, {"agent", "a"}}, nil, nil, []string{"agent"}},
+		"agent of 65":          {[]wire.Field{body, {"agent", long(65)}}, nil, nil, []string{"agent"}},
+		"agent of dashes":      {[]wire.Field{body, {"agent", "!!!"}}, nil, nil, []string{"agent"}},
+		"channel default":      {[]wire.Field{body}, getChannel, "", nil},
+		"channel lower-cased":  {[]wire.Field{body, {"channel", "#General Talk"}}, getChannel, "general-talk", nil},
+		"channel of 40":        {[]wire.Field{body, {"channel", long(40)}}, getChannel, long(40), nil},
+		"channel of 41":        {[]wire.Field{body, {"channel", long(41)}}, nil, nil, []string{"channel"}},
+		"channel of 1":         {[]wire.Field{body, {"channel", "c"}}, nil, nil, []string{"channel"}},
+		"title":                {[]wire.Field{body, {"subject", " A title "}}, getTitle, "A title", nil},
+		"title of 180":         {[]wire.Field{body, {"headline", long(180)}}, getTitle, long(180), nil},
+		"title shortened":      {[]wire.Field{body, {"title", long(181)}}, getTitle, long(180), nil},
+		"title of white space": {[]wire.Field{body, {"title", "a" + strings.Repeat(" ", 200) + "b"}}, getTitle, "message: a b", nil},
+		"title of 3":           {[]wire.Field{body, {"summary", "abc"}}, nil, nil, []string{"title"}},
+		"title empty":          {[]wire.Field{body, {"title", ""}}, nil, nil, []string{"title"}},
+		"title with NUL":       {[]wire.Field{body, {"name", "abc\x00def"}}, nil, nil, []string{"title"}},
+		"title derived":        {[]wire.Field{{"body", "First \t line\nSecond line"}}, getTitle, "First line", nil},
+		"title derived, cut":   {[]wire.Field{{"body", long(300)}}, getTitle, long(180), nil},
+		"title derived, short": {[]wire.Field{{"body", "ok\nand more"}, {"kind", "tip"}}, getTitle, "knowledge: ok", nil},
 
-		"request_id of 8":      {[]field{body, {"request_id", "12345678"}}, getRequest, "12345678", nil},
-		"request_id of 80":     {[]field{body, {"request_id", long(80)}}, getRequest, long(80), nil},
-		"request_id of 7":      {[]field{body, {"request_id", "1234567"}}, nil, nil, []string{"request_id"}},
-		"request_id of 81":     {[]field{body, {"request_id", long(81)}}, nil, nil, []string{"request_id"}},
-		"request_id a number":  {[]field{body, {"request_id", 12345678}}, nil, nil, []string{"request_id"}},
-		"tags":                 {[]field{body, {"labels", []any{"a", " B "}}}, getTags, []string{"a", "B"}, nil},
-		"tags none":            {[]field{body, {"tags", []any{}}}, getTags, []string(nil), nil},
-		"tags repeated":        {[]field{body, {"tags", []any{"a", "A", "a"}}}, getTags, []string{"a", "A"}, nil},
-		"tags 8":               {[]field{body, {"tags", []any{"1", "2", "3", "4", "5", "6", "7", "8"}}}, getTags, strings.Split("12345678", ""), nil},
-		"tags 9":               {[]field{body, {"tags", []any{"1", "2", "3", "4", "5", "6", "7", "8", "9"}}}, nil, nil, []string{"tags"}},
-		"tags 9 times the one": {[]field{body, {"tags", []any{"1", "1", "1", "1", "1", "1", "1", "1", "1"}}}, nil, nil, []string{"tags"}},
-		"tag of 40":            {[]field{body, {"tags", []any{long(40)}}}, getTags, []string{long(40)}, nil},
-		"tag of 41":            {[]field{body, {"tags", []any{long(41)}}}, nil, nil, []string{"tags"}},
-		"tag empty":            {[]field{body, {"tags", []any{" "}}}, nil, nil, []string{"tags"}},
-		"tag a number":         {[]field{body, {"tags", []any{"a", 1}}}, nil, nil, []string{"tags"}},
-		"tags a string":        {[]field{body, {"tags", "a,b"}}, nil, nil, []string{"tags"}},
-		"tag with NUL":         {[]field{body, {"tags", []any{"a\x00"}}}, nil, nil, []string{"tags"}},
+		"request_id of 8":      {[]wire.Field{body, {"request_id", "12345678"}}, getRequest, "12345678", nil},
+		"request_id of 80":     {[]wire.Field{body, {"request_id", long(80)}}, getRequest, long(80), nil},
+		"request_id of 7":      {[]wire.Field{body, {"request_id", "1234567"}}, nil, nil, []string{"request_id"}},
+		"request_id of 81":     {[]wire.Field{body, {"request_id", long(81)}}, nil, nil, []string{"request_id"}},
+		"request_id a number":  {[]wire.Field{body, {"request_id", 12345678}}, nil, nil, []string{"request_id"}},
+		"tags":                 {[]wire.Field{body, {"labels", []any{"a", " B "}}}, getTags, []string{"a", "B"}, nil},
+		"tags none":            {[]wire.Field{body, {"tags", []any{}}}, getTags, []string(nil), nil},
+		"tags repeated":        {[]wire.Field{body, {"tags", []any{"a", "A", "a"}}}, getTags, []string{"a", "A"}, nil},
+		"tags 8":               {[]wire.Field{body, {"tags", []any{"1", "2", "3", "4", "5", "6", "7", "8"}}}, getTags, strings.Split("12345678", ""), nil},
+		"tags 9":               {[]wire.Field{body, {"tags", []any{"1", "2", "3", "4", "5", "6", "7", "8", "9"}}}, nil, nil, []string{"tags"}},
+		"tags 9 times the one": {[]wire.Field{body, {"tags", []any{"1", "1", "1", "1", "1", "1", "1", "1", "1"}}}, nil, nil, []string{"tags"}},
+		"tag of 40":            {[]wire.Field{body, {"tags", []any{long(40)}}}, getTags, []string{long(40)}, nil},
+		"tag of 41":            {[]wire.Field{body, {"tags", []any{long(41)}}}, nil, nil, []string{"tags"}},
+		"tag empty":            {[]wire.Field{body, {"tags", []any{" "}}}, nil, nil, []string{"tags"}},
+		"tag a number":         {[]wire.Field{body, {"tags", []any{"a", 1}}}, nil, nil, []string{"tags"}},
+		"tags a string":        {[]wire.Field{body, {"tags", "a,b"}}, nil, nil, []string{"tags"}},
+		"tag with NUL":         {[]wire.Field{body, {"tags", []any{"a\x00"}}}, nil, nil, []string{"tags"}},
 
-		"supersedes":                    {[]field{body, {"supersedes", " e1 "}}, getTarget, "e1 correction", nil},
-		"supersedes and relation":       {[]field{body, {"supersedes", "e1"}, {"relation", "follow_up"}}, getTarget, "e1 follow_up", nil},
-		"reply_to":                      {[]field{body, {"reply_to", "e1"}}, getTarget, "e1 reply", nil},
-		"reply_to and reply":            {[]field{body, {"reply_to", "e1"}, {"relation", "reply"}}, getTarget, "e1 reply", nil},
-		"reply_to and the same":         {[]field{body, {"reply_to", "e1"}, {"supersedes", "e1"}}, getTarget, "e1 reply", nil},
-		"reply_to and another":          {[]field{body, {"reply_to", "e1"}, {"supersedes", "e2"}}, nil, nil, []string{"reply_to"}},
-		"reply_to and other relation":   {[]field{body, {"reply_to", "e1"}, {"relation", "correction"}}, nil, nil, []string{"relation"}},
-		"relation alone":                {[]field{body, {"relation", "reply"}}, nil, nil, []string{"relation"}},
-		"relation unknown":              {[]field{body, {"supersedes", "e1"}, {"relation", "reaction"}}, nil, nil, []string{"relation"}},
-		"relation unknown, alone":       {[]field{body, {"relation", "reaction"}}, nil, nil, []string{"relation"}},
-		"relation null":                 {[]field{body, {"supersedes", "e1"}, {"relation", nil}}, getTarget, "e1 correction", nil},
-		"supersedes of 120":             {[]field{body, {"supersedes", long(120)}}, getTarget, long(120) + " correction", nil},
-		"supersedes of 121":             {[]field{body, {"supersedes", long(121)}}, nil, nil, []string{"supersedes"}},
-		"reply_to of 121":               {[]field{body, {"reply_to", long(121)}}, nil, nil, []string{"reply_to"}},
-		"supersedes empty":              {[]field{body, {"supersedes", ""}}, nil, nil, []string{"supersedes"}},
-		"supersedes a number":           {[]field{body, {"supersedes", 7}}, nil, nil, []string{"supersedes"}},
-		"everything wrong, all at once": {[]field{{"body", "x"}, {"kind", "x"}, {"agent", "x"}, {"channel", "x"}, {"title", "x"}, {"request_id", "x"}, {"tags", "x"}, {"relation", "x"}}, nil, nil, []string{"tags", "body", "kind", "agent", "channel", "title", "request_id", "relation"}},
-		"mentions":                      {[]field{{"body", "Dear @Bob and @ADA"}, {"title", "For @Çelik"}, {"agent", "ada"}}, func(p *fsm.Publish) any { return p.Mentions }, []string{"çelik", "bob"}, nil},
+		"supersedes":                    {[]wire.Field{body, {"supersedes", " e1 "}}, getTarget, "e1 correction", nil},
+		"supersedes and relation":       {[]wire.Field{body, {"supersedes", "e1"}, {"relation", "follow_up"}}, getTarget, "e1 follow_up", nil},
+		"reply_to":                      {[]wire.Field{body, {"reply_to", "e1"}}, getTarget, "e1 reply", nil},
+		"reply_to and reply":            {[]wire.Field{body, {"reply_to", "e1"}, {"relation", "reply"}}, getTarget, "e1 reply", nil},
+		"reply_to and the same":         {[]wire.Field{body, {"reply_to", "e1"}, {"supersedes", "e1"}}, getTarget, "e1 reply", nil},
+		"reply_to and another":          {[]wire.Field{body, {"reply_to", "e1"}, {"supersedes", "e2"}}, nil, nil, []string{"reply_to"}},
+		"reply_to and other relation":   {[]wire.Field{body, {"reply_to", "e1"}, {"relation", "correction"}}, nil, nil, []string{"relation"}},
+		"relation alone":                {[]wire.Field{body, {"relation", "reply"}}, nil, nil, []string{"relation"}},
+		"relation unknown":              {[]wire.Field{body, {"supersedes", "e1"}, {"relation", "reaction"}}, nil, nil, []string{"relation"}},
+		"relation unknown, alone":       {[]wire.Field{body, {"relation", "reaction"}}, nil, nil, []string{"relation"}},
+		"relation null":                 {[]wire.Field{body, {"supersedes", "e1"}, {"relation", nil}}, getTarget, "e1 correction", nil},
+		"supersedes of 120":             {[]wire.Field{body, {"supersedes", long(120)}}, getTarget, long(120) + " correction", nil},
+		"supersedes of 121":             {[]wire.Field{body, {"supersedes", long(121)}}, nil, nil, []string{"supersedes"}},
+		"reply_to of 121":               {[]wire.Field{body, {"reply_to", long(121)}}, nil, nil, []string{"reply_to"}},
+		"supersedes empty":              {[]wire.Field{body, {"supersedes", ""}}, nil, nil, []string{"supersedes"}},
+		"supersedes a number":           {[]wire.Field{body, {"supersedes", 7}}, nil, nil, []string{"supersedes"}},
+		"everything wrong, all at once": {[]wire.Field{{"body", "x"}, {"kind", "x"}, {"agent", "x"}, {"channel", "x"}, {"title", "x"}, {"request_id", "x"}, {"tags", "x"}, {"relation", "x"}}, nil, nil, []string{"tags", "body", "kind", "agent", "channel", "title", "request_id", "relation"}},
+		"mentions":                      {[]wire.Field{{"body", "Dear @Bob and @ADA"}, {"title", "For @Çelik"}, {"agent", "ada"}}, func(p *fsm.Publish) any { return p.Mentions }, []string{"çelik", "bob"}, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			e := judge(&postRules, test.fields...)
 			var bad []string
-			for _, issue := range e.problems.list {
+			for _, issue := range e.problems.List {
 				bad = append(bad, issue.Field)
 			}
 			if diff := cmp.Diff(test.bad, bad); diff != "" {
-				t.Fatalf("problems (-want +got):\n%s%v", diff, e.problems.list)
+				t.Fatalf("problems (-want +got):\n%s%v", diff, e.problems.List)
 			}
 			if test.get != nil {
 				if diff := cmp.Diff(test.want, test.get(&e.cmd)); diff != "" {
@@ -222,23 +223,23 @@ func getTarget(p *fsm.Publish) any   { return p.Target + " " + p.Relation.String
 // TestGetWriteRules is what differs in interface 4.1: a shorter body and a
 // request_id that is required and safe in a URL.
 func TestGetWriteRules(t *testing.T) {
-	id := field{"request_id", "a.b_c-d:1"}
+	id := wire.Field{"request_id", "a.b_c-d:1"}
 	tests := map[string]struct {
-		fields []field
+		fields []wire.Field
 		bad    string
 	}{
-		"body of 1500":      {[]field{id, {"body", strings.Repeat("é", 1500)}}, ""},
-		"body of 1501":      {[]field{id, {"body", strings.Repeat("é", 1501)}}, "body"},
-		"without":           {[]field{{"body", "Hello"}}, "request_id"},
-		"with a space":      {[]field{{"body", "Hello"}, {"request_id", "with a space"}}, "request_id"},
-		"with an umlaut":    {[]field{{"body", "Hello"}, {"request_id", "grüezi-1234"}}, "request_id"},
-		"control unnoticed": {[]field{id, {"body", "Hello"}, {"action", "publish"}, {"confirm", "write"}}, ""},
+		"body of 1500":      {[]wire.Field{id, {"body", strings.Repeat("é", 1500)}}, ""},
+		"body of 1501":      {[]wire.Field{id, {"body", strings.Repeat("é", 1501)}}, "body"},
+		"without":           {[]wire.Field{{"body", "Hello"}}, "request_id"},
+		"with a space":      {[]wire.Field{{"body", "Hello"}, {"request_id", "with a space"}}, "request_id"},
+		"with an umlaut":    {[]wire.Field{{"body", "Hello"}, {"request_id", "grüezi-1234"}}, "request_id"},
+		"control unnoticed": {[]wire.Field{id, {"body", "Hello"}, {"action", "publish"}, {"confirm", "write"}}, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			e := judge(&queryRules, test.fields...)
-			if test.bad == "" && e.problems.any() || test.bad != "" && (len(e.problems.list) != 1 || !e.problems.has(test.bad)) {
-				t.Errorf("problems %v, want one of %q", e.problems.list, test.bad)
+			if test.bad == "" && e.problems.Any() || test.bad != "" && (len(e.problems.List) != 1 || !e.problems.Has(test.bad)) {
+				t.Errorf("problems %v, want one of %q", e.problems.List, test.bad)
 			}
 			if len(e.notes) > 0 {
 				t.Errorf("notes %q", e.notes)
@@ -248,20 +249,20 @@ func TestGetWriteRules(t *testing.T) {
 }
 
 func TestNotes(t *testing.T) {
-	body := field{"body", "Hello, commons."}
+	body := wire.Field{"body", "Hello, commons."}
 	tests := map[string]struct {
-		fields []field
+		fields []wire.Field
 		want   []string
 	}{
-		"none":            {[]field{body, {"agent", "ada"}}, nil},
-		"agent changed":   {[]field{body, {"agent", "Ada L"}}, []string{"The agent name was changed to Ada-L."}},
-		"channel changed": {[]field{body, {"channel", "Jobs"}}, []string{"The channel name was changed to jobs."}},
-		"title shortened": {[]field{body, {"title", strings.Repeat("x", 181)}}, []string{"The title was shortened to 180 characters."}},
-		"unknown fields":  {[]field{body, {"foo", 1}, {"Body", "x"}}, []string{"Unknown fields were ignored: foo, Body."}},
-		"unknown nulls":   {[]field{body, {"foo", nil}}, []string{"Unknown fields were ignored: foo."}},
-		"unknown long":    {[]field{body, {strings.Repeat("x", 50), 1}}, []string{"Unknown fields were ignored: " + strings.Repeat("x", 39) + "…."}},
+		"none":            {[]wire.Field{body, {"agent", "ada"}}, nil},
+		"agent changed":   {[]wire.Field{body, {"agent", "Ada L"}}, []string{"The agent name was changed to Ada-L."}},
+		"channel changed": {[]wire.Field{body, {"channel", "Jobs"}}, []string{"The channel name was changed to jobs."}},
+		"title shortened": {[]wire.Field{body, {"title", strings.Repeat("x", 181)}}, []string{"The title was shortened to 180 characters."}},
+		"unknown fields":  {[]wire.Field{body, {"foo", 1}, {"Body", "x"}}, []string{"Unknown fields were ignored: foo, Body."}},
+		"unknown nulls":   {[]wire.Field{body, {"foo", nil}}, []string{"Unknown fields were ignored: foo."}},
+		"unknown long":    {[]wire.Field{body, {strings.Repeat("x", 50), 1}}, []string{"Unknown fields were ignored: " + strings.Repeat("x", 39) + "…."}},
 		"many unknown": {
-			[]field{body, {"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}, {"e", 1}, {"f", 1}, {"g", 1}, {"h", 1}, {"i", 1}, {"j", 1}, {"k", 1}, {"l", 1}},
+			[]wire.Field{body, {"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}, {"e", 1}, {"f", 1}, {"g", 1}, {"h", 1}, {"i", 1}, {"j", 1}, {"k", 1}, {"l", 1}},
 			[]string{"Unknown fields were ignored: a, b, c, d, e, f, g, h, i, j and 2 more."},
 		},
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/text"
 )
@@ -23,21 +24,21 @@ const (
 func itoa(n int) string { return strconv.Itoa(n) }
 
 // minimalEntry is the smallest NewEntry.
-func minimalEntry() object { return object{{"body", exampleBody}} }
+func minimalEntry() wire.Object { return wire.Object{{"body", exampleBody}} }
 
 // smallestBodies are the smallest bodies that paths take.
-var smallestBodies = map[string]object{
+var smallestBodies = map[string]wire.Object{
 	"/api/entries": minimalEntry(), "/api/agents": exampleProfile,
 	"/api/jobs": exampleJob, "/api/human-requests": exampleHelp,
 }
 
 // smallestBody is the example of an error of a body that was not read; nil for
 // other errors.
-func (c *call) smallestBody(code Code) object {
+func (c *call) smallestBody(code wire.Code) wire.Object {
 	switch code {
-	case codeMalformedBody, codeUnsupportedMedia:
+	case wire.CodeMalformedBody, wire.CodeUnsupportedMedia:
 		return smallestBodies[c.template()]
-	case codeBodyTooLarge: // before a route was looked for
+	case wire.CodeBodyTooLarge: // before a route was looked for
 		if len(c.rctx.Host()) == 0 {
 			return anyBody()
 		}
@@ -49,11 +50,11 @@ func (c *call) smallestBody(code Code) object {
 // anyBody works on each of the paths: what is none of its fields a path ignores. It
 // is for a body that came in chunks, of which nothing is known any more when they
 // are too many, not even the path.
-func anyBody() object {
-	all := object{}
+func anyBody() wire.Object {
+	all := wire.Object{}
 	for _, path := range slices.Sorted(maps.Keys(smallestBodies)) {
 		for _, m := range smallestBodies[path] {
-			if !all.has(m.name) {
+			if !all.Has(m.Name) {
 				all = append(all, m)
 			}
 		}
@@ -76,20 +77,20 @@ func freshID(now time.Time, seed ...string) string {
 
 // repair is the caller's own entry with its bad parts mended: what the Error
 // object shows as an example. The result always passes the same rules.
-func (e *newEntry) repair(rules *entryRules, now time.Time) object {
-	o := object{{"body", mend(e, "body", e.body.value, fsm.MinBody, rules.maxBody, exampleBody)}}
+func (e *newEntry) repair(rules *entryRules, now time.Time) wire.Object {
+	o := wire.Object{{"body", mend(e, "body", e.body.value, fsm.MinBody, rules.maxBody, exampleBody)}}
 	if e.kind.given {
-		o = o.with("kind", e.cmd.Kind.String())
+		o = o.With("kind", e.cmd.Kind.String())
 	}
 	if e.agent.given {
-		o = o.with("agent", mendName(text.AgentName(e.agent.value), fsm.MaxName, exampleAgent))
+		o = o.With("agent", mendName(text.AgentName(e.agent.value), fsm.MaxName, exampleAgent))
 	}
 	if e.channel.given {
-		o = o.with("channel", mendName(text.ChannelName(e.channel.value), fsm.MaxChannel, "general"))
+		o = o.With("channel", mendName(text.ChannelName(e.channel.value), fsm.MaxChannel, "general"))
 	}
 	if e.title.given {
 		if title := mend(e, "title", e.title.value, fsm.MinTitle, fsm.MaxTitle, ""); title != "" {
-			o = o.with("title", title)
+			o = o.With("title", title)
 		}
 	}
 	if e.requestID.given || rules.strictRequestID {
@@ -97,16 +98,16 @@ func (e *newEntry) repair(rules *entryRules, now time.Time) object {
 		if id == "" {
 			id = freshID(now, e.requestID.value, e.agent.value, e.body.value)
 		}
-		o = o.with("request_id", id)
+		o = o.With("request_id", id)
 	}
 	if e.tagsGiven {
-		o = o.with("tags", e.repairTags(fsm.MaxTags))
+		o = o.With("tags", e.repairTags(fsm.MaxTags))
 	}
 	o = e.repairRelation(o)
-	if doc := (document{fields: o.fields()}); readNewEntry(&doc, rules).problems.any() {
+	if doc := (wire.Document{Fields: o.Fields()}); readNewEntry(&doc, rules).problems.Any() {
 		o = minimalEntry()
 		if rules.strictRequestID {
-			o = o.with("request_id", freshID(now, e.body.value))
+			o = o.With("request_id", freshID(now, e.body.value))
 		}
 	}
 	return o
@@ -116,7 +117,7 @@ func (e *newEntry) repair(rules *entryRules, now time.Time) object {
 func (e *newEntry) repairTags(most int) []any {
 	tags := []any{}
 	for _, tag := range e.tags {
-		if tag = cut(tag, fsm.MaxTag); tag != "" && len(tags) < most {
+		if tag = wire.Cut(tag, fsm.MaxTag); tag != "" && len(tags) < most {
 			tags = append(tags, tag)
 		}
 	}
@@ -124,19 +125,19 @@ func (e *newEntry) repairTags(most int) []any {
 }
 
 // repairRelation keeps a target that can be kept, and mends the relation to it.
-func (e *newEntry) repairRelation(o object) object {
+func (e *newEntry) repairRelation(o wire.Object) wire.Object {
 	switch {
 	case e.cmd.Target == "" || e.targetBad:
 	case e.replyTo.given:
-		o = o.with("reply_to", e.cmd.Target)
+		o = o.With("reply_to", e.cmd.Target)
 	default:
 		relation := e.cmd.Relation
 		// Who may retract hangs on the name, and an example may need another.
-		if e.problems.has("relation") || relation == fsm.RelationRetraction && e.problems.has("agent") {
+		if e.problems.Has("relation") || relation == fsm.RelationRetraction && e.problems.Has("agent") {
 			relation = fsm.RelationFollowUp
 		}
-		o = o.with("supersedes", e.cmd.Target)
-		o = o.with("relation", relation.String())
+		o = o.With("supersedes", e.cmd.Target)
+		o = o.With("relation", relation.String())
 	}
 	return o
 }
@@ -144,10 +145,10 @@ func (e *newEntry) repairRelation(o object) object {
 // mend brings a text within its bounds: cut when it is too long, replaced when it
 // is too short.
 func mend(e *newEntry, field, s string, shortest, longest int, instead string) string {
-	if !e.problems.has(field) && count(s) <= longest {
+	if !e.problems.Has(field) && wire.Count(s) <= longest {
 		return s
 	}
-	if s = cut(s, longest); count(s) < shortest {
+	if s = wire.Cut(s, longest); wire.Count(s) < shortest {
 		return instead
 	}
 	return s
@@ -155,17 +156,8 @@ func mend(e *newEntry, field, s string, shortest, longest int, instead string) s
 
 // mendName is mend for a name that was already converted.
 func mendName(name string, longest int, instead string) string {
-	if name = strings.Trim(cut(name, longest), "-"); count(name) < fsm.MinName {
+	if name = strings.Trim(wire.Cut(name, longest), "-"); wire.Count(name) < fsm.MinName {
 		return instead
 	}
 	return name
-}
-
-// fields returns an example as a request would carry it.
-func (o object) fields() []field {
-	fields := make([]field, len(o))
-	for i, m := range o {
-		fields[i] = field(m)
-	}
-	return fields
 }

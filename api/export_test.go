@@ -2,17 +2,14 @@ package api
 
 import (
 	"log/slog"
-	"maps"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
-)
 
-// Codes returns every code that an Error object can carry, sorted.
-func Codes() []Code { return slices.Sorted(maps.Keys(errorKinds)) }
+	"github.com/commons-cluster/commons/api/wire"
+)
 
 // Served is a route as the table has it.
 type Served struct{ Method, Path string }
@@ -58,7 +55,7 @@ func OtherParams() []string { return freshnessParams }
 type Relayed struct {
 	Status  int
 	Body    []byte
-	Refusal *Error
+	Refusal *wire.Error
 	Index   uint64
 }
 
@@ -72,11 +69,11 @@ func Relay(s *Server, path, operationID, query, id, body string) Relayed {
 	c := s.newCall(&rctx)
 	c.route = &route{path: path}
 	r := c.behalf()
-	in := invocation{id: id}
-	in.params, _ = parsePairs(query)
-	in.document, _ = decodeBody(contentJSON, []byte(body))
+	in := wire.Invocation{ID: id}
+	in.Params, _ = wire.ParsePairs(query)
+	in.Document, _ = wire.DecodeBody(contentJSON, []byte(body))
 	done := r.perform(operationID, in)
-	return Relayed{done.status, done.body, done.refusal, done.index}
+	return Relayed{done.Status, done.Body, done.Refusal, done.Index}
 }
 
 // RequestLog writes a sample of requests.

@@ -12,6 +12,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 )
 
@@ -43,12 +44,12 @@ func (s *Server) handle(rctx *fasthttp.RequestCtx) {
 		if cause := recover(); cause != nil {
 			c.panicked(cause)
 			rctx.Response.Reset()
-			c.fail(internalError())
+			c.fail(wire.Internal())
 		}
 	}()
 	if err := checkFraming(&rctx.Request.Header); err != nil {
 		rctx.SetConnectionClose()
-		c.fail(&Error{Code: codeMalformedRequest, Message: "This is not a well-formed HTTP/1.1 request: " + err.Error() + "."})
+		c.fail(&wire.Error{Code: wire.CodeMalformedRequest, Message: "This is not a well-formed HTTP/1.1 request: " + err.Error() + "."})
 		return
 	}
 	switch method := string(rctx.Method()); {
@@ -104,7 +105,7 @@ func (c *call) waitJoined() error {
 	case <-c.srv.backend.Joined():
 		return nil
 	case <-ctx.Done():
-		return &Unavailable{Code: CodeNoLeader, Reason: "this node is part of no cluster yet; ask another one"}
+		return &Unavailable{Code: wire.CodeNoLeader, Reason: "this node is part of no cluster yet; ask another one"}
 	}
 }
 
@@ -117,16 +118,16 @@ func (s *Server) unrouted(path *fiber.Ctx, _ error) error {
 
 // noRoute is the 404 or 405 of a path. Paths are routed as they are written: who
 // keeps some from the public in front of a node need not know other forms of them.
-func (s *Server) noRoute(uri *fasthttp.URI) *Error {
+func (s *Server) noRoute(uri *fasthttp.URI) *wire.Error {
 	if allow := allowedMethods(s.routes, string(uri.PathOriginal())); allow != "" {
-		return &Error{
-			Code: codeMethodNotAllowed, Message: "This path takes other methods: " + allow + ".", Allow: allow,
-			Issues: []Issue{{"method", "must be one of " + allow}},
+		return &wire.Error{
+			Code: wire.CodeMethodNotAllowed, Message: "This path takes other methods: " + allow + ".", Allow: allow,
+			Issues: []wire.Issue{{"method", "must be one of " + allow}},
 		}
 	}
-	e := &Error{
-		Code: codeNotFound, Message: "There is nothing at this path. GET / lists what there is.",
-		Issues: []Issue{{"path", "is none that is served"}},
+	e := &wire.Error{
+		Code: wire.CodeNotFound, Message: "There is nothing at this path. GET / lists what there is.",
+		Issues: []wire.Issue{{"path", "is none that is served"}},
 	}
 	for i := range s.routes {
 		if matches(s.routes[i].path, string(uri.Path())) {
@@ -141,7 +142,7 @@ func (s *Server) noRoute(uri *fasthttp.URI) *Error {
 // turnAway answers what comes in on an open connection after the end.
 func (c *call) turnAway() {
 	c.rctx.SetConnectionClose()
-	c.fail(&Error{Code: codeNotReady, Message: "This node is shutting down. Ask another one."})
+	c.fail(&wire.Error{Code: wire.CodeNotReady, Message: "This node is shutting down. Ask another one."})
 }
 
 // preflight answers OPTIONS for any path.
@@ -207,15 +208,15 @@ func (s *Server) unreadable(rctx *fasthttp.RequestCtx, err error) {
 	var network net.Error
 	switch {
 	case errors.As(err, &headers), errors.Is(err, fasthttp.ErrSmallReadBuffer):
-		c.fail(&Error{Code: codeHeadersTooLarge, Message: "The URL and the headers together may have 32 KiB."})
+		c.fail(&wire.Error{Code: wire.CodeHeadersTooLarge, Message: "The URL and the headers together may have 32 KiB."})
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		c.fail(&Error{
-			Code: codeBodyTooLarge, Message: "A request body may have 128 KiB.",
-			Issues: []Issue{{"body", "may have at most " + itoa(maxBodyBytes) + " bytes"}},
+		c.fail(&wire.Error{
+			Code: wire.CodeBodyTooLarge, Message: "A request body may have 128 KiB.",
+			Issues: []wire.Issue{{"body", "may have at most " + itoa(wire.MaxBodyBytes) + " bytes"}},
 		})
 	case errors.As(err, &network) && network.Timeout():
-		c.fail(&Error{Code: codeTimeout, Message: "The request did not arrive within 10 seconds."})
+		c.fail(&wire.Error{Code: wire.CodeTimeout, Message: "The request did not arrive within 10 seconds."})
 	default:
-		c.fail(&Error{Code: codeMalformedRequest, Message: "This is not a well-formed HTTP/1.1 request."})
+		c.fail(&wire.Error{Code: wire.CodeMalformedRequest, Message: "This is not a well-formed HTTP/1.1 request."})
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/text"
 )
@@ -81,38 +82,38 @@ func (c *call) readHome() (*homeCall, error) {
 	if err != nil {
 		return nil, err
 	}
-	doc, twice := foldPairs(pairs)
+	doc, twice := wire.FoldPairs(pairs)
 	c.noteUnknown(&doc, homeParams)
 	l := newListing(homeParams, twice)
 	h := &homeCall{since: -1, notes: slices.Clone(c.notes)}
 	if s := l.text(&doc, "for", maxRawName); s != "" {
 		h.agent = l.name("for", text.AgentName(s), fsm.MaxName)
 		h.key = text.Fold(h.agent)
-	} else if !l.problems.has("for") {
-		l.problems.add("for", "is required: the name of the agent whose home this is")
+	} else if !l.problems.Has("for") {
+		l.problems.Add("for", "is required: the name of the agent whose home this is")
 	}
 	if s := l.text(&doc, "since", maxSince); s != "" {
 		var ok bool
 		if h.since, ok = parseSince(s); !ok {
-			l.problems.add("since", "must be epoch milliseconds or an ISO 8601 date or date-time")
+			l.problems.Add("since", "must be epoch milliseconds or an ISO 8601 date or date-time")
 		}
 	}
 	if s := l.text(&doc, "wait", maxNumber); s != "" {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 0 || n > maxWait {
-			l.problems.add("wait", "must be a whole number of seconds from 0 to %d", maxWait)
+			l.problems.Add("wait", "must be a whole number of seconds from 0 to %d", maxWait)
 		}
 		h.wait = time.Duration(n) * time.Second
 	}
 	h.fresh = c.readFreshness(&doc, &l.problems)
-	if !l.problems.any() {
+	if !l.problems.Any() {
 		return h, nil
 	}
 	example := l.repair(&doc, c.srv.now())
-	if !example.has("for") {
-		example = append(object{{"for", exampleAgent}}, example...)
+	if !example.Has("for") {
+		example = append(wire.Object{{"for", exampleAgent}}, example...)
 	}
-	return nil, invalid(l.problems.list, example)
+	return nil, wire.Invalid(l.problems.List, example)
 }
 
 // catchUp waits, for a bounded time, until the local state is as new as a since

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 )
 
@@ -29,11 +30,11 @@ func (w *homeWriter) write(h *homeCall, note string) {
 	if note == "" {
 		w.raw("null")
 	} else {
-		w.dst = appendJSON(w.dst, note)
+		w.dst = wire.AppendJSON(w.dst, note)
 	}
 	w.noteEnd = len(w.dst)
 	w.raw(`,"agent":`)
-	w.dst = appendJSON(w.dst, h.agent)
+	w.dst = wire.AppendJSON(w.dst, h.agent)
 	w.raw(`,"since":`)
 	w.number(h.since)
 	w.raw(`,"now":`)
@@ -42,14 +43,14 @@ func (w *homeWriter) write(h *homeCall, note string) {
 	w.items()
 	w.itemsEnd = len(w.dst)
 	w.raw(`,"next":`)
-	w.dst = appendJSON(w.dst, w.next())
+	w.dst = wire.AppendJSON(w.dst, w.next())
 	w.raw(`,"nextCheck":`)
-	w.dst = appendJSON(w.dst, w.heartbeat()+" in 30 to 60 minutes")
+	w.dst = wire.AppendJSON(w.dst, w.heartbeat()+" in 30 to 60 minutes")
 	w.raw(`,"notes":`)
 	if h.notes == nil {
 		h.notes = []string{}
 	}
-	w.dst = append(appendJSON(w.dst, h.notes), '}')
+	w.dst = append(wire.AppendJSON(w.dst, h.notes), '}')
 }
 
 func (w *homeWriter) raw(s string) { w.dst = append(w.dst, s...) }
@@ -145,7 +146,7 @@ func (w *homeWriter) owed(seq uint64) {
 
 func (w *homeWriter) topic(t fsm.Topic) {
 	w.raw(`{"topic":`)
-	w.dst = appendJSON(w.dst, t.Name)
+	w.dst = wire.AppendJSON(w.dst, t.Name)
 	w.raw(`,"entries":`)
 	w.number(int64(t.Entries))
 	w.raw(`,"lastEntryAt":`)
@@ -155,7 +156,7 @@ func (w *homeWriter) topic(t fsm.Topic) {
 
 func (w *homeWriter) partner(p fsm.Partner) {
 	w.raw(`{"agent":`)
-	w.dst = appendJSON(w.dst, p.Agent)
+	w.dst = wire.AppendJSON(w.dst, p.Agent)
 	w.raw(`,"at":`)
 	w.number(p.At)
 	w.raw(`,"entryId":"` + fsm.EntryID(p.Entry) + `","theyWroteLast":` + strconv.FormatBool(p.Theirs) + "}")
@@ -173,18 +174,18 @@ const maxAnswersNext = 3
 // body behind the path. What stands in parentheses is to be replaced.
 func (w *homeWriter) next() []string {
 	var calls []string
-	post := func(path string, body object) {
-		calls = append(calls, "POST "+path+" "+string(body.appendJSON(nil)))
+	post := func(path string, body wire.Object) {
+		calls = append(calls, "POST "+path+" "+string(body.AppendJSON(nil)))
 	}
 	home := w.home
 	if home.More {
 		calls = append(calls, w.heartbeat())
 	}
 	for _, item := range home.OwedByYou[:min(len(home.OwedByYou), maxAnswersNext)] {
-		post("/api/entries", object{{"agent", w.agent}, {"reply_to", w.id(item.Seq)}, {"body", "(your answer)"}})
+		post("/api/entries", wire.Object{{"agent", w.agent}, {"reply_to", w.id(item.Seq)}, {"body", "(your answer)"}})
 	}
 	if len(home.ToDeliver) > 0 {
-		post("/api/jobs", object{
+		post("/api/jobs", wire.Object{
 			{"agent", w.agent},
 			{"action", "result"},
 			{"job_id", w.id(home.ToDeliver[0])},
@@ -195,13 +196,13 @@ func (w *homeWriter) next() []string {
 		calls = append(calls, "GET /api/entries?thread="+w.id(home.Waiting[0]))
 	}
 	if len(home.OpenJobs) > 0 {
-		post("/api/jobs", object{{"agent", w.agent}, {"action", "claim"}, {"job_id", w.id(home.OpenJobs[0])}})
+		post("/api/jobs", wire.Object{{"agent", w.agent}, {"action", "claim"}, {"job_id", w.id(home.OpenJobs[0])}})
 	}
 	if len(calls) == 0 {
 		calls = append(calls, "GET /api/entries?limit=20")
 	}
 	if w.unregistered {
-		post("/api/agents", object{
+		post("/api/agents", wire.Object{
 			{"id", w.agent},
 			{"description", "(what you do, in a sentence)"},
 			{"note", "(what to remember when you come back)"},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/text"
 )
@@ -30,7 +31,7 @@ var helpTexts = [...]helpText{
 var helpFields = []string{"agent", "goal", "requested_action", "context", "constraints", "tags", "request_id", "edit_key"}
 
 // exampleHelp is the smallest request.
-var exampleHelp = object{{"agent", exampleAgent}, {"goal", helpTexts[0].example}, {"requested_action", helpTexts[1].example}}
+var exampleHelp = wire.Object{{"agent", exampleAgent}, {"goal", helpTexts[0].example}, {"requested_action", helpTexts[1].example}}
 
 // helpForm is the body of POST /api/human-requests as it was sent.
 type helpForm struct {
@@ -39,10 +40,10 @@ type helpForm struct {
 }
 
 // readHelpForm reads and judges a request for human help.
-func readHelpForm(doc *document) *helpForm {
+func readHelpForm(doc *wire.Document) *helpForm {
 	h := &helpForm{}
-	if doc.notObject {
-		h.problems.add("agent", "is required: the request body must be a JSON object with the text fields agent, goal and requested_action")
+	if doc.NotObject {
+		h.problems.Add("agent", "is required: the request body must be a JSON object with the text fields agent, goal and requested_action")
 		return h
 	}
 	h.agent = h.text(doc, &plainAgent)
@@ -65,22 +66,22 @@ func readHelpForm(doc *document) *helpForm {
 }
 
 // example is the caller's own request with its bad parts mended.
-func (h *helpForm) example(now time.Time) object {
-	o := object{{"agent", mendName(text.AgentName(h.agent.value), fsm.MaxName, exampleAgent)}}
+func (h *helpForm) example(now time.Time) wire.Object {
+	o := wire.Object{{"agent", mendName(text.AgentName(h.agent.value), fsm.MaxName, exampleAgent)}}
 	for i := range helpTexts {
 		t := &helpTexts[i]
 		mended := h.mended(t.field.name, h.texts[i], t.least, t.field.most, t.example)
 		if t.least > 0 || h.texts[i].given {
-			o = o.with(t.field.name, mended)
+			o = o.With(t.field.name, mended)
 		}
 	}
 	if h.tagsGiven {
-		o = o.with("tags", h.repairTags(fsm.MaxHelpTags))
+		o = o.With("tags", h.repairTags(fsm.MaxHelpTags))
 	}
 	if h.requestID.given {
-		o = o.with("request_id", h.exampleRequestID(now))
+		o = o.With("request_id", h.exampleRequestID(now))
 	}
-	if doc := (document{fields: o.fields()}); readHelpForm(&doc).problems.any() {
+	if doc := (wire.Document{Fields: o.Fields()}); readHelpForm(&doc).problems.Any() {
 		return exampleHelp
 	}
 	return o
@@ -95,7 +96,7 @@ func postHumanRequest(c *call) error {
 	h := readHelpForm(&doc)
 	fresh := c.readFreshness(&query, &h.problems)
 	from := c.identify(&h.newEntry)
-	if h.problems.any() {
+	if h.problems.Any() {
 		return c.refuseHelp(h)
 	}
 	if err := c.await(fresh); err != nil {
@@ -120,12 +121,12 @@ func postHumanRequest(c *call) error {
 // refuseHelp answers a request whose shape is wrong, unless its request_id was
 // used before.
 func (c *call) refuseHelp(h *helpForm) error {
-	if h.cmd.Request.ID != "" && !h.problems.has("agent") {
+	if h.cmd.Request.ID != "" && !h.problems.Has("agent") {
 		if seq, known := c.read().Request(fsm.OpAskHuman, h.cmd.Request); known {
 			return c.answerHelpAgain(h, seq, true)
 		}
 	}
-	return invalid(h.problems.list, h.example(c.srv.now()))
+	return wire.Invalid(h.problems.List, h.example(c.srv.now()))
 }
 
 // answerHelpAgain answers with the request that the request_id made before.
@@ -161,7 +162,7 @@ var helpParams = []string{"agent", "q", "limit", "cursor", "consistency", "min_i
 
 // listHumanRequests serves GET /api/human-requests.
 func listHumanRequests(c *call) error {
-	l, err := c.listing(helpParams, "human-requests", func(l *listing, doc *document) {
+	l, err := c.listing(helpParams, "human-requests", func(l *listing, doc *wire.Document) {
 		if s := l.text(doc, "agent", maxRawName); s != "" {
 			l.query.AgentKey = text.Fold(l.name("agent", text.AgentName(s), fsm.MaxName))
 		}

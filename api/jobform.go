@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/text"
 )
@@ -44,7 +45,7 @@ const (
 )
 
 // exampleJob is the smallest new job.
-var exampleJob = object{{"agent", exampleAgent}, {"title", exampleJobTitle}, {"body", exampleJobBody}}
+var exampleJob = wire.Object{{"agent", exampleAgent}, {"title", exampleJobTitle}, {"body", exampleJobBody}}
 
 // jobForm is the body of POST /api/jobs as it was sent and what it comes to.
 type jobForm struct {
@@ -58,10 +59,10 @@ type jobForm struct {
 
 // readJobForm reads and judges an action. It finds every problem that can be seen
 // without the state. Fields that the action does not take are ignored.
-func readJobForm(doc *document) *jobForm {
+func readJobForm(doc *wire.Document) *jobForm {
 	j := &jobForm{op: fsm.OpPostJob}
-	if doc.notObject {
-		j.problems.add("agent", "is required: %s", jobNotObject)
+	if doc.NotObject {
+		j.problems.Add("agent", "is required: %s", jobNotObject)
 		return j
 	}
 	j.agent = j.text(doc, &plainAgent)
@@ -86,33 +87,33 @@ func (e *newEntry) requireAgent() { e.requireName(fieldAgent.name) }
 // requireName is judgeName where a name is required.
 func (e *newEntry) requireName(field string) {
 	if !e.agent.given {
-		e.problems.add(field, "is required: %d to %d letters, digits or . _ -", fsm.MinName, fsm.MaxName)
+		e.problems.Add(field, "is required: %d to %d letters, digits or . _ -", fsm.MinName, fsm.MaxName)
 	}
 	e.judgeName(field)
 }
 
 func (j *jobForm) judgeAction() {
-	if !j.action.given || j.problems.has("action") {
+	if !j.action.given || j.problems.Has("action") {
 		return
 	}
 	op, known := jobActions[j.action.value]
 	if !known {
-		j.problems.add("action", "must be post (the default), claim, result, release or close; %s is none of them", shorten(j.action.value, maxMethodShown))
+		j.problems.Add("action", "must be post (the default), claim, result, release or close; %s is none of them", wire.Shorten(j.action.value, maxMethodShown))
 		return
 	}
 	j.op = op
 }
 
 // readPost reads what a new job takes.
-func (j *jobForm) readPost(doc *document) {
+func (j *jobForm) readPost(doc *wire.Document) {
 	j.title, j.body = j.text(doc, &plainTitle), j.text(doc, &plainBody)
 	j.tags, j.tagsGiven = j.list(doc, &plainTags)
-	if j.problems.has("action") {
+	if j.problems.Has("action") {
 		return // which fields it takes is not known; the example posts a job
 	}
 	j.cmd.Kind = fsm.KindMessage
 	if !j.title.given {
-		j.problems.add("title", "is required: %d to %d characters", fsm.MinTitle, fsm.MaxTitle)
+		j.problems.Add("title", "is required: %d to %d characters", fsm.MinTitle, fsm.MaxTitle)
 	}
 	j.judgeTitle()
 	j.judgeBody(&jobRules)
@@ -121,14 +122,14 @@ func (j *jobForm) readPost(doc *document) {
 }
 
 // readAction reads what an action on a job takes.
-func (j *jobForm) readAction(doc *document) {
+func (j *jobForm) readAction(doc *wire.Document) {
 	j.jobID = j.text(doc, &fieldJobID)
 	switch n := j.jobID.length; {
-	case j.problems.has("job_id"):
+	case j.problems.Has("job_id"):
 	case n == 0:
-		j.problems.add("job_id", "is required: the id of a job, "+jobIDSource)
+		j.problems.Add("job_id", "is required: the id of a job, "+jobIDSource)
 	case n > fsm.MaxTarget:
-		j.problems.add("job_id", "may have at most %d characters; this one has %d", fsm.MaxTarget, n)
+		j.problems.Add("job_id", "may have at most %d characters; this one has %d", fsm.MaxTarget, n)
 	}
 	switch j.op {
 	case fsm.OpClaimJob:
@@ -147,20 +148,20 @@ func (j *jobForm) readAction(doc *document) {
 func (e *newEntry) bound(field string, s sent, least, most int) {
 	n := s.length
 	switch {
-	case e.problems.has(field) || !s.given && least == 0:
+	case e.problems.Has(field) || !s.given && least == 0:
 	case !s.given:
-		e.problems.add(field, "is required: %d to %d characters", least, most)
+		e.problems.Add(field, "is required: %d to %d characters", least, most)
 	case least == 0 && n > most:
-		e.problems.add(field, "may have at most %d characters; this one has %d", most, n)
+		e.problems.Add(field, "may have at most %d characters; this one has %d", most, n)
 	case n < least || n > most:
-		e.problems.add(field, "must have %d to %d characters; this one has %d", least, most, n)
+		e.problems.Add(field, "must have %d to %d characters; this one has %d", least, most, n)
 	}
 }
 
 // mention works out whom texts mention, beside their author, and whether they ask
 // something.
 func (e *newEntry) mention(texts ...string) {
-	if !e.problems.any() {
+	if !e.problems.Any() {
 		e.cmd.Mentions = slices.DeleteFunc(text.Mentions(texts...), func(key string) bool { return key == e.cmd.AgentKey })
 		e.cmd.Question = text.Asks(texts...)
 	}
@@ -195,7 +196,7 @@ func (j *jobForm) command(s *Server) fsm.Body {
 // example is the caller's own action with its bad parts mended. It names no job
 // that the caller did not mean: where there is none to which the action can be
 // done, the example posts a job.
-func (j *jobForm) example(view *fsm.View, now time.Time) (object, error) {
+func (j *jobForm) example(view *fsm.View, now time.Time) (wire.Object, error) {
 	id, err := j.exampleJob(view)
 	if err != nil {
 		return nil, err
@@ -210,28 +211,28 @@ func (j *jobForm) exampleAgent() string {
 
 // exampleOn is the caller's own action on a job with its bad parts mended; a job is
 // posted where the id is "".
-func (j *jobForm) exampleOn(id string, now time.Time) object {
-	o := object{{"agent", j.exampleAgent()}}
+func (j *jobForm) exampleOn(id string, now time.Time) wire.Object {
+	o := wire.Object{{"agent", j.exampleAgent()}}
 	if id == "" {
-		o = o.with("action", defaultAction).
-			with("title", j.mended("title", j.title, fsm.MinTitle, fsm.MaxTitle, exampleJobTitle)).
-			with("body", j.mended("body", j.body, fsm.MinBody, fsm.MaxBody, exampleJobBody))
+		o = o.With("action", defaultAction).
+			With("title", j.mended("title", j.title, fsm.MinTitle, fsm.MaxTitle, exampleJobTitle)).
+			With("body", j.mended("body", j.body, fsm.MinBody, fsm.MaxBody, exampleJobBody))
 		if j.tagsGiven {
-			o = o.with("tags", j.repairTags(fsm.MaxTags))
+			o = o.With("tags", j.repairTags(fsm.MaxTags))
 		}
 	} else {
-		o = o.with("action", j.action.value).with("job_id", id)
+		o = o.With("action", j.action.value).With("job_id", id)
 		if j.note.given {
-			o = o.with("note", j.mended("note", j.note, 0, fsm.MaxJobNote, ""))
+			o = o.With("note", j.mended("note", j.note, 0, fsm.MaxJobNote, ""))
 		}
 		if j.op == fsm.OpFinishJob {
-			o = o.with("result", j.mended("result", j.result, fsm.MinJobResult, fsm.MaxJobResult, exampleJobResult))
+			o = o.With("result", j.mended("result", j.result, fsm.MinJobResult, fsm.MaxJobResult, exampleJobResult))
 		}
 	}
 	if j.requestID.given {
-		o = o.with("request_id", j.exampleRequestID(now))
+		o = o.With("request_id", j.exampleRequestID(now))
 	}
-	if doc := (document{fields: o.fields()}); readJobForm(&doc).problems.any() {
+	if doc := (wire.Document{Fields: o.Fields()}); readJobForm(&doc).problems.Any() {
 		return exampleJob
 	}
 	return o
@@ -269,7 +270,7 @@ func (j *jobForm) exampleJob(view *fsm.View) (string, error) {
 		return j.jobID.value, nil
 	case !slices.Contains(found, fsm.ProblemUnknownJob),
 		j.op != fsm.OpFinishJob && j.op != fsm.OpReleaseJob,
-		!j.agent.given || j.problems.has("agent"): // nobody's claims
+		!j.agent.given || j.problems.Has("agent"): // nobody's claims
 		return "", nil
 	}
 	claims, err := view.Held(j.cmd.AgentKey, 2)

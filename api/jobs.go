@@ -7,22 +7,23 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 )
 
 // jobRefusals say what the rules of the job board come to: the code, the field
 // that is at fault, and a sentence about it.
 var jobRefusals = map[fsm.Problem]struct {
-	code           Code
+	code           wire.Code
 	field, message string
 }{
-	fsm.ProblemUnknownJob:    {codeUnknownJob, "job_id", "names no job that exists"},
-	fsm.ProblemOwnJob:        {codeOwnJob, "agent", "posted this job, and nobody may claim or finish a job of their own"},
-	fsm.ProblemNotPoster:     {codeNotPoster, "agent", "did not post this job, and only its poster may close it"},
-	fsm.ProblemJobClaimed:    {codeJobClaimed, "job_id", "names a job that is claimed"},
-	fsm.ProblemJobNotClaimed: {codeJobNotClaimed, "job_id", "names a job that nobody has claimed"},
-	fsm.ProblemJobDone:       {codeJobDone, "job_id", "names a job that is done"},
-	fsm.ProblemJobClosed:     {codeJobClosed, "job_id", "names a job that its poster has withdrawn"},
+	fsm.ProblemUnknownJob:    {wire.CodeUnknownJob, "job_id", "names no job that exists"},
+	fsm.ProblemOwnJob:        {wire.CodeOwnJob, "agent", "posted this job, and nobody may claim or finish a job of their own"},
+	fsm.ProblemNotPoster:     {wire.CodeNotPoster, "agent", "did not post this job, and only its poster may close it"},
+	fsm.ProblemJobClaimed:    {wire.CodeJobClaimed, "job_id", "names a job that is claimed"},
+	fsm.ProblemJobNotClaimed: {wire.CodeJobNotClaimed, "job_id", "names a job that nobody has claimed"},
+	fsm.ProblemJobDone:       {wire.CodeJobDone, "job_id", "names a job that is done"},
+	fsm.ProblemJobClosed:     {wire.CodeJobClosed, "job_id", "names a job that its poster has withdrawn"},
 }
 
 // postJob serves POST /api/jobs: every action on the job board.
@@ -35,7 +36,7 @@ func postJob(c *call) error {
 	c.action = jobCalls[j.op]
 	fresh := c.readFreshness(&query, &j.problems)
 	from := c.identify(&j.newEntry)
-	if j.problems.any() {
+	if j.problems.Any() {
 		return c.refuseJob(j)
 	}
 	if err := c.await(fresh); err != nil {
@@ -63,17 +64,17 @@ func postJob(c *call) error {
 // is listed, and nobody else is asked.
 func (c *call) refuseJob(j *jobForm) error {
 	view := c.read()
-	if j.cmd.Request.ID != "" && !j.problems.has("agent") && !j.problems.has("action") {
+	if j.cmd.Request.ID != "" && !j.problems.Has("agent") && !j.problems.Has("action") {
 		if seq, known := view.Request(j.op, j.cmd.Request); known {
 			return c.answerJobAgain(j, seq, true)
 		}
 	}
-	if j.op != fsm.OpPostJob && !j.problems.has("job_id") {
+	if j.op != fsm.OpPostJob && !j.problems.Has("job_id") {
 		found, err := view.JobProblems(j.op, j.jobID.value, j.cmd.AgentKey)
 		if err != nil {
 			return fmt.Errorf("look at the job: %w", err)
 		}
-		if j.problems.has("agent") {
+		if j.problems.Has("agent") {
 			found = slices.DeleteFunc(found, hangsOnCaller)
 		}
 		if _, err := j.reject(view, found); err != nil {
@@ -84,7 +85,7 @@ func (c *call) refuseJob(j *jobForm) error {
 	if err != nil {
 		return fmt.Errorf("make an example: %w", err)
 	}
-	return invalid(j.problems.list, example)
+	return wire.Invalid(j.problems.List, example)
 }
 
 // hangsOnCaller reports a problem that another caller might not have.
@@ -94,12 +95,12 @@ func hangsOnCaller(p fsm.Problem) bool {
 
 // reject adds what the state has against the action, and returns the code of the
 // first of it.
-func (j *jobForm) reject(view *fsm.View, found []fsm.Problem) (Code, error) {
-	code := codeInvalid
+func (j *jobForm) reject(view *fsm.View, found []fsm.Problem) (wire.Code, error) {
+	code := wire.CodeInvalid
 	for i, problem := range found {
 		refusal, known := jobRefusals[problem]
 		if !known {
-			j.problems.add("action", "was refused by a rule of a newer version (%d)", problem)
+			j.problems.Add("action", "was refused by a rule of a newer version (%d)", problem)
 			continue
 		}
 		if i == 0 {
@@ -112,7 +113,7 @@ func (j *jobForm) reject(view *fsm.View, found []fsm.Problem) (Code, error) {
 				return code, err
 			}
 		}
-		j.problems.add(refusal.field, "%s", message)
+		j.problems.Add(refusal.field, "%s", message)
 	}
 	return code, nil
 }
@@ -144,8 +145,8 @@ func (c *call) rejectJob(j *jobForm, found []fsm.Problem) error {
 	if err != nil {
 		return fmt.Errorf("make an example: %w", err)
 	}
-	refusal := invalid(j.problems.list, example)
-	if code != codeInvalid {
+	refusal := wire.Invalid(j.problems.List, example)
+	if code != wire.CodeInvalid {
 		first := refusal.Issues[0]
 		refusal.Code = code
 		refusal.Message = fmt.Sprintf("The action %s was refused: %s %s.", j.action.value, first.Field, first.Message)
@@ -208,7 +209,7 @@ var jobParams = []string{"status", "q", "limit", "cursor", "consistency", "min_i
 
 // listJobs serves GET /api/jobs.
 func listJobs(c *call) error {
-	l, err := c.listing(jobParams, "jobs", func(l *listing, doc *document) {
+	l, err := c.listing(jobParams, "jobs", func(l *listing, doc *wire.Document) {
 		l.status = fsm.JobOpen
 		switch s := l.text(doc, "status", fsm.MaxName); s {
 		case "":
@@ -217,7 +218,7 @@ func listJobs(c *call) error {
 		default:
 			status, known := fsm.ParseJobStatus(s)
 			if !known {
-				l.problems.add("status", "must be open, claimed, done, closed or all")
+				l.problems.Add("status", "must be open, claimed, done, closed or all")
 			}
 			l.status = status
 		}
@@ -238,20 +239,20 @@ func listJobs(c *call) error {
 
 // listing reads the parameters of a list that is not that of entries, and waits
 // until the local state is as fresh as asked.
-func (c *call) listing(params []string, scope string, filters func(l *listing, doc *document)) (*listing, error) {
+func (c *call) listing(params []string, scope string, filters func(l *listing, doc *wire.Document)) (*listing, error) {
 	pairs, err := c.query()
 	if err != nil {
 		return nil, err
 	}
-	doc, twice := foldPairs(pairs)
+	doc, twice := wire.FoldPairs(pairs)
 	c.noteUnknown(&doc, params)
 	l := newListing(params, twice)
 	l.scope = scope
 	filters(l, &doc)
 	l.readPage(&doc)
 	fresh := c.readFreshness(&doc, &l.problems)
-	if l.problems.any() {
-		return nil, invalid(l.problems.list, l.repair(&doc, c.srv.now()))
+	if l.problems.Any() {
+		return nil, wire.Invalid(l.problems.List, l.repair(&doc, c.srv.now()))
 	}
 	return l, c.await(fresh)
 }
@@ -272,7 +273,7 @@ func getJob(c *call) error {
 	view := c.read()
 	if isJob, err := find(view); err != nil || !isJob {
 		if err == nil {
-			err = missing("job")
+			err = wire.Missing("job")
 		}
 		return err
 	}

@@ -4,25 +4,11 @@ import "time"
 
 // The limits of requests and connections. The limits of entries are in fsm.
 const (
-	// maxBodyBytes is the largest request body; more is a 413.
-	maxBodyBytes = 128 << 10
 	// maxHeaderBytes bounds the request line and the headers together: a body of
 	// maxQueryBody code points, percent-encoded in a URL, must fit.
 	maxHeaderBytes = 32 << 10
-	// maxJSONDepth is the deepest nesting of objects and arrays in a body.
-	maxJSONDepth = 32
-	// maxParams is the most parameters of a query or fields of a form.
-	maxParams = 128
 	// maxQueryBody is the longest entry body, in code points, that a GET may write.
-	maxQueryBody = 1500
-	// maxUnknownShown is how many unknown fields a note names, and
-	// maxUnknownName how many code points of each.
-	maxUnknownShown = 10
-	maxUnknownName  = 40
-	// scanAhead is how far behind a field's limit a text is searched for credentials,
-	// in code points: one that begins within the limit is seen. What follows is
-	// neither searched nor shown. maxScannedItems is how many items of a list are.
-	scanAhead       = 1000
+	maxQueryBody    = 1500
 	maxScannedItems = 64
 	// MaxConnections is the most connections that are served at once.
 	MaxConnections = 16384
@@ -51,8 +37,6 @@ const (
 	// staleAfter is the silence of the leader from which answers say that they
 	// may be stale.
 	staleAfter = time.Second
-	// retryAfterUnavailable is the Retry-After of a 503, in seconds.
-	retryAfterUnavailable = "1"
 	// minAcceptPause and maxAcceptPause bound the pause after a connection could
 	// not be taken, as when the process may open no more; acceptLogEvery is how
 	// often that is logged.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/text"
 )
@@ -18,7 +19,7 @@ var listParams = []string{
 
 // listing is the request for one page of entries.
 type listing struct {
-	problems problems
+	problems wire.Problems
 	// params are the parameters that the list takes.
 	params []string
 	query  fsm.Query
@@ -32,10 +33,10 @@ type listing struct {
 
 // readListing reads and judges the parameters of a list. Parameters that it does
 // not know are ignored.
-func readListing(doc *document, twice []string, head bool) *listing {
+func readListing(doc *wire.Document, twice []string, head bool) *listing {
 	l := newListing(listParams, twice)
-	if action, given := doc.get("action").(string); given && !head && action != "publish" {
-		l.problems.add("action", "must be publish, or be left out to list entries")
+	if action, given := doc.Get("action").(string); given && !head && action != "publish" {
+		l.problems.Add("action", "must be publish, or be left out to list entries")
 	}
 	l.readNames(doc)
 	l.thread = l.text(doc, "thread", fsm.MaxTarget)
@@ -44,7 +45,7 @@ func readListing(doc *document, twice []string, head bool) *listing {
 	if s := l.text(doc, "since", maxSince); s != "" {
 		since, ok := parseSince(s)
 		if !ok {
-			l.problems.add("since", "must be epoch milliseconds or an ISO 8601 date or date-time")
+			l.problems.Add("since", "must be epoch milliseconds or an ISO 8601 date or date-time")
 		}
 		l.query.Since = since
 	}
@@ -56,34 +57,34 @@ func readListing(doc *document, twice []string, head bool) *listing {
 func newListing(params, twice []string) *listing {
 	l := &listing{params: params, query: fsm.Query{Since: -1, Limit: fsm.DefaultList}}
 	for _, name := range twice {
-		if slices.Contains(params, name) && !l.problems.has(name) {
-			l.problems.add(name, "may be given once")
+		if slices.Contains(params, name) && !l.problems.Has(name) {
+			l.problems.Add(name, "may be given once")
 		}
 	}
 	return l
 }
 
 // readPage reads which page of the list is asked for, after all filters.
-func (l *listing) readPage(doc *document) {
+func (l *listing) readPage(doc *wire.Document) {
 	l.query.Limit = l.number(doc, "limit", fsm.MaxList, fsm.DefaultList)
 	if s := l.text(doc, "cursor", maxCursor); s != "" {
 		before, ok := l.parseCursor(s)
 		if !ok && !l.filterProblems() {
-			l.problems.add("cursor", "is not a nextCursor of this list: start again without it, or with the same filters")
+			l.problems.Add("cursor", "is not a nextCursor of this list: start again without it, or with the same filters")
 		}
 		l.query.Before = before
 	}
 }
 
 // number reads a number from 1 to most; the usual one where none is given.
-func (l *listing) number(doc *document, field string, most, usual int) int {
+func (l *listing) number(doc *wire.Document, field string, most, usual int) int {
 	s := l.text(doc, field, maxNumber)
 	if s == "" {
 		return usual
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 || n > most {
-		l.problems.add(field, "must be a whole number from 1 to %d", most)
+		l.problems.Add(field, "must be a whole number from 1 to %d", most)
 	}
 	return n
 }
@@ -96,11 +97,11 @@ const (
 )
 
 // readNames reads the filters by kind and by name.
-func (l *listing) readNames(doc *document) {
+func (l *listing) readNames(doc *wire.Document) {
 	if s := l.text(doc, "kind", fsm.MaxName); s != "" {
 		kind, known := kindAliases[s]
 		if !known {
-			l.problems.add("kind", "must be message, knowledge or feature_request")
+			l.problems.Add("kind", "must be message, knowledge or feature_request")
 		}
 		l.query.Kind = kind
 	}
@@ -123,25 +124,25 @@ const maxRawName = 400
 
 func (l *listing) name(field, name string, longest int) string {
 	if why := nameProblem(name, longest); why != "" {
-		l.problems.add(field, "%s", why)
+		l.problems.Add(field, "%s", why)
 		return ""
 	}
 	return name
 }
 
 // text reads one parameter; "" when it is absent or has a problem.
-func (l *listing) text(doc *document, field string, longest int) string {
-	s, given := doc.get(field).(string)
-	if !given || l.problems.has(field) {
+func (l *listing) text(doc *wire.Document, field string, longest int) string {
+	s, given := doc.Get(field).(string)
+	if !given || l.problems.Has(field) {
 		return ""
 	}
-	s, bad := clean(s)
-	switch n := count(s); {
-	case bad != flawNone:
-		l.problems.add(field, "%s", bad)
+	s, bad := wire.Clean(s)
+	switch n := wire.Count(s); {
+	case bad != wire.FlawNone:
+		l.problems.Add(field, "%s", bad)
 		return ""
 	case n > longest:
-		l.problems.add(field, "may have at most %d characters; this one has %d", longest, n)
+		l.problems.Add(field, "may have at most %d characters; this one has %d", longest, n)
 		return ""
 	}
 	return s
@@ -149,7 +150,7 @@ func (l *listing) text(doc *document, field string, longest int) string {
 
 // filterProblems reports a problem in a parameter that a cursor is bound to.
 func (l *listing) filterProblems() bool {
-	return slices.ContainsFunc(l.problems.list, func(i Issue) bool {
+	return slices.ContainsFunc(l.problems.List, func(i wire.Issue) bool {
 		return !slices.Contains(pageParams, i.Field)
 	})
 }
@@ -172,40 +173,40 @@ func (l *listing) resolve(view *fsm.View) bool {
 }
 
 // repair is the caller's own list with its bad parameters mended or left out.
-func (l *listing) repair(doc *document, now time.Time) object {
-	o := object{}
+func (l *listing) repair(doc *wire.Document, now time.Time) wire.Object {
+	o := wire.Object{}
 	for _, name := range l.params {
-		s, given := doc.get(name).(string)
+		s, given := doc.Get(name).(string)
 		if !given {
 			continue
 		}
-		s, _ = clean(s)
-		bad := l.problems.has(name)
+		s, _ = wire.Clean(s)
+		bad := l.problems.Has(name)
 		switch {
 		case name == "min_index": // whether this node has it is not to be known here
 		case name == "limit":
-			o = o.with(name, mendNumber(s, fsm.MaxList, fsm.DefaultList))
+			o = o.With(name, mendNumber(s, fsm.MaxList, fsm.DefaultList))
 		case name == "days":
-			o = o.with(name, mendNumber(s, fsm.MaxUsageDays, defaultUsageDays))
+			o = o.With(name, mendNumber(s, fsm.MaxUsageDays, defaultUsageDays))
 		case !bad && (name != "cursor" || !l.filterProblems()):
-			o = o.with(name, s)
+			o = o.With(name, s)
 		case name == "since":
-			o = o.with(name, now.UTC().Add(-24*time.Hour).Format(time.RFC3339))
+			o = o.With(name, now.UTC().Add(-24*time.Hour).Format(time.RFC3339))
 		case name == "kind":
-			o = o.with(name, fsm.KindMessage.String())
+			o = o.With(name, fsm.KindMessage.String())
 		case name == "channel":
-			o = o.with(name, mendName(text.ChannelName(s), fsm.MaxChannel, "general"))
+			o = o.With(name, mendName(text.ChannelName(s), fsm.MaxChannel, "general"))
 		case name == "agent" || name == "for":
-			o = o.with(name, mendName(text.AgentName(s), fsm.MaxName, exampleAgent))
+			o = o.With(name, mendName(text.AgentName(s), fsm.MaxName, exampleAgent))
 		case name == "status":
-			o = o.with(name, fsm.JobOpen.String())
+			o = o.With(name, fsm.JobOpen.String())
 		case name == "q":
-			o = o.with(name, cut(s, fsm.MaxSearch))
+			o = o.With(name, wire.Cut(s, fsm.MaxSearch))
 		case name == "consistency":
-			o = o.with(name, "strong")
+			o = o.With(name, "strong")
 		}
 	}
-	return slices.DeleteFunc(o, func(m member) bool { return m.value == "" })
+	return slices.DeleteFunc(o, func(m wire.Field) bool { return m.Value == "" })
 }
 
 // mendNumber brings a number from 1 to most into its bounds; what is none becomes

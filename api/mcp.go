@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
@@ -78,7 +79,7 @@ type exchange struct {
 	relay *relay
 	base  string // of this service's addresses
 	// refusal is that of a tool; nil where there was none.
-	refusal atomic.Pointer[Error]
+	refusal atomic.Pointer[wire.Error]
 }
 
 type exchangeKey struct{}
@@ -103,7 +104,7 @@ func (s *Server) newMCP() http.Handler {
 	}, readLatest)
 	server.AddReceivingMiddleware(s.recoverMCP)
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
-		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxBodyBytes,
+		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: wire.MaxBodyBytes,
 		// A page that another host serves may read and write here as everybody may:
 		// there is nothing to be gained by rebinding a name, and load balancers do.
 		DisableLocalhostProtection: true,
@@ -125,7 +126,7 @@ func (s *Server) recoverMCP(next mcp.MethodHandler) mcp.MethodHandler {
 			if cause := recover(); cause != nil {
 				s.metrics.panics.Inc()
 				s.log.ErrorContext(ctx, "handler panicked", "method", method, "cause", cause, "stack", string(debug.Stack()))
-				result, err = nil, failedMCP(internalError())
+				result, err = nil, failedMCP(wire.Internal())
 			}
 		}()
 		if call, isCall := req.(*mcp.CallToolRequest); isCall && !slices.ContainsFunc(s.tools, func(b *boundTool) bool { return b.name == call.Params.Name }) {
@@ -141,7 +142,7 @@ func (s *Server) noTool(name string) error {
 	for i, b := range s.tools {
 		names[i] = b.name
 	}
-	message := "There is no tool " + shown(name, maxMethodShown) + ": tools/list names those that there are."
+	message := "There is no tool " + wire.Shown(name, maxMethodShown) + ": tools/list names those that there are."
 	if near := text.Nearest(name, names); near != "" {
 		message += " Did you mean " + near + "?"
 	}
@@ -149,7 +150,7 @@ func (s *Server) noTool(name string) error {
 }
 
 // failedMCP is the error of a request that no model can mend.
-func failedMCP(e *Error) error {
+func failedMCP(e *wire.Error) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: e.Message}
 }
 
@@ -162,44 +163,44 @@ func readGuide(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResu
 func readLatest(ctx context.Context, _ *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	x, known := ctx.Value(exchangeKey{}).(*exchange)
 	if !known {
-		return nil, failedMCP(internalError())
+		return nil, failedMCP(wire.Internal())
 	}
-	done := x.relay.perform("listEntries", invocation{params: []pair{{"limit", latestShown}}})
-	if done.refusal != nil {
-		return nil, failedMCP(done.refusal)
+	done := x.relay.perform("listEntries", wire.Invocation{Params: []wire.Pair{{"limit", latestShown}}})
+	if done.Refusal != nil {
+		return nil, failedMCP(done.Refusal)
 	}
-	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: latestURI, MIMEType: contentJSON, Text: string(done.body)}}}, nil
+	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: latestURI, MIMEType: contentJSON, Text: string(done.Body)}}}, nil
 }
 
 // postMCP serves POST /mcp: one message of JSON-RPC.
 func postMCP(c *call) error {
 	h := &c.rctx.Request.Header
 	if len(h.ContentEncoding()) > 0 {
-		return encoded()
+		return wire.Encoded()
 	}
-	if _, err := mediaType(string(h.ContentType())); err != nil {
-		return &Error{
-			Code: codeUnsupportedMedia, Message: "Send one JSON-RPC message as application/json.",
-			Issues: []Issue{{fiber.HeaderContentType, "must be " + mediaJSON}},
+	if _, err := wire.MediaType(string(h.ContentType())); err != nil {
+		return &wire.Error{
+			Code: wire.CodeUnsupportedMedia, Message: "Send one JSON-RPC message as application/json.",
+			Issues: []wire.Issue{{fiber.HeaderContentType, "must be " + wire.MediaJSON}},
 		}
 	}
-	body := bytes.TrimPrefix(c.rctx.Request.Body(), utf8BOM)
-	fields, err := readObject(body)
+	body := bytes.TrimPrefix(c.rctx.Request.Body(), wire.BOM)
+	fields, err := wire.ReadObject(body)
 	switch {
-	case errors.Is(err, errNotObject):
+	case errors.Is(err, wire.ErrNotObject):
 		return c.refuseRPC(http.StatusBadRequest, nil, rpcBadRequest, "The body must be one JSON-RPC message; batches are not taken.")
 	case err != nil:
 		return c.refuseRPC(http.StatusBadRequest, nil, rpcUnparsable, "The body cannot be read as JSON: "+err.Error()+".")
 	}
-	doc := document{fields: fields}
-	id, method := doc.get("id"), doc.get("method")
+	doc := wire.Document{Fields: fields}
+	id, method := doc.Get("id"), doc.Get("method")
 	name, isText := method.(string)
 	switch {
 	case id != nil && !validID(id):
 		return c.refuseRPC(http.StatusBadRequest, nil, rpcBadRequest, "id must be a text or a whole number.")
-	case doc.get("jsonrpc") != "2.0":
+	case doc.Get("jsonrpc") != "2.0":
 		return c.refuseRPC(http.StatusBadRequest, id, rpcBadRequest, `jsonrpc must be "2.0".`)
-	case method == nil && (doc.has("result") || doc.has("error")), id == nil && strings.HasPrefix(name, "notifications/"):
+	case method == nil && (doc.Has("result") || doc.Has("error")), id == nil && strings.HasPrefix(name, "notifications/"):
 		c.out.SetStatusCode(http.StatusAccepted) // nothing was asked
 		return nil
 	case !isText || name == "":
@@ -211,7 +212,7 @@ func postMCP(c *call) error {
 		if c.header(headerMCPVersion) >= mcpStatusVersion {
 			status = http.StatusNotFound
 		}
-		return c.refuseRPC(status, id, rpcNoMethod, "There is no method "+shown(name, maxMethodShown)+" here: nothing is streamed, subscribed to or kept in a session.")
+		return c.refuseRPC(status, id, rpcNoMethod, "There is no method "+wire.Shown(name, maxMethodShown)+" here: nothing is streamed, subscribed to or kept in a session.")
 	case id == nil:
 		return c.refuseRPC(http.StatusBadRequest, nil, rpcBadRequest, "id is required: a text or a whole number.")
 	}
@@ -221,9 +222,9 @@ func postMCP(c *call) error {
 // refuseMCPVersion answers a request of a version that there is none of, so that a
 // client which knows an older one goes on with that.
 func (c *call) refuseMCPVersion(id any) error {
-	asked := shorten(c.header(headerMCPVersion), maxMethodShown)
-	return c.answerObject(http.StatusBadRequest, object{
-		{"jsonrpc", "2.0"}, {"id", id}, {"error", object{
+	asked := wire.Shorten(c.header(headerMCPVersion), maxMethodShown)
+	return c.answerObject(http.StatusBadRequest, wire.Object{
+		{"jsonrpc", "2.0"}, {"id", id}, {"error", wire.Object{
 			{"code", mcp.CodeUnsupportedProtocolVersion},
 			{"message", headerMCPVersion + " must be one of " + strings.Join(mcpVersions, ", ") + ", or be left out."},
 			{"data", mcp.UnsupportedProtocolVersionData{Supported: mcpVersions, Requested: asked}},
@@ -284,8 +285,8 @@ func (c *call) exchangeMCP(id any, body []byte) error {
 
 // refuseRPC answers with an error of JSON-RPC.
 func (c *call) refuseRPC(status int, id any, code int, message string) error {
-	return c.answerObject(status, object{
-		{"jsonrpc", "2.0"}, {"id", id}, {"error", object{{"code", code}, {"message", message}}},
+	return c.answerObject(status, wire.Object{
+		{"jsonrpc", "2.0"}, {"id", id}, {"error", wire.Object{{"code", code}, {"message", message}}},
 	})
 }
 

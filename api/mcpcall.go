@@ -12,44 +12,46 @@ import (
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/commons-cluster/commons/api/wire"
 )
 
 // toolCall is a call of a tool: its arguments as the operation takes them.
 type toolCall struct {
-	in invocation
+	in wire.Invocation
 	// unread says why the arguments could not be read at all; nil: they were.
-	unread *Error
+	unread *wire.Error
 	// ignored are arguments that the tool does not take, or gives itself.
 	ignored []string
 	// problems are those that the operation cannot see: it is not asked to judge
 	// what was sent in the place of a text.
-	problems problems
+	problems wire.Problems
 	// sound are the parameters in which only the operation could see a problem.
-	sound object
+	sound wire.Object
 }
 
 // read sorts the arguments of a call.
 func (b *boundTool) read(raw json.RawMessage) *toolCall {
 	t := &toolCall{}
-	var fields []field
+	var fields []wire.Field
 	if len(raw) > 0 && string(raw) != "null" {
 		var err error
-		fields, err = readObject(raw)
-		if errors.Is(err, errNotObject) {
-			t.unread = &Error{Code: codeMalformedBody, Message: "The arguments must be an object.", Example: b.example()}
+		fields, err = wire.ReadObject(raw)
+		if errors.Is(err, wire.ErrNotObject) {
+			t.unread = &wire.Error{Code: wire.CodeMalformedBody, Message: "The arguments must be an object.", Example: b.example()}
 			return t
 		}
 		if err != nil {
-			t.unread = &Error{Code: codeMalformedBody, Message: "The arguments cannot be read: " + err.Error() + ".", Example: b.example()}
+			t.unread = &wire.Error{Code: wire.CodeMalformedBody, Message: "The arguments cannot be read: " + err.Error() + ".", Example: b.example()}
 			return t
 		}
 	}
-	doc := document{fields: fields}
-	if b.synonym != "" && doc.get(b.as) == nil && doc.has(b.synonym) {
-		fields = slices.DeleteFunc(fields, func(f field) bool { return f.name == b.as })
+	doc := wire.Document{Fields: fields}
+	if b.synonym != "" && doc.Get(b.as) == nil && doc.Has(b.synonym) {
+		fields = slices.DeleteFunc(fields, func(f wire.Field) bool { return f.Name == b.as })
 		for i := range fields {
-			if fields[i].name == b.synonym {
-				fields[i].name = b.as
+			if fields[i].Name == b.synonym {
+				fields[i].Name = b.as
 			}
 		}
 	}
@@ -63,41 +65,41 @@ func (b *boundTool) read(raw json.RawMessage) *toolCall {
 
 // readBody makes the body of a request of the arguments. Fields that nobody knows
 // are left in: the operation notes them.
-func (b *boundTool) readBody(t *toolCall, fields []field) {
+func (b *boundTool) readBody(t *toolCall, fields []wire.Field) {
 	for _, f := range fields {
-		at := slices.IndexFunc(b.fixed, func(p pair) bool { return p.name == f.name })
+		at := slices.IndexFunc(b.fixed, func(p wire.Pair) bool { return p.Name == f.Name })
 		if at < 0 {
-			t.in.document.fields = append(t.in.document.fields, f)
-		} else if f.value != b.fixed[at].value {
-			t.ignored = append(t.ignored, f.name)
+			t.in.Document.Fields = append(t.in.Document.Fields, f)
+		} else if f.Value != b.fixed[at].Value {
+			t.ignored = append(t.ignored, f.Name)
 		}
 	}
 	for _, p := range b.fixed {
-		t.in.document.fields = append(t.in.document.fields, field{p.name, p.value})
+		t.in.Document.Fields = append(t.in.Document.Fields, wire.Field{p.Name, p.Value})
 	}
 }
 
 // readQuery makes parameters of the arguments. All of these are text over HTTP;
 // here each has a type of its own, and another one is a problem.
-func (b *boundTool) readQuery(t *toolCall, fields []field) {
+func (b *boundTool) readQuery(t *toolCall, fields []wire.Field) {
 	for _, f := range fields {
-		a, known := b.arguments[f.name]
-		if !known && f.name == "min_index" { // a header over HTTP, and so in the document
+		a, known := b.arguments[f.Name]
+		if !known && f.Name == "min_index" { // a header over HTTP, and so in the document
 			a, known = argument{schema: map[string]any{"type": typeInteger}}, true
 		}
 		if !known {
-			t.ignored = append(t.ignored, f.name)
+			t.ignored = append(t.ignored, f.Name)
 			continue
 		}
-		if f.value == nil {
+		if f.Value == nil {
 			continue
 		}
-		if !a.takes(f.value) {
-			t.problems.add(f.name, "%s", a.wanted())
+		if !a.takes(f.Value) {
+			t.problems.Add(f.Name, "%s", a.wanted())
 			continue
 		}
-		value := fmt.Sprint(f.value)
-		if n, isNumber := f.value.(json.Number); isNumber {
+		value := fmt.Sprint(f.Value)
+		if n, isNumber := f.Value.(json.Number); isNumber {
 			value = queryNumber(n)
 		}
 		if value == "" {
@@ -105,14 +107,14 @@ func (b *boundTool) readQuery(t *toolCall, fields []field) {
 		}
 		switch a.in {
 		case inKey:
-			t.in.editKey = value
+			t.in.EditKey = value
 			continue
 		case inPath:
-			t.in.id = value
+			t.in.ID = value
 		default:
-			t.in.params = append(t.in.params, pair{f.name, value})
+			t.in.Params = append(t.in.Params, wire.Pair{f.Name, value})
 		}
-		t.sound = t.sound.with(f.name, f.value)
+		t.sound = t.sound.With(f.Name, f.Value)
 	}
 	for _, name := range b.required {
 		// What the operation itself requires beside its path it asks for itself.
@@ -134,104 +136,104 @@ func queryNumber(n json.Number) string {
 
 // require adds the problem of an argument that is missing.
 func (b *boundTool) require(t *toolCall, name string) {
-	given := t.sound.has(name) || b.arguments[name].in == inKey && t.in.editKey != ""
-	if !given && !t.problems.has(name) {
-		t.problems.add(name, "is required")
+	given := t.sound.Has(name) || b.arguments[name].in == inKey && t.in.EditKey != ""
+	if !given && !t.problems.Has(name) {
+		t.problems.Add(name, "is required")
 	}
 }
 
 // complete adds to an example of parameters what the tool requires: the argument
 // that was sent, where it is sound, else one of the OpenAPI document. It reports
 // whether one is of the document: whether that works nobody knows.
-func (b *boundTool) complete(t *toolCall, example object) (whole object, madeUp bool) {
-	whole = object{}
+func (b *boundTool) complete(t *toolCall, example wire.Object) (whole wire.Object, madeUp bool) {
+	whole = wire.Object{}
 	for _, name := range b.required {
-		if example.has(name) {
+		if example.Has(name) {
 			continue
 		}
-		at := slices.IndexFunc(t.sound, func(m member) bool { return m.name == name })
+		at := slices.IndexFunc(t.sound, func(m wire.Field) bool { return m.Name == name })
 		if at >= 0 {
 			whole = append(whole, t.sound[at])
 		} else if a := b.arguments[name]; a.example != nil {
-			whole, madeUp = whole.with(name, a.example), true
+			whole, madeUp = whole.With(name, a.example), true
 		}
 	}
 	return append(whole, example...), madeUp
 }
 
 // example are arguments that can be read.
-func (b *boundTool) example() object {
+func (b *boundTool) example() wire.Object {
 	o, _ := b.complete(&toolCall{}, nil)
 	return o
 }
 
 // perform runs the operation. Where the tool has something against the arguments
 // itself, the operation is only asked what else is wrong with them.
-func (b *boundTool) perform(r *relay, t *toolCall) performed {
+func (b *boundTool) perform(r *relay, t *toolCall) wire.Performed {
 	if t.unread != nil {
 		return refused(t.unread)
 	}
-	t.in.trial = t.problems.any()
+	t.in.Trial = t.problems.Any()
 	done := r.perform(b.operation, t.in)
 	switch {
-	case done.refusal != nil && done.refusal.Code != codeInvalid, done.refusal == nil && !t.in.trial, b.body:
+	case done.Refusal != nil && done.Refusal.Code != wire.CodeInvalid, done.Refusal == nil && !t.in.Trial, b.body:
 		return done
-	case done.refusal == nil: // the other arguments are an example that works
+	case done.Refusal == nil: // the other arguments are an example that works
 		return refused(b.invalid(t, t.sound))
 	}
 	own := t.problems
 	// A cursor that fits no more may be the next page under the filter at fault.
-	filters := slices.ContainsFunc(own.list, func(i Issue) bool { return !slices.Contains(pageParams, i.Field) })
-	for _, issue := range done.refusal.Issues {
-		if !own.has(issue.Field) && (issue.Field != "cursor" || !filters) {
-			t.problems.list = append(t.problems.list, issue)
+	filters := slices.ContainsFunc(own.List, func(i wire.Issue) bool { return !slices.Contains(pageParams, i.Field) })
+	for _, issue := range done.Refusal.Issues {
+		if !own.Has(issue.Field) && (issue.Field != "cursor" || !filters) {
+			t.problems.List = append(t.problems.List, issue)
 		}
 	}
-	more := b.invalid(t, done.refusal.Example)
-	more.Notes = done.refusal.Notes
+	more := b.invalid(t, done.Refusal.Example)
+	more.Notes = done.Refusal.Notes
 	return refused(more)
 }
 
 // invalid is the error of parameters that break rules.
-func (b *boundTool) invalid(t *toolCall, example object) *Error {
-	if t.in.trial { // what the operation had no occasion to ask for
+func (b *boundTool) invalid(t *toolCall, example wire.Object) *wire.Error {
+	if t.in.Trial { // what the operation had no occasion to ask for
 		for _, name := range b.required {
 			b.require(t, name)
 		}
 	}
 	whole, madeUp := b.complete(t, example)
-	e := invalid(t.problems.list, whole)
+	e := wire.Invalid(t.problems.List, whole)
 	if madeUp {
-		e.Message = countProblems(t.problems.list) + " The example shows the form."
+		e.Message = wire.CountProblems(t.problems.List) + " The example shows the form."
 	}
 	return e
 }
 
 // refused is what an operation comes to that was not run.
-func refused(e *Error) performed {
-	return performed{status: e.status(), body: e.object().appendJSON(nil), refusal: e}
+func refused(e *wire.Error) wire.Performed {
+	return wire.Performed{Status: e.Status(), Body: e.Object().AppendJSON(nil), Refusal: e}
 }
 
 // call carries a call of the tool out.
 func (b *boundTool) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	x, known := ctx.Value(exchangeKey{}).(*exchange)
 	if !known {
-		return nil, failedMCP(internalError())
+		return nil, failedMCP(wire.Internal())
 	}
 	t := b.read(req.Params.Arguments)
 	done, ignored := b.perform(x.relay, t), ignoredNote(t.ignored)
-	if done.status >= http.StatusBadRequest {
-		return x.refuse(b, done.refusal, ignored), nil
+	if done.Status >= http.StatusBadRequest {
+		return x.refuse(b, done.Refusal, ignored), nil
 	}
 	w := &mcpWriter{base: x.base}
 	if ignored != "" {
 		w.line("%s", ignored)
 	}
-	if err := b.text(w, done.body); err != nil {
+	if err := b.text(w, done.Body); err != nil {
 		x.relay.srv.log.ErrorContext(ctx, "an answer cannot be put into words", "tool", b.name, "err", err)
-		return toolResult(string(done.body), done.body), nil
+		return toolResult(string(done.Body), done.Body), nil
 	}
-	return toolResult(w.String(), done.body), nil
+	return toolResult(w.String(), done.Body), nil
 }
 
 // toolResult is a result of both kinds: a text, and the object that HTTP answers.
@@ -243,7 +245,7 @@ func toolResult(text string, body []byte) *mcp.CallToolResult {
 }
 
 // refuse is the result of a call that was refused: an error for the model to see.
-func (x *exchange) refuse(b *boundTool, e *Error, ignored string) *mcp.CallToolResult {
+func (x *exchange) refuse(b *boundTool, e *wire.Error, ignored string) *mcp.CallToolResult {
 	x.refusal.Store(e)
 	shown := *e
 	if ignored != "" {
@@ -251,7 +253,7 @@ func (x *exchange) refuse(b *boundTool, e *Error, ignored string) *mcp.CallToolR
 	}
 	w := &mcpWriter{base: x.base}
 	w.refusal(b, &shown)
-	result := toolResult(w.String(), shown.object().appendJSON(nil))
+	result := toolResult(w.String(), shown.Object().AppendJSON(nil))
 	result.IsError = true
 	return result
 }

@@ -39,20 +39,20 @@ func FuzzToolArguments(f *testing.F) {
 			return
 		}
 		for _, p := range b.fixed {
-			if got := call.in.document.get(p.name); got != p.value {
-				t.Errorf("%s: %s is %v", b.name, p.name, got)
+			if got := call.in.Document.Get(p.Name); got != p.Value {
+				t.Errorf("%s: %s is %v", b.name, p.Name, got)
 			}
 		}
-		if !b.body && len(call.in.document.fields) > 0 {
-			t.Errorf("%s reads, and has a body: %v", b.name, call.in.document.fields)
+		if !b.body && len(call.in.Document.Fields) > 0 {
+			t.Errorf("%s reads, and has a body: %v", b.name, call.in.Document.Fields)
 		}
-		for _, p := range call.in.params {
-			if p.name == "action" || p.name == "confirm" {
-				t.Errorf("%s: the parameter %s", b.name, p.name)
+		for _, p := range call.in.Params {
+			if p.Name == "action" || p.Name == "confirm" {
+				t.Errorf("%s: the parameter %s", b.name, p.Name)
 			}
 		}
 		for _, name := range b.required {
-			if b.arguments[name].in == inPath && call.in.id == "" && !call.problems.has(name) {
+			if b.arguments[name].in == inPath && call.in.ID == "" && !call.problems.Has(name) {
 				t.Errorf("%s: %s is missing, and nothing says so", b.name, name)
 			}
 		}
@@ -143,7 +143,7 @@ func TestExamplesHoldWhatIsRequired(t *testing.T) {
 	}
 	for _, b := range tools {
 		for _, name := range b.required {
-			if !b.body && !b.example().has(name) {
+			if !b.body && !b.example().Has(name) {
 				t.Errorf("%s: its example lacks %s: %v", b.name, name, b.example())
 			}
 		}
@@ -164,8 +164,8 @@ func TestEveryOperationIsATool(t *testing.T) {
 		}
 		names[tool.name] = true
 		for _, p := range tool.fixed {
-			if p.name == fieldAction.name {
-				actions[p.value] = true
+			if p.Name == fieldAction.name {
+				actions[p.Value] = true
 			}
 		}
 	}

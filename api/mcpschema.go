@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/commons-cluster/commons/api/wire"
 )
 
 // The schemas of tools are those of the operations behind them, taken from the
@@ -221,7 +223,7 @@ func (d *documented) read(operation map[string]any) error {
 func jsonSchema(message any) map[string]any {
 	m, _ := message.(map[string]any)
 	content, _ := m["content"].(map[string]any)
-	media, _ := content[mediaJSON].(map[string]any)
+	media, _ := content[wire.MediaJSON].(map[string]any)
 	schema, _ := media["schema"].(map[string]any)
 	return schema
 }

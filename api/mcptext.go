@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/commons-cluster/commons/api/wire"
 )
 
 // mcpWriter puts what an operation answers into words, for people and for models
@@ -46,9 +48,9 @@ func ignoredNote(names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
-	list := make([]string, 0, min(len(names), maxUnknownShown))
+	list := make([]string, 0, min(len(names), wire.MaxUnknownShown))
 	for _, name := range names[:cap(list)] {
-		list = append(list, shown(name, maxUnknownName))
+		list = append(list, wire.Shown(name, wire.MaxUnknownName))
 	}
 	return "Arguments that this tool does not take were ignored: " + strings.Join(list, ", ") + "."
 }
@@ -61,12 +63,12 @@ var inTools = strings.NewReplacer(
 )
 
 // refusal says everything that is wrong, and what would have worked.
-func (w *mcpWriter) refusal(b *boundTool, e *Error) {
-	shown := len(e.Issues) > 0 && !e.retryable() && (len(e.Example) > 0 || e.Code == codeInvalid)
+func (w *mcpWriter) refusal(b *boundTool, e *wire.Error) {
+	shown := len(e.Issues) > 0 && !e.Retryable() && (len(e.Example) > 0 || e.Code == wire.CodeInvalid)
 	another := shown && b.another(e.Example)
 	message := e.Message
 	if !shown || another {
-		message = strings.TrimSuffix(message, exampleWorks)
+		message = strings.TrimSuffix(message, wire.ExampleWorks)
 	}
 	w.line("%s: %s", b.name, inTools.Replace(message))
 	for _, issue := range e.Issues {
@@ -74,31 +76,31 @@ func (w *mcpWriter) refusal(b *boundTool, e *Error) {
 	}
 	w.notes(e.Notes)
 	switch {
-	case e.status() == http.StatusTooManyRequests: // the message says how long
+	case e.Status() == http.StatusTooManyRequests: // the message says how long
 		w.line("Wait, then call again.")
-	case e.retryable():
+	case e.Retryable():
 		w.line("The same call may be repeated.")
 	case another:
 		w.line(`To find a job: list_jobs {} has those that are open, list_jobs {"status":"claimed"} those that somebody does.`)
 	case shown:
-		w.line("Example: %s %s", b.name, e.Example.appendJSON(nil))
+		w.line("Example: %s %s", b.name, e.Example.AppendJSON(nil))
 	}
 }
 
 // another reports whether an example shows another action than the tool's. Over HTTP
 // that is one more thing to do; who calls a tool did not mean it.
-func (b *boundTool) another(example object) bool {
-	at := slices.IndexFunc(b.fixed, func(p pair) bool { return p.name == fieldAction.name })
+func (b *boundTool) another(example wire.Object) bool {
+	at := slices.IndexFunc(b.fixed, func(p wire.Pair) bool { return p.Name == fieldAction.name })
 	if at < 0 {
 		return false
 	}
 	action := any(defaultAction)
 	for _, m := range example {
-		if m.name == fieldAction.name {
-			action = m.value
+		if m.Name == fieldAction.name {
+			action = m.Value
 		}
 	}
-	return action != any(b.fixed[at].value)
+	return action != any(b.fixed[at].Value)
 }
 
 // entry shows an entry in one line.
@@ -116,7 +118,7 @@ func (w *mcpWriter) entryLine(e *shownEntry, excerpt int) {
 	}
 	fmt.Fprintf(w, ": %s", e.Title)
 	if body := strings.Join(strings.Fields(e.Body), " "); body != e.Title && body != "" {
-		fmt.Fprintf(w, " | %s", shorten(strings.TrimPrefix(body, e.Title+" "), excerpt))
+		fmt.Fprintf(w, " | %s", wire.Shorten(strings.TrimPrefix(body, e.Title+" "), excerpt))
 	}
 	w.WriteByte('\n')
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/commons-cluster/commons/api/wire"
 )
 
 // mcpTool is a tool: an operation of the interface under a name that a model
@@ -17,7 +19,7 @@ type mcpTool struct {
 	// marks those that are required.
 	takes string
 	// fixed are arguments that the tool gives itself.
-	fixed []pair
+	fixed []wire.Pair
 	// synonym is another name for the argument as.
 	synonym, as string
 	// answers names the schema of the answer where the operation has several.
@@ -74,13 +76,13 @@ var mcpTools = []mcpTool{
 	},
 	{
 		name: "publish_knowledge", title: "Publish knowledge", operation: callPublish, effect: mcpWrites, text: (*mcpWriter).published,
-		fixed: []pair{{"kind", "knowledge"}},
+		fixed: []wire.Pair{{"kind", "knowledge"}},
 		does:  "Publish something that other agents can use later: a finding, a guide, a fact. It is filed as knowledge.",
 		takes: "body* agent title tags channel supersedes relation reply_to" + mcpProof,
 	},
 	{
 		name: "request_feature", title: "Ask for a feature", operation: callPublish, effect: mcpWrites, text: (*mcpWriter).published,
-		fixed: []pair{{"kind", "feature_request"}},
+		fixed: []wire.Pair{{"kind", "feature_request"}},
 		does:  "Say what is missing, here or elsewhere. It is filed as a feature request.",
 		takes: "body* agent title tags channel supersedes relation reply_to" + mcpProof,
 	},
@@ -115,27 +117,27 @@ var mcpTools = []mcpTool{
 	},
 	{
 		name: "post_job", title: "Post a job", operation: "actOnJob", effect: mcpWrites, text: (*mcpWriter).jobDone,
-		fixed: []pair{{"action", "post"}},
+		fixed: []wire.Pair{{"action", "post"}},
 		does:  "Post a small job for another agent to do.", takes: "agent* title* body* tags" + mcpProof,
 	},
 	{
 		name: "claim_job", title: "Claim a job", operation: "actOnJob", effect: mcpWrites, text: (*mcpWriter).jobDone, synonym: "id", as: "job_id",
-		fixed: []pair{{"action", "claim"}},
+		fixed: []wire.Pair{{"action", "claim"}},
 		does:  "Take an open job of another agent, usually for 24 hours; again by the same agent extends the claim.", takes: "agent* job_id* note" + mcpProof,
 	},
 	{
 		name: "submit_job_result", title: "Hand in a result", operation: "actOnJob", effect: mcpEnsure, text: (*mcpWriter).jobDone, synonym: "id", as: "job_id",
-		fixed: []pair{{"action", "result"}},
+		fixed: []wire.Pair{{"action", "result"}},
 		does:  "Finish a job that you have claimed, or that nobody has.", takes: "agent* job_id* result*" + mcpProof,
 	},
 	{
 		name: "release_job", title: "Give a job back", operation: "actOnJob", effect: mcpEnsure, text: (*mcpWriter).jobDone, synonym: "id", as: "job_id",
-		fixed: []pair{{"action", "release"}},
+		fixed: []wire.Pair{{"action", "release"}},
 		does:  "Give your claim of a job back, so that others can take it.", takes: "agent* job_id*" + mcpProof,
 	},
 	{
 		name: "close_job", title: "Withdraw a job", operation: "actOnJob", effect: mcpEnsure, text: (*mcpWriter).jobDone, synonym: "id", as: "job_id",
-		fixed: []pair{{"action", "close"}},
+		fixed: []wire.Pair{{"action", "close"}},
 		does:  "Withdraw an open job of your own.", takes: "agent* job_id*" + mcpProof,
 	},
 	{
@@ -163,8 +165,8 @@ type boundTool struct {
 	arguments map[string]argument // those that it takes
 	required  []string
 	body      bool // the arguments are the body of a request
-	schema    object
-	answer    object
+	schema    wire.Object
+	answer    wire.Object
 }
 
 // bindTools binds all tools to the OpenAPI document.
@@ -191,7 +193,7 @@ func (t *mcpTool) bind(doc apiDocument) (*boundTool, error) {
 		return nil, err
 	}
 	b := &boundTool{mcpTool: t, arguments: map[string]argument{}, required: []string{}}
-	properties := object{}
+	properties := wire.Object{}
 	for word := range strings.FieldsSeq(t.takes) {
 		name, required := strings.CutSuffix(word, "*")
 		a, known := operation.arguments[name]
@@ -204,11 +206,11 @@ func (t *mcpTool) bind(doc apiDocument) (*boundTool, error) {
 		if required {
 			b.required = append(b.required, name)
 		}
-		properties = properties.with(name, a.schema)
+		properties = properties.With(name, a.schema)
 	}
-	b.schema = object{{"type", "object"}, {"properties", properties}}
+	b.schema = wire.Object{{"type", "object"}, {"properties", properties}}
 	if len(b.required) > 0 {
-		b.schema = b.schema.with("required", b.required)
+		b.schema = b.schema.With("required", b.required)
 	}
 	success := operation.answer
 	if t.answers != "" {
@@ -225,7 +227,7 @@ func (t *mcpTool) bind(doc apiDocument) (*boundTool, error) {
 		openEnded(schema)
 	}
 	// Clients hold the structured content of a refused call against this schema, too.
-	b.answer = object{{"type", "object"}, {"anyOf", []any{success, refusal}}}
+	b.answer = wire.Object{{"type", "object"}, {"anyOf", []any{success, refusal}}}
 	return b, nil
 }
 

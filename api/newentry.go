@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/commons-cluster/commons/api/credentials"
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/text"
 )
@@ -69,19 +69,6 @@ var kindAliases = map[string]fsm.Kind{
 	"request": fsm.KindFeatureRequest, "want": fsm.KindFeatureRequest,
 }
 
-// problems collects everything that is wrong with a request.
-type problems struct{ list []Issue }
-
-func (p *problems) add(field, format string, args ...any) {
-	p.list = append(p.list, Issue{field, fmt.Sprintf(format, args...)})
-}
-
-func (p *problems) has(field string) bool {
-	return slices.ContainsFunc(p.list, func(i Issue) bool { return i.Field == field })
-}
-
-func (p *problems) any() bool { return len(p.list) > 0 }
-
 // sent is a text field as it was sent, cleaned.
 type sent struct {
 	value string
@@ -93,7 +80,7 @@ type sent struct {
 
 // newEntry is a NewEntry as it was sent and what it comes to.
 type newEntry struct {
-	problems problems
+	problems wire.Problems
 	notes    []string
 
 	body, kind, agent, channel, title   sent
@@ -133,14 +120,14 @@ var postRules = entryRules{maxBody: fsm.MaxBody}
 
 // readNewEntry reads and judges a NewEntry. It finds every problem that can be
 // seen without the state.
-func readNewEntry(doc *document, rules *entryRules) *newEntry {
+func readNewEntry(doc *wire.Document, rules *entryRules) *newEntry {
 	e := &newEntry{}
-	if doc.notObject {
-		e.problems.add("body", "is required: the request body must be a JSON object with a text field body of %d to %d characters",
+	if doc.NotObject {
+		e.problems.Add("body", "is required: the request body must be a JSON object with a text field body of %d to %d characters",
 			fsm.MinBody, rules.maxBody)
 		return e
 	}
-	e.messageID = doc.messageID
+	e.messageID = doc.MessageID
 	e.body = e.text(doc, &fieldBody)
 	e.kind = e.text(doc, &fieldKind)
 	e.agent = e.text(doc, &fieldAgent)
@@ -153,8 +140,8 @@ func readNewEntry(doc *document, rules *entryRules) *newEntry {
 	e.rel = e.text(doc, &fieldRelation)
 	e.readKey(doc, rules)
 	e.noteUnknown(doc, func(name string) bool { return entryNames[name] || rules.control[name] })
-	if doc.ignored != "" {
-		e.notes = append(e.notes, "What the data part says as "+doc.ignored+" was ignored: the body is the text part. Send texts as text parts.")
+	if doc.Ignored != "" {
+		e.notes = append(e.notes, "What the data part says as "+doc.Ignored+" was ignored: the body is the text part. Send texts as text parts.")
 	}
 
 	e.judgeBody(rules)
@@ -168,7 +155,7 @@ func readNewEntry(doc *document, rules *entryRules) *newEntry {
 	if e.cmd.Channel == "" && e.cmd.Target == "" && e.cmd.Kind == fsm.KindMessage {
 		e.cmd.Channel = rules.room
 	}
-	if !e.problems.any() {
+	if !e.problems.Any() {
 		e.cmd.Mentions = slices.DeleteFunc(text.Mentions(e.cmd.Title, e.cmd.Body),
 			func(key string) bool { return key == e.cmd.AgentKey })
 		e.cmd.Question = e.cmd.Kind == fsm.KindMessage && text.Asks(e.cmd.Title, e.cmd.Body)
@@ -177,12 +164,12 @@ func readNewEntry(doc *document, rules *entryRules) *newEntry {
 }
 
 // pick returns a field's value: its own, else that of its first synonym present.
-func (f *entryField) pick(doc *document) any {
-	if value := doc.get(f.name); value != nil {
+func (f *entryField) pick(doc *wire.Document) any {
+	if value := doc.Get(f.name); value != nil {
 		return value
 	}
 	for _, synonym := range f.synonyms {
-		if value := doc.get(synonym); value != nil {
+		if value := doc.Get(synonym); value != nil {
 			return value
 		}
 	}
@@ -192,7 +179,7 @@ func (f *entryField) pick(doc *document) any {
 // text reads a text field that others may see. A value that is no text is a
 // problem and counts as given; what looks like a credential is one, too, and is
 // taken out.
-func (e *newEntry) text(doc *document, f *entryField) sent {
+func (e *newEntry) text(doc *wire.Document, f *entryField) sent {
 	s := e.private(doc, f)
 	s.value = e.withoutCredentials(f, s.value)
 	return s
@@ -201,63 +188,39 @@ func (e *newEntry) text(doc *document, f *entryField) sent {
 // withoutCredentials reports what looks like a credential and takes it out, so
 // that nothing shows it again.
 func (e *newEntry) withoutCredentials(f *entryField, s string) string {
-	redacted, found := redact(s, f.most)
-	if found != "" && !e.problems.has(f.name) {
-		e.problems.add(f.name, "holds what looks like %s: everything here is public; leave it out, and revoke it if it is real", found)
+	redacted, found := wire.Redact(s, f.most)
+	if found != "" && !e.problems.Has(f.name) {
+		e.problems.Add(f.name, "holds what looks like %s: everything here is public; leave it out, and revoke it if it is real", found)
 	}
 	return redacted
 }
 
-// redact takes out of a text for which most characters are room what looks like a
-// credential. Of a text that is far too long only the begin is read and returned,
-// one character more than there is room for. Where that holds a credential nothing
-// is returned: a part of another one may have moved up.
-func redact(s string, most int) (redacted, found string) {
-	read := head(s, most+scanAhead)
-	redacted, found = credentials.Redact(read)
-	switch {
-	case len(read) == len(s):
-		return redacted, found
-	case found != "":
-		return credentials.Removed, found
-	}
-	return head(read, most+1), ""
-}
-
-// shown is a name of the client's, such as that of an unknown field, in a form that
-// an answer may show.
-func shown(name string, most int) string {
-	name, _ = redact(name, most)
-	name, _ = clean(shorten(name, most))
-	return name
-}
-
 // private is text for a field that nobody else sees.
-func (e *newEntry) private(doc *document, f *entryField) sent {
+func (e *newEntry) private(doc *wire.Document, f *entryField) sent {
 	value := f.pick(doc)
 	if value == nil {
 		return sent{}
 	}
 	s, isText := value.(string)
 	if !isText {
-		e.problems.add(f.name, "must be a string")
+		e.problems.Add(f.name, "must be a string")
 		return sent{given: true}
 	}
-	s, bad := clean(s)
-	if bad != flawNone {
-		e.problems.add(f.name, "%s", bad)
+	s, bad := wire.Clean(s)
+	if bad != wire.FlawNone {
+		e.problems.Add(f.name, "%s", bad)
 	}
-	return sent{s, true, count(s)}
+	return sent{s, true, wire.Count(s)}
 }
 
 // list reads a list of texts: an array, or comma-separated where the source is flat.
-func (e *newEntry) list(doc *document, f *entryField) ([]string, bool) {
+func (e *newEntry) list(doc *wire.Document, f *entryField) ([]string, bool) {
 	value := f.pick(doc)
 	if value == nil {
 		return nil, false
 	}
 	items, isList := value.([]any)
-	if s, isText := value.(string); isText && doc.flat {
+	if s, isText := value.(string); isText && doc.Flat {
 		for item := range strings.SplitSeq(s, ",") {
 			if strings.TrimSpace(item) != "" {
 				items = append(items, item)
@@ -266,7 +229,7 @@ func (e *newEntry) list(doc *document, f *entryField) ([]string, bool) {
 		isList = true
 	}
 	if !isList {
-		e.problems.add(f.name, "must be an array of strings")
+		e.problems.Add(f.name, "must be an array of strings")
 		return nil, true
 	}
 	e.tagCount = len(items)
@@ -275,12 +238,12 @@ func (e *newEntry) list(doc *document, f *entryField) ([]string, bool) {
 	for _, item := range items {
 		s, isText := item.(string)
 		if !isText {
-			e.problems.add(f.name, "must be an array of strings")
+			e.problems.Add(f.name, "must be an array of strings")
 			return nil, true
 		}
-		s, bad := clean(s)
-		if bad != flawNone && !e.problems.has(f.name) {
-			e.problems.add(f.name, "%s", bad)
+		s, bad := wire.Clean(s)
+		if bad != wire.FlawNone && !e.problems.Has(f.name) {
+			e.problems.Add(f.name, "%s", bad)
 		}
 		list = append(list, e.withoutCredentials(f, s))
 	}
@@ -288,24 +251,24 @@ func (e *newEntry) list(doc *document, f *entryField) ([]string, bool) {
 }
 
 // noteUnknown notes the fields that nobody reads.
-func (e *newEntry) noteUnknown(doc *document, known func(name string) bool) {
+func (e *newEntry) noteUnknown(doc *wire.Document, known func(name string) bool) {
 	if names := unknownNames(doc, known); names != "" {
 		e.notes = append(e.notes, "Unknown fields were ignored: "+names+".")
 	}
 }
 
 // unknownNames names what stands in a document and is not known; "": nothing.
-func unknownNames(doc *document, known func(name string) bool) string {
+func unknownNames(doc *wire.Document, known func(name string) bool) string {
 	var unknown []string
 	more := 0
-	for i := range doc.fields {
-		name := doc.fields[i].name
+	for i := range doc.Fields {
+		name := doc.Fields[i].Name
 		switch {
 		case known(name):
-		case len(unknown) == maxUnknownShown:
+		case len(unknown) == wire.MaxUnknownShown:
 			more++
 		default:
-			unknown = append(unknown, shown(name, maxUnknownName))
+			unknown = append(unknown, wire.Shown(name, wire.MaxUnknownName))
 		}
 	}
 	names := strings.Join(unknown, ", ")

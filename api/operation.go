@@ -8,33 +8,13 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 )
-
-// invocation is what an operation of the interface is given when it runs in
-// memory: what the query, the path and the body of an HTTP request would hold.
-type invocation struct {
-	params   []pair   // of the query
-	id       string   // the path parameter
-	document document // the body
-	editKey  string   // of the header Authorization
-	// trial has the parameters judged and nothing done: see errTrial.
-	trial bool
-}
 
 // errTrial ends an operation on trial as soon as its parameters were judged and
 // nothing is wrong with them: before it waits for anything or writes.
 var errTrial = errors.New("only the parameters were to be judged")
-
-// performed is what came of an operation.
-type performed struct {
-	status int    // of HTTP
-	body   []byte // the very JSON object that HTTP would answer
-	// refusal is the Error object that body holds; nil where there was no error.
-	refusal *Error
-	// index is that of the log entry that carries a write; 0 where there was none.
-	index uint64
-}
 
 // relay is a surface that runs operations for a client of its own. Its methods may
 // be called from any goroutine while the request is being answered.
@@ -65,25 +45,25 @@ func (c *call) behalf() *relay {
 // perform runs one operation, named by its operationId in the OpenAPI document: the
 // handler of HTTP with all its rules. It counts as a call of the relaying surface.
 // A trial comes to nothing but what is wrong.
-func (r *relay) perform(operationID string, in invocation) (done performed) {
+func (r *relay) perform(operationID string, in wire.Invocation) (done wire.Performed) {
 	rt, known := r.srv.operations[operationID]
-	inner := &call{srv: r.srv, in: &memoryInput{r, &in}, out: fasthttp.AcquireResponse(), route: rt, relay: r, trial: in.trial}
+	inner := &call{srv: r.srv, in: &memoryInput{r, &in}, out: fasthttp.AcquireResponse(), route: rt, relay: r, trial: in.Trial}
 	defer fasthttp.ReleaseResponse(inner.out)
 	defer inner.release()
 	defer func() {
 		if cause := recover(); cause != nil {
 			inner.panicked(cause)
-			done = inner.outcome(inner.refusal(internalError()))
+			done = inner.outcome(inner.refusal(wire.Internal()))
 		}
 	}()
 	r.calls.Add(1)
 	if !known {
-		return inner.outcome(inner.refusal(&Error{Code: codeNotFound, Message: "There is no such operation."}))
+		return inner.outcome(inner.refusal(&wire.Error{Code: wire.CodeNotFound, Message: "There is no such operation."}))
 	}
 	err := rt.handle(inner)
 	inner.count()
 	if errors.Is(err, errTrial) {
-		return performed{}
+		return wire.Performed{}
 	}
 	if err != nil {
 		return inner.outcome(inner.refusal(err))
@@ -92,12 +72,12 @@ func (r *relay) perform(operationID string, in invocation) (done performed) {
 }
 
 // outcome takes what the handler answered out of the response.
-func (c *call) outcome(refusal *Error) performed {
+func (c *call) outcome(refusal *wire.Error) wire.Performed {
 	for highest := c.relay.written.Load(); c.index > highest; highest = c.relay.written.Load() {
 		c.relay.written.CompareAndSwap(highest, c.index)
 	}
-	return performed{
-		status: c.out.StatusCode(), body: c.out.SwapBody(nil), refusal: refusal, index: c.index,
+	return wire.Performed{
+		Status: c.out.StatusCode(), Body: c.out.SwapBody(nil), Refusal: refusal, Index: c.index,
 	}
 }
 
@@ -112,7 +92,7 @@ func (r *relay) highest() uint64 {
 // memoryInput is the input of an operation that runs in memory.
 type memoryInput struct {
 	relay *relay
-	*invocation
+	*wire.Invocation
 }
 
 func (in *memoryInput) isHead() bool { return false }
@@ -125,11 +105,11 @@ func (in *memoryInput) header(name string) string {
 	case fiber.HeaderUserAgent:
 		return in.relay.userAgent
 	case fiber.HeaderAuthorization:
-		return bearerScheme + " " + in.editKey
+		return bearerScheme + " " + in.EditKey
 	}
 	return ""
 }
 
-func (in *memoryInput) param(string) string     { return in.id }
-func (in *memoryInput) query() ([]pair, error)  { return in.params, nil }
-func (in *memoryInput) body() (document, error) { return in.document, nil }
+func (in *memoryInput) param(string) string          { return in.ID }
+func (in *memoryInput) query() ([]wire.Pair, error)  { return in.Params, nil }
+func (in *memoryInput) body() (wire.Document, error) { return in.Document, nil }

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
+
+	"github.com/commons-cluster/commons/api/wire"
 )
 
 // getLive serves GET /livez: the process runs and answers.
@@ -17,29 +19,29 @@ func getReady(c *call) error {
 	checks := c.srv.backend.Checks()
 	status := http.StatusOK
 	var lines strings.Builder
-	list := make([]object, len(checks))
-	var issues []Issue
+	list := make([]wire.Object, len(checks))
+	var issues []wire.Issue
 	for i, check := range checks {
 		mark := "[+] "
 		if !check.OK {
 			mark = "[-] "
 			status = http.StatusServiceUnavailable
-			issues = append(issues, Issue{check.Name, check.Detail})
+			issues = append(issues, wire.Issue{check.Name, check.Detail})
 		}
 		lines.WriteString(mark + check.Name + ": " + check.Detail + "\n")
-		list[i] = object{{"name", check.Name}, {"ok", check.OK}, {"detail", check.Detail}}
+		list[i] = wire.Object{{"name", check.Name}, {"ok", check.OK}, {"detail", check.Detail}}
 	}
 	if status != http.StatusOK {
-		c.out.Header.Set(fiber.HeaderRetryAfter, retryAfterUnavailable)
+		c.out.Header.Set(fiber.HeaderRetryAfter, wire.RetryAfterUnavailable)
 	}
 	if !c.wantsJSON() {
 		return c.answerText(status, contentText, lines.String())
 	}
-	var body object
+	var body wire.Object
 	if status != http.StatusOK {
-		body = (&Error{Code: codeNotReady, Message: "This node does not serve yet.", Issues: issues}).object()
+		body = (&wire.Error{Code: wire.CodeNotReady, Message: "This node does not serve yet.", Issues: issues}).Object()
 	}
-	body = append(body, member{"ready", status == http.StatusOK}, member{"checks", list})
+	body = append(body, wire.Field{"ready", status == http.StatusOK}, wire.Field{"checks", list})
 	return c.answerObject(status, body)
 }
 
@@ -50,7 +52,7 @@ func getStatus(c *call) error {
 		if status.Voters == nil {
 			status.Voters = []string{}
 		}
-		return appendJSON(dst, status), nil
+		return wire.AppendJSON(dst, status), nil
 	})
 }
 
@@ -75,6 +77,6 @@ func (c *call) answerText(status int, contentType, body string) error {
 }
 
 // answerObject sets status and a JSON object.
-func (c *call) answerObject(status int, body object) error {
-	return c.answer(status, func(dst []byte) ([]byte, error) { return body.appendJSON(dst), nil })
+func (c *call) answerObject(status int, body wire.Object) error {
+	return c.answer(status, func(dst []byte) ([]byte, error) { return body.AppendJSON(dst), nil })
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 )
 
@@ -29,7 +30,7 @@ func postEntry(c *call) error {
 		return err
 	}
 	rules := &postRules
-	if doc.messageID != "" {
+	if doc.MessageID != "" {
 		rules = &messageRules
 	}
 	e := readNewEntry(&doc, rules)
@@ -38,17 +39,17 @@ func postEntry(c *call) error {
 }
 
 // publishByGet serves GET /api/entries?action=publish.
-func publishByGet(c *call, doc *document, twice []string) error {
+func publishByGet(c *call, doc *wire.Document, twice []string) error {
 	c.action = callPublish
 	c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
 	e := readNewEntry(doc, &queryRules)
 	for _, name := range twice {
 		if entryNames[name] || queryRules.control[name] {
-			e.problems.add(name, "may be given once")
+			e.problems.Add(name, "may be given once")
 		}
 	}
-	if doc.get("confirm") != "write" {
-		e.problems.add("confirm", "must be write: this GET publishes an entry, for everybody to read")
+	if doc.Get("confirm") != "write" {
+		e.problems.Add("confirm", "must be write: this GET publishes an entry, for everybody to read")
 		e.unconfirmed = true
 	}
 	fresh := c.readFreshness(doc, &e.problems)
@@ -58,7 +59,7 @@ func publishByGet(c *call, doc *document, twice []string) error {
 // publish replicates an entry and answers with it.
 func (c *call) publish(e *newEntry, rules *entryRules, fresh freshness) error {
 	from := c.identify(e)
-	if e.problems.any() {
+	if e.problems.Any() {
 		return c.refuse(e, rules)
 	}
 	if err := c.await(fresh); err != nil {
@@ -93,11 +94,11 @@ func (c *call) propose(from Sender, body fsm.Body) (fsm.Result, error) {
 	result, index, err := c.srv.backend.Propose(ctx, from, body)
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return result, &Unavailable{Code: CodeOutcomeUnknown, Reason: "the write was not confirmed in time"}
+		return result, &Unavailable{Code: wire.CodeOutcomeUnknown, Reason: "the write was not confirmed in time"}
 	case err != nil:
 		return result, err
 	case result.Outcome == fsm.OutcomeDropped:
-		return result, &Unavailable{Code: CodeOutcomeUnknown, Reason: "the write was answered elsewhere"}
+		return result, &Unavailable{Code: wire.CodeOutcomeUnknown, Reason: "the write was answered elsewhere"}
 	}
 	c.index = index
 	return result, nil
@@ -131,7 +132,7 @@ func (c *call) identify(e *newEntry) Sender {
 // listed, and nobody else is asked.
 func (c *call) refuse(e *newEntry, rules *entryRules) error {
 	view := c.read()
-	if e.cmd.Request.ID != "" && !e.problems.has("agent") && !e.unconfirmed {
+	if e.cmd.Request.ID != "" && !e.problems.Has("agent") && !e.unconfirmed {
 		if seq, known := view.Request(fsm.OpPublish, e.cmd.Request); known {
 			return c.answerDuplicate(e, seq, true)
 		}
@@ -144,7 +145,7 @@ func (c *call) refuse(e *newEntry, rules *entryRules) error {
 		e.reject([]fsm.Problem{fsm.ProblemUnknownTarget})
 		return e.refusal(rules, c.srv)
 	}
-	if e.cmd.Relation != fsm.RelationRetraction || e.problems.has("agent") {
+	if e.cmd.Relation != fsm.RelationRetraction || e.problems.Has("agent") {
 		return e.refusal(rules, c.srv)
 	}
 	target, found, err := view.Meta(seq)
@@ -169,26 +170,26 @@ func (e *newEntry) reject(found []fsm.Problem) {
 	for _, problem := range found {
 		switch problem {
 		case fsm.ProblemUnknownTarget:
-			e.problems.add(e.targetField(), "names no entry that exists")
+			e.problems.Add(e.targetField(), "names no entry that exists")
 			e.targetBad = true
 		case fsm.ProblemRetractionOther:
-			e.problems.add("relation", "only the author of an entry may retract it; correction, follow_up and reply are open to all")
+			e.problems.Add("relation", "only the author of an entry may retract it; correction, follow_up and reply are open to all")
 		case fsm.ProblemJobClaimed:
-			e.problems.add("relation", "a job cannot be retracted while somebody holds its claim")
+			e.problems.Add("relation", "a job cannot be retracted while somebody holds its claim")
 		default:
-			e.problems.add("body", "was refused by a rule of a newer version (%d)", problem)
+			e.problems.Add("body", "was refused by a rule of a newer version (%d)", problem)
 		}
 	}
 }
 
 // refusal is the error of an entry with problems.
-func (e *newEntry) refusal(rules *entryRules, s *Server) *Error {
-	refusal := invalid(e.problems.list, e.example(rules, s))
+func (e *newEntry) refusal(rules *entryRules, s *Server) *wire.Error {
+	refusal := wire.Invalid(e.problems.List, e.example(rules, s))
 	if e.conflict {
-		refusal.Code, refusal.Message = codeJobClaimed, "The job is claimed."
+		refusal.Code, refusal.Message = wire.CodeJobClaimed, "The job is claimed."
 	}
 	if e.unconfirmed {
-		refusal.Code = codeConfirm
+		refusal.Code = wire.CodeConfirm
 		refusal.Message = "Publishing by GET needs confirm=write. The example would have worked."
 	}
 	return refusal
@@ -201,25 +202,25 @@ func (e *newEntry) explain(err error, rules *entryRules, s *Server) error {
 
 // explained adds to an error of the cluster the request itself, and whether it
 // may be repeated: with a request_id always.
-func explained(err error, example object, hasRequestID bool) error {
+func explained(err error, example wire.Object, hasRequestID bool) error {
 	refusal := toError(err)
 	if refusal == nil {
 		return err
 	}
 	refusal.Example = example
-	refusal.Repeatable = refusal.Code == CodeOutcomeUnknown && hasRequestID
+	refusal.Repeatable = refusal.Code == wire.CodeOutcomeUnknown && hasRequestID
 	return refusal
 }
 
 // example is the repaired entry in the form that the endpoint takes.
-func (e *newEntry) example(rules *entryRules, s *Server) object {
+func (e *newEntry) example(rules *entryRules, s *Server) wire.Object {
 	o := e.repair(rules, s.now())
 	if !rules.strictRequestID {
 		return o
 	}
-	params := object{{"action", "publish"}, {"confirm", "write"}}
+	params := wire.Object{{"action", "publish"}, {"confirm", "write"}}
 	for _, m := range o {
-		if tags, isList := m.value.([]any); isList {
+		if tags, isList := m.Value.([]any); isList {
 			if len(tags) == 0 {
 				continue
 			}
@@ -227,7 +228,7 @@ func (e *newEntry) example(rules *entryRules, s *Server) object {
 			for i, tag := range tags {
 				names[i], _ = tag.(string)
 			}
-			m.value = strings.Join(names, ",")
+			m.Value = strings.Join(names, ",")
 		}
 		params = append(params, m)
 	}
@@ -284,5 +285,5 @@ func appendNotes(dst []byte, notes []string) []byte {
 	if len(notes) == 0 {
 		return append(dst, `[]}`...)
 	}
-	return append(appendJSON(dst, notes), '}')
+	return append(wire.AppendJSON(dst, notes), '}')
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 )
 
@@ -64,11 +65,11 @@ func (c *call) verifyReceiver(f *agentForm, from Sender) error {
 	defer cancel()
 	err = c.srv.backend.VerifyReceiver(ctx, from, f.change.Agent, f.change.NotifyURL)
 	if failed, ok := errors.AsType[*ReceiverFailed](err); ok {
-		f.problems.add(fieldNotifyURL.name, "did not pass the check: the receiver %s. %s", failed.Reason, howToPass)
-		return c.agentRefusal(f, c.read(), codeInvalid)
+		f.problems.Add(fieldNotifyURL.name, "did not pass the check: the receiver %s. %s", failed.Reason, howToPass)
+		return c.agentRefusal(f, c.read(), wire.CodeInvalid)
 	}
 	if err != nil {
-		return c.explainAgent(f, orUnavailable(err, CodeNotEnqueued, "the receiver at notify_url could not be asked in time"))
+		return c.explainAgent(f, orUnavailable(err, wire.CodeNotEnqueued, "the receiver at notify_url could not be asked in time"))
 	}
 	f.change.NotifyVerified = true
 	f.notes = append(f.notes, verifiedNote)

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
@@ -186,7 +187,7 @@ func (s *Server) newRouter() fasthttp.RequestHandler {
 	app := fiber.New(fiber.Config{
 		DisableStartupMessage: true,
 		CaseSensitive:         true,
-		BodyLimit:             maxBodyBytes,
+		BodyLimit:             wire.MaxBodyBytes,
 		ErrorHandler:          s.unrouted,
 	})
 	for i := range s.routes {
@@ -214,7 +215,7 @@ func (s *Server) newHTTP(connections int) *fasthttp.Server {
 		ReadTimeout:                  readTimeout,
 		WriteTimeout:                 writeTimeout,
 		IdleTimeout:                  idleTimeout,
-		MaxRequestBodySize:           maxBodyBytes,
+		MaxRequestBodySize:           wire.MaxBodyBytes,
 		DisablePreParseMultipartForm: true,
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,

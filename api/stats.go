@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 )
 
@@ -27,7 +28,7 @@ func getStats(c *call) error {
 	if err != nil {
 		return fmt.Errorf("read stats: %w", err)
 	}
-	return c.answerObject(http.StatusOK, object{
+	return c.answerObject(http.StatusOK, wire.Object{
 		{"last24h", stats.Last24h},
 		{"last7d", stats.Last7d},
 		{"registeredAgents", stats.RegisteredAgents},
@@ -47,13 +48,13 @@ func getUsage(c *call) error {
 	if err != nil {
 		return err
 	}
-	doc, twice := foldPairs(pairs)
+	doc, twice := wire.FoldPairs(pairs)
 	c.noteUnknown(&doc, usageParams)
 	l := newListing(usageParams, twice)
 	days := l.number(&doc, "days", fsm.MaxUsageDays, defaultUsageDays)
 	fresh := c.readFreshness(&doc, &l.problems)
-	if l.problems.any() {
-		return invalid(l.problems.list, l.repair(&doc, c.srv.now()))
+	if l.problems.Any() {
+		return wire.Invalid(l.problems.List, l.repair(&doc, c.srv.now()))
 	}
 	if err := c.await(fresh); err != nil {
 		return err
@@ -74,10 +75,10 @@ func (c *call) answerUsage(first fsm.Day, days int, usage *fsm.Usage) error {
 	if usage.Cut {
 		notes = append(notes, "There are more rows, of older days. The totals hold them all.")
 	}
-	rows := make([]object, len(usage.Rows))
+	rows := make([]wire.Object, len(usage.Rows))
 	for i := range usage.Rows {
 		r := &usage.Rows[i]
-		rows[i] = object{
+		rows[i] = wire.Object{
 			{"day", r.Day.String()},
 			{"surface", r.Surface.String()},
 			{"action", r.Action},
@@ -85,10 +86,10 @@ func (c *call) answerUsage(first fsm.Day, days int, usage *fsm.Usage) error {
 			{"count", r.Count},
 		}
 	}
-	return c.answerObject(http.StatusOK, object{
+	return c.answerObject(http.StatusOK, wire.Object{
 		{"since", first.Start()},
 		{"days", days},
-		{"totals", object{{"calls", usage.Calls}, {"distinctClients", usage.DistinctSenders}}},
+		{"totals", wire.Object{{"calls", usage.Calls}, {"distinctClients", usage.DistinctSenders}}},
 		{"rows", rows},
 		{"notes", notes},
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 )
 
@@ -287,7 +288,7 @@ func TestRulesHoldForTools(t *testing.T) {
 			t.Errorf("no rule of %s is broken", tool)
 		}
 	}
-	for _, code := range api.Codes() {
+	for _, code := range wire.Codes() {
 		if codes[code] == slices.Contains(notOfRules, code) {
 			t.Errorf("%s: a rule leads to it: %t, and it is one of notOfRules: %t", code, codes[code], !codes[code])
 		}

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 )
 
@@ -16,7 +17,7 @@ func publicURLProblem(s string) string {
 
 // parseHTTPS reads an https address without credentials, or says what is wrong.
 func parseHTTPS(s string) (*url.URL, string) {
-	if n := count(s); n > fsm.MaxURL {
+	if n := wire.Count(s); n > fsm.MaxURL {
 		return nil, "may have at most " + itoa(fsm.MaxURL) + " characters; this one has " + itoa(n)
 	}
 	const scheme = "https://"

@@ -1,4 +1,4 @@
-package api
+package wire
 
 import (
 	"fmt"
@@ -8,32 +8,69 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/commons-cluster/commons/api/credentials"
 )
 
-// flaw says what is wrong with a text as such; "" is nothing.
-type flaw string
+const (
+	// MaxUnknownShown is how many unknown fields a note names, and
+	// maxUnknownName how many code points of each.
+	MaxUnknownShown = 10
+	MaxUnknownName  = 40
+	// ScanAhead is how far behind a field's limit a text is searched for credentials,
+	// in code points: one that begins within the limit is seen. What follows is
+	// neither searched nor shown. maxScannedItems is how many items of a list are.
+	ScanAhead = 1000
+)
+
+// Redact takes out of a text for which most characters are room what looks like a
+// credential. Of a text that is far too long only the begin is read and returned,
+// one character more than there is room for. Where that holds a credential nothing
+// is returned: a part of another one may have moved up.
+func Redact(s string, most int) (redacted, found string) {
+	read := Head(s, most+ScanAhead)
+	redacted, found = credentials.Redact(read)
+	switch {
+	case len(read) == len(s):
+		return redacted, found
+	case found != "":
+		return credentials.Removed, found
+	}
+	return Head(read, most+1), ""
+}
+
+// Shown is a name of the client's, such as that of an unknown field, in a form that
+// an answer may show.
+func Shown(name string, most int) string {
+	name, _ = Redact(name, most)
+	name, _ = Clean(Shorten(name, most))
+	return name
+}
+
+// Flaw says what is wrong with a text as such; "" is nothing.
+type Flaw string
 
 const (
-	flawNone    flaw = ""
-	flawUTF8    flaw = "must be valid UTF-8"
-	flawControl flaw = "must not hold control characters other than tab and newline"
-	flawHidden  flaw = "must not hold invisible tag characters"
-	flawBidi    flaw = "must not hold bidirectional controls that are not closed in their line"
+	FlawNone    Flaw = ""
+	flawUTF8    Flaw = "must be valid UTF-8"
+	flawControl Flaw = "must not hold control characters other than tab and newline"
+	flawHidden  Flaw = "must not hold invisible tag characters"
+	flawBidi    Flaw = "must not hold bidirectional controls that are not closed in their line"
 )
 
 // maxShownFlaws is the number of characters that a flaw names.
 const maxShownFlaws = 4
 
-// clean brings a text into the form that is stored and measured: line ends LF,
+// Clean brings a text into the form that is stored and measured: line ends LF,
 // NFC, no white space around it. What cannot be kept is taken out and reported.
-func clean(s string) (string, flaw) {
+func Clean(s string) (string, Flaw) {
 	if !plain(s) {
-		var bad flaw
-		if s, bad = cleanSlow(s); bad != flawNone {
+		var bad Flaw
+		if s, bad = cleanSlow(s); bad != FlawNone {
 			return strings.TrimSpace(norm.NFC.String(s)), bad
 		}
 	}
-	return strings.TrimSpace(norm.NFC.String(s)), flawNone
+	return strings.TrimSpace(norm.NFC.String(s)), FlawNone
 }
 
 // plain reports that s has no carriage return, nothing that cleanSlow may take out
@@ -66,22 +103,22 @@ func suspicious(s string) bool {
 	return false
 }
 
-func cleanSlow(s string) (string, flaw) {
-	bad := flawNone
+func cleanSlow(s string) (string, Flaw) {
+	bad := FlawNone
 	if !utf8.ValidString(s) {
 		bad = flawUTF8
 		s = strings.ToValidUTF8(s, "")
 	}
 	s = strings.ReplaceAll(s, "\r\n", "\n")
 	for _, class := range []struct {
-		flaw flaw
+		flaw Flaw
 		in   func(r rune) bool
 	}{{flawControl, isControl}, {flawHidden, isTag}, {flawBidi, isBidi}} {
 		if class.flaw == flawBidi && balanced(s) {
 			continue
 		}
 		var found []rune
-		if s, found = without(s, class.in); len(found) > 0 && bad == flawNone {
+		if s, found = without(s, class.in); len(found) > 0 && bad == FlawNone {
 			bad = class.flaw.naming(found)
 		}
 	}
@@ -103,12 +140,12 @@ func without(s string, in func(r rune) bool) (rest string, found []rune) {
 }
 
 // naming returns the flaw with the characters that it is about.
-func (f flaw) naming(found []rune) flaw {
+func (f Flaw) naming(found []rune) Flaw {
 	names := make([]string, len(found))
 	for i, r := range found {
 		names[i] = fmt.Sprintf("U+%04X", r)
 	}
-	return f + flaw(" (here: "+strings.Join(names, ", ")+")")
+	return f + Flaw(" (here: "+strings.Join(names, ", ")+")")
 }
 
 // isControl reports a control character of C0 or C1 that no text needs.
@@ -155,11 +192,11 @@ func balanced(s string) bool {
 	return len(open) == 0
 }
 
-// count is the length of a text as every limit measures it: in code points.
-func count(s string) int { return utf8.RuneCountInString(s) }
+// Count is the length of a text as every limit measures it: in code points.
+func Count(s string) int { return utf8.RuneCountInString(s) }
 
-// head returns the first n code points of s.
-func head(s string, n int) string {
+// Head returns the first n code points of s.
+func Head(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
@@ -172,25 +209,25 @@ func head(s string, n int) string {
 	return s
 }
 
-// cut returns the first n code points of s, without white space at the end where
+// Cut returns the first n code points of s, without white space at the end where
 // more follow.
-func cut(s string, n int) string {
-	if first := head(s, n); len(first) < len(s) {
+func Cut(s string, n int) string {
+	if first := Head(s, n); len(first) < len(s) {
 		return strings.TrimSpace(first)
 	}
 	return s
 }
 
-// shorten is cut with an ellipsis, for text that is shown back.
-func shorten(s string, n int) string {
-	if count(s) <= n {
+// Shorten is cut with an ellipsis, for text that is shown back.
+func Shorten(s string, n int) string {
+	if Count(s) <= n {
 		return s
 	}
-	return cut(s, n-1) + "…"
+	return Cut(s, n-1) + "…"
 }
 
-// firstLine returns the first line of a text with its white space collapsed.
-func firstLine(s string) string {
+// FirstLine returns the first line of a text with its white space collapsed.
+func FirstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	return strings.Join(strings.Fields(line), " ")
 }

@@ -1,4 +1,4 @@
-package api
+package wire
 
 import (
 	"encoding/json"
@@ -15,17 +15,17 @@ func TestReadObject(t *testing.T) {
 	}
 	tests := map[string]struct {
 		in   string
-		want []field // nil: an error
+		want []Field // nil: an error
 	}{
-		"empty":                      {`{}`, []field{}},
-		"types":                      {`{"a":"x","b":1.50,"c":true,"d":null,"e":[1,"y"],"f":{"g":2}}`, []field{{"a", "x"}, {"b", json.Number("1.50")}, {"c", true}, {"d", nil}, {"e", []any{json.Number("1"), "y"}}, {"f", map[string]any{"g": json.Number("2")}}}},
-		"escapes":                    {`{"a":"\ud83d\ude00 \u00e9 \\ud800 \n"}`, []field{{"a", "😀 é \\ud800 \n"}}},
-		"white space around":         {" \r\n\t{\"a\":\"x\"} \n", []field{{"a", "x"}}},
+		"empty":                      {`{}`, []Field{}},
+		"types":                      {`{"a":"x","b":1.50,"c":true,"d":null,"e":[1,"y"],"f":{"g":2}}`, []Field{{"a", "x"}, {"b", json.Number("1.50")}, {"c", true}, {"d", nil}, {"e", []any{json.Number("1"), "y"}}, {"f", map[string]any{"g": json.Number("2")}}}},
+		"escapes":                    {`{"a":"\ud83d\ude00 \u00e9 \\ud800 \n"}`, []Field{{"a", "😀 é \\ud800 \n"}}},
+		"white space around":         {" \r\n\t{\"a\":\"x\"} \n", []Field{{"a", "x"}}},
 		"key twice":                  {`{"a":1,"a":2}`, nil},
 		"key twice by escape":        {`{"a":1,"\u0061":2}`, nil},
 		"key twice deep":             {`{"a":[{"b":{"c":1,"d":2,"c":3}}]}`, nil},
-		"same key in two objects":    {`{"a":{"x":1},"b":{"x":1}}`, []field{{"a", map[string]any{"x": json.Number("1")}}, {"b", map[string]any{"x": json.Number("1")}}}},
-		"deepest":                    {nested(maxJSONDepth), []field{{"a", deepArray(maxJSONDepth - 1)}}},
+		"same key in two objects":    {`{"a":{"x":1},"b":{"x":1}}`, []Field{{"a", map[string]any{"x": json.Number("1")}}, {"b", map[string]any{"x": json.Number("1")}}}},
+		"deepest":                    {nested(maxJSONDepth), []Field{{"a", deepArray(maxJSONDepth - 1)}}},
 		"too deep":                   {nested(maxJSONDepth + 1), nil},
 		"10,000 deep":                {nested(10_000), nil},
 		"too deep in objects":        {strings.Repeat(`{"a":`, 33) + "1" + strings.Repeat("}", 33), nil},
@@ -48,7 +48,7 @@ func TestReadObject(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := readObject([]byte(test.in))
+			got, err := ReadObject([]byte(test.in))
 			if test.want == nil {
 				if err == nil {
 					t.Fatalf("got %v, want an error", got)
@@ -63,8 +63,8 @@ func TestReadObject(t *testing.T) {
 			}
 		})
 	}
-	if _, err := readObject([]byte(`["x"]`)); !errors.Is(err, errNotObject) {
-		t.Errorf("an array: %v, want %v", err, errNotObject)
+	if _, err := ReadObject([]byte(`["x"]`)); !errors.Is(err, ErrNotObject) {
+		t.Errorf("an array: %v, want %v", err, ErrNotObject)
 	}
 }
 
@@ -83,19 +83,19 @@ func FuzzReadObject(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		fields, err := readObject(data)
+		fields, err := ReadObject(data)
 		if err != nil {
 			return
 		}
 		got := map[string]any{}
 		for _, f := range fields {
-			if !utf8.ValidString(f.name) {
-				t.Errorf("key %q is no UTF-8", f.name)
+			if !utf8.ValidString(f.Name) {
+				t.Errorf("key %q is no UTF-8", f.Name)
 			}
-			if _, twice := got[f.name]; twice {
-				t.Errorf("key %q twice", f.name)
+			if _, twice := got[f.Name]; twice {
+				t.Errorf("key %q twice", f.Name)
 			}
-			got[f.name] = f.value
+			got[f.Name] = f.Value
 		}
 		dec := json.NewDecoder(strings.NewReader(string(data)))
 		dec.UseNumber()

@@ -1,4 +1,4 @@
-package api
+package wire
 
 import (
 	"bytes"
@@ -14,21 +14,21 @@ var (
 	errNotUTF8   = errors.New("it is not valid UTF-8")
 	errSurrogate = errors.New("a string holds half of a surrogate pair")
 	errDepth     = fmt.Errorf("it is nested more than %d deep", maxJSONDepth)
-	errNotObject = errors.New("it is not a JSON object")
+	ErrNotObject = errors.New("it is not a JSON object")
 )
 
-// field is one field of a decoded request. The value is a string, json.Number,
+// Field is one field of a decoded request. The value is a string, json.Number,
 // bool, nil, []any or map[string]any.
-type field struct {
-	name  string
-	value any
+type Field = struct {
+	Name  string
+	Value any
 }
 
-// readObject reads one JSON object strictly: valid UTF-8, no duplicate key at any
+// ReadObject reads one JSON object strictly: valid UTF-8, no duplicate key at any
 // depth, at most maxJSONDepth deep, nothing behind it. The fields keep their
 // order. Nothing of the answer points into data. It returns errNotObject for
 // other valid JSON.
-func readObject(data []byte) ([]field, error) {
+func ReadObject(data []byte) ([]Field, error) {
 	if !utf8.Valid(data) {
 		return nil, errNotUTF8
 	}
@@ -45,11 +45,11 @@ func readObject(data []byte) ([]field, error) {
 		return nil, err
 	}
 	if tok != json.Delim('{') {
-		return nil, errNotObject
+		return nil, ErrNotObject
 	}
-	var fields []field
+	var fields []Field
 	err = r.members(1, func(name string, value any) {
-		fields = append(fields, field{name, value})
+		fields = append(fields, Field{name, value})
 	})
 	return fields, err
 }
@@ -68,7 +68,7 @@ func checkSyntax(data []byte) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		err = fmt.Errorf("%w (at byte %d)", err, syntax.Offset)
 		if formStart.Match(data) {
-			err = fmt.Errorf("it is no JSON but looks like a form; send that as %s: %w", mediaForm, err)
+			err = fmt.Errorf("it is no JSON but looks like a form; send that as %s: %w", MediaForm, err)
 		}
 		return err
 	}
@@ -97,7 +97,7 @@ func (r *jsonReader) members(depth int, add func(name string, value any)) error 
 			return fmt.Errorf("a key is a %T", tok)
 		}
 		if _, twice := seen[name]; twice {
-			return fmt.Errorf("the key %q stands twice in one object", shown(name, maxUnknownName))
+			return fmt.Errorf("the key %q stands twice in one object", Shown(name, MaxUnknownName))
 		}
 		seen[name] = struct{}{}
 		value, err := r.value(depth)
@@ -189,3 +189,8 @@ func hex4(digits []byte) (v uint16) {
 	}
 	return v
 }
+
+const (
+	// maxJSONDepth is the deepest nesting of objects and arrays in a body.
+	maxJSONDepth = 32
+)

@@ -1,0 +1,231 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"mime"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Document is a request's fields, from wherever they came. Nothing in it points
+// into the server's buffers.
+type Document struct {
+	Fields []Field
+	// flat says that the source knows only text (a form or a query): lists are
+	// comma-separated there, and an empty value counts as absent in a query and as
+	// null in a form.
+	Flat bool
+	// notObject says that a JSON body was something other than an object.
+	NotObject bool
+	// hint says how else to send what makes little sense as it came; "": nothing.
+	Hint string
+	// messageID is the idempotency key of a message that carried the document, in
+	// place of a request_id; "": none.
+	MessageID string
+	// ignored names the fields of a message that gave way to its text; "": none.
+	Ignored string
+}
+
+// Get returns the value of a field; nil when it is absent or null.
+func (d *Document) Get(name string) any {
+	for i := range d.Fields {
+		if d.Fields[i].Name == name {
+			return d.Fields[i].Value
+		}
+	}
+	return nil
+}
+
+// Has reports whether a field stands there, be it null.
+func (d *Document) Has(name string) bool {
+	return slices.ContainsFunc(d.Fields, func(f Field) bool { return f.Name == name })
+}
+
+// BOM is what some clients put before a text.
+var BOM = []byte("\xef\xbb\xbf")
+
+// DecodeBody reads a request body by its content type. Errors are *Error with
+// status 400 or 415.
+func DecodeBody(contentType string, body []byte) (Document, error) {
+	body = bytes.TrimPrefix(body, BOM)
+	media, err := MediaType(contentType)
+	if err != nil {
+		return Document{}, err
+	}
+	trimmed := bytes.TrimLeft(body, " \t\r\n")
+	switch {
+	case len(trimmed) == 0:
+		return Document{}, nil
+	case media == MediaJSON || trimmed[0] == '{':
+		return decodeJSON(body)
+	case !utf8.Valid(body):
+		return Document{}, Malformed(errNotUTF8)
+	case media == MediaForm:
+		return decodeForm(string(body))
+	default:
+		return Document{Fields: []Field{{"body", string(body)}}}, nil
+	}
+}
+
+// The families of content types.
+const (
+	MediaJSON = "application/json"
+	MediaForm = "application/x-www-form-urlencoded"
+	MediaText = "text/plain"
+)
+
+// MediaType returns the family of a content type; none counts as text.
+func MediaType(contentType string) (string, error) {
+	switch contentType {
+	case "":
+		return MediaText, nil
+	case MediaJSON:
+		return MediaJSON, nil
+	}
+	media, _, err := mime.ParseMediaType(contentType)
+	if err != nil && media == "" {
+		media, _, _ = strings.Cut(contentType, ";")
+		media = strings.ToLower(strings.TrimSpace(media))
+	}
+	switch {
+	case media == MediaJSON, media == "text/json",
+		strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"):
+		return MediaJSON, nil
+	case media == MediaForm, media == MediaText:
+		return media, nil
+	}
+	return "", &Error{
+		Code:    CodeUnsupportedMedia,
+		Message: "This content type is not understood. Send application/json, application/x-www-form-urlencoded or text/plain.",
+		Issues:  []Issue{{"Content-Type", "must be " + MediaJSON + ", " + MediaForm + " or " + MediaText}},
+	}
+}
+
+func decodeJSON(body []byte) (Document, error) {
+	fields, err := ReadObject(body)
+	if errors.Is(err, ErrNotObject) {
+		return Document{NotObject: true}, nil
+	}
+	if err != nil {
+		return Document{}, Malformed(err)
+	}
+	return Document{Fields: fields}, nil
+}
+
+// decodeForm reads a form. A field may stand once, lists may stand often and are
+// joined. One without a value is null: it clears a field of a profile.
+func decodeForm(body string) (Document, error) {
+	pairs, err := ParsePairs(body)
+	if err != nil {
+		return Document{}, Malformed(err)
+	}
+	doc, twice := FoldPairs(pairs)
+	if !strings.Contains(body, "=") {
+		doc.Hint = "The body was read as a form, and holds no name=value. Send text as " + MediaText + " (curl -H 'Content-Type: text/plain' -d …) or as the value of body (--data-urlencode 'body=…')."
+	}
+	if len(twice) > 0 {
+		return Document{}, Malformed(errors.New("the field " + Shown(twice[0], MaxUnknownName) + " stands twice"))
+	}
+	for _, p := range pairs {
+		if p.Value == "" && p.Name != "" && !doc.Has(p.Name) {
+			doc.Fields = append(doc.Fields, Field{p.Name, nil})
+		}
+	}
+	for _, f := range doc.Fields {
+		if text, isText := f.Value.(string); !utf8.ValidString(f.Name) || isText && !utf8.ValidString(text) {
+			return Document{}, Malformed(errNotUTF8)
+		}
+	}
+	return doc, nil
+}
+
+// errTooManyParams is the error of a query or form with too many parts.
+var errTooManyParams = errors.New("it has too many parameters")
+
+// Pair is one name=value of a query or a form.
+type Pair = struct{ Name, Value string }
+
+// ParsePairs takes a query or a form apart. A percent sign that starts no escape
+// stands for itself: people write such URLs by hand.
+func ParsePairs(s string) ([]Pair, error) {
+	if s == "" {
+		return nil, nil
+	}
+	parts := strings.Count(s, "&") + 1
+	if parts > maxParams {
+		return nil, errTooManyParams
+	}
+	pairs := make([]Pair, 0, parts)
+	for part := range strings.SplitSeq(s, "&") {
+		if part == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(part, "=")
+		pairs = append(pairs, Pair{unescape(name), unescape(value)})
+	}
+	return pairs, nil
+}
+
+// unescape decodes percent escapes and plus signs.
+func unescape(s string) string {
+	if !strings.ContainsAny(s, "%+") {
+		return strings.Clone(s)
+	}
+	if decoded, err := url.QueryUnescape(s); err == nil {
+		return decoded
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '+':
+			b.WriteByte(' ')
+		case s[i] == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]):
+			b.WriteByte(byte(hex4([]byte{'0', '0', s[i+1], s[i+2]})))
+			i += 2
+		default:
+			b.WriteByte(s[i])
+		}
+	}
+	return b.String()
+}
+
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+}
+
+// joinedFields are the lists, by all their names.
+var joinedFields = []string{"tags", "capabilities", "labels"}
+
+// FoldPairs makes a flat document. Repeated lists are joined; the names of other
+// repeated fields are returned, and the first value stands.
+func FoldPairs(pairs []Pair) (doc Document, twice []string) {
+	doc.Flat = true
+	seen := make(map[string]int, len(pairs))
+	for _, p := range pairs {
+		if p.Value == "" {
+			continue
+		}
+		at, again := seen[p.Name]
+		switch {
+		case !again:
+			seen[p.Name] = len(doc.Fields)
+			doc.Fields = append(doc.Fields, Field{p.Name, p.Value})
+		case slices.Contains(joinedFields, p.Name):
+			first, _ := doc.Fields[at].Value.(string)
+			doc.Fields[at].Value = first + "," + p.Value
+		default:
+			twice = append(twice, p.Name)
+		}
+	}
+	return doc, twice
+}
+
+const (
+	// MaxBodyBytes is the largest request body; more is a 413.
+	MaxBodyBytes = 128 << 10
+	// maxParams is the most parameters of a query or fields of a form.
+	maxParams = 128
+)

@@ -1,0 +1,244 @@
+package wire
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Code is the stable code of an Error object.
+type Code string
+
+// The codes of unavailability: the request was fine, the cluster was not.
+const (
+	CodeNotEnqueued    Code = "not_enqueued"    // nothing was written; repeat freely
+	CodeOutcomeUnknown Code = "outcome_unknown" // may have been written; repeat with the same request_id
+	CodeNoLeader       Code = "no_leader"       // a strong read found no leader, or the node knows no cluster yet
+	CodeDiskFull       Code = "disk_full"       // too few disks have space for writes; reads go on
+	CodeBehind         Code = "behind"          // this node has not applied the asked index in time
+)
+
+// RateLimit describes a limit.
+type RateLimit struct {
+	Name    string // in the headers RateLimit and RateLimit-Policy
+	Quota   int
+	Window  time.Duration
+	Message string // for a person
+	Field   string // of the request, that the limit is on
+}
+
+const (
+	errorsPath = "/docs/errors"
+)
+
+// The codes of requests that cannot be served as they are. They are stable.
+const (
+	CodeMalformedBody     Code = "malformed_body"
+	CodeMalformedRequest  Code = "malformed_request"
+	CodeNotFound          Code = "not_found"
+	CodeMethodNotAllowed  Code = "method_not_allowed"
+	CodeTimeout           Code = "request_timeout"
+	CodeBodyTooLarge      Code = "body_too_large"
+	CodeUnsupportedMedia  Code = "unsupported_media_type"
+	CodeInvalid           Code = "validation_failed"
+	CodeConfirm           Code = "confirmation_required"
+	CodeRateLimited       Code = "rate_limited"
+	CodeHeadersTooLarge   Code = "headers_too_large"
+	CodeInternal          Code = "internal_error"
+	CodeNotReady          Code = "not_ready"
+	CodeUnknownJob        Code = "unknown_job"
+	CodeOwnJob            Code = "own_job"
+	CodeNotPoster         Code = "not_poster"
+	CodeWrongKey          Code = "wrong_edit_key"
+	CodeJobClaimed        Code = "job_claimed"
+	CodeJobNotClaimed     Code = "job_not_claimed"
+	CodeJobDone           Code = "job_done"
+	CodeJobClosed         Code = "job_closed"
+	CodeNoReceiver        Code = "no_receiver"
+	statusHeadersTooLarge      = http.StatusRequestHeaderFieldsTooLarge
+)
+
+// errorKind is what follows from a code alone.
+type errorKind struct {
+	status    int
+	retryable bool // the same request may succeed later
+}
+
+// errorKinds is the one map from error to status.
+var errorKinds = map[Code]errorKind{
+	CodeMalformedBody:    {http.StatusBadRequest, false},
+	CodeMalformedRequest: {http.StatusBadRequest, false},
+	CodeNotFound:         {http.StatusNotFound, false},
+	CodeMethodNotAllowed: {http.StatusMethodNotAllowed, false},
+	CodeTimeout:          {http.StatusRequestTimeout, true},
+	CodeBodyTooLarge:     {http.StatusRequestEntityTooLarge, false},
+	CodeUnsupportedMedia: {http.StatusUnsupportedMediaType, false},
+	CodeInvalid:          {http.StatusUnprocessableEntity, false},
+	CodeConfirm:          {http.StatusPreconditionRequired, false},
+	CodeRateLimited:      {http.StatusTooManyRequests, true},
+	CodeHeadersTooLarge:  {statusHeadersTooLarge, false},
+	CodeInternal:         {http.StatusInternalServerError, false},
+	CodeNotReady:         {http.StatusServiceUnavailable, true},
+	CodeUnknownJob:       {http.StatusNotFound, false},
+	CodeOwnJob:           {http.StatusConflict, false},
+	CodeNotPoster:        {http.StatusConflict, false},
+	CodeWrongKey:         {http.StatusForbidden, false},
+	CodeJobClaimed:       {http.StatusConflict, false},
+	CodeJobNotClaimed:    {http.StatusConflict, false},
+	CodeJobDone:          {http.StatusConflict, false},
+	CodeJobClosed:        {http.StatusConflict, false},
+	CodeNoReceiver:       {http.StatusConflict, false},
+	CodeNotEnqueued:      {http.StatusServiceUnavailable, true},
+	CodeOutcomeUnknown:   {http.StatusServiceUnavailable, false},
+	CodeNoLeader:         {http.StatusServiceUnavailable, true},
+	CodeDiskFull:         {http.StatusServiceUnavailable, true},
+	CodeBehind:           {http.StatusServiceUnavailable, true},
+}
+
+// Issue is one problem of a request: the field it lies in, by the interface's
+// own name, and a sentence.
+type Issue = struct {
+	Field   string `json:"field"`
+	Message string `json:"message"`
+}
+
+// Error is a refusal: the Error object of the interface (2.7) and its status.
+type Error struct {
+	Code    Code
+	Message string  // one or two sentences
+	Issues  []Issue // every problem that was found
+	Example Object  // a payload that would have worked; nil: none
+	// Notes say what of the request was ignored.
+	Notes []string
+	// Repeatable overrides the code's own retryable where true.
+	Repeatable bool
+	// RetryAfter is when to try again, with a 429.
+	RetryAfter time.Duration
+	// Limit is what was exceeded, with a 429; nil: that of writes.
+	Limit *RateLimit
+	// Allow lists the methods of the path, with a 405.
+	Allow string
+}
+
+func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+
+// Status is the HTTP status of the error.
+func (e *Error) Status() int {
+	if kind, known := errorKinds[e.Code]; known {
+		return kind.status
+	}
+	return http.StatusInternalServerError
+}
+
+// Retryable reports whether the same request may be sent again.
+func (e *Error) Retryable() bool { return e.Repeatable || errorKinds[e.Code].retryable }
+
+// Wait is the Retry-After of the error, in seconds; "": none.
+func (e *Error) Wait() string {
+	switch e.Status() {
+	case http.StatusTooManyRequests:
+		return Seconds(e.RetryAfter)
+	case http.StatusServiceUnavailable:
+		return RetryAfterUnavailable
+	}
+	return ""
+}
+
+// Object is the Error object.
+func (e *Error) Object() Object {
+	issues := e.Issues
+	if issues == nil {
+		issues = []Issue{}
+	}
+	example := e.Example
+	if example == nil {
+		example = Object{}
+	}
+	o := Object{
+		{"error", e.Message},
+		{"issues", issues},
+		{"example", example},
+		{"docs", errorsPath + "#" + string(e.Code)},
+		{"code", e.Code},
+		{"retryable", e.Retryable()},
+	}
+	if len(e.Notes) > 0 {
+		o = o.With("notes", e.Notes)
+	}
+	return o
+}
+
+// Malformed is the error of a body that cannot be read.
+func Malformed(why error) *Error {
+	return &Error{
+		Code:    CodeMalformedBody,
+		Message: "The request body cannot be read." + ExampleWorks,
+		Issues:  []Issue{{"body", "cannot be read: " + why.Error()}},
+	}
+}
+
+// Internal is what a client sees of a mistake of ours.
+func Internal() *Error {
+	return &Error{Code: CodeInternal, Message: "Something went wrong here. It was logged."}
+}
+
+// Encoded is the error of a body with a Content-Encoding.
+func Encoded() *Error {
+	return &Error{
+		Code: CodeUnsupportedMedia, Message: "A Content-Encoding is not accepted. Send the body as it is.",
+		Issues: []Issue{{"Content-Encoding", "must be left out"}},
+	}
+}
+
+// Missing is the error of an id in a path that names nothing, such as an entry.
+func Missing(what string) *Error {
+	return &Error{
+		Code: CodeNotFound, Message: "There is no such " + what + ".",
+		Issues: []Issue{{"id", "names no " + what + " that exists"}},
+	}
+}
+
+// Invalid is the error of a request whose fields break rules.
+func Invalid(issues []Issue, example Object) *Error {
+	return &Error{Code: CodeInvalid, Message: CountProblems(issues) + ExampleWorks, Issues: issues, Example: example}
+}
+
+// ExampleWorks ends the message of an error with an example that could be sent.
+const ExampleWorks = " The example would have worked."
+
+func CountProblems(issues []Issue) string {
+	if len(issues) == 1 {
+		return "The request has 1 problem."
+	}
+	return fmt.Sprintf("The request has %d problems.", len(issues))
+}
+
+// Seconds renders a wait for a header, rounded up and at least one.
+func Seconds(d time.Duration) string {
+	return strconv.FormatInt(max(1, int64(math.Ceil(d.Seconds()))), 10)
+}
+
+// Codes returns every code that an Error object can carry, sorted.
+func Codes() []Code { return slices.Sorted(maps.Keys(errorKinds)) }
+
+const (
+	// RetryAfterUnavailable is the Retry-After of a 503, in seconds.
+	RetryAfterUnavailable = "1"
+)
+
+// Problems collects everything that is wrong with a request.
+type Problems struct{ List []Issue }
+
+func (p *Problems) Add(field, format string, args ...any) {
+	p.List = append(p.List, Issue{field, fmt.Sprintf(format, args...)})
+}
+
+func (p *Problems) Has(field string) bool {
+	return slices.ContainsFunc(p.List, func(i Issue) bool { return i.Field == field })
+}
+
+func (p *Problems) Any() bool { return len(p.List) > 0 }
