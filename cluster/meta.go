@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,6 +17,8 @@ const (
 	MaxMetaBytes = memberlist.MetaMaxSize
 	// MaxClusterIDLen is the longest cluster id, in bytes.
 	MaxClusterIDLen = 64
+	// ClusterIDBytes is how many bytes a cluster id holds, in hexadecimal.
+	ClusterIDBytes = 8
 
 	metaVersion      = 1
 	maxVersionLen    = 64
@@ -127,6 +131,13 @@ func (m Meta) check() error {
 		problems = append(problems, fmt.Errorf("format %d, 0 to %d are allowed", m.Format, maxFormat))
 	}
 	return errors.Join(problems...)
+}
+
+// NewClusterID returns a random cluster id.
+func NewClusterID() string {
+	id := make([]byte, ClusterIDBytes)
+	_, _ = rand.Read(id) // never fails
+	return hex.EncodeToString(id)
 }
 
 // CheckClusterID returns an error unless the id is 2 to MaxClusterIDLen ASCII

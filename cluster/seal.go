@@ -3,6 +3,7 @@ package cluster
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -11,7 +12,11 @@ import (
 
 const (
 	sealKeyBytes = 32 // AES-256
-	sealVersion  = 1
+	// dataKeyBytes is the length of a cluster's data key.
+	dataKeyBytes = 32
+	// dataKeyContext names the purpose of the sealed data key.
+	dataKeyContext = "commons data key"
+	sealVersion    = 1
 	// A sealed text is: version, id of the secret, then nonce, ciphertext and
 	// tag as the AEAD lays them out.
 	sealHeaderBytes = 1 + keyIDBytes
@@ -67,6 +72,19 @@ func (s *Secrets) Open(sealed []byte, context string) ([]byte, error) {
 	}
 	return nil, ErrSealedElsewhere
 }
+
+// NewDataKey returns a random data key for a cluster.
+func NewDataKey() []byte {
+	key := make([]byte, dataKeyBytes)
+	_, _ = rand.Read(key) // never fails
+	return key
+}
+
+// SealDataKey seals a cluster's data key under the secret in use.
+func (s *Secrets) SealDataKey(key []byte) ([]byte, error) { return s.Seal(key, dataKeyContext) }
+
+// OpenDataKey reverses SealDataKey. Errors: those of Open.
+func (s *Secrets) OpenDataKey(sealed []byte) ([]byte, error) { return s.Open(sealed, dataKeyContext) }
 
 // NeedsReseal reports whether sealed is not under the secret in use. Whoever
 // keeps it opens and seals it again before an older secret may go.

@@ -94,7 +94,7 @@ func (n *Node) refuse(w http.ResponseWriter, err error) {
 // onLeader passes a call on to the leader, unless this node leads.
 func (n *Node) onLeader(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		leader := n.leaderID()
+		leader := n.raft.LeaderID()
 		switch {
 		case leader == n.identity.ServerID:
 			h(w, r)

@@ -125,7 +125,7 @@ func (n *Node) askDigest(ctx context.Context, id string, request admin.DigestReq
 // whether one of them did not stop at the index; if that is tried again, the
 // others need not go on.
 func (n *Node) compareAt(ctx context.Context, index uint64, again bool) (c admin.Comparison, passed bool) {
-	servers := n.servers()
+	servers := n.raft.Servers()
 	c = admin.Comparison{Index: index, Equal: true, Digests: make([]admin.Digest, len(servers))}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -3,11 +3,7 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -15,13 +11,15 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/node/admin"
+
+	"github.com/commons-cluster/commons/node/consensus"
+
+	"github.com/commons-cluster/commons/node/offline"
 )
 
 const (
 	// leaveShutdown bounds the end of a node that has left.
 	leaveShutdown = 15 * time.Second
-	// leftFile is in the data directory of a node that has left.
-	leftFile = "left"
 )
 
 // transferLeadership gives leadership to the server that is named, or to the
@@ -37,7 +35,7 @@ func (n *Node) transferLeadership(ctx context.Context, request admin.ServerRef) 
 		}
 		request.ID = heirs[0]
 	}
-	if !slices.Contains(n.voters(), request.ID) {
+	if !slices.Contains(n.raft.Voters(), request.ID) {
 		return admin.ServerRef{}, refusef(http.StatusConflict, "%s has no vote and cannot lead; see `commons raft list-peers`", request.ID)
 	}
 	if err := n.raft.LeadershipTransferToServer(raft.ServerID(request.ID), raft.ServerAddress(request.ID)).Error(); err != nil {
@@ -52,7 +50,7 @@ func (n *Node) transferLeadership(ctx context.Context, request admin.ServerRef) 
 // awaitOtherLeader waits until this node knows whom it has handed leadership to.
 func (n *Node) awaitOtherLeader(ctx context.Context) string {
 	for {
-		if id := n.leaderID(); id != "" && id != n.identity.ServerID {
+		if id := n.raft.LeaderID(); id != "" && id != n.identity.ServerID {
 			return id
 		}
 		select {
@@ -79,7 +77,7 @@ func (n *Node) removeServer(ctx context.Context, request admin.Removal) (admin.S
 // conflict.
 func (n *Node) mayRemove(ctx context.Context, servers []raft.Server, request admin.Removal) error {
 	id := request.ID
-	if !contains(servers, id) {
+	if !consensus.Contains(servers, id) {
 		return refusef(http.StatusNotFound, "%s is not in the configuration; see `commons raft list-peers`", id)
 	}
 	m, alive := n.gossip.Member(id)
@@ -116,7 +114,7 @@ func (n *Node) mayLose(ctx context.Context, servers []raft.Server, id string) er
 // leave takes this node out of the cluster for good and ends it.
 func (n *Node) leave(ctx context.Context, _ struct{}) (answer admin.ServerRef, err error) {
 	id := n.identity.ServerID
-	if servers := n.servers(); contains(servers, id) {
+	if servers := n.raft.Servers(); consensus.Contains(servers, id) {
 		// The leader decides. This saves one that leads from handing over in vain.
 		if err := n.mayLose(ctx, servers, id); err != nil {
 			return answer, err
@@ -126,7 +124,7 @@ func (n *Node) leave(ctx context.Context, _ struct{}) (answer admin.ServerRef, e
 			return answer, err
 		}
 	}
-	if err := markLeft(n.cfg.DataDir); err != nil {
+	if err := offline.MarkLeft(n.cfg.DataDir); err != nil {
 		return answer, refusef(http.StatusInternalServerError, "%s has left the cluster, but that was not noted on its disk: %v; stop it and empty its data directory", id, err)
 	}
 	n.logger.InfoContext(ctx, "left the cluster, as an operator asked", "by", cluster.PeerID(ctx))
@@ -140,26 +138,6 @@ func (n *Node) leave(ctx context.Context, _ struct{}) (answer admin.ServerRef, e
 	return admin.ServerRef{ID: id}, nil
 }
 
-// ErrLeft is the error of a node that has left its cluster and is started again.
-var ErrLeft = errors.New("the node has left its cluster")
-
-// markLeft keeps a node that has left from coming back with its old state.
-func markLeft(dir string) error {
-	return cluster.WriteFileAtomic(filepath.Join(dir, leftFile), []byte(time.Now().UTC().Format(time.RFC3339)+"\n"))
-}
-
-// checkNotLeft refuses the data directory of a node that has left its cluster.
-func checkNotLeft(dir string) error {
-	_, err := os.Stat(filepath.Join(dir, leftFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return fmt.Errorf("%w; empty its data directory %s to join as a new server", ErrLeft, dir)
-}
-
 // depart has another leader remove this node.
 func (n *Node) depart(ctx context.Context) error {
 	n.leaving.Store(true)
@@ -171,7 +149,7 @@ func (n *Node) depart(ctx context.Context) error {
 		if err := n.handOver(ctx); err != nil {
 			return refusef(http.StatusServiceUnavailable, "%v; repeat", err)
 		}
-		leader := n.leaderID()
+		leader := n.raft.LeaderID()
 		var err error
 		if leader != "" && leader != n.identity.ServerID {
 			_, err = call[admin.ServerRef](ctx, n, leader, admin.PathRemove, admin.Removal{ID: n.identity.ServerID, Leaving: true})

@@ -28,11 +28,11 @@ func (n *Node) report() admin.NodeReport {
 	r := admin.NodeReport{
 		ID: n.identity.ServerID, Name: n.identity.NodeName, Version: n.cfg.Version, ClusterID: n.clusterID(),
 		HTTP: n.httpAdvertise, Private: n.port.AdvertiseAddr(), Gossip: n.gossip.Addr(),
-		Role: role(n.raft.State()), Leader: n.leaderID(), Term: n.raft.CurrentTerm(),
+		Role: role(n.raft.State()), Leader: n.raft.LeaderID(), Term: n.raft.CurrentTerm(),
 		Applied: n.machine.Applied(), Commit: n.raft.CommitIndex(), LastLog: n.raft.LastIndex(), Format: format,
 		UptimeMillis: time.Since(n.started).Milliseconds(), StaleMillis: n.staleFor().Milliseconds(),
 		Commands: n.commands.Load(), Open: stats.Open, QueueBytes: stats.LeaderQueue,
-		Entries: entries, LogBytes: n.log.BytesSince(n.lastSnapshot()), MemoryBytes: heldMemory(),
+		Entries: entries, LogBytes: n.raft.LogBytes(), MemoryBytes: heldMemory(),
 		Secrets: n.secrets.KeyIDs(), SealedUnder: cluster.SealedUnder(sealed),
 		Problems: []string{}, Condition: n.measured(),
 	}
@@ -68,7 +68,7 @@ func heldMemory() uint64 {
 // gossip knows.
 func (n *Node) clusterReport(ctx context.Context) admin.ClusterReport {
 	report := admin.ClusterReport{
-		ClusterID: n.clusterID(), AskedNode: n.identity.ServerID, Leader: n.leaderID(), Servers: n.knownServers(),
+		ClusterID: n.clusterID(), AskedNode: n.identity.ServerID, Leader: n.raft.LeaderID(), Servers: n.knownServers(),
 	}
 	var wg sync.WaitGroup
 	for i := range report.Servers {
@@ -99,7 +99,7 @@ func (n *Node) knownServers() []admin.Server {
 	for _, m := range n.gossip.Members() {
 		alive[m.ServerID] = true
 	}
-	known := n.servers()
+	known := n.raft.Servers()
 	servers := make([]admin.Server, 0, len(known)+len(alive))
 	for _, s := range known {
 		part := admin.NonVoter

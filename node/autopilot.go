@@ -13,7 +13,7 @@ import (
 // judge lets raft-autopilot judge the servers, for as long as this node leads.
 // The library changes nothing: what follows from its judgement is the planner's.
 func (n *Node) judge(ctx context.Context) {
-	pilot := autopilot.New(n.raft, &surveyor{n, ctx},
+	pilot := autopilot.New(n.raft.Raft, &surveyor{n, ctx},
 		autopilot.WithLogger(hclog.NewNullLogger()), // it has to say only that Raft was shut down
 		autopilot.WithReconciliationDisabled(),
 		autopilot.WithUpdateInterval(n.cfg.Tuning.ReconcileInterval))
@@ -46,7 +46,7 @@ func (s *surveyor) AutopilotConfig() *autopilot.Config {
 // are alive.
 func (s *surveyor) KnownServers() map[raft.ServerID]*autopilot.Server {
 	known := map[raft.ServerID]*autopilot.Server{}
-	for _, server := range s.n.servers() {
+	for _, server := range s.n.raft.Servers() {
 		id := string(server.ID)
 		status := autopilot.NodeFailed
 		member, alive := s.n.gossip.Member(id)

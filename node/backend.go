@@ -60,7 +60,7 @@ func (b *backend) StaleFor() time.Duration { return b.staleFor() }
 // staleFor returns for how long this node has not heard from a leader, or has
 // lacked what the leader had applied.
 func (n *Node) staleFor() time.Duration {
-	if n.leads() {
+	if n.raft.Leads() {
 		return 0
 	}
 	last := n.raft.LastContact()

@@ -9,6 +9,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/cluster"
+
+	"github.com/commons-cluster/commons/node/consensus"
 )
 
 func TestFirstVoters(t *testing.T) {
@@ -142,7 +144,7 @@ func TestStateAloneIsNotFresh(t *testing.T) {
 	if !n.fresh() {
 		t.Error("a node without anything is not fresh")
 	}
-	n.machine.FSM().ApplyBatch([]*raft.Log{{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(alone("a-1"))}})
+	n.machine.FSM().ApplyBatch([]*raft.Log{{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(consensus.Alone("a-1"))}})
 	if n.fresh() {
 		t.Error("a node with a state is fresh")
 	}

@@ -96,7 +96,7 @@ func (n *Node) sawDisk(ctx context.Context, free, size uint64, keep reserve) {
 
 // weighDisks stops writes while fewer than a majority of the voters has space.
 func (n *Node) weighDisks(ctx context.Context) {
-	voters, room := n.voters(), 0
+	voters, room := n.raft.Voters(), 0
 	var low []string
 	for _, id := range voters {
 		switch m, alive := n.gossip.Member(id); {
@@ -120,6 +120,20 @@ func (n *Node) weighDisks(ctx context.Context) {
 	if n.diskFull.Swap(stop) == nil {
 		n.logger.WarnContext(ctx, "writes are refused: too few disks have space", "low", strings.Join(low, ","), "voters", len(voters))
 	}
+}
+
+// room returns how many bytes of the disk are free above its reserve; 0 where that is
+// not known.
+func (n *Node) room() uint64 {
+	free, _, err := n.diskSpace()
+	if err != nil {
+		return 0
+	}
+	reserved := uint64(0)
+	if d := n.disk.Load(); d != nil {
+		reserved = d.reserve
+	}
+	return free - min(free, reserved)
 }
 
 // diskCheck is the line of /readyz. It never keeps a node from serving: reads go

@@ -1,6 +1,9 @@
 package node
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 func TestParseReserve(t *testing.T) {
 	const disk = 100 << 30
@@ -45,6 +48,29 @@ func TestFormatBytes(t *testing.T) {
 	for n, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536 << 20: "1.5 GiB", 2 << 40: "2.0 TiB"} {
 		if got := formatBytes(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}
+
+// TestRoomLeavesTheReserve: what is kept for a follower leaves the reserve alone.
+func TestRoomLeavesTheReserve(t *testing.T) {
+	for name, tt := range map[string]struct {
+		free, reserve uint64
+		err           error
+		want          uint64
+	}{
+		"plenty":            {free: 100 << 30, reserve: 1 << 30, want: 99 << 30},
+		"below the reserve": {free: 1 << 20, reserve: 1 << 30, want: 0},
+		"no reserve":        {free: 5 << 20, want: 5 << 20},
+		"not known":         {err: errors.New("no answer"), want: 0},
+	} {
+		n := &Node{}
+		n.cfg.Tuning.DiskSpace = func() (free, size uint64, err error) { return tt.free, 100 << 30, tt.err }
+		if tt.reserve > 0 {
+			n.disk.Store(&diskState{free: tt.free, reserve: tt.reserve})
+		}
+		if got := n.room(); got != tt.want {
+			t.Errorf("%s: %d bytes of room, want %d", name, got, tt.want)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func (n *Node) raiseFormat(ctx context.Context) {
 		case <-tick.C:
 		}
 		has := n.machine.Format()
-		all := commonFormat(n.servers(), n.gossip.Members(), n.clusterID())
+		all := commonFormat(n.raft.Servers(), n.gossip.Members(), n.clusterID())
 		if all <= has {
 			continue
 		}

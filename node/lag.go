@@ -38,7 +38,7 @@ func (n *Node) watchLag(ctx context.Context) {
 // marked before stays until it is applied: a leader's applied index is committed,
 // so that it holds under every later leader.
 func (n *Node) compareWithLeader(ctx context.Context) {
-	leader := n.leaderID()
+	leader := n.raft.LeaderID()
 	if n.lag() > 0 || leader == "" || leader == n.identity.ServerID {
 		return
 	}

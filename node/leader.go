@@ -151,8 +151,8 @@ func orNone(id string) string {
 func (n *Node) handOver(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Tuning.HandoverTimeout)
 	defer cancel()
-	led := n.leads()
-	for attempt := 0; n.leads(); attempt++ {
+	led := n.raft.Leads()
+	for attempt := 0; n.raft.Leads(); attempt++ {
 		heirs := n.heirs()
 		if len(heirs) == 0 {
 			break
@@ -175,7 +175,7 @@ func (n *Node) handOver(ctx context.Context) error {
 			return fmt.Errorf("handing leadership over: %w", ctx.Err())
 		}
 	}
-	if led && !n.leads() {
+	if led && !n.raft.Leads() {
 		n.logger.InfoContext(ctx, "handed leadership over")
 	}
 	return nil
@@ -186,7 +186,7 @@ func (n *Node) handOver(ctx context.Context) error {
 func (n *Node) heirs() []string {
 	health, _ := n.Health()
 	var alive []heir
-	for _, id := range n.voters() {
+	for _, id := range n.raft.Voters() {
 		if m, ok := n.gossip.Member(id); ok && id != n.identity.ServerID {
 			judged, _ := health.server(id)
 			alive = append(alive, heir{id, judged.Healthy && !m.DiskLow && !m.NonVoter && !m.Leaving, judged.LastIndex})

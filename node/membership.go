@@ -2,8 +2,7 @@ package node
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,16 +11,22 @@ import (
 )
 
 const (
-	// dataKeyContext names the purpose of the sealed data key.
-	dataKeyContext = "commons data key"
-	// dataKeyBytes is the length of the data key.
-	dataKeyBytes = 32
-	// clusterIDBytes is the length of a cluster id.
-	clusterIDBytes = 8
 	// metaInterval is how often what this node tells through gossip is compared
 	// with what is so.
 	metaInterval = 250 * time.Millisecond
 )
+
+// joinCluster notes the cluster that this node is part of from now on, and reports
+// whether it was part of none before.
+func (n *Node) joinCluster(id string) bool {
+	if id == "" || !n.cluster.CompareAndSwap(nil, &id) {
+		return false
+	}
+	n.port.Joined(id)
+	return true
+}
+
+var errNotFounded = errors.New("the log of the cluster does not begin with its first configuration")
 
 // clusterID returns the id of this node's cluster, "" while it has none.
 func (n *Node) clusterID() string {
@@ -48,23 +53,11 @@ func (n *Node) newInit() (*fsm.Init, error) {
 	if id == "" {
 		return nil, errNotFounded
 	}
-	sealed, err := n.secrets.Seal(newDataKey(), dataKeyContext)
+	sealed, err := n.secrets.SealDataKey(cluster.NewDataKey())
 	if err != nil {
 		return nil, fmt.Errorf("sealing the data key: %w", err)
 	}
 	return &fsm.Init{ClusterID: id, SealedDataKey: sealed}, nil
-}
-
-func newClusterID() string {
-	id := make([]byte, clusterIDBytes)
-	_, _ = rand.Read(id) // never fails
-	return hex.EncodeToString(id)
-}
-
-func newDataKey() []byte {
-	key := make([]byte, dataKeyBytes)
-	_, _ = rand.Read(key) // never fails
-	return key
 }
 
 // learnCluster takes the cluster's id and data key from the state as soon as it
@@ -82,7 +75,7 @@ func (n *Node) learnCluster(ctx context.Context) {
 			continue
 		}
 		n.joinCluster(id)
-		key, err := n.secrets.Open(sealed, dataKeyContext)
+		key, err := n.secrets.OpenDataKey(sealed)
 		if err == nil {
 			err = n.setDataKey(key)
 		}

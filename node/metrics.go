@@ -89,19 +89,19 @@ func (n *Node) gauges() []gauge {
 		},
 		{
 			"log_bytes", "Bytes of log since the newest snapshot.",
-			func() float64 { return float64(n.log.BytesSince(n.lastSnapshot())) },
+			func() float64 { return float64(n.raft.LogBytes()) },
 		},
 		{
 			"leader", "1 when this node leads and takes writes.",
 			func() float64 { return boolGauge(n.pipeline.Stats().Leading) },
 		},
 		{"term", "Raft's term.", func() float64 { return float64(n.raft.CurrentTerm()) }},
-		{"voters", "Servers with a vote.", func() float64 { return float64(len(n.voters())) }},
+		{"voters", "Servers with a vote.", func() float64 { return float64(len(n.raft.Voters())) }},
 		{
 			"voter", "1 when this node has a vote.",
 			func() float64 { return boolGauge(n.membership() == admin.Voter) },
 		},
-		{"servers", "Servers in the configuration.", func() float64 { return float64(len(n.servers())) }},
+		{"servers", "Servers in the configuration.", func() float64 { return float64(len(n.raft.Servers())) }},
 		{
 			"members", "Live nodes that gossip knows, this one included.",
 			func() float64 { return float64(len(n.gossip.Members())) },

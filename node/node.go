@@ -25,13 +25,10 @@ import (
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/propose"
 	"github.com/commons-cluster/commons/node/push"
-)
 
-// What the data directory holds, beside the identity and the lock.
-const (
-	stateDir = "state"
-	logFile  = "raft.db"
-	bookFile = "servers.json"
+	"github.com/commons-cluster/commons/node/consensus"
+
+	"github.com/commons-cluster/commons/node/offline"
 )
 
 // Node is one running node. Methods are safe for concurrent use.
@@ -47,7 +44,7 @@ type Node struct {
 	book     *cluster.Book
 	machine  *fsm.Machine
 	log      *logstore.Store
-	streams  *snapshotStreams
+	streams  *consensus.Snapshots
 	port     *cluster.Port
 	pipeline *propose.Pipeline
 	usage    *usage
@@ -69,8 +66,7 @@ type Node struct {
 	gossip    *cluster.Gossip
 	gossiping atomic.Pointer[cluster.Gossip] // gossip, for who may ask before it is there
 	hadState  bool                           // there was Raft state when the node started
-	transport *transport
-	raft      *raft.Raft
+	raft      *consensus.Raft
 
 	cluster      atomic.Pointer[string]      // the cluster's id, once known
 	fingerprints atomic.Pointer[[]byte]      // the key of fingerprints, once known
@@ -93,7 +89,6 @@ type Node struct {
 	behind       atomic.Pointer[mark]  // what this node lacked when the leader was asked last
 	disk         atomic.Pointer[diskState]
 	diskFull     atomic.Pointer[api.Unavailable]     // why writes are refused; nil while they are not
-	reload       sync.Mutex                          // held while Raft's settings are changed
 	pilot        atomic.Pointer[autopilot.Autopilot] // judges the servers while this node leads
 
 	leaderChanges atomic.Uint64 // seen since the start
@@ -152,7 +147,7 @@ func (n *Node) openDir() error {
 		return err
 	}
 	n.onEnd(func(ending) error { return lock.Release() })
-	if err := errors.Join(checkNotLeft(n.cfg.DataDir), checkFinished(n.cfg.DataDir)); err != nil {
+	if err := errors.Join(offline.CheckNotLeft(n.cfg.DataDir), offline.CheckFinished(n.cfg.DataDir)); err != nil {
 		return err
 	}
 	if n.identity, err = cluster.LoadIdentity(n.cfg.DataDir, n.cfg.NodeID); err != nil {
@@ -162,13 +157,13 @@ func (n *Node) openDir() error {
 	if n.secrets, err = cluster.LoadSecrets(n.cfg.SecretFile); err != nil {
 		return err
 	}
-	n.book = cluster.OpenBook(filepath.Join(n.cfg.DataDir, bookFile), n.logger)
+	n.book = cluster.OpenBook(filepath.Join(n.cfg.DataDir, offline.BookFile), n.logger)
 	return nil
 }
 
 func (n *Node) openState() error {
 	machine, err := fsm.Open(fsm.Options{
-		Dir: filepath.Join(n.cfg.DataDir, stateDir), Logger: n.logger,
+		Dir: filepath.Join(n.cfg.DataDir, offline.StateDir), Logger: n.logger,
 		Observer: observer{n}, DeliveriesEnded: n.deliveriesEnded, Fatal: n.fail, MaxFormat: n.cfg.Tuning.Format,
 		MaxOpenFiles: n.descriptors.stateFiles,
 	})
@@ -176,7 +171,7 @@ func (n *Node) openState() error {
 		return err
 	}
 	n.machine = machine
-	n.streams = &snapshotStreams{SnapshotStore: machine.Snapshots()}
+	n.streams = &consensus.Snapshots{SnapshotStore: machine.Snapshots()}
 	n.onEnd(func(how ending) error {
 		if how.crash {
 			return machine.Abandon()
@@ -202,14 +197,14 @@ func (o observer) Applied(boot fsm.BootID, seq uint64, r fsm.Result, index uint6
 }
 
 func (n *Node) openLog() error {
-	log, err := openLog(n.cfg.DataDir, &n.identity, n.machine, logstore.Options{Around: n.watched, Fatal: n.fail})
+	log, err := offline.OpenLog(n.cfg.DataDir, &n.identity, n.machine, logstore.Options{Around: n.watched, Fatal: n.fail})
 	if err != nil {
 		return err
 	}
 	n.log = log
 	n.onEnd(func(ending) error { return log.Close() })
 	if n.clusterID() == "" {
-		id, err := foundedBy(log)
+		id, err := consensus.FoundedBy(log)
 		if err != nil {
 			return err
 		}
@@ -288,14 +283,34 @@ func (n *Node) openGossip() (err error) {
 	return nil
 }
 
-func (n *Node) openRaft() error {
-	if err := n.startRaft(); err != nil {
+func (n *Node) openRaft() (err error) {
+	n.raft, err = consensus.Start(consensus.Config{
+		ServerID: n.identity.ServerID, Heartbeat: n.cfg.Heartbeat, Election: n.cfg.Election, Lease: n.cfg.Lease,
+		TrailingBytes: n.cfg.Tuning.TrailingBytes, SnapshotBytes: n.cfg.Tuning.SnapshotBytes,
+		Machine: n.machine.FSM(), RestoreOnStart: n.machine.RestoreOnStart(), Log: n.log, Snapshots: n.streams,
+		Stream: n.port.StreamLayer(), Logger: n.logger, Ending: n.stopping.Load,
+		Hooks: consensus.Hooks{
+			Around: n.watched, Stored: n.stored, Failed: n.noteLogFailure, Founded: n.joinCluster, Restored: n.restored,
+			Abandon: func(err error) {
+				n.abandon(fmt.Errorf("%w; see to it that the disk of %s takes writes, and start the node again", err, n.cfg.DataDir))
+			},
+		},
+	})
+	if err != nil {
 		return err
 	}
-	n.onEnd(func(ending) error { return n.stopRaft() })
-	n.pipeline.Start(n.raft, propose.FromMachine(n.machine))
+	n.onEnd(func(ending) error { return n.raft.Stop() })
+	n.pipeline.Start(n.raft.Raft, propose.FromMachine(n.machine))
 	n.onEnd(func(ending) error { n.pipeline.Close(); return nil })
 	return nil
+}
+
+// restored is called when a snapshot was installed: the disk takes what comes.
+func (n *Node) restored() {
+	n.logWritable()
+	v := n.machine.View()
+	defer v.Release()
+	n.pipeline.Recheck(v)
 }
 
 func (n *Node) openPrivate() error {
@@ -310,7 +325,8 @@ func (n *Node) openPrivate() error {
 func (n *Node) startWorkers() error {
 	for _, work := range []func(context.Context){
 		n.watchLeadership, n.observeRaft, n.followGossip, n.learnCluster,
-		n.bootstrap, n.takeSnapshots, n.watchCatchUp, n.watchLag, n.watchMembership, n.watchWrites, n.watchStalls, n.watchDisk, n.foldUsage, n.followOwnNames,
+		n.bootstrap, n.watchCatchUp, n.watchLag, n.watchMembership, n.watchWrites, n.watchStalls, n.watchDisk, n.foldUsage, n.followOwnNames,
+		func(ctx context.Context) { n.raft.TakeSnapshots(ctx, n.room) },
 		func(ctx context.Context) { n.secrets.Watch(ctx, n.logger) },
 	} {
 		n.workers.Go(func() { work(n.workCtx) })

@@ -8,6 +8,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/node/admin"
+
+	"github.com/commons-cluster/commons/node/consensus"
 )
 
 const (
@@ -30,7 +32,7 @@ func (n *Node) membership() string {
 	if n.outside.Load() {
 		return membershipRemoved
 	}
-	for _, s := range n.servers() {
+	for _, s := range n.raft.Servers() {
 		switch {
 		case string(s.ID) != n.identity.ServerID:
 		case s.Suffrage == raft.Voter:
@@ -76,7 +78,7 @@ func (n *Node) watchMembership(ctx context.Context) {
 // leadsWithout returns a leader of this node's cluster that does not have this
 // node in its configuration, "" when there is none.
 func (n *Node) leadsWithout(ctx context.Context) string {
-	if n.fresh() || n.leads() || n.leaderID() != "" && time.Since(n.raft.LastContact()) < recentContact {
+	if n.fresh() || n.raft.Leads() || n.raft.LeaderID() != "" && time.Since(n.raft.LastContact()) < recentContact {
 		return ""
 	}
 	for _, m := range n.gossip.Members() {
@@ -97,12 +99,12 @@ func (n *Node) sameCluster(leader peerAnswer) bool {
 	if id := n.clusterID(); id != "" {
 		return leader.ClusterID == id
 	}
-	return slices.ContainsFunc(leader.Servers, func(id string) bool { return contains(n.servers(), id) })
+	return slices.ContainsFunc(leader.Servers, func(id string) bool { return consensus.Contains(n.raft.Servers(), id) })
 }
 
 // setTimeouts changes when Raft starts elections.
 func (n *Node) setTimeouts(ctx context.Context, heartbeat, election time.Duration) {
-	err := n.reloadRaft(func(c *raft.ReloadableConfig) { c.HeartbeatTimeout, c.ElectionTimeout = heartbeat, election })
+	err := n.raft.Reload(func(c *raft.ReloadableConfig) { c.HeartbeatTimeout, c.ElectionTimeout = heartbeat, election })
 	if err != nil && ctx.Err() == nil {
 		n.logger.WarnContext(ctx, "Raft's timeouts were not changed", "error", err)
 	}

@@ -79,7 +79,7 @@ func (n *Node) aboutPeer(asking string) peerAnswer {
 	if refused := n.refused.Load(); refused != nil {
 		a.Refused = (*refused)[asking]
 	}
-	for _, s := range n.servers() {
+	for _, s := range n.raft.Servers() {
 		a.Servers = append(a.Servers, string(s.ID))
 	}
 	return a
@@ -92,7 +92,7 @@ func (n *Node) stats() statsAnswer {
 	}
 	a.LastTerm = lastTerm(n.raft.Stats())
 	switch contact := n.raft.LastContact(); {
-	case n.leads():
+	case n.raft.Leads():
 	case contact.IsZero():
 		a.ContactMs = -1
 	default:

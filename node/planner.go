@@ -11,6 +11,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/cluster"
+
+	"github.com/commons-cluster/commons/node/consensus"
 )
 
 const (
@@ -86,7 +88,7 @@ func (p *planner) plan(ctx context.Context, pic picture) change {
 		return change{remove: old, why: replaced}
 	}
 	for _, m := range pic.members {
-		if !contains(pic.servers, m.ServerID) && p.mayAdd(ctx, &pic, m) {
+		if !consensus.Contains(pic.servers, m.ServerID) && p.mayAdd(ctx, &pic, m) {
 			return change{add: m.ServerID}
 		}
 	}
@@ -123,7 +125,7 @@ func (p *planner) remember(pic *picture) {
 		}
 	}
 	for id := range p.seen {
-		if _, alive := pic.alive[id]; !alive && !contains(pic.servers, id) {
+		if _, alive := pic.alive[id]; !alive && !consensus.Contains(pic.servers, id) {
 			delete(p.seen, id)
 		}
 	}
@@ -162,7 +164,7 @@ func (p *planner) mayAdd(ctx context.Context, pic *picture, m cluster.Member) bo
 		p.refused[m.ServerID] = "its private port does not answer the leader; look at its --cluster-advertise and at the firewall"
 		return false
 	}
-	if len(known) > 0 && !slices.ContainsFunc(known, func(id string) bool { return contains(pic.servers, id) }) {
+	if len(known) > 0 && !slices.ContainsFunc(known, func(id string) bool { return consensus.Contains(pic.servers, id) }) {
 		p.refused[m.ServerID] = "it has begun to form another cluster; empty its data directory and start it again"
 		return false
 	}
@@ -297,10 +299,6 @@ func (p *planner) firstTime(key string) bool {
 	was := p.warned[key]
 	p.warned[key] = true
 	return !was
-}
-
-func contains(servers []raft.Server, id string) bool {
-	return slices.ContainsFunc(servers, func(s raft.Server) bool { return string(s.ID) == id })
 }
 
 // nameOf returns the node name in a server id.

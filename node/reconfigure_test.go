@@ -11,6 +11,9 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
+
+	"github.com/commons-cluster/commons/node/consensus"
+	"github.com/commons-cluster/commons/node/offline"
 )
 
 // leaderOf returns a node whose Raft leads, in memory, a configuration of itself
@@ -18,7 +21,7 @@ import (
 func leaderOf(t *testing.T, others ...string) *Node {
 	t.Helper()
 	n := inMemory(t)
-	first := alone("a-1")
+	first := consensus.Alone("a-1")
 	for _, id := range others {
 		first.Servers = append(first.Servers, raft.Server{Suffrage: raft.Nonvoter, ID: raft.ServerID(id), Address: raft.ServerAddress(id)})
 	}
@@ -46,7 +49,7 @@ func inMemory(t *testing.T) *Node {
 	store := raft.NewInmemStore()
 	_, transport := raft.NewInmemTransport("a-1")
 	config := raft.DefaultConfig()
-	config.LocalID, config.Logger = "a-1", newRaftLogger(quiet(), nil)
+	config.LocalID, config.Logger = "a-1", consensus.NewLogger(quiet(), nil)
 	config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
 	r, err := raft.NewRaft(config, machine.FSM(), store, store, raft.NewDiscardSnapshotStore(), transport)
 	if err != nil {
@@ -57,7 +60,7 @@ func inMemory(t *testing.T) *Node {
 			t.Error(err)
 		}
 	})
-	return &Node{raft: r, machine: machine, logger: quiet(), book: cluster.OpenBook(filepath.Join(t.TempDir(), bookFile), quiet())}
+	return &Node{raft: &consensus.Raft{Raft: r}, machine: machine, logger: quiet(), book: cluster.OpenBook(filepath.Join(t.TempDir(), offline.BookFile), quiet())}
 }
 
 // TestChangeHoldsForWhatWasJudged: a configuration that was changed after it was
@@ -81,7 +84,7 @@ func TestChangeHoldsForWhatWasJudged(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "configuration changed since") {
 				t.Errorf("the change was made on another configuration: %v", err)
 			}
-			if got := n.servers(); len(got) != 2 || contains(got, "c-1") || len(n.voters()) != 1 {
+			if got := n.raft.Servers(); len(got) != 2 || consensus.Contains(got, "c-1") || len(n.raft.Voters()) != 1 {
 				t.Errorf("the configuration is %v", got)
 			}
 		})
@@ -95,7 +98,7 @@ func TestChangeOfTwoSteps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := n.servers(); len(got) != 3 || contains(got, "b-1") || !contains(got, "d-1") {
+	if got := n.raft.Servers(); len(got) != 3 || consensus.Contains(got, "b-1") || !consensus.Contains(got, "d-1") {
 		t.Errorf("the configuration is %v", got)
 	}
 }
@@ -109,7 +112,7 @@ func TestOneChangeAtATime(t *testing.T) {
 		go func() {
 			close(begun)
 			second <- n.reconfigure(t.Context(), func(current configuration) (change, error) {
-				if contains(current.servers, "b-1") {
+				if consensus.Contains(current.servers, "b-1") {
 					return change{}, errors.New("it sees what is about to be changed")
 				}
 				return change{remove: "c-1"}, nil
@@ -124,7 +127,7 @@ func TestOneChangeAtATime(t *testing.T) {
 	if err := <-second; err != nil {
 		t.Fatal(err)
 	}
-	if got := n.servers(); len(got) != 1 {
+	if got := n.raft.Servers(); len(got) != 1 {
 		t.Errorf("the configuration is %v", got)
 	}
 }

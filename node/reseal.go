@@ -49,11 +49,11 @@ func (n *Node) reseal(ctx context.Context) error {
 	if err := checkAllHave(n.clusterReport(ctx).Servers, inUse); err != nil {
 		return err
 	}
-	key, err := n.secrets.Open(sealed, dataKeyContext)
+	key, err := n.secrets.OpenDataKey(sealed)
 	if err != nil {
 		return err
 	}
-	anew, err := n.secrets.Seal(key, dataKeyContext)
+	anew, err := n.secrets.SealDataKey(key)
 	if err != nil {
 		return err
 	}

@@ -123,7 +123,7 @@ func (n *Node) abandon(cause error) {
 // closeWays keeps others from reaching this node and Raft from reaching them, and
 // leaves what is on disk as it is.
 func (n *Node) closeWays() {
-	n.transport.stop()
+	n.raft.Interrupt()
 	n.closeListeners()
 }
 

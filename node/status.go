@@ -34,10 +34,10 @@ func (n *Node) status() api.Status {
 	s := api.Status{
 		Node: n.identity.ServerID, Role: role(n.raft.State()), Term: n.raft.CurrentTerm(),
 		AppliedIndex: n.machine.Applied(), CommitIndex: n.raft.CommitIndex(),
-		Voters: n.voters(), Version: n.cfg.Version,
+		Voters: n.raft.Voters(), Version: n.cfg.Version,
 		UptimeMillis: time.Since(n.started).Milliseconds(), Format: format, Membership: n.membership(),
 	}
-	if id := n.leaderID(); id != "" {
+	if id := n.raft.LeaderID(); id != "" {
 		s.Leader = &id
 	}
 	if d := n.disk.Load(); d != nil {
@@ -63,7 +63,7 @@ func role(s raft.RaftState) string {
 
 // checks are the conditions of readiness.
 func (n *Node) checks() []api.Check {
-	leader, applied, commit := n.leaderID(), n.machine.Applied(), n.raft.CommitIndex()
+	leader, applied, commit := n.raft.LeaderID(), n.machine.Applied(), n.raft.CommitIndex()
 	running := api.Check{Name: "running", OK: !n.stopping.Load(), Detail: "the node runs"}
 	if !running.OK {
 		running.Detail = "the node is shutting down"
@@ -111,7 +111,7 @@ func (n *Node) memberCheck() api.Check {
 // led reports whether there is a leader, or was so recently that the next one may be
 // elected any moment.
 func (n *Node) led() bool {
-	return n.leaderID() != "" || time.Since(n.raft.LastContact()) < electionGrace*(n.cfg.Heartbeat+n.cfg.Election)
+	return n.raft.LeaderID() != "" || time.Since(n.raft.LastContact()) < electionGrace*(n.cfg.Heartbeat+n.cfg.Election)
 }
 
 // named reports whether the state has the cluster's name, and with it its data key.
@@ -129,7 +129,7 @@ func (n *Node) watchCatchUp(ctx context.Context) {
 		if !n.led() || n.lag() > maxLag {
 			n.caughtUp.Store(false)
 		}
-		if !n.caughtUp.Load() && n.leaderID() != "" && n.catchUp(ctx) {
+		if !n.caughtUp.Load() && n.raft.LeaderID() != "" && n.catchUp(ctx) {
 			n.caughtUp.Store(true)
 			if !n.wasReady.Swap(true) {
 				n.logger.InfoContext(ctx, "ready", "http", n.HTTPAddr(), "after", time.Since(n.started).Round(time.Millisecond).String())

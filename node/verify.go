@@ -90,7 +90,7 @@ func newVerificationLimit(message string) api.RateLimit {
 }
 
 func (n *Node) verifyByLeader(ctx context.Context, q verifyQuestion) (verifyAnswer, error) {
-	switch leader := n.leaderID(); leader {
+	switch leader := n.raft.LeaderID(); leader {
 	case "":
 		return verifyAnswer{}, errors.New("no leader is known")
 	case n.identity.ServerID:
@@ -102,7 +102,7 @@ func (n *Node) verifyByLeader(ctx context.Context, q verifyQuestion) (verifyAnsw
 
 // verifyHere asks the receiver, if this node leads.
 func (n *Node) verifyHere(ctx context.Context, q verifyQuestion) (verifyAnswer, error) {
-	if !n.leads() {
+	if !n.raft.Leads() {
 		return verifyAnswer{}, errNotLeading
 	}
 	keys, err := n.signingKeys()

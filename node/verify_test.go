@@ -45,7 +45,7 @@ func TestVerifyAnswers(t *testing.T) {
 // this one does.
 func TestVerifyTurnsToTheNextLeader(t *testing.T) {
 	n := mustStart(t, local(t))
-	until(t, "it leads", n.leads)
+	until(t, "it leads", n.raft.Leads)
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts and never says a word
 	if err != nil {
 		t.Fatal(err)

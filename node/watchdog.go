@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/hashicorp/raft"
 )
 
 // watchdogTicks is how many ticks of its own a watchdog lets a write take.
@@ -86,25 +84,4 @@ func (n *Node) watched(what string, do func() error) (err error) {
 		}
 	})
 	return err
-}
-
-// stateWrite names a write of the state; logstore names its own.
-const stateWrite = "a write of the state"
-
-// watchedFSM is the state machine under the watchdog.
-type watchedFSM struct {
-	raft.BatchingFSM
-	n *Node
-}
-
-// Apply applies one log entry.
-func (f watchedFSM) Apply(entry *raft.Log) any { return f.ApplyBatch([]*raft.Log{entry})[0] }
-
-// ApplyBatch applies log entries.
-func (f watchedFSM) ApplyBatch(entries []*raft.Log) (answers []any) {
-	_ = f.n.watched(stateWrite, func() error { // a log entry cannot be refused
-		answers = f.BatchingFSM.ApplyBatch(entries)
-		return nil
-	})
-	return answers
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/offline"
 )
 
 // Exit codes of the process.
@@ -85,7 +85,7 @@ func run(ctx context.Context, args []string, std streams) int {
 	switch {
 	case errors.As(err, &wrong):
 		return refuse(std, wrong.problems)
-	case errors.Is(err, node.ErrLeft):
+	case errors.Is(err, offline.ErrLeft):
 		fmt.Fprintln(std.err, "commons:", err)
 		return exitLeft
 	case err != nil:

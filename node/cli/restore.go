@@ -3,11 +3,11 @@ package cli
 import (
 	"fmt"
 
-	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/offline"
 )
 
-// offline is the data directory that a command works on while no node runs on it.
-type offline struct {
+// directory is the data directory that a command works on while no node runs on it.
+type directory struct {
 	sources    `embed:""`
 	DataDir    string `name:"data-dir" env:"COMMONS_DATA_DIR" default:"./data" placeholder:"DIR" help:"Data directory of the node."`
 	NodeID     string `name:"node-id" env:"COMMONS_NODE_ID" placeholder:"NAME" help:"Name of the node (default: the host name, or the one that the directory has)."`
@@ -15,14 +15,14 @@ type offline struct {
 	JSON       bool   `name:"json" help:"Print JSON."`
 }
 
-// node says the same to package node.
-func (o *offline) node() (node.Offline, error) {
+// node says the same to package offline.
+func (o *directory) node() (offline.Offline, error) {
 	if o.NewDataKey && o.SourceSecret != "" {
-		return node.Offline{}, &configError{[]string{
+		return offline.Offline{}, &configError{[]string{
 			"--new-data-key: --source-secret-file names a secret for the former data key; give one of them, --source-secret-file if you have that secret",
 		}}
 	}
-	return node.Offline{
+	return offline.Offline{
 		DataDir: o.DataDir, NodeID: o.NodeID, SecretFile: o.SecretFile, SourceSecret: o.SourceSecret, NewDataKey: o.NewDataKey,
 	}, nil
 }
@@ -34,7 +34,7 @@ The data key is new, and what depended on the former one starts anew:
 - Senders have other pseudonyms. An agent proves its name with its edit_key alone, and a request_id that was sent without a name counts as a new one.`
 
 // tell says what a data directory has become.
-func (o *offline) tell(std streams, done string, founded node.Founded) error {
+func (o *directory) tell(std streams, done string, founded offline.Founded) error {
 	text := fmt.Sprintf(`%s: %d entries up to index %d, digest %s
 %s is the only voter of the new cluster %s (the former one was %s).
 Start it on %s, then the others with --join and empty data directories.`,
@@ -46,9 +46,9 @@ Start it on %s, then the others with --join and empty data directories.`,
 }
 
 type snapshotRestoreCommand struct {
-	offline `embed:""`
-	File    string `arg:"" help:"The backup."`
-	Check   bool   `name:"check" help:"Only try it: restore into a new directory among the temporary files (TMPDIR), compare the digests, and remove it. No data directory is touched."`
+	directory `embed:""`
+	File      string `arg:"" help:"The backup."`
+	Check     bool   `name:"check" help:"Only try it: restore into a new directory among the temporary files (TMPDIR), compare the digests, and remove it. No data directory is touched."`
 }
 
 // Run restores a backup, or tries it.
@@ -60,7 +60,7 @@ func (c *snapshotRestoreCommand) Run(std streams) error {
 	if c.Check {
 		return c.try(std, at)
 	}
-	founded, err := node.Restore(at, c.File)
+	founded, err := offline.Restore(at, c.File)
 	if err != nil {
 		return fmt.Errorf("nothing was restored: %w", err)
 	}
@@ -77,8 +77,8 @@ type tried struct {
 	Rows       string `json:"rows"`
 }
 
-func (c *snapshotRestoreCommand) try(std streams, at node.Offline) error {
-	founded, err := node.CheckRestore(at, c.File)
+func (c *snapshotRestoreCommand) try(std streams, at offline.Offline) error {
+	founded, err := offline.CheckRestore(at, c.File)
 	if err != nil {
 		return fmt.Errorf("%s cannot be restored: %w", c.File, err)
 	}
@@ -88,8 +88,8 @@ func (c *snapshotRestoreCommand) try(std streams, at node.Offline) error {
 }
 
 type recoverCommand struct {
-	offline `embed:""`
-	Confirm bool `name:"confirm" help:"Do it: the other servers are gone for good, or stopped and their data directories will be emptied."`
+	directory `embed:""`
+	Confirm   bool `name:"confirm" help:"Do it: the other servers are gone for good, or stopped and their data directories will be emptied."`
 }
 
 // Run recovers a node alone.
@@ -99,7 +99,7 @@ func (c *recoverCommand) Run(std streams) error {
 		return err
 	}
 	if !c.Confirm {
-		held, err := node.Survey(at)
+		held, err := offline.Survey(at)
 		if err != nil {
 			return fmt.Errorf("not recovered: %w", err)
 		}
@@ -116,7 +116,7 @@ func (c *recoverCommand) Run(std streams) error {
 	if err != nil {
 		return err
 	}
-	founded, err := node.Recover(at, logger)
+	founded, err := offline.Recover(at, logger)
 	if err != nil {
 		return fmt.Errorf("not recovered: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/offline"
 )
 
 // shutdownTimeout bounds a graceful end, after its delay: handing leadership over,
@@ -50,7 +51,7 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	case err := <-ended:
 		if err == nil { // nothing else ends a node without an error and without a signal
 			logger.InfoContext(ctx, "ended")
-			err = node.ErrLeft
+			err = offline.ErrLeft
 		}
 		return err
 	case <-ctx.Done():

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/cluster"
-	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/backup"
+	"github.com/commons-cluster/commons/node/offline"
 )
 
 type snapshotCommand struct {
@@ -153,7 +153,7 @@ func (c *snapshotInspectCommand) Run(std streams) error {
 // judge says whether a backup can be restored; problem is why not.
 func (c *snapshotInspectCommand) judge(report backup.Report) (found inspected, problem error) {
 	found.Report = report
-	problem = node.CheckRestorable(report.Info, node.Offline{SecretFile: c.SecretFile, SourceSecret: c.SourceSecret})
+	problem = offline.CheckRestorable(report.Info, offline.Offline{SecretFile: c.SecretFile, SourceSecret: c.SourceSecret})
 	if errors.Is(problem, cluster.ErrSealedElsewhere) && !c.named() {
 		found.Problem = "no secret was named; see whether yours opens it with --secret-file"
 		return found, nil

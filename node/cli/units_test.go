@@ -12,6 +12,7 @@ import (
 	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/bench"
+	"github.com/commons-cluster/commons/node/offline"
 )
 
 // Names of what is a duration, and of what only sounds like it.
@@ -65,7 +66,7 @@ func TestTimesInJSONAreMilliseconds(t *testing.T) {
 	for name, of := range map[string]reflect.Type{
 		"status": reflect.TypeFor[picture](), "health": reflect.TypeFor[node.HealthReport](), "members": reflect.TypeFor[admin.ClusterReport](),
 		"list-peers": reflect.TypeFor[peer](), "digest": reflect.TypeFor[admin.Comparison](), "bench": reflect.TypeFor[bench.Report](),
-		"save": reflect.TypeFor[savedBackup](), "inspect": reflect.TypeFor[inspected](), "restore": reflect.TypeFor[node.Founded](),
+		"save": reflect.TypeFor[savedBackup](), "inspect": reflect.TypeFor[inspected](), "restore": reflect.TypeFor[offline.Founded](),
 		"check": reflect.TypeFor[tried](), "rotate": reflect.TypeFor[rotationNews](), "/status": reflect.TypeFor[api.Status](),
 	} {
 		walk(name, of)

@@ -18,6 +18,7 @@ import (
 	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/backup"
+	"github.com/commons-cluster/commons/node/offline"
 )
 
 // save takes a backup from a node, and says so as `snapshot save` does.
@@ -69,7 +70,7 @@ func TestBackupBecomesANewCluster(t *testing.T) {
 
 	c := emptyCluster(t)
 	nd := c.Add(1)
-	at := node.Offline{DataDir: nd.DataDir(), NodeID: nd.Config.NodeID}
+	at := offline.Offline{DataDir: nd.DataDir(), NodeID: nd.Config.NodeID}
 	// A restore was cut short here, on a file system of its own: no node starts on
 	// what is left of it, and it can be run again.
 	for name, text := range map[string]string{
@@ -84,17 +85,17 @@ func TestBackupBecomesANewCluster(t *testing.T) {
 	if n, err := node.Start(t.Context(), nd.Config, quiet); err == nil || !strings.Contains(err.Error(), "commons snapshot restore") {
 		t.Errorf("a node whose restore did not end: %v, %v", n, err)
 	}
-	if _, err := node.Recover(at, quiet); err == nil || !strings.Contains(err.Error(), "commons snapshot restore") {
+	if _, err := offline.Recover(at, quiet); err == nil || !strings.Contains(err.Error(), "commons snapshot restore") {
 		t.Errorf("recovered what was not restored: %v", err)
 	}
-	founded, err := node.Restore(at, file)
+	founded, err := offline.Restore(at, file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if founded.Rows != report.Rows || founded.Digest != report.Digest || founded.Former != report.ClusterID || founded.ClusterID == report.ClusterID {
 		t.Errorf("restored %+v from %+v", founded, report)
 	}
-	if _, err := node.Restore(at, file); err == nil || !strings.Contains(err.Error(), "not empty") {
+	if _, err := offline.Restore(at, file); err == nil || !strings.Contains(err.Error(), "not empty") {
 		t.Errorf("a state is restored over another one: %v", err)
 	}
 	c.Start(0)
@@ -150,7 +151,7 @@ func TestRestoreRefuses(t *testing.T) {
 		"missing": filepath.Join(t.TempDir(), "missing"),
 	} {
 		dir := filepath.Join(t.TempDir(), "data")
-		if _, err := node.Restore(node.Offline{DataDir: dir, NodeID: "x"}, path); err == nil {
+		if _, err := offline.Restore(offline.Offline{DataDir: dir, NodeID: "x"}, path); err == nil {
 			t.Errorf("%s: restored", name)
 		}
 		if left, err := os.ReadDir(dir); err == nil && len(left) > 0 {
@@ -160,7 +161,7 @@ func TestRestoreRefuses(t *testing.T) {
 	// Under another secret the backup needs the one that it was made under; the
 	// well-known one of nodes without a file always opens.
 	dir := filepath.Join(t.TempDir(), "data")
-	if _, err := node.Restore(node.Offline{DataDir: dir, NodeID: "x", SecretFile: secret}, file); err != nil {
+	if _, err := offline.Restore(offline.Offline{DataDir: dir, NodeID: "x", SecretFile: secret}, file); err != nil {
 		t.Error(err)
 	}
 }
@@ -184,7 +185,7 @@ func TestRestoreWithANewDataKey(t *testing.T) {
 
 	c := emptyCluster(t)
 	nd := c.Add(1)
-	founded, err := node.Restore(node.Offline{DataDir: nd.DataDir(), NodeID: nd.Config.NodeID, NewDataKey: true}, file)
+	founded, err := offline.Restore(offline.Offline{DataDir: nd.DataDir(), NodeID: nd.Config.NodeID, NewDataKey: true}, file)
 	if err != nil || !founded.NewDataKey || founded.Rows != report.Rows {
 		t.Fatalf("restored %+v, %v", founded, err)
 	}
@@ -213,7 +214,7 @@ func TestOneNodeIsRecovered(t *testing.T) {
 	c.WaitConverged()
 	c.Kill(0, 1, 2)
 	nd := c.Nodes[0]
-	held, err := node.Survey(node.Offline{DataDir: nd.DataDir()})
+	held, err := offline.Survey(offline.Offline{DataDir: nd.DataDir()})
 	if err != nil || held.LastLog < first.Index || held.LastTerm == 0 || !strings.HasPrefix(held.ServerID, nd.Config.NodeID+"-") {
 		t.Errorf("the node holds %+v, %v, and %d was acknowledged", held, err, first.Index)
 	}
@@ -227,7 +228,7 @@ func TestOneNodeIsRecovered(t *testing.T) {
 	if n, err := node.Start(t.Context(), nd.Config, quiet); err == nil || !strings.Contains(err.Error(), "commons recover --confirm") {
 		t.Errorf("a node whose recovery did not end: %v, %v", n, err)
 	}
-	founded, err := node.Recover(node.Offline{DataDir: nd.DataDir()}, quiet)
+	founded, err := offline.Recover(offline.Offline{DataDir: nd.DataDir()}, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,10 +259,10 @@ func TestOneNodeIsRecovered(t *testing.T) {
 			t.Errorf("node %d has %+v", i, all)
 		}
 	}
-	if _, err := node.Recover(node.Offline{DataDir: nd.DataDir()}, slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := offline.Recover(offline.Offline{DataDir: nd.DataDir()}, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("a node was recovered that runs")
 	}
-	if _, err := node.Recover(node.Offline{DataDir: t.TempDir()}, slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := offline.Recover(offline.Offline{DataDir: t.TempDir()}, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("an empty directory was recovered")
 	}
 }
@@ -274,7 +275,7 @@ func TestRecoveryAsksForTheSecretFirst(t *testing.T) {
 	c.MustPublish(0, nodetest.Post{Body: "before the loss"})
 	c.Kill(0)
 	quiet := slog.New(slog.DiscardHandler)
-	without := node.Offline{DataDir: c.Nodes[0].DataDir()}
+	without := offline.Offline{DataDir: c.Nodes[0].DataDir()}
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte(strings.Repeat("another secret ", 4)), 0o600); err != nil {
 		t.Fatal(err)
@@ -282,11 +283,11 @@ func TestRecoveryAsksForTheSecretFirst(t *testing.T) {
 	with := without
 	with.SecretFile = secret
 	// The well-known secret of nodes without a file opens with any.
-	first, err := node.Recover(with, quiet)
+	first, err := offline.Recover(with, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := node.Recover(without, quiet); err == nil || !strings.Contains(err.Error(), "sealed under") {
+	if _, err := offline.Recover(without, quiet); err == nil || !strings.Contains(err.Error(), "sealed under") {
 		t.Errorf("recovered without the secret: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(without.DataDir, "unfinished")); !errors.Is(err, fs.ErrNotExist) {
@@ -294,13 +295,13 @@ func TestRecoveryAsksForTheSecretFirst(t *testing.T) {
 	}
 	lost := without
 	lost.NewDataKey = true
-	if anew, err := node.Recover(lost, quiet); err != nil || !anew.NewDataKey || anew.Former != first.ClusterID || anew.Entries != 1 {
+	if anew, err := offline.Recover(lost, quiet); err != nil || !anew.NewDataKey || anew.Former != first.ClusterID || anew.Entries != 1 {
 		t.Errorf("recovered without the secret, with a new data key: %+v, %v", anew, err)
 	} else {
 		first = anew
 	}
 	// It may be done again.
-	if again, err := node.Recover(with, quiet); err != nil || again.Former != first.ClusterID || again.Entries != 1 {
+	if again, err := offline.Recover(with, quiet); err != nil || again.Former != first.ClusterID || again.Entries != 1 {
 		t.Errorf("%+v after %+v: %v", again, first, err)
 	}
 }
@@ -332,7 +333,7 @@ func TestRecoveryAfterTheSecretWasReplaced(t *testing.T) {
 	})
 	c.Kill(0)
 	write(next)
-	founded, err := node.Recover(node.Offline{DataDir: c.Nodes[0].DataDir(), SecretFile: secret}, slog.New(slog.DiscardHandler))
+	founded, err := offline.Recover(offline.Offline{DataDir: c.Nodes[0].DataDir(), SecretFile: secret}, slog.New(slog.DiscardHandler))
 	if err != nil || founded.Entries != 1 {
 		t.Fatalf("%+v, %v", founded, err)
 	}

@@ -12,14 +12,14 @@ import (
 
 	"github.com/commons-cluster/commons/node/nodetest"
 
-	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/offline"
 )
 
 // refused tries to start a node that has lost its log.
 func (c *testCluster) refused(i int, why string) {
 	c.t.Helper()
 	err := c.TryStart(i)
-	var lost *node.LostLogError
+	var lost *offline.LostLogError
 	if !errors.As(err, &lost) || !strings.Contains(err.Error(), why) {
 		c.t.Fatalf("node %d: %v, want a lost log: %s", i, err, why)
 	}
@@ -94,13 +94,13 @@ func TestLastDiskWithoutItsLog(t *testing.T) {
 // recoverAlone recovers a node whose log is lost, twice, and uses it.
 func recoverAlone(t *testing.T, c *testCluster, first nodetest.Answer) {
 	t.Helper()
-	quiet, at := slog.New(slog.DiscardHandler), node.Offline{DataDir: c.Nodes[0].DataDir()}
-	held, err := node.Survey(at)
+	quiet, at := slog.New(slog.DiscardHandler), offline.Offline{DataDir: c.Nodes[0].DataDir()}
+	held, err := offline.Survey(at)
 	if err != nil || held.LostLog == nil || held.LastLog < first.Index || held.LastTerm == 0 {
 		t.Errorf("the node holds %+v, %v; %d was acknowledged", held, err, first.Index)
 	}
 	for range 2 {
-		if founded, err := node.Recover(at, quiet); err != nil || founded.Entries != 1 || founded.Index < first.Index {
+		if founded, err := offline.Recover(at, quiet); err != nil || founded.Entries != 1 || founded.Index < first.Index {
 			t.Fatalf("recovered %+v, %v", founded, err)
 		}
 	}

@@ -29,8 +29,8 @@ var bugs = []bug{
 	},
 	{
 		name:  "a vote is kept in two halves",
-		edits: []edit{{"node/logfailure.go", "if err := l.Set(keyLastVoteCand, nil); err != nil {", "if err := error(nil); err != nil {"}},
-		pkg:   "./node", run: "VoteIsNeverAnothers",
+		edits: []edit{{"node/consensus/log.go", "if err := l.Set(keyLastVoteCand, nil); err != nil {", "if err := error(nil); err != nil {"}},
+		pkg:   "./node/consensus", run: "VoteIsNeverAnothers",
 		because: "after a stop in between a candidate is elected without a look at its log",
 	},
 	{
@@ -299,7 +299,7 @@ var bugs = []bug{
 	},
 	{
 		name:  "a backup passes for restorable without its secret",
-		edits: []edit{{"node/restore.go", "\t_, err := o.openDataKey(info.SealedDataKey)\n\treturn err\n", "\treturn nil\n"}},
+		edits: []edit{{"node/offline/restore.go", "\t_, err := o.openDataKey(info.SealedDataKey)\n\treturn err\n", "\treturn nil\n"}},
 		pkg:   "./node/cli", run: "SecretIsRotated",
 		because: "the volumes are deleted before the restore fails",
 	},

@@ -1,4 +1,4 @@
-package node
+package consensus
 
 import (
 	"errors"
@@ -8,6 +8,9 @@ import (
 
 	"github.com/hashicorp/raft"
 )
+
+// testPatience bounds the wait for what has to happen.
+const testPatience = 30 * time.Second
 
 func TestPersist(t *testing.T) {
 	down := errors.New("down")

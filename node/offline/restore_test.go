@@ -1,4 +1,4 @@
-package node
+package offline
 
 import (
 	"bytes"
@@ -23,8 +23,8 @@ func TestDataKeyIsSealedAnew(t *testing.T) {
 		}
 		files[name] = secrets
 	}
-	key := bytes.Repeat([]byte{7}, dataKeyBytes)
-	sealed, err := files["source"].Seal(key, dataKeyContext)
+	key := bytes.Repeat([]byte{7}, 32)
+	sealed, err := files["source"].SealDataKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestDataKeyIsSealedAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := files["target"].Open(anew, dataKeyContext); err != nil || !bytes.Equal(got, key) {
+	if got, err := files["target"].OpenDataKey(anew); err != nil || !bytes.Equal(got, key) {
 		t.Errorf("the key is %x, %v", got, err)
 	}
 	if _, err := target.openDataKey(anew); err != nil {
@@ -53,7 +53,7 @@ func TestDataKeyIsSealedAnew(t *testing.T) {
 	if anew, err = target.reseal(damaged); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := files["target"].Open(anew, dataKeyContext); err != nil || len(got) != dataKeyBytes || bytes.Equal(got, key) {
+	if got, err := files["target"].OpenDataKey(anew); err != nil || len(got) != len(key) || bytes.Equal(got, key) {
 		t.Errorf("the new key is %x, %v", got, err)
 	}
 }

@@ -1,4 +1,4 @@
-package node
+package offline
 
 import (
 	"crypto/rand"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/node/consensus"
 	"github.com/commons-cluster/commons/node/logstore"
 )
 
@@ -27,24 +28,24 @@ type LostLogError struct {
 
 func (e *LostLogError) Error() string {
 	return fmt.Sprintf("data directory %s has lost its Raft log %s: %v; this server must not go on without it: empty the whole directory and start the node again, and it joins as a new server; "+
-		"where this is the only disk left, restore a backup with `commons snapshot restore`, or go on with the state alone: `commons recover`", e.DataDir, logFile, e.Err)
+		"where this is the only disk left, restore a backup with `commons snapshot restore`, or go on with the state alone: `commons recover`", e.DataDir, LogFile, e.Err)
 }
 
 // Unwrap returns what was found.
 func (e *LostLogError) Unwrap() error { return e.Err }
 
-// openLog opens the Raft log of a locked data directory, fitted to the state in
+// OpenLog opens the Raft log of a locked data directory, fitted to the state in
 // it, and gives it an id when it has none. The log has its id before the identity
 // names it: a start that is cut short in between is made up for by the next one.
 // opts are those that do not follow from the directory. Errors: a *LostLogError,
 // those of logstore.Open.
-func openLog(dir string, identity *cluster.Identity, machine *fsm.Machine, opts logstore.Options) (*logstore.Store, error) {
+func OpenLog(dir string, identity *cluster.Identity, machine *fsm.Machine, opts logstore.Options) (*logstore.Store, error) {
 	at, err := statePosition(machine)
 	if err != nil {
 		return nil, err
 	}
-	opts.Path, opts.Existing = filepath.Join(dir, logFile), identity.LogID != "" || at.covered > 0
-	opts.Snapshot = func() uint64 { return lastSnapshot(machine.Snapshots()) }
+	opts.Path, opts.Existing = filepath.Join(dir, LogFile), identity.LogID != "" || at.covered > 0
+	opts.Snapshot = func() uint64 { return consensus.LastSnapshot(machine.Snapshots()) }
 	log, err := logstore.Open(opts)
 	if errors.Is(err, logstore.ErrMissing) {
 		return nil, &LostLogError{DataDir: dir, Err: logstore.ErrMissing}
@@ -119,16 +120,16 @@ func beginAgain(log *logstore.Store) error {
 	if err != nil || last > 0 {
 		return err
 	}
-	if _, err := log.GetUint64(keyLastVoteTerm); !errors.Is(err, logstore.ErrNotFound) {
+	if _, err := log.GetUint64(consensus.KeyLastVoteTerm); !errors.Is(err, logstore.ErrNotFound) {
 		return err
 	}
-	if term, err := log.GetUint64(keyCurrentTerm); err != nil || term != 1 {
+	if term, err := log.GetUint64(consensus.KeyCurrentTerm); err != nil || term != 1 {
 		if errors.Is(err, logstore.ErrNotFound) {
 			return nil
 		}
 		return err
 	}
-	return log.SetUint64(keyCurrentTerm, 0)
+	return log.SetUint64(consensus.KeyCurrentTerm, 0)
 }
 
 // continued checks that an aligned log is the one that the state was made of.
@@ -136,7 +137,7 @@ func (p position) continued(dir string, log *logstore.Store) error {
 	lost := func(format string, args ...any) error {
 		return &LostLogError{DataDir: dir, Err: fmt.Errorf(format, args...)}
 	}
-	term, err := log.GetUint64(keyCurrentTerm)
+	term, err := log.GetUint64(consensus.KeyCurrentTerm)
 	if err != nil && !errors.Is(err, logstore.ErrNotFound) {
 		return fmt.Errorf("reading the newest term: %w", err)
 	}

@@ -1,4 +1,4 @@
-package node
+package consensus
 
 import (
 	"errors"
@@ -122,7 +122,7 @@ func (t *transport) wanted(id raft.ServerID, term uint64) bool {
 		return false
 	}
 	future := r.GetConfiguration()
-	return future.Error() == nil && contains(future.Configuration().Servers, string(id))
+	return future.Error() == nil && Contains(future.Configuration().Servers, string(id))
 }
 
 // persist calls send until it succeeds, is not wanted any more, or end is closed,

@@ -1,10 +1,13 @@
-package node
+package consensus
 
 import (
 	"errors"
 	"path/filepath"
 	"testing"
 
+	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/node/logstore"
 )
 
@@ -26,9 +29,9 @@ func TestVoteIsNeverAnothers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		raftLog := raftLog{log, &Node{logger: quiet()}}
+		raftLog := raftLog{Store: log, hooks: Hooks{Failed: func(error) {}}}
 		vote := func(term uint64, candidate string) error {
-			if err := raftLog.SetUint64(keyLastVoteTerm, term); err != nil {
+			if err := raftLog.SetUint64(KeyLastVoteTerm, term); err != nil {
 				return err
 			}
 			return raftLog.Set(keyLastVoteCand, []byte(candidate))
@@ -40,7 +43,7 @@ func TestVoteIsNeverAnothers(t *testing.T) {
 		if err := vote(5, after); errors.Is(err, stop) != (writes < 3) {
 			t.Errorf("a vote of %d writes: %v", writes, err)
 		}
-		term, err1 := log.GetUint64(keyLastVoteTerm)
+		term, err1 := log.GetUint64(KeyLastVoteTerm)
 		candidate, err2 := log.Get(keyLastVoteCand)
 		if err := errors.Join(err1, err2); err != nil {
 			t.Fatal(err)
@@ -67,16 +70,34 @@ func TestStoredTermIsNotStoredAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = log.Close() }()
-	raftLog := raftLog{log, &Node{logger: quiet()}}
+	raftLog := raftLog{Store: log, hooks: Hooks{Failed: func(error) {}}}
 	for _, step := range []struct {
 		term   uint64
 		writes int
 	}{{0, 0}, {3, 1}, {3, 1}, {0, 2}} {
-		if err := raftLog.SetUint64(keyCurrentTerm, step.term); err != nil || writes != step.writes {
+		if err := raftLog.SetUint64(KeyCurrentTerm, step.term); err != nil || writes != step.writes {
 			t.Errorf("term %d: %d writes, want %d; %v", step.term, writes, step.writes, err)
 		}
-		if term, err := log.GetUint64(keyCurrentTerm); step.writes > 0 && (term != step.term || err != nil) {
+		if term, err := log.GetUint64(KeyCurrentTerm); step.writes > 0 && (term != step.term || err != nil) {
 			t.Errorf("the term is %d, %v, want %d", term, err, step.term)
+		}
+	}
+}
+
+func TestClusterIsNamedByItsFirstConfiguration(t *testing.T) {
+	entry := func(index uint64, kind raft.LogType, id string) *raft.Log {
+		return &raft.Log{Index: index, Term: 1, Type: kind, Data: raft.EncodeConfiguration(Alone(id))}
+	}
+	first := foundedAs(entry(1, raft.LogConfiguration, "a-1"))
+	if len(first) != 2*cluster.ClusterIDBytes || foundedAs(entry(1, raft.LogConfiguration, "a-1")) != first {
+		t.Errorf("the name is %q", first)
+	}
+	if other := foundedAs(entry(1, raft.LogConfiguration, "a-2")); other == first {
+		t.Error("two clusters have one name")
+	}
+	for _, e := range []*raft.Log{entry(2, raft.LogConfiguration, "a-1"), entry(1, raft.LogCommand, "a-1")} {
+		if id := foundedAs(e); id != "" {
+			t.Errorf("entry %d of type %v founds cluster %s", e.Index, e.Type, id)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package node
+package offline
 
 import (
 	"encoding/hex"
@@ -15,15 +15,8 @@ import (
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/node/backup"
+	"github.com/commons-cluster/commons/node/consensus"
 	"github.com/commons-cluster/commons/node/logstore"
-)
-
-// Where Raft keeps the newest term that it knows, and the term and the candidate of
-// its newest vote.
-var (
-	keyCurrentTerm  = []byte("CurrentTerm")
-	keyLastVoteTerm = []byte("LastVoteTerm")
-	keyLastVoteCand = []byte("LastVoteCand")
 )
 
 // Offline says which node a data directory is for while no process runs on it.
@@ -109,7 +102,7 @@ func (o Offline) restore(b *backup.Reader, sealed []byte) (founded Founded, err 
 		return founded, err
 	}
 	as := o.founding(identity.ServerID, sealed)
-	got, err := fsm.Import(fsm.Options{Dir: filepath.Join(o.DataDir, stateDir)}, b.State(), as)
+	got, err := fsm.Import(fsm.Options{Dir: filepath.Join(o.DataDir, StateDir)}, b.State(), as)
 	if err != nil {
 		return founded, err
 	}
@@ -132,11 +125,11 @@ func (o Offline) restore(b *backup.Reader, sealed []byte) (founded Founded, err 
 
 // newLog makes an empty log for a state of the term, and gives it to the identity.
 func (o Offline) newLog(identity cluster.Identity, term uint64) error {
-	log, err := logstore.Open(logstore.Options{Path: filepath.Join(o.DataDir, logFile)})
+	log, err := logstore.Open(logstore.Options{Path: filepath.Join(o.DataDir, LogFile)})
 	if err != nil {
 		return err
 	}
-	return errors.Join(log.SetUint64(keyCurrentTerm, term), adopt(o.DataDir, &identity, log, ""), log.Close())
+	return errors.Join(log.SetUint64(consensus.KeyCurrentTerm, term), adopt(o.DataDir, &identity, log, ""), log.Close())
 }
 
 // reseal returns the data key of the new cluster, sealed under its secret: the one
@@ -146,13 +139,13 @@ func (o Offline) reseal(sealed []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	key := newDataKey()
+	key := cluster.NewDataKey()
 	if !o.NewDataKey {
 		if key, err = o.openDataKey(sealed); err != nil {
 			return nil, err
 		}
 	}
-	return secrets.Seal(key, dataKeyContext)
+	return secrets.SealDataKey(key)
 }
 
 // CheckRestorable returns nil when this program and the secrets that are named can
@@ -177,7 +170,7 @@ func (o Offline) openDataKey(sealed []byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		key, err := secrets.Open(sealed, dataKeyContext)
+		key, err := secrets.OpenDataKey(sealed)
 		switch {
 		case err == nil:
 			return key, nil
@@ -195,16 +188,9 @@ func (o Offline) openDataKey(sealed []byte) ([]byte, error) {
 // founding makes a new cluster with one voter.
 func (o Offline) founding(serverID string, sealedDataKey []byte) fsm.Founding {
 	return fsm.Founding{
-		ClusterID: newClusterID(), SealedDataKey: sealedDataKey, NewDataKey: o.NewDataKey,
-		Configuration: raft.EncodeConfiguration(alone(serverID)),
+		ClusterID: cluster.NewClusterID(), SealedDataKey: sealedDataKey, NewDataKey: o.NewDataKey,
+		Configuration: raft.EncodeConfiguration(consensus.Alone(serverID)),
 	}
-}
-
-// alone is the configuration of a cluster with one server.
-func alone(serverID string) raft.Configuration {
-	return raft.Configuration{Servers: []raft.Server{
-		{Suffrage: raft.Voter, ID: raft.ServerID(serverID), Address: raft.ServerAddress(serverID)},
-	}}
 }
 
 // lostAndFound is what a new file system holds.

@@ -1,4 +1,4 @@
-package node
+package offline
 
 import (
 	"errors"
@@ -6,8 +6,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/commons-cluster/commons/cluster"
+)
+
+// What a data directory holds, beside the identity and the lock.
+const (
+	StateDir = "state"
+	LogFile  = "raft.db"
+	BookFile = "servers.json"
 )
 
 // unfinishedFile is in a data directory that a command is changing while no node
@@ -15,6 +23,9 @@ import (
 // directory is no node's: a recovered one, say, has one voter and still the former
 // cluster's id, and would tell the others that it leads them.
 const unfinishedFile = "unfinished"
+
+// leftFile is in the data directory of a node that has left.
+const leftFile = "left"
 
 // The commands that change a data directory offline.
 const (
@@ -44,14 +55,34 @@ func checkRestored(dir string) error {
 	if command, err := unfinished(dir); err != nil || command != restoring {
 		return err
 	}
-	return checkFinished(dir)
+	return CheckFinished(dir)
 }
 
-// checkFinished refuses a data directory on which a command did not end.
-func checkFinished(dir string) error {
+// CheckFinished refuses a data directory on which a command did not end.
+func CheckFinished(dir string) error {
 	command, err := unfinished(dir)
 	if err != nil || command == "" {
 		return err
 	}
 	return fmt.Errorf("`%s` on data directory %s did not end; run it again", command, dir)
+}
+
+// ErrLeft is the error of a node that has left its cluster and is started again.
+var ErrLeft = errors.New("the node has left its cluster")
+
+// MarkLeft keeps a node that has left from coming back with its old state.
+func MarkLeft(dir string) error {
+	return cluster.WriteFileAtomic(filepath.Join(dir, leftFile), []byte(time.Now().UTC().Format(time.RFC3339)+"\n"))
+}
+
+// CheckNotLeft refuses the data directory of a node that has left its cluster.
+func CheckNotLeft(dir string) error {
+	_, err := os.Stat(filepath.Join(dir, leftFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%w; empty its data directory %s to join as a new server", ErrLeft, dir)
 }

@@ -1,4 +1,4 @@
-package node
+package offline
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/node/consensus"
 	"github.com/commons-cluster/commons/node/logstore"
 )
 
@@ -42,12 +43,12 @@ func Recover(o Offline, logger *slog.Logger) (founded Founded, err error) {
 		return founded, err
 	}
 	as := o.founding(identity.ServerID, sealed)
-	sum, err := fsm.Refound(fsm.Options{Dir: filepath.Join(o.DataDir, stateDir), Logger: logger}, as)
+	sum, err := fsm.Refound(fsm.Options{Dir: filepath.Join(o.DataDir, StateDir), Logger: logger}, as)
 	if err != nil {
 		return founded, err
 	}
 	// The former servers are none of the new cluster's.
-	if err := os.Remove(filepath.Join(o.DataDir, bookFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join(o.DataDir, BookFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return founded, err
 	}
 	return Founded{
@@ -58,13 +59,13 @@ func Recover(o Offline, logger *slog.Logger) (founded Founded, err error) {
 
 // take locks the data directory of a node that exists.
 func (o Offline) take() (lock *cluster.DirLock, identity cluster.Identity, err error) {
-	if !exists(filepath.Join(o.DataDir, logFile)) && !exists(filepath.Join(o.DataDir, stateDir)) {
-		return nil, identity, fmt.Errorf("data directory %s holds no node: it has neither %s nor %s", o.DataDir, logFile, stateDir)
+	if !exists(filepath.Join(o.DataDir, LogFile)) && !exists(filepath.Join(o.DataDir, StateDir)) {
+		return nil, identity, fmt.Errorf("data directory %s holds no node: it has neither %s nor %s", o.DataDir, LogFile, StateDir)
 	}
 	if lock, err = cluster.LockDir(o.DataDir); err != nil {
 		return nil, identity, err
 	}
-	if err = errors.Join(checkNotLeft(o.DataDir), checkRestored(o.DataDir)); err == nil {
+	if err = errors.Join(CheckNotLeft(o.DataDir), checkRestored(o.DataDir)); err == nil {
 		identity, err = cluster.LoadIdentity(o.DataDir, o.NodeID)
 	}
 	if err != nil {
@@ -94,7 +95,7 @@ func Survey(o Offline) (held Held, err error) {
 		return held, err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
-	machine, err := fsm.Open(fsm.Options{Dir: filepath.Join(o.DataDir, stateDir)})
+	machine, err := fsm.Open(fsm.Options{Dir: filepath.Join(o.DataDir, StateDir)})
 	if err != nil {
 		return held, err
 	}
@@ -105,7 +106,7 @@ func Survey(o Offline) (held Held, err error) {
 		return held, err
 	}
 	held.LastLog, held.LastTerm = at.end()
-	log, err := openLog(o.DataDir, &identity, machine, logstore.Options{})
+	log, err := OpenLog(o.DataDir, &identity, machine, logstore.Options{})
 	if lost := new(LostLogError); errors.As(err, &lost) {
 		held.LostLog = lost.Err
 		return held, nil
@@ -130,12 +131,12 @@ func Survey(o Offline) (held Held, err error) {
 // holds is applied, and the newest snapshot has a configuration of that server. It
 // returns the data key, sealed under the secret in use.
 func (o Offline) recoverState(identity cluster.Identity, logger *slog.Logger) (sealed []byte, err error) {
-	machine, err := fsm.Open(fsm.Options{Dir: filepath.Join(o.DataDir, stateDir), Logger: logger})
+	machine, err := fsm.Open(fsm.Options{Dir: filepath.Join(o.DataDir, StateDir), Logger: logger})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, machine.Close()) }()
-	log, err := openLog(o.DataDir, &identity, machine, logstore.Options{})
+	log, err := OpenLog(o.DataDir, &identity, machine, logstore.Options{})
 	if lost := new(LostLogError); errors.As(err, &lost) {
 		logger.Warn("going on with the state alone", "why", lost.Err)
 		return o.withoutLog(identity, machine)
@@ -152,8 +153,8 @@ func (o Offline) recoverState(identity cluster.Identity, logger *slog.Logger) (s
 	}
 	config := raft.DefaultConfig()
 	config.LocalID = raft.ServerID(identity.ServerID)
-	config.Logger = newRaftLogger(logger, nil)
-	return sealed, raft.RecoverCluster(config, stateOnDisk{machine.FSM()}, log, log, localSnapshots{machine.Snapshots()}, nil, alone(identity.ServerID))
+	config.Logger = consensus.NewLogger(logger, nil)
+	return sealed, raft.RecoverCluster(config, stateOnDisk{machine.FSM()}, log, log, localSnapshots{machine.Snapshots()}, nil, consensus.Alone(identity.ServerID))
 }
 
 // beginRecovery seals the data key under the secret in use and marks the data
@@ -187,14 +188,14 @@ func (o Offline) withoutLog(identity cluster.Identity, machine *fsm.Machine) (se
 		return nil, err
 	}
 	defer snapshot.Release()
-	sink, err := machine.Snapshots().Create(raft.SnapshotVersionMax, index, term, alone(identity.ServerID), index, nil)
+	sink, err := machine.Snapshots().Create(raft.SnapshotVersionMax, index, term, consensus.Alone(identity.ServerID), index, nil)
 	if err != nil {
 		return nil, err
 	}
 	if err := errors.Join(snapshot.Persist(sink), sink.Close()); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(o.DataDir, logFile)
+	path := filepath.Join(o.DataDir, LogFile)
 	kept := path + lostSuffix
 	for n := 2; exists(kept); n++ { // by a recovery that was cut short
 		kept = path + lostSuffix + strconv.Itoa(n)

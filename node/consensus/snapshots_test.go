@@ -1,4 +1,4 @@
-package node
+package consensus
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ func (oneSnapshot) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 }
 
 func TestSnapshotStreams(t *testing.T) {
-	s := &snapshotStreams{SnapshotStore: oneSnapshot{}}
+	s := &Snapshots{SnapshotStore: oneSnapshot{}}
 	expect := func(when string, busy bool) {
 		t.Helper()
 		if got := s.busy(); got != busy {
@@ -56,40 +56,25 @@ func TestSnapshotStreams(t *testing.T) {
 	expect("while the follower catches up", true)
 }
 
-// TestFailingSnapshotsAreToldOnce: what is tried twice a second is said twice, when
+// TestFailingSnapshotsAreReportedOnce: what is tried twice a second is said twice, when
 // it begins and when it is over.
-func TestFailingSnapshotsAreToldOnce(t *testing.T) {
+func TestFailingSnapshotsAreReportedOnce(t *testing.T) {
 	var out bytes.Buffer
-	n := &Node{logger: slog.New(slog.NewTextHandler(&out, nil))}
+	logger := slog.New(slog.NewTextHandler(&out, nil))
 	failing, full := false, errors.New("the disk is full")
 	for _, err := range []error{nil, full, full, full, nil, nil, full} {
-		failing = n.tellSnapshot(t.Context(), failing, err)
+		failing = reportSnapshot(t.Context(), logger, failing, err)
 	}
 	if warned, told := strings.Count(out.String(), "no snapshot could be taken"), strings.Count(out.String(), "taken again"); warned != 2 || told != 1 || !failing {
 		t.Errorf("warned %d times, told %d times that it is over:\n%s", warned, told, out.String())
 	}
 }
 
-// TestHeldLogFitsTheDisk: the log that is kept for a follower leaves the reserve alone.
-func TestHeldLogFitsTheDisk(t *testing.T) {
-	for name, tt := range map[string]struct {
-		free, reserve uint64
-		err           error
-		want          int64
-	}{
-		"plenty":            {free: 100 << 30, reserve: 1 << 30, want: heldBytes},
-		"little":            {free: 1<<30 + 300<<20, reserve: 1 << 30, want: 300 << 20},
-		"below the reserve": {free: 1 << 20, reserve: 1 << 30, want: 0},
-		"no reserve":        {free: 5 << 20, want: 5 << 20},
-		"not known":         {err: errors.New("no answer"), want: 0},
-	} {
-		n := &Node{}
-		n.cfg.Tuning.DiskSpace = func() (free, size uint64, err error) { return tt.free, 100 << 30, tt.err }
-		if tt.reserve > 0 {
-			n.disk.Store(&diskState{free: tt.free, reserve: tt.reserve})
-		}
-		if got := n.held(); got != tt.want {
-			t.Errorf("%s: %d bytes are held, want %d", name, got, tt.want)
+// TestHeldLogIsBounded: however large the disk is.
+func TestHeldLogIsBounded(t *testing.T) {
+	for room, want := range map[uint64]int64{100 << 30: heldBytes, 300 << 20: 300 << 20, 0: 0} {
+		if got := held(room); got != want {
+			t.Errorf("%d bytes of room: %d are held, want %d", room, got, want)
 		}
 	}
 }

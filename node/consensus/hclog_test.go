@@ -1,0 +1,57 @@
+package consensus
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+type described struct{}
+
+// String implements fmt.Stringer.
+func (described) String() string { return "Node at n1 [Leader]" }
+
+func TestRaftLogger(t *testing.T) {
+	var out bytes.Buffer
+	var ending atomic.Bool
+	to := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}})).With("node", "n1")
+	l := NewLogger(to, ending.Load)
+	l.Debug("too fine")
+	l.Trace("far too fine")
+	l.Info("entering leader state", "leader", described{})
+	l.With("id", 7).Named("x").Warn("failed", "servers", hclog.Fmt("%+v|%d", []string{"a"}, 3), "node", described{})
+	l.StandardLogger(nil).Print("plain\n")
+	// What is closed is an error until the node closes it.
+	closed := fmt.Errorf("read: %w", net.ErrClosed)
+	l.Error("failed to read", "error", closed)
+	ending.Store(true)
+	l.Error("failed to read", "error", closed)
+	l.With("id", 7).Error("failed to read", "error", raft.ErrTransportShutdown)
+	l.Error("failed to write", "error", io.ErrShortWrite)
+	want := strings.Join([]string{
+		`level=INFO msg="entering leader state" node=n1 part=raft leader="Node at n1 [Leader]"`,
+		`level=WARN msg=failed node=n1 part=raft id=7 servers=[a]|3 raft="Node at n1 [Leader]"`,
+		`level=INFO msg=plain node=n1 part=raft`,
+		`level=ERROR msg="failed to read" node=n1 part=raft error="read: use of closed network connection"`,
+		`level=ERROR msg="failed to write" node=n1 part=raft error="short write"`,
+	}, "\n") + "\n"
+	if out.String() != want {
+		t.Errorf("logged\n%swant\n%s", out.String(), want)
+	}
+	if l.IsDebug() || !l.IsInfo() || l.GetLevel() != hclog.Info {
+		t.Error("the level is not that of the logger below")
+	}
+}

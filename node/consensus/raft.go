@@ -1,0 +1,226 @@
+package consensus
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/node/logstore"
+)
+
+// How Raft runs. Times that an operator may change are flags.
+const (
+	// commitTimeout is how long an idle leader waits before it tells the
+	// followers of a commit: the largest part of a forwarded write's latency at
+	// low load.
+	commitTimeout = 10 * time.Millisecond
+	// maxAppendEntries bounds a message between nodes: Raft counts entries, not
+	// bytes, and an entry has up to fsm.MaxBatchBytes.
+	maxAppendEntries = 64
+	// raftPool is the number of idle connections kept per peer.
+	raftPool = 3
+	// raftIOTimeout bounds one message and its answer. A link that was cut is
+	// dialled again after it.
+	raftIOTimeout = 2 * time.Second
+	// neverSnapshot keeps Raft from taking snapshots by itself; see snapshots.go.
+	neverSnapshot         = math.MaxUint64
+	neverSnapshotInterval = 24 * time.Hour
+	// raftStopTimeout bounds the wait for Raft's goroutines at the end.
+	raftStopTimeout = 10 * time.Second
+)
+
+// Config is what Raft runs with.
+type Config struct {
+	ServerID                   string
+	Heartbeat, Election, Lease time.Duration
+	// TrailingBytes of log stay behind a snapshot, for followers that lag a little.
+	TrailingBytes int64
+	// SnapshotBytes of log since the last snapshot start the next one.
+	SnapshotBytes int64
+
+	Machine raft.BatchingFSM
+	// RestoreOnStart has Raft install its newest snapshot when it starts.
+	RestoreOnStart bool
+	Log            *logstore.Store
+	Snapshots      *Snapshots
+	Stream         raft.StreamLayer
+	Hooks          Hooks
+	Logger         *slog.Logger
+	// Ending reports whether the node closes its connections.
+	Ending func() bool
+}
+
+// Hooks are called by Raft's goroutines. None may be nil.
+type Hooks struct {
+	// Around runs each write of the state.
+	Around func(what string, do func() error) error
+	// Stored says that entries are on disk, and how long that took.
+	Stored func(took time.Duration)
+	// Failed says that a write of the log failed.
+	Failed func(error)
+	// Founded says that the first configuration of a cluster is on disk, and reports
+	// whether this node was part of none before.
+	Founded func(clusterID string) bool
+	// Restored says that a snapshot was installed.
+	Restored func()
+	// Abandon ends the node: the log did not take what Raft must not go on without.
+	Abandon func(error)
+}
+
+// Raft is the running Raft of a node.
+type Raft struct {
+	*raft.Raft
+	cfg       Config
+	transport *transport
+	reload    sync.Mutex // held while settings are changed
+}
+
+// Start runs Raft over the log, the state machine and the private port.
+func Start(cfg Config) (*Raft, error) {
+	t := newTransport(raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Logger:                  NewLogger(cfg.Logger, cfg.Ending),
+		Stream:                  cfg.Stream,
+		MaxPool:                 raftPool,
+		Timeout:                 raftIOTimeout,
+		MsgpackUseNewTimeFormat: true,
+	}))
+	log := raftLog{cfg.Log, cfg.Hooks, t.discard}
+	inner, err := raft.NewRaft(cfg.settings(), observedFSM{cfg.Machine, cfg.Hooks}, log, log, cfg.Snapshots, t)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("starting Raft: %w", err), t.Close())
+	}
+	t.raft.Store(inner)
+	return &Raft{Raft: inner, cfg: cfg, transport: t}, nil
+}
+
+// settings translates the configuration into Raft's.
+func (cfg *Config) settings() *raft.Config {
+	c := raft.DefaultConfig()
+	c.LocalID = raft.ServerID(cfg.ServerID)
+	c.HeartbeatTimeout = cfg.Heartbeat
+	c.ElectionTimeout = cfg.Election
+	c.LeaderLeaseTimeout = cfg.Lease
+	c.CommitTimeout = commitTimeout
+	c.MaxAppendEntries = maxAppendEntries
+	c.BatchApplyCh = true
+	c.ShutdownOnRemove = false
+	c.NoSnapshotRestoreOnStart = !cfg.RestoreOnStart
+	c.SnapshotThreshold = neverSnapshot
+	c.SnapshotInterval = neverSnapshotInterval
+	c.TrailingLogs = cfg.Log.Trailing(cfg.TrailingBytes)
+	c.NoLegacyTelemetry = true
+	c.Logger = NewLogger(cfg.Logger, cfg.Ending)
+	return c
+}
+
+// Reload changes settings of the running Raft.
+func (r *Raft) Reload(change func(*raft.ReloadableConfig)) error {
+	r.reload.Lock()
+	defer r.reload.Unlock()
+	c := r.ReloadableConfig()
+	change(&c)
+	return r.ReloadConfig(c)
+}
+
+// Interrupt ends the attempts to reach other nodes that are under way, and begins no
+// others.
+func (r *Raft) Interrupt() { r.transport.stop() }
+
+// Stop ends Raft and waits for its goroutines, so that nothing is applied
+// any more. It is bounded: a hanging disk must not keep the process.
+func (r *Raft) Stop() error {
+	r.Interrupt()
+	stopped := make(chan error, 1)
+	go func() {
+		stopped <- errors.Join(r.Shutdown().Error(), r.transport.Close())
+	}()
+	select {
+	case err := <-stopped:
+		return err
+	case <-time.After(raftStopTimeout):
+		return fmt.Errorf("stopping Raft: not ended within %v", raftStopTimeout)
+	}
+}
+
+// Voters returns the ids of the servers with a vote.
+func (r *Raft) Voters() []string {
+	var ids []string
+	for _, s := range r.Servers() {
+		if s.Suffrage == raft.Voter {
+			ids = append(ids, string(s.ID))
+		}
+	}
+	return ids
+}
+
+// Servers returns Raft's latest configuration.
+func (r *Raft) Servers() []raft.Server {
+	future := r.GetConfiguration()
+	if future.Error() != nil {
+		return nil
+	}
+	return future.Configuration().Servers
+}
+
+// Leads reports whether Raft holds this node for the leader.
+func (r *Raft) Leads() bool { return r.State() == raft.Leader }
+
+// LeaderID returns the leader as far as this node knows, "" when it knows none.
+func (r *Raft) LeaderID() string {
+	_, id := r.LeaderWithID()
+	return string(id)
+}
+
+// Contains reports whether a server is in a configuration.
+func Contains(servers []raft.Server, id string) bool {
+	for _, s := range servers {
+		if string(s.ID) == id {
+			return true
+		}
+	}
+	return false
+}
+
+// Alone is the configuration of a cluster with one server.
+func Alone(serverID string) raft.Configuration {
+	return raft.Configuration{Servers: []raft.Server{
+		{Suffrage: raft.Voter, ID: raft.ServerID(serverID), Address: raft.ServerAddress(serverID)},
+	}}
+}
+
+// stateWrite names a write of the state; logstore names its own.
+const stateWrite = "a write of the state"
+
+// observedFSM is the state machine with its hooks. What an installed snapshot brings
+// is not observed command by command.
+type observedFSM struct {
+	raft.BatchingFSM
+	hooks Hooks
+}
+
+// Apply applies one log entry.
+func (f observedFSM) Apply(entry *raft.Log) any { return f.ApplyBatch([]*raft.Log{entry})[0] }
+
+// ApplyBatch applies log entries.
+func (f observedFSM) ApplyBatch(entries []*raft.Log) (answers []any) {
+	_ = f.hooks.Around(stateWrite, func() error { // a log entry cannot be refused
+		answers = f.BatchingFSM.ApplyBatch(entries)
+		return nil
+	})
+	return answers
+}
+
+// Restore installs a snapshot.
+func (f observedFSM) Restore(r io.ReadCloser) error {
+	if err := f.BatchingFSM.Restore(r); err != nil {
+		return err
+	}
+	f.hooks.Restored()
+	return nil
+}
