@@ -181,13 +181,16 @@ func TestPagesRun(t *testing.T) {
 	}
 }
 
-var assignment = regexp.MustCompile(`^[A-Z]+=`)
+var (
+	assignment = regexp.MustCompile(`^[A-Z]+=`)
+	fenced     = regexp.MustCompile("(?s)\n```.*?\n```\n") // programs in other languages
+)
 
 // examples returns the indented lines of a page that are calls, variables and
 // comments, without what shows answers.
 func examples(page string) string {
 	var script strings.Builder
-	for line := range strings.Lines(page) {
+	for line := range strings.Lines(fenced.ReplaceAllString(page, "")) {
 		code, indented := strings.CutPrefix(line, "    ")
 		if indented && (strings.Contains(code, "curl ") || assignment.MatchString(code) || strings.HasPrefix(code, "#") || strings.HasPrefix(code, "  ")) {
 			script.WriteString(code)

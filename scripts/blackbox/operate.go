@@ -15,10 +15,12 @@ import (
 	"strings"
 )
 
-// commandsPort is the private port of the first node in the README's examples.
+const manualFile = "docs/operating.md"
+
+// commandsPort is the private port of the first node in the manual's examples.
 const commandsPort = 7100
 
-// operatorCommands runs the README's commands for operators as they are written,
+// operatorCommands runs the manual's commands for operators as they are written,
 // but for names of files, addresses and nodes.
 func operatorCommands(_ *bench, c *cluster) error {
 	if err := c.operateSection("Commands for operators"); err != nil {
@@ -27,17 +29,15 @@ func operatorCommands(_ *bench, c *cluster) error {
 	return c.waitVoters()
 }
 
-// operateSection runs the examples in a section of the README.
+// operateSection runs the examples in a section of docs/operating.md.
 func (c *cluster) operateSection(title string) error {
-	readme, err := os.ReadFile("README.md")
+	manual, err := os.ReadFile(manualFile)
 	if err != nil {
 		return err
 	}
-	_, section, _ := strings.Cut(string(readme), "\n### "+title+"\n")
-	section, _, _ = strings.Cut(section, "\n### ")
-	blocks := indented("\n## x\n"+section, "\n## x\n")
+	blocks := indented(string(manual), "\n## "+title+"\n")
 	if len(blocks) == 0 {
-		return fmt.Errorf("README.md has no examples under %q", title)
+		return fmt.Errorf("%s has no examples under %q", manualFile, title)
 	}
 	for _, block := range blocks {
 		if out, err := c.operate(block); err != nil {
@@ -89,7 +89,7 @@ func nodeThatLeft(b *bench, c *cluster) error {
 	return c.waitVoters()
 }
 
-// secretRotated runs the README's rotation of the secret under load.
+// secretRotated runs the manual's rotation of the secret under load.
 func secretRotated(_ *bench, c *cluster) error {
 	l := c.startLoad("secret-rotated", false)
 	defer l.cancel()
@@ -116,7 +116,7 @@ func secretRotated(_ *bench, c *cluster) error {
 	return l.end()
 }
 
-// backupRestored runs the README's examples of a backup under load, and starts
+// backupRestored runs the manual's examples of a backup under load, and starts
 // the node that they restore: a cluster of its own with everything in it that was
 // acknowledged before.
 func backupRestored(b *bench, c *cluster) error {
@@ -129,7 +129,7 @@ func backupRestored(b *bench, c *cluster) error {
 	if err != nil {
 		return err
 	}
-	if err := c.operateSection("Backup and restore"); err != nil {
+	if err := c.operateSection("Backup without containers"); err != nil {
 		return err
 	}
 	if err := l.end(); err != nil {

@@ -11,7 +11,7 @@ import (
 const manualFile = "docs/operating.md"
 
 // The sections of the manual whose commands are run.
-var manualSections = []string{"## Procedures\n", "## After a disaster\n"}
+var manualSections = []string{"## Backups\n", "## Containers day by day\n", "## Losing things\n"}
 
 // manual is the procedures of docs/operating.md: the commands by their titles, and
 // the lines for cron.

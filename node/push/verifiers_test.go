@@ -25,8 +25,8 @@ type verifierCase struct {
 	Body    []byte            `json:"body"`
 }
 
-// verifiers are the languages of the README's verifiers: the name of the file that
-// the README's text goes to, and a program around it that reads cases and writes
+// verifiers are the languages of the verifiers of /docs/verify: the name of the file that
+// the page's text goes to, and a program around it that reads cases and writes
 // true or false for each.
 var verifiers = []struct {
 	language, file  string
@@ -90,10 +90,10 @@ for (const c of JSON.parse(readFileSync(0, "utf8"))) {
 	},
 }
 
-// TestReadmeVerifiers runs the verifiers that the README shows, on an event as it
+// TestVerifiers runs the verifiers that /docs/verify shows, on an event as it
 // is sent, and on others that nobody should believe.
-func TestReadmeVerifiers(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+func TestVerifiers(t *testing.T) {
+	page, err := os.ReadFile("../../api/docs/verify.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,10 +105,10 @@ func TestReadmeVerifiers(t *testing.T) {
 	for _, v := range verifiers {
 		t.Run(v.language, func(t *testing.T) {
 			t.Parallel()
-			_, text, found := strings.Cut(string(readme), "\n```"+v.language+"\n")
+			_, text, found := strings.Cut(string(page), "\n```"+v.language+"\n")
 			text, _, ended := strings.Cut(text, "\n```\n")
 			if !found || !ended {
-				t.Fatal("the README shows no verifier")
+				t.Fatal("the page shows no verifier")
 			}
 			for _, need := range v.needs {
 				if out, err := exec.CommandContext(t.Context(), need[0], need[1:]...).CombinedOutput(); err != nil {
