@@ -5,11 +5,11 @@
 // newest entries are in memory, in parts: a part ends with its block, or earlier
 // when its terms take maxPartBytes of memory. A full part is sealed into Pebble in
 // the background, and the seal mark says how far that went. A search goes through
-// the blocks from the newest down and stops at its limit, so that its price
-// hardly depends on how much there is.
+// the blocks from the newest down and stops at its limit, so that its cost hardly
+// depends on how much there is.
 //
-// The index is a function of the entries. It is each node's own, it is rebuilt
-// when it is lost, and it stands in no digest.
+// The index is a function of the entries. Each node has its own and rebuilds it
+// when it is lost. It is in no digest.
 package index
 
 import (
@@ -22,9 +22,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// What may wait to be sealed: full parts, and the memory that they take. Add
-// blocks beyond either: memory is bounded, and whoever writes faster than Pebble
-// slows down.
+// What may wait to be sealed: full parts, and the memory that they take. Add blocks
+// at either bound, so that memory is bounded when entries come faster than Pebble
+// takes them.
 const (
 	maxWaiting      = 8
 	maxWaitingBytes = 64 << 20
@@ -39,7 +39,7 @@ type Options struct {
 	Version uint32
 	// First is the lowest seq of any entry.
 	First uint64
-	// Logger is told about trouble. nil: none is.
+	// Logger receives failed seals; nil discards.
 	Logger *slog.Logger
 	// OnSealed, if set, is called in the background after each seal with the
 	// new mark. A sealed part leaves memory when the second Cut after that is
@@ -50,9 +50,8 @@ type Options struct {
 // Index is the index of all entries. Add and Cut are for one goroutine, the one
 // that applies commands; everything else is for any.
 type Index struct {
-	db     *pebble.DB
-	opts   Options
-	logger *slog.Logger
+	db   *pebble.DB
+	opts Options
 
 	// Of Add alone:
 	open      *part // takes the next entry; nil at the start of a part
@@ -82,6 +81,9 @@ func Open(db *pebble.DB, opts Options) (*Index, error) {
 		return nil, errors.New("index: the keyspace needs a prefix")
 	}
 	opts.Prefix = slices.Clip(slices.Clone(opts.Prefix))
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
 	m, ok, err := readMark(db, opts.Prefix)
 	if err != nil {
 		return nil, err
@@ -94,14 +96,11 @@ func Open(db *pebble.DB, opts Options) (*Index, error) {
 		}
 	}
 	x := &Index{
-		db: db, opts: opts, logger: opts.Logger, partBytes: maxPartBytes,
+		db: db, opts: opts, partBytes: maxPartBytes,
 		next: m.sealed, full: m.sealed, sealed: m.sealed, cutMark: m.sealed,
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	x.changed.L = &x.mu
-	if x.logger == nil {
-		x.logger = slog.New(slog.DiscardHandler)
-	}
 	go x.sealParts()
 	return x, nil
 }
@@ -109,14 +108,13 @@ func Open(db *pebble.DB, opts Options) (*Index, error) {
 // reset empties the keyspace and writes the mark of an empty index.
 func reset(db *pebble.DB, prefix []byte, m mark) error {
 	batch := db.NewBatch()
-	defer batch.Close()
-	if err := batch.DeleteRange(prefix, keyAfter(prefix), nil); err != nil {
-		return fmt.Errorf("index: reset: %w", err)
-	}
-	if err := batch.Set(append(prefix, markKey), m.encode(), nil); err != nil {
-		return fmt.Errorf("index: reset: %w", err)
-	}
-	if err := batch.Commit(pebble.NoSync); err != nil {
+	err := errors.Join(
+		batch.DeleteRange(prefix, keyAfter(prefix), nil),
+		batch.Set(append(prefix, markKey), m.encode(), nil),
+		db.Apply(batch, pebble.NoSync),
+		batch.Close(),
+	)
+	if err != nil {
 		return fmt.Errorf("index: reset: %w", err)
 	}
 	return nil
@@ -129,8 +127,8 @@ func (x *Index) Sealed() uint64 {
 	return x.sealed
 }
 
-// Add files the entry seq under its terms, and under its words, which are given
-// without WordClass; both may repeat. Their memory is the caller's again afterwards.
+// Add indexes the entry seq under its terms, and under its words, which are given
+// without WordClass; both may repeat. It keeps nothing of their memory.
 //
 // Seqs are consecutive, beginning with Sealed of the index just opened; any other
 // seq is a bug of the caller, and Add panics. Add blocks while too much waits to

@@ -12,8 +12,8 @@ import (
 const MaxPrefixWords = 256
 
 // maxPrefixLook is the number of words in memory that a search looks at for a
-// prefix at most, the newest first: whoever writes thousands of words that begin
-// alike makes no search dear. It is far above what a language has.
+// prefix at most, the newest first, so that thousands of words that begin alike
+// make no search expensive. It is far above what a language has.
 const maxPrefixLook = 32 << 10
 
 // maxPrefixHeld is the number of words from which on only the first ones are kept.
@@ -27,8 +27,8 @@ const (
 
 // words are the words that a prefix stands for, and a cursor over their union in
 // the sealed blocks. There is no vocabulary on disk: the first key of a word's
-// postings tells that the word is there, and the same look is the first step of
-// the word's cursor.
+// postings shows that the word is there, and reading it is the first step of the
+// word's cursor.
 type words struct {
 	memory []string // the words of the parts in memory, sorted; of many the first ones
 	last   string   // words of memory after this one are too many; "" if none is
@@ -40,7 +40,7 @@ type words struct {
 }
 
 // wordCursor is one word's place in the sealed blocks. It reads ahead: the postings
-// of one word lie side by side, and the cursors take turns with one iterator.
+// of one word are next to each other, and the cursors share one iterator.
 type wordCursor struct {
 	key    []byte // what the word's keys begin with
 	block  uint64
@@ -137,10 +137,8 @@ func (w *words) list(wordAt int) error {
 		c.skip(block)
 		valid = w.nextWord(c.key)
 	}
-	if w.iter != nil {
-		if err := w.iter.Error(); err != nil {
-			return err
-		}
+	if w.iter != nil && w.iter.Error() != nil {
+		return w.iter.Error()
 	}
 	mem += min(len(w.memory)-mem, MaxPrefixWords-count)
 	if mem < len(w.memory) {

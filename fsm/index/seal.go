@@ -36,7 +36,7 @@ func (x *Index) sealParts() {
 			return
 		}
 		if err != nil {
-			x.logger.Error("sealing a part of the index failed; it is tried again",
+			x.opts.Logger.Error("sealing a part of the index failed; it is tried again",
 				"first", p.start, "retry", sealRetry, "error", err)
 			select {
 			case <-time.After(sealRetry):
@@ -89,27 +89,31 @@ func (x *Index) seal(p *part, commit func(*pebble.Batch) error) error {
 	sorted := p.sorted()
 
 	batch := x.db.NewBatchWithSize(2 * sealBatch)
-	defer func() { batch.Close() }()
+	defer batch.Close()
 	var key, value []byte
+	var err error
 	for _, o := range sorted {
 		if batch.Len() >= sealBatch {
-			if err := commit(batch); err != nil {
-				return fmt.Errorf("index: seal from %d on: %w", p.start, err)
+			if err = commit(batch); err != nil {
+				break
 			}
 			batch.Reset()
 		}
 		t := &p.terms[o.id]
 		key = appendPart(appendTerm(key[:0], x.opts.Prefix, t.term), p.start)
 		value = appendPosting(value[:0], t.list)
-		if err := batch.Set(key, value, nil); err != nil {
-			return fmt.Errorf("index: seal from %d on: %w", p.start, err)
+		if err = batch.Set(key, value, nil); err != nil {
+			break
 		}
 	}
-	m := mark{version: x.opts.Version, sealed: p.end.Load()}
-	if err := batch.Set(append(x.opts.Prefix, markKey), m.encode(), nil); err != nil {
-		return fmt.Errorf("index: seal from %d on: %w", p.start, err)
+	if err == nil {
+		m := mark{version: x.opts.Version, sealed: p.end.Load()}
+		err = batch.Set(append(x.opts.Prefix, markKey), m.encode(), nil)
 	}
-	if err := commit(batch); err != nil {
+	if err == nil {
+		err = commit(batch)
+	}
+	if err != nil {
 		return fmt.Errorf("index: seal from %d on: %w", p.start, err)
 	}
 	return nil

@@ -30,7 +30,7 @@ func (c Cut) Verify(r pebble.Reader, from, to uint64, want func(seq uint64) ([]s
 		return nil
 	}
 	// All pairs of a term and an entry are hashed, and the hashes of a block
-	// added up: the order in which they are met does not matter.
+	// added: the order in which they come does not matter.
 	seed := maphash.MakeSeed()
 	low := from >> blockShift
 	wanted := make([]uint64, (to-1)>>blockShift-low+1)
@@ -89,25 +89,28 @@ func (c Cut) explain(r pebble.Reader, from, to uint64, want func(seq uint64) ([]
 	if err != nil {
 		return err
 	}
-	for _, term := range slices.Sorted(maps.Keys(wanted)) {
-		have := stored[term]
-		if have == nil {
-			have = new(offsets)
-		}
-		if off, ok := wanted[term].without(have); ok {
-			return fmt.Errorf("%w: entry %d is not found by its term %q", ErrMismatch, start+uint64(off), term)
-		}
+	if term, off, ok := firstMissing(wanted, stored); ok {
+		return fmt.Errorf("%w: entry %d is not found by its term %q", ErrMismatch, start+uint64(off), term)
 	}
-	for _, term := range slices.Sorted(maps.Keys(stored)) {
-		have := wanted[term]
-		if have == nil {
-			have = new(offsets)
-		}
-		if off, ok := stored[term].without(have); ok {
-			return fmt.Errorf("%w: entry %d is found by %q, which is not its term", ErrMismatch, start+uint64(off), term)
-		}
+	if term, off, ok := firstMissing(stored, wanted); ok {
+		return fmt.Errorf("%w: entry %d is found by %q, which is not its term", ErrMismatch, start+uint64(off), term)
 	}
 	return fmt.Errorf("%w: entries %d to %d changed while they were compared", ErrMismatch, from, to-1)
+}
+
+// firstMissing returns the first term, and its first offset, that one side has and
+// the other lacks.
+func firstMissing(one, other map[string]*offsets) (term string, off int, ok bool) {
+	for _, term := range slices.Sorted(maps.Keys(one)) {
+		have := other[term]
+		if have == nil {
+			have = new(offsets)
+		}
+		if off, ok := one[term].without(have); ok {
+			return term, off, true
+		}
+	}
+	return "", 0, false
 }
 
 // wantedTerms visits the terms that the entries should have, each once.

@@ -30,14 +30,14 @@ func Fold(name string) string {
 	return nfc(cases.Fold().String(name))
 }
 
-// nfc normalises s; what is not UTF-8 becomes U+FFFD, since normalisation
-// overlooks what stands behind it.
+// nfc normalises s. What is not UTF-8 becomes U+FFFD first: normalisation skips
+// what follows it.
 func nfc(s string) string { return norm.NFC.String(strings.ToValidUTF8(s, "\ufffd")) }
 
 func isCherokee(r rune) bool { return r > unicode.MaxLatin1 && unicode.Is(unicode.Cherokee, r) }
 
-// lowerCherokee makes up for cases.Fold, which swaps the cases of Cherokee
-// instead of folding the lower into the upper one.
+// lowerCherokee corrects cases.Fold, which swaps the cases of Cherokee instead of
+// folding the lower into the upper one.
 func lowerCherokee(r rune) rune {
 	if isCherokee(r) {
 		return unicode.ToLower(r)
@@ -83,8 +83,8 @@ func ChannelName(s string) string {
 	if lower, ok := lowerASCII(s); ok {
 		return AgentName(lower)
 	}
-	// Lower-casing can leave NFC, and AgentName restores it. It also never
-	// brings an upper-case letter back.
+	// The result of lower-casing need not be NFC; AgentName restores that, and
+	// never brings an upper-case letter back.
 	return AgentName(strings.ToLower(nfc(s)))
 }
 
@@ -117,7 +117,7 @@ func isPlainName(s string) bool {
 //
 // A mention is an '@' at the start of a text or after a character that cannot
 // be part of a name, followed by the longest run of name characters, of which
-// trailing '.', '-' and '_' are dropped. What no agent could be called is not a
+// trailing '.', '-' and '_' are dropped. What cannot be an agent's name is not a
 // mention.
 func Mentions(texts ...string) []string {
 	var found []string
@@ -190,4 +190,48 @@ func lowerASCII(s string) (string, bool) {
 
 func isASCIIAlnum(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
+}
+
+// maxNearName is the length in bytes up to which a near name is looked for.
+const maxNearName = 64
+
+// Nearest returns the name that was probably meant: one that contains name or is
+// contained in it, else the one with the smallest edit distance; "" when none is near.
+func Nearest(name string, names []string) string {
+	name = strings.ToLower(strings.ReplaceAll(name, "-", "_"))
+	if name == "" || len(name) > maxNearName {
+		return ""
+	}
+	best, least := "", len(name)/2+1
+	for _, other := range names {
+		d := distance(name, other)
+		if strings.Contains(other, name) || strings.Contains(name, other) {
+			d = 0
+		}
+		if d < least {
+			best, least = other, d
+		}
+	}
+	return best
+}
+
+// distance is the Levenshtein distance of two texts, in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, diagonal+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
 }

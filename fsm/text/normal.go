@@ -39,9 +39,8 @@ func (n *normalizer) release() {
 // normalised, case folded, without accents and invisible characters. It returns
 // s itself where s is in that form already.
 //
-// White space ends everything that normalisation looks at, so each piece between
-// white space is treated alone, and a single accented letter does not take a
-// whole English text off the fast path.
+// Normalisation never looks past white space, so each piece between white space is
+// treated alone: a single accented letter does not make a whole English text slow.
 func (n *normalizer) normalize(s string) string {
 	isASCII, isNormal := true, true
 	for i := range len(s) {
@@ -91,8 +90,8 @@ func (n *normalizer) appendLower(s string) {
 }
 
 // appendFolded appends the normal form of one piece that is not ASCII. All steps
-// but composition look at one character at a time, and few texts need any:
-// their letters were composed with accents only.
+// but composition look at one character at a time, and few texts need composition:
+// only accents, which are removed, could still be composed.
 func (n *normalizer) appendFolded(piece string) {
 	folded := n.folded[:0]
 	for i := 0; i < len(piece); {
@@ -131,7 +130,7 @@ func (n *normalizer) appendFolded(piece string) {
 }
 
 // isCaselessBlock reports whether r is a kana or Han character in a block
-// without upper case and accents; composition sees to the few that have
+// without upper case and accents; composition handles the few that have
 // compatibility forms.
 func isCaselessBlock(r rune) bool {
 	return firstKana <= r && r <= lastKana || firstUnified <= r && r <= lastUnified
@@ -168,13 +167,13 @@ const (
 	kanaSemiVoiced = '\u309a'
 )
 
-// zeroWidthSpace is invisible, yet it parts words.
+// zeroWidthSpace is invisible, yet it separates words.
 const zeroWidthSpace = '\u200b'
 
-// unseen are the characters that the eye may overlook: invisible format
-// characters, and the marks that are accents or optional signs in their script.
-// In the scripts of India and South-East Asia marks are vowels, and words would
-// fall together without them.
+// unseen are the characters that comparisons ignore: invisible format characters,
+// and the marks that are accents or optional signs in their script. In the scripts
+// of India and South-East Asia marks are vowels: without them different words would
+// be equal.
 var unseen = func() *unicode.RangeTable {
 	accented := []*unicode.RangeTable{
 		unicode.Inherited, unicode.Latin, unicode.Greek, unicode.Cyrillic,

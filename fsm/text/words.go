@@ -1,10 +1,23 @@
+// Package text holds the pure functions that decide when two names are the
+// same name and which words a text can be found by.
+//
+// Everything here depends on Unicode tables. The state machine therefore never
+// calls it where the outcome must be equal on all nodes: folded names are part of
+// the command. Words are for the index, which each node keeps for itself and
+// rebuilds when Version changes.
 package text
 
 import (
 	"slices"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
+
+// Version numbers folding and tokenising together. It must change whenever any
+// function here, or the Unicode tables beneath it, may give another result for
+// the same input: an index built under another version is rebuilt.
+const Version = 1
 
 // MaxTerm is the longest term of a text, in bytes. Longer words are cut.
 const MaxTerm = 64
@@ -17,12 +30,12 @@ const minPrefixLetters = 3
 // appearance; a term that occurs twice is appended twice.
 //
 // Words are those of Unicode's segmentation (UAX #29), except that a colon always
-// parts words, compatibility normalised, case folded, without accents. Scripts
+// separates words, compatibility normalised, case folded, without accents. Scripts
 // that put no space between words (Han, kana, Thai, Lao, Khmer, Burmese) give
 // each pair of adjacent characters and each single character. A term is
 // never empty and at most MaxTerm bytes; Words of a term contains that term.
 //
-// The terms may share the memory of s: who keeps them clones them.
+// The terms may share the memory of s: clone what is kept.
 func Words(dst []string, s string) []string {
 	n := normalizers.Get().(*normalizer)
 	defer n.release()
@@ -119,8 +132,8 @@ const (
 	classInWord = classLetter | classDigit | classConnector
 )
 
-// run does what unicodePiece does, at a tenth of the price, for all pieces
-// between white space that are ASCII, and leaves the others to it.
+// run cuts all pieces between white space that are ASCII, at a tenth of the cost
+// of unicodePiece, which it calls for the others.
 func (s *scanner) run() {
 	text := s.text
 	pieceStart, pieceTerms := 0, len(s.dst)
@@ -207,7 +220,7 @@ func (s *scanner) unicodePiece(piece string) {
 	s.spaced(piece[start:])
 }
 
-// spaced cuts a stretch of text in scripts that part words.
+// spaced cuts a stretch of text in scripts that separate words.
 func (s *scanner) spaced(stretch string) {
 	if stretch == "" {
 		return
@@ -323,4 +336,34 @@ func isUnspaced(r rune) bool {
 		return unicode.Is(unicode.Han, r) && (unicode.IsLetter(r) || unicode.IsNumber(r)) ||
 			r >= firstSupplements && unicode.In(r, unicode.Hiragana, unicode.Katakana) && unicode.IsLetter(r)
 	}
+}
+
+// Asks reports whether one of the texts holds a sentence that ends in a question
+// mark: '?', which ends a sentence only before white space or the end of the
+// text, or one of '？' and '؟', which always do. Quotation marks, brackets and
+// emphasis may close in between, and marks may be repeated.
+func Asks(texts ...string) bool { return slices.ContainsFunc(texts, asks) }
+
+func asks(s string) bool {
+	if strings.Contains(s, "？") || strings.Contains(s, "؟") {
+		return strings.ContainsFunc(s, isSaid)
+	}
+	said := false // a letter or digit stands before
+	for i, r := range s {
+		switch {
+		case r == '?' && said && endsSentence(s[i+1:]):
+			return true
+		case !said:
+			said = isSaid(r)
+		}
+	}
+	return false
+}
+
+func isSaid(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+
+// endsSentence reports whether a sentence has ended before s.
+func endsSentence(s string) bool {
+	r, _ := utf8.DecodeRuneInString(strings.TrimLeft(s, "?!.…\"'”’»“‘)]}*_~`"))
+	return r == utf8.RuneError || unicode.IsSpace(r)
 }

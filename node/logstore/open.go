@@ -33,7 +33,7 @@ var bucketLogs = []byte("logs")
 // newSuffix names a file that is being made.
 const newSuffix = ".new"
 
-// ErrMissing is the error of a log that is to be there and is not.
+// ErrMissing is the error of a log that must exist and does not.
 var ErrMissing = errors.New("the file is missing or empty")
 
 // Open opens the log, or makes an empty one. It walks the whole file's structure
@@ -53,8 +53,8 @@ func Open(opts Options) (*Store, error) {
 	return s, nil
 }
 
-// find sees to it that there is a file with content, which it makes unless it is
-// to be there already.
+// find makes sure that there is a file with content. It makes one unless one must
+// exist already.
 func (s *Store) find(existing bool) error {
 	info, err := os.Stat(s.path)
 	switch {
@@ -71,8 +71,8 @@ func (s *Store) find(existing bool) error {
 	return nil
 }
 
-// create makes an empty log under another name first, so that whatever has the
-// log's name is whole.
+// create makes an empty log under another name first, so that a file with the log's
+// name is always complete.
 func (s *Store) create() error {
 	made := newStore(Options{Path: s.path + newSuffix})
 	if err := os.Remove(made.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -184,7 +184,7 @@ func (s *Store) scanBucket(b *bbolt.Bucket) error {
 
 // Align makes the log fit the newest snapshot, after a stop at any moment: when
 // the snapshot came from another node, the log before it may hold entries that
-// were never committed, and has to go. Errors: entries between the snapshot and
+// were never committed, and is deleted. Errors: entries between the snapshot and
 // the log are missing; a *CorruptError.
 func (s *Store) Align(snapshotIndex, snapshotTerm uint64) error {
 	first, last := s.bounds()

@@ -1,3 +1,9 @@
+// Package logstore keeps the Raft log and Raft's few stable values in one bbolt
+// file. To raft-boltdb it adds what a long-running node needs: a checksum on
+// every entry, verified whenever one is read from disk or received; a cache of
+// the newest entries, bounded in bytes; truncation in small transactions, so
+// that appends never wait long; knowledge of how many bytes the log holds; and an
+// end of all writing as soon as Raft may take the log for another than it is.
 package logstore
 
 import (
@@ -24,7 +30,7 @@ const (
 type Options struct {
 	// Path of the file. It is made when it is missing or empty.
 	Path string
-	// Existing says that the log was made before: it is not made anew.
+	// Existing says that the log was made before: a missing one is ErrMissing.
 	Existing bool
 	// CacheBytes bounds the entries in memory; 0 is DefaultCacheBytes.
 	CacheBytes int64
@@ -34,9 +40,9 @@ type Options struct {
 	// Around runs each transaction that writes; what is Storing or Deleting. Nil
 	// just runs it.
 	Around func(what string, do func() error) error
-	// Fatal is told, once, what the log cannot go on after: damage, or a file
-	// that does not hold what Raft takes it to hold. Nothing is written from then
-	// on. Raft itself would try again, for ever. May be nil.
+	// Fatal is called once, with what the log cannot continue after: damage, or a
+	// file that does not hold what Raft believes it holds. Nothing is written from
+	// then on, where Raft itself would try again for ever. May be nil.
 	Fatal func(error)
 }
 
@@ -56,8 +62,8 @@ type Store struct {
 
 	mu    sync.Mutex
 	win   window // what the file holds
-	cut   bool   // the tail was deleted: Raft takes it to be there until entries are stored
-	ended error  // what Fatal was told
+	cut   bool   // the tail was deleted: Raft believes it is there until entries are stored
+	ended error  // what Fatal was called with
 }
 
 var (
@@ -90,7 +96,7 @@ func newStore(opts Options) *Store {
 	return s
 }
 
-// ID returns what SetID was told, "" before that.
+// ID returns the id that SetID stored, "" before that.
 func (s *Store) ID() (string, error) {
 	id, err := s.Get(keyID)
 	if errors.Is(err, ErrNotFound) {
@@ -99,7 +105,7 @@ func (s *Store) ID() (string, error) {
 	return string(id), err
 }
 
-// SetID names the log durably, so that no other passes for it.
+// SetID stores the log's id durably, so that another log is not taken for it.
 func (s *Store) SetID(id string) error { return s.Set(keyID, []byte(id)) }
 
 // Close closes the file. Nothing is lost without it: every write is on disk when
@@ -179,7 +185,7 @@ func (s *Store) read(index uint64, l *raft.Log) error {
 		return nil
 	}
 	err = &CorruptError{Path: s.path, Index: index, Err: err}
-	_ = s.end(err) // the caller is told of this entry, whatever was wrong before
+	_ = s.end(err) // the caller gets the error of this entry, whatever was wrong before
 	return err
 }
 
@@ -188,7 +194,7 @@ func (s *Store) Set(key, value []byte) error {
 	return s.write(Storing, func() error { return s.bolt.Set(key, value) }, nil)
 }
 
-// Get returns a stable value. Errors: ErrNotFound, by whose text Raft tells it.
+// Get returns a stable value. Errors: ErrNotFound, which Raft knows by its text.
 func (s *Store) Get(key []byte) (value []byte, err error) {
 	err = guard(func() error {
 		value, err = s.bolt.Get(key)
@@ -202,7 +208,7 @@ func (s *Store) SetUint64(key []byte, value uint64) error {
 	return s.write(Storing, func() error { return s.bolt.SetUint64(key, value) }, nil)
 }
 
-// GetUint64 returns a stable number. Errors: ErrNotFound, by whose text Raft tells it.
+// GetUint64 returns a stable number. Errors: as Get.
 func (s *Store) GetUint64(key []byte) (value uint64, err error) {
 	err = guard(func() error {
 		value, err = s.bolt.GetUint64(key)

@@ -4,7 +4,183 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
 )
+
+// StoreLog stores one entry; see StoreLogs.
+func (s *Store) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs stores consecutive entries durably. An entry that comes with a
+// checksum is verified, one that comes without is given its own; the caller's
+// entries are left as they are. The first one follows the newest entry held. If it
+// leaves a gap instead, a snapshot was installed in between, and everything older is
+// deleted: it may never have been committed. Errors: a *CorruptError for a received
+// entry, or what kept the entries from disk. After a deletion of the tail every
+// error is fatal, because Raft goes on as if nothing was deleted.
+func (s *Store) StoreLogs(logs []*raft.Log) error {
+	if len(logs) == 0 {
+		return nil
+	}
+	return s.endIfCut(s.append(logs))
+}
+
+func (s *Store) append(logs []*raft.Log) error {
+	sealed, err := s.seal(logs)
+	if err != nil {
+		return err
+	}
+	if err := s.makeRoom(sealed[0].Index); err != nil {
+		return err
+	}
+	err = s.write(Storing, func() error { return s.bolt.StoreLogs(sealed) }, func() {
+		for _, l := range sealed {
+			s.win.push(l.Index, entryBytes(l))
+			s.win.cache(l)
+		}
+		s.cut = false
+	})
+	if err != nil {
+		return fmt.Errorf("appending to the log: %w", err)
+	}
+	return nil
+}
+
+// seal returns copies of consecutive entries, each with its checksum.
+func (s *Store) seal(logs []*raft.Log) ([]*raft.Log, error) {
+	sealed := make([]*raft.Log, len(logs))
+	for i, l := range logs {
+		if l.Index != logs[0].Index+uint64(i) {
+			return nil, fmt.Errorf("appending to the log: entry %d after entry %d", l.Index, logs[i-1].Index)
+		}
+		c := *l
+		if len(c.Extensions) == 0 {
+			c.Extensions = extension(&c)
+		} else if err := verify(&c); err != nil {
+			// The damage is the sender's, or the network's: this log is sound.
+			return nil, &CorruptError{Path: "a message from the leader for " + s.path, Index: c.Index, Err: err}
+		}
+		sealed[i] = &c
+	}
+	return sealed, nil
+}
+
+// makeRoom deletes what a snapshot replaces, when an entry with the index does not
+// follow the newest one held. If no snapshot covers everything before the entry,
+// Raft is wrong about what the log holds.
+func (s *Store) makeRoom(index uint64) error {
+	first, last := s.bounds()
+	if last != 0 && index == last+1 {
+		return nil
+	}
+	if covered := s.snapshot(); index <= last || index > covered+1 {
+		return s.end(&DivergedError{Path: s.path, Err: fmt.Errorf(
+			"entry %d is to follow, the log holds %d to %d, and the newest snapshot covers what is up to %d", index, first, last, covered)})
+	}
+	if last == 0 {
+		return nil
+	}
+	return s.deleteUpward(first, last)
+}
+
+// Bounds of one transaction that deletes entries.
+const (
+	sliceEntries = 1024
+	sliceBytes   = 4 << 20
+	// maxYield bounds the rest between two slices. Each rests as long as the
+	// slice before took, so that appends have at least half of the disk.
+	maxYield = 50 * time.Millisecond
+)
+
+// DeleteRange deletes the entries from lo to hi, both included, in transactions
+// of bounded size: the old end of the log, as far as a snapshot covers it, or a
+// conflicting tail. A stop in the middle leaves a log without a gap: the old end
+// is deleted upward, and a tail downward. An error after a part of a tail is gone
+// is fatal.
+func (s *Store) DeleteRange(lo, hi uint64) error {
+	first, last := s.bounds()
+	if lo, hi = max(lo, first), min(hi, last); last == 0 || lo > hi {
+		return nil
+	}
+	covered := s.snapshot()
+	switch {
+	case lo == first && hi <= covered:
+		return s.deleteUpward(lo, hi)
+	case hi == last:
+		return s.cutTail(lo, hi)
+	case lo == first:
+		return fmt.Errorf("deleting log entries %d to %d: the newest snapshot covers only what is up to %d", lo, hi, covered)
+	default:
+		return fmt.Errorf("deleting log entries %d to %d would leave a gap", lo, hi)
+	}
+}
+
+// cutTail deletes a tail that Raft believes is there until other entries are stored.
+func (s *Store) cutTail(lo, hi uint64) error {
+	err := s.deleteDownward(lo, hi)
+	s.mu.Lock()
+	s.cut = s.cut || s.win.empty() || s.win.last() != hi
+	s.mu.Unlock()
+	return s.endIfCut(err)
+}
+
+// deleteUpward deletes the old end of the log while others append to the new one.
+func (s *Store) deleteUpward(lo, hi uint64) error {
+	for lo <= hi {
+		s.mu.Lock()
+		end := s.win.sliceEnd(lo, hi)
+		s.mu.Unlock()
+		start := time.Now()
+		if err := s.deleteSlice(lo, end, func() { s.win.dropHead(end) }); err != nil {
+			return err
+		}
+		lo = end + 1
+		if lo <= hi {
+			time.Sleep(min(time.Since(start), maxYield))
+		}
+	}
+	return nil
+}
+
+// deleteDownward deletes the tail. The caller is the only one who appends.
+func (s *Store) deleteDownward(lo, hi uint64) error {
+	for hi >= lo {
+		s.mu.Lock()
+		start := s.win.sliceStart(lo, hi)
+		s.mu.Unlock()
+		if err := s.deleteSlice(start, hi, func() { s.win.dropTail(start) }); err != nil {
+			return err
+		}
+		hi = start - 1
+	}
+	return nil
+}
+
+func (s *Store) deleteSlice(lo, hi uint64, noted func()) error {
+	if err := s.write(Deleting, func() error { return s.bolt.DeleteRange(lo, hi) }, noted); err != nil {
+		return fmt.Errorf("deleting log entries %d to %d: %w", lo, hi, err)
+	}
+	return nil
+}
+
+// sliceEnd returns the last entry of the slice that begins at lo.
+func (w *window) sliceEnd(lo, hi uint64) uint64 {
+	end, before := lo, w.bytesUpTo(lo-1)
+	for end < hi && end-lo+1 < sliceEntries && w.bytesUpTo(end+1)-before <= sliceBytes {
+		end++
+	}
+	return end
+}
+
+// sliceStart returns the first entry of the slice that ends at hi.
+func (w *window) sliceStart(lo, hi uint64) uint64 {
+	start, end := hi, w.bytesUpTo(hi)
+	for start > lo && hi-start+1 < sliceEntries && end-w.bytesUpTo(start-2) <= sliceBytes {
+		start--
+	}
+	return start
+}
 
 // What a transaction does.
 const (
@@ -20,15 +196,15 @@ const (
 )
 
 // DivergedError says that the log on disk is not, or may not be, the one that Raft
-// goes by in memory. Such a node ends; a start reads the log as it is.
+// has in memory. Such a node ends; the next start reads the log as it is.
 type DivergedError struct {
 	Path string // the log's file
 	Err  error  // what happened
 }
 
 func (e *DivergedError) Error() string {
-	return fmt.Sprintf("log %s: %v; what it holds and what Raft takes it to hold may differ, so this node ends: "+
-		"see to it that its disk is sound and has space, and start the node again; it goes on from what is on disk", e.Path, e.Err)
+	return fmt.Sprintf("log %s: %v; what it holds and what Raft believes it holds may differ, so this node ends: "+
+		"make sure that its disk is sound and has space, and start the node again; it continues from what is on disk", e.Path, e.Err)
 }
 
 // Unwrap returns what happened.
@@ -64,7 +240,7 @@ func (s *Store) write(what string, do func() error, noted func()) error {
 	return nil
 }
 
-// failed judges a transaction that failed after the one with the number before.
+// failed handles a transaction that failed after the one with the number before.
 // bbolt writes a meta page last, and syncs it. When only that sync fails, the
 // transaction is there, for bbolt and after a restart; a power failure could
 // still undo it.
@@ -74,8 +250,8 @@ func (s *Store) failed(what string, before uint64, err error) error {
 	}
 	after, unread := s.txid()
 	if unread == nil {
-		// Without its map of the file, which it lost when that could not grow,
-		// bbolt neither reads nor writes any more.
+		// If the file's memory map could not grow, bbolt has lost it and neither
+		// reads nor writes any more.
 		unread = guard(func() error { _, err := s.bolt.FirstIndex(); return err })
 	}
 	switch {
@@ -101,6 +277,9 @@ func (s *Store) txid() (newest uint64, err error) {
 
 // endIfCut makes an error fatal when the tail was deleted before.
 func (s *Store) endIfCut(err error) error {
+	if err == nil {
+		return nil
+	}
 	_, last := s.bounds()
 	s.mu.Lock()
 	cut := s.cut

@@ -35,7 +35,7 @@ var bugs = []bug{
 	},
 	{
 		name:  "a gap deletes without a snapshot",
-		edits: []edit{{"node/logstore/append.go", "index <= last || index > covered+1", "index <= last || covered > index"}},
+		edits: []edit{{"node/logstore/write.go", "index <= last || index > covered+1", "index <= last || covered > index"}},
 		pkg:   "./node/logstore", run: "GapNeedsASnapshot",
 		because: "a node that took its log for longer than it was deletes what was acknowledged",
 	},
