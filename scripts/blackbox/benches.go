@@ -25,8 +25,8 @@ type measured struct {
 }
 
 // measure runs `commons bench`, which must see no error.
-func (b *bench) measure(mode string, args ...string) (m measured, err error) {
-	code, out, errs, err := b.command(nil, append([]string{"bench", mode, "--json"}, args...)...)
+func (c *cluster) measure(mode string, args ...string) (m measured, err error) {
+	code, out, errs, err := c.Run.Command(nil, append([]string{"bench", mode, "--json"}, args...)...)
 	if err != nil {
 		return m, err
 	}
@@ -40,12 +40,12 @@ func (b *bench) measure(mode string, args ...string) (m measured, err error) {
 }
 
 // benchRuns measures for a moment, and wants no error.
-func benchRuns(b *bench, c *cluster) error {
-	urls := make([]string, len(c.nodes))
-	for i, p := range c.nodes {
-		urls[i] = p.url
+func benchRuns(c *cluster) error {
+	urls := make([]string, len(c.Nodes))
+	for i, p := range c.Nodes {
+		urls[i] = p.URL
 	}
-	report, err := b.measure("mixed", "--fill", "200", "--duration", "2s", "--url", strings.Join(urls, ","))
+	report, err := c.measure("mixed", "--fill", "200", "--duration", "2s", "--url", strings.Join(urls, ","))
 	if err != nil {
 		return err
 	}
@@ -55,12 +55,12 @@ func benchRuns(b *bench, c *cluster) error {
 
 // thousandsWait has thousands of agents wait at home on one node, and some of them
 // woken all the time.
-func thousandsWait(b *bench, c *cluster) error {
+func thousandsWait(c *cluster) error {
 	if !filesFor(waiters) {
 		return nil
 	}
-	node := c.nodes[0]
-	report, err := b.measure("wait", "--connections", strconv.Itoa(waiters), "--duration", "2s", "--url", node.url, "--pid", strconv.Itoa(node.cmd.Process.Pid))
+	node := c.Nodes[0]
+	report, err := c.measure("wait", "--connections", strconv.Itoa(waiters), "--duration", "2s", "--url", node.URL, "--pid", strconv.Itoa(node.PID()))
 	if err != nil {
 		return err
 	}

@@ -1,15 +1,15 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 // The write limits of a cluster whose writers stay just below them: each is a sender
@@ -25,30 +25,30 @@ const (
 
 // belowLimits moves leadership again and again, and restarts node after node, while
 // clients write almost as much as they may: none of them is refused.
-func belowLimits(b *bench, _ *cluster) error {
+func belowLimits(b *bench) error {
 	c, err := b.newCluster("limited")
 	if err != nil {
 		return err
 	}
-	for _, p := range c.nodes {
-		p.args[slices.Index(p.args, "--write-rate")+1] = strconv.Itoa(limitedPerMinute)
-		p.args[slices.Index(p.args, "--write-burst")+1] = strconv.Itoa(limitedBurst)
-		p.args = append(p.args, "--trusted-proxies", "127.0.0.1")
+	for _, p := range c.Nodes {
+		p.Flags["write-rate"] = strconv.Itoa(limitedPerMinute)
+		p.Flags["write-burst"] = strconv.Itoa(limitedBurst)
+		p.Flags["trusted-proxies"] = "127.0.0.1"
 	}
 	c.pace = limitedPace
-	if err := c.startAll(); err != nil {
+	if err := c.Start(); err != nil {
 		return err
 	}
 	if err := c.leadershipMoves(); err != nil {
 		return err
 	}
-	if err := rollingRestarts(b, c); err != nil {
+	if err := rollingRestarts(c); err != nil {
 		return err
 	}
 	if err := c.limitHolds(); err != nil {
 		return err
 	}
-	return c.terminateAll()
+	return c.Terminate()
 }
 
 // leadershipMoves has operators move leadership under load.
@@ -58,14 +58,14 @@ func (c *cluster) leadershipMoves() error {
 		transfers = longTransfers
 	}
 	l := c.startLoad("leadership-moves", false)
-	defer l.cancel()
-	env := []string{"COMMONS_CLUSTER_ADDR=" + c.nodes[0].private, "COMMONS_SECRET_FILE=" + c.secret}
+	defer l.Stop()
+	env := []string{"COMMONS_CLUSTER_ADDR=" + c.Nodes[0].Private, "COMMONS_SECRET_FILE=" + c.Secret}
 	start := time.Now()
 	for range transfers {
 		if err := l.waitForMore(); err != nil {
 			return err
 		}
-		code, out, errs, err := c.bench.command(env, "raft", "transfer-leader")
+		code, out, errs, err := c.Run.Command(env, "raft", "transfer-leader")
 		if err != nil {
 			return err
 		}
@@ -76,24 +76,21 @@ func (c *cluster) leadershipMoves() error {
 	if err := l.waitForMore(); err != nil {
 		return err
 	}
-	fmt.Printf("   %d transfers of leadership: no write was acknowledged for %v at most\n", transfers, l.gap(start).Round(time.Millisecond))
+	fmt.Printf("   %d transfers of leadership: no write was acknowledged for %v at most\n", transfers, l.Gap(start).Round(time.Millisecond))
 	return l.end()
 }
 
 // limitHolds checks that there is a limit to be below: of many writes at once some
 // are refused.
 func (c *cluster) limitHolds() error {
-	body, err := json.Marshal(map[string]any{"agent": "writer", "body": "one of too many"})
-	if err != nil {
-		return err
-	}
-	return c.bench.eventually(readyTimeout, func() error {
+	body := map[string]any{"agent": "writer", "body": "one of too many"}
+	return c.Run.Eventually(harness.ReadyTimeout, func() error {
 		var refused atomic.Int64
 		var group sync.WaitGroup
 		for i := range 10 * writers {
-			p := c.nodes[i%len(c.nodes)]
+			p := c.Nodes[i%len(c.Nodes)]
 			group.Go(func() {
-				if _, err := call(c.bench.ctx, http.MethodPost, p.url+"/api/entries", nil, body, http.StatusTooManyRequests, nil); err == nil {
+				if _, err := p.Call(http.MethodPost, "/api/entries", nil, body, nil, http.StatusTooManyRequests); err == nil {
 					refused.Add(1)
 				}
 			})

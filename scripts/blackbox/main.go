@@ -10,36 +10,38 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
-	"github.com/commons-cluster/commons/scripts/poll"
+	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// Deadlines of what is waited for.
 const (
-	readyTimeout   = 30 * time.Second
-	quorumTimeout  = 15 * time.Second
-	replaceTimeout = 60 * time.Second
-	exitTimeout    = 30 * time.Second
-	pollEvery      = 50 * time.Millisecond
+	clusterSize   = 3
+	quorumTimeout = 15 * time.Second // for a quorum after all nodes were killed
 )
 
 // bench is what the scenarios share.
 type bench struct {
-	ctx    context.Context
-	binary string
-	dir    string
-	long   bool
-	nodes  []*process // everything started, to be ended
+	run  *harness.Run
+	long bool
 }
 
-// scenario is one thing to check. Those that need a cluster get the same one,
-// one after the other, and leave it healthy.
-type scenario struct {
-	name string
-	run  func(*bench, *cluster) error
+// cluster is three nodes, and which of them clients talk to.
+type cluster struct {
+	*harness.Cluster
+	bench *bench
+	route *routing
+	pace  time.Duration // how long the writers of a load pause after each write
+}
+
+// newCluster prepares three nodes in a directory of their own.
+func (b *bench) newCluster(name string) (*cluster, error) {
+	c, err := b.run.NewCluster(name, clusterSize)
+	if err != nil {
+		return nil, err
+	}
+	return &cluster{Cluster: c, bench: b, route: newRouting(c.Nodes)}, nil
 }
 
 func main() {
@@ -58,87 +60,49 @@ func main() {
 	}
 }
 
-func runAll(binary, dir, only string, long bool) error {
+func runAll(binary, dir, only string, long bool) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	b := &bench{ctx: ctx, binary: binary, dir: dir, long: long}
-	defer b.endAll()
-
-	alone := []scenario{
-		{"command line", commandLine},
-		{"one node that grows to three", oneNodeGrows},
-		{"data directory is guarded", guardedDirectory},
-		{"writers just below their limits", belowLimits},
-	}
-	together := []scenario{
-		{"publish and list on every node", publishAndList},
-		{"examples of the README", readmeExamples},
-		{"commands for operators", operatorCommands},
-		{"the secret is rotated", secretRotated},
-		{"a backup is restored", backupRestored},
-		{"bench", benchRuns},
-		{"thousands wait at home", thousandsWait},
-		{"thousands of slow connections", slowClients},
-		{"leader killed under load", leaderKilled},
-		{"leader ends gracefully under load", leaderTerminated},
-		{"rolling restarts under load", rollingRestarts},
-		{"leader stopped for a while under load", leaderPaused},
-		{"all nodes killed under load", allKilled},
-		{"wiped node replaces itself", wipedNode},
-		{"a node that left joins again", nodeThatLeft},
-		{"all nodes end gracefully", allTerminated},
-	}
-	for _, s := range alone {
-		if err := b.run(s, nil, only); err != nil {
-			return err
+	b := &bench{run: harness.NewRun(ctx, binary, dir), long: long}
+	defer func() {
+		b.run.End()
+		if err != nil {
+			b.run.WriteLogs(os.Stderr)
 		}
+	}()
+	// Each of these starts nodes of its own.
+	if err := harness.Play(ctx, b, only, []harness.Scenario[*bench]{
+		{Name: "command line", Run: commandLine},
+		{Name: "one node that grows to three", Run: oneNodeGrows},
+		{Name: "data directory is guarded", Run: guardedDirectory},
+		{Name: "writers just below their limits", Run: belowLimits},
+	}...); err != nil {
+		return err
 	}
 	c, err := b.newCluster("main")
 	if err != nil {
 		return err
 	}
-	if err := c.startAll(); err != nil {
+	if err := c.Start(); err != nil {
 		return err
 	}
-	for _, s := range together {
-		if err := b.run(s, c, only); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (b *bench) run(s scenario, c *cluster, only string) error {
-	if only != "" && only != s.name {
-		return nil
-	}
-	if err := b.ctx.Err(); err != nil {
-		return err
-	}
-	fmt.Printf("-- %s\n", s.name)
-	start := time.Now()
-	if err := s.run(b, c); err != nil {
-		return fmt.Errorf("%s: %w", s.name, err)
-	}
-	fmt.Printf("ok %s (%.1f s)\n", s.name, time.Since(start).Seconds())
-	return nil
-}
-
-// endAll kills whatever still runs.
-func (b *bench) endAll() {
-	for _, p := range b.nodes {
-		if p.running() {
-			p.kill()
-		}
-	}
-}
-
-// eventually tries until it works, the deadline passes, or the run is interrupted.
-func (b *bench) eventually(timeout time.Duration, try func() error) error {
-	return poll.Until(b.ctx, timeout, pollEvery, try)
-}
-
-// path is a path in the directory of this run.
-func (b *bench) path(parts ...string) string {
-	return filepath.Join(append([]string{b.dir}, parts...)...)
+	// These get the same cluster, one after the other, and leave it healthy.
+	return harness.Play(ctx, c, only, []harness.Scenario[*cluster]{
+		{Name: "publish and list on every node", Run: publishAndList},
+		{Name: "examples of the README", Run: readmeExamples},
+		{Name: "commands for operators", Run: operatorCommands},
+		{Name: "the secret is rotated", Run: secretRotated},
+		{Name: "a backup is restored", Run: backupRestored},
+		{Name: "bench", Run: benchRuns},
+		{Name: "thousands wait at home", Run: thousandsWait},
+		{Name: "thousands of slow connections", Run: slowClients},
+		{Name: "leader killed under load", Run: leaderKilled},
+		{Name: "leader ends gracefully under load", Run: leaderTerminated},
+		{Name: "rolling restarts under load", Run: rollingRestarts},
+		{Name: "leader stopped for a while under load", Run: leaderPaused},
+		{Name: "all nodes killed under load", Run: allKilled},
+		{Name: "wiped node replaces itself", Run: wipedNode},
+		{Name: "a node that left joins again", Run: nodeThatLeft},
+		{Name: "all nodes end gracefully", Run: allTerminated},
+	}...)
 }

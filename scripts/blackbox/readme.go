@@ -8,85 +8,114 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/commons-cluster/commons/scripts/harness"
 )
 
+// The documents whose examples are run.
 const (
-	readmePort = 8080 // of the first node in the README's examples
+	readmeFile = "README.md"
 	tourFile   = "api/docs/tour.md"
-	tourStart  = "\n# A tour\n"
+	manualFile = "docs/operating.md"
 )
+
+// Ports of the first node in the examples.
+const (
+	readmePort   = 8080
+	commandsPort = 7100 // the private one
+)
+
+// setURL sets what the examples of the tour begin with.
+const setURL = "URL=http://127.0.0.1:8081\n"
 
 // readmeExamples runs the calls of the README and those of /docs/tour as they are
 // written, but for the addresses. The last one of each is there to be rejected.
-func readmeExamples(b *bench, c *cluster) error {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
+func readmeExamples(c *cluster) error {
+	agents, errAgents := examples(readmeFile, "## For agents")
+	start, errStart := examples(readmeFile, "## Quick start")
+	visit, errVisit := examples(tourFile, "# A tour")
+	if err := errors.Join(errAgents, errStart, errVisit); err != nil {
 		return err
 	}
-	tour, err := os.ReadFile(tourFile)
-	if err != nil {
-		return err
-	}
-	calls := append(indented(string(readme), "\n## For agents\n"), indented(string(readme), "\n## Quick start\n")...)
-	calls = slices.DeleteFunc(calls, func(block string) bool { return !strings.HasPrefix(block, "curl ") })
-	visit := indented("\n"+string(tour), tourStart)
+	calls := slices.DeleteFunc(append(agents, start...), func(block string) bool { return !strings.HasPrefix(block, "curl ") })
 	const fewest = 3
 	if len(calls) < fewest || len(visit) < fewest {
-		return fmt.Errorf("%d examples found in README.md, %d in %s", len(calls), len(visit), tourFile)
+		return fmt.Errorf("%d examples found in %s, %d in %s", len(calls), readmeFile, len(visit), tourFile)
 	}
-	if err := c.examples(calls); err != nil {
-		return fmt.Errorf("README.md: %w", err)
+	if err := c.callExamples(calls); err != nil {
+		return fmt.Errorf("%s: %w", readmeFile, err)
 	}
-	visit[0] = "URL=http://127.0.0.1:8081\n" + visit[0]
-	if err := c.examples(visit); err != nil {
+	visit[0] = setURL + visit[0]
+	if err := c.callExamples(visit); err != nil {
 		return fmt.Errorf("%s: %w", tourFile, err)
 	}
-	return b.ctx.Err()
+	return nil
 }
 
-// examples runs blocks of calls. The last one is to be rejected.
-func (c *cluster) examples(blocks []string) error {
+// callExamples runs blocks of calls. The last one is to be rejected.
+func (c *cluster) callExamples(blocks []string) error {
+	const strictly = "curl() { command curl -sS --fail-with-body \"$@\"; }\n"
 	last := len(blocks) - 1
-	if out, err := c.shell(strings.Join(blocks[:last], "\n")); err != nil {
+	if out, err := c.shell(strictly + strings.Join(blocks[:last], "\n")); err != nil {
 		return fmt.Errorf("an example fails: %w\n%s", err, out)
 	}
-	out, err := c.shell("URL=http://127.0.0.1:8081\n" + blocks[last])
+	out, err := c.shell(strictly + setURL + blocks[last])
 	if err == nil || !strings.Contains(out, `"issues":[{`) {
 		return fmt.Errorf("the example of a rejection is answered: %s", out)
 	}
 	return nil
 }
 
-// indented returns the blocks of indented lines in a section of a document.
-func indented(document, section string) []string {
-	_, text, _ := strings.Cut(document, section)
-	text, _, _ = strings.Cut(text, "\n## ")
-	var blocks []string
-	inside := false
-	for line := range strings.Lines(text) {
-		code, is := strings.CutPrefix(line, "    ")
-		switch {
-		case is && inside:
-			blocks[len(blocks)-1] += code
-		case is:
-			blocks = append(blocks, code)
-		}
-		inside = is
+// operatorCommands runs the manual's commands for operators as they are written,
+// but for names of files, addresses and nodes.
+func operatorCommands(c *cluster) error {
+	if err := c.operateSection("Commands for operators"); err != nil {
+		return err
 	}
-	return blocks
+	return c.WaitVoters()
 }
 
-// shell runs a script with the examples' addresses replaced by the nodes', in
-// which a call that is rejected is a failure.
+// operateSection runs the examples in a section of the manual.
+func (c *cluster) operateSection(title string) error {
+	blocks, err := examples(manualFile, "## "+title)
+	if err != nil {
+		return err
+	}
+	for _, block := range blocks {
+		if out, err := c.shell(block); err != nil {
+			return fmt.Errorf("a command fails: %w\n%s", err, out)
+		}
+	}
+	return nil
+}
+
+// examples returns those under a heading of a document.
+func examples(file, heading string) ([]string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	_, section, _ := strings.Cut("\n"+string(text), "\n"+heading+"\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	blocks := harness.Examples(section)
+	if len(blocks) == 0 {
+		return nil, fmt.Errorf("%s has no examples under %q", file, heading)
+	}
+	return blocks, nil
+}
+
+// shell runs a script with the examples' names replaced by those of this run.
 func (c *cluster) shell(script string) (string, error) {
-	for i, p := range c.nodes {
-		script = strings.ReplaceAll(script, "127.0.0.1:"+strconv.Itoa(readmePort+i), p.http)
+	for i, p := range c.Nodes {
+		script = strings.NewReplacer("127.0.0.1:"+strconv.Itoa(readmePort+i), p.HTTP, "127.0.0.1:"+strconv.Itoa(commandsPort+i), p.Private).Replace(script)
 	}
 	if strings.Contains(script, "127.0.0.1:80") {
 		return "", errors.New("an address is not one of `commons dev`")
 	}
-	script = "curl() { command curl -sS --fail-with-body \"$@\"; }\n" + script
-	cmd := exec.CommandContext(c.bench.ctx, "bash", "-euxo", "pipefail", "-c", script)
+	script = strings.NewReplacer("bin/commons ", c.Run.Binary+" ", "data/secret", c.Secret, "data/", c.Dir+"/",
+		"transfer-leader b", "transfer-leader "+c.Nodes[1].Name).Replace(script)
+	cmd := exec.CommandContext(c.Run.Ctx, "bash", "-euxo", "pipefail", "-c", script)
+	cmd.Env = harness.Environment()
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 // How often all nodes are restarted in the short and in the long run.
@@ -16,25 +18,25 @@ const (
 // How long the leader is stopped; in the long run for longer than a write may hang.
 const (
 	shortPause = 5 * time.Second
-	longPause  = hangTimeout + 10*time.Second
+	longPause  = harness.HangTimeout + 10*time.Second
 )
 
 // rollingRestarts restarts node after node in good order while clients of the
 // others write and poll, as an upgrade does. No request may fail.
-func rollingRestarts(b *bench, c *cluster) error {
+func rollingRestarts(c *cluster) error {
 	rounds := shortRestarts
-	if b.long {
+	if c.bench.long {
 		rounds = longRestarts
 	}
 	l := c.startLoad("rolling-restarts", false)
-	defer l.cancel()
+	defer l.Stop()
 	var ends, gaps []time.Duration
 	for range rounds {
-		for _, p := range c.nodes {
-			gap, err := nodeLost(c, l, p, func(p *process) error {
+		for _, p := range c.Nodes {
+			gap, err := nodeLost(c, l, p, func(p *harness.Node) error {
 				start := time.Now()
 				defer func() { ends = append(ends, time.Since(start)) }()
-				return p.terminate()
+				return p.Terminate()
 			})
 			if err != nil {
 				return err
@@ -50,43 +52,43 @@ func rollingRestarts(b *bench, c *cluster) error {
 // leaderPaused stops the leader's process and lets it go on, as a paused container
 // does: another one leads meanwhile, nobody is removed, and the process takes up
 // its place again instead of believing that its disk hung.
-func leaderPaused(b *bench, c *cluster) error {
+func leaderPaused(c *cluster) error {
 	pause := shortPause
-	if b.long {
+	if c.bench.long {
 		pause = longPause
 	}
-	leader, others, err := c.leader()
+	leader, others, err := c.Leader()
 	if err != nil {
 		return err
 	}
 	l := c.startLoad("leader-paused", false)
-	defer l.cancel()
-	if err := c.route.use(c.bench, others); err != nil {
+	defer l.Stop()
+	if err := c.route.use(c.Run, others); err != nil {
 		return err
 	}
 	if err := l.waitForMore(); err != nil {
 		return err
 	}
 	stopped := time.Now()
-	if err := leader.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := leader.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
 	for time.Since(stopped) < pause {
 		if err := l.waitForMore(); err != nil {
 			return err
 		}
-		if s, err := others[0].status(); err != nil || len(s.Voters) < clusterSize {
-			return fmt.Errorf("%s says that %v vote, while %s is only stopped (%w)", others[0].name, s.Voters, leader.name, err)
+		if s, err := others[0].Status(); err != nil || len(s.Voters) < clusterSize {
+			return fmt.Errorf("%s says that %v vote, while %s is only stopped (%w)", others[0].Name, s.Voters, leader.Name, err)
 		}
 	}
-	if err := leader.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := leader.Signal(syscall.SIGCONT); err != nil {
 		return err
 	}
-	if err := c.waitReady(readyTimeout, leader); err != nil {
+	if err := c.WaitReady(harness.ReadyTimeout, leader); err != nil {
 		return err
 	}
-	fmt.Printf("   no write was acknowledged for %v\n", l.gap(stopped).Round(time.Millisecond))
-	if err := c.route.use(c.bench, c.nodes); err != nil {
+	fmt.Printf("   no write was acknowledged for %v\n", l.Gap(stopped).Round(time.Millisecond))
+	if err := c.route.use(c.Run, c.Nodes); err != nil {
 		return err
 	}
 	if err := l.waitForMore(); err != nil {

@@ -8,8 +8,10 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strings"
+	"sync"
 	"time"
+
+	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 // How much happens in the short and in the long run.
@@ -18,75 +20,72 @@ const (
 	longKills  = 20
 )
 
-// padding makes entries as long as real ones.
-var padding = strings.Repeat("the quick brown fox jumps over the lazy dog and ", 25)
-
 // publishAndList publishes through each node and reads it back from each.
-func publishAndList(b *bench, c *cluster) error {
+func publishAndList(c *cluster) error {
 	forms := []struct{ contentType, body string }{
 		{"application/json", `{"body":"Grüße aus dem ersten Knoten","agent":"ada","channel":"rounds","tags":["a","b"]}`},
 		{"application/x-www-form-urlencoded", "body=from+the+second+node&agent=ada&channel=rounds"},
 		{"text/plain", "from the third node"},
 	}
-	for i, p := range c.nodes {
-		answer, err := p.publish(forms[i].contentType, []byte(forms[i].body), http.StatusCreated)
+	for i, p := range c.Nodes {
+		answer, err := p.Publish(http.Header{"Content-Type": {forms[i].contentType}}, []byte(forms[i].body), http.StatusCreated)
 		if err != nil {
 			return err
 		}
-		for _, reader := range c.nodes {
-			entries, err := reader.list(answer.index, url.Values{"agent": {answer.Entry.Agent}})
+		for _, reader := range c.Nodes {
+			entries, err := reader.List(answer.Index, url.Values{"agent": {answer.Entry.Agent}})
 			if err != nil {
 				return err
 			}
 			if len(entries) == 0 || entries[0].ID != answer.Entry.ID || entries[0].Body != answer.Entry.Body {
-				return fmt.Errorf("%s lists %v at index %d, want %s first", reader.name, entries, answer.index, answer.Entry.ID)
+				return fmt.Errorf("%s lists %v at index %d, want %s first", reader.Name, entries, answer.Index, answer.Entry.ID)
 			}
 		}
 	}
-	found, err := c.nodes[1].list(0, url.Values{"q": {"grusse knot"}, "tag": {"a"}})
+	found, err := c.Nodes[1].List(0, url.Values{"q": {"grusse knot"}, "tag": {"a"}})
 	if err != nil {
 		return err
 	}
 	if len(found) != 1 {
 		return fmt.Errorf("a search without accents finds %v, want one entry", found)
 	}
-	for _, p := range c.nodes {
-		code, out, errs, err := b.command([]string{"COMMONS_HTTP_ADDR=" + p.http}, "health")
+	for _, p := range c.Nodes {
+		code, out, errs, err := c.Run.Command([]string{"COMMONS_HTTP_ADDR=" + p.HTTP}, "health")
 		if err != nil {
 			return err
 		}
 		if code != 0 {
-			return fmt.Errorf("health of %s: exit code %d, %s%s", p.name, code, out, errs)
+			return fmt.Errorf("health of %s: exit code %d, %s%s", p.Name, code, out, errs)
 		}
 	}
 	var refusal struct {
 		Issues  []struct{ Field string }
 		Example json.RawMessage
 	}
-	target := c.nodes[2].url + "/api/entries"
-	if _, err := call(b.ctx, http.MethodPost, target, nil, []byte(`{"body":"x","kind":"song"}`), http.StatusUnprocessableEntity, &refusal); err != nil {
+	const target = "/api/entries"
+	if _, err := c.Nodes[2].Call(http.MethodPost, target, nil, []byte(`{"body":"x","kind":"song"}`), &refusal, http.StatusUnprocessableEntity); err != nil {
 		return err
 	}
 	if len(refusal.Issues) != 2 {
 		return fmt.Errorf("two problems give the issues %v", refusal.Issues)
 	}
-	_, err = call(b.ctx, http.MethodPost, target, nil, refusal.Example, http.StatusCreated, nil)
+	_, err = c.Nodes[2].Call(http.MethodPost, target, nil, []byte(refusal.Example), nil, http.StatusCreated)
 	return err
 }
 
 // leaderKilled kills the leader, again and again, while clients of the others
 // write and poll, and restarts it.
-func leaderKilled(b *bench, c *cluster) error {
+func leaderKilled(c *cluster) error {
 	kills := shortKills
-	if b.long {
+	if c.bench.long {
 		kills = longKills
 	}
 	l := c.startLoad("leader-killed", false)
-	defer l.cancel()
+	defer l.Stop()
 	var gaps []time.Duration
 	for range kills {
-		gap, err := leaderLost(c, l, func(leader *process) error {
-			leader.kill()
+		gap, err := leaderLost(c, l, func(leader *harness.Node) error {
+			leader.Kill()
 			return nil
 		})
 		if err != nil {
@@ -101,10 +100,10 @@ func leaderKilled(b *bench, c *cluster) error {
 }
 
 // leaderTerminated asks the leader to end while clients of the others write.
-func leaderTerminated(_ *bench, c *cluster) error {
+func leaderTerminated(c *cluster) error {
 	l := c.startLoad("leader-terminated", false)
-	defer l.cancel()
-	gap, err := leaderLost(c, l, (*process).terminate)
+	defer l.Stop()
+	gap, err := leaderLost(c, l, (*harness.Node).Terminate)
 	if err != nil {
 		return err
 	}
@@ -114,8 +113,8 @@ func leaderTerminated(_ *bench, c *cluster) error {
 
 // leaderLost takes the leader away under load and brings it back; it returns the
 // longest time without an acknowledged write.
-func leaderLost(c *cluster, l *load, lose func(*process) error) (time.Duration, error) {
-	leader, _, err := c.leader()
+func leaderLost(c *cluster, l *load, lose func(*harness.Node) error) (time.Duration, error) {
+	leader, _, err := c.Leader()
 	if err != nil {
 		return 0, err
 	}
@@ -123,9 +122,9 @@ func leaderLost(c *cluster, l *load, lose func(*process) error) (time.Duration, 
 }
 
 // nodeLost is leaderLost for any node.
-func nodeLost(c *cluster, l *load, victim *process, lose func(*process) error) (time.Duration, error) {
-	others := slices.DeleteFunc(slices.Clone(c.nodes), func(p *process) bool { return p == victim })
-	if err := c.route.use(c.bench, others); err != nil {
+func nodeLost(c *cluster, l *load, victim *harness.Node, lose func(*harness.Node) error) (time.Duration, error) {
+	others := slices.DeleteFunc(slices.Clone(c.Nodes), func(p *harness.Node) bool { return p == victim })
+	if err := c.route.use(c.Run, others); err != nil {
 		return 0, err
 	}
 	if err := l.waitForMore(); err != nil {
@@ -138,23 +137,23 @@ func nodeLost(c *cluster, l *load, victim *process, lose func(*process) error) (
 	if err := l.waitForMore(); err != nil {
 		return 0, err
 	}
-	gap := l.gap(lost)
-	if err := victim.start(); err != nil {
+	gap := l.Gap(lost)
+	if err := victim.Start(); err != nil {
 		return 0, err
 	}
-	if err := c.waitReady(readyTimeout, victim); err != nil {
+	if err := c.WaitReady(harness.ReadyTimeout, victim); err != nil {
 		return 0, err
 	}
-	if err := c.route.use(c.bench, c.nodes); err != nil {
+	if err := c.route.use(c.Run, c.Nodes); err != nil {
 		return 0, err
 	}
 	return gap, l.waitForMore()
 }
 
 // allKilled kills every node at once under load and starts them again.
-func allKilled(b *bench, c *cluster) error {
+func allKilled(c *cluster) error {
 	rounds := 1
-	if b.long {
+	if c.bench.long {
 		rounds = 3
 	}
 	for round := range rounds {
@@ -167,25 +166,22 @@ func allKilled(b *bench, c *cluster) error {
 
 func (c *cluster) killAll(channel string) error {
 	l := c.startLoad(channel, true)
-	defer l.cancel()
+	defer l.Stop()
 	if err := l.waitForMore(); err != nil {
 		return err
 	}
-	for _, p := range c.nodes {
-		if err := p.cmd.Process.Kill(); err != nil {
-			return err
-		}
+	var group sync.WaitGroup
+	for _, p := range c.Nodes {
+		group.Go(p.Kill)
 	}
-	for _, p := range c.nodes {
-		<-p.gone
-	}
+	group.Wait()
 	start := time.Now()
-	for _, p := range c.nodes {
-		if err := p.start(); err != nil {
+	for _, p := range c.Nodes {
+		if err := p.Start(); err != nil {
 			return err
 		}
 	}
-	if err := c.waitReady(quorumTimeout, c.nodes...); err != nil {
+	if err := c.WaitReady(quorumTimeout, c.Nodes...); err != nil {
 		return err
 	}
 	fmt.Printf("   all ready again after %v\n", time.Since(start).Round(time.Millisecond))
@@ -197,68 +193,68 @@ func (c *cluster) killAll(channel string) error {
 
 // wipedNode deletes the data of a node: it has to come back under a new server
 // id and take the place of the old one.
-func wipedNode(b *bench, c *cluster) error {
-	leader, others, err := c.leader()
+func wipedNode(c *cluster) error {
+	leader, others, err := c.Leader()
 	if err != nil {
 		return err
 	}
 	if err := c.wipe(others[0]); err != nil {
 		return err
 	}
-	if b.long {
+	if c.bench.long {
 		return c.wipe(leader)
 	}
 	return nil
 }
 
-func (c *cluster) wipe(victim *process) error {
-	old, err := victim.status()
+func (c *cluster) wipe(victim *harness.Node) error {
+	old, err := victim.Status()
 	if err != nil {
 		return err
 	}
-	var others []*process
-	for _, p := range c.nodes {
+	var others []*harness.Node
+	for _, p := range c.Nodes {
 		if p != victim {
 			others = append(others, p)
 		}
 	}
-	l := c.startLoad("wiped-"+victim.name, false)
-	defer l.cancel()
-	if err := c.route.use(c.bench, others); err != nil {
+	l := c.startLoad("wiped-"+victim.Name, false)
+	defer l.Stop()
+	if err := c.route.use(c.Run, others); err != nil {
 		return err
 	}
-	victim.kill()
-	if err := os.RemoveAll(victim.dir); err != nil {
+	victim.Kill()
+	if err := os.RemoveAll(victim.Dir); err != nil {
 		return err
 	}
 	start := time.Now()
-	if err := victim.start(); err != nil {
+	if err := victim.Start(); err != nil {
 		return err
 	}
 	var tooFew error
-	err = c.bench.eventually(replaceTimeout, func() error {
-		for _, p := range c.nodes {
-			s, err := p.status()
+	err = c.Run.Eventually(harness.ReplaceTimeout, func() error {
+		for _, p := range c.Nodes {
+			s, err := p.Status()
 			if err != nil {
 				return err
 			}
 			if p != victim && len(s.Voters) < clusterSize {
-				tooFew = fmt.Errorf("%s counted the voters %v: the old one was removed before the new one voted", p.name, s.Voters)
+				tooFew = fmt.Errorf("%s counted the voters %v: the old one was removed before the new one voted", p.Name, s.Voters)
 			}
-			if err := replaced(s.Voters, old.Node); err != nil {
-				return fmt.Errorf("%s: %w", p.name, err)
+			if slices.Contains(s.Voters, old.Node) {
+				return fmt.Errorf("%s: %s still votes", p.Name, old.Node)
 			}
 		}
 		return nil
 	})
-	if err := errors.Join(err, tooFew); err != nil {
+	if err := errors.Join(err, tooFew, c.WaitVoters()); err != nil {
 		return err
 	}
 	fmt.Printf("   %s was replaced after %v\n", old.Node, time.Since(start).Round(time.Millisecond))
-	if err := c.waitReady(readyTimeout, victim); err != nil {
+	if err := c.WaitReady(harness.ReadyTimeout, victim); err != nil {
 		return err
 	}
-	if err := c.route.use(c.bench, c.nodes); err != nil {
+	if err := c.route.use(c.Run, c.Nodes); err != nil {
 		return err
 	}
 	if err := l.waitForMore(); err != nil {
@@ -267,39 +263,20 @@ func (c *cluster) wipe(victim *process) error {
 	return l.end()
 }
 
-// replaced reports what keeps voters from being three, of three names, without
-// the old one.
-func replaced(voters []string, old string) error {
-	names := map[string]string{}
-	for _, id := range voters {
-		if id == old {
-			return fmt.Errorf("%s still votes", old)
-		}
-		if other, twice := names[nameOf(id)]; twice {
-			return fmt.Errorf("two voters of one name: %s and %s", other, id)
-		}
-		names[nameOf(id)] = id
-	}
-	if len(voters) != clusterSize {
-		return fmt.Errorf("voters %v", voters)
-	}
-	return nil
-}
-
 // allTerminated ends every node gracefully; the data outlives that.
-func allTerminated(_ *bench, c *cluster) error {
-	answer, err := c.nodes[0].publishJSON(http.StatusCreated, map[string]any{"body": "before the end", "channel": "end"})
+func allTerminated(c *cluster) error {
+	answer, err := c.Nodes[0].Publish(nil, map[string]any{"body": "before the end", "channel": "end"}, http.StatusCreated)
 	if err != nil {
 		return err
 	}
-	if err := c.terminateAll(); err != nil {
+	if err := c.Terminate(); err != nil {
 		return err
 	}
-	if err := c.startAll(); err != nil {
+	if err := c.Start(); err != nil {
 		return err
 	}
-	for _, p := range c.nodes {
-		entries, err := p.list(answer.index, url.Values{"channel": {"end"}})
+	for _, p := range c.Nodes {
+		entries, err := p.List(answer.Index, url.Values{"channel": {"end"}})
 		if err != nil {
 			return err
 		}
@@ -307,18 +284,5 @@ func allTerminated(_ *bench, c *cluster) error {
 			return errors.New("an entry did not survive a graceful end")
 		}
 	}
-	return c.terminateAll()
-}
-
-// terminateAll asks all nodes to end, one after the other, and wants code 0.
-func (c *cluster) terminateAll() error {
-	for _, p := range c.nodes {
-		if !p.running() {
-			continue
-		}
-		if err := p.terminate(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.Terminate()
 }

@@ -22,16 +22,16 @@ const (
 
 // slowClients has thousands of clients that send a request byte by byte, and looks
 // at what the others see meanwhile. The node has to close all of them.
-func slowClients(b *bench, c *cluster) error {
-	if !b.long {
+func slowClients(c *cluster) error {
+	if !c.bench.long {
 		return nil
 	}
 	if !filesFor(slowConns) {
 		return nil
 	}
-	node := c.nodes[0]
+	node := c.Nodes[0]
 	list := func() (measured, error) {
-		return b.measure("list", "--connections", "16", "--duration", "5s", "--url", node.url)
+		return c.measure("list", "--connections", "16", "--duration", "5s", "--url", node.URL)
 	}
 	alone, err := list()
 	if err != nil {
@@ -42,7 +42,7 @@ func slowClients(b *bench, c *cluster) error {
 	var wg sync.WaitGroup
 	lasted, failed := make([]time.Duration, slowConns), make([]error, slowConns)
 	for i := range slowConns {
-		wg.Go(func() { lasted[i], failed[i] = dribble(ctx, node.http) })
+		wg.Go(func() { lasted[i], failed[i] = dribble(ctx, node.HTTP) })
 	}
 	beside, err := list()
 	wg.Wait()

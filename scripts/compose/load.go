@@ -11,15 +11,15 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 // The load: closed loops that publish and read through the balancer.
 const (
 	writers      = 8
 	readers      = 4
-	enoughWrites = 200 // to call it normal service
-	channel      = "compose"
-	pageSize     = 100
+	enoughWrites = 200                   // to call it normal service
 	loadPause    = 10 * time.Millisecond // leaves the processors to the nodes
 	retryPause   = 200 * time.Millisecond
 	homeWait     = 25 * time.Second
@@ -28,68 +28,42 @@ const (
 
 // load publishes and reads while it runs, and keeps what was acknowledged.
 type load struct {
-	p      *project
-	round  int // publications of different runs have different request ids
-	cancel context.CancelFunc
-	group  sync.WaitGroup
+	*harness.Load
+	p *project
+	// fresh makes every call on a connection of its own, so that none is repeated
+	// behind our back.
+	fresh *harness.Client
 
 	mu    sync.Mutex
-	acks  map[string]string // entry id by request id
-	cut   []error           // calls that a node took with it
-	fatal []error           // what no client may see
-	gap   time.Duration     // the longest that a client waited for what it wanted
+	cut   []error       // calls that a node took with it
+	gap   time.Duration // the longest that a client waited for what it wanted
 	reads int
 }
 
 func newLoad(p *project) *load {
-	return &load{p: p, cancel: func() {}, acks: map[string]string{}}
+	fresh := harness.NewClient(callTimeout)
+	fresh.Transport = &http.Transport{DisableKeepAlives: true}
+	return &load{Load: harness.NewLoad(p.ctx, "compose"), p: p, fresh: fresh}
 }
 
 // start begins to publish and to read.
 func (l *load) start() {
-	ctx, cancel := context.WithCancel(l.p.ctx)
-	l.cancel = cancel
-	l.round++
-	for i := range writers {
-		prefix := fmt.Sprintf("load-%d-%d", l.round, i)
-		l.group.Go(func() {
-			l.repeat(ctx, func(n int) error { return l.publish(fmt.Sprintf("%s-%d", prefix, n)) })
-		})
-	}
+	l.Start(writers, loadPause, func(_ int, requestID string) error { return l.publish(requestID) })
 	for range readers {
-		l.group.Go(func() { l.repeat(ctx, l.read) })
+		l.Go(loadPause, l.read)
 	}
-	l.group.Go(func() { l.repeat(ctx, func(int) error { return l.waitAtHome(ctx) }) })
-}
-
-// stop ends the load once what is under way is answered.
-func (l *load) stop() {
-	l.cancel()
-	l.group.Wait()
-}
-
-// repeat runs a step of a client again and again until the load ends or the step fails.
-func (l *load) repeat(ctx context.Context, step func(n int) error) {
-	for n := 0; ctx.Err() == nil; n++ {
-		if err := step(n); err != nil && ctx.Err() == nil {
-			l.mu.Lock()
-			l.fatal = append(l.fatal, err)
-			l.mu.Unlock()
-			return
-		}
-		time.Sleep(loadPause)
-	}
+	l.Go(loadPause, l.waitAtHome)
 }
 
 // read lists the newest entries, every other time as they are at the leader. A
 // read may never fail: there is always a node that can answer it.
-func (l *load) read(n int) error {
-	query := url.Values{"channel": {channel}, "limit": {"1"}}
+func (l *load) read(_ context.Context, n int) error {
+	query := url.Values{"channel": {l.Channel}, "limit": {"1"}}
 	if n%2 == 1 {
 		query.Set("consistency", "strong")
 	}
 	start := time.Now()
-	if err := callOnce(l.p.ctx, l.p.url+"/api/entries?"+query.Encode()); err != nil {
+	if _, err := l.fresh.Call(l.p.ctx, http.MethodGet, l.p.url+"/api/entries?"+query.Encode(), nil, nil, nil, http.StatusOK); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -100,23 +74,24 @@ func (l *load) read(n int) error {
 }
 
 // waitAtHome waits for longer than the balancer lets a call take that does not wait.
-func (l *load) waitAtHome(ctx context.Context) error {
+func (l *load) waitAtHome(ctx context.Context, _ int) error {
 	query := url.Values{"for": {"nobody-writes-to-me"}, "wait": {strconv.Itoa(int(homeWait.Seconds()))}}
-	return callOnce(ctx, l.p.url+"/api/home?"+query.Encode())
+	if _, err := l.fresh.Call(ctx, http.MethodGet, l.p.url+"/api/home?"+query.Encode(), nil, nil, nil, http.StatusOK); ctx.Err() == nil {
+		return err
+	}
+	return nil // the load ends, and does not wait for this call
 }
 
 // publish publishes one entry. Where the node that has it is lost on the way, it
 // is published again under its request id, as an agent would.
 func (l *load) publish(requestID string) error {
-	fields := map[string]any{"agent": "composer", "channel": channel, "request_id": requestID, "body": "body of " + requestID}
 	start := time.Now()
 	want := []int{http.StatusCreated}
 	for {
-		var answer struct{ Entry struct{ ID string } }
-		err := call(l.p.ctx, http.MethodPost, l.p.url+"/api/entries", fields, &answer, want...)
+		answer, err := l.p.client.Publish(l.p.ctx, l.p.url, nil, l.Fields(requestID), want...)
 		if err == nil {
+			l.Acknowledged(requestID, answer)
 			l.mu.Lock()
-			l.acks[requestID] = answer.Entry.ID
 			l.gap = max(l.gap, time.Since(start))
 			l.mu.Unlock()
 			return nil
@@ -136,40 +111,14 @@ func (l *load) publish(requestID string) error {
 // had it is gone. On a connection that had served others before, the balancer
 // closes without a word, as HTTP wants it.
 func lostOnTheWay(err error) bool {
-	if r, answered := errors.AsType[*refusal](err); answered {
-		return r.code == "outcome_unknown"
+	if r, answered := errors.AsType[*harness.RejectedError](err); answered {
+		return r.Code == "outcome_unknown"
 	}
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
-func (l *load) count() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.acks)
-}
-
-// waitForMore waits for enough acknowledgements to call it normal service.
-func (l *load) waitForMore() error {
-	from := l.count()
-	return l.p.eventually(readyTimeout, func() error {
-		if err := l.failed(); err != nil {
-			return err
-		}
-		if got := l.count() - from; got < enoughWrites {
-			return fmt.Errorf("%d of %d publications acknowledged", got, enoughWrites)
-		}
-		return nil
-	})
-}
-
-func (l *load) failed() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return errors.Join(l.fatal...)
-}
-
 // cutShort allows so many calls to have been lost with a node since it was last
-// asked: those that were under way there.
+// called: those that were under way there.
 func (l *load) cutShort(allowed int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,12 +127,13 @@ func (l *load) cutShort(allowed int) error {
 	if len(cut) > allowed {
 		return fmt.Errorf("%d calls were lost, %d could be: %w", len(cut), allowed, errors.Join(cut...))
 	}
-	fmt.Printf("   %d publications acknowledged in all, %d sent again\n", len(l.acks), len(cut))
+	acks, _ := l.Acks()
+	fmt.Printf("   %d publications acknowledged in all, %d sent again\n", len(acks), len(cut))
 	return nil
 }
 
-// withoutGap wants no client to have waited longer than limit since this was last
-// asked.
+// withoutGap wants no client to have waited longer than limit since it was last
+// called.
 func (l *load) withoutGap(limit time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,37 +146,22 @@ func (l *load) withoutGap(limit time.Duration) error {
 	return nil
 }
 
-// verify reads every entry of the load from one node and compares them with what
-// was acknowledged: each there, under its id, once.
-func (l *load) verify(base string) error {
-	type entry struct{ ID, Body string }
-	byBody := map[string][]string{}
-	query := url.Values{"channel": {channel}, "limit": {strconv.Itoa(pageSize)}, "consistency": {"strong"}}
-	for {
-		var page struct {
-			Entries    []entry
-			NextCursor *string
-		}
-		if err := call(l.p.ctx, http.MethodGet, base+"/api/entries?"+query.Encode(), nil, &page, http.StatusOK); err != nil {
+// verifyOn compares what each of the nodes holds with what was acknowledged.
+func (l *load) verifyOn(nodes ...string) error {
+	for _, node := range nodes {
+		base, err := l.p.nodeURL(node)
+		if err != nil {
 			return err
 		}
-		for _, e := range page.Entries {
-			byBody[e.Body] = append(byBody[e.Body], e.ID)
+		entries, err := l.p.client.List(l.p.ctx, base, nil, url.Values{"channel": {l.Channel}, "consistency": {"strong"}})
+		if err != nil {
+			return err
 		}
-		if page.NextCursor == nil {
-			break
-		}
-		query.Set("cursor", *page.NextCursor)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for requestID, id := range l.acks {
-		if ids := byBody["body of "+requestID]; len(ids) != 1 || ids[0] != id {
-			return fmt.Errorf("%s was acknowledged as %s; its entries are %v", requestID, id, ids)
+		if err := l.Verify(entries); err != nil {
+			return fmt.Errorf("on %s: %w", node, err)
 		}
 	}
-	if len(byBody) != len(l.acks) {
-		return fmt.Errorf("%d entries, %d acknowledged", len(byBody), len(l.acks))
-	}
+	acks, _ := l.Acks()
+	fmt.Printf("   all %d publications are there, once, on each of %d nodes\n", len(acks), len(nodes))
 	return nil
 }

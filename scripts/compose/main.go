@@ -13,15 +13,16 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// Deadlines of what is waited for, with room for a machine that does more.
+// Deadlines of what is waited for. The balancer waits 75 s for a node where a call
+// waits.
 const (
-	readyTimeout   = 60 * time.Second
-	replaceTimeout = 90 * time.Second
+	callTimeout    = 80 * time.Second
 	commandTimeout = 3 * time.Minute
 	cleanupTimeout = 2 * time.Minute
-	pollEvery      = 100 * time.Millisecond
 )
 
 // How long a node is paused: longer than maxGap, and than gossip needs to miss it.
@@ -71,35 +72,24 @@ func run(keep bool, pause time.Duration) (err error) {
 		}
 		err = errors.Join(err, p.remove())
 	}()
-	l := newLoad(p)
-	defer l.stop()
-	for _, s := range []struct {
-		name string
-		run  func(*project, *load) error
-	}{
-		{"three nodes come up behind the balancer", comeUp},
-		{"the leader's container is killed", killLeader},
-		{"the leader's container is paused", pauseLeader},
-		{"a follower's container is paused", pauseFollower},
-		{"the manual: look, move the leadership", look},
-		{"the manual: restart or upgrade", restartEach},
-		{"the manual: replace a disk", replaceDisk},
-		{"all containers end, and are recreated under new addresses", recreateAll},
-		{"the manual: grow to five", growToFive},
-		{"measurements are collected", measure},
-		{"the manual: change the secret", changeSecret},
-		{"everything that was acknowledged is there", verifyAll},
-		{"the manual: shrink", shrink},
-		{"the manual: back up and restore", restoreBackup},
-		{"the manual: go on with one node", goOnWithOne},
-		{"the manual has no other procedures", allFollowed},
-	} {
-		fmt.Printf("-- %s\n", s.name)
-		start := time.Now()
-		if err := s.run(p, l); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
-		fmt.Printf("ok %s (%.1f s)\n", s.name, time.Since(start).Seconds())
-	}
-	return nil
+	p.load = newLoad(p)
+	defer p.load.Stop()
+	return harness.Play(ctx, p, "", []harness.Scenario[*project]{
+		{Name: "three nodes come up behind the balancer", Run: comeUp},
+		{Name: "the leader's container is killed", Run: killLeader},
+		{Name: "the leader's container is paused", Run: pauseLeader},
+		{Name: "a follower's container is paused", Run: pauseFollower},
+		{Name: "the manual: look, move the leadership", Run: look},
+		{Name: "the manual: restart or upgrade", Run: restartEach},
+		{Name: "the manual: replace a disk", Run: replaceDisk},
+		{Name: "all containers end, and are recreated under new addresses", Run: recreateAll},
+		{Name: "the manual: grow to five", Run: growToFive},
+		{Name: "measurements are collected", Run: measure},
+		{Name: "the manual: change the secret", Run: changeSecret},
+		{Name: "everything that was acknowledged is there", Run: verifyAll},
+		{Name: "the manual: shrink", Run: shrink},
+		{Name: "the manual: back up and restore", Run: restoreBackup},
+		{Name: "the manual: go on with one node", Run: goOnWithOne},
+		{Name: "the manual has no other procedures", Run: allFollowed},
+	}...)
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 const manualFile = "docs/operating.md"
@@ -38,21 +40,10 @@ func readManual() (*manual, error) {
 		section, _, _ = strings.Cut(section, "\n## ")
 		for _, procedure := range strings.Split(section, "\n### ")[1:] {
 			title, body, _ := strings.Cut(procedure, "\n")
-			m.scripts[title] = indented(body)
+			m.scripts[title] = strings.Join(harness.Examples(body), "")
 		}
 	}
 	return m, nil
-}
-
-// indented joins the indented lines of a text.
-func indented(text string) string {
-	var code strings.Builder
-	for line := range strings.Lines(text) {
-		if command, is := strings.CutPrefix(line, "    "); is {
-			code.WriteString(command)
-		}
-	}
-	return code.String()
 }
 
 // follow runs the commands of a procedure as they are written, but for the name
@@ -105,21 +96,21 @@ func (p *project) cron() error {
 }
 
 // look follows what only shows.
-func look(p *project, _ *load) error {
+func look(p *project) error {
 	return errors.Join(p.follow("Look"), p.follow("Move the leadership"))
 }
 
 // changeSecret gives the cluster another secret under load.
-func changeSecret(p *project, l *load) error {
+func changeSecret(p *project) error {
 	if err := p.follow("Change the secret"); err != nil {
 		return err
 	}
-	return errors.Join(p.settled(l, five...), l.cutShort(0))
+	return errors.Join(p.settled(five...), p.load.cutShort(0))
 }
 
 // restoreBackup saves everything, takes the cluster away, and makes another one
 // of what was saved.
-func restoreBackup(p *project, l *load) error {
+func restoreBackup(p *project) error {
 	for _, step := range []func() error{
 		func() error { return p.follow("Back up") },
 		p.cron,
@@ -130,25 +121,25 @@ func restoreBackup(p *project, l *load) error {
 			return err
 		}
 	}
-	if err := p.waitReady(replaceTimeout, three...); err != nil {
+	if err := p.waitReady(harness.ReplaceTimeout, three...); err != nil {
 		return err
 	}
-	return l.verifyOn(three...)
+	return p.load.verifyOn(three...)
 }
 
 // goOnWithOne loses two of three nodes for good.
-func goOnWithOne(p *project, l *load) error {
+func goOnWithOne(p *project) error {
 	if err := p.follow("Go on with one node"); err != nil {
 		return err
 	}
-	if err := p.waitReady(replaceTimeout, three...); err != nil {
+	if err := p.waitReady(harness.ReplaceTimeout, three...); err != nil {
 		return err
 	}
-	return l.verifyOn(three...)
+	return p.load.verifyOn(three...)
 }
 
 // allFollowed wants no procedure left that nothing has tried.
-func allFollowed(p *project, _ *load) error {
+func allFollowed(p *project) error {
 	var missed []string
 	for title := range p.manual.scripts {
 		if !p.manual.followed[title] {

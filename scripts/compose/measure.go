@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+
+	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 // imageVariable names the image of Prometheus where none can be pulled.
@@ -13,7 +15,7 @@ const imageVariable = "PROMETHEUS_IMAGE"
 
 // measure starts Prometheus: it has to find every node and the balancer, and to
 // evaluate every rule, and none may find fault with five healthy nodes.
-func measure(p *project, l *load) error {
+func measure(p *project) error {
 	if os.Getenv(imageVariable) == "" {
 		fmt.Println("   left out: there is no image of Prometheus here")
 		return nil
@@ -21,18 +23,18 @@ func measure(p *project, l *load) error {
 	if err := p.up("--profile", "five", "--profile", "observability", "up", "--detach", "prometheus"); err != nil {
 		return err
 	}
-	if err := p.eventually(readyTimeout, func() error { return p.wantSamples("up == 1 and on (instance) commons_ready == 1", len(five)) }); err != nil {
+	if err := p.eventually(harness.ReadyTimeout, func() error { return p.wantSamples("up == 1 and on (instance) commons_ready == 1", len(five)) }); err != nil {
 		return err
 	}
-	if err := p.eventually(readyTimeout, func() error {
+	if err := p.eventually(harness.ReadyTimeout, func() error {
 		return p.wantSamples(`up{job="commons-balancer"} == 1 and on () haproxy_frontend_http_requests_total{proxy="public"} > 0`, 1)
 	}); err != nil {
 		return err
 	}
-	if err := p.eventually(readyTimeout, p.rulesHold); err != nil {
+	if err := p.eventually(harness.ReadyTimeout, p.rulesHold); err != nil {
 		return err
 	}
-	return errors.Join(l.waitForMore(), l.cutShort(0))
+	return errors.Join(p.load.WaitForMore(enoughWrites), p.load.cutShort(0))
 }
 
 // wantSamples asks Prometheus, and wants an answer of so many samples.
@@ -40,7 +42,7 @@ func (p *project) wantSamples(query string, want int) error {
 	var answer struct {
 		Data struct{ Result []struct{} }
 	}
-	if err := call(p.ctx, http.MethodGet, p.prometheus+"/api/v1/query?"+url.Values{"query": {query}}.Encode(), nil, &answer, http.StatusOK); err != nil {
+	if err := p.get(p.prometheus+"/api/v1/query?"+url.Values{"query": {query}}.Encode(), &answer, http.StatusOK); err != nil {
 		return err
 	}
 	if got := len(answer.Data.Result); got != want {
@@ -58,7 +60,7 @@ func (p *project) rulesHold() error {
 			}
 		}
 	}
-	if err := call(p.ctx, http.MethodGet, p.prometheus+"/api/v1/rules", nil, &answer, http.StatusOK); err != nil {
+	if err := p.get(p.prometheus+"/api/v1/rules", &answer, http.StatusOK); err != nil {
 		return err
 	}
 	evaluated := 0

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -12,7 +13,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/node/nodetest/freeport"
-	"github.com/commons-cluster/commons/scripts/poll"
+	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 const composeFile = "docker-compose.cluster.yml"
@@ -35,7 +36,9 @@ type project struct {
 
 	prometheus string // its URL, once measure has started it
 
-	pause time.Duration // how long a node is paused
+	pause  time.Duration // how long a node is paused
+	client *harness.Client
+	load   *load
 }
 
 // newProject finds the engine. The error wraps errNoEngine where none answers.
@@ -60,7 +63,7 @@ func newProject(ctx context.Context, pause time.Duration) (*project, error) {
 		return nil, err
 	}
 	id := os.Getpid()
-	p := &project{ctx: ctx, name: "commons-ci-" + strconv.Itoa(id), compose: compose, manual: procedures, url: "http://" + balancer, prometheus: "http://" + prometheus, pause: pause}
+	p := &project{ctx: ctx, name: "commons-ci-" + strconv.Itoa(id), compose: compose, manual: procedures, url: "http://" + balancer, prometheus: "http://" + prometheus, pause: pause, client: harness.NewClient(callTimeout)}
 	p.env = append(os.Environ(),
 		"COMPOSE_PROJECT_NAME="+p.name, "COMPOSE_FILE="+composeFile,
 		"COMMONS_PORT="+balancer,
@@ -132,9 +135,80 @@ func (p *project) address(service string) (string, error) {
 	return address, err
 }
 
+// nodePort is where a node listens in its container.
+const nodePort = "8080"
+
+// nodeURL is the address of a node itself, past the balancer.
+func (p *project) nodeURL(service string) (string, error) {
+	address, err := p.address(service)
+	return "http://" + address + ":" + nodePort, err
+}
+
+// get makes one GET and wants a status.
+func (p *project) get(url string, into any, want int) error {
+	_, err := p.client.Call(p.ctx, http.MethodGet, url, nil, nil, into, want)
+	return err
+}
+
+func (p *project) status(service string) (s harness.Status, err error) {
+	url, err := p.nodeURL(service)
+	if err != nil {
+		return s, err
+	}
+	return p.client.Status(p.ctx, url)
+}
+
+// waitReady waits until the nodes are ready and agree on so many voters, one for
+// each of their names.
+func (p *project) waitReady(timeout time.Duration, nodes ...string) error {
+	return p.eventually(timeout, func() error {
+		for _, node := range nodes {
+			url, err := p.nodeURL(node)
+			if err != nil {
+				return err
+			}
+			if err := p.get(url+"/readyz", nil, http.StatusOK); err != nil {
+				return err
+			}
+			s, err := p.client.Status(p.ctx, url)
+			if err != nil {
+				return err
+			}
+			if err := harness.OneVoterEach(s.Voters, nodes); err != nil {
+				return fmt.Errorf("%s says: %w", node, err)
+			}
+			if !slices.Contains(s.Voters, s.Node) {
+				return fmt.Errorf("%s has no vote yet: %v", s.Node, s.Voters)
+			}
+		}
+		return nil
+	})
+}
+
+// leader returns the service that leads, and the others of the list.
+func (p *project) leader(nodes ...string) (leader string, others []string, err error) {
+	err = p.eventually(harness.ReadyTimeout, func() error {
+		s, err := p.status(nodes[0])
+		if err != nil {
+			return err
+		}
+		leader, others = harness.NameOf(s.Leader), nil
+		for _, node := range nodes {
+			if node != leader {
+				others = append(others, node)
+			}
+		}
+		if len(others) != len(nodes)-1 {
+			return fmt.Errorf("%s says that %q leads", nodes[0], s.Leader)
+		}
+		return nil
+	})
+	return leader, others, err
+}
+
 // eventually tries until it works, the deadline passes, or the run is interrupted.
 func (p *project) eventually(timeout time.Duration, try func() error) error {
-	return poll.Until(p.ctx, timeout, pollEvery, try)
+	return harness.Until(p.ctx, timeout, harness.PollEvery, try)
 }
 
 // showLogs prints the end of what each container logged.

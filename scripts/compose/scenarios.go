@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 var (
@@ -14,37 +16,37 @@ var (
 )
 
 // comeUp starts the cluster and publishes through the balancer.
-func comeUp(p *project, l *load) error {
+func comeUp(p *project) error {
 	start := time.Now()
 	if err := p.up("up", "--detach"); err != nil {
 		return err
 	}
-	if err := p.balanced(readyTimeout); err != nil {
+	if err := p.balanced(harness.ReadyTimeout); err != nil {
 		return err
 	}
 	fmt.Printf("   ready behind the balancer after %v\n", time.Since(start).Round(time.Millisecond))
-	if err := p.waitReady(readyTimeout, three...); err != nil {
+	if err := p.waitReady(harness.ReadyTimeout, three...); err != nil {
 		return err
 	}
 	for _, path := range []string{"/metrics", "/metrics/", "/metrics//", "/metrics///?x", "//metrics", "/./metrics", "/%6detrics"} {
-		if err := call(p.ctx, http.MethodGet, p.url+path, nil, nil, http.StatusNotFound); err != nil {
+		if err := p.get(p.url+path, nil, http.StatusNotFound); err != nil {
 			return fmt.Errorf("measurements are not for everybody: %w", err)
 		}
 	}
-	l.start()
-	return l.waitForMore()
+	p.load.start()
+	return p.load.WaitForMore(enoughWrites)
 }
 
 // balanced waits until the balancer reaches a node that is ready.
 func (p *project) balanced(timeout time.Duration) error {
 	return p.eventually(timeout, func() error {
-		return call(p.ctx, http.MethodGet, p.url+"/readyz", nil, nil, http.StatusOK)
+		return p.get(p.url+"/readyz", nil, http.StatusOK)
 	})
 }
 
 // killLeader kills the leader's container. Only what was under way there may be
 // lost, and only until it is sent again.
-func killLeader(p *project, l *load) error {
+func killLeader(p *project) error {
 	leader, others, err := p.leader(three...)
 	if err != nil {
 		return err
@@ -52,7 +54,7 @@ func killLeader(p *project, l *load) error {
 	if _, err := p.onContainer(leader, "kill", "--signal", "KILL"); err != nil {
 		return err
 	}
-	if err := l.waitForMore(); err != nil {
+	if err := p.load.WaitForMore(enoughWrites); err != nil {
 		return err
 	}
 	next, _, err := p.leader(others...)
@@ -63,33 +65,33 @@ func killLeader(p *project, l *load) error {
 	if _, err := p.onContainer(leader, "start"); err != nil {
 		return err
 	}
-	return errors.Join(p.settled(l, three...), l.cutShort(writers))
+	return errors.Join(p.settled(three...), p.load.cutShort(writers))
 }
 
 // settled waits until the nodes are ready and the service is normal.
-func (p *project) settled(l *load, nodes ...string) error {
-	if err := p.waitReady(readyTimeout, nodes...); err != nil {
+func (p *project) settled(nodes ...string) error {
+	if err := p.waitReady(harness.ReadyTimeout, nodes...); err != nil {
 		return err
 	}
-	return l.waitForMore()
+	return p.load.WaitForMore(enoughWrites)
 }
 
 // pauseLeader and pauseFollower stop a node without a word: the others go on, and
 // nobody takes its vote away.
-func pauseLeader(p *project, l *load) error {
+func pauseLeader(p *project) error {
 	leader, others, err := p.leader(three...)
 	if err != nil {
 		return err
 	}
-	return pause(p, l, leader, others[0])
+	return pause(p, leader, others[0])
 }
 
-func pauseFollower(p *project, l *load) error {
+func pauseFollower(p *project) error {
 	_, others, err := p.leader(three...)
 	if err != nil {
 		return err
 	}
-	return pause(p, l, others[0], others[1])
+	return pause(p, others[0], others[1])
 }
 
 // maxGap is the longest that a client may wait while a node is paused. It is shorter
@@ -99,8 +101,8 @@ const maxGap = 20 * time.Second
 // pause pauses a node for a time that clients must not notice: no read fails, no
 // client waits longer than maxGap, and of the writes only those are lost, until they
 // are sent again, that the node had.
-func pause(p *project, l *load, paused, witness string) error {
-	if err := errors.Join(l.cutShort(0), l.withoutGap(maxGap)); err != nil {
+func pause(p *project, paused, witness string) error {
+	if err := errors.Join(p.load.cutShort(0), p.load.withoutGap(maxGap)); err != nil {
 		return err
 	}
 	if _, err := p.onContainer(paused, "pause"); err != nil {
@@ -108,7 +110,7 @@ func pause(p *project, l *load, paused, witness string) error {
 	}
 	var few error
 	until := time.Now().Add(p.pause)
-	err := p.eventually(p.pause+readyTimeout, func() error {
+	err := p.eventually(p.pause+harness.ReadyTimeout, func() error {
 		s, err := p.status(witness)
 		if err == nil && len(s.Voters) != len(three) {
 			few = fmt.Errorf("%s counts the voters %v", witness, s.Voters)
@@ -118,22 +120,22 @@ func pause(p *project, l *load, paused, witness string) error {
 		}
 		return err
 	})
-	err = errors.Join(err, few, l.waitForMore())
+	err = errors.Join(err, few, p.load.WaitForMore(enoughWrites))
 	if _, unpauseErr := p.onContainer(paused, "unpause"); unpauseErr != nil {
 		return errors.Join(err, unpauseErr)
 	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(p.settled(l, three...), l.cutShort(writers), l.withoutGap(maxGap))
+	return errors.Join(p.settled(three...), p.load.cutShort(writers), p.load.withoutGap(maxGap))
 }
 
 // restartEach restarts one node after the other. Nobody may notice.
-func restartEach(p *project, l *load) error {
+func restartEach(p *project) error {
 	if err := p.follow("Restart or upgrade"); err != nil {
 		return err
 	}
-	return errors.Join(p.settled(l, three...), l.cutShort(0))
+	return errors.Join(p.settled(three...), p.load.cutShort(0))
 }
 
 // diskReplaced is the node whose disk the manual replaces.
@@ -141,7 +143,7 @@ const diskReplaced = "node2"
 
 // replaceDisk takes a node's data away: it has to come back under a new server
 // id, and take the place of the old one.
-func replaceDisk(p *project, l *load) error {
+func replaceDisk(p *project) error {
 	old, err := p.status(diskReplaced)
 	if err != nil {
 		return err
@@ -150,7 +152,7 @@ func replaceDisk(p *project, l *load) error {
 	if err := p.follow("Replace a disk"); err != nil {
 		return err
 	}
-	if err := p.waitReady(replaceTimeout, three...); err != nil {
+	if err := p.waitReady(harness.ReplaceTimeout, three...); err != nil {
 		return err
 	}
 	now, err := p.status(diskReplaced)
@@ -161,14 +163,14 @@ func replaceDisk(p *project, l *load) error {
 		return fmt.Errorf("%s lost its disk; it is %s now, and the voters are %v", old.Node, now.Node, now.Voters)
 	}
 	fmt.Printf("   %s took the place of %s after %v\n", now.Node, old.Node, time.Since(start).Round(time.Millisecond))
-	return errors.Join(l.waitForMore(), l.cutShort(0))
+	return errors.Join(p.load.WaitForMore(enoughWrites), p.load.cutShort(0))
 }
 
 // recreateAll ends every container in good order and makes new ones in another
 // one, so that addresses change hands. Nobody publishes meanwhile: nobody could.
-func recreateAll(p *project, l *load) error {
-	l.stop()
-	if err := l.failed(); err != nil {
+func recreateAll(p *project) error {
+	p.load.Stop()
+	if err := p.load.Failed(); err != nil {
 		return err
 	}
 	before, err := p.addresses(three)
@@ -187,7 +189,7 @@ func recreateAll(p *project, l *load) error {
 			return err
 		}
 	}
-	if err := errors.Join(p.balanced(readyTimeout), p.waitReady(readyTimeout, three...)); err != nil {
+	if err := errors.Join(p.balanced(harness.ReadyTimeout), p.waitReady(harness.ReadyTimeout, three...)); err != nil {
 		return err
 	}
 	took := time.Since(start).Round(time.Millisecond)
@@ -199,8 +201,8 @@ func recreateAll(p *project, l *load) error {
 		return fmt.Errorf("the addresses stayed %v: nothing was tried", after)
 	}
 	fmt.Printf("   %v became %v; all ready after %v\n", before, after, took)
-	l.start()
-	return errors.Join(l.waitForMore(), l.cutShort(0))
+	p.load.start()
+	return errors.Join(p.load.WaitForMore(enoughWrites), p.load.cutShort(0))
 }
 
 // endAll stops every container; the nodes must end with code 0.
@@ -233,12 +235,12 @@ func (p *project) addresses(nodes []string) ([]string, error) {
 }
 
 // growToFive adds two nodes under load, and in a long run restarts all five.
-func growToFive(p *project, l *load) error {
+func growToFive(p *project) error {
 	start := time.Now()
 	if err := p.follow("Grow to five"); err != nil {
 		return err
 	}
-	if err := p.waitReady(replaceTimeout, five...); err != nil {
+	if err := p.waitReady(harness.ReplaceTimeout, five...); err != nil {
 		return err
 	}
 	fmt.Printf("   five voters after %v\n", time.Since(start).Round(time.Millisecond))
@@ -246,41 +248,26 @@ func growToFive(p *project, l *load) error {
 		if err := p.follow("Restart or upgrade"); err != nil {
 			return err
 		}
-		if err := p.settled(l, five...); err != nil {
+		if err := p.settled(five...); err != nil {
 			return err
 		}
 	}
-	return errors.Join(l.waitForMore(), l.cutShort(0))
+	return errors.Join(p.load.WaitForMore(enoughWrites), p.load.cutShort(0))
 }
 
 // verifyAll compares every node with what was acknowledged.
-func verifyAll(_ *project, l *load) error {
-	l.stop()
-	if err := l.failed(); err != nil {
+func verifyAll(p *project) error {
+	p.load.Stop()
+	if err := p.load.Failed(); err != nil {
 		return err
 	}
-	return l.verifyOn(five...)
-}
-
-// verifyOn compares nodes with what was acknowledged.
-func (l *load) verifyOn(nodes ...string) error {
-	for _, node := range nodes {
-		base, err := l.p.nodeURL(node)
-		if err != nil {
-			return err
-		}
-		if err := l.verify(base); err != nil {
-			return fmt.Errorf("on %s: %w", node, err)
-		}
-	}
-	fmt.Printf("   all %d publications are there, once, on each of %d nodes\n", l.count(), len(nodes))
-	return nil
+	return p.load.verifyOn(five...)
 }
 
 // shrink takes two nodes away again.
-func shrink(p *project, _ *load) error {
+func shrink(p *project) error {
 	if err := p.follow("Shrink"); err != nil {
 		return err
 	}
-	return p.waitReady(replaceTimeout, three...)
+	return p.waitReady(harness.ReplaceTimeout, three...)
 }

@@ -1,0 +1,338 @@
+package harness
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/commons-cluster/commons/node/nodetest/freeport"
+)
+
+// HangTimeout is longer than by default: this machine's disk may be anybody's.
+const HangTimeout = 20 * time.Second
+
+// Cluster is nodes that know of each other.
+type Cluster struct {
+	Run    *Run
+	Nodes  []*Node
+	Dir    string // of everything that the nodes keep
+	Secret string // file with the cluster's secret
+}
+
+// NewCluster prepares n nodes, named n1 and so on, in a directory of their own. None
+// is started.
+func (r *Run) NewCluster(name string, n int) (*Cluster, error) {
+	first, err := freeport.Take(3 * n)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Run: r, Dir: r.Path(name), Secret: r.Path(name, "secret")}
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(c.Secret, []byte(strings.Repeat("black box ", 4)+"\n"), 0o600); err != nil {
+		return nil, err
+	}
+	gossip := make([]string, n)
+	for i := range n {
+		gossip[i] = local(first + 3*i + 2)
+	}
+	for i := range n {
+		id := "n" + strconv.Itoa(i+1)
+		node := &Node{
+			run: r, Name: id, Dir: r.Path(name, id), Log: r.Path(name, id+".log"),
+			HTTP: local(first + 3*i), URL: "http://" + local(first+3*i), Private: local(first + 3*i + 1),
+		}
+		node.Flags = map[string]string{
+			"node-id": id, "data-dir": node.Dir, "secret-file": c.Secret,
+			"http-addr": node.HTTP, "cluster-addr": node.Private, "gossip-addr": gossip[i],
+			"bootstrap-expect": strconv.Itoa(n), "join": strings.Join(gossip, ","),
+			"write-rate": "0", "write-burst": "0", "hang-timeout": HangTimeout.String(),
+		}
+		c.Nodes = append(c.Nodes, node)
+	}
+	r.nodes = append(r.nodes, c.Nodes...)
+	return c, nil
+}
+
+func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// Start starts every node that does not run and waits until all are ready and vote.
+func (c *Cluster) Start() error {
+	for _, n := range c.Nodes {
+		if !n.Running() {
+			if err := n.Start(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := c.WaitReady(ReadyTimeout, c.Nodes...); err != nil {
+		return err
+	}
+	return c.WaitVoters()
+}
+
+// WaitReady waits until the nodes are ready. A node that ends fails it at once.
+func (c *Cluster) WaitReady(timeout time.Duration, nodes ...*Node) error {
+	for _, n := range nodes {
+		err := c.Run.Eventually(timeout, func() error {
+			if !n.Running() {
+				return Final(fmt.Errorf("it has ended (%v)", n.cmd.ProcessState))
+			}
+			return n.Ready()
+		})
+		if err != nil {
+			return fmt.Errorf("%s is not ready: %w\n%s", n.Name, err, n.LogTail())
+		}
+	}
+	return nil
+}
+
+// WaitVoters waits until all nodes agree on one leader, and on themselves as the voters.
+func (c *Cluster) WaitVoters() error {
+	names := make([]string, len(c.Nodes))
+	for i, n := range c.Nodes {
+		names[i] = n.Name
+	}
+	return c.Run.Eventually(ReadyTimeout, func() error {
+		var first Status
+		for i, n := range c.Nodes {
+			s, err := n.Status()
+			if err == nil && s.Leader == "" {
+				err = errors.New("no leader")
+			}
+			if err == nil {
+				err = OneVoterEach(s.Voters, names)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", n.Name, err)
+			}
+			slices.Sort(s.Voters)
+			if i == 0 {
+				first = s
+			} else if s.Leader != first.Leader || !slices.Equal(s.Voters, first.Voters) {
+				return fmt.Errorf("nodes disagree: %+v and %+v", first, s)
+			}
+		}
+		return nil
+	})
+}
+
+// Leader waits until one node leads, and returns it and the others.
+func (c *Cluster) Leader() (leader *Node, others []*Node, err error) {
+	err = c.Run.Eventually(ReadyTimeout, func() error {
+		leader, others = nil, nil
+		for _, n := range c.Nodes {
+			s, err := n.Status()
+			switch {
+			case err != nil:
+				return err
+			case s.Role == "leader" && leader == nil:
+				leader = n
+			case s.Role == "leader":
+				return errors.New("two leaders")
+			default:
+				others = append(others, n)
+			}
+		}
+		if leader == nil {
+			return errors.New("no leader")
+		}
+		return nil
+	})
+	return leader, others, err
+}
+
+// Terminate asks all nodes that run to end, one after the other.
+func (c *Cluster) Terminate() error {
+	for _, n := range c.Nodes {
+		if !n.Running() {
+			continue
+		}
+		if err := n.Terminate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// OneVoterEach reports as an error whatever keeps the voters, which are server ids,
+// from being one for each of the names of nodes.
+func OneVoterEach(voters, names []string) error {
+	if len(voters) != len(names) {
+		return fmt.Errorf("voters %v, want one of each of %v", voters, names)
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(voters, func(id string) bool { return NameOf(id) == name }) {
+			return fmt.Errorf("voters %v, want one of %s", voters, name)
+		}
+	}
+	return nil
+}
+
+// NameOf returns the node's name in a server id.
+func NameOf(serverID string) string {
+	if i := strings.LastIndexByte(serverID, '-'); i >= 0 {
+		return serverID[:i]
+	}
+	return serverID
+}
+
+// Node is one node: its place, and the process that runs it at the moment.
+type Node struct {
+	Name    string
+	Dir     string            // of its data
+	Log     string            // file that all its processes write to
+	Flags   map[string]string // of `commons serve`, without the dashes
+	Env     []string          // added to a clean environment
+	HTTP    string            // host:port
+	URL     string            // of HTTP, without a slash at the end
+	Private string            // host:port of the private port
+
+	run  *Run
+	cmd  *exec.Cmd
+	gone chan struct{} // closed when cmd has ended
+}
+
+// Args returns the command that runs the node.
+func (n *Node) Args() []string {
+	args := make([]string, 1, 1+len(n.Flags))
+	args[0] = "serve"
+	for _, name := range slices.Sorted(maps.Keys(n.Flags)) {
+		args = append(args, "--"+name+"="+n.Flags[name])
+	}
+	return args
+}
+
+// Alone makes a node that founds a cluster by itself.
+func (n *Node) Alone() {
+	delete(n.Flags, "bootstrap-expect")
+	delete(n.Flags, "join")
+}
+
+// Start runs the node and returns at once. Its output is added to its log.
+func (n *Node) Start() error {
+	log, err := os.OpenFile(n.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(n.run.Binary, n.Args()...) //nolint:noctx // ended by hand, at the end of the run at the latest
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(Environment(), n.Env...)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	gone := make(chan struct{})
+	n.cmd, n.gone = cmd, gone
+	go func() {
+		_ = cmd.Wait() // how it ended is in cmd.ProcessState
+		close(gone)
+	}()
+	return nil
+}
+
+// Running reports whether the node's process was started and has not ended.
+func (n *Node) Running() bool {
+	if n.cmd == nil {
+		return false
+	}
+	select {
+	case <-n.gone:
+		return false
+	default:
+		return true
+	}
+}
+
+// PID returns the process id of a node that was started.
+func (n *Node) PID() int { return n.cmd.Process.Pid }
+
+// Signal sends a signal to a node that was started.
+func (n *Node) Signal(s os.Signal) error {
+	if err := n.cmd.Process.Signal(s); err != nil {
+		return fmt.Errorf("%s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// Kill ends the process as a power failure would.
+func (n *Node) Kill() {
+	_ = n.cmd.Process.Kill() // an error means that it has ended already
+	<-n.gone
+}
+
+// Wait waits until the process has ended and returns its exit code.
+func (n *Node) Wait() (code int, err error) {
+	select {
+	case <-n.gone:
+		return n.cmd.ProcessState.ExitCode(), nil
+	case <-time.After(ExitTimeout):
+		return 0, fmt.Errorf("%s does not end within %v:\n%s", n.Name, ExitTimeout, n.LogTail())
+	case <-n.run.Ctx.Done():
+		return 0, n.run.Ctx.Err()
+	}
+}
+
+// Terminate asks the process to end, and wants the exit code of success.
+func (n *Node) Terminate() error {
+	if err := n.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	code, err := n.Wait()
+	if err == nil && code != 0 {
+		err = fmt.Errorf("%s ends with exit code %d after SIGTERM:\n%s", n.Name, code, n.LogTail())
+	}
+	return err
+}
+
+// LogTail returns the end of the node's log.
+func (n *Node) LogTail() string {
+	const shown = 3000
+	log, err := os.ReadFile(n.Log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(log[max(0, len(log)-shown):])
+}
+
+// Memory is what a process has in memory, in bytes.
+type Memory struct {
+	Resident  uint64 // RSS
+	Anonymous uint64 // of it, what is not a file's: heap and stacks
+	Peak      uint64 // the most that was ever resident
+}
+
+// Memory reads what the node has in memory. It needs the /proc of Linux.
+func (n *Node) Memory() (Memory, error) { return readMemory(n.PID()) }
+
+func readMemory(pid int) (m Memory, err error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return m, err
+	}
+	fields := map[string]*uint64{"VmRSS:": &m.Resident, "RssAnon:": &m.Anonymous, "VmHWM:": &m.Peak}
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		if len(words) < 2 || fields[words[0]] == nil {
+			continue
+		}
+		kB, err := strconv.ParseUint(words[1], 10, 64)
+		if err != nil {
+			return m, err
+		}
+		*fields[words[0]] = kB << 10
+	}
+	if m.Resident == 0 {
+		return m, fmt.Errorf("process %d has no memory: it has ended", pid)
+	}
+	return m, nil
+}

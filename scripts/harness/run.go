@@ -1,0 +1,168 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Deadlines of what is waited for, with room for a machine that does more.
+const (
+	ReadyTimeout   = 60 * time.Second // a node, or a leader
+	ReplaceTimeout = 90 * time.Second // a node that takes the place of another
+	ExitTimeout    = 30 * time.Second
+	PollEvery      = 50 * time.Millisecond
+)
+
+// Run is one run of a test program: its binary, its directory, and every node that
+// it prepared.
+type Run struct {
+	Ctx    context.Context
+	Binary string
+	Dir    string
+	Client *Client // of the calls to nodes
+
+	nodes []*Node
+}
+
+// NewRun prepares a run. The directory is for data and logs; it is made when
+// something is put into it, and stays.
+func NewRun(ctx context.Context, binary, dir string) *Run {
+	return &Run{Ctx: ctx, Binary: binary, Dir: dir, Client: NewClient(CallTimeout)}
+}
+
+// End kills whatever still runs.
+func (r *Run) End() {
+	for _, n := range r.nodes {
+		if n.Running() {
+			n.Kill()
+		}
+	}
+}
+
+// WriteLogs writes the end of each node's log.
+func (r *Run) WriteLogs(w io.Writer) {
+	for _, n := range r.nodes {
+		if n.cmd == nil {
+			continue // never started
+		}
+		fmt.Fprintf(w, "-- the end of %s:\n%s\n", n.Log, n.LogTail())
+	}
+}
+
+// Path is a path in the directory of this run.
+func (r *Run) Path(parts ...string) string {
+	return filepath.Join(append([]string{r.Dir}, parts...)...)
+}
+
+// Eventually is Until at the usual pace.
+func (r *Run) Eventually(timeout time.Duration, try func() error) error {
+	return Until(r.Ctx, timeout, PollEvery, try)
+}
+
+// Command runs a command of the binary to its end, with variables added to a clean
+// environment. An exit code other than 0 is no error.
+func (r *Run) Command(env []string, args ...string) (code int, stdout, stderr string, err error) {
+	var out, errs strings.Builder
+	cmd := exec.CommandContext(r.Ctx, r.Binary, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.Env = append(Environment(), env...)
+	if err = cmd.Run(); err != nil {
+		if _, exited := errors.AsType[*exec.ExitError](err); !exited {
+			return 0, "", "", err
+		}
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String(), nil
+}
+
+// Environment is that of this process without the variables that configure a node.
+func Environment() []string {
+	var kept []string
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "COMMONS_") {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+// finalError ends what Until waits for.
+type finalError struct{ error }
+
+func (e finalError) Unwrap() error { return e.error }
+
+// Final marks an error after which Until does not try again.
+func Final(err error) error { return finalError{err} }
+
+// Until tries until it works, the deadline passes, the error is Final, or the run is
+// interrupted.
+func Until(ctx context.Context, timeout, every time.Duration, try func() error) error {
+	deadline := time.Now().Add(timeout)
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		if final, is := errors.AsType[finalError](err); is {
+			return final.error
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("not within %v: %w", timeout, err)
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(every):
+		}
+	}
+}
+
+// Scenario is one thing to check with what all scenarios of a list share.
+type Scenario[T any] struct {
+	Name string
+	Run  func(T) error
+}
+
+// Play runs scenarios one after the other until one fails, and prints how long each
+// took. If only is not empty, it runs the scenario of that name alone.
+func Play[T any](ctx context.Context, shared T, only string, scenarios ...Scenario[T]) error {
+	for _, s := range scenarios {
+		if only != "" && only != s.Name {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		fmt.Fprintf(os.Stdout, "-- %s\n", s.Name)
+		start := time.Now()
+		if err := s.Run(shared); err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
+		fmt.Fprintf(os.Stdout, "ok %s (%.1f s)\n", s.Name, time.Since(start).Seconds())
+	}
+	return nil
+}
+
+// Examples returns the blocks of indented lines of a document, without the
+// indentation.
+func Examples(text string) []string {
+	var blocks []string
+	inside := false
+	for line := range strings.Lines(text) {
+		code, is := strings.CutPrefix(line, "    ")
+		switch {
+		case is && inside:
+			blocks[len(blocks)-1] += code
+		case is:
+			blocks = append(blocks, code)
+		}
+		inside = is
+	}
+	return blocks
+}
