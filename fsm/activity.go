@@ -194,31 +194,3 @@ func (tx *txn) activity(agent string) *activity {
 	tx.activities[agent] = a
 	return a
 }
-
-// memo keeps values that were used last, between one and two generations of
-// them. It is for the apply goroutine.
-type memo[T any] struct {
-	young, old map[string]*T
-	generation int // how many values make one
-}
-
-func newMemo[T any](keep int) memo[T] {
-	return memo[T]{young: make(map[string]*T), generation: keep / 2}
-}
-
-func (m *memo[T]) get(key string) *T {
-	v := m.young[key]
-	if v == nil {
-		if v = m.old[key]; v != nil {
-			m.put(key, v)
-		}
-	}
-	return v
-}
-
-func (m *memo[T]) put(key string, v *T) {
-	if len(m.young) >= m.generation {
-		m.old, m.young = m.young, make(map[string]*T, m.generation)
-	}
-	m.young[key] = v
-}

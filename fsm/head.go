@@ -1,9 +1,13 @@
 package fsm
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -140,4 +144,97 @@ func loadConfiguration(r pebble.Reader) (configuration, error) {
 	}
 	c.data = rr.rest
 	return c, nil
+}
+
+// RowDigest returns a hash over the logical rows of the state: equal on every
+// node at an equal index, however the node came by its rows. It reads everything
+// and takes as long, unless ctx ends before.
+func (v *View) RowDigest(ctx context.Context) (digest [32]byte, err error) {
+	return digestRows(ctx, v.snap, &v.head)
+}
+
+// Digest returns the running hash over everything applied up to the view's index.
+func (v *View) Digest() [32]byte { return v.head.rolling }
+
+func digestRows(ctx context.Context, r pebble.Reader, h *head) (digest [32]byte, err error) {
+	sum := sha256.New()
+	var buf []byte
+	for _, space := range logicalSpaces {
+		lower, upper := spaceBounds(space)
+		err := scanSpace(r, lower, upper, func(key, value []byte) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			buf = appendBlob(appendBlob(buf[:0], key), value)
+			sum.Write(buf)
+			return nil
+		})
+		if err != nil {
+			return digest, fmt.Errorf("digest rows: %w", err)
+		}
+	}
+	var n [24]byte
+	binary.BigEndian.PutUint64(n[:], h.applied)
+	binary.BigEndian.PutUint64(n[8:], uint64(h.now))
+	binary.BigEndian.PutUint64(n[16:], h.lastSeq)
+	sum.Write(n[:])
+	sum.Sum(digest[:0])
+	return digest, nil
+}
+
+// keptDigests is how many of the newest running digests are remembered, so that
+// nodes which are not at the same index can still be compared at one: seconds of
+// log under full load.
+const keptDigests = 4096
+
+// rolled is the running digest after one log entry of ours.
+type rolled struct {
+	index  uint64
+	digest [sha256.Size]byte
+}
+
+// digests are the newest running digests, oldest first.
+type digests struct {
+	mu   sync.Mutex
+	list []rolled
+}
+
+// add appends the digests of one call.
+func (d *digests) add(newest []rolled) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.list = append(d.list, newest...)
+	if len(d.list) >= 2*keptDigests {
+		d.list = append(d.list[:0], d.list[len(d.list)-keptDigests:]...)
+	}
+}
+
+// reset forgets all but the digest of a state that was just loaded.
+func (d *digests) reset(h *head) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.list = append(d.list[:0], rolled{h.applied, h.rolling})
+}
+
+// at returns the digest of the newest log entry that is not above index.
+func (d *digests) at(index uint64) ([sha256.Size]byte, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i, exact := slices.BinarySearchFunc(d.list, index, func(r rolled, index uint64) int { return cmp.Compare(r.index, index) })
+	if exact {
+		return d.list[i].digest, true
+	}
+	if i == 0 {
+		return [sha256.Size]byte{}, false
+	}
+	return d.list[i-1].digest, true
+}
+
+// DigestAt is Digest at an earlier index. It returns false for an index that is
+// not applied yet, or too far back.
+func (m *Machine) DigestAt(index uint64) (rolling [sha256.Size]byte, ok bool) {
+	if index > m.Applied() {
+		return rolling, false
+	}
+	return m.digests.at(index)
 }

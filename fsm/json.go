@@ -1,9 +1,187 @@
 package fsm
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"strconv"
 	"unicode/utf8"
 )
+
+// AppendSummary appends an entry's summary as home shows it, with at most maxBody
+// code points of the body: id, agent, channel, kind, title, body, replyTo,
+// replies and createdAt.
+func (v *View) AppendSummary(dst []byte, seq uint64, maxBody int) ([]byte, error) {
+	start := len(dst)
+	var e entryRow
+	err := v.row(seq, func(row []byte) error {
+		s, err := summaryOf(row)
+		if err != nil {
+			return err
+		}
+		if e, err = decodeEntryRow(seq, row); err != nil {
+			return err
+		}
+		dst = append(append(dst, `{"id":`...), s.id...)
+		dst = append(append(dst, `,"agent":`...), s.agent...)
+		dst = append(append(dst, `,"channel":`...), s.channel...)
+		dst = append(append(dst, `,"kind":`...), s.kind...)
+		dst = append(append(dst, `,"title":`...), s.title...)
+		dst = appendCut(append(dst, `,"body":`...), s.body, maxBody)
+		dst = append(append(dst, `,"replyTo":`...), s.replyTo...)
+		return nil
+	})
+	if err == nil {
+		err = v.addCounts(&e.Meta)
+	}
+	if err != nil {
+		return dst[:start], err
+	}
+	dst = appendInt(append(dst, `,"replies":`...), int64(e.Replies))
+	dst = appendInt(append(dst, `,"createdAt":`...), e.CreatedAt)
+	return append(dst, '}'), nil
+}
+
+// AppendJobSummary appends what home shows of a job: id, agent, title and status,
+// and claimExpiresAt where it is claimed and that is asked for.
+func (v *View) AppendJobSummary(dst []byte, seq uint64, expiry bool) ([]byte, error) {
+	job, ok, err := v.Job(seq)
+	if err != nil {
+		return dst, err
+	}
+	if !ok {
+		return dst, ErrNotFound
+	}
+	start := len(dst)
+	err = v.row(seq, func(row []byte) error {
+		s, err := summaryOf(row)
+		if err != nil {
+			return err
+		}
+		dst = append(append(dst, `{"id":`...), s.id...)
+		dst = append(append(dst, `,"agent":`...), s.agent...)
+		dst = append(append(dst, `,"title":`...), s.title...)
+		return nil
+	})
+	if err != nil {
+		return dst[:start], err
+	}
+	dst = append(append(dst, `,"status":"`...), job.Status.String()...)
+	dst = append(dst, '"')
+	if expiry && job.Status == JobClaimed {
+		dst = appendInt(append(dst, `,"claimExpiresAt":`...), job.ClaimExpiresAt)
+	}
+	return append(dst, '}'), nil
+}
+
+// agentOf returns the author of an entry as it is spelled there.
+func (v *View) agentOf(seq uint64) (name string, err error) {
+	err = v.row(seq, func(row []byte) error {
+		s, err := summaryOf(row)
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(s.agent, &name)
+	})
+	return name, err
+}
+
+// summary holds fields of an entry's JSON as they stand there.
+type summary struct {
+	id, kind, channel, agent, title, body, replyTo []byte
+}
+
+// summaryOf takes fields out of an entry's row, without looking at the rest.
+func summaryOf(row []byte) (s summary, err error) {
+	rest, err := entryJSON(row)
+	if err != nil {
+		return s, err
+	}
+	whole := rest
+	for _, field := range [...]struct {
+		name string
+		into *[]byte
+	}{
+		{`{"id":`, &s.id},
+		{`,"kind":`, &s.kind},
+		{`,"channel":`, &s.channel},
+		{`,"agent":`, &s.agent},
+		{`,"title":`, &s.title},
+		{`,"body":`, &s.body},
+	} {
+		var found bool
+		if rest, found = bytes.CutPrefix(rest, []byte(field.name)); !found {
+			return s, fmt.Errorf("%w: entry without %s", ErrCorrupt, field.name)
+		}
+		end := stringEnd(rest)
+		if end < 0 {
+			return s, fmt.Errorf("%w: entry with an open %s", ErrCorrupt, field.name)
+		}
+		*field.into, rest = rest[:end], rest[end:]
+	}
+	s.replyTo = []byte("null")
+	if Relation(row[6]) == RelationReply {
+		// A text cannot hold this: its quotation marks are escaped.
+		const target = `,"supersedes":`
+		at := bytes.LastIndex(whole, []byte(target))
+		if at < 0 {
+			return s, fmt.Errorf("%w: reply without a target", ErrCorrupt)
+		}
+		rest = whole[at+len(target):]
+		end := stringEnd(rest)
+		if end < 0 {
+			return s, fmt.Errorf("%w: reply without a target", ErrCorrupt)
+		}
+		s.replyTo = rest[:end]
+	}
+	return s, nil
+}
+
+// stringEnd returns the length of the JSON string that b begins with; -1 when
+// there is none.
+func stringEnd(b []byte) int {
+	if len(b) == 0 || b[0] != '"' {
+		return -1
+	}
+	for end := 1; ; end++ {
+		quote := bytes.IndexByte(b[end:], '"')
+		if quote < 0 {
+			return -1
+		}
+		end += quote
+		escapes := end - len(bytes.TrimRight(b[:end], `\`))
+		if escapes%2 == 0 {
+			return end + 1
+		}
+	}
+}
+
+// appendCut appends a JSON string, of its text at most limit code points.
+func appendCut(dst, quoted []byte, limit int) []byte {
+	if len(quoted) <= limit {
+		return append(dst, quoted...)
+	}
+	text := quoted[1 : len(quoted)-1]
+	i := 0
+	for ; i < len(text) && limit > 0; limit-- {
+		switch {
+		case text[i] == '\\' && text[i+1] == 'u':
+			i += len(`\u0000`)
+		case text[i] == '\\':
+			i += len(`\n`)
+		case text[i] < utf8.RuneSelf:
+			i++
+		default:
+			_, size := utf8.DecodeRune(text[i:])
+			i += size
+		}
+	}
+	dst = append(append(dst, '"'), text[:i]...)
+	if i < len(text) {
+		dst = append(dst, "…"...)
+	}
+	return append(dst, '"')
+}
 
 const hexDigits = "0123456789abcdef"
 

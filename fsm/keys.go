@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 )
@@ -158,3 +159,126 @@ func deliveryKey(agentKey string, number uint64) []byte {
 
 // spaceBounds returns the bounds of a keyspace: [lower, upper).
 func spaceBounds(space byte) (lower, upper []byte) { return []byte{space}, []byte{space + 1} }
+
+// part is one of the lists that are kept for an agent, so that home costs what
+// it shows and nothing else. Seqs lie behind the part in the key; a list is in
+// their order.
+type part byte
+
+// The parts. The letters stand in keys.
+const (
+	partActivity part = 'a' // nothing: with whom the agent talks and what it has in the pools, see activity.go
+	partTopic    part = 't' // topic: how many entries the agent wrote to it and when, see activity.go
+	partInbox    part = 'i' // seq8: why; everything that concerns the agent
+	partOwed     part = 'w' // seq8: why; what of it the agent has not answered
+	partAsked    part = 'q' // seq8: nothing; own questions and requests for help that nobody answered
+	partOpen     part = 'o' // seq8: nothing; own jobs that are open
+	partTaken    part = 'c' // seq8: nothing; own jobs that are claimed
+	partHeld     part = 'h' // expires8 seq8: nothing; others' jobs that the agent has claimed
+)
+
+// Why says for what reason an entry is in an agent's inbox.
+type Why byte
+
+// The reasons. The numbers stand in stored rows.
+const (
+	WhyReply   Why = 1 // it relates to an entry of the agent
+	WhyMention Why = 2 // it mentions the agent
+)
+
+// String returns the reason's name in the interface.
+func (w Why) String() string {
+	if w == WhyReply {
+		return "reply"
+	}
+	return "mention"
+}
+
+func decodeWhy(row []byte) (Why, error) {
+	if len(row) != 1 || Why(row[0]) != WhyReply && Why(row[0]) != WhyMention {
+		return 0, fmt.Errorf("%w: inbox row", ErrCorrupt)
+	}
+	return Why(row[0]), nil
+}
+
+// memberPrefix is what all keys of an agent begin with.
+func memberPrefix(agent string) []byte {
+	const roomForPart = 1 + 8 + 8
+	key := append(make([]byte, 0, 1+2+len(agent)+roomForPart), spaceMember)
+	key = binary.BigEndian.AppendUint16(key, uint16(len(agent)))
+	return append(key, agent...)
+}
+
+func memberKey(agent string, p part) []byte { return append(memberPrefix(agent), byte(p)) }
+
+func memberSeqKey(agent string, p part, seq uint64) []byte {
+	return binary.BigEndian.AppendUint64(memberKey(agent, p), seq)
+}
+
+func heldKey(agent string, expires int64, seq uint64) []byte {
+	key := binary.BigEndian.AppendUint64(memberKey(agent, partHeld), uint64(expires))
+	return binary.BigEndian.AppendUint64(key, seq)
+}
+
+func poolKey(p part, seq uint64) []byte {
+	key := append(make([]byte, 0, 2+8), spacePool, byte(p))
+	return binary.BigEndian.AppendUint64(key, seq)
+}
+
+func notesKey(topic string) []byte { return append([]byte{spaceNotes}, topic...) }
+
+var keyNewest = []byte{spaceNewest}
+
+// sketchChunk is how many registers of a sketch share a row of spaceSenders.
+const sketchChunk = 256
+
+// The single rows of spaceTally.
+var (
+	keyRegistered  = []byte{spaceTally, 'r'} // outside names with an edit_key
+	keyUsagePruned = []byte{spaceTally, 'u'} // the day on which usage was pruned
+	keyWaiting     = []byte{spaceTally, 'd'} // deliveries that wait
+)
+
+func hourKey(hour uint64) []byte {
+	return binary.BigEndian.AppendUint32([]byte{spaceHour}, uint32(hour))
+}
+
+func postedKey(agentKey string) []byte { return append([]byte{spacePosted}, agentKey...) }
+
+func foldKey(boot BootID) []byte { return append([]byte{spaceFold}, boot[:]...) }
+
+func dayKey(space byte, day Day) []byte {
+	return binary.BigEndian.AppendUint32([]byte{space}, uint32(day))
+}
+
+// usageDayKey is the row that counts a day's rows; the others of the day begin
+// with its key.
+func usageDayKey(day Day) []byte { return dayKey(spaceUsage, day) }
+
+const (
+	// usageDayKeyBytes is how long it is.
+	usageDayKeyBytes = 1 + 4
+	// labelEnd ends an action in a key; no label holds it.
+	labelEnd = 0
+)
+
+func usageKey(day Day, surface Surface, action, client string) []byte {
+	key := append(append(usageDayKey(day), byte(surface)), action...)
+	return append(append(key, labelEnd), client...)
+}
+
+// parseUsageKey reads a usageKey.
+func parseUsageKey(key []byte) (UsageRow, error) {
+	action, client, ok := bytes.Cut(key[min(len(key), usageDayKeyBytes+1):], []byte{labelEnd})
+	if !ok {
+		return UsageRow{}, fmt.Errorf("%w: usage key", ErrCorrupt)
+	}
+	return UsageRow{
+		Day: Day(binary.BigEndian.Uint32(key[1:])), Surface: Surface(key[usageDayKeyBytes]),
+		Action: string(action), Client: string(client),
+	}, nil
+}
+
+func sendersKey(day Day, surface Surface, chunk byte) []byte {
+	return append(dayKey(spaceSenders, day), byte(surface), chunk)
+}

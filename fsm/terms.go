@@ -1,6 +1,12 @@
 package fsm
 
 import (
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/index"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
@@ -72,4 +78,148 @@ func (b *termBuilder) cut() []string {
 		start = end
 	}
 	return b.out
+}
+
+// indexVersion numbers how entries become terms. It must change with them; the
+// index is then built anew.
+const indexVersion = 3<<16 | text.Version
+
+// openIndex opens the store's index and adds the entries that were not sealed.
+// That also warms the memory of recent rows.
+func (s *store) openIndex(lastSeq uint64) error {
+	x, err := index.Open(s.db, index.Options{
+		Prefix: []byte{spaceIndex}, Version: indexVersion, First: 1,
+		Logger: s.m.opts.Logger, OnSealed: func(uint64) { s.m.republish(s) },
+	})
+	if err != nil {
+		return fmt.Errorf("open index: %w", err)
+	}
+	s.index = x
+	if x.Sealed() > lastSeq+1 {
+		return fmt.Errorf("%w: the index is sealed up to %d, there are %d entries", ErrCorrupt, x.Sealed(), lastSeq)
+	}
+	next := x.Sealed()
+	var tb termBuilder
+	lower := makeSeqKey(spaceEntry, next)
+	_, upper := spaceBounds(spaceEntry)
+	err = scanSpace(s.db, lower[:], upper, func(key, value []byte) error {
+		seq := seqOfKey(key)
+		e, err := decodeEntryRow(seq, value)
+		if err != nil {
+			return err
+		}
+		if seq != next {
+			return fmt.Errorf("%w: entry %d is missing", ErrCorrupt, next)
+		}
+		t, err := e.texts()
+		if err != nil {
+			return err
+		}
+		x.Add(seq, tb.terms(&e, t))
+		s.recent.put(seq, append([]byte(nil), value...))
+		next++
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("fill index: %w", err)
+	}
+	if next != lastSeq+1 {
+		return fmt.Errorf("%w: entry %d is missing", ErrCorrupt, next)
+	}
+	return nil
+}
+
+// republish replaces the newest view after a seal, so that the sealed block can
+// leave memory even when nothing is applied. While something is applied or
+// swapped that happens anyway.
+func (m *Machine) republish(s *store) {
+	if !m.applyMu.TryLock() {
+		return
+	}
+	defer m.applyMu.Unlock()
+	if m.store == s && !m.closed {
+		m.publish()
+	}
+}
+
+// profileIndexVersion numbers how profiles become terms; see indexVersion.
+const profileIndexVersion = 1<<16 | text.Version
+
+// revised is a revision of a profile on its way into the index.
+type revised struct {
+	revision uint64
+	texts    []string
+}
+
+// loadRevision returns the number of the newest revision of any profile; 0
+// without one. The newest is never replaced by an older one, so its row is there.
+func loadRevision(r pebble.Reader) (revision uint64, err error) {
+	lower, upper := spaceBounds(spaceRevision)
+	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return 0, fmt.Errorf("find the newest profile: %w", err)
+	}
+	defer func() { err = errors.Join(err, iter.Close()) }()
+	if iter.Last() {
+		revision = seqOfKey(iter.Key())
+	}
+	return revision, iter.Error()
+}
+
+// openProfileIndex opens the store's index of profiles and adds the revisions
+// that were not sealed. Those that were replaced since have no words any more.
+func (s *store) openProfileIndex(last uint64) error {
+	x, err := index.Open(s.db, index.Options{
+		Prefix: []byte{spaceProfileIndex}, Version: profileIndexVersion, First: 1,
+		Logger: s.m.opts.Logger, OnSealed: func(uint64) { s.m.republish(s) },
+	})
+	if err != nil {
+		return fmt.Errorf("open index of profiles: %w", err)
+	}
+	s.profiles = x
+	next := x.Sealed()
+	if next > last+1 {
+		return fmt.Errorf("%w: the index of profiles is sealed up to %d, there are %d", ErrCorrupt, next, last)
+	}
+	var tb termBuilder
+	lower := makeSeqKey(spaceRevision, next)
+	_, upper := spaceBounds(spaceRevision)
+	err = scanSpace(s.db, lower[:], upper, func(key, agentKey []byte) error {
+		revision := seqOfKey(key)
+		row, ok, err := getRow(s.db, profileKey(string(agentKey)))
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("%w: profile %d is missing", ErrCorrupt, revision)
+		}
+		p, err := decodeProfileRow(row)
+		if err != nil {
+			return err
+		}
+		for ; next < revision; next++ {
+			x.Add(next, nil)
+		}
+		x.Add(revision, tb.textTerms(p.texts()))
+		next++
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("fill index of profiles: %w", err)
+	}
+	return nil
+}
+
+// textTerms returns the words of texts as terms. The slice is valid until the next
+// call of the builder.
+func (b *termBuilder) textTerms(texts []string) []string {
+	b.buf, b.ends = b.buf[:0], b.ends[:0]
+	for _, s := range texts {
+		b.words = text.Words(b.words[:0], s)
+		for _, word := range b.words {
+			b.add(termWord, word)
+		}
+	}
+	clear(b.words)
+	return b.cut()
 }

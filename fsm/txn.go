@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -124,4 +125,32 @@ func (tx *txn) finish() {
 		}
 		tx.set([]byte(key), row)
 	}
+}
+
+// dropRange deletes the rows from lower to before upper. They must not be read
+// again in the call.
+func (tx *txn) dropRange(lower, upper []byte) {
+	tx.must(tx.batch.DeleteRange(lower, upper, nil))
+	for key := range tx.rows {
+		if k := []byte(key); bytes.Compare(k, lower) >= 0 && bytes.Compare(k, upper) < 0 {
+			delete(tx.rows, key)
+		}
+	}
+}
+
+// keysOf returns the keys of a space, those written in the call and those that it
+// has deleted included, in no order.
+func (tx *txn) keysOf(space byte) [][]byte {
+	var keys [][]byte
+	lower, upper := spaceBounds(space)
+	tx.must(scanSpace(tx.db, lower, upper, func(key, _ []byte) error {
+		keys = append(keys, append([]byte(nil), key...))
+		return nil
+	}))
+	for key := range tx.rows {
+		if key[0] == space {
+			keys = append(keys, []byte(key))
+		}
+	}
+	return keys
 }

@@ -3,6 +3,8 @@ package fsm
 import (
 	"container/heap"
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -105,4 +107,198 @@ func (h *waiterHeap) Pop() any {
 	*h = old[:len(old)-1]
 	w.pos = -1
 	return w
+}
+
+// watchers are woken when something for their agent was applied. Without any,
+// telling them costs the apply goroutine one look at a number.
+type watchers struct {
+	count atomic.Int64
+	mu    sync.Mutex
+	by    map[string]map[*watcher]struct{}
+}
+
+type watcher struct{ wake chan struct{} }
+
+// Watch returns a channel that gets a value when something that concerns the agent
+// (text.Fold) was applied, after the view that holds it was published; and also
+// when the whole state was replaced or closed. Whoever watches first and looks at
+// a view then misses nothing. The caller calls stop when done.
+func (m *Machine) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
+	w := &watcher{wake: make(chan struct{}, 1)}
+	ws := &m.watchers
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.by == nil {
+		ws.by = make(map[string]map[*watcher]struct{})
+	}
+	if ws.by[agentKey] == nil {
+		ws.by[agentKey] = make(map[*watcher]struct{})
+	}
+	ws.by[agentKey][w] = struct{}{}
+	ws.count.Add(1)
+	return w.wake, sync.OnceFunc(func() { ws.remove(agentKey, w) })
+}
+
+func (ws *watchers) remove(agentKey string, w *watcher) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	delete(ws.by[agentKey], w)
+	if len(ws.by[agentKey]) == 0 {
+		delete(ws.by, agentKey)
+	}
+	ws.count.Add(-1)
+}
+
+// tell wakes whom the entries concern.
+func (ws *watchers) tell(added []indexed) {
+	if ws.count.Load() == 0 {
+		return
+	}
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for i := range added {
+		for _, name := range added[i].entry.inbox {
+			wakeAll(ws.by[name])
+		}
+	}
+}
+
+// watchDeliveries stands for the deliveries among the agents: none is called so.
+const watchDeliveries = ""
+
+// WatchDeliveries is Watch for changes of any agent's deliveries.
+func (m *Machine) WatchDeliveries() (wake <-chan struct{}, stop func()) {
+	return m.Watch(watchDeliveries)
+}
+
+// tellDeliveries wakes who watches the deliveries.
+func (ws *watchers) tellDeliveries() {
+	if ws.count.Load() == 0 {
+		return
+	}
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	wakeAll(ws.by[watchDeliveries])
+}
+
+// tellAll wakes everybody.
+func (ws *watchers) tellAll() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, set := range ws.by {
+		wakeAll(set)
+	}
+}
+
+func wakeAll(set map[*watcher]struct{}) {
+	for w := range set {
+		select {
+		case w.wake <- struct{}{}:
+		default: // it is woken already
+		}
+	}
+}
+
+// ErrPassed is returned by ViewAt for an index that is behind the state.
+var ErrPassed = errors.New("the state is past that index")
+
+// captures are the views that somebody waits for, each of one index.
+type captures struct {
+	mu   sync.Mutex
+	open []*capture
+}
+
+type capture struct {
+	index uint64
+	view  chan *View // gets one value; nil when the index was passed
+}
+
+func (c *captures) add(index uint64) *capture {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one := &capture{index: index, view: make(chan *View, 1)}
+	c.open = append(c.open, one)
+	return one
+}
+
+// drop forgets a capture, and gives back what it got.
+func (c *captures) drop(one *capture) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open = slices.DeleteFunc(c.open, func(o *capture) bool { return o == one })
+	select {
+	case v := <-one.view:
+		if v != nil {
+			v.Release()
+		}
+	default:
+	}
+}
+
+// next returns how many of the entries come up to the first index that is waited
+// for: all when none is among them.
+func (c *captures) next(entries []logEntry) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(entries)
+	for _, one := range c.open {
+		at, _ := slices.BinarySearchFunc(entries[:n], one.index, func(e logEntry, index uint64) int {
+			if e.index <= index {
+				return -1
+			}
+			return 1
+		})
+		if at > 0 {
+			n = at
+		}
+	}
+	return n
+}
+
+// serve answers those whose index is reached. It is called by the goroutine that
+// applies, between two entries.
+func (c *captures) serve(m *Machine) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.open) == 0 {
+		return
+	}
+	applied := m.Applied()
+	c.open = slices.DeleteFunc(c.open, func(one *capture) bool {
+		switch {
+		case one.index > applied:
+			return false
+		case one.index == applied:
+			one.view <- m.View()
+		default:
+			one.view <- nil
+		}
+		return true
+	})
+}
+
+// ViewAt returns the view of exactly one index, once that is applied: states of
+// two nodes can be compared there. The caller releases it. Errors: ErrPassed,
+// also for an index that no view has because it is of no command and no
+// configuration; ctx's.
+func (m *Machine) ViewAt(ctx context.Context, index uint64) (*View, error) {
+	one := m.captures.add(index)
+	defer m.captures.drop(one)
+	if m.Applied() >= index {
+		v := m.View()
+		if v.Index() == index {
+			return v, nil
+		}
+		v.Release()
+		return nil, ErrPassed
+	}
+	select {
+	case v := <-one.view:
+		if v == nil {
+			return nil, ErrPassed
+		}
+		return v, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }

@@ -60,8 +60,8 @@ var bugs = []bug{
 	{
 		name: "claims end by the wall clock",
 		edits: []edit{
-			{"fsm/claim.go", "if c.expires > tx.now || i == maxReopened {", "if c.expires > time.Now().UnixMilli() || i == maxReopened {"},
-			{"fsm/claim.go", "import (\n", "import (\n\t\"time\"\n"},
+			{"fsm/job.go", "if c.expires > tx.now || i == maxReopened {", "if c.expires > time.Now().UnixMilli() || i == maxReopened {"},
+			{"fsm/job.go", "import (\n", "import (\n\t\"time\"\n"},
 		},
 		pkg: "./fsm", run: "TestClaimEnds",
 		because: "nodes disagree whether a job is open",
@@ -251,7 +251,7 @@ var bugs = []bug{
 	},
 	{
 		name:  "one sender uses a receiver's whole hour",
-		edits: []edit{{"fsm/share.go", "u.by[from] < senderShare*u.free && ", "u.free > 0 && "}},
+		edits: []edit{{"fsm/turn.go", "u.by[from] < senderShare*u.free && ", "u.free > 0 && "}},
 		pkg:   "./fsm", run: "HourIsShared|Deliveries",
 		because: "a genuine mention waits for an hour behind a spammer's",
 	},
