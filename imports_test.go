@@ -65,6 +65,7 @@ var foreign = map[string][]string{
 	"github.com/alecthomas/kong":       {"node"},
 	"github.com/a2aproject/":           {"node"},        // in tests: a client that others wrote
 	"github.com/modelcontextprotocol/": {"api", "node"}, // node: as a client, in tests
+	"github.com/go-json-experiment/":   {"api"},
 	"github.com/golangci/":             {},
 }
 

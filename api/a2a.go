@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"errors"
 	"net/http"
 	"slices"
@@ -180,7 +179,7 @@ func (c *call) a2aBody() ([]wire.Field, *a2aError) {
 	if _, err := wire.MediaType(string(h.ContentType())); err != nil || len(h.ContentEncoding()) > 0 {
 		return nil, newA2AError(a2aNoContentType, "Send the body as application/json, without a Content-Encoding.")
 	}
-	fields, err := wire.ReadObject(bytes.TrimPrefix(c.rctx.Request.Body(), wire.BOM))
+	fields, err := wire.ReadObject(wire.TrimBOM(c.rctx.Request.Body()))
 	switch {
 	case errors.Is(err, wire.ErrNotObject):
 		return nil, newA2AError(a2aBadRequest, "The body must be one JSON object; batches are not taken.")

@@ -145,7 +145,7 @@ func (f *agentForm) example(view *fsm.View, now time.Time) (wire.Object, error) 
 	if f.requestID.given {
 		o = o.With("request_id", f.exampleRequestID(now))
 	}
-	if doc := (wire.Document{Fields: o.Fields()}); readAgentForm(&doc, NotifyRules{}).problems.Any() {
+	if doc := (wire.Document{Fields: o}); readAgentForm(&doc, NotifyRules{}).problems.Any() {
 		return wire.Object{{"id", id}, {"description", exampleDescription}}, nil
 	}
 	return o, nil
@@ -168,7 +168,7 @@ func storedExample(p *fsm.Profile) wire.Object {
 	if p.Note != "" {
 		o = o.With("note", p.Note)
 	}
-	if doc := (wire.Document{Fields: o.Fields()}); readAgentForm(&doc, NotifyRules{}).problems.Any() {
+	if doc := (wire.Document{Fields: o}); readAgentForm(&doc, NotifyRules{}).problems.Any() {
 		return wire.Object{{"id", p.ID}} // it was stored under other rules
 	}
 	return o

@@ -17,8 +17,7 @@ var openAPI string
 var docFiles embed.FS
 
 const (
-	// docsPath is where the pages are, and errorsPath the one with a heading for
-	// every code.
+	// docsPath is where the pages are.
 	docsPath = "/docs"
 	// indexPage is the page at docsPath itself.
 	indexPage = "index"

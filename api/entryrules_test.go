@@ -36,7 +36,7 @@ func checkJudgement(t interface {
 			t.Errorf("the log refuses what the rules let pass: %v\n%+v", err, e.cmd)
 		}
 	}
-	example := wire.Document{Fields: e.repair(rules, testNow).Fields()}
+	example := wire.Document{Fields: e.repair(rules, testNow)}
 	if again := readNewEntry(&example, rules); again.problems.Any() {
 		t.Errorf("the example has problems %v: %v", again.problems.List, example.Fields)
 	} else if len(again.notes) > 0 && rules != &queryRules && slices.ContainsFunc(again.notes, func(n string) bool { return strings.HasPrefix(n, "Unknown") }) {

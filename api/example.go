@@ -104,7 +104,7 @@ func (e *newEntry) repair(rules *entryRules, now time.Time) wire.Object {
 		o = o.With("tags", e.repairTags(fsm.MaxTags))
 	}
 	o = e.repairRelation(o)
-	if doc := (wire.Document{Fields: o.Fields()}); readNewEntry(&doc, rules).problems.Any() {
+	if doc := (wire.Document{Fields: o}); readNewEntry(&doc, rules).problems.Any() {
 		o = minimalEntry()
 		if rules.strictRequestID {
 			o = o.With("request_id", freshID(now, e.body.value))

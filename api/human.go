@@ -81,7 +81,7 @@ func (h *helpForm) example(now time.Time) wire.Object {
 	if h.requestID.given {
 		o = o.With("request_id", h.exampleRequestID(now))
 	}
-	if doc := (wire.Document{Fields: o.Fields()}); readHelpForm(&doc).problems.Any() {
+	if doc := (wire.Document{Fields: o}); readHelpForm(&doc).problems.Any() {
 		return exampleHelp
 	}
 	return o

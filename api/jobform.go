@@ -232,7 +232,7 @@ func (j *jobForm) exampleOn(id string, now time.Time) wire.Object {
 	if j.requestID.given {
 		o = o.With("request_id", j.exampleRequestID(now))
 	}
-	if doc := (wire.Document{Fields: o.Fields()}); readJobForm(&doc).problems.Any() {
+	if doc := (wire.Document{Fields: o}); readJobForm(&doc).problems.Any() {
 		return exampleJob
 	}
 	return o

@@ -8,7 +8,8 @@ const (
 	// maxQueryBody code points, percent-encoded in a URL, must fit.
 	maxHeaderBytes = 32 << 10
 	// maxQueryBody is the longest entry body, in code points, that a GET may write.
-	maxQueryBody    = 1500
+	maxQueryBody = 1500
+	// maxScannedItems is how many items of a list are searched for credentials.
 	maxScannedItems = 64
 	// MaxConnections is the most connections that are served at once.
 	MaxConnections = 16384

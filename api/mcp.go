@@ -184,7 +184,7 @@ func postMCP(c *call) error {
 			Issues: []wire.Issue{{fiber.HeaderContentType, "must be " + wire.MediaJSON}},
 		}
 	}
-	body := bytes.TrimPrefix(c.rctx.Request.Body(), wire.BOM)
+	body := wire.TrimBOM(c.rctx.Request.Body())
 	fields, err := wire.ReadObject(body)
 	switch {
 	case errors.Is(err, wire.ErrNotObject):

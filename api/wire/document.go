@@ -1,3 +1,7 @@
+// Package wire holds what requests and answers are made of, on every surface: bodies
+// read into documents, JSON objects that keep their order, texts as they are stored and
+// measured, problems and the Error object (interface, 2.7). It knows no HTTP server, no
+// state and no resource.
 package wire
 
 import (
@@ -6,26 +10,34 @@ import (
 	"mime"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
+)
+
+const (
+	// MaxBodyBytes is the largest request body; more is a 413.
+	MaxBodyBytes = 128 << 10
+	// maxParams is the most parameters of a query or fields of a form.
+	maxParams = 128
 )
 
 // Document is a request's fields, from wherever they came. Nothing in it points
 // into the server's buffers.
 type Document struct {
 	Fields []Field
-	// flat says that the source knows only text (a form or a query): lists are
+	// Flat says that the source knows only text (a form or a query): lists are
 	// comma-separated there, and an empty value counts as absent in a query and as
 	// null in a form.
 	Flat bool
-	// notObject says that a JSON body was something other than an object.
+	// NotObject says that a JSON body was something other than an object.
 	NotObject bool
-	// hint says how else to send what makes little sense as it came; "": nothing.
+	// Hint says how else to send what makes little sense as it came; "": nothing.
 	Hint string
-	// messageID is the idempotency key of a message that carried the document, in
+	// MessageID is the idempotency key of a message that carried the document, in
 	// place of a request_id; "": none.
 	MessageID string
-	// ignored names the fields of a message that gave way to its text; "": none.
+	// Ignored names the fields of a message that gave way to its text; "": none.
 	Ignored string
 }
 
@@ -44,13 +56,16 @@ func (d *Document) Has(name string) bool {
 	return slices.ContainsFunc(d.Fields, func(f Field) bool { return f.Name == name })
 }
 
-// BOM is what some clients put before a text.
-var BOM = []byte("\xef\xbb\xbf")
+// bom is what some clients put before a text.
+var bom = []byte("\xef\xbb\xbf")
+
+// TrimBOM takes the byte order mark off that some clients put before a text.
+func TrimBOM(body []byte) []byte { return bytes.TrimPrefix(body, bom) }
 
 // DecodeBody reads a request body by its content type. Errors are *Error with
 // status 400 or 415.
 func DecodeBody(contentType string, body []byte) (Document, error) {
-	body = bytes.TrimPrefix(body, BOM)
+	body = TrimBOM(body)
 	media, err := MediaType(contentType)
 	if err != nil {
 		return Document{}, err
@@ -179,21 +194,19 @@ func unescape(s string) string {
 	}
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
+		c := s[i]
 		switch {
-		case s[i] == '+':
-			b.WriteByte(' ')
-		case s[i] == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]):
-			b.WriteByte(byte(hex4([]byte{'0', '0', s[i+1], s[i+2]})))
-			i += 2
-		default:
-			b.WriteByte(s[i])
+		case c == '+':
+			c = ' '
+		case c == '%' && i+2 < len(s):
+			if code, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
+				c = byte(code)
+				i += 2
+			}
 		}
+		b.WriteByte(c)
 	}
 	return b.String()
-}
-
-func isHex(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
 
 // joinedFields are the lists, by all their names.
@@ -222,10 +235,3 @@ func FoldPairs(pairs []Pair) (doc Document, twice []string) {
 	}
 	return doc, twice
 }
-
-const (
-	// MaxBodyBytes is the largest request body; more is a 413.
-	MaxBodyBytes = 128 << 10
-	// maxParams is the most parameters of a query or fields of a form.
-	maxParams = 128
-)

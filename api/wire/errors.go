@@ -31,35 +31,33 @@ type RateLimit struct {
 	Field   string // of the request, that the limit is on
 }
 
-const (
-	errorsPath = "/docs/errors"
-)
+// errorsPath is the page with a heading for every code.
+const errorsPath = "/docs/errors"
 
 // The codes of requests that cannot be served as they are. They are stable.
 const (
-	CodeMalformedBody     Code = "malformed_body"
-	CodeMalformedRequest  Code = "malformed_request"
-	CodeNotFound          Code = "not_found"
-	CodeMethodNotAllowed  Code = "method_not_allowed"
-	CodeTimeout           Code = "request_timeout"
-	CodeBodyTooLarge      Code = "body_too_large"
-	CodeUnsupportedMedia  Code = "unsupported_media_type"
-	CodeInvalid           Code = "validation_failed"
-	CodeConfirm           Code = "confirmation_required"
-	CodeRateLimited       Code = "rate_limited"
-	CodeHeadersTooLarge   Code = "headers_too_large"
-	CodeInternal          Code = "internal_error"
-	CodeNotReady          Code = "not_ready"
-	CodeUnknownJob        Code = "unknown_job"
-	CodeOwnJob            Code = "own_job"
-	CodeNotPoster         Code = "not_poster"
-	CodeWrongKey          Code = "wrong_edit_key"
-	CodeJobClaimed        Code = "job_claimed"
-	CodeJobNotClaimed     Code = "job_not_claimed"
-	CodeJobDone           Code = "job_done"
-	CodeJobClosed         Code = "job_closed"
-	CodeNoReceiver        Code = "no_receiver"
-	statusHeadersTooLarge      = http.StatusRequestHeaderFieldsTooLarge
+	CodeMalformedBody    Code = "malformed_body"
+	CodeMalformedRequest Code = "malformed_request"
+	CodeNotFound         Code = "not_found"
+	CodeMethodNotAllowed Code = "method_not_allowed"
+	CodeTimeout          Code = "request_timeout"
+	CodeBodyTooLarge     Code = "body_too_large"
+	CodeUnsupportedMedia Code = "unsupported_media_type"
+	CodeInvalid          Code = "validation_failed"
+	CodeConfirm          Code = "confirmation_required"
+	CodeRateLimited      Code = "rate_limited"
+	CodeHeadersTooLarge  Code = "headers_too_large"
+	CodeInternal         Code = "internal_error"
+	CodeNotReady         Code = "not_ready"
+	CodeUnknownJob       Code = "unknown_job"
+	CodeOwnJob           Code = "own_job"
+	CodeNotPoster        Code = "not_poster"
+	CodeWrongKey         Code = "wrong_edit_key"
+	CodeJobClaimed       Code = "job_claimed"
+	CodeJobNotClaimed    Code = "job_not_claimed"
+	CodeJobDone          Code = "job_done"
+	CodeJobClosed        Code = "job_closed"
+	CodeNoReceiver       Code = "no_receiver"
 )
 
 // errorKind is what follows from a code alone.
@@ -80,7 +78,7 @@ var errorKinds = map[Code]errorKind{
 	CodeInvalid:          {http.StatusUnprocessableEntity, false},
 	CodeConfirm:          {http.StatusPreconditionRequired, false},
 	CodeRateLimited:      {http.StatusTooManyRequests, true},
-	CodeHeadersTooLarge:  {statusHeadersTooLarge, false},
+	CodeHeadersTooLarge:  {http.StatusRequestHeaderFieldsTooLarge, false},
 	CodeInternal:         {http.StatusInternalServerError, false},
 	CodeNotReady:         {http.StatusServiceUnavailable, true},
 	CodeUnknownJob:       {http.StatusNotFound, false},
@@ -100,7 +98,8 @@ var errorKinds = map[Code]errorKind{
 }
 
 // Issue is one problem of a request: the field it lies in, by the interface's
-// own name, and a sentence.
+// own name, and a sentence. It is an alias, so that lists of issues are written
+// without names of fields, as those of Field and Pair are.
 type Issue = struct {
 	Field   string `json:"field"`
 	Message string `json:"message"`
@@ -210,6 +209,7 @@ func Invalid(issues []Issue, example Object) *Error {
 // ExampleWorks ends the message of an error with an example that could be sent.
 const ExampleWorks = " The example would have worked."
 
+// CountProblems says how many problems a request has.
 func CountProblems(issues []Issue) string {
 	if len(issues) == 1 {
 		return "The request has 1 problem."
@@ -225,20 +225,21 @@ func Seconds(d time.Duration) string {
 // Codes returns every code that an Error object can carry, sorted.
 func Codes() []Code { return slices.Sorted(maps.Keys(errorKinds)) }
 
-const (
-	// RetryAfterUnavailable is the Retry-After of a 503, in seconds.
-	RetryAfterUnavailable = "1"
-)
+// RetryAfterUnavailable is the Retry-After of a 503, in seconds.
+const RetryAfterUnavailable = "1"
 
 // Problems collects everything that is wrong with a request.
 type Problems struct{ List []Issue }
 
+// Add adds a problem of a field, named as the interface does.
 func (p *Problems) Add(field, format string, args ...any) {
 	p.List = append(p.List, Issue{field, fmt.Sprintf(format, args...)})
 }
 
+// Has reports whether a field has a problem.
 func (p *Problems) Has(field string) bool {
 	return slices.ContainsFunc(p.List, func(i Issue) bool { return i.Field == field })
 }
 
+// Any reports whether there is a problem.
 func (p *Problems) Any() bool { return len(p.List) > 0 }

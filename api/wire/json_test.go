@@ -68,6 +68,27 @@ func TestReadObject(t *testing.T) {
 	}
 }
 
+// TestReadObjectErrors holds the texts that clients are shown: of several mistakes the
+// same one is named wherever the reader stopped.
+func TestReadObjectErrors(t *testing.T) {
+	for in, want := range map[string]string{
+		"{\"a\":1,\"a\":\"\xff\"}": "it is not valid UTF-8",
+		`{"a":1,"a":2`:             "unexpected end of JSON input (at byte 12)",
+		`{"a":1,"a":"\ude00"}`:     "a string holds half of a surrogate pair",
+		`["\ude00"]`:               "a string holds half of a surrogate pair",
+		`["x"]`:                    "it is not a JSON object",
+		`{"a":{"~/b":1,"~/b":2}}`:  `the key "~/b" stands twice in one object`,
+		`{"` + strings.Repeat("é", 41) + `":1,"` + strings.Repeat("é", 41) + `":2}`: `the key "` + strings.Repeat("é", 39) + `…" stands twice in one object`,
+		`{"a":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`:           "it is nested more than 32 deep",
+		`{"a":1} {}`: "invalid character '{' after top-level value (at byte 9)",
+		`body=Hello`: "it is no JSON but looks like a form; send that as application/x-www-form-urlencoded: invalid character 'b' looking for beginning of value (at byte 1)",
+	} {
+		if _, err := ReadObject([]byte(in)); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", in, err, want)
+		}
+	}
+}
+
 func deepArray(depth int) any {
 	list := []any{}
 	for range depth - 1 {

@@ -47,12 +47,3 @@ func AppendJSON(dst []byte, value any) []byte {
 	}
 	return append(dst, strings.TrimSuffix(b.String(), "\n")...)
 }
-
-// Fields returns an example as a request would carry it.
-func (o Object) Fields() []Field {
-	fields := make([]Field, len(o))
-	for i, m := range o {
-		fields[i] = Field(m)
-	}
-	return fields
-}

@@ -7,7 +7,7 @@ type Invocation struct {
 	ID       string   // the path parameter
 	Document Document // the body
 	EditKey  string   // of the header Authorization
-	// trial has the parameters judged and nothing done: see errTrial.
+	// Trial has the parameters validated and nothing done.
 	Trial bool
 }
 
@@ -15,8 +15,8 @@ type Invocation struct {
 type Performed struct {
 	Status int    // of HTTP
 	Body   []byte // the very JSON object that HTTP would answer
-	// refusal is the Error object that body holds; nil where there was no error.
+	// Refusal is the Error object that body holds; nil where there was no error.
 	Refusal *Error
-	// index is that of the log entry that carries a write; 0 where there was none.
+	// Index is that of the log entry that carries a write; 0 where there was none.
 	Index uint64
 }

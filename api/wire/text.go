@@ -12,15 +12,16 @@ import (
 	"github.com/commons-cluster/commons/api/credentials"
 )
 
+// The limits of what is shown of a client's own names.
 const (
 	// MaxUnknownShown is how many unknown fields a note names, and
-	// maxUnknownName how many code points of each.
+	// MaxUnknownName how many code points of each.
 	MaxUnknownShown = 10
 	MaxUnknownName  = 40
-	// ScanAhead is how far behind a field's limit a text is searched for credentials,
+	// scanAhead is how far behind a field's limit a text is searched for credentials,
 	// in code points: one that begins within the limit is seen. What follows is
-	// neither searched nor shown. maxScannedItems is how many items of a list are.
-	ScanAhead = 1000
+	// neither searched nor shown.
+	scanAhead = 1000
 )
 
 // Redact takes out of a text for which most characters are room what looks like a
@@ -28,7 +29,7 @@ const (
 // one character more than there is room for. Where that holds a credential nothing
 // is returned: a part of another one may have moved up.
 func Redact(s string, most int) (redacted, found string) {
-	read := Head(s, most+ScanAhead)
+	read := Head(s, most+scanAhead)
 	redacted, found = credentials.Redact(read)
 	switch {
 	case len(read) == len(s):
@@ -50,8 +51,10 @@ func Shown(name string, most int) string {
 // Flaw says what is wrong with a text as such; "" is nothing.
 type Flaw string
 
+// FlawNone is the flaw of a text that can be kept.
+const FlawNone Flaw = ""
+
 const (
-	FlawNone    Flaw = ""
 	flawUTF8    Flaw = "must be valid UTF-8"
 	flawControl Flaw = "must not hold control characters other than tab and newline"
 	flawHidden  Flaw = "must not hold invisible tag characters"
