@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/node/admin"
 )
 
@@ -74,7 +75,7 @@ func serveLongAdmin[Request, Answer any](n *Node, timeout time.Duration, do func
 			n.refuse(w, err)
 			return
 		}
-		n.answer(w, answer)
+		cluster.Reply(w, n.logger, http.StatusOK, answer)
 	}
 }
 
@@ -84,11 +85,7 @@ func (n *Node) refuse(w http.ResponseWriter, err error) {
 	if refused, ok := errors.AsType[*refusal](err); ok {
 		status = refused.status
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	if err := json.NewEncoder(w).Encode(admin.Failure{Error: err.Error()}); err != nil {
-		n.logger.Debug("an answer on the private port was lost", "error", err)
-	}
+	cluster.Reply(w, n.logger, status, admin.Failure{Error: err.Error()})
 }
 
 // onLeader passes a call on to the leader, unless this node leads.

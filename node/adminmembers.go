@@ -11,6 +11,7 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/membership"
 
 	"github.com/commons-cluster/commons/node/consensus"
 
@@ -29,7 +30,7 @@ func (n *Node) transferLeadership(ctx context.Context, request admin.ServerRef) 
 		return request, nil // it leads already
 	}
 	if request.ID == "" {
-		heirs := n.heirs()
+		heirs := n.members.Heirs()
 		if len(heirs) == 0 {
 			return admin.ServerRef{}, refusef(http.StatusConflict, "no other voter is alive that could lead; see `commons members`")
 		}
@@ -56,15 +57,15 @@ func (n *Node) awaitOtherLeader(ctx context.Context) string {
 		select {
 		case <-ctx.Done():
 			return ""
-		case <-time.After(leadRetry):
+		case <-time.After(membership.Retry):
 		}
 	}
 }
 
 // removeServer takes a server out of the configuration that is gone, or is leaving.
 func (n *Node) removeServer(ctx context.Context, request admin.Removal) (admin.ServerRef, error) {
-	err := n.reconfigure(ctx, func(current configuration) (change, error) {
-		return change{remove: request.ID, why: "asked for by " + cluster.PeerID(ctx)}, n.mayRemove(ctx, current.servers, request)
+	err := n.members.Remove(ctx, request.ID, "asked for by "+cluster.PeerID(ctx), func(servers []raft.Server) error {
+		return n.mayRemove(ctx, servers, request)
 	})
 	if _, refused := errors.AsType[*refusal](err); err != nil && !refused {
 		err = refusef(http.StatusServiceUnavailable, "%s was not removed: %v; repeat", request.ID, err)
@@ -86,7 +87,7 @@ func (n *Node) mayRemove(ctx context.Context, servers []raft.Server, request adm
 	case request.Leaving:
 		// Whom gossip does not count as leaving would be taken in again.
 		return refusef(http.StatusServiceUnavailable, "%s is leaving, but this leader has yet to hear so by gossip, or to hand over; repeat", id)
-	case id != n.identity.ServerID && !n.answers(ctx, id):
+	case id != n.identity.ServerID && !n.members.Answers(ctx, id):
 		return refusef(http.StatusServiceUnavailable,
 			"%s does not answer, but gossip still counts it as alive; repeat in a few seconds", id)
 	default:
@@ -99,13 +100,13 @@ func (n *Node) mayRemove(ctx context.Context, servers []raft.Server, request adm
 // mayLose refuses to remove a server when the voters that are left could not
 // decide anything. Gossip may not have noticed yet who is gone, so they are asked.
 func (n *Node) mayLose(ctx context.Context, servers []raft.Server, id string) error {
-	left, alive := without(servers, id, func(voter string) bool {
-		return voter == n.identity.ServerID || n.answers(ctx, voter)
+	left, alive := membership.Without(servers, id, func(voter string) bool {
+		return voter == n.identity.ServerID || n.members.Answers(ctx, voter)
 	})
 	switch {
 	case left == 0:
 		return refusef(http.StatusConflict, "%s is the only voter: without it there is no cluster; stop the node instead", id)
-	case !decides(alive, left):
+	case !membership.Decides(alive, left):
 		return refusef(http.StatusConflict, "without %s only %d of %d voters are alive, which is no majority; start the others first", id, alive, left)
 	}
 	return nil
@@ -120,7 +121,7 @@ func (n *Node) leave(ctx context.Context, _ struct{}) (answer admin.ServerRef, e
 			return answer, err
 		}
 		if err := n.depart(ctx); err != nil {
-			n.leaving.Store(false)
+			_ = n.members.SetLeaving(false) // says nothing to others
 			return answer, err
 		}
 	}
@@ -140,13 +141,12 @@ func (n *Node) leave(ctx context.Context, _ struct{}) (answer admin.ServerRef, e
 
 // depart has another leader remove this node.
 func (n *Node) depart(ctx context.Context) error {
-	n.leaving.Store(true)
-	if err := n.gossip.SetMeta(n.meta()); err != nil {
+	if err := n.members.SetLeaving(true); err != nil {
 		return refusef(http.StatusServiceUnavailable, "the others could not be told: %v", err)
 	}
 	for attempts := 0; ; {
 		// Also one that led before may lead again: another that leaves handed over.
-		if err := n.handOver(ctx); err != nil {
+		if err := n.members.HandOver(ctx); err != nil {
 			return refusef(http.StatusServiceUnavailable, "%v; repeat", err)
 		}
 		leader := n.raft.LeaderID()
@@ -166,7 +166,7 @@ func (n *Node) depart(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return refusef(http.StatusServiceUnavailable, "no leader took this node out in time (last: %v); repeat", err)
-		case <-time.After(leadRetry):
+		case <-time.After(membership.Retry):
 		}
 	}
 }

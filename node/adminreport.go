@@ -116,18 +116,11 @@ func (n *Node) knownServers() []admin.Server {
 	return servers
 }
 
-// HealthReport is the leader's judgement of the servers, and what they say of
-// themselves.
-type HealthReport struct {
-	Health
-	Reports []admin.Server `json:"reports"` // by id
-}
-
 // healthReport gathers it.
-func (n *Node) healthReport(ctx context.Context, _ struct{}) (HealthReport, error) {
-	h, leading := n.Health()
+func (n *Node) healthReport(ctx context.Context, _ struct{}) (admin.HealthReport, error) {
+	h, leading := n.members.Health()
 	if !leading {
-		return HealthReport{}, refusef(http.StatusServiceUnavailable, "%s does not lead yet; repeat", n.identity.ServerID)
+		return admin.HealthReport{}, refusef(http.StatusServiceUnavailable, "%s does not lead yet; repeat", n.identity.ServerID)
 	}
-	return HealthReport{h, n.clusterReport(ctx).Servers}, nil
+	return admin.HealthReport{Health: h, Reports: n.clusterReport(ctx).Servers}, nil
 }

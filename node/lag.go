@@ -43,11 +43,11 @@ func (n *Node) compareWithLeader(ctx context.Context) {
 		return
 	}
 	asked := time.Now()
-	answer, err := ask[statsAnswer](ctx, n.port.Client(), leader, pathStats)
-	if err != nil || answer.ID != leader {
+	applied, err := n.members.AppliedAt(ctx, leader)
+	if err != nil {
 		return // what Raft hears of the leader says enough
 	}
-	n.behind.Store(&mark{answer.Applied, asked})
+	n.behind.Store(&mark{applied, asked})
 }
 
 // lag returns for how long this node has lacked what the leader had applied.

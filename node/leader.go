@@ -1,10 +1,7 @@
 package node
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -78,9 +75,7 @@ func (n *Node) establishLeadership(ctx context.Context) {
 	workers.Go(func() { n.keepResealed(ctx) })
 	workers.Go(func() { n.keepSigningKey(ctx) })
 	workers.Go(func() { n.deliver(ctx) })
-	workers.Go(func() { n.judge(ctx) })
-	workers.Go(func() { n.raiseFormat(ctx) })
-	n.reconcile(ctx)
+	n.members.Lead(ctx)
 }
 
 // beginTerm returns once everything that earlier leaders committed is applied
@@ -144,79 +139,4 @@ func orNone(id string) string {
 		return "none"
 	}
 	return id
-}
-
-// handOver gives leadership to another voter. It returns nil also when this node
-// does not lead or nobody else is there to lead.
-func (n *Node) handOver(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, n.cfg.Tuning.HandoverTimeout)
-	defer cancel()
-	led := n.raft.Leads()
-	for attempt := 0; n.raft.Leads(); attempt++ {
-		heirs := n.heirs()
-		if len(heirs) == 0 {
-			break
-		}
-		next := heirs[attempt%len(heirs)]
-		transfer := n.raft.LeadershipTransferToServer(raft.ServerID(next), raft.ServerAddress(next))
-		done := make(chan error, 1)
-		go func() { done <- transfer.Error() }()
-		select {
-		case err := <-done:
-			if err != nil { // also when it takes the other longer than expected
-				n.logger.WarnContext(ctx, "leadership is not handed over yet", "server", next, "error", err)
-			}
-		case <-ctx.Done():
-			return fmt.Errorf("handing leadership over: %w", ctx.Err())
-		}
-		select {
-		case <-time.After(leadRetry):
-		case <-ctx.Done():
-			return fmt.Errorf("handing leadership over: %w", ctx.Err())
-		}
-	}
-	if led && !n.raft.Leads() {
-		n.logger.InfoContext(ctx, "handed leadership over")
-	}
-	return nil
-}
-
-// heirs returns the other voters that are alive, the fittest to lead first. Raft by
-// itself would pick one by its log alone, alive or not.
-func (n *Node) heirs() []string {
-	health, _ := n.Health()
-	var alive []heir
-	for _, id := range n.raft.Voters() {
-		if m, ok := n.gossip.Member(id); ok && id != n.identity.ServerID {
-			judged, _ := health.server(id)
-			alive = append(alive, heir{id, judged.Healthy && !m.DiskLow && !m.NonVoter && !m.Leaving, judged.LastIndex})
-		}
-	}
-	return byFitness(alive)
-}
-
-// heir is a server that may lead next.
-type heir struct {
-	id    string
-	fit   bool
-	index uint64 // of its log
-}
-
-// byFitness returns the ids of heirs, the fit ones first and those with more log
-// before those with less.
-func byFitness(heirs []heir) []string {
-	slices.SortStableFunc(heirs, func(a, b heir) int {
-		if a.fit != b.fit {
-			if a.fit {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(b.index, a.index)
-	})
-	ids := make([]string, len(heirs))
-	for i, h := range heirs {
-		ids[i] = h.id
-	}
-	return ids
 }

@@ -99,7 +99,7 @@ func (n *Node) gauges() []gauge {
 		{"voters", "Servers with a vote.", func() float64 { return float64(len(n.raft.Voters())) }},
 		{
 			"voter", "1 when this node has a vote.",
-			func() float64 { return boolGauge(n.membership() == admin.Voter) },
+			func() float64 { return boolGauge(n.members.Part() == admin.Voter) },
 		},
 		{"servers", "Servers in the configuration.", func() float64 { return float64(len(n.raft.Servers())) }},
 		{

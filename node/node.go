@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	autopilot "github.com/hashicorp/raft-autopilot"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/commons-cluster/commons/api"
@@ -23,9 +22,11 @@ import (
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/node/limit"
 	"github.com/commons-cluster/commons/node/logstore"
+	"github.com/commons-cluster/commons/node/membership"
 	"github.com/commons-cluster/commons/node/propose"
 	"github.com/commons-cluster/commons/node/push"
 
+	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/consensus"
 
 	"github.com/commons-cluster/commons/node/offline"
@@ -67,6 +68,7 @@ type Node struct {
 	gossiping atomic.Pointer[cluster.Gossip] // gossip, for who may ask before it is there
 	hadState  bool                           // there was Raft state when the node started
 	raft      *consensus.Raft
+	members   *membership.Membership
 
 	cluster      atomic.Pointer[string]      // the cluster's id, once known
 	fingerprints atomic.Pointer[[]byte]      // the key of fingerprints, once known
@@ -76,20 +78,13 @@ type Node struct {
 	caughtUp     atomic.Bool
 	wasReady     atomic.Bool
 	stopping     atomic.Bool
-	leaving      atomic.Bool   // it is being taken out of the cluster
 	commands     atomic.Uint64 // applied since the start
-	reconcileNow chan struct{}
-	waiting      atomic.Pointer[string]            // why this node is not part of a cluster yet
-	refused      atomic.Pointer[map[string]string] // why this leader does not take nodes in, by id; not changed once stored
-	changing     sync.Mutex                        // held while a change of Raft's configuration is judged and carried out
-	outside      atomic.Bool                       // the cluster is led without this server
 	dog          *watchdog
 	condition    condition             // what operators are shown
 	logFailure   atomic.Pointer[error] // why the log cannot be written; nil while it can
 	behind       atomic.Pointer[mark]  // what this node lacked when the leader was asked last
 	disk         atomic.Pointer[diskState]
-	diskFull     atomic.Pointer[api.Unavailable]     // why writes are refused; nil while they are not
-	pilot        atomic.Pointer[autopilot.Autopilot] // judges the servers while this node leads
+	diskFull     atomic.Pointer[api.Unavailable] // why writes are refused; nil while they are not
 
 	leaderChanges atomic.Uint64 // seen since the start
 	refusedWrites *prometheus.CounterVec
@@ -117,13 +112,13 @@ func Start(ctx context.Context, cfg Config, logger *slog.Logger) (*Node, error) 
 	cfg.Tuning = cfg.Tuning.withDefaults()
 	n := &Node{
 		cfg: cfg, logger: logger, started: time.Now(), dog: newWatchdog(), refusedWrites: newRefusedWrites(),
-		joined: make(chan struct{}), reconcileNow: make(chan struct{}, 1), begun: make(chan struct{}), done: make(chan struct{}),
+		joined: make(chan struct{}), begun: make(chan struct{}), done: make(chan struct{}),
 	}
 	defer close(n.begun)
 	n.workCtx, n.endWork = context.WithCancel(context.Background())
 	for _, step := range []func() error{
 		n.countDescriptors, n.openDir, n.openState, n.openLog, n.openPush, n.openPort, n.openHTTP,
-		n.openGossip, n.openRaft, n.openPrivate, n.startWorkers, n.openPprof, n.serveHTTP,
+		n.openGossip, n.openRaft, n.openMembership, n.openPrivate, n.startWorkers, n.openPprof, n.serveHTTP,
 	} {
 		err := ctx.Err()
 		if err == nil {
@@ -272,7 +267,7 @@ func (n *Node) openGossip() (err error) {
 	interval := n.cfg.Tuning.ProbeInterval
 	n.gossip, err = cluster.StartGossip(cluster.GossipConfig{
 		Name: n.identity.ServerID, Bind: n.cfg.GossipAddr, Advertise: n.cfg.GossipAdvertise,
-		Join: n.cfg.Join, Known: n.book.GossipAddrs, Secrets: n.secrets, Meta: n.meta(), Logger: n.logger,
+		Join: n.cfg.Join, Known: n.book.GossipAddrs, Secrets: n.secrets, Meta: n.meta(!n.hadState, false), Logger: n.logger,
 		ProbeInterval: interval, ProbeTimeout: interval / 2, RejoinInterval: 2 * interval, PushPullInterval: 5 * interval,
 	})
 	if err != nil {
@@ -313,9 +308,30 @@ func (n *Node) restored() {
 	n.pipeline.Recheck(v)
 }
 
+func (n *Node) openMembership() error {
+	n.members = membership.New(membership.Config{
+		ServerID: n.identity.ServerID, Expect: n.cfg.BootstrapExpect, Join: n.cfg.Join, NonVoter: n.cfg.NonVoter,
+		Heartbeat: n.cfg.Heartbeat, Election: n.cfg.Election, DeadFor: n.cfg.DeadServerThreshold, Timing: n.cfg.Tuning.Timing,
+		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Book: n.book, Client: n.port.Client(), Logger: n.logger,
+		ClusterID: n.clusterID, Meta: n.meta, Leading: func() bool { return n.pipeline.Stats().Leading }, Fail: n.fail,
+		Propose: func(ctx context.Context, body fsm.Body) error {
+			_, _, err := n.pipeline.ProposeAsLeader(ctx, body)
+			return err
+		},
+	})
+	return nil
+}
+
+// openPrivate serves the private port. The port has verified that the caller is a node
+// with the cluster's secret.
 func (n *Node) openPrivate() error {
+	mux := http.NewServeMux()
+	n.members.Handle(mux)
+	n.handleAdmin(mux)
+	mux.HandleFunc("POST "+pathVerify, n.serveVerify)
+	mux.Handle("/", n.pipeline.Handler())
 	go func() {
-		if err := n.port.Serve(n.privateHandler()); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		if err := n.port.Serve(mux); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			n.fail(fmt.Errorf("serving the private port: %w", err))
 		}
 	}()
@@ -324,8 +340,8 @@ func (n *Node) openPrivate() error {
 
 func (n *Node) startWorkers() error {
 	for _, work := range []func(context.Context){
-		n.watchLeadership, n.observeRaft, n.followGossip, n.learnCluster,
-		n.bootstrap, n.watchCatchUp, n.watchLag, n.watchMembership, n.watchWrites, n.watchStalls, n.watchDisk, n.foldUsage, n.followOwnNames,
+		n.watchLeadership, n.observeRaft, n.learnCluster,
+		n.members.Run, n.watchCatchUp, n.watchLag, n.watchWrites, n.watchStalls, n.watchDisk, n.foldUsage, n.followOwnNames,
 		func(ctx context.Context) { n.raft.TakeSnapshots(ctx, n.room) },
 		func(ctx context.Context) { n.secrets.Watch(ctx, n.logger) },
 	} {
@@ -371,3 +387,6 @@ func (n *Node) GossipAddr() string { return n.gossip.Addr() }
 
 // ServerID returns the node's id in the cluster.
 func (n *Node) ServerID() string { return n.identity.ServerID }
+
+// Health returns this node's judgement of the servers. Only a leader has one.
+func (n *Node) Health() (h admin.Health, leading bool) { return n.members.Health() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -16,6 +17,8 @@ import (
 const testPatience = 30 * time.Second
 
 // local returns the configuration of a node on any free ports.
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
 func local(t *testing.T) Config {
 	t.Helper()
 	c := defaults(t)

@@ -54,7 +54,7 @@ func (n *Node) Shutdown(ctx context.Context) error {
 			}
 		})
 		closing.Go(func() {
-			if err := n.handOver(ctx); err != nil {
+			if err := n.members.HandOver(ctx); err != nil {
 				n.logger.WarnContext(ctx, "the others have to elect a leader by themselves", "error", err)
 			}
 		})

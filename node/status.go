@@ -35,7 +35,7 @@ func (n *Node) status() api.Status {
 		Node: n.identity.ServerID, Role: role(n.raft.State()), Term: n.raft.CurrentTerm(),
 		AppliedIndex: n.machine.Applied(), CommitIndex: n.raft.CommitIndex(),
 		Voters: n.raft.Voters(), Version: n.cfg.Version,
-		UptimeMillis: time.Since(n.started).Milliseconds(), Format: format, Membership: n.membership(),
+		UptimeMillis: time.Since(n.started).Milliseconds(), Format: format, Membership: n.members.Part(),
 	}
 	if id := n.raft.LeaderID(); id != "" {
 		s.Leader = &id
@@ -88,16 +88,16 @@ func (n *Node) checks() []api.Check {
 // memberCheck is whether this node is part of the cluster that it is meant for.
 func (n *Node) memberCheck() api.Check {
 	c := api.Check{Name: "cluster", OK: n.fingerprints.Load() != nil, Detail: "part of cluster " + n.clusterID()}
-	waiting := n.waiting.Load()
+	waiting := n.members.Waiting()
 	stranger, strange := n.gossip.Stranger()
 	switch {
-	case n.outside.Load():
+	case n.members.Outside():
 		c.OK, c.Detail = false, "this server was removed from its cluster; stop it, or empty its data directory and start it to join as a new server"
 	case strange && len(n.gossip.Members()) <= 1:
 		c.OK, c.Detail = false, fmt.Sprintf("this node belongs to cluster %s and is alone, and %s at the join address %s belongs to cluster %s; empty this node's data directory to join that, or take the address out of --join",
 			n.clusterID(), stranger.ServerID, stranger.GossipAddr, stranger.ClusterID)
-	case n.clusterID() == "" && waiting != nil:
-		c.Detail = "not part of a cluster yet: " + *waiting
+	case n.clusterID() == "" && waiting != "":
+		c.Detail = "not part of a cluster yet: " + waiting
 	case n.clusterID() == "":
 		c.Detail = "not part of a cluster yet"
 	case !c.OK && !n.named():

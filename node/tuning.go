@@ -8,6 +8,7 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/node/membership"
 	"github.com/commons-cluster/commons/node/propose"
 )
 
@@ -30,17 +31,7 @@ type Tuning struct {
 	SnapshotBytes int64
 	// TrailingBytes of log stay behind a snapshot, for followers that lag a little.
 	TrailingBytes int64
-	// ReconcileInterval is how often the leader compares gossip with the
-	// configuration of Raft, besides at every change of either.
-	ReconcileInterval time.Duration
-	// StableFor is how long a non-voter must be caught up before it votes.
-	StableFor time.Duration
-	// GoneFor is how long a server must be out of gossip before a new one of
-	// the same name may take its place, and how long one that is back waits to be
-	// taken in again before it says that it was removed.
-	GoneFor time.Duration
-	// HandoverTimeout bounds the hand-over of leadership at shutdown.
-	HandoverTimeout time.Duration
+	membership.Timing
 	// ProbeInterval is how often gossip looks after each member.
 	ProbeInterval time.Duration
 	// UsageInterval is how often the node folds its count of calls into the log.

@@ -1,16 +1,15 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
 	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/node/push"
 )
 
@@ -128,29 +127,10 @@ func (n *Node) verifyHere(ctx context.Context, q verifyQuestion) (verifyAnswer, 
 }
 
 // verifyAt has another node ask, for as long as nobody else leads.
-func (n *Node) verifyAt(ctx context.Context, leader string, q verifyQuestion) (a verifyAnswer, err error) {
-	data, err := json.Marshal(q)
-	if err != nil {
-		return a, err
-	}
+func (n *Node) verifyAt(ctx context.Context, leader string, q verifyQuestion) (verifyAnswer, error) {
 	ctx, cancel := n.pipeline.UntilAnotherLeads(ctx, leader)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+leader+pathVerify, bytes.NewReader(data))
-	if err != nil {
-		return a, err
-	}
-	res, err := n.port.Client().Do(req)
-	if err != nil {
-		return a, err
-	}
-	defer func() { _ = res.Body.Close() }()
-	if res.StatusCode != http.StatusOK {
-		return a, fmt.Errorf("%s answered %s", leader, res.Status)
-	}
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&a); err != nil {
-		return a, fmt.Errorf("answer of %s: %w", leader, err)
-	}
-	return a, nil
+	return cluster.Ask[verifyAnswer](ctx, n.port.Client(), leader, pathVerify, q)
 }
 
 // serveVerify asks a receiver for another node.
@@ -165,5 +145,5 @@ func (n *Node) serveVerify(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusMisdirectedRequest)
 		return
 	}
-	n.answer(w, a)
+	cluster.Reply(w, n.logger, http.StatusOK, a)
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
 )
 
@@ -21,7 +20,7 @@ type autopilotHealthCommand struct {
 
 // Run shows the health of the servers.
 func (c *autopilotHealthCommand) Run(ctx context.Context, std streams) error {
-	health, err := ask[node.HealthReport](ctx, &c.target, admin.PathHealth, nil)
+	health, err := ask[admin.HealthReport](ctx, &c.target, admin.PathHealth, nil)
 	if err != nil {
 		return err
 	}
@@ -40,7 +39,7 @@ func (c *autopilotHealthCommand) Run(ctx context.Context, std streams) error {
 }
 
 // verdict returns nil when all is well: slowness alone is none of its business.
-func (c *autopilotHealthCommand) verdict(health *node.HealthReport) error {
+func (c *autopilotHealthCommand) verdict(health *admin.HealthReport) error {
 	var unwell []string
 	for _, s := range health.Reports {
 		if s.Part != admin.Outside && (s.Report == nil || len(s.Report.Problems) > 0) {
@@ -56,7 +55,7 @@ func (c *autopilotHealthCommand) verdict(health *node.HealthReport) error {
 	return nil
 }
 
-func healthRows(health *node.Health) []string {
+func healthRows(health *admin.Health) []string {
 	rows := append(make([]string, 0, 1+len(health.Servers)), "SERVER\tHEALTHY\tLEADER\tVOTER\tALIVE\tLAST CONTACT\tLAST TERM\tLAST INDEX\tSTABLE SINCE")
 	for _, s := range health.Servers {
 		contact := "never"

@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -137,7 +136,7 @@ func TestHealthVerdict(t *testing.T) {
 	report.Servers[1].Report.Problems = nil
 	report.Servers[2].Report, report.Servers[4].Report = report.Servers[0].Report, report.Servers[0].Report
 	report.Servers[3].Report = nil // outside
-	health := node.HealthReport{Health: node.Health{Healthy: true}, Reports: report.Servers}
+	health := admin.HealthReport{Health: admin.Health{Healthy: true}, Reports: report.Servers}
 	command := &autopilotHealthCommand{}
 	if err := command.verdict(&health); err != nil {
 		t.Errorf("all is well: %v", err)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api"
-	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/bench"
 	"github.com/commons-cluster/commons/node/offline"
@@ -64,7 +63,7 @@ func TestTimesInJSONAreMilliseconds(t *testing.T) {
 		}
 	}
 	for name, of := range map[string]reflect.Type{
-		"status": reflect.TypeFor[picture](), "health": reflect.TypeFor[node.HealthReport](), "members": reflect.TypeFor[admin.ClusterReport](),
+		"status": reflect.TypeFor[picture](), "health": reflect.TypeFor[admin.HealthReport](), "members": reflect.TypeFor[admin.ClusterReport](),
 		"list-peers": reflect.TypeFor[peer](), "digest": reflect.TypeFor[admin.Comparison](), "bench": reflect.TypeFor[bench.Report](),
 		"save": reflect.TypeFor[savedBackup](), "inspect": reflect.TypeFor[inspected](), "restore": reflect.TypeFor[offline.Founded](),
 		"check": reflect.TypeFor[tried](), "rotate": reflect.TypeFor[rotationNews](), "/status": reflect.TypeFor[api.Status](),

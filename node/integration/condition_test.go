@@ -113,7 +113,7 @@ func TestConditionsAreTrue(t *testing.T) {
 	if r := c.reports(0)[1]; r == nil || len(r.Refused) != 1 || r.Refused[0].Code != string(api.CodeDiskFull) || !contains(r.Warnings, "writes were refused here in the last minute, disk_full") {
 		t.Errorf("the node that refused a write says %+v", r)
 	}
-	health, err := operate[node.HealthReport](c, 0, admin.PathHealth, nil)
+	health, err := operate[admin.HealthReport](c, 0, admin.PathHealth, nil)
 	if err != nil || len(health.Reports) != 3 || !contains(health.Reports[0].Report.Problems, "disk_full") {
 		t.Errorf("the leader's judgement is %+v, %v", health, err)
 	}

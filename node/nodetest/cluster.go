@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/membership"
 	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
 
@@ -132,8 +133,10 @@ func (c *Cluster) Add(expect int) *Node {
 		Heartbeat: Heartbeat, Election: Election, Lease: Lease, HangTimeout: Patience,
 		LogLevel: "info", LogFormat: "text", Version: "test",
 		Tuning: node.Tuning{
-			ReconcileInterval: 200 * time.Millisecond, StableFor: 300 * time.Millisecond,
-			GoneFor: time.Second, ProbeInterval: 200 * time.Millisecond,
+			Timing: membership.Timing{
+				ReconcileInterval: 200 * time.Millisecond, StableFor: 300 * time.Millisecond, GoneFor: time.Second,
+			},
+			ProbeInterval: 200 * time.Millisecond,
 		},
 	}
 	nd.Config.HTTPAddr, nd.Config.ClusterAddr, nd.Config.GossipAddr = c.freeAddr(), c.freeAddr(), c.freeAddr()

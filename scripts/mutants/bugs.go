@@ -311,20 +311,20 @@ var bugs = []bug{
 	},
 	{
 		name:  "one voter fewer is enough for a majority",
-		edits: []edit{{"node/reconfigure.go", "return living > voters/2", "return living >= voters/2"}},
-		pkg:   "./node", run: "Plan",
+		edits: []edit{{"node/membership/reconfigure.go", "return living > voters/2", "return living >= voters/2"}},
+		pkg:   "./node/membership", run: "Plan",
 		because: "a server is removed and nothing is decided any more",
 	},
 	{
 		name:  "one voter fewer may stay",
-		edits: []edit{{"node/planner.go", "left >= minVoters &&", "left >= minVoters-1 &&"}},
-		pkg:   "./node", run: "Plan",
+		edits: []edit{{"node/membership/planner.go", "left >= minVoters &&", "left >= minVoters-1 &&"}},
+		pkg:   "./node/membership", run: "Plan",
 		because: "the next failure stops all writes",
 	},
 	{
 		name:  "a configuration is changed that nobody has judged",
-		edits: []edit{{"node/reconfigure.go", "step.do(raft.ServerID(step.id), index)", "step.do(raft.ServerID(step.id), 0)"}},
-		pkg:   "./node", run: "Change",
+		edits: []edit{{"node/membership/reconfigure.go", "step.do(raft.ServerID(step.id), index)", "step.do(raft.ServerID(step.id), 0)"}},
+		pkg:   "./node/membership", run: "Change",
 		because: "two servers leave at once and take the quorum",
 	},
 }

@@ -1,4 +1,4 @@
-package node
+package membership
 
 import (
 	"context"
@@ -18,37 +18,38 @@ import (
 // form a cluster, besides at every change in gossip.
 const bootstrapInterval = 500 * time.Millisecond
 
-// fresh reports whether this node has no state: it has never voted, logged,
+// Fresh reports whether this node has no state: it has never voted, logged,
 // received or applied anything.
-func (n *Node) fresh() bool {
-	return n.raft.CurrentTerm() == 0 && n.raft.LastIndex() == 0 && n.machine.Applied() == 0
+func (ms *Membership) Fresh() bool {
+	return ms.cfg.Raft.CurrentTerm() == 0 && ms.cfg.Raft.LastIndex() == 0 && ms.cfg.Machine.Applied() == 0
 }
 
 // bootstrap forms a cluster when it falls to this node, and returns when it has
 // state or the context ends. A node that is to join one waits here until the
 // leader has added it.
-func (n *Node) bootstrap(ctx context.Context) {
-	joins := n.cfg.BootstrapExpect == 1 || n.cfg.NonVoter
-	if n.fresh() && joins && len(n.cfg.Join) == 0 {
-		n.formCluster(ctx, []string{n.identity.ServerID})
+func (ms *Membership) bootstrap(ctx context.Context) {
+	joins := ms.cfg.Expect == 1 || ms.cfg.NonVoter
+	if ms.Fresh() && joins && len(ms.cfg.Join) == 0 {
+		ms.formCluster(ctx, []string{ms.cfg.ServerID})
 		return
 	}
-	defer n.waiting.Store(nil)
+	defer ms.waiting.Store(nil)
 	tick := time.NewTicker(bootstrapInterval)
 	defer tick.Stop()
-	for n.fresh() {
+	for ms.Fresh() {
+		asker := func(id string) (peerAnswer, error) { return ms.peer(ctx, id) }
 		var (
 			voters []string
 			why    obstacle
 		)
-		members := n.gossip.Members()
+		members := ms.cfg.Gossip.Members()
 		if joins {
-			why = outsideOf(members, n.identity.ServerID, n.cfg.Join)
-		} else if voters, why = firstVoters(members, n.identity.ServerID, n.cfg.BootstrapExpect, n.peer(ctx)); why.text == "" {
-			n.formCluster(ctx, voters)
+			why = outsideOf(members, ms.cfg.ServerID, ms.cfg.Join)
+		} else if voters, why = firstVoters(members, ms.cfg.ServerID, ms.cfg.Expect, asker); why.text == "" {
+			ms.formCluster(ctx, voters)
 			return
 		}
-		n.awaitPlace(ctx, why, n.refusedBy(ctx, members))
+		ms.awaitPlace(ctx, why, ms.refusedBy(ctx, members))
 		select {
 		case <-ctx.Done():
 			return
@@ -66,18 +67,18 @@ type obstacle struct {
 
 // awaitPlace says why this node waits, in the log and in /readyz. What a leader
 // says of it counts more than what it sees itself.
-func (n *Node) awaitPlace(ctx context.Context, seen, refused obstacle) {
+func (ms *Membership) awaitPlace(ctx context.Context, seen, refused obstacle) {
 	if refused.text != "" {
 		seen = refused
 	}
-	if was := n.waiting.Swap(&seen.text); was != nil && *was == seen.text {
+	if was := ms.waiting.Swap(&seen.text); was != nil && *was == seen.text {
 		return
 	}
 	level := slog.LevelInfo
 	if seen.wrong {
 		level = slog.LevelWarn
 	}
-	n.logger.Log(ctx, level, "not part of a cluster yet", "reason", seen.text)
+	ms.cfg.Logger.Log(ctx, level, "not part of a cluster yet", "reason", seen.text)
 }
 
 // outsideOf says what a node waits for that is to join a cluster and forms none.
@@ -99,18 +100,13 @@ func outsideOf(members []cluster.Member, self string, join []string) obstacle {
 	return obstacle{"every node here only joins, because --bootstrap-expect is 1; start those that are to form the cluster with their number", true}
 }
 
-// peer asks another node what it is.
-func (n *Node) peer(ctx context.Context) func(id string) (peerAnswer, error) {
-	return func(id string) (peerAnswer, error) { return ask[peerAnswer](ctx, n.port.Client(), id, pathPeer) }
-}
-
 // refusedBy returns why a leader does not take this node in.
-func (n *Node) refusedBy(ctx context.Context, members []cluster.Member) obstacle {
+func (ms *Membership) refusedBy(ctx context.Context, members []cluster.Member) obstacle {
 	for _, m := range members {
-		if !belongs(m) || m.ServerID == n.identity.ServerID {
+		if !belongs(m) || m.ServerID == ms.cfg.ServerID {
 			continue
 		}
-		p, err := n.peer(ctx)(m.ServerID)
+		p, err := ms.peer(ctx, m.ServerID)
 		if err == nil && p.Leads && p.Refused != "" {
 			return obstacle{fmt.Sprintf("%s, which leads, refuses this node: %s", m.ServerID, p.Refused), true}
 		}
@@ -181,19 +177,19 @@ func freshPeers(members []cluster.Member, self string, expect int) []string {
 func belongs(m cluster.Member) bool { return m.ClusterID != "" || !m.Fresh }
 
 // formCluster writes the first configuration.
-func (n *Node) formCluster(ctx context.Context, ids []string) {
+func (ms *Membership) formCluster(ctx context.Context, ids []string) {
 	var c raft.Configuration
 	for _, id := range ids {
 		c.Servers = append(c.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress(id)})
 	}
-	switch err := n.raft.BootstrapCluster(c).Error(); {
+	switch err := ms.cfg.Raft.BootstrapCluster(c).Error(); {
 	case errors.Is(err, raft.ErrCantBootstrap): // another founder was faster
-		n.logger.WarnContext(ctx, "the cluster could not be formed", "error", err)
+		ms.cfg.Logger.WarnContext(ctx, "the cluster could not be formed", "error", err)
 		return
 	case err != nil:
 		// Raft has stored a term, perhaps, and takes no second attempt.
-		n.fail(fmt.Errorf("the cluster could not be formed: %w; start this node again, and it begins anew", err))
+		ms.cfg.Fail(fmt.Errorf("the cluster could not be formed: %w; start this node again, and it begins anew", err))
 		return
 	}
-	n.logger.InfoContext(ctx, "formed a cluster", "voters", strings.Join(ids, ","))
+	ms.cfg.Logger.InfoContext(ctx, "formed a cluster", "voters", strings.Join(ids, ","))
 }

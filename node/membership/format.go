@@ -1,4 +1,4 @@
-package node
+package membership
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 // raiseFormat raises the replicated format number as soon as every server's
 // program knows a newer one, for as long as this node leads. Until then nothing
 // enters the log that an old program cannot read.
-func (n *Node) raiseFormat(ctx context.Context) {
-	tick := time.NewTicker(n.cfg.Tuning.ReconcileInterval)
+func (ms *Membership) raiseFormat(ctx context.Context) {
+	tick := time.NewTicker(ms.cfg.ReconcileInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -23,18 +23,18 @@ func (n *Node) raiseFormat(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		has := n.machine.Format()
-		all := commonFormat(n.raft.Servers(), n.gossip.Members(), n.clusterID())
+		has := ms.cfg.Machine.Format()
+		all := commonFormat(ms.cfg.Raft.Servers(), ms.cfg.Gossip.Members(), ms.cfg.ClusterID())
 		if all <= has {
 			continue
 		}
-		if _, _, err := n.pipeline.ProposeAsLeader(ctx, &fsm.SetFormat{Format: all}); err != nil {
+		if err := ms.cfg.Propose(ctx, &fsm.SetFormat{Format: all}); err != nil {
 			if ctx.Err() == nil {
-				n.logger.WarnContext(ctx, "the format was not raised; it is tried again", "error", err)
+				ms.cfg.Logger.WarnContext(ctx, "the format was not raised; it is tried again", "error", err)
 			}
 			continue
 		}
-		n.logger.InfoContext(ctx, "raised the format: every node is upgraded", "from", has, "to", all)
+		ms.cfg.Logger.InfoContext(ctx, "raised the format: every node is upgraded", "from", has, "to", all)
 	}
 }
 

@@ -1,4 +1,4 @@
-package node
+package membership
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"github.com/commons-cluster/commons/cluster"
 
 	"github.com/commons-cluster/commons/node/consensus"
+
+	"github.com/commons-cluster/commons/node/admin"
 )
 
 const (
@@ -38,7 +40,7 @@ const replaced = "another of its name has its place"
 
 // prober asks other nodes what gossip cannot tell.
 type prober interface {
-	answers(ctx context.Context, id string) bool
+	Answers(ctx context.Context, id string) bool
 	knows(ctx context.Context, id string) ([]string, error)
 }
 
@@ -59,7 +61,7 @@ type planner struct {
 
 // newPlanner returns a planner for the server self. deadFor is how long a server
 // is dead before it is removed; 0 keeps it.
-func newPlanner(self string, probe prober, t Tuning, deadFor time.Duration, logger *slog.Logger) *planner {
+func newPlanner(self string, probe prober, t Timing, deadFor time.Duration, logger *slog.Logger) *planner {
 	return &planner{
 		self: self, probe: probe, stableFor: t.StableFor, goneFor: t.GoneFor, deadFor: deadFor, logger: logger,
 		seen: map[string]time.Time{}, warned: map[string]bool{},
@@ -72,7 +74,7 @@ type picture struct {
 	cluster string // its id
 	members []cluster.Member
 	servers []raft.Server
-	health  Health
+	health  admin.Health
 	alive   map[string]cluster.Member // members by id
 }
 
@@ -145,11 +147,11 @@ func (p *planner) mayAdd(ctx context.Context, pic *picture, m cluster.Member) bo
 	}
 	for _, s := range pic.servers {
 		id := string(s.ID)
-		if _, alive := pic.alive[id]; alive && nameOf(id) == nameOf(m.ServerID) {
+		if _, alive := pic.alive[id]; alive && NameOf(id) == NameOf(m.ServerID) {
 			p.refused[m.ServerID] = id + " is a member and has the same name; give this node another --node-id, or end the other one for good"
 			if p.firstTime(m.ServerID) {
 				p.logger.WarnContext(ctx, "two nodes run under one name; give one another --node-id, or stop the one that is not a member",
-					"name", nameOf(id), "member", id, "other", m.ServerID)
+					"name", NameOf(id), "member", id, "other", m.ServerID)
 			}
 			return false
 		}
@@ -180,7 +182,7 @@ func (p *planner) mayVote(ctx context.Context, pic *picture, id string) (old str
 			continue
 		}
 		voters++
-		if other := string(s.ID); nameOf(other) == nameOf(id) {
+		if other := string(s.ID); NameOf(other) == NameOf(id) {
 			if old != "" || !p.gone(ctx, pic, other) {
 				return "", false
 			}
@@ -204,7 +206,7 @@ func (p *planner) superseded(ctx context.Context, pic *picture) string {
 		for _, other := range pic.servers {
 			_, alive := pic.alive[string(other.ID)]
 			outranked := other.Suffrage == raft.Voter || old.Suffrage != raft.Voter
-			if other.ID != old.ID && nameOf(string(other.ID)) == nameOf(string(old.ID)) && alive && outranked &&
+			if other.ID != old.ID && NameOf(string(other.ID)) == NameOf(string(old.ID)) && alive && outranked &&
 				p.gone(ctx, pic, string(old.ID)) {
 				return string(old.ID)
 			}
@@ -219,25 +221,25 @@ func (p *planner) gone(ctx context.Context, pic *picture, id string) bool {
 	if _, alive := pic.alive[id]; alive || id == p.self {
 		return false
 	}
-	return pic.now.Sub(p.seen[id]) >= p.goneFor && !p.probe.answers(ctx, id)
+	return pic.now.Sub(p.seen[id]) >= p.goneFor && !p.probe.Answers(ctx, id)
 }
 
 // fitToVote reports whether a server without a vote wants one, is alive, and has
 // been healthy for long enough.
 func (p *planner) fitToVote(pic *picture, id string) bool {
 	m, alive := pic.alive[id]
-	s, _ := pic.health.server(id)
-	return alive && !m.NonVoter && s.stable(pic.now, p.stableFor)
+	s, _ := pic.health.Server(id)
+	return alive && !m.NonVoter && s.Stable(pic.now, p.stableFor)
 }
 
 // mayLose reports whether a voter may go: at least minVoters stay, and of those
 // a quorum is healthy.
 func (p *planner) mayLose(pic *picture, id string) bool {
-	left, healthy := without(pic.servers, id, func(id string) bool {
-		h, _ := pic.health.server(id)
+	left, healthy := Without(pic.servers, id, func(id string) bool {
+		h, _ := pic.health.Server(id)
 		return h.Healthy
 	})
-	return left >= minVoters && decides(healthy, left)
+	return left >= minVoters && Decides(healthy, left)
 }
 
 // unwilling returns a voter that was started again as a non-voter.
@@ -277,17 +279,17 @@ func (p *planner) dead(ctx context.Context, pic *picture) string {
 // successor returns who is to lead in this node's place: "" while this node is
 // fit to, or nobody else is.
 func (p *planner) successor(pic *picture) string {
-	own, judged := pic.health.server(p.self)
+	own, judged := pic.health.Server(p.self)
 	unfit := judged && !own.Healthy && pic.now.Sub(own.StableSince.Time) >= p.stableFor
 	if own := pic.alive[p.self]; !unfit && !own.NonVoter && !own.DiskLow {
 		return ""
 	}
-	best := ServerHealth{}
+	best := admin.ServerHealth{}
 	for _, s := range pic.health.Servers {
 		if m := pic.alive[s.ID]; m.NonVoter || m.DiskLow {
 			continue
 		}
-		if s.Voter && s.ID != p.self && s.stable(pic.now, p.stableFor) && s.LastIndex > best.LastIndex {
+		if s.Voter && s.ID != p.self && s.Stable(pic.now, p.stableFor) && s.LastIndex > best.LastIndex {
 			best = s
 		}
 	}
@@ -301,8 +303,8 @@ func (p *planner) firstTime(key string) bool {
 	return !was
 }
 
-// nameOf returns the node name in a server id.
-func nameOf(id string) string {
+// NameOf returns the node name in a server id.
+func NameOf(id string) string {
 	if i := strings.LastIndexByte(id, '-'); i > 0 {
 		return id[:i]
 	}

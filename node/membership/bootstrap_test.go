@@ -1,4 +1,4 @@
-package node
+package membership
 
 import (
 	"errors"
@@ -140,12 +140,12 @@ func TestFreshPeers(t *testing.T) {
 // TestStateAloneIsNotFresh holds that a node whose Raft knows nothing forms no cluster
 // over a state that holds something.
 func TestStateAloneIsNotFresh(t *testing.T) {
-	n := inMemory(t)
-	if !n.fresh() {
+	ms := inMemory(t)
+	if !ms.Fresh() {
 		t.Error("a node without anything is not fresh")
 	}
-	n.machine.FSM().ApplyBatch([]*raft.Log{{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(consensus.Alone("a-1"))}})
-	if n.fresh() {
+	ms.cfg.Machine.FSM().ApplyBatch([]*raft.Log{{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(consensus.Alone("a-1"))}})
+	if ms.Fresh() {
 		t.Error("a node with a state is fresh")
 	}
 }

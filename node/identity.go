@@ -10,11 +10,8 @@ import (
 	"github.com/commons-cluster/commons/fsm"
 )
 
-const (
-	// metaInterval is how often what this node tells through gossip is compared
-	// with what is so.
-	metaInterval = 250 * time.Millisecond
-)
+// openRetry is the pause before the data key is tried again with other secrets.
+const openRetry = 250 * time.Millisecond
 
 // joinCluster notes the cluster that this node is part of from now on, and reports
 // whether it was part of none before.
@@ -89,53 +86,20 @@ func (n *Node) learnCluster(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(metaInterval):
+		case <-time.After(openRetry):
 		}
 	}
 }
 
 // meta is what this node tells all others.
-func (n *Node) meta() cluster.Meta {
+func (n *Node) meta(fresh, leaving bool) cluster.Meta {
 	m := cluster.Meta{
 		ServerID: n.identity.ServerID, NodeName: n.identity.NodeName,
 		ClusterAddr: n.port.AdvertiseAddr(), HTTPAddr: n.httpAdvertise, Version: n.cfg.Version, Format: n.cfg.Tuning.Format,
-		ClusterID: n.clusterID(), Expect: n.cfg.BootstrapExpect, Fresh: n.freshMeta(), NonVoter: n.cfg.NonVoter,
-		Leaving: n.leaving.Load(),
+		ClusterID: n.clusterID(), Expect: n.cfg.BootstrapExpect, Fresh: fresh, NonVoter: n.cfg.NonVoter, Leaving: leaving,
 	}
 	if d := n.disk.Load(); d != nil {
 		m.FreeMiB, m.DiskLow = d.freeMiB(), d.low
 	}
 	return m
-}
-
-// freshMeta is fresh, also before Raft runs.
-func (n *Node) freshMeta() bool {
-	if n.raft == nil {
-		return !n.hadState
-	}
-	return n.fresh()
-}
-
-// followGossip keeps the address book, and what this node says about itself, up
-// to date.
-func (n *Node) followGossip(ctx context.Context) {
-	tick := time.NewTicker(metaInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-n.gossip.Changed():
-			if err := n.book.Update(n.gossip.Members()); err != nil {
-				n.logger.WarnContext(ctx, "the address book was not written", "error", err)
-			}
-			n.wakeReconciler()
-		case <-tick.C:
-			if meta := n.meta(); meta != n.gossip.Meta() {
-				if err := n.gossip.SetMeta(meta); err != nil {
-					n.logger.ErrorContext(ctx, "gossip metadata was not changed", "error", err)
-				}
-			}
-		}
-	}
 }

@@ -1,24 +1,11 @@
-package node
+package admin
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	autopilot "github.com/hashicorp/raft-autopilot"
-)
-
-// What a healthy server may lack.
-const (
-	// maxTrailing is how many log entries a server may be behind the leader and
-	// still count as caught up.
-	maxTrailing = 256
-	// contactHeartbeats is how many heartbeats long a server may not have heard
-	// from the leader.
-	contactHeartbeats = 4
 )
 
 // Health is the leader's judgement of the servers in Raft's configuration.
@@ -63,13 +50,13 @@ func (i *Instant) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// stable reports whether the server has been healthy for a time.
-func (s ServerHealth) stable(now time.Time, since time.Duration) bool {
+// Stable reports whether the server has been healthy for a time.
+func (s ServerHealth) Stable(now time.Time, since time.Duration) bool {
 	return s.Healthy && now.Sub(s.StableSince.Time) >= since
 }
 
-// server returns the judgement of one server.
-func (h Health) server(id string) (ServerHealth, bool) {
+// Server returns the judgement of one server.
+func (h Health) Server(id string) (ServerHealth, bool) {
 	i, found := slices.BinarySearchFunc(h.Servers, id, func(s ServerHealth, id string) int { return strings.Compare(s.ID, id) })
 	if !found {
 		return ServerHealth{}, false
@@ -77,28 +64,9 @@ func (h Health) server(id string) (ServerHealth, bool) {
 	return h.Servers[i], true
 }
 
-// Health returns this node's judgement of the servers. Only a leader has one.
-func (n *Node) Health() (h Health, leading bool) {
-	if pilot := n.pilot.Load(); pilot != nil {
-		return healthOf(pilot.GetState()), true
-	}
-	return Health{}, false
-}
-
-// healthOf puts the library's judgement in our own terms.
-func healthOf(state *autopilot.State) Health {
-	h := Health{Healthy: state.Healthy, FailureTolerance: state.FailureTolerance}
-	for id, s := range state.Servers {
-		contact := s.Stats.LastContact.Milliseconds()
-		if s.Server.NodeStatus != autopilot.NodeAlive || s.Stats.LastContact < 0 {
-			contact = -1
-		}
-		h.Servers = append(h.Servers, ServerHealth{
-			ID: string(id), Name: nameOf(string(id)), Leader: s.State == autopilot.RaftLeader, Voter: s.HasVotingRights(),
-			Alive: s.Server.NodeStatus == autopilot.NodeAlive, Healthy: s.Health.Healthy, StableSince: Instant{s.Health.StableSince},
-			LastContactMs: contact, LastTerm: s.Stats.LastTerm, LastIndex: s.Stats.LastIndex, Version: s.Server.Version,
-		})
-	}
-	slices.SortFunc(h.Servers, func(a, b ServerHealth) int { return cmp.Compare(a.ID, b.ID) })
-	return h
+// HealthReport is the leader's judgement of the servers, and what they say of
+// themselves.
+type HealthReport struct {
+	Health
+	Reports []Server `json:"reports"` // by id
 }

@@ -1,4 +1,4 @@
-package node
+package membership
 
 import (
 	"errors"
@@ -13,34 +13,33 @@ import (
 	"github.com/commons-cluster/commons/fsm"
 
 	"github.com/commons-cluster/commons/node/consensus"
-	"github.com/commons-cluster/commons/node/offline"
 )
 
 // leaderOf returns a node whose Raft leads, in memory, a configuration of itself
 // and of servers that are not there; those have no vote, so that it goes on.
-func leaderOf(t *testing.T, others ...string) *Node {
+func leaderOf(t *testing.T, others ...string) *Membership {
 	t.Helper()
-	n := inMemory(t)
+	ms := inMemory(t)
 	first := consensus.Alone("a-1")
 	for _, id := range others {
 		first.Servers = append(first.Servers, raft.Server{Suffrage: raft.Nonvoter, ID: raft.ServerID(id), Address: raft.ServerAddress(id)})
 	}
-	if err := n.raft.BootstrapCluster(first).Error(); err != nil {
+	if err := ms.cfg.Raft.BootstrapCluster(first).Error(); err != nil {
 		t.Fatal(err)
 	}
 	select {
-	case <-n.raft.LeaderCh():
+	case <-ms.cfg.Raft.LeaderCh():
 	case <-time.After(time.Minute):
 		t.Fatal("it does not lead")
 	}
-	if err := n.machine.Wait(t.Context(), 1); err != nil { // the first configuration
+	if err := ms.cfg.Machine.Wait(t.Context(), 1); err != nil { // the first configuration
 		t.Fatal(err)
 	}
-	return n
+	return ms
 }
 
 // inMemory returns a node of a state and of a Raft that keeps nothing.
-func inMemory(t *testing.T) *Node {
+func inMemory(t *testing.T) *Membership {
 	t.Helper()
 	machine, err := fsm.Open(fsm.Options{Dir: t.TempDir()})
 	if err != nil {
@@ -60,7 +59,7 @@ func inMemory(t *testing.T) *Node {
 			t.Error(err)
 		}
 	})
-	return &Node{raft: &consensus.Raft{Raft: r}, machine: machine, logger: quiet(), book: cluster.OpenBook(filepath.Join(t.TempDir(), offline.BookFile), quiet())}
+	return New(Config{Raft: &consensus.Raft{Raft: r}, Machine: machine, Logger: quiet(), Book: cluster.OpenBook(filepath.Join(t.TempDir(), "book"), quiet())})
 }
 
 // TestChangeHoldsForWhatWasJudged: a configuration that was changed after it was
@@ -77,14 +76,14 @@ func TestChangeHoldsForWhatWasJudged(t *testing.T) {
 		{"replace", change{promote: "b-1", remove: "c-1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			n := leaderOf(t, "b-1", "c-1")
-			err := n.reconfigure(t.Context(), func(configuration) (change, error) {
-				return tt.c, n.raft.RemoveServer("c-1", 0, changeTimeout).Error()
+			ms := leaderOf(t, "b-1", "c-1")
+			err := ms.reconfigure(t.Context(), func(configuration) (change, error) {
+				return tt.c, ms.cfg.Raft.RemoveServer("c-1", 0, changeTimeout).Error()
 			})
 			if err == nil || !strings.Contains(err.Error(), "configuration changed since") {
 				t.Errorf("the change was made on another configuration: %v", err)
 			}
-			if got := n.raft.Servers(); len(got) != 2 || consensus.Contains(got, "c-1") || len(n.raft.Voters()) != 1 {
+			if got := ms.cfg.Raft.Servers(); len(got) != 2 || consensus.Contains(got, "c-1") || len(ms.cfg.Raft.Voters()) != 1 {
 				t.Errorf("the configuration is %v", got)
 			}
 		})
@@ -93,25 +92,25 @@ func TestChangeHoldsForWhatWasJudged(t *testing.T) {
 
 // TestChangeOfTwoSteps: the second is made on what the first has left.
 func TestChangeOfTwoSteps(t *testing.T) {
-	n := leaderOf(t, "b-1", "c-1")
-	err := n.reconfigure(t.Context(), func(configuration) (change, error) { return change{add: "d-1", remove: "b-1"}, nil })
+	ms := leaderOf(t, "b-1", "c-1")
+	err := ms.reconfigure(t.Context(), func(configuration) (change, error) { return change{add: "d-1", remove: "b-1"}, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := n.raft.Servers(); len(got) != 3 || consensus.Contains(got, "b-1") || !consensus.Contains(got, "d-1") {
+	if got := ms.cfg.Raft.Servers(); len(got) != 3 || consensus.Contains(got, "b-1") || !consensus.Contains(got, "d-1") {
 		t.Errorf("the configuration is %v", got)
 	}
 }
 
 // TestOneChangeAtATime: a second change is judged by what the first one has left.
 func TestOneChangeAtATime(t *testing.T) {
-	n := leaderOf(t, "b-1", "c-1")
+	ms := leaderOf(t, "b-1", "c-1")
 	second := make(chan error, 1)
-	err := n.reconfigure(t.Context(), func(configuration) (change, error) {
+	err := ms.reconfigure(t.Context(), func(configuration) (change, error) {
 		begun := make(chan struct{})
 		go func() {
 			close(begun)
-			second <- n.reconfigure(t.Context(), func(current configuration) (change, error) {
+			second <- ms.reconfigure(t.Context(), func(current configuration) (change, error) {
 				if consensus.Contains(current.servers, "b-1") {
 					return change{}, errors.New("it sees what is about to be changed")
 				}
@@ -127,15 +126,15 @@ func TestOneChangeAtATime(t *testing.T) {
 	if err := <-second; err != nil {
 		t.Fatal(err)
 	}
-	if got := n.raft.Servers(); len(got) != 1 {
+	if got := ms.cfg.Raft.Servers(); len(got) != 1 {
 		t.Errorf("the configuration is %v", got)
 	}
 }
 
 // TestNoChangeWithoutConfiguration: index 0 would stand for any configuration.
 func TestNoChangeWithoutConfiguration(t *testing.T) {
-	n := inMemory(t)
-	err := n.reconfigure(t.Context(), func(configuration) (change, error) { return change{add: "b-1"}, nil })
+	ms := inMemory(t)
+	err := ms.reconfigure(t.Context(), func(configuration) (change, error) { return change{add: "b-1"}, nil })
 	if !errors.Is(err, errNoConfiguration) {
 		t.Errorf("a change without a configuration: %v", err)
 	}

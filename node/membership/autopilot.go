@@ -1,33 +1,47 @@
-package node
+package membership
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	autopilot "github.com/hashicorp/raft-autopilot"
+
+	"github.com/commons-cluster/commons/node/admin"
+)
+
+// What a healthy server may lack.
+const (
+	// maxTrailing is how many log entries a server may be behind the leader and
+	// still count as caught up.
+	maxTrailing = 256
+	// contactHeartbeats is how many heartbeats long a server may not have heard
+	// from the leader.
+	contactHeartbeats = 4
 )
 
 // judge lets raft-autopilot judge the servers, for as long as this node leads.
 // The library changes nothing: what follows from its judgement is the planner's.
-func (n *Node) judge(ctx context.Context) {
-	pilot := autopilot.New(n.raft.Raft, &surveyor{n, ctx},
+func (ms *Membership) judge(ctx context.Context) {
+	pilot := autopilot.New(ms.cfg.Raft.Raft, &surveyor{ms, ctx},
 		autopilot.WithLogger(hclog.NewNullLogger()), // it has to say only that Raft was shut down
 		autopilot.WithReconciliationDisabled(),
-		autopilot.WithUpdateInterval(n.cfg.Tuning.ReconcileInterval))
+		autopilot.WithUpdateInterval(ms.cfg.ReconcileInterval))
 	pilot.Start(ctx)
-	n.pilot.Store(pilot)
-	n.wakeReconciler()
+	ms.pilot.Store(pilot)
+	ms.wakeReconciler()
 	<-ctx.Done()
-	n.pilot.Store(nil)
+	ms.pilot.Store(nil)
 	<-pilot.Stop()
 }
 
 // surveyor tells autopilot what it asks for.
 type surveyor struct {
-	n   *Node
+	ms  *Membership
 	ctx context.Context // ends with the leadership
 }
 
@@ -36,9 +50,9 @@ var _ autopilot.ApplicationIntegration = (*surveyor)(nil)
 // AutopilotConfig says what is healthy.
 func (s *surveyor) AutopilotConfig() *autopilot.Config {
 	return &autopilot.Config{
-		LastContactThreshold:    max(contactHeartbeats*s.n.cfg.Heartbeat, time.Second),
+		LastContactThreshold:    max(contactHeartbeats*s.ms.cfg.Heartbeat, time.Second),
 		MaxTrailingLogs:         maxTrailing,
-		ServerStabilizationTime: s.n.cfg.Tuning.StableFor,
+		ServerStabilizationTime: s.ms.cfg.StableFor,
 	}
 }
 
@@ -46,16 +60,16 @@ func (s *surveyor) AutopilotConfig() *autopilot.Config {
 // are alive.
 func (s *surveyor) KnownServers() map[raft.ServerID]*autopilot.Server {
 	known := map[raft.ServerID]*autopilot.Server{}
-	for _, server := range s.n.raft.Servers() {
+	for _, server := range s.ms.cfg.Raft.Servers() {
 		id := string(server.ID)
 		status := autopilot.NodeFailed
-		member, alive := s.n.gossip.Member(id)
-		if alive || id == s.n.identity.ServerID {
+		member, alive := s.ms.cfg.Gossip.Member(id)
+		if alive || id == s.ms.cfg.ServerID {
 			status = autopilot.NodeAlive
 		}
 		known[server.ID] = &autopilot.Server{
-			ID: server.ID, Address: server.Address, Name: nameOf(id), NodeStatus: status,
-			Version: member.Version, IsLeader: id == s.n.identity.ServerID,
+			ID: server.ID, Address: server.Address, Name: NameOf(id), NodeStatus: status,
+			Version: member.Version, IsLeader: id == s.ms.cfg.ServerID,
 		}
 	}
 	return known
@@ -84,11 +98,11 @@ func (s *surveyor) FetchServerStats(_ context.Context, servers map[raft.ServerID
 }
 
 func (s *surveyor) ask(id string) *autopilot.ServerStats {
-	if id == s.n.identity.ServerID {
-		return s.n.stats().forAutopilot()
+	if id == s.ms.cfg.ServerID {
+		return s.ms.stats().forAutopilot()
 	}
-	answer, err := ask[statsAnswer](s.ctx, s.n.port.Client(), id, pathStats)
-	if err != nil || answer.ID != id {
+	answer, err := s.ms.statsOf(s.ctx, id)
+	if err != nil {
 		return &autopilot.ServerStats{LastContact: -1}
 	}
 	return answer.forAutopilot()
@@ -108,3 +122,29 @@ func (s *surveyor) NotifyState(*autopilot.State) {}
 // RemoveFailedServer implements autopilot.ApplicationIntegration. It is not
 // called: the planner removes servers.
 func (s *surveyor) RemoveFailedServer(*autopilot.Server) {}
+
+// Health returns this node's judgement of the servers. Only a leader has one.
+func (ms *Membership) Health() (h admin.Health, leading bool) {
+	if pilot := ms.pilot.Load(); pilot != nil {
+		return healthOf(pilot.GetState()), true
+	}
+	return admin.Health{}, false
+}
+
+// healthOf puts the library's judgement in our own terms.
+func healthOf(state *autopilot.State) admin.Health {
+	h := admin.Health{Healthy: state.Healthy, FailureTolerance: state.FailureTolerance}
+	for id, s := range state.Servers {
+		contact := s.Stats.LastContact.Milliseconds()
+		if s.Server.NodeStatus != autopilot.NodeAlive || s.Stats.LastContact < 0 {
+			contact = -1
+		}
+		h.Servers = append(h.Servers, admin.ServerHealth{
+			ID: string(id), Name: NameOf(string(id)), Leader: s.State == autopilot.RaftLeader, Voter: s.HasVotingRights(),
+			Alive: s.Server.NodeStatus == autopilot.NodeAlive, Healthy: s.Health.Healthy, StableSince: admin.Instant{Time: s.Health.StableSince},
+			LastContactMs: contact, LastTerm: s.Stats.LastTerm, LastIndex: s.Stats.LastIndex, Version: s.Server.Version,
+		})
+	}
+	slices.SortFunc(h.Servers, func(a, b admin.ServerHealth) int { return cmp.Compare(a.ID, b.ID) })
+	return h
+}

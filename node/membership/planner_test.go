@@ -1,4 +1,4 @@
-package node
+package membership
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/cluster"
+
+	"github.com/commons-cluster/commons/node/admin"
 )
 
 // probes answers a planner's questions from sets.
@@ -22,7 +24,7 @@ type probes struct {
 	configs map[string][]string // knows
 }
 
-func (p probes) answers(_ context.Context, id string) bool { return p.up[id] }
+func (p probes) Answers(_ context.Context, id string) bool { return p.up[id] }
 func (p probes) knows(_ context.Context, id string) ([]string, error) {
 	known, ok := p.configs[id]
 	if !ok {
@@ -31,7 +33,7 @@ func (p probes) knows(_ context.Context, id string) ([]string, error) {
 	return known, nil
 }
 
-var testTuning = Tuning{StableFor: 3 * time.Second, GoneFor: 10 * time.Second}
+var testTiming = Timing{StableFor: 3 * time.Second, GoneFor: 10 * time.Second}
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
@@ -66,7 +68,7 @@ func alive(list string) []cluster.Member {
 			m.ClusterID = "d"
 		}
 		m.NonVoter, m.DiskLow = strings.HasSuffix(id, "~"), strings.HasSuffix(id, "#")
-		m.NodeName = nameOf(m.ServerID)
+		m.NodeName = NameOf(m.ServerID)
 		out = append(out, m)
 	}
 	return out
@@ -74,18 +76,18 @@ func alive(list string) []cluster.Member {
 
 // judged returns the health of a configuration: who is alive and does not lag is
 // healthy, since the given time.
-func judged(config []raft.Server, members []cluster.Member, lagging string, since time.Time) Health {
-	h := Health{Healthy: true}
+func judged(config []raft.Server, members []cluster.Member, lagging string, since time.Time) admin.Health {
+	h := admin.Health{Healthy: true}
 	for i, s := range config {
 		id := string(s.ID)
 		alive := slices.ContainsFunc(members, func(m cluster.Member) bool { return m.ServerID == id })
 		healthy := alive && !slices.Contains(strings.Fields(lagging), id)
 		h.Healthy = h.Healthy && healthy
-		h.Servers = append(h.Servers, ServerHealth{
-			ID: id, Voter: s.Suffrage == raft.Voter, Alive: alive, Healthy: healthy, StableSince: Instant{since}, LastIndex: uint64(100 - i),
+		h.Servers = append(h.Servers, admin.ServerHealth{
+			ID: id, Voter: s.Suffrage == raft.Voter, Alive: alive, Healthy: healthy, StableSince: admin.Instant{Time: since}, LastIndex: uint64(100 - i),
 		})
 	}
-	slices.SortFunc(h.Servers, func(a, b ServerHealth) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(h.Servers, func(a, b admin.ServerHealth) int { return strings.Compare(a.ID, b.ID) })
 	return h
 }
 
@@ -151,7 +153,7 @@ func TestPlan(t *testing.T) {
 			for id := range strings.FieldsSeq(tt.up) {
 				pr.up[id] = true
 			}
-			p := newPlanner("a-1", pr, testTuning, time.Duration(tt.deadFor)*time.Second, quiet())
+			p := newPlanner("a-1", pr, testTiming, time.Duration(tt.deadFor)*time.Second, quiet())
 			start, config, members := time.Now(), servers(tt.servers), alive(tt.alive)
 			health := judged(config, members, tt.lagging, start)
 			for second := range 20 {
@@ -168,7 +170,7 @@ func TestPlan(t *testing.T) {
 // TestRefusalsOutliveThePlan: what was published of a plan is read by others while
 // the next plan is made.
 func TestRefusalsOutliveThePlan(t *testing.T) {
-	p := newPlanner("a-1", probes{}, testTuning, 0, quiet())
+	p := newPlanner("a-1", probes{}, testTiming, 0, quiet())
 	config := servers("a-1 b-1")
 	plan := func(members []cluster.Member) {
 		p.plan(t.Context(), picture{now: time.Now(), cluster: "c", members: members, servers: config, health: judged(config, members, "", time.Now())})
@@ -195,7 +197,7 @@ func TestPlanSaysWhomItRefuses(t *testing.T) {
 		{"taken in", "a-1 b-2?", nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := newPlanner("a-1", probes{configs: tt.configs}, testTuning, 0, quiet())
+			p := newPlanner("a-1", probes{configs: tt.configs}, testTiming, 0, quiet())
 			config, members := servers("a-1 b-1"), alive(tt.alive)
 			p.plan(t.Context(), picture{now: time.Now(), cluster: "c", members: members, servers: config, health: judged(config, members, "", time.Now())})
 			if got := p.refused["b-2"]; (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) || len(p.refused) > 1 {
@@ -225,7 +227,7 @@ func TestPlanKeepsVoters(t *testing.T) {
 		running := map[string]string{"a": "a-1", "b": "b-1", "c": "c-1"} // id by name; "" is down
 		last := map[string]string{"a": "a-1", "b": "b-1", "c": "c-1"}
 		config := servers("a-1 b-1 c-1")
-		p := newPlanner("a-1", nil, testTuning, 20*time.Second, quiet())
+		p := newPlanner("a-1", nil, testTiming, 20*time.Second, quiet())
 		now, serial := time.Now(), 1
 		since := now // an approximation: everybody alive has been healthy from the beginning
 		for range rapid.IntRange(10, 60).Draw(t, "steps") {
@@ -262,7 +264,7 @@ func TestPlanKeepsVoters(t *testing.T) {
 			config = apply(config, c)
 			after, names := votersOf(config), map[string]int{}
 			for _, id := range after {
-				names[nameOf(id)]++
+				names[NameOf(id)]++
 			}
 			for name, n := range names {
 				if n > 1 {
@@ -303,4 +305,12 @@ func apply(config []raft.Server, c change) []raft.Server {
 		}
 	}
 	return slices.DeleteFunc(config, func(s raft.Server) bool { return c.remove != "" && string(s.ID) == c.remove })
+}
+
+func TestNameOf(t *testing.T) {
+	for id, want := range map[string]string{"n1-abc": "n1", "a-b-c": "a-b", "n1": "n1", "-x": "-x"} {
+		if got := NameOf(id); got != want {
+			t.Errorf("NameOf(%q) = %q, want %q", id, got, want)
+		}
+	}
 }

@@ -1,0 +1,33 @@
+package node
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func TestFingerprint(t *testing.T) {
+	one, other := []byte("one key"), []byte("another key")
+	fp := func(key []byte, addr string) string { return fingerprint(key, netip.MustParseAddr(addr)) }
+	same := [][2]string{
+		{"192.0.2.1", "::ffff:192.0.2.1"},
+		{"2001:db8::1", "2001:db8:0:0:ffff::2"},
+		{"fe80::1%eth0", "fe80::1%eth1"},
+	}
+	for _, s := range same {
+		if fp(one, s[0]) != fp(one, s[1]) {
+			t.Errorf("%s and %s differ", s[0], s[1])
+		}
+	}
+	for _, s := range [][2]string{{"192.0.2.1", "192.0.2.2"}, {"2001:db8::1", "2001:db8:0:1::1"}} {
+		if fp(one, s[0]) == fp(one, s[1]) {
+			t.Errorf("%s and %s are the same", s[0], s[1])
+		}
+	}
+	if fp(one, "192.0.2.1") == fp(other, "192.0.2.1") {
+		t.Error("the key makes no difference")
+	}
+	if got := fp(one, "192.0.2.1"); len(got) != 2*fingerprintBytes || strings.Contains(got, "192") {
+		t.Errorf("fingerprint %q", got)
+	}
+}

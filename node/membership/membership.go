@@ -1,0 +1,150 @@
+package membership
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	autopilot "github.com/hashicorp/raft-autopilot"
+
+	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/node/consensus"
+)
+
+// metaInterval is how often what this node says through gossip is compared with what
+// is so.
+const metaInterval = 250 * time.Millisecond
+
+// Timing holds intervals that are constants of the product and that tests change.
+type Timing struct {
+	// ReconcileInterval is how often the leader compares gossip with the
+	// configuration of Raft, besides at every change of either.
+	ReconcileInterval time.Duration
+	// StableFor is how long a non-voter must be caught up before it votes.
+	StableFor time.Duration
+	// GoneFor is how long a server must be out of gossip before a new one of
+	// the same name may take its place, and how long one that is back waits to be
+	// taken in again before it says that it was removed.
+	GoneFor time.Duration
+	// HandoverTimeout bounds the hand-over of leadership at shutdown.
+	HandoverTimeout time.Duration
+}
+
+// Config is what a Membership needs.
+type Config struct {
+	ServerID string
+	Expect   int // first voters
+	Join     []string
+	NonVoter bool
+
+	Heartbeat, Election time.Duration
+	DeadFor             time.Duration // after which the leader removes a server; 0 keeps it
+	Timing
+
+	Raft    *consensus.Raft
+	Machine *fsm.Machine
+	Gossip  *cluster.Gossip
+	Book    *cluster.Book
+	Client  *http.Client // for the private ports of other nodes
+	Logger  *slog.Logger
+
+	// ClusterID returns the cluster that this node is part of, "" while it is of none.
+	ClusterID func() string
+	// Meta returns what this node says through gossip.
+	Meta func(fresh, leaving bool) cluster.Meta
+	// Leading reports whether this node leads and takes writes.
+	Leading func() bool
+	// Propose replicates a command while this node leads.
+	Propose func(context.Context, fsm.Body) error
+	// Fail ends the node.
+	Fail func(error)
+}
+
+// Membership is one node's part in its cluster. Its methods are safe for concurrent use.
+type Membership struct {
+	cfg Config
+
+	reconcileNow chan struct{}
+	changing     sync.Mutex                          // held while a change of Raft's configuration is judged and carried out
+	pilot        atomic.Pointer[autopilot.Autopilot] // judges the servers while this node leads
+	refused      atomic.Pointer[map[string]string]   // why this leader does not take nodes in, by id; not changed once stored
+	waiting      atomic.Pointer[string]              // why this node is not part of a cluster yet
+	outside      atomic.Bool                         // the cluster is led without this server
+	leaving      atomic.Bool                         // it is being taken out of the cluster
+}
+
+// New returns the membership of a node whose Raft and gossip run.
+func New(cfg Config) *Membership {
+	return &Membership{cfg: cfg, reconcileNow: make(chan struct{}, 1)}
+}
+
+// Run forms a cluster or waits to be taken into one, and follows gossip, until ctx ends.
+func (ms *Membership) Run(ctx context.Context) {
+	var workers sync.WaitGroup
+	workers.Go(func() { ms.followGossip(ctx) })
+	workers.Go(func() { ms.bootstrap(ctx) })
+	ms.watchRemoval(ctx)
+	workers.Wait()
+}
+
+// Lead brings the cluster's configuration, and the format of its log, in line with who
+// is there, for as long as this node leads.
+func (ms *Membership) Lead(ctx context.Context) {
+	var workers sync.WaitGroup
+	workers.Go(func() { ms.judge(ctx) })
+	workers.Go(func() { ms.raiseFormat(ctx) })
+	ms.reconcile(ctx)
+	workers.Wait()
+}
+
+// Waiting returns why this node is not part of a cluster yet, "" when it does not wait.
+func (ms *Membership) Waiting() string {
+	if waiting := ms.waiting.Load(); waiting != nil {
+		return *waiting
+	}
+	return ""
+}
+
+// followGossip keeps the address book, and what this node says about itself, up
+// to date.
+func (ms *Membership) followGossip(ctx context.Context) {
+	tick := time.NewTicker(metaInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ms.cfg.Gossip.Changed():
+			if err := ms.cfg.Book.Update(ms.cfg.Gossip.Members()); err != nil {
+				ms.cfg.Logger.WarnContext(ctx, "the address book was not written", "error", err)
+			}
+			ms.wakeReconciler()
+		case <-tick.C:
+			if err := ms.announce(); err != nil {
+				ms.cfg.Logger.ErrorContext(ctx, "gossip metadata was not changed", "error", err)
+			}
+		}
+	}
+}
+
+// announce says through gossip what has changed about this node.
+func (ms *Membership) announce() error {
+	if meta := ms.cfg.Meta(ms.Fresh(), ms.leaving.Load()); meta != ms.cfg.Gossip.Meta() {
+		return ms.cfg.Gossip.SetMeta(meta)
+	}
+	return nil
+}
+
+// SetLeaving says, or takes back, that this node is being taken out of the cluster: the
+// leader does not take it in again.
+func (ms *Membership) SetLeaving(leaving bool) error {
+	ms.leaving.Store(leaving)
+	if !leaving {
+		return nil // the next look at what is so says it
+	}
+	return ms.announce()
+}

@@ -1,0 +1,124 @@
+package membership
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/commons-cluster/commons/cluster"
+)
+
+// Paths of the private port beside those of node/propose.
+const (
+	pathPeer  = "/v1/peer"
+	pathStats = "/v1/stats"
+)
+
+// askTimeout bounds one question to another node.
+const askTimeout = time.Second
+
+// peerAnswer is what a node says before it belongs to a cluster.
+type peerAnswer struct {
+	ID        string   `json:"id"`
+	ClusterID string   `json:"clusterId,omitempty"`
+	Fresh     bool     `json:"fresh"`   // it has no Raft state
+	Expect    int      `json:"expect"`  // its --bootstrap-expect
+	Seen      []string `json:"seen"`    // ids of the fresh nodes that expect the same, its own included, sorted
+	Servers   []string `json:"servers"` // ids in its configuration
+	Leads     bool     `json:"leads"`
+	Refused   string   `json:"refused,omitempty"` // why the leader does not take the asking node in
+}
+
+// statsAnswer says how far a node is.
+type statsAnswer struct {
+	ID        string `json:"id"`
+	Term      uint64 `json:"term"`
+	LastLog   uint64 `json:"lastLog"`   // index of its newest log entry
+	LastTerm  uint64 `json:"lastTerm"`  // term of it
+	Applied   uint64 `json:"applied"`   // index that its state machine has applied
+	ContactMs int64  `json:"contactMs"` // since it heard from a leader; -1 when it never did
+}
+
+// Handle answers other nodes' questions about this one. The private port has verified
+// that the caller is a node with the cluster's secret.
+func (ms *Membership) Handle(mux *http.ServeMux) {
+	mux.HandleFunc("GET "+pathPeer, func(w http.ResponseWriter, r *http.Request) {
+		cluster.Reply(w, ms.cfg.Logger, http.StatusOK, ms.aboutPeer(cluster.PeerID(r.Context())))
+	})
+	mux.HandleFunc("GET "+pathStats, func(w http.ResponseWriter, _ *http.Request) {
+		cluster.Reply(w, ms.cfg.Logger, http.StatusOK, ms.stats())
+	})
+}
+
+// aboutPeer is what this node says of itself to another one.
+func (ms *Membership) aboutPeer(asking string) peerAnswer {
+	a := peerAnswer{
+		ID: ms.cfg.ServerID, ClusterID: ms.cfg.ClusterID(), Fresh: ms.Fresh(),
+		Expect: ms.cfg.Expect, Leads: ms.cfg.Leading(),
+	}
+	if a.Fresh {
+		a.Seen = freshPeers(ms.cfg.Gossip.Members(), a.ID, a.Expect)
+	}
+	if refused := ms.refused.Load(); refused != nil {
+		a.Refused = (*refused)[asking]
+	}
+	for _, s := range ms.cfg.Raft.Servers() {
+		a.Servers = append(a.Servers, string(s.ID))
+	}
+	return a
+}
+
+func (ms *Membership) stats() statsAnswer {
+	a := statsAnswer{
+		ID: ms.cfg.ServerID, Term: ms.cfg.Raft.CurrentTerm(),
+		LastLog: ms.cfg.Raft.LastIndex(), Applied: ms.cfg.Machine.Applied(),
+	}
+	a.LastTerm = lastTerm(ms.cfg.Raft.Stats())
+	switch contact := ms.cfg.Raft.LastContact(); {
+	case ms.cfg.Raft.Leads():
+	case contact.IsZero():
+		a.ContactMs = -1
+	default:
+		a.ContactMs = time.Since(contact).Milliseconds()
+	}
+	return a
+}
+
+// lastTerm returns the term of a node's newest log entry, as Raft has no other way
+// to tell. Right after a snapshot was installed there is no entry in the log.
+func lastTerm(stats map[string]string) uint64 {
+	number := func(name string) uint64 {
+		n, _ := strconv.ParseUint(stats[name], 10, 64) // always a number
+		return n
+	}
+	if number("last_snapshot_index") >= number("last_log_index") {
+		return number("last_snapshot_term")
+	}
+	return number("last_log_term")
+}
+
+// peer asks another node what it is.
+func (ms *Membership) peer(ctx context.Context, id string) (peerAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	return cluster.Ask[peerAnswer](ctx, ms.cfg.Client, id, pathPeer, nil)
+}
+
+// statsOf asks a server how far it is.
+func (ms *Membership) statsOf(ctx context.Context, id string) (statsAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	answer, err := cluster.Ask[statsAnswer](ctx, ms.cfg.Client, id, pathStats, nil)
+	if err == nil && answer.ID != id {
+		err = fmt.Errorf("%s answers in place of %s", answer.ID, id)
+	}
+	return answer, err
+}
+
+// AppliedAt asks a server for the newest index that its state machine has applied.
+func (ms *Membership) AppliedAt(ctx context.Context, id string) (uint64, error) {
+	answer, err := ms.statsOf(ctx, id)
+	return answer.Applied, err
+}
