@@ -48,11 +48,12 @@ var ourRooms = map[string][]string{
 	"api":     {"fsm"},
 	"cluster": {},
 	"fsm":     {},
+	"internal": {},
 	"scripts": {}, // black boxes all: they know the program by its doors
 }
 
 // helpers of tests know nothing of the product, and every room may import them.
-var helpers = []string{module + "/node/nodetest/freeport"}
+var helpers = []string{module + "/node/nodetest/freeport", module + "/internal/longtest"}
 
 // foreign says which rooms may import the packages under a prefix.
 var foreign = map[string][]string{

@@ -124,6 +124,7 @@ func a2aRefusals(ctx context.Context, c *a2aclient.Client, text string) error {
 // binding of both versions against a cluster while its leader is killed: what goes through a node
 // that lives never fails, and no message is published twice.
 func TestA2AClientOfOthers(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	leader := c.WaitLeader()
 	var published atomic.Int64

@@ -11,11 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/node/nodetest"
-
 	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 // operate makes one call of an operator to a node.
@@ -39,6 +38,7 @@ func refused(t *testing.T, err error, status int, text string) {
 }
 
 func TestOperatorsSeeTheCluster(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.WaitVoters()
 	leader := c.WaitLeader()
@@ -78,6 +78,7 @@ func TestOperatorsSeeTheCluster(t *testing.T) {
 }
 
 func TestDigestsAreComparedAtOneIndex(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	load := c.StartLoad(3, 0, 1, 2)
 	defer load.Stop()
@@ -95,6 +96,7 @@ func TestDigestsAreComparedAtOneIndex(t *testing.T) {
 // TestDigestSeesRowsThatDiffer: two nodes with the same log whose states differ in
 // a row are found out.
 func TestDigestSeesRowsThatDiffer(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	victim := c.Follower()
 	c.MustPublish(victim, nodetest.Post{Body: "What everybody has read."})
@@ -130,6 +132,7 @@ func TestDigestSeesRowsThatDiffer(t *testing.T) {
 }
 
 func TestLeadershipIsTransferred(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.WaitVoters()
 	leader := c.WaitLeader()
@@ -198,6 +201,7 @@ func TestServersLeaveAndAreRemoved(t *testing.T) {
 }
 
 func TestTheLastMajorityIsNotTakenApart(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.WaitVoters()
 	follower := c.Follower()
@@ -217,6 +221,7 @@ func TestTheLastMajorityIsNotTakenApart(t *testing.T) {
 }
 
 func TestProfilesAreServedOnLoopback(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, func(cfg *node.Config) { cfg.PprofAddr = "127.0.0.1:0" })
 	nd := c.Nodes[0]
 	_, line, found := strings.Cut(nd.Log(), `msg="serving profiles"`)
@@ -245,6 +250,7 @@ func TestProfilesAreServedOnLoopback(t *testing.T) {
 // TestBackupIsRecorded: every node knows of a backup that was saved, and still does
 // when all have been started anew. What was only sent counts for nothing.
 func TestBackupIsRecorded(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.WaitVoters()
 	known := func(when, gauge string, is func(seconds float64) bool) {
@@ -289,6 +295,7 @@ func TestBackupIsRecorded(t *testing.T) {
 }
 
 func TestMetricsForOperators(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	c.MustPublish(0, nodetest.Post{Body: "measured"})
 	c.save(0)

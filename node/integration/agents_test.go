@@ -22,6 +22,7 @@ type agentAnswer struct {
 // TestKeysHoldOnEveryNode registers at a follower, changes the profile everywhere
 // and after a change of leader, and finds the key on no node's disk.
 func TestKeysHoldOnEveryNode(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	post := func(i, want int, body map[string]string) (a agentAnswer) {
 		t.Helper()

@@ -13,11 +13,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/commons-cluster/commons/node/nodetest"
-
 	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/backup"
+	"github.com/commons-cluster/commons/node/nodetest"
 	"github.com/commons-cluster/commons/node/offline"
 )
 
@@ -57,6 +56,7 @@ func (c *testCluster) fetch(i int) (file string, report backup.Report) {
 }
 
 func TestBackupBecomesANewCluster(t *testing.T) {
+	t.Parallel()
 	old := newCluster(t, 3)
 	old.WaitVoters()
 	first := old.MustPublish(0, nodetest.Post{Agent: "ada", Body: "before the backup", RequestID: "backup-0001"})
@@ -125,6 +125,7 @@ func TestBackupBecomesANewCluster(t *testing.T) {
 }
 
 func TestRestoreRefuses(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	c.MustPublish(0, nodetest.Post{Body: "worth a backup"})
 	file, _ := c.save(0)
@@ -169,6 +170,7 @@ func TestRestoreRefuses(t *testing.T) {
 // TestRestoreWithANewDataKey restores a backup whose secret is lost: what the former
 // data key sealed is gone, and the cluster works as before.
 func TestRestoreWithANewDataKey(t *testing.T) {
+	t.Parallel()
 	old := newCluster(t, 1)
 	keysOf := func(nd *nodetest.Node) (keys struct{ Keys []struct{ Key string } }) {
 		old.Eventually("a key to sign deliveries with", func() string {
@@ -270,6 +272,7 @@ func TestOneNodeIsRecovered(t *testing.T) {
 // TestRecoveryAsksForTheSecretFirst holds that whoever has another secret changes
 // nothing.
 func TestRecoveryAsksForTheSecretFirst(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	c.WaitReady(0)
 	c.MustPublish(0, nodetest.Post{Body: "before the loss"})
@@ -310,6 +313,7 @@ func TestRecoveryAsksForTheSecretFirst(t *testing.T) {
 // the data key as the former secret sealed it: that it was sealed anew is in the log
 // alone.
 func TestRecoveryAfterTheSecretWasReplaced(t *testing.T) {
+	t.Parallel()
 	const former, next = "the former secret of this cluster, long enough", "the next secret of this cluster, long enough"
 	secret := filepath.Join(t.TempDir(), "secret")
 	write := func(secrets ...string) {

@@ -6,9 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/node/nodetest"
-
 	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 // jobAnswer is the answer to an action on the job board.
@@ -91,6 +90,7 @@ func TestClaimsEnd(t *testing.T) {
 
 // TestOneClaimWins sends claims of one job to all nodes at once.
 func TestOneClaimWins(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.WaitVoters()
 	id := c.mustJob(0, newJob).ID

@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/node/nodetest"
-
 	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/nodetest"
 	"github.com/commons-cluster/commons/node/propose"
 )
 

@@ -12,13 +12,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/commons-cluster/commons/node/nodetest"
-
+	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/logstore"
+	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 func TestThreeNodes(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.WaitVoters()
 	for i := range c.Nodes {
@@ -60,6 +61,7 @@ func TestThreeNodes(t *testing.T) {
 
 // TestOneRequestOneEntry sends one request_id to all nodes at once.
 func TestOneRequestOneEntry(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	const rounds = 20
 	for round := range rounds {
@@ -89,12 +91,9 @@ func TestOneRequestOneEntry(t *testing.T) {
 }
 
 func TestKillLeaderUnderLoad(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
-	rounds := 4
-	if testing.Short() {
-		rounds = 1
-	}
-	for range rounds {
+	for range longtest.Rounds(1, 4) {
 		leader := c.WaitLeader()
 		var others []int
 		for i := range c.Nodes {
@@ -117,6 +116,7 @@ func TestKillLeaderUnderLoad(t *testing.T) {
 
 // TestKillFollowerUnderLoad: the others see no error, and the follower comes back.
 func TestKillFollowerUnderLoad(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	follower := c.Follower()
 	var others []int
@@ -137,6 +137,7 @@ func TestKillFollowerUnderLoad(t *testing.T) {
 
 // TestRollingRestart stops each node in good order under load.
 func TestRollingRestart(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	for i := range c.Nodes {
 		var others []int
@@ -159,6 +160,7 @@ func TestRollingRestart(t *testing.T) {
 
 // TestStopLeaderHandsOver: the next leader is there without an election timeout.
 func TestStopLeaderHandsOver(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	leader := c.WaitLeader()
 	c.Stop(leader)
@@ -172,6 +174,7 @@ func TestStopLeaderHandsOver(t *testing.T) {
 }
 
 func TestKillAll(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	load := c.StartLoad(8, 0, 1, 2)
 	load.WaitMore(100)
@@ -256,6 +259,7 @@ func TestLaggingFollowerGetsSnapshot(t *testing.T) {
 }
 
 func TestStrongReadAfterElection(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	leader := c.WaitLeader()
 	var last nodetest.Answer
@@ -276,8 +280,10 @@ func TestStrongReadAfterElection(t *testing.T) {
 // TestFirstStartIsCutShort starts nodes of which one was killed while it formed the
 // cluster, between Raft's first term and its first entry.
 func TestFirstStartIsCutShort(t *testing.T) {
+	t.Parallel()
 	for _, size := range []int{1, 3} {
 		t.Run(strconv.Itoa(size), func(t *testing.T) {
+			t.Parallel()
 			c := newCluster(t, size, func(cfg *node.Config) {
 				if cfg.NodeID != "n1" {
 					return

@@ -10,12 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/node/nodetest"
-
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/logstore"
+	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 // reports returns what every node says of itself, as asked at node i.
@@ -44,6 +43,7 @@ func contains(list []string, text string) bool {
 // TestConditionsAreTrue puts faults into a cluster one after the other: any node says
 // which of them has what.
 func TestConditionsAreTrue(t *testing.T) {
+	t.Parallel()
 	const (
 		plenty, little = 5 << 30, 1 << 20
 		off            = 10 * time.Minute

@@ -82,6 +82,7 @@ func deliveriesOf(nd *nodetest.Node, agent, key string) (list []delivery, active
 
 // TestDeliveries holds what is pushed to whom, through every node.
 func TestDeliveries(t *testing.T) {
+	t.Parallel()
 	h := newHooks(t)
 	const base = "https://commons.example"
 	c := newCluster(t, 3, h.reach, func(cfg *node.Config) { cfg.PublicURL = base + "/" })
@@ -319,6 +320,7 @@ func (c *testCluster) statuses(agent, key string, want map[string]int) func() st
 // of log time, and so many of two, and the rest after it, whatever happens to the
 // nodes.
 func TestHourlyLimit(t *testing.T) {
+	t.Parallel()
 	const share, unproven, more = 25, 27, 3
 	h := newHooks(t)
 	c := newCluster(t, 1, h.reach)
@@ -571,6 +573,7 @@ func (c *crowd) peaks() (most, mostHost int, cut bool) {
 // TestCrowd holds how many events are on their way at once, in all and to a host,
 // and that a slow host does not keep the others waiting.
 func TestCrowd(t *testing.T) {
+	t.Parallel()
 	h := newHooks(t)
 	at := &crowd{hosts: map[string]int{}}
 	release := make(chan struct{})
@@ -624,6 +627,7 @@ func TestCrowd(t *testing.T) {
 // TestShutdownWhileSending ends the only node of a cluster in good order while a
 // slow receiver has many events before it: none is cut short, so none comes twice.
 func TestShutdownWhileSending(t *testing.T) {
+	t.Parallel()
 	const agents, each = 4, 25
 	h := newHooks(t)
 	c := newCluster(t, 1, h.reach)

@@ -26,6 +26,7 @@ var (
 // TestAlertsAndDashboardNameWhatIsMeasured: whatever a rule or a panel asks for
 // is served by a node that has taken a write.
 func TestAlertsAndDashboardNameWhatIsMeasured(t *testing.T) {
+	t.Parallel()
 	var dashboard struct {
 		Panels []struct {
 			Title   string
@@ -67,6 +68,7 @@ func TestAlertsAndDashboardNameWhatIsMeasured(t *testing.T) {
 // TestEveryAlertIsExplained: each has a section that says what to do, and points
 // to it.
 func TestEveryAlertIsExplained(t *testing.T) {
+	t.Parallel()
 	rules, manual := fileText(t, rulesFile), fileText(t, operatingFile)
 	alerts := ruleAlert.FindAllStringSubmatch(rules, -1)
 	if len(alerts) == 0 {

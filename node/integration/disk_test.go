@@ -7,10 +7,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/commons-cluster/commons/node/nodetest"
-
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 // disks are the free bytes that nodes believe to have, by name.

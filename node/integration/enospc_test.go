@@ -10,14 +10,14 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/commons-cluster/commons/node/nodetest"
-
 	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 // TestFullDiskOfAFollower: a file system without a free byte under a follower. It
 // needs the right to mount one.
 func TestFullDiskOfAFollower(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}

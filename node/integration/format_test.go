@@ -5,9 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/commons-cluster/commons/node/nodetest"
-
 	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 // TestRollingUpgrade: while one node runs an old program the format stays, and

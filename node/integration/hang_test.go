@@ -6,10 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/node/nodetest"
-
 	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/logstore"
+	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 // TestHangingDisk: a leader whose log or state does not come back ends by itself,
@@ -18,6 +17,7 @@ func TestHangingDisk(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]string{"log": logstore.Storing, "state": "a write of the state"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			if testing.Short() && write == "a write of the state" {
 				t.Skip("takes several seconds, and the log's case is much the same")
 			}

@@ -13,9 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/node/nodetest"
-
 	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 // homeAnswer is what the tests look at of home.
@@ -160,6 +159,7 @@ func (w *correspondents) written(to string) int {
 // while others write replies and mentions through all nodes, and a leader is killed
 // and one is cut off: each item comes exactly once (fault I10).
 func TestHomeDeliversOnce(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	// One reader polls all the time, the other one after each round: it has pages to read.
 	eager, lazy := newReader("eager"), newReader("lazy")
@@ -352,6 +352,7 @@ func (c *testCluster) waitAt(i int, agent string, since int64) <-chan string {
 // TestHomeWaitsOnEveryNode holds that a call that waits on any node is woken by
 // what was written on another one, also while the leader changes.
 func TestHomeWaitsOnEveryNode(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	since := c.MustPublish(0, nodetest.Post{Body: "Before anybody waits."}).Entry.CreatedAt
 	c.WaitConverged()

@@ -3,10 +3,30 @@
 package integration
 
 import (
+	"flag"
+	"os"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/commons-cluster/commons/node/nodetest"
 )
+
+// perProcessor is how many tests run beside each other for each processor: they
+// mostly wait for elections and for what the background does.
+const perProcessor = 4
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", strconv.Itoa(perProcessor*runtime.GOMAXPROCS(0))); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
 
 // testCluster is a test cluster and what several of these tests do to one.
 type testCluster struct {

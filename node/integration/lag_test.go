@@ -10,10 +10,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/commons-cluster/commons/node/nodetest"
-
 	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/logstore"
+	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 // writes are those of nodes that do not go well.
@@ -74,6 +73,7 @@ func stale(nd *nodetest.Node) (string, error) {
 // writes and reads with a sign of their age, while the others go on; it is well
 // again when its log is.
 func TestLogThatTakesNothing(t *testing.T) {
+	t.Parallel()
 	var w writes
 	c := newCluster(t, 3, w.option)
 	victim := c.Nodes[c.Follower()]

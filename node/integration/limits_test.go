@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/node/nodetest"
-
 	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 // limited gives the nodes a burst, and a rate so low that a test adds nothing to
@@ -28,6 +27,7 @@ func limited(burst int) nodetest.Option {
 // TestLimitHoldsAcrossNodes drives one agent through all nodes at once: the
 // limit is the cluster's, not a node's.
 func TestLimitHoldsAcrossNodes(t *testing.T) {
+	t.Parallel()
 	const burst, each = 20, 30
 	c := newCluster(t, 3, limited(burst))
 	first := c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "the first of many", RequestID: "limits-first"})

@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/node/nodetest"
-
 	"github.com/commons-cluster/commons/node/logstore"
+	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 // checkEnds waits until a node ends by itself, and holds what its error says.
@@ -117,6 +116,7 @@ func TestWriteThatFailsAndIsThere(t *testing.T) {
 	t.Parallel()
 	for _, who := range []string{"leader", "follower"} {
 		t.Run(who, func(t *testing.T) {
+			t.Parallel()
 			var w writes
 			c := newCluster(t, 3, w.option, patientRaft)
 			leader := c.WaitLeader()

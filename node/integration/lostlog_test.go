@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/node/nodetest"
-
 	"github.com/commons-cluster/commons/node/offline"
 )
 
@@ -37,6 +36,7 @@ func logPath(nd *nodetest.Node) string { return filepath.Join(nd.DataDir(), "raf
 // entries lose its log while the third is behind. Together with that one it would be
 // a majority that knows nothing of them.
 func TestVoterWithoutItsLogIsRefused(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		lose func(path string) error
 		end  func(c *testCluster, i int) // of the one that has the entries
@@ -45,6 +45,7 @@ func TestVoterWithoutItsLogIsRefused(t *testing.T) {
 		"removed, the other stopped":    {os.Remove, func(c *testCluster, i int) { c.Stop(i) }},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := newCluster(t, 3)
 			c.WaitVoters()
 			const a, b, behind = 0, 1, 2
@@ -80,6 +81,7 @@ func TestVoterWithoutItsLogIsRefused(t *testing.T) {
 // TestLastDiskWithoutItsLog loses the log of a cluster of one: it must not found
 // another over the old state, and the state goes on alone when that is asked for.
 func TestLastDiskWithoutItsLog(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	first := c.MustPublish(0, nodetest.Post{Body: "before the loss"})
 	c.Stop(0)
@@ -120,6 +122,7 @@ func recoverAlone(t *testing.T, c *testCluster, first nodetest.Answer) {
 // TestLogOfAnotherIsRefused puts logs in place that are not the state's: another
 // server's, one that was made anew, and an older one of its own.
 func TestLogOfAnotherIsRefused(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	nd := c.Nodes[0]
 	first := c.MustPublish(0, nodetest.Post{Body: "the first entry"})
@@ -164,7 +167,7 @@ func TestLogOfAnotherIsRefused(t *testing.T) {
 }
 
 // identity returns what a node's data directory says of it.
-func identity(nd *nodetest.Node, t *testing.T) (fields map[string]any) {
+func identity(t *testing.T, nd *nodetest.Node) (fields map[string]any) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(nd.DataDir(), "server-id.json"))
 	if err == nil {
@@ -177,7 +180,7 @@ func identity(nd *nodetest.Node, t *testing.T) (fields map[string]any) {
 }
 
 // setIdentity writes it.
-func setIdentity(nd *nodetest.Node, t *testing.T, fields map[string]any) {
+func setIdentity(t *testing.T, nd *nodetest.Node, fields map[string]any) {
 	t.Helper()
 	data, err := json.Marshal(fields)
 	if err == nil {
@@ -190,12 +193,13 @@ func setIdentity(nd *nodetest.Node, t *testing.T, fields map[string]any) {
 
 // TestFirstStartCutShort starts a node on what its first start can have left.
 func TestFirstStartCutShort(t *testing.T) {
+	t.Parallel()
 	c := emptyCluster(t)
 	nd := c.Add(1)
 	id := map[string]any{"version": 1, "nodeName": nd.Config.NodeID, "serverId": nd.Config.NodeID + "-01234567"}
 	// Before there was a log, with one that is half made, or with one that was cut off
 	// by a program that gave no ids.
-	setIdentity(nd, t, id)
+	setIdentity(t, nd, id)
 	for _, name := range []string{"raft.db", "raft.db.new"} {
 		if err := os.WriteFile(filepath.Join(nd.DataDir(), name), nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -205,16 +209,16 @@ func TestFirstStartCutShort(t *testing.T) {
 	c.WaitReady()
 	c.MustPublish(0, nodetest.Post{Body: "the first entry"})
 	c.Kill(0)
-	logID := identity(nd, t)["logId"]
+	logID := identity(t, nd)["logId"]
 	// After the log had its id and before the identity named it.
-	setIdentity(nd, t, id)
+	setIdentity(t, nd, id)
 	c.Start(0)
 	c.WaitReady()
 	c.Stop(0)
-	if now := identity(nd, t)["logId"]; now != logID || now == nil || now == "" {
+	if now := identity(t, nd)["logId"]; now != logID || now == nil || now == "" {
 		t.Errorf("the log's id is %v, was %v", now, logID)
 	}
-	if n := identity(nd, t)["serverId"]; n != id["serverId"] {
+	if n := identity(t, nd)["serverId"]; n != id["serverId"] {
 		t.Errorf("the server's id is %v", n)
 	}
 }
@@ -222,6 +226,7 @@ func TestFirstStartCutShort(t *testing.T) {
 // TestSavedDataWithoutItsLog loses the log of data directories in which no log has
 // an id: the state alone says that there was one.
 func TestSavedDataWithoutItsLog(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("../testdata/data-*.json")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no saved data: %v", err)
@@ -231,6 +236,7 @@ func TestSavedDataWithoutItsLog(t *testing.T) {
 			"removed": os.Remove, "cut to zero": func(path string) error { return os.Truncate(path, 0) },
 		} {
 			t.Run(filepath.Base(file)+" "+name, func(t *testing.T) {
+				t.Parallel()
 				c, nd, _ := unpackSaved(t, file)
 				if err := lose(logPath(nd)); err != nil {
 					t.Fatal(err)

@@ -167,6 +167,7 @@ func (c *mcpClient) run(ctx context.Context, stop <-chan struct{}, wrote *atomic
 // leader is killed: what goes through a node that lives never fails, and nothing is
 // written twice.
 func TestMCPClientOfOthers(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	leader := c.WaitLeader()
 	var wrote atomic.Int64

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/commons-cluster/commons/node/nodetest"
-
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 func TestSingleNodeGrows(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	first := c.MustPublish(0, nodetest.Post{Body: "alone"})
 	for range 2 {
@@ -32,6 +32,7 @@ func TestSingleNodeGrows(t *testing.T) {
 // TestSecondClusterIsNotFormed: a node that would form a cluster joins the one
 // that is there.
 func TestSecondClusterIsNotFormed(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	c.MustPublish(0, nodetest.Post{Body: "alone"})
 	for range 2 {

@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/node/nodetest"
-
 	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 func TestMinorityPartition(t *testing.T) {
@@ -92,6 +91,7 @@ func TestOneWayCuts(t *testing.T) {
 		fromFollower bool
 	}{{"leader to follower", true, false}, {"follower to leader", false, true}, {"both", true, true}} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			if testing.Short() && tt.name != "both" {
 				t.Skip("the other direction is tried in full runs")
 			}

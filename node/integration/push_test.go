@@ -11,9 +11,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/commons-cluster/commons/node/nodetest"
-
 	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/nodetest"
 	"github.com/commons-cluster/commons/node/push"
 	"github.com/commons-cluster/commons/node/push/pushtest"
 )
@@ -176,6 +175,7 @@ func (c *testCluster) listen(h *hooks, agent string, host int) (key string) {
 // TestVerification registers receivers through every node and holds that the
 // leader asks them, and what is said of those that fail.
 func TestVerification(t *testing.T) {
+	t.Parallel()
 	h := newHooks(t)
 	c := newCluster(t, 3, h.reach)
 	for i := range c.Nodes {
@@ -209,6 +209,7 @@ func TestVerification(t *testing.T) {
 // TestVerificationOfOurselves holds that no node of the cluster is taken for a
 // receiver, whichever of them is asked.
 func TestVerificationOfOurselves(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 2, func(cfg *node.Config) { cfg.HTTPAdvertise = cfg.NodeID + ".nodes.example:8080" })
 	c.WaitConverged()
 	for _, of := range c.Nodes {
@@ -225,6 +226,7 @@ func TestVerificationOfOurselves(t *testing.T) {
 // TestVerificationLimit holds that no receiver is challenged more often than it
 // should be, whichever node is asked.
 func TestVerificationLimit(t *testing.T) {
+	t.Parallel()
 	h := newHooks(t)
 	h.onChallenge(func(w http.ResponseWriter, _ pushtest.Received, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
 	c := newCluster(t, 3, h.reach)
@@ -247,6 +249,7 @@ func TestVerificationLimit(t *testing.T) {
 // TestVerificationSurvivesTheLeader kills the leader while the receiver thinks:
 // the next one asks again, and the registration succeeds.
 func TestVerificationSurvivesTheLeader(t *testing.T) {
+	t.Parallel()
 	h := newHooks(t)
 	c := newCluster(t, 3, h.reach)
 	c.WaitVoters()

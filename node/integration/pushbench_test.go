@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/node/nodetest"
-
 	"github.com/commons-cluster/commons/node/bench"
+	"github.com/commons-cluster/commons/node/nodetest"
 	"github.com/commons-cluster/commons/node/push/pushtest"
 )
 

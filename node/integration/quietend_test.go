@@ -8,6 +8,7 @@ import (
 
 // TestOrderlyEndIsNoError ends nodes in good order and looks at what they log.
 func TestOrderlyEndIsNoError(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.WaitVoters()
 	c.MustPublish(0, nodetest.Post{Body: "something to replicate"})

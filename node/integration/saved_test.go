@@ -55,12 +55,14 @@ func checkState(t *testing.T, got, saved savedState) {
 // TestSavedDataOpens opens every data directory that was saved, as a state and as
 // a node, and uses it.
 func TestSavedDataOpens(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("../testdata/data-*.json")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no saved data: %v", err)
 	}
 	for i, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
 			c, nd, saved := unpackSaved(t, file)
 			if i == len(files)-1 { // what this version has written
 				checkSavedCommands(t, logIn(t, nd.DataDir()))
@@ -70,7 +72,10 @@ func TestSavedDataOpens(t *testing.T) {
 			c.WaitReady()
 			useSaved(t, c, saved)
 		})
-		t.Run(filepath.Base(file)+" from its log", func(t *testing.T) { replaySaved(t, file) })
+		t.Run(filepath.Base(file)+" from its log", func(t *testing.T) {
+			t.Parallel()
+			replaySaved(t, file)
+		})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 // TestSigningKeysAreShared holds that every node shows one and the same key, and
 // that the next leader makes no other.
 func TestSigningKeysAreShared(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.WaitReady()
 	keys := ""

@@ -7,9 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/node/nodetest"
-
 	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/nodetest"
 )
 
 // usageAnswer is the answer of GET /api/usage.

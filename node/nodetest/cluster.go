@@ -19,9 +19,9 @@ import (
 // Times of a test cluster. Raft is faster than in production and waits are
 // generous: a loaded machine makes tests slow, not red.
 const (
-	Heartbeat = 200 * time.Millisecond
-	Election  = 200 * time.Millisecond
-	Lease     = 100 * time.Millisecond
+	Heartbeat = 300 * time.Millisecond
+	Election  = 300 * time.Millisecond
+	Lease     = 250 * time.Millisecond
 
 	// Patience is how long a test waits for something that has to happen.
 	Patience = 60 * time.Second

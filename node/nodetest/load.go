@@ -24,6 +24,10 @@ type Load struct {
 	slow   time.Duration // the longest write
 }
 
+// loadPause is between two writes of a writer: load finds mistakes by its variety,
+// and other tests need the processors.
+const loadPause = 5 * time.Millisecond
+
 // StartLoad starts writers that publish through the given nodes, each write
 // through any of them.
 func (c *Cluster) StartLoad(writers int, nodes ...int) *Load {
@@ -38,6 +42,7 @@ func (c *Cluster) StartLoad(writers int, nodes ...int) *Load {
 		l.wg.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				l.write(targets[rand.IntN(len(targets))], w, n)
+				time.Sleep(loadPause)
 			}
 		})
 	}

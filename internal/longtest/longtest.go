@@ -1,0 +1,39 @@
+// Package longtest says how long tests run. `go test ./...` is for whoever changes
+// the code, and short enough to wait for. What repeats the same with other random
+// input, or needs more rounds to be likely to find something, does more of it when
+// the variable TEST_LONG is 1, as in .ci/run. To import the package is enough to
+// have fewer checks of rapid; -rapid.checks sets them as ever.
+package longtest
+
+import (
+	"flag"
+	"os"
+
+	_ "pgregory.net/rapid" // its flags
+)
+
+// Variable names the variable of the environment. It is no setting of a node.
+const Variable = "TEST_LONG"
+
+// checks is how many checks of rapid there are, of 100 in a long test.
+const checks = "25"
+
+func init() {
+	if Wanted() {
+		return
+	}
+	if err := flag.Set("rapid.checks", checks); err != nil {
+		panic(err) //nolint:forbidigo // there is no such flag: every test is wrong
+	}
+}
+
+// Wanted reports whether tests are to run long.
+func Wanted() bool { return os.Getenv(Variable) == "1" }
+
+// Rounds returns how often something is repeated.
+func Rounds(usual, long int) int {
+	if Wanted() {
+		return long
+	}
+	return usual
+}
