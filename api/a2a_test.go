@@ -12,7 +12,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // part is a part of an answer, in either version's form.
@@ -345,7 +345,7 @@ func TestA2AIsCounted(t *testing.T) {
 	rpc(t, s, `{}`)
 	var got []string
 	for _, call := range l.calls {
-		if call.Surface != fsm.SurfaceA2A {
+		if call.Surface != command.SurfaceA2A {
 			t.Errorf("%+v", call)
 		}
 		got = append(got, call.Action)

@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // TestA2AErrors holds every error of the protocol by JSON-RPC in both versions.
@@ -279,13 +278,13 @@ func TestA2AExamples(t *testing.T) {
 func TestA2ACommandExamples(t *testing.T) {
 	s := start(t)
 	applied := s.Backend.Machine.Applied()
-	long := strings.Repeat("x", fsm.MaxSearch+1)
+	long := strings.Repeat("x", command.MaxSearch+1)
 	for _, test := range []struct {
 		text, want string
 		behind     bool
 		headers    []string
 	}{
-		{"search " + long, "search " + long[:fsm.MaxSearch], false, nil},
+		{"search " + long, "search " + long[:command.MaxSearch], false, nil},
 		{"search otters", "search otters", true, []string{"X-Commons-Min-Index", "1"}},
 		{"search otters", "search otters", false, []string{"X-Commons-Min-Index", "abc"}},
 		{"Latest", "latest", true, []string{"X-Commons-Min-Index", "1"}},
@@ -336,7 +335,7 @@ func problemOf(t *testing.T, data json.RawMessage) apitest.Problem {
 func TestA2ALimits(t *testing.T) {
 	s := start(t)
 	var cause error
-	s.Backend.Refuse = func(api.Sender, fsm.Body) error { return cause }
+	s.Backend.Refuse = func(command.Sender, command.Payload) error { return cause }
 	const http10 = `{"message":{"messageId":"l","role":"ROLE_USER","parts":[{"text":"Hello"}]}}`
 	for _, test := range []struct {
 		cause  error
@@ -344,8 +343,8 @@ func TestA2ALimits(t *testing.T) {
 		status int
 		name   string
 	}{
-		{&api.RateLimited{RetryAfter: 2 * time.Second}, -32000, http.StatusTooManyRequests, "RESOURCE_EXHAUSTED"},
-		{&api.Unavailable{Code: api.CodeNotEnqueued, Reason: "no leader"}, -32000, http.StatusServiceUnavailable, "UNAVAILABLE"},
+		{&command.RateLimited{RetryAfter: 2 * time.Second}, -32000, http.StatusTooManyRequests, "RESOURCE_EXHAUSTED"},
+		{&command.Unavailable{Code: command.CodeNotEnqueued, Reason: "no leader"}, -32000, http.StatusServiceUnavailable, "UNAVAILABLE"},
 		{errors.New("a mistake"), -32603, http.StatusInternalServerError, "INTERNAL"},
 	} {
 		cause = test.cause

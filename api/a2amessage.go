@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/commons-cluster/commons/api/wire"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // The limits of messages.
@@ -276,7 +276,7 @@ func shortHash(texts ...string) string {
 const messageScope = "a2a/"
 
 // messageRules are the rules of publishing by a message.
-var messageRules = entryRules{maxBody: fsm.MaxBody, room: "a2a"}
+var messageRules = entryRules{maxBody: command.MaxBody, room: "a2a"}
 
 // wholeNumber reads a whole number from JSON, where 5.0 is one, or from a query.
 func wholeNumber(value any) (int, bool) {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/commons-cluster/commons/api/wire"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // a2aReply is what a message is answered with.
@@ -180,7 +180,7 @@ func (c *call) a2aSearch(m *a2aMessage, words string) (*a2aReply, *a2aError) {
 			data: wire.Object{{"published", false}},
 		}, nil
 	}
-	m.command = "search " + wire.Cut(words, fsm.MaxSearch)
+	m.command = "search " + wire.Cut(words, command.MaxSearch)
 	return c.a2aList(m, []wire.Pair{{"q", words}}, "Found, newest first:")
 }
 

@@ -6,16 +6,17 @@ import (
 
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
 // The fields of profiles, which have no synonyms (interface, 2.3).
 var (
 	fieldID           = entryField{"id", nil, maxRawName}
-	fieldDescription  = entryField{"description", nil, fsm.MaxDescription}
-	fieldCapabilities = entryField{"capabilities", nil, fsm.MaxCapability}
-	fieldEndpoint     = entryField{"endpoint", nil, fsm.MaxURL}
-	fieldNotifyURL    = entryField{"notify_url", nil, fsm.MaxURL}
+	fieldDescription  = entryField{"description", nil, command.MaxDescription}
+	fieldCapabilities = entryField{"capabilities", nil, command.MaxCapability}
+	fieldEndpoint     = entryField{"endpoint", nil, command.MaxURL}
+	fieldNotifyURL    = entryField{"notify_url", nil, command.MaxURL}
 	agentFields       = []string{
 		"id", "description", "capabilities", "endpoint", "notify_url", "notify", "edit_key", "note", "request_id",
 	}
@@ -32,10 +33,10 @@ var exampleProfile = wire.Object{{"id", exampleAgent}, {"description", exampleDe
 // agentForm is the body of POST /api/agents as it was sent and what it comes to.
 type agentForm struct {
 	newEntry // the fields that a profile shares with an entry; capabilities are its tags
-	change   fsm.Register
+	change   command.Register
 
 	description, endpoint, note, notifyURL sent
-	notify                                 fsm.PushFilter
+	notify                                 command.PushFilter
 }
 
 // readAgentForm reads and judges a profile. It finds every problem that can be
@@ -57,14 +58,14 @@ func readAgentForm(doc *wire.Document, notify NotifyRules) *agentForm {
 	f.readKey(doc, &postRules)
 	f.description = f.text(doc, &fieldDescription)
 	if f.description.given {
-		f.bound("description", f.description, fsm.MinDescription, fsm.MaxDescription)
+		f.bound("description", f.description, command.MinDescription, command.MaxDescription)
 	}
 	f.tags, f.tagsGiven = f.list(doc, &fieldCapabilities)
-	f.judgeLabels(fieldCapabilities.name, "capability", fsm.MaxCapabilities)
+	f.judgeLabels(fieldCapabilities.name, "capability", command.MaxCapabilities)
 	f.endpoint = f.text(doc, &fieldEndpoint)
 	f.judgeURL(&fieldEndpoint, f.endpoint, publicURLProblem)
 	f.note = f.text(doc, &fieldNote)
-	f.bound("note", f.note, 0, fsm.MaxNote)
+	f.bound("note", f.note, 0, command.MaxNote)
 	if f.notifyURL = f.private(doc, &fieldNotifyURL); f.notifyURL.value != notifyOff {
 		f.judgeURL(&fieldNotifyURL, f.notifyURL, notify.Problem)
 	}
@@ -78,8 +79,8 @@ func (f *agentForm) judgeURL(field *entryField, s sent, problem func(string) str
 	if !s.given || f.problems.Has(field.name) {
 		return
 	}
-	if s.length > fsm.MaxURL {
-		f.problems.Add(field.name, "may have at most %d characters; this one has %d", fsm.MaxURL, s.length)
+	if s.length > command.MaxURL {
+		f.problems.Add(field.name, "may have at most %d characters; this one has %d", command.MaxURL, s.length)
 	} else if why := problem(s.value); why != "" {
 		f.problems.Add(field.name, "%s", why)
 	}
@@ -87,27 +88,27 @@ func (f *agentForm) judgeURL(field *entryField, s sent, problem func(string) str
 
 // fill makes the command of the fields that have no problem.
 func (f *agentForm) fill(doc *wire.Document) {
-	f.change = fsm.Register{Agent: f.cmd.Agent, AgentKey: f.cmd.AgentKey}
-	give := func(field *entryField, bit fsm.ProfileFields, value string, to *string) {
+	f.change = command.Register{Agent: f.cmd.Agent, AgentKey: f.cmd.AgentKey}
+	give := func(field *entryField, bit command.ProfileFields, value string, to *string) {
 		if doc.Has(field.name) && !f.problems.Has(field.name) {
 			f.change.Given |= bit
 			*to = value
 		}
 	}
-	give(&fieldDescription, fsm.FieldDescription, f.description.value, &f.change.Description)
-	give(&fieldEndpoint, fsm.FieldEndpoint, f.endpoint.value, &f.change.Endpoint)
-	give(&fieldNote, fsm.FieldNote, f.note.value, &f.change.Note)
+	give(&fieldDescription, command.FieldDescription, f.description.value, &f.change.Description)
+	give(&fieldEndpoint, command.FieldEndpoint, f.endpoint.value, &f.change.Endpoint)
+	give(&fieldNote, command.FieldNote, f.note.value, &f.change.Note)
 	notify := f.notifyURL.value
 	if notify == notifyOff {
 		notify = ""
 	}
-	give(&fieldNotifyURL, fsm.FieldNotifyURL, notify, &f.change.NotifyURL)
+	give(&fieldNotifyURL, command.FieldNotifyURL, notify, &f.change.NotifyURL)
 	if doc.Has(fieldNotify.name) && !f.problems.Has(fieldNotify.name) {
-		f.change.Given |= fsm.FieldNotify
+		f.change.Given |= command.FieldNotify
 		f.change.Notify = f.notify
 	}
 	if doc.Has(fieldCapabilities.name) && !f.problems.Has(fieldCapabilities.name) {
-		f.change.Given |= fsm.FieldCapabilities
+		f.change.Given |= command.FieldCapabilities
 		f.change.Capabilities = f.cmd.Tags
 	}
 }
@@ -117,7 +118,7 @@ func (f *agentForm) fill(doc *wire.Document) {
 // parts mended. It never holds a key, nor a notify_url: whether that works, its
 // receiver has to say.
 func (f *agentForm) example(view *fsm.View, now time.Time) (wire.Object, error) {
-	id := mendName(text.AgentName(f.agent.value), fsm.MaxName, exampleAgent)
+	id := mendName(text.AgentName(f.agent.value), command.MaxName, exampleAgent)
 	if text.Fold(id) == anonymous {
 		id = exampleAgent
 	}
@@ -129,12 +130,12 @@ func (f *agentForm) example(view *fsm.View, now time.Time) (wire.Object, error) 
 		return storedExample(&stored), nil
 	}
 	o := wire.Object{{"id", id}}
-	note := f.mended("note", f.note, 0, fsm.MaxNote, "")
+	note := f.mended("note", f.note, 0, command.MaxNote, "")
 	if f.description.given || note == "" {
-		o = o.With("description", f.mended("description", f.description, fsm.MinDescription, fsm.MaxDescription, exampleDescription))
+		o = o.With("description", f.mended("description", f.description, command.MinDescription, command.MaxDescription, exampleDescription))
 	}
 	if f.tagsGiven {
-		o = o.With("capabilities", f.repairTags(fsm.MaxCapabilities))
+		o = o.With("capabilities", f.repairTags(command.MaxCapabilities))
 	}
 	if f.endpoint.given && !f.problems.Has("endpoint") {
 		o = o.With("endpoint", f.endpoint.value)

@@ -11,18 +11,19 @@ import (
 
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
 // profileRefusals say what the rules of profiles come to: the field that is at
 // fault and a sentence about it.
-var profileRefusals = map[fsm.Problem]wire.Issue{
-	fsm.ProblemNoDescription: {
-		fieldDescription.name, "is required for a new name, unless it comes with a note: " + itoa(fsm.MinDescription) + " to " + itoa(fsm.MaxDescription) + " characters",
+var profileRefusals = map[command.Problem]wire.Issue{
+	command.ProblemNoDescription: {
+		fieldDescription.name, "is required for a new name, unless it comes with a note: " + itoa(command.MinDescription) + " to " + itoa(command.MaxDescription) + " characters",
 	},
-	fsm.ProblemWrongKey:  {fieldEditKey.name, "is not the key of this profile"},
-	fsm.ProblemUnchecked: {fieldNotifyURL.name, "was changed by another call while this one checked it: send it again"},
-	fsm.ProblemNoKey:     {fieldEditKey.name, "is required to change this profile: its first registration returned it"},
+	command.ProblemWrongKey:  {fieldEditKey.name, "is not the key of this profile"},
+	command.ProblemUnchecked: {fieldNotifyURL.name, "was changed by another call while this one checked it: send it again"},
+	command.ProblemNoKey:     {fieldEditKey.name, "is required to change this profile: its first registration returned it"},
 }
 
 // postProfile serves POST /api/agents: registrations and changes of profiles.
@@ -48,7 +49,7 @@ func postProfile(c *call) error {
 	if err != nil {
 		return err
 	}
-	if result.Outcome == fsm.OutcomeRejected {
+	if result.Outcome == command.OutcomeRejected {
 		return c.rejectAgent(f, result.Problems)
 	}
 	f.noteResult(&result)
@@ -59,23 +60,23 @@ func postProfile(c *call) error {
 }
 
 // noteResult says what came of a registration that was not refused.
-func (f *agentForm) noteResult(r *fsm.Result) {
+func (f *agentForm) noteResult(r *command.Result) {
 	var note string
 	switch {
 	case r.KeyIssued && r.Differs:
 		note = "This registration was made before, with other content, which stands, and its edit_key never used: this new one replaces it."
-	case r.KeyIssued && r.Outcome == fsm.OutcomeDuplicate:
+	case r.KeyIssued && r.Outcome == command.OutcomeDuplicate:
 		note = "This registration was made before and its edit_key never used: this new one replaces it."
 	case r.KeyIssued:
 		note = "Keep the edit_key: it is shown this once, and every change needs it."
 		if len(f.cmd.Proof.Key) > 0 {
 			note = "This name was new. The edit_key that you sent is none of its: keep this one."
 		}
-	case r.Outcome == fsm.OutcomeUnchanged:
+	case r.Outcome == command.OutcomeUnchanged:
 		note = "Nothing was changed: the profile is like this already."
-	case r.Outcome == fsm.OutcomeDuplicate && r.Differs:
+	case r.Outcome == command.OutcomeDuplicate && r.Differs:
 		note = usedRequestNote + " with other content, by you or by somebody else: this is the profile as it is now, and nothing was written."
-	case r.Outcome == fsm.OutcomeDuplicate:
+	case r.Outcome == command.OutcomeDuplicate:
 		note = usedRequestNote + ": this is the profile as it is now."
 	default:
 		return
@@ -92,8 +93,8 @@ func (c *call) refuseAgent(f *agentForm) error {
 	view := c.read()
 	named := !f.problems.Has(fieldID.name)
 	if f.cmd.Request.ID != "" && named {
-		if _, known := view.Request(fsm.OpRegister, f.cmd.Request); known {
-			f.noteResult(&fsm.Result{Outcome: fsm.OutcomeDuplicate, Differs: true})
+		if _, known := view.Request(command.OpRegister, f.cmd.Request); known {
+			f.noteResult(&command.Result{Outcome: command.OutcomeDuplicate, Differs: true})
 			return c.answerAgent(f, "")
 		}
 	}
@@ -102,9 +103,9 @@ func (c *call) refuseAgent(f *agentForm) error {
 		if err != nil {
 			return fmt.Errorf("look at the profile: %w", err)
 		}
-		f.reject(slices.DeleteFunc(found, func(p fsm.Problem) bool {
-			return p == fsm.ProblemUnchecked || // nobody was asked
-				p == fsm.ProblemNoDescription && (f.problems.Has("description") || f.problems.Has("note")) ||
+		f.reject(slices.DeleteFunc(found, func(p command.Problem) bool {
+			return p == command.ProblemUnchecked || // nobody was asked
+				p == command.ProblemNoDescription && (f.problems.Has("description") || f.problems.Has("note")) ||
 				f.problems.Has(fieldEditKey.name)
 		}))
 	}
@@ -112,7 +113,7 @@ func (c *call) refuseAgent(f *agentForm) error {
 }
 
 // reject adds what the state has against the profile.
-func (f *agentForm) reject(found []fsm.Problem) {
+func (f *agentForm) reject(found []command.Problem) {
 	for _, problem := range found {
 		if issue, known := profileRefusals[problem]; known {
 			f.problems.List = append(f.problems.List, issue)
@@ -124,7 +125,7 @@ func (f *agentForm) reject(found []fsm.Problem) {
 
 // rejectAgent answers a profile that the state machine refused: 403, or 422 where
 // there is no profile yet.
-func (c *call) rejectAgent(f *agentForm, found []fsm.Problem) error {
+func (c *call) rejectAgent(f *agentForm, found []command.Problem) error {
 	f.reject(found)
 	code := wire.CodeInvalid
 	if f.problems.Has(fieldEditKey.name) {
@@ -134,7 +135,7 @@ func (c *call) rejectAgent(f *agentForm, found []fsm.Problem) error {
 }
 
 // agentRefusal is the error of a profile with problems.
-func (c *call) agentRefusal(f *agentForm, view *fsm.View, code wire.Code) error {
+func (c *call) agentRefusal(f *agentForm, view *fsm.View, code command.Code) error {
 	example, err := f.example(view, c.srv.now())
 	if err != nil {
 		return fmt.Errorf("make an example: %w", err)
@@ -181,7 +182,7 @@ var agentParams = []string{"q", "limit", "cursor", "consistency", "min_index"}
 // listProfiles serves GET /api/agents.
 func listProfiles(c *call) error {
 	l, err := c.listing(agentParams, "agents", func(l *listing, doc *wire.Document) {
-		l.query.Q = l.text(doc, "q", fsm.MaxSearch)
+		l.query.Q = l.text(doc, "q", command.MaxSearch)
 	})
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // profile is a profile as a client reads it.
@@ -291,7 +291,9 @@ func TestLostKey(t *testing.T) {
 	b := apitest.NewBackend(t)
 	s := apitest.Start(t, b)
 	body := map[string]any{"id": "ada", "description": "Answers questions.", "request_id": "register-ada"}
-	b.Lost = func(fsm.Body) error { return &api.Unavailable{Code: api.CodeOutcomeUnknown, Reason: "lost"} }
+	b.Lost = func(command.Payload) error {
+		return &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "lost"}
+	}
 	r := s.Post("/api/agents", body)
 	b.Lost = nil
 	if p := apitest.CheckError(t, r); r.Status != http.StatusServiceUnavailable || !p.Retryable {
@@ -364,7 +366,7 @@ func TestGuessedRequestID(t *testing.T) {
 func TestUnavailableAgents(t *testing.T) {
 	b := apitest.NewBackend(t)
 	s := apitest.Start(t, b)
-	b.Refuse = func(api.Sender, fsm.Body) error { return &api.RateLimited{} }
+	b.Refuse = func(command.Sender, command.Payload) error { return &command.RateLimited{} }
 	r := s.Post("/api/agents", map[string]any{"id": "ada", "description": "Answers.", "edit_key": "ck_mine"})
 	if p := apitest.CheckError(t, r); r.Status != http.StatusTooManyRequests || r.Header.Get("Retry-After") == "" || r.Header.Get("RateLimit-Policy") == "" ||
 		string(p.Example) != `{"id":"ada","description":"Answers."}` {

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // Backend is the node as the handlers see it. The api package knows no Raft.
@@ -14,7 +14,7 @@ type Backend interface {
 	// Propose replicates one command and returns its result once this node has
 	// applied it, with the index of the log entry that carries it. Errors:
 	// *Unavailable, *RateLimited, or ctx's.
-	Propose(ctx context.Context, from Sender, body fsm.Body) (fsm.Result, uint64, error)
+	Propose(ctx context.Context, from command.Sender, body command.Payload) (command.Result, uint64, error)
 	// View returns the newest view of the local state; the caller releases it.
 	View() *fsm.View
 	// WaitIndex waits until this node has applied the log index. Errors:
@@ -26,7 +26,7 @@ type Backend interface {
 	// VerifyReceiver has the leader ask the receiver at an agent's notify_url
 	// whether it wants what is pushed to the agent, and returns nil when it does.
 	// Errors: *ReceiverFailed, *RateLimited, *Unavailable, or ctx's.
-	VerifyReceiver(ctx context.Context, from Sender, agent, notifyURL string) error
+	VerifyReceiver(ctx context.Context, from command.Sender, agent, notifyURL string) error
 	// Watch returns a channel that gets a value when something that concerns an
 	// agent (text.Fold) can be seen in View, and at other times. The caller calls
 	// stop when done.
@@ -46,13 +46,6 @@ type Backend interface {
 	Status() Status
 	// Checks are the conditions of readiness, in a fixed order.
 	Checks() []Check
-}
-
-// Sender says from whom a write came: the keys of its rate limits. The
-// fingerprint enters the log where it proves a name (fsm.Proof).
-type Sender struct {
-	Fingerprint string
-	AgentKey    string // folded agent name; "" for anonymous
 }
 
 // Status describes a node and its part in the cluster.
@@ -87,37 +80,6 @@ type Check struct {
 	OK     bool
 	Detail string // one line for an operator
 }
-
-// Code is the stable code of an Error object.
-type Code = wire.Code
-
-// The codes of unavailability: the request was fine, the cluster was not.
-const (
-	CodeNotEnqueued    = wire.CodeNotEnqueued    // nothing was written; repeat freely
-	CodeOutcomeUnknown = wire.CodeOutcomeUnknown // may have been written; repeat with the same request_id
-	CodeNoLeader       = wire.CodeNoLeader       // a strong read found no leader, or the node knows no cluster yet
-	CodeDiskFull       = wire.CodeDiskFull       // too few disks have space for writes; reads go on
-	CodeBehind         = wire.CodeBehind         // this node has not applied the asked index in time
-)
-
-// RateLimit describes a limit.
-type RateLimit = wire.RateLimit
-
-// Unavailable is the error of a node that cannot serve a request now.
-type Unavailable struct { //nolint:errname // names a condition of the node
-	Code   wire.Code
-	Reason string // one clause for a person, no trailing full stop
-}
-
-func (e *Unavailable) Error() string { return string(e.Code) + ": " + e.Reason }
-
-// RateLimited is the error of a write over its sender's or its agent's limit.
-type RateLimited struct { //nolint:errname // names a condition of the sender
-	RetryAfter time.Duration
-	Limit      *wire.RateLimit // nil: that of writes
-}
-
-func (e *RateLimited) Error() string { return "rate limit exceeded" }
 
 // ReceiverFailed is the error of a receiver that did not pass its check.
 type ReceiverFailed struct { //nolint:errname // names a condition of the receiver

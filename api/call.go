@@ -16,6 +16,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // call is one request and the answer to it. Nothing that it returns points into
@@ -278,12 +279,12 @@ func (c *call) await(f freshness) error {
 	if f.strong {
 		index, err := c.srv.backend.ReadIndex(ctx)
 		if err != nil {
-			return orUnavailable(err, wire.CodeNoLeader, "no leader confirmed the read in time")
+			return orUnavailable(err, command.CodeNoLeader, "no leader confirmed the read in time")
 		}
 		f.minIndex = max(f.minIndex, index)
 	}
 	if err := c.srv.backend.WaitIndex(ctx, f.minIndex); err != nil {
-		return orUnavailable(err, wire.CodeBehind, "this node has not applied the index yet")
+		return orUnavailable(err, command.CodeBehind, "this node has not applied the index yet")
 	}
 	return nil
 }
@@ -343,9 +344,9 @@ func (c *call) awaitQueryOf(what string, exists func(*fsm.View) (bool, error)) e
 
 // orUnavailable keeps what a client may see and turns the rest, the end of a
 // context, into a 503.
-func orUnavailable(err error, code wire.Code, reason string) error {
+func orUnavailable(err error, code command.Code, reason string) error {
 	if toError(err) != nil {
 		return err
 	}
-	return &Unavailable{Code: code, Reason: reason}
+	return &command.Unavailable{Code: code, Reason: reason}
 }

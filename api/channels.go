@@ -6,6 +6,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // knownChannels are the rooms that are described, in the interface's order.
@@ -51,13 +52,13 @@ func appendChannels(dst []byte, active []fsm.Channel) []byte {
 		dst = append(append(dst, `,"lastEntryAt":`...), lastEntryAt...)
 		dst = append(wire.AppendJSON(append(dst, `,"description":`...), description), '}')
 	}
-	listed := min(len(active), fsm.MaxChannels)
+	listed := min(len(active), command.MaxChannels)
 	for _, ch := range active[:listed] {
 		add(ch.Name, strconv.FormatUint(ch.Entries, 10), strconv.FormatInt(ch.LastEntryAt, 10), described[ch.Name])
 		delete(described, ch.Name)
 	}
 	for _, known := range knownChannels {
-		if _, unlisted := described[known.name]; unlisted && listed < fsm.MaxChannels {
+		if _, unlisted := described[known.name]; unlisted && listed < command.MaxChannels {
 			add(known.name, "0", "null", known.description)
 			listed++
 		}

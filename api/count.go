@@ -8,7 +8,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // Counter is told of every call that somebody made of the service, whatever came
@@ -18,7 +18,7 @@ type Counter interface{ Count(call Counted) }
 // Counted is a call as it is counted.
 type Counted struct {
 	At      time.Time
-	Surface fsm.Surface
+	Surface command.Surface
 	Action  string // the operationId of the call in the OpenAPI document, or a finer name
 	Client  string // what the User-Agent comes to: one of a fixed set of names
 	// Sender is the fingerprint of the client's address; "" while the node cannot
@@ -28,27 +28,27 @@ type Counted struct {
 
 // surfaceOf is the surface that a path template belongs to; 0 for what is for
 // operators, which is not counted.
-func surfaceOf(template string) fsm.Surface {
+func surfaceOf(template string) command.Surface {
 	switch {
 	case strings.HasPrefix(template, "/api/"):
-		return fsm.SurfaceAPI
+		return command.SurfaceAPI
 	case strings.HasPrefix(template, "/a2a"):
-		return fsm.SurfaceA2A
+		return command.SurfaceA2A
 	case strings.HasPrefix(template, "/mcp"):
-		return fsm.SurfaceMCP
+		return command.SurfaceMCP
 	case template == "/livez", template == "/readyz", template == "/status", template == "/metrics":
 		return 0
 	}
-	return fsm.SurfaceWeb
+	return command.SurfaceWeb
 }
 
 // callPublish is the operationId of publishing, under which a GET counts that does.
 const callPublish = "publishEntry"
 
 // jobCalls are the names under which the actions of POST /api/jobs are counted.
-var jobCalls = map[fsm.Op]string{
-	fsm.OpPostJob: "postJob", fsm.OpClaimJob: "claimJob", fsm.OpFinishJob: "finishJob",
-	fsm.OpReleaseJob: "releaseJob", fsm.OpCloseJob: "closeJob",
+var jobCalls = map[command.Op]string{
+	command.OpPostJob: "postJob", command.OpClaimJob: "claimJob", command.OpFinishJob: "finishJob",
+	command.OpReleaseJob: "releaseJob", command.OpCloseJob: "closeJob",
 }
 
 // operationIDs returns the operationIds of the OpenAPI document by method and
@@ -82,7 +82,7 @@ func (rt *route) documented() string {
 
 // counted is under what the calls of a route are counted.
 type counted struct {
-	surface fsm.Surface
+	surface command.Surface
 	action  string
 }
 
@@ -96,14 +96,14 @@ func (s *Server) nameCalls() error {
 	for i := range s.routes {
 		rt := &s.routes[i]
 		id, documented := ids[rt.method+" "+rt.documented()]
-		if !documented || id == "" || len(id) > fsm.MaxUsageLabel {
-			return fmt.Errorf("%s %s has no operationId of at most %d bytes in the OpenAPI document", rt.method, rt.path, fsm.MaxUsageLabel)
+		if !documented || id == "" || len(id) > command.MaxUsageLabel {
+			return fmt.Errorf("%s %s has no operationId of at most %d bytes in the OpenAPI document", rt.method, rt.path, command.MaxUsageLabel)
 		}
 		surface := surfaceOf(rt.path)
 		if surface != 0 {
 			s.counted[rt] = counted{surface, id}
 		}
-		if surface == fsm.SurfaceAPI {
+		if surface == command.SurfaceAPI {
 			s.operations[id] = rt
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // FuzzListQuery holds that every query is judged without a panic, that what has
@@ -76,7 +77,7 @@ func TestCursorIsBound(t *testing.T) {
 	base := listing{query: fsm.Query{Since: -1}}
 	cursor := base.cursor(7)
 	for name, change := range map[string]func(*listing){
-		"kind":     func(l *listing) { l.query.Kind = fsm.KindKnowledge },
+		"kind":     func(l *listing) { l.query.Kind = command.KindKnowledge },
 		"channel":  func(l *listing) { l.query.Channel = "lab" },
 		"agent":    func(l *listing) { l.query.AgentKey = "lab" },
 		"for":      func(l *listing) { l.query.ForKey = "lab" },

@@ -13,6 +13,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
@@ -53,14 +54,14 @@ func getDeliveries(c *call) error {
 	}
 	key := c.bearerKey()
 	if key == "" {
-		return errKeyNeeded(fsm.ProblemNoKey)
+		return errKeyNeeded(command.ProblemNoKey)
 	}
-	proven, err := view.Proves(agentKey, &fsm.Proof{Key: hashEditKey(key)})
+	proven, err := view.Proves(agentKey, &command.Proof{Key: hashEditKey(key)})
 	if err != nil {
 		return fmt.Errorf("look at the profile: %w", err)
 	}
 	if !proven {
-		return errKeyNeeded(fsm.ProblemWrongKey)
+		return errKeyNeeded(command.ProblemWrongKey)
 	}
 	return c.answerDeliveries(view, &outbox)
 }
@@ -107,16 +108,16 @@ func postTestDelivery(c *call) error {
 	}
 	key := c.bearerKey()
 	if key == "" {
-		return errKeyNeeded(fsm.ProblemNoKey)
+		return errKeyNeeded(command.ProblemNoKey)
 	}
-	from := Sender{Fingerprint: c.srv.backend.Fingerprint(c.sender()), AgentKey: agentKey}
-	result, err := c.propose(from, &fsm.TestDelivery{AgentKey: agentKey, Proof: fsm.Proof{Key: hashEditKey(key)}})
+	from := command.Sender{Fingerprint: c.srv.backend.Fingerprint(c.sender()), AgentKey: agentKey}
+	result, err := c.propose(from, &command.TestDelivery{AgentKey: agentKey, Proof: command.Proof{Key: hashEditKey(key)}})
 	switch {
 	case err != nil:
 		return explained(err, wire.Object{}, false)
-	case slices.Contains(result.Problems, fsm.ProblemUnknownAgent):
+	case slices.Contains(result.Problems, command.ProblemUnknownAgent):
 		return wire.Missing("agent")
-	case slices.Contains(result.Problems, fsm.ProblemNoHook):
+	case slices.Contains(result.Problems, command.ProblemNoHook):
 		return &wire.Error{
 			Code:    wire.CodeNoReceiver,
 			Message: "This profile has no notify_url to deliver to. Set one " + receiverSource + ".",
@@ -141,7 +142,7 @@ func (c *call) answerTestDelivery(name, agentKey string, number uint64) error {
 	list := "/api/agents/" + url.PathEscape(name) + "/deliveries"
 	note := "It is sent in its turn. GET " + list + " says what came of it."
 	if d.Status == fsm.DeliveryDropped {
-		note = fmt.Sprintf("It was dropped: %d deliveries wait for this receiver already. GET %s says why.", fsm.MaxWaitingDeliveries, list)
+		note = fmt.Sprintf("It was dropped: %d deliveries wait for this receiver already. GET %s says why.", command.MaxWaitingDeliveries, list)
 	}
 	shown, err := deliveryObject(view, &d)
 	if err != nil {
@@ -206,9 +207,9 @@ func (c *call) refuseKeyInURL() error {
 }
 
 // errKeyNeeded refuses what is for the holder of an agent's edit_key alone.
-func errKeyNeeded(problem fsm.Problem) *wire.Error {
+func errKeyNeeded(problem command.Problem) *wire.Error {
 	issue := profileRefusals[problem]
-	if problem == fsm.ProblemNoKey {
+	if problem == command.ProblemNoKey {
 		issue.Message = "is required, " + keyInHeader
 	}
 	return &wire.Error{

@@ -10,6 +10,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 const (
@@ -22,8 +23,8 @@ var bearer = []string{"Authorization", "Bearer " + hookKey}
 // hook registers ada, whose receiver has passed the check.
 func hook(b *apitest.Backend) {
 	key := sha256.Sum256([]byte(hookKey))
-	b.Apply(&fsm.Register{
-		Agent: "Ada", AgentKey: "ada", Given: fsm.FieldDescription | fsm.FieldNotifyURL, Description: "Answers.",
+	b.Apply(&command.Register{
+		Agent: "Ada", AgentKey: "ada", Given: command.FieldDescription | command.FieldNotifyURL, Description: "Answers.",
 		NotifyURL: "https://example.org/hook", NotifyVerified: true, NewKey: key[:],
 	})
 }
@@ -49,9 +50,9 @@ func TestDeliveriesGolden(t *testing.T) {
 	mention := map[string]any{"agent": "eve", "body": "Is @ada about?", "channel": "den"}
 	s.Publish(mention)
 	s.Post("/api/jobs", map[string]any{"agent": "eve", "title": "For @ada", "body": "Count the birds."})
-	first := fsm.Attempt{AgentKey: "ada", Delivery: 1, Number: 1}
-	s.Backend.Apply(&fsm.BeginDeliveries{Holder: fsm.BootID{1}, Attempts: []fsm.Attempt{first}})
-	s.Backend.Apply(&fsm.AckDelivery{Attempt: first, Outcome: fsm.AttemptFailed, Reason: "status_500"})
+	first := command.Attempt{AgentKey: "ada", Delivery: 1, Number: 1}
+	s.Backend.Apply(&command.BeginDeliveries{Holder: command.BootID{1}, Attempts: []command.Attempt{first}})
+	s.Backend.Apply(&command.AckDelivery{Attempt: first, Outcome: command.AttemptFailed, Reason: "status_500"})
 	for _, test := range []struct {
 		name, method, path, body string
 		headers                  []string
@@ -70,7 +71,7 @@ func TestDeliveriesGolden(t *testing.T) {
 		checkGolden(t, s, test.name, test.method, test.path, jsonType, test.body, test.headers...)
 	}
 	for i, b := range []byte{1, 2} {
-		s.Backend.Apply(&fsm.RotateSigningKey{After: uint64(i), Public: bytes.Repeat([]byte{b}, 32), Sealed: []byte{9}})
+		s.Backend.Apply(&command.RotateSigningKey{After: uint64(i), Public: bytes.Repeat([]byte{b}, 32), Sealed: []byte{9}})
 	}
 	checkGolden(t, s, "signing_keys", http.MethodGet, "/.well-known/commons-keys.json", jsonType, "")
 	r := s.Get("/.well-known/commons-keys.json")
@@ -105,11 +106,11 @@ func TestTestDelivery(t *testing.T) {
 		Delivery struct{ ID, Type, Status, Reason string }
 		Notes    []string
 	}
-	for i := range fsm.MaxWaitingDeliveries + 1 {
+	for i := range command.MaxWaitingDeliveries + 1 {
 		r := s.Do(http.MethodPost, hookPath+"/test", "", bearer...)
 		r.Decode(t, &answer)
 		want := "waiting"
-		if i == fsm.MaxWaitingDeliveries {
+		if i == command.MaxWaitingDeliveries {
 			want = "dropped"
 		}
 		if r.Status != http.StatusCreated || answer.Delivery.Status != want || len(answer.Notes) != 1 {
@@ -122,7 +123,7 @@ func TestTestDelivery(t *testing.T) {
 	var list deliveries
 	r := s.Get(hookPath, bearer...)
 	r.Decode(t, &list)
-	if list.Waiting != fsm.MaxWaitingDeliveries || len(list.Deliveries) != fsm.MaxListedDeliveries || !list.Active || list.Next == nil || list.Next.NextAttemptAt == nil {
+	if list.Waiting != command.MaxWaitingDeliveries || len(list.Deliveries) != command.MaxListedDeliveries || !list.Active || list.Next == nil || list.Next.NextAttemptAt == nil {
 		t.Errorf("%s", r.Body)
 	}
 	if list.Deliveries[0].ID != answer.Delivery.ID || list.Deliveries[0].Entry != nil {

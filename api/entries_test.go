@@ -14,7 +14,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 const jsonType = "application/json"
@@ -313,16 +313,16 @@ func TestHouse(t *testing.T) {
 func TestUnavailable(t *testing.T) {
 	s := start(t)
 	var fail error
-	s.Backend.Lost = func(fsm.Body) error { return fail }
+	s.Backend.Lost = func(command.Payload) error { return fail }
 	for name, test := range map[string]struct {
 		err       error
 		requestID string
 		code      string
 		retryable bool
 	}{
-		"not enqueued":       {&api.Unavailable{Code: api.CodeNotEnqueued, Reason: "no leader"}, "", "not_enqueued", true},
-		"unknown":            {&api.Unavailable{Code: api.CodeOutcomeUnknown, Reason: "no answer"}, "", "outcome_unknown", false},
-		"unknown with an id": {&api.Unavailable{Code: api.CodeOutcomeUnknown, Reason: "no answer"}, "retry-me-1", "outcome_unknown", true},
+		"not enqueued":       {&command.Unavailable{Code: command.CodeNotEnqueued, Reason: "no leader"}, "", "not_enqueued", true},
+		"unknown":            {&command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "no answer"}, "", "outcome_unknown", false},
+		"unknown with an id": {&command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "no answer"}, "retry-me-1", "outcome_unknown", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fail = test.err

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/commons-cluster/commons/api/wire"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
@@ -13,16 +13,16 @@ func (e *newEntry) judgeBody(rules *entryRules) {
 	n := e.body.length
 	switch {
 	case !e.body.given:
-		e.problems.Add("body", "is required: %d to %d characters", fsm.MinBody, rules.maxBody)
+		e.problems.Add("body", "is required: %d to %d characters", command.MinBody, rules.maxBody)
 	case e.problems.Has("body"):
-	case n < fsm.MinBody || n > rules.maxBody:
-		e.problems.Add("body", "must have %d to %d characters; this one has %d", fsm.MinBody, rules.maxBody, n)
+	case n < command.MinBody || n > rules.maxBody:
+		e.problems.Add("body", "must have %d to %d characters; this one has %d", command.MinBody, rules.maxBody, n)
 	}
 	e.cmd.Body = e.body.value
 }
 
 func (e *newEntry) judgeKind() {
-	e.cmd.Kind = fsm.KindMessage
+	e.cmd.Kind = command.KindMessage
 	if !e.kind.given || e.problems.Has("kind") {
 		return
 	}
@@ -46,7 +46,7 @@ func (e *newEntry) judgeName(field string) {
 		return
 	}
 	name := text.AgentName(e.agent.value)
-	if why := nameProblem(name, fsm.MaxName); why != "" {
+	if why := nameProblem(name, command.MaxName); why != "" {
 		e.problems.Add(field, "%s", why)
 		return
 	}
@@ -72,7 +72,7 @@ func (e *newEntry) judgeChannel() {
 		return
 	}
 	name := text.ChannelName(e.channel.value)
-	if why := nameProblem(name, fsm.MaxChannel); why != "" {
+	if why := nameProblem(name, command.MaxChannel); why != "" {
 		e.problems.Add("channel", "%s", why)
 		return
 	}
@@ -87,10 +87,10 @@ func (e *newEntry) judgeTitle() {
 	case !e.title.given:
 		e.cmd.Title = derivedTitle(e.cmd.Kind, e.body.value)
 	case e.problems.Has("title"):
-	case n < fsm.MinTitle:
-		e.problems.Add("title", "must have %d to %d characters; this one has %d", fsm.MinTitle, fsm.MaxTitle, n)
-	case n > fsm.MaxTitle:
-		if e.cmd.Title = wire.Cut(e.title.value, fsm.MaxTitle); wire.Count(e.cmd.Title) < fsm.MinTitle {
+	case n < command.MinTitle:
+		e.problems.Add("title", "must have %d to %d characters; this one has %d", command.MinTitle, command.MaxTitle, n)
+	case n > command.MaxTitle:
+		if e.cmd.Title = wire.Cut(e.title.value, command.MaxTitle); wire.Count(e.cmd.Title) < command.MinTitle {
 			e.cmd.Title = derivedTitle(e.cmd.Kind, e.title.value) // a few letters and much white space
 		}
 		e.notes = append(e.notes, "The title was shortened to 180 characters.")
@@ -100,9 +100,9 @@ func (e *newEntry) judgeTitle() {
 }
 
 // derivedTitle makes a title of a body's first line.
-func derivedTitle(kind fsm.Kind, body string) string {
-	title := wire.Cut(wire.FirstLine(body), fsm.MaxTitle)
-	if wire.Count(title) < fsm.MinTitle {
+func derivedTitle(kind command.Kind, body string) string {
+	title := wire.Cut(wire.FirstLine(body), command.MaxTitle)
+	if wire.Count(title) < command.MinTitle {
 		title = kind.String() + ": " + title
 	}
 	return title
@@ -120,7 +120,7 @@ func (e *newEntry) judgeRequestID(rules *entryRules) {
 	if !e.requestID.given {
 		if rules.strictRequestID {
 			e.problems.Add("request_id", "is required when writing by GET: %d to %d letters, digits or . _ - :",
-				fsm.MinRequestID, fsm.MaxRequestID)
+				command.MinRequestID, command.MaxRequestID)
 		}
 		return
 	}
@@ -129,8 +129,8 @@ func (e *newEntry) judgeRequestID(rules *entryRules) {
 	}
 	n := e.requestID.length
 	switch {
-	case n < fsm.MinRequestID || n > fsm.MaxRequestID:
-		e.problems.Add("request_id", "must have %d to %d characters; this one has %d", fsm.MinRequestID, fsm.MaxRequestID, n)
+	case n < command.MinRequestID || n > command.MaxRequestID:
+		e.problems.Add("request_id", "must have %d to %d characters; this one has %d", command.MinRequestID, command.MaxRequestID, n)
 	case rules.strictRequestID && !safeRequestID(e.requestID.value):
 		e.problems.Add("request_id", "may hold only letters, digits and . _ - : when writing by GET")
 	default:
@@ -154,7 +154,7 @@ func (e *newEntry) judgeLabels(field, noun string, most int) {
 		e.problems.Add(field, "may hold at most %d %s; these are %d", most, field, e.tagCount)
 	}
 	if slices.ContainsFunc(e.tags, badTag) {
-		e.problems.Add(field, "each %s must have %d to %d characters", noun, fsm.MinTag, fsm.MaxTag)
+		e.problems.Add(field, "each %s must have %d to %d characters", noun, command.MinTag, command.MaxTag)
 	}
 	if e.problems.Has(field) {
 		return
@@ -168,7 +168,7 @@ func (e *newEntry) judgeLabels(field, noun string, most int) {
 
 func badTag(tag string) bool {
 	n := wire.Count(tag)
-	return n < fsm.MinTag || n > fsm.MaxTag
+	return n < command.MinTag || n > command.MaxTag
 }
 
 func (e *newEntry) judgeRelation() {
@@ -182,12 +182,12 @@ func (e *newEntry) judgeRelation() {
 		case e.problems.Has(target.field):
 		case n == 0:
 			e.problems.Add(target.field, "must be the id of an entry; leave it out for an entry of its own")
-		case n > fsm.MaxTarget:
-			e.problems.Add(target.field, "may have at most %d characters; this one has %d", fsm.MaxTarget, n)
+		case n > command.MaxTarget:
+			e.problems.Add(target.field, "may have at most %d characters; this one has %d", command.MaxTarget, n)
 		}
 		e.targetBad = e.problems.Has(target.field)
 	}
-	relation, known := fsm.ParseRelation(e.rel.value)
+	relation, known := command.ParseRelation(e.rel.value)
 	known = known && e.rel.given
 	if e.rel.given && !known && !e.problems.Has("relation") {
 		e.problems.Add("relation", "must be correction, retraction, follow_up or reply")
@@ -197,13 +197,13 @@ func (e *newEntry) judgeRelation() {
 		if e.supersedes.given && e.supersedes.value != e.replyTo.value && !e.problems.Has("supersedes") {
 			e.problems.Add("reply_to", "names another entry than supersedes; send one of them")
 		}
-		if known && relation != fsm.RelationReply {
+		if known && relation != command.RelationReply {
 			e.problems.Add("relation", "must be reply, or left out, together with reply_to")
 		}
-		e.cmd.Target, e.cmd.Relation = e.replyTo.value, fsm.RelationReply
+		e.cmd.Target, e.cmd.Relation = e.replyTo.value, command.RelationReply
 	case e.supersedes.given:
 		if !e.rel.given {
-			relation = fsm.RelationCorrection
+			relation = command.RelationCorrection
 		}
 		e.cmd.Target, e.cmd.Relation = e.supersedes.value, relation
 	case known:
@@ -213,8 +213,8 @@ func (e *newEntry) judgeRelation() {
 
 // nameProblem says what is wrong with a normalised name; "" is nothing.
 func nameProblem(name string, longest int) string {
-	if n := wire.Count(name); n < fsm.MinName || n > longest {
-		return "must have " + itoa(fsm.MinName) + " to " + itoa(longest) +
+	if n := wire.Count(name); n < command.MinName || n > longest {
+		return "must have " + itoa(command.MinName) + " to " + itoa(longest) +
 			" letters, digits or . _ -; after conversion this one has " + itoa(n)
 	}
 	return ""

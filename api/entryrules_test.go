@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/api/wire"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // testNow is the clock of tests.
@@ -29,8 +29,8 @@ func checkJudgement(t interface {
 		if e.cmd.Request.ID != "" {
 			e.cmd.Request.Scope = e.cmd.AgentKey
 		}
-		_, err := fsm.EncodeBatch(fsm.Batch{Stamp: 1, Groups: []fsm.Group{{
-			Boot: fsm.BootID{1}, Commands: []fsm.Command{{Seq: 1, Body: &e.cmd}},
+		_, err := command.EncodeBatch(command.Batch{Stamp: 1, Groups: []command.Group{{
+			Boot: command.BootID{1}, Commands: []command.Command{{Seq: 1, Payload: &e.cmd}},
 		}}})
 		if err != nil {
 			t.Errorf("the log refuses what the rules let pass: %v\n%+v", err, e.cmd)
@@ -94,7 +94,7 @@ func TestNewEntryFields(t *testing.T) {
 	body := wire.Field{"body", "Hello, commons."}
 	tests := map[string]struct {
 		fields []wire.Field
-		get    func(*fsm.Publish) any
+		get    func(*command.Publish) any
 		want   any
 		bad    []string // the fields with problems
 	}{
@@ -121,11 +121,11 @@ func TestNewEntryFields(t *testing.T) {
 		"null, then synonym":    {[]wire.Field{{"body", nil}, {"text", "Hello"}}, getBody, "Hello", nil},
 		"synonym of wrong type": {[]wire.Field{{"text", false}}, nil, nil, []string{"body"}},
 
-		"kind default":         {[]wire.Field{body}, getKind, fsm.KindMessage, nil},
-		"kind":                 {[]wire.Field{body, {"kind", "feature_request"}}, getKind, fsm.KindFeatureRequest, nil},
-		"kind alias finding":   {[]wire.Field{body, {"type", "finding"}}, getKind, fsm.KindKnowledge, nil},
-		"kind alias idea":      {[]wire.Field{body, {"kind", "idea"}}, getKind, fsm.KindFeatureRequest, nil},
-		"kind alias msg":       {[]wire.Field{body, {"kind", "msg"}}, getKind, fsm.KindMessage, nil},
+		"kind default":         {[]wire.Field{body}, getKind, command.KindMessage, nil},
+		"kind":                 {[]wire.Field{body, {"kind", "feature_request"}}, getKind, command.KindFeatureRequest, nil},
+		"kind alias finding":   {[]wire.Field{body, {"type", "finding"}}, getKind, command.KindKnowledge, nil},
+		"kind alias idea":      {[]wire.Field{body, {"kind", "idea"}}, getKind, command.KindFeatureRequest, nil},
+		"kind alias msg":       {[]wire.Field{body, {"kind", "msg"}}, getKind, command.KindMessage, nil},
 		"kind unknown":         {[]wire.Field{body, {"kind", "poem"}}, nil, nil, []string{"kind"}},
 		"kind empty":           {[]wire.Field{body, {"kind", ""}}, nil, nil, []string{"kind"}},
 		"agent default":        {[]wire.Field{body}, getAgent, "anonymous", nil},
@@ -189,7 +189,7 @@ func TestNewEntryFields(t *testing.T) {
 		"supersedes empty":              {[]wire.Field{body, {"supersedes", ""}}, nil, nil, []string{"supersedes"}},
 		"supersedes a number":           {[]wire.Field{body, {"supersedes", 7}}, nil, nil, []string{"supersedes"}},
 		"everything wrong, all at once": {[]wire.Field{{"body", "x"}, {"kind", "x"}, {"agent", "x"}, {"channel", "x"}, {"title", "x"}, {"request_id", "x"}, {"tags", "x"}, {"relation", "x"}}, nil, nil, []string{"tags", "body", "kind", "agent", "channel", "title", "request_id", "relation"}},
-		"mentions":                      {[]wire.Field{{"body", "Dear @Bob and @ADA"}, {"title", "For @Çelik"}, {"agent", "ada"}}, func(p *fsm.Publish) any { return p.Mentions }, []string{"çelik", "bob"}, nil},
+		"mentions":                      {[]wire.Field{{"body", "Dear @Bob and @ADA"}, {"title", "For @Çelik"}, {"agent", "ada"}}, func(p *command.Publish) any { return p.Mentions }, []string{"çelik", "bob"}, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -210,15 +210,15 @@ func TestNewEntryFields(t *testing.T) {
 	}
 }
 
-func getBody(p *fsm.Publish) any     { return p.Body }
-func getKind(p *fsm.Publish) any     { return p.Kind }
-func getAgent(p *fsm.Publish) any    { return p.Agent }
-func getAgentKey(p *fsm.Publish) any { return p.AgentKey }
-func getChannel(p *fsm.Publish) any  { return p.Channel }
-func getTitle(p *fsm.Publish) any    { return p.Title }
-func getRequest(p *fsm.Publish) any  { return p.Request.ID }
-func getTags(p *fsm.Publish) any     { return p.Tags }
-func getTarget(p *fsm.Publish) any   { return p.Target + " " + p.Relation.String() }
+func getBody(p *command.Publish) any     { return p.Body }
+func getKind(p *command.Publish) any     { return p.Kind }
+func getAgent(p *command.Publish) any    { return p.Agent }
+func getAgentKey(p *command.Publish) any { return p.AgentKey }
+func getChannel(p *command.Publish) any  { return p.Channel }
+func getTitle(p *command.Publish) any    { return p.Title }
+func getRequest(p *command.Publish) any  { return p.Request.ID }
+func getTags(p *command.Publish) any     { return p.Tags }
+func getTarget(p *command.Publish) any   { return p.Target + " " + p.Relation.String() }
 
 // TestGetWriteRules is what differs in interface 4.1: a shorter body and a
 // request_id that is required and safe in a URL.

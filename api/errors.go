@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // toError turns what a backend or a view returned into an Error; nil when it is
@@ -12,10 +13,10 @@ func toError(err error) *wire.Error {
 	if refusal, ok := errors.AsType[*wire.Error](err); ok {
 		return refusal
 	}
-	if unavailable, ok := errors.AsType[*Unavailable](err); ok {
+	if unavailable, ok := errors.AsType[*command.Unavailable](err); ok {
 		return &wire.Error{Code: unavailable.Code, Message: "The service cannot do this right now: " + unavailable.Reason + "."}
 	}
-	if limited, ok := errors.AsType[*RateLimited](err); ok {
+	if limited, ok := errors.AsType[*command.RateLimited](err); ok {
 		refusal := &wire.Error{
 			Code: wire.CodeRateLimited, Message: "Too many writes from this sender or this agent.",
 			RetryAfter: limited.RetryAfter, Limit: limited.Limit,

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api/wire"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
@@ -34,7 +34,7 @@ var smallestBodies = map[string]wire.Object{
 
 // smallestBody is the example of an error of a body that was not read; nil for
 // other errors.
-func (c *call) smallestBody(code wire.Code) wire.Object {
+func (c *call) smallestBody(code command.Code) wire.Object {
 	switch code {
 	case wire.CodeMalformedBody, wire.CodeUnsupportedMedia:
 		return smallestBodies[c.template()]
@@ -78,18 +78,18 @@ func freshID(now time.Time, seed ...string) string {
 // repair is the caller's own entry with its bad parts mended: what the Error
 // object shows as an example. The result always passes the same rules.
 func (e *newEntry) repair(rules *entryRules, now time.Time) wire.Object {
-	o := wire.Object{{"body", mend(e, "body", e.body.value, fsm.MinBody, rules.maxBody, exampleBody)}}
+	o := wire.Object{{"body", mend(e, "body", e.body.value, command.MinBody, rules.maxBody, exampleBody)}}
 	if e.kind.given {
 		o = o.With("kind", e.cmd.Kind.String())
 	}
 	if e.agent.given {
-		o = o.With("agent", mendName(text.AgentName(e.agent.value), fsm.MaxName, exampleAgent))
+		o = o.With("agent", mendName(text.AgentName(e.agent.value), command.MaxName, exampleAgent))
 	}
 	if e.channel.given {
-		o = o.With("channel", mendName(text.ChannelName(e.channel.value), fsm.MaxChannel, "general"))
+		o = o.With("channel", mendName(text.ChannelName(e.channel.value), command.MaxChannel, "general"))
 	}
 	if e.title.given {
-		if title := mend(e, "title", e.title.value, fsm.MinTitle, fsm.MaxTitle, ""); title != "" {
+		if title := mend(e, "title", e.title.value, command.MinTitle, command.MaxTitle, ""); title != "" {
 			o = o.With("title", title)
 		}
 	}
@@ -101,7 +101,7 @@ func (e *newEntry) repair(rules *entryRules, now time.Time) wire.Object {
 		o = o.With("request_id", id)
 	}
 	if e.tagsGiven {
-		o = o.With("tags", e.repairTags(fsm.MaxTags))
+		o = o.With("tags", e.repairTags(command.MaxTags))
 	}
 	o = e.repairRelation(o)
 	if doc := (wire.Document{Fields: o}); readNewEntry(&doc, rules).problems.Any() {
@@ -117,7 +117,7 @@ func (e *newEntry) repair(rules *entryRules, now time.Time) wire.Object {
 func (e *newEntry) repairTags(most int) []any {
 	tags := []any{}
 	for _, tag := range e.tags {
-		if tag = wire.Cut(tag, fsm.MaxTag); tag != "" && len(tags) < most {
+		if tag = wire.Cut(tag, command.MaxTag); tag != "" && len(tags) < most {
 			tags = append(tags, tag)
 		}
 	}
@@ -133,8 +133,8 @@ func (e *newEntry) repairRelation(o wire.Object) wire.Object {
 	default:
 		relation := e.cmd.Relation
 		// Who may retract hangs on the name, and an example may need another.
-		if e.problems.Has("relation") || relation == fsm.RelationRetraction && e.problems.Has("agent") {
-			relation = fsm.RelationFollowUp
+		if e.problems.Has("relation") || relation == command.RelationRetraction && e.problems.Has("agent") {
+			relation = command.RelationFollowUp
 		}
 		o = o.With("supersedes", e.cmd.Target)
 		o = o.With("relation", relation.String())
@@ -156,7 +156,7 @@ func mend(e *newEntry, field, s string, shortest, longest int, instead string) s
 
 // mendName is mend for a name that was already converted.
 func mendName(name string, longest int, instead string) string {
-	if name = strings.Trim(wire.Cut(name, longest), "-"); wire.Count(name) < fsm.MinName {
+	if name = strings.Trim(wire.Cut(name, longest), "-"); wire.Count(name) < command.MinName {
 		return instead
 	}
 	return name

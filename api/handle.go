@@ -13,7 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/commons-cluster/commons/api/wire"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // The headers of cross-origin access: any origin, no credentials.
@@ -91,7 +91,7 @@ func (s *Server) serve(rt *route) fiber.Handler {
 // returns an error when the node is still not: its state is empty, and that of the
 // service is not.
 func (c *call) waitJoined() error {
-	if surface := surfaceOf(c.route.path); surface == 0 || surface == fsm.SurfaceWeb {
+	if surface := surfaceOf(c.route.path); surface == 0 || surface == command.SurfaceWeb {
 		return nil
 	}
 	select {
@@ -105,7 +105,7 @@ func (c *call) waitJoined() error {
 	case <-c.srv.backend.Joined():
 		return nil
 	case <-ctx.Done():
-		return &Unavailable{Code: wire.CodeNoLeader, Reason: "this node is part of no cluster yet; ask another one"}
+		return &command.Unavailable{Code: command.CodeNoLeader, Reason: "this node is part of no cluster yet; ask another one"}
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/commons-cluster/commons/api/wire"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
@@ -87,7 +87,7 @@ func (c *call) readHome() (*homeCall, error) {
 	l := newListing(homeParams, twice)
 	h := &homeCall{since: -1, notes: slices.Clone(c.notes)}
 	if s := l.text(&doc, "for", maxRawName); s != "" {
-		h.agent = l.name("for", text.AgentName(s), fsm.MaxName)
+		h.agent = l.name("for", text.AgentName(s), command.MaxName)
 		h.key = text.Fold(h.agent)
 	} else if !l.problems.Has("for") {
 		l.problems.Add("for", "is required: the name of the agent whose home this is")

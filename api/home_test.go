@@ -12,7 +12,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // home is the part of home that tests look at.
@@ -156,7 +156,7 @@ func TestHomeETag(t *testing.T) {
 	same("compared weakly", "If-None-Match", strings.TrimPrefix(tag, "W/"))
 	same("one of several", "If-None-Match", `"other", `+tag)
 	same("anything", "If-None-Match", "*")
-	s.Backend.Apply(&fsm.Tick{})
+	s.Backend.Apply(&command.Tick{})
 	same("only time went by", "If-None-Match", tag)
 	if r := s.Get(path, "If-None-Match", `"other"`); r.Status != http.StatusOK {
 		t.Errorf("another tag: %d", r.Status)
@@ -250,7 +250,7 @@ func TestHomeByOtherClocks(t *testing.T) {
 // TestHomeCatchesUp waits for a node that is behind the one that gave out now.
 func TestHomeCatchesUp(t *testing.T) {
 	b := apitest.NewBackend(t)
-	b.ReadIndexErr = &api.Unavailable{Code: api.CodeNoLeader, Reason: "no leader"}
+	b.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader"}
 	s := apitest.Start(t, b)
 	since := getHome(t, s, "for=ada").Now + apitest.Tick
 	done := make(chan home)
@@ -276,7 +276,7 @@ func TestHomePages(t *testing.T) {
 	s := start(t)
 	mention := publishHello
 	mention.Agent, mention.AgentKey, mention.Mentions = "bob", "bob", []string{"ada"}
-	const mentions = 2*fsm.MaxForYou + 7
+	const mentions = 2*command.MaxForYou + 7
 	for range mentions {
 		s.Backend.Apply(&mention)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
@@ -22,10 +23,10 @@ type helpText struct {
 
 // helpTexts are they, in the interface's order (2.5).
 var helpTexts = [...]helpText{
-	{entryField{"goal", nil, fsm.MaxHelpGoal}, fsm.MinHelpGoal, "Get a second opinion"},
-	{entryField{"requested_action", nil, fsm.MaxHelpAction}, fsm.MinHelpAction, "Read the text below and say what is unclear."},
-	{entryField{"context", nil, fsm.MaxHelpContext}, 0, ""},
-	{entryField{"constraints", nil, fsm.MaxHelpBounds}, 0, ""},
+	{entryField{"goal", nil, command.MaxHelpGoal}, command.MinHelpGoal, "Get a second opinion"},
+	{entryField{"requested_action", nil, command.MaxHelpAction}, command.MinHelpAction, "Read the text below and say what is unclear."},
+	{entryField{"context", nil, command.MaxHelpContext}, 0, ""},
+	{entryField{"constraints", nil, command.MaxHelpBounds}, 0, ""},
 }
 
 var helpFields = []string{"agent", "goal", "requested_action", "context", "constraints", "tags", "request_id", "edit_key"}
@@ -56,7 +57,7 @@ func readHelpForm(doc *wire.Document) *helpForm {
 		values[i] = h.texts[i].value
 	}
 	h.tags, h.tagsGiven = h.list(doc, &plainTags)
-	h.judgeTags(fsm.MaxHelpTags)
+	h.judgeTags(command.MaxHelpTags)
 	h.requestID = h.text(doc, &fieldRequestID)
 	h.judgeRequestID(&postRules)
 	h.readKey(doc, &postRules)
@@ -67,7 +68,7 @@ func readHelpForm(doc *wire.Document) *helpForm {
 
 // example is the caller's own request with its bad parts mended.
 func (h *helpForm) example(now time.Time) wire.Object {
-	o := wire.Object{{"agent", mendName(text.AgentName(h.agent.value), fsm.MaxName, exampleAgent)}}
+	o := wire.Object{{"agent", mendName(text.AgentName(h.agent.value), command.MaxName, exampleAgent)}}
 	for i := range helpTexts {
 		t := &helpTexts[i]
 		mended := h.mended(t.field.name, h.texts[i], t.least, t.field.most, t.example)
@@ -76,7 +77,7 @@ func (h *helpForm) example(now time.Time) wire.Object {
 		}
 	}
 	if h.tagsGiven {
-		o = o.With("tags", h.repairTags(fsm.MaxHelpTags))
+		o = o.With("tags", h.repairTags(command.MaxHelpTags))
 	}
 	if h.requestID.given {
 		o = o.With("request_id", h.exampleRequestID(now))
@@ -102,14 +103,14 @@ func postHumanRequest(c *call) error {
 	if err := c.await(fresh); err != nil {
 		return explained(err, h.example(c.srv.now()), h.cmd.Request.ID != "")
 	}
-	result, err := c.propose(from, &fsm.AskHuman{
+	result, err := c.propose(from, &command.AskHuman{
 		Author: h.author(c.srv), Tags: h.cmd.Tags,
 		Goal: h.texts[0].value, Action: h.texts[1].value, Context: h.texts[2].value, Bounds: h.texts[3].value,
 	})
 	if err != nil {
 		return explained(err, h.example(c.srv.now()), h.cmd.Request.ID != "")
 	}
-	if result.Outcome == fsm.OutcomeDuplicate {
+	if result.Outcome == command.OutcomeDuplicate {
 		return c.answerHelpAgain(h, result.Entry, result.Differs)
 	}
 	if err := c.noteKey(&h.newEntry); err != nil {
@@ -122,7 +123,7 @@ func postHumanRequest(c *call) error {
 // used before.
 func (c *call) refuseHelp(h *helpForm) error {
 	if h.cmd.Request.ID != "" && !h.problems.Has("agent") {
-		if seq, known := c.read().Request(fsm.OpAskHuman, h.cmd.Request); known {
+		if seq, known := c.read().Request(command.OpAskHuman, h.cmd.Request); known {
 			return c.answerHelpAgain(h, seq, true)
 		}
 	}
@@ -164,9 +165,9 @@ var helpParams = []string{"agent", "q", "limit", "cursor", "consistency", "min_i
 func listHumanRequests(c *call) error {
 	l, err := c.listing(helpParams, "human-requests", func(l *listing, doc *wire.Document) {
 		if s := l.text(doc, "agent", maxRawName); s != "" {
-			l.query.AgentKey = text.Fold(l.name("agent", text.AgentName(s), fsm.MaxName))
+			l.query.AgentKey = text.Fold(l.name("agent", text.AgentName(s), command.MaxName))
 		}
-		l.query.Q = l.text(doc, "q", fsm.MaxSearch)
+		l.query.Q = l.text(doc, "q", command.MaxSearch)
 	})
 	if err != nil {
 		return err

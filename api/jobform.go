@@ -6,6 +6,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
@@ -13,22 +14,22 @@ import (
 // (interface, 2.5 and 4.5).
 var (
 	plainAgent   = entryField{"agent", nil, maxRawName}
-	plainTitle   = entryField{"title", nil, fsm.MaxTitle}
-	plainBody    = entryField{"body", nil, fsm.MaxBody}
-	plainTags    = entryField{"tags", nil, fsm.MaxTag}
-	fieldAction  = entryField{"action", nil, fsm.MaxName}
-	fieldJobID   = entryField{"job_id", nil, fsm.MaxTarget}
-	fieldNote    = entryField{"note", nil, fsm.MaxNote}
-	fieldResult  = entryField{"result", nil, fsm.MaxJobResult}
+	plainTitle   = entryField{"title", nil, command.MaxTitle}
+	plainBody    = entryField{"body", nil, command.MaxBody}
+	plainTags    = entryField{"tags", nil, command.MaxTag}
+	fieldAction  = entryField{"action", nil, command.MaxName}
+	fieldJobID   = entryField{"job_id", nil, command.MaxTarget}
+	fieldNote    = entryField{"note", nil, command.MaxNote}
+	fieldResult  = entryField{"result", nil, command.MaxJobResult}
 	jobFields    = []string{"agent", "action", "title", "body", "job_id", "note", "result", "tags", "request_id", "edit_key"}
-	jobRules     = entryRules{maxBody: fsm.MaxBody}
+	jobRules     = entryRules{maxBody: command.MaxBody}
 	jobNotObject = "the request body must be a JSON object with the text fields agent and action"
 )
 
 // jobActions are the actions on the job board and the commands that they make.
-var jobActions = map[string]fsm.Op{
-	"post": fsm.OpPostJob, "claim": fsm.OpClaimJob, "result": fsm.OpFinishJob,
-	"release": fsm.OpReleaseJob, "close": fsm.OpCloseJob,
+var jobActions = map[string]command.Op{
+	"post": command.OpPostJob, "claim": command.OpClaimJob, "result": command.OpFinishJob,
+	"release": command.OpReleaseJob, "close": command.OpCloseJob,
 }
 
 // defaultAction is what is done where no action is named.
@@ -51,7 +52,7 @@ var exampleJob = wire.Object{{"agent", exampleAgent}, {"title", exampleJobTitle}
 type jobForm struct {
 	newEntry // the fields that a job shares with an entry
 	action   sent
-	op       fsm.Op // what the action does; OpPostJob where it is unknown
+	op       command.Op // what the action does; OpPostJob where it is unknown
 	jobID    sent
 	note     sent
 	result   sent
@@ -60,7 +61,7 @@ type jobForm struct {
 // readJobForm reads and judges an action. It finds every problem that can be seen
 // without the state. Fields that the action does not take are ignored.
 func readJobForm(doc *wire.Document) *jobForm {
-	j := &jobForm{op: fsm.OpPostJob}
+	j := &jobForm{op: command.OpPostJob}
 	if doc.NotObject {
 		j.problems.Add("agent", "is required: %s", jobNotObject)
 		return j
@@ -72,7 +73,7 @@ func readJobForm(doc *wire.Document) *jobForm {
 	j.requestID = j.text(doc, &fieldRequestID)
 	j.judgeRequestID(&jobRules)
 	j.readKey(doc, &jobRules)
-	if j.op == fsm.OpPostJob {
+	if j.op == command.OpPostJob {
 		j.readPost(doc)
 	} else {
 		j.readAction(doc)
@@ -87,7 +88,7 @@ func (e *newEntry) requireAgent() { e.requireName(fieldAgent.name) }
 // requireName is judgeName where a name is required.
 func (e *newEntry) requireName(field string) {
 	if !e.agent.given {
-		e.problems.Add(field, "is required: %d to %d letters, digits or . _ -", fsm.MinName, fsm.MaxName)
+		e.problems.Add(field, "is required: %d to %d letters, digits or . _ -", command.MinName, command.MaxName)
 	}
 	e.judgeName(field)
 }
@@ -111,13 +112,13 @@ func (j *jobForm) readPost(doc *wire.Document) {
 	if j.problems.Has("action") {
 		return // which fields it takes is not known; the example posts a job
 	}
-	j.cmd.Kind = fsm.KindMessage
+	j.cmd.Kind = command.KindMessage
 	if !j.title.given {
-		j.problems.Add("title", "is required: %d to %d characters", fsm.MinTitle, fsm.MaxTitle)
+		j.problems.Add("title", "is required: %d to %d characters", command.MinTitle, command.MaxTitle)
 	}
 	j.judgeTitle()
 	j.judgeBody(&jobRules)
-	j.judgeTags(fsm.MaxTags)
+	j.judgeTags(command.MaxTags)
 	j.mention(j.cmd.Title, j.cmd.Body)
 }
 
@@ -128,17 +129,17 @@ func (j *jobForm) readAction(doc *wire.Document) {
 	case j.problems.Has("job_id"):
 	case n == 0:
 		j.problems.Add("job_id", "is required: the id of a job, "+jobIDSource)
-	case n > fsm.MaxTarget:
-		j.problems.Add("job_id", "may have at most %d characters; this one has %d", fsm.MaxTarget, n)
+	case n > command.MaxTarget:
+		j.problems.Add("job_id", "may have at most %d characters; this one has %d", command.MaxTarget, n)
 	}
 	switch j.op {
-	case fsm.OpClaimJob:
+	case command.OpClaimJob:
 		j.note = j.text(doc, &fieldNote)
-		j.bound("note", j.note, 0, fsm.MaxJobNote)
+		j.bound("note", j.note, 0, command.MaxJobNote)
 		j.mention(j.note.value)
-	case fsm.OpFinishJob:
+	case command.OpFinishJob:
 		j.result = j.text(doc, &fieldResult)
-		j.bound("result", j.result, fsm.MinJobResult, fsm.MaxJobResult)
+		j.bound("result", j.result, command.MinJobResult, command.MaxJobResult)
 		j.mention(j.result.value)
 	}
 }
@@ -168,28 +169,28 @@ func (e *newEntry) mention(texts ...string) {
 }
 
 // author is who writes, as commands carry it.
-func (e *newEntry) author(s *Server) fsm.Author {
-	return fsm.Author{
+func (e *newEntry) author(s *Server) command.Author {
+	return command.Author{
 		Agent: e.cmd.Agent, AgentKey: e.cmd.AgentKey, House: s.house[e.cmd.AgentKey],
 		Mentions: e.cmd.Mentions, Request: e.cmd.Request, Proof: e.cmd.Proof, Question: e.cmd.Question,
 	}
 }
 
 // command is the command of a form without problems.
-func (j *jobForm) command(s *Server) fsm.Body {
-	if j.op == fsm.OpPostJob {
-		return &fsm.PostJob{Author: j.author(s), Title: j.cmd.Title, Body: j.cmd.Body, Tags: j.cmd.Tags}
+func (j *jobForm) command(s *Server) command.Payload {
+	if j.op == command.OpPostJob {
+		return &command.PostJob{Author: j.author(s), Title: j.cmd.Title, Body: j.cmd.Body, Tags: j.cmd.Tags}
 	}
-	on := fsm.JobAction{Author: j.author(s), Job: j.jobID.value}
+	on := command.JobAction{Author: j.author(s), Job: j.jobID.value}
 	switch j.op {
-	case fsm.OpClaimJob:
-		return &fsm.ClaimJob{JobAction: on, Note: j.note.value, TTL: s.claimTTL.Milliseconds()}
-	case fsm.OpFinishJob:
-		return &fsm.FinishJob{JobAction: on, Result: j.result.value}
-	case fsm.OpReleaseJob:
-		return &fsm.ReleaseJob{JobAction: on}
+	case command.OpClaimJob:
+		return &command.ClaimJob{JobAction: on, Note: j.note.value, TTL: s.claimTTL.Milliseconds()}
+	case command.OpFinishJob:
+		return &command.FinishJob{JobAction: on, Result: j.result.value}
+	case command.OpReleaseJob:
+		return &command.ReleaseJob{JobAction: on}
 	default:
-		return &fsm.CloseJob{JobAction: on}
+		return &command.CloseJob{JobAction: on}
 	}
 }
 
@@ -206,7 +207,7 @@ func (j *jobForm) example(view *fsm.View, now time.Time) (wire.Object, error) {
 
 // exampleAgent is the name in examples: the caller's own, if possible.
 func (j *jobForm) exampleAgent() string {
-	return mendName(text.AgentName(j.agent.value), fsm.MaxName, exampleAgent)
+	return mendName(text.AgentName(j.agent.value), command.MaxName, exampleAgent)
 }
 
 // exampleOn is the caller's own action on a job with its bad parts mended; a job is
@@ -215,18 +216,18 @@ func (j *jobForm) exampleOn(id string, now time.Time) wire.Object {
 	o := wire.Object{{"agent", j.exampleAgent()}}
 	if id == "" {
 		o = o.With("action", defaultAction).
-			With("title", j.mended("title", j.title, fsm.MinTitle, fsm.MaxTitle, exampleJobTitle)).
-			With("body", j.mended("body", j.body, fsm.MinBody, fsm.MaxBody, exampleJobBody))
+			With("title", j.mended("title", j.title, command.MinTitle, command.MaxTitle, exampleJobTitle)).
+			With("body", j.mended("body", j.body, command.MinBody, command.MaxBody, exampleJobBody))
 		if j.tagsGiven {
-			o = o.With("tags", j.repairTags(fsm.MaxTags))
+			o = o.With("tags", j.repairTags(command.MaxTags))
 		}
 	} else {
 		o = o.With("action", j.action.value).With("job_id", id)
 		if j.note.given {
-			o = o.With("note", j.mended("note", j.note, 0, fsm.MaxJobNote, ""))
+			o = o.With("note", j.mended("note", j.note, 0, command.MaxJobNote, ""))
 		}
-		if j.op == fsm.OpFinishJob {
-			o = o.With("result", j.mended("result", j.result, fsm.MinJobResult, fsm.MaxJobResult, exampleJobResult))
+		if j.op == command.OpFinishJob {
+			o = o.With("result", j.mended("result", j.result, command.MinJobResult, command.MaxJobResult, exampleJobResult))
 		}
 	}
 	if j.requestID.given {
@@ -259,7 +260,7 @@ func (e *newEntry) exampleRequestID(now time.Time) string {
 // ends a claim, the only one that the caller has claimed. Else, and when the action
 // posts, it returns "".
 func (j *jobForm) exampleJob(view *fsm.View) (string, error) {
-	if j.op == fsm.OpPostJob {
+	if j.op == command.OpPostJob {
 		return "", nil
 	}
 	found, err := view.JobProblems(j.op, j.jobID.value, text.Fold(j.exampleAgent()))
@@ -268,8 +269,8 @@ func (j *jobForm) exampleJob(view *fsm.View) (string, error) {
 		return "", err
 	case len(found) == 0:
 		return j.jobID.value, nil
-	case !slices.Contains(found, fsm.ProblemUnknownJob),
-		j.op != fsm.OpFinishJob && j.op != fsm.OpReleaseJob,
+	case !slices.Contains(found, command.ProblemUnknownJob),
+		j.op != command.OpFinishJob && j.op != command.OpReleaseJob,
 		!j.agent.given || j.problems.Has("agent"): // nobody's claims
 		return "", nil
 	}

@@ -9,21 +9,22 @@ import (
 
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // jobRefusals say what the rules of the job board come to: the code, the field
 // that is at fault, and a sentence about it.
-var jobRefusals = map[fsm.Problem]struct {
-	code           wire.Code
+var jobRefusals = map[command.Problem]struct {
+	code           command.Code
 	field, message string
 }{
-	fsm.ProblemUnknownJob:    {wire.CodeUnknownJob, "job_id", "names no job that exists"},
-	fsm.ProblemOwnJob:        {wire.CodeOwnJob, "agent", "posted this job, and nobody may claim or finish a job of their own"},
-	fsm.ProblemNotPoster:     {wire.CodeNotPoster, "agent", "did not post this job, and only its poster may close it"},
-	fsm.ProblemJobClaimed:    {wire.CodeJobClaimed, "job_id", "names a job that is claimed"},
-	fsm.ProblemJobNotClaimed: {wire.CodeJobNotClaimed, "job_id", "names a job that nobody has claimed"},
-	fsm.ProblemJobDone:       {wire.CodeJobDone, "job_id", "names a job that is done"},
-	fsm.ProblemJobClosed:     {wire.CodeJobClosed, "job_id", "names a job that its poster has withdrawn"},
+	command.ProblemUnknownJob:    {wire.CodeUnknownJob, "job_id", "names no job that exists"},
+	command.ProblemOwnJob:        {wire.CodeOwnJob, "agent", "posted this job, and nobody may claim or finish a job of their own"},
+	command.ProblemNotPoster:     {wire.CodeNotPoster, "agent", "did not post this job, and only its poster may close it"},
+	command.ProblemJobClaimed:    {wire.CodeJobClaimed, "job_id", "names a job that is claimed"},
+	command.ProblemJobNotClaimed: {wire.CodeJobNotClaimed, "job_id", "names a job that nobody has claimed"},
+	command.ProblemJobDone:       {wire.CodeJobDone, "job_id", "names a job that is done"},
+	command.ProblemJobClosed:     {wire.CodeJobClosed, "job_id", "names a job that its poster has withdrawn"},
 }
 
 // postJob serves POST /api/jobs: every action on the job board.
@@ -47,9 +48,9 @@ func postJob(c *call) error {
 		return c.explainJob(j, err)
 	}
 	switch result.Outcome {
-	case fsm.OutcomeRejected:
+	case command.OutcomeRejected:
 		return c.rejectJob(j, result.Problems)
-	case fsm.OutcomeDuplicate:
+	case command.OutcomeDuplicate:
 		return c.answerJobAgain(j, result.Entry, result.Differs)
 	default:
 		if err := c.noteKey(&j.newEntry); err != nil {
@@ -69,7 +70,7 @@ func (c *call) refuseJob(j *jobForm) error {
 			return c.answerJobAgain(j, seq, true)
 		}
 	}
-	if j.op != fsm.OpPostJob && !j.problems.Has("job_id") {
+	if j.op != command.OpPostJob && !j.problems.Has("job_id") {
 		found, err := view.JobProblems(j.op, j.jobID.value, j.cmd.AgentKey)
 		if err != nil {
 			return fmt.Errorf("look at the job: %w", err)
@@ -89,13 +90,13 @@ func (c *call) refuseJob(j *jobForm) error {
 }
 
 // hangsOnCaller reports a problem that another caller might not have.
-func hangsOnCaller(p fsm.Problem) bool {
-	return p == fsm.ProblemOwnJob || p == fsm.ProblemNotPoster || p == fsm.ProblemJobClaimed
+func hangsOnCaller(p command.Problem) bool {
+	return p == command.ProblemOwnJob || p == command.ProblemNotPoster || p == command.ProblemJobClaimed
 }
 
 // reject adds what the state has against the action, and returns the code of the
 // first of it.
-func (j *jobForm) reject(view *fsm.View, found []fsm.Problem) (wire.Code, error) {
+func (j *jobForm) reject(view *fsm.View, found []command.Problem) (command.Code, error) {
 	code := wire.CodeInvalid
 	for i, problem := range found {
 		refusal, known := jobRefusals[problem]
@@ -107,7 +108,7 @@ func (j *jobForm) reject(view *fsm.View, found []fsm.Problem) (wire.Code, error)
 			code = refusal.code
 		}
 		message := refusal.message
-		if problem == fsm.ProblemJobClaimed {
+		if problem == command.ProblemJobClaimed {
 			var err error
 			if message, err = j.claimed(view, message); err != nil {
 				return code, err
@@ -135,7 +136,7 @@ func (j *jobForm) claimed(view *fsm.View, instead string) (string, error) {
 }
 
 // rejectJob answers an action that the state machine refused: 404 or 409.
-func (c *call) rejectJob(j *jobForm, found []fsm.Problem) error {
+func (c *call) rejectJob(j *jobForm, found []command.Problem) error {
 	view := c.reread()
 	code, err := j.reject(view, found)
 	if err != nil {
@@ -177,7 +178,7 @@ func (c *call) answerJob(j *jobForm, status int, seq uint64) error {
 	if err != nil {
 		return err
 	}
-	entryName := map[fsm.Op]string{fsm.OpClaimJob: "claim", fsm.OpFinishJob: "result"}[j.op]
+	entryName := map[command.Op]string{command.OpClaimJob: "claim", command.OpFinishJob: "result"}[j.op]
 	job, location := seq, "/api/jobs/"+fsm.FormatID(fsm.StyleJob, seq)
 	if entryName != "" {
 		meta, found, err := view.Meta(seq)
@@ -211,7 +212,7 @@ var jobParams = []string{"status", "q", "limit", "cursor", "consistency", "min_i
 func listJobs(c *call) error {
 	l, err := c.listing(jobParams, "jobs", func(l *listing, doc *wire.Document) {
 		l.status = fsm.JobOpen
-		switch s := l.text(doc, "status", fsm.MaxName); s {
+		switch s := l.text(doc, "status", command.MaxName); s {
 		case "":
 		case "all":
 			l.status = 0
@@ -222,7 +223,7 @@ func listJobs(c *call) error {
 			}
 			l.status = status
 		}
-		l.query.Q = l.text(doc, "q", fsm.MaxSearch)
+		l.query.Q = l.text(doc, "q", command.MaxSearch)
 	})
 	if err != nil {
 		return err

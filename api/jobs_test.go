@@ -13,7 +13,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // job is the part of a job that tests look at.
@@ -214,7 +214,7 @@ func TestJobClaimTTL(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	for range 5 { // each command is a second later
-		s.Backend.Apply(&fsm.Tick{})
+		s.Backend.Apply(&command.Tick{})
 	}
 	a = onJobs(t, s, http.StatusCreated, map[string]any{"agent": "eve", "action": "claim", "job_id": id})
 	if *a.Job.ClaimedBy != "eve" {
@@ -400,7 +400,7 @@ func TestRefusedJobsComeWithExamples(t *testing.T) {
 // was asked for or the only one that the caller has claimed: who sends it back does
 // nothing to the job of a stranger.
 func TestExamplesNameNoOtherJob(t *testing.T) {
-	long := strings.Repeat("x", fsm.MaxTarget+1)
+	long := strings.Repeat("x", command.MaxTarget+1)
 	s := start(t)
 	for _, poster := range []string{"ada", "ada", "eve", "bob", "ada"} { // j1 to j5
 		onJobs(t, s, http.StatusCreated, map[string]any{"agent": poster, "title": "Count birds", "body": "All of them"})
@@ -457,8 +457,8 @@ func TestExamplesNameNoOtherJob(t *testing.T) {
 // TestJobUnavailable is what an action says when the cluster cannot take it.
 func TestJobUnavailable(t *testing.T) {
 	s := start(t)
-	s.Backend.Refuse = func(api.Sender, fsm.Body) error {
-		return &api.Unavailable{Code: api.CodeOutcomeUnknown, Reason: "no answer"}
+	s.Backend.Refuse = func(command.Sender, command.Payload) error {
+		return &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "no answer"}
 	}
 	for path, body := range map[string]map[string]any{
 		"/api/jobs":           {"agent": "ada", "title": "Count birds", "body": "All of them", "request_id": "retry-me-1"},

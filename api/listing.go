@@ -8,6 +8,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
@@ -39,9 +40,9 @@ func readListing(doc *wire.Document, twice []string, head bool) *listing {
 		l.problems.Add("action", "must be publish, or be left out to list entries")
 	}
 	l.readNames(doc)
-	l.thread = l.text(doc, "thread", fsm.MaxTarget)
-	l.replyTo = l.text(doc, "reply_to", fsm.MaxTarget)
-	l.query.Q = l.text(doc, "q", fsm.MaxSearch)
+	l.thread = l.text(doc, "thread", command.MaxTarget)
+	l.replyTo = l.text(doc, "reply_to", command.MaxTarget)
+	l.query.Q = l.text(doc, "q", command.MaxSearch)
 	if s := l.text(doc, "since", maxSince); s != "" {
 		since, ok := parseSince(s)
 		if !ok {
@@ -55,7 +56,7 @@ func readListing(doc *wire.Document, twice []string, head bool) *listing {
 
 // newListing is a listing of which nothing was read yet.
 func newListing(params, twice []string) *listing {
-	l := &listing{params: params, query: fsm.Query{Since: -1, Limit: fsm.DefaultList}}
+	l := &listing{params: params, query: fsm.Query{Since: -1, Limit: command.DefaultList}}
 	for _, name := range twice {
 		if slices.Contains(params, name) && !l.problems.Has(name) {
 			l.problems.Add(name, "may be given once")
@@ -66,7 +67,7 @@ func newListing(params, twice []string) *listing {
 
 // readPage reads which page of the list is asked for, after all filters.
 func (l *listing) readPage(doc *wire.Document) {
-	l.query.Limit = l.number(doc, "limit", fsm.MaxList, fsm.DefaultList)
+	l.query.Limit = l.number(doc, "limit", command.MaxList, command.DefaultList)
 	if s := l.text(doc, "cursor", maxCursor); s != "" {
 		before, ok := l.parseCursor(s)
 		if !ok && !l.filterProblems() {
@@ -98,7 +99,7 @@ const (
 
 // readNames reads the filters by kind and by name.
 func (l *listing) readNames(doc *wire.Document) {
-	if s := l.text(doc, "kind", fsm.MaxName); s != "" {
+	if s := l.text(doc, "kind", command.MaxName); s != "" {
 		kind, known := kindAliases[s]
 		if !known {
 			l.problems.Add("kind", "must be message, knowledge or feature_request")
@@ -106,15 +107,15 @@ func (l *listing) readNames(doc *wire.Document) {
 		l.query.Kind = kind
 	}
 	if s := l.text(doc, "channel", maxRawName); s != "" {
-		l.query.Channel = l.name("channel", text.ChannelName(s), fsm.MaxChannel)
+		l.query.Channel = l.name("channel", text.ChannelName(s), command.MaxChannel)
 	}
 	if s := l.text(doc, "agent", maxRawName); s != "" {
-		l.query.AgentKey = text.Fold(l.name("agent", text.AgentName(s), fsm.MaxName))
+		l.query.AgentKey = text.Fold(l.name("agent", text.AgentName(s), command.MaxName))
 	}
 	if s := l.text(doc, "for", maxRawName); s != "" {
-		l.query.ForKey = text.Fold(l.name("for", text.AgentName(s), fsm.MaxName))
+		l.query.ForKey = text.Fold(l.name("for", text.AgentName(s), command.MaxName))
 	}
-	if s := l.text(doc, "tag", fsm.MaxTag); s != "" {
+	if s := l.text(doc, "tag", command.MaxTag); s != "" {
 		l.query.TagKey = text.FoldTag(s)
 	}
 }
@@ -185,23 +186,23 @@ func (l *listing) repair(doc *wire.Document, now time.Time) wire.Object {
 		switch {
 		case name == "min_index": // whether this node has it is not to be known here
 		case name == "limit":
-			o = o.With(name, mendNumber(s, fsm.MaxList, fsm.DefaultList))
+			o = o.With(name, mendNumber(s, command.MaxList, command.DefaultList))
 		case name == "days":
-			o = o.With(name, mendNumber(s, fsm.MaxUsageDays, defaultUsageDays))
+			o = o.With(name, mendNumber(s, command.MaxUsageDays, defaultUsageDays))
 		case !bad && (name != "cursor" || !l.filterProblems()):
 			o = o.With(name, s)
 		case name == "since":
 			o = o.With(name, now.UTC().Add(-24*time.Hour).Format(time.RFC3339))
 		case name == "kind":
-			o = o.With(name, fsm.KindMessage.String())
+			o = o.With(name, command.KindMessage.String())
 		case name == "channel":
-			o = o.With(name, mendName(text.ChannelName(s), fsm.MaxChannel, "general"))
+			o = o.With(name, mendName(text.ChannelName(s), command.MaxChannel, "general"))
 		case name == "agent" || name == "for":
-			o = o.With(name, mendName(text.AgentName(s), fsm.MaxName, exampleAgent))
+			o = o.With(name, mendName(text.AgentName(s), command.MaxName, exampleAgent))
 		case name == "status":
 			o = o.With(name, fsm.JobOpen.String())
 		case name == "q":
-			o = o.With(name, wire.Cut(s, fsm.MaxSearch))
+			o = o.With(name, wire.Cut(s, command.MaxSearch))
 		case name == "consistency":
 			o = o.With(name, "strong")
 		}

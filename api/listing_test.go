@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // TestListFilters is the table of interface 4.1, each filter and some of their
@@ -240,7 +240,7 @@ func TestFreshness(t *testing.T) {
 			t.Errorf("%s: strong: %d", path, r.Status)
 		}
 	}
-	s.Backend.ReadIndexErr = &api.Unavailable{Code: api.CodeNoLeader, Reason: "no leader is known"}
+	s.Backend.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
 	r := s.Get("/api/entries?consistency=strong")
 	if problem := apitest.CheckError(t, r); r.Status != http.StatusServiceUnavailable || problem.Code != "no_leader" || !problem.Retryable {
 		t.Errorf("no leader: %d %s", r.Status, r.Body)

@@ -16,7 +16,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // checked holds every answer that a client of others gets against the OpenAPI
@@ -131,8 +131,8 @@ func (b *toolbox) use(tool string, arguments any) used {
 func TestMCPTools(t *testing.T) {
 	s := start(t)
 	key := sha256.Sum256([]byte(hookKey))
-	s.Backend.Apply(&fsm.Register{
-		Agent: "hooked", AgentKey: "hooked", Given: fsm.FieldDescription | fsm.FieldNotifyURL, Description: "Is called.",
+	s.Backend.Apply(&command.Register{
+		Agent: "hooked", AgentKey: "hooked", Given: command.FieldDescription | command.FieldNotifyURL, Description: "Is called.",
 		NotifyURL: "https://example.org/hook", NotifyVerified: true, NewKey: key[:],
 	})
 	b := newToolbox(t, s)
@@ -273,7 +273,7 @@ func TestMCPRefusals(t *testing.T) {
 	b.use("post_job", args{"agent": "ada", "title": "A job of hers", "body": "To be done"})
 	b.use("register_agent", args{"id": "eve", "note": "Later."})
 	key := sha256.Sum256([]byte(hookKey))
-	s.Backend.Apply(&fsm.Register{Agent: "fay", AgentKey: "fay", Given: fsm.FieldNote, Note: "Later.", NewKey: key[:]})
+	s.Backend.Apply(&command.Register{Agent: "fay", AgentKey: "fay", Given: command.FieldNote, Note: "Later.", NewKey: key[:]})
 	for _, test := range []struct {
 		tool, code, fields string
 		arguments          any

@@ -18,7 +18,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // mcpAnswer is an answer of the tool interface.
@@ -169,7 +169,7 @@ func TestMCPIsCounted(t *testing.T) {
 	}
 	var got []string
 	for _, call := range l.calls {
-		if call.Surface != fsm.SurfaceMCP || call.Sender == "" {
+		if call.Surface != command.SurfaceMCP || call.Sender == "" {
 			t.Errorf("%+v", call)
 		}
 		got = append(got, call.Action)
@@ -209,26 +209,28 @@ func TestMCPHeaders(t *testing.T) {
 	if _, text := call(true, "stats", `{"min_index":"x"}`); !strings.Contains(text, "min_index: must be") {
 		t.Errorf("%s", text)
 	}
-	s.Backend.Refuse = func(api.Sender, fsm.Body) error { return &api.RateLimited{RetryAfter: 1500 * time.Millisecond} }
+	s.Backend.Refuse = func(command.Sender, command.Payload) error {
+		return &command.RateLimited{RetryAfter: 1500 * time.Millisecond}
+	}
 	r, text := call(true, "publish_message", `{"agent":"ada","body":"Hello again"}`)
 	if !strings.Contains(text, "Wait 2 seconds.") || r.Header.Get("Retry-After") != "2" || r.Header.Get("RateLimit") == "" {
 		t.Errorf("%s %v", text, r.Header)
 	}
-	s.Backend.Refuse = func(api.Sender, fsm.Body) error {
-		return &api.RateLimited{RetryAfter: time.Minute, Limit: &api.RateLimit{Name: "verifications", Quota: 10, Window: time.Hour, Message: "Too many checks."}}
+	s.Backend.Refuse = func(command.Sender, command.Payload) error {
+		return &command.RateLimited{RetryAfter: time.Minute, Limit: &command.RateLimit{Name: "verifications", Quota: 10, Window: time.Hour, Message: "Too many checks."}}
 	}
 	r, text = call(true, "publish_message", `{"agent":"ada","body":"Hello again"}`)
 	if !strings.Contains(text, "Too many checks. Wait 60 seconds.") || r.Header.Get("RateLimit") != `"verifications";r=0;t=60` || r.Header.Get("RateLimit-Policy") != `"verifications";q=10;w=3600` {
 		t.Errorf("%s %v", text, r.Header)
 	}
-	s.Backend.Refuse = func(api.Sender, fsm.Body) error {
-		return &api.Unavailable{Code: api.CodeNotEnqueued, Reason: "no leader"}
+	s.Backend.Refuse = func(command.Sender, command.Payload) error {
+		return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "no leader"}
 	}
 	r, text = call(true, "publish_message", `{"agent":"ada","body":"Hello again"}`)
 	if !strings.Contains(text, "may be repeated") || r.Header.Get("Retry-After") != "1" || r.Header.Get("RateLimit") != "" {
 		t.Errorf("%s %v", text, r.Header)
 	}
-	s.Backend.Refuse = func(api.Sender, fsm.Body) error { panic("a mistake") }
+	s.Backend.Refuse = func(command.Sender, command.Payload) error { panic("a mistake") }
 	if _, text = call(true, "publish_message", `{"agent":"ada","body":"Hello again"}`); !strings.Contains(text, "Something went wrong here") {
 		t.Errorf("%s", text)
 	}

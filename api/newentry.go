@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/commons-cluster/commons/api/wire"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
@@ -29,16 +29,16 @@ func (f *entryField) named(name string) bool {
 
 // The fields of NewEntry.
 var (
-	fieldBody       = entryField{"body", []string{"content", "text", "message", "description"}, fsm.MaxBody}
-	fieldKind       = entryField{"kind", []string{"type"}, fsm.MaxName}
+	fieldBody       = entryField{"body", []string{"content", "text", "message", "description"}, command.MaxBody}
+	fieldKind       = entryField{"kind", []string{"type"}, command.MaxName}
 	fieldAgent      = entryField{"agent", []string{"author", "from", "sender", "agent_id"}, maxRawName}
 	fieldChannel    = entryField{"channel", nil, maxRawName}
-	fieldTitle      = entryField{"title", []string{"subject", "headline", "summary", "name"}, fsm.MaxTitle}
-	fieldRequestID  = entryField{"request_id", nil, fsm.MaxRequestID}
-	fieldTags       = entryField{"tags", []string{"labels"}, fsm.MaxTag}
-	fieldSupersedes = entryField{"supersedes", nil, fsm.MaxTarget}
-	fieldReplyTo    = entryField{"reply_to", nil, fsm.MaxTarget}
-	fieldRelation   = entryField{"relation", nil, fsm.MaxName}
+	fieldTitle      = entryField{"title", []string{"subject", "headline", "summary", "name"}, command.MaxTitle}
+	fieldRequestID  = entryField{"request_id", nil, command.MaxRequestID}
+	fieldTags       = entryField{"tags", []string{"labels"}, command.MaxTag}
+	fieldSupersedes = entryField{"supersedes", nil, command.MaxTarget}
+	fieldReplyTo    = entryField{"reply_to", nil, command.MaxTarget}
+	fieldRelation   = entryField{"relation", nil, command.MaxName}
 	fieldEditKey    = entryField{"edit_key", nil, 0}
 )
 
@@ -61,12 +61,12 @@ var entryNames = func() map[string]bool {
 }()
 
 // kindAliases are the words that are taken for a kind.
-var kindAliases = map[string]fsm.Kind{
-	"message": fsm.KindMessage, "post": fsm.KindMessage, "note": fsm.KindMessage, "msg": fsm.KindMessage,
-	"knowledge": fsm.KindKnowledge, "finding": fsm.KindKnowledge, "guide": fsm.KindKnowledge,
-	"fact": fsm.KindKnowledge, "howto": fsm.KindKnowledge, "tip": fsm.KindKnowledge,
-	"feature_request": fsm.KindFeatureRequest, "feature": fsm.KindFeatureRequest, "idea": fsm.KindFeatureRequest,
-	"request": fsm.KindFeatureRequest, "want": fsm.KindFeatureRequest,
+var kindAliases = map[string]command.Kind{
+	"message": command.KindMessage, "post": command.KindMessage, "note": command.KindMessage, "msg": command.KindMessage,
+	"knowledge": command.KindKnowledge, "finding": command.KindKnowledge, "guide": command.KindKnowledge,
+	"fact": command.KindKnowledge, "howto": command.KindKnowledge, "tip": command.KindKnowledge,
+	"feature_request": command.KindFeatureRequest, "feature": command.KindFeatureRequest, "idea": command.KindFeatureRequest,
+	"request": command.KindFeatureRequest, "want": command.KindFeatureRequest,
 }
 
 // sent is a text field as it was sent, cleaned.
@@ -90,7 +90,7 @@ type newEntry struct {
 	tagCount                            int // how many were sent; tags may hold fewer
 
 	// cmd is what the fields mean, where they have no problem.
-	cmd fsm.Publish
+	cmd command.Publish
 	// targetBad says that cmd.Target cannot be a target.
 	targetBad bool
 	// unconfirmed says that a GET did not confirm that it means to write.
@@ -116,7 +116,7 @@ type entryRules struct {
 }
 
 // postRules are the rules of POST /api/entries.
-var postRules = entryRules{maxBody: fsm.MaxBody}
+var postRules = entryRules{maxBody: command.MaxBody}
 
 // readNewEntry reads and judges a NewEntry. It finds every problem that can be
 // seen without the state.
@@ -124,7 +124,7 @@ func readNewEntry(doc *wire.Document, rules *entryRules) *newEntry {
 	e := &newEntry{}
 	if doc.NotObject {
 		e.problems.Add("body", "is required: the request body must be a JSON object with a text field body of %d to %d characters",
-			fsm.MinBody, rules.maxBody)
+			command.MinBody, rules.maxBody)
 		return e
 	}
 	e.messageID = doc.MessageID
@@ -150,15 +150,15 @@ func readNewEntry(doc *wire.Document, rules *entryRules) *newEntry {
 	e.judgeChannel()
 	e.judgeTitle()
 	e.judgeRequestID(rules)
-	e.judgeTags(fsm.MaxTags)
+	e.judgeTags(command.MaxTags)
 	e.judgeRelation()
-	if e.cmd.Channel == "" && e.cmd.Target == "" && e.cmd.Kind == fsm.KindMessage {
+	if e.cmd.Channel == "" && e.cmd.Target == "" && e.cmd.Kind == command.KindMessage {
 		e.cmd.Channel = rules.room
 	}
 	if !e.problems.Any() {
 		e.cmd.Mentions = slices.DeleteFunc(text.Mentions(e.cmd.Title, e.cmd.Body),
 			func(key string) bool { return key == e.cmd.AgentKey })
-		e.cmd.Question = e.cmd.Kind == fsm.KindMessage && text.Asks(e.cmd.Title, e.cmd.Body)
+		e.cmd.Question = e.cmd.Kind == command.KindMessage && text.Asks(e.cmd.Title, e.cmd.Body)
 	}
 	return e
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/commons-cluster/commons/api/wire"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // errTrial ends an operation on trial as soon as its parameters were judged and
@@ -20,7 +20,7 @@ var errTrial = errors.New("only the parameters were to be judged")
 // be called from any goroutine while the request is being answered.
 type relay struct {
 	srv       *Server
-	surface   fsm.Surface
+	surface   command.Surface
 	caller    netip.Addr // the client's address
 	userAgent string
 	minIndex  string // X-Commons-Min-Index, which holds for every operation

@@ -8,7 +8,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // TestRelay holds that an operation that runs in memory answers what HTTP does,
@@ -44,7 +44,7 @@ func TestRelay(t *testing.T) {
 		if refused := got.Refusal != nil; refused != (test.status >= http.StatusBadRequest) {
 			t.Errorf("%s %s: refusal %v", test.operation, test.query, got.Refusal)
 		}
-		if len(l.calls) != 1 || l.calls[0].Surface != fsm.SurfaceMCP || l.calls[0].Client != "curl" || l.calls[0].Sender == "" {
+		if len(l.calls) != 1 || l.calls[0].Surface != command.SurfaceMCP || l.calls[0].Client != "curl" || l.calls[0].Sender == "" {
 			t.Errorf("%s: counted %+v", test.operation, l.calls)
 		}
 	}
@@ -61,7 +61,9 @@ func TestRelayWrites(t *testing.T) {
 	if done.Status != http.StatusCreated || done.Index != b.Machine.Applied() || b.LastSender().AgentKey != "ada" {
 		t.Errorf("%+v by %+v", done, b.LastSender())
 	}
-	b.Refuse = func(api.Sender, fsm.Body) error { return &api.RateLimited{RetryAfter: 1500 * time.Millisecond} }
+	b.Refuse = func(command.Sender, command.Payload) error {
+		return &command.RateLimited{RetryAfter: 1500 * time.Millisecond}
+	}
 	done = api.Relay(s, "/a2a", "publishEntry", "", "", `{"agent":"ada","body":"Hello again"}`)
 	if done.Status != http.StatusTooManyRequests || done.Refusal == nil || done.Refusal.RetryAfter != 1500*time.Millisecond {
 		t.Errorf("%+v", done)
@@ -71,7 +73,7 @@ func TestRelayWrites(t *testing.T) {
 			t.Errorf("operation %q: %+v", name, done)
 		}
 	}
-	b.Refuse = func(api.Sender, fsm.Body) error { panic("a mistake") }
+	b.Refuse = func(command.Sender, command.Payload) error { panic("a mistake") }
 	if done := api.Relay(s, "/a2a", "publishEntry", "", "", `{"body":"Hello"}`); done.Status != http.StatusInternalServerError {
 		t.Errorf("%+v", done)
 	}

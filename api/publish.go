@@ -13,6 +13,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // queryRules are the rules of publishing by GET (interface, 4.1).
@@ -71,11 +72,11 @@ func (c *call) publish(e *newEntry, rules *entryRules, fresh freshness) error {
 		return e.explain(err, rules, c.srv)
 	}
 	switch result.Outcome {
-	case fsm.OutcomeDuplicate:
+	case command.OutcomeDuplicate:
 		return c.answerDuplicate(e, result.Entry, result.Differs)
-	case fsm.OutcomeRejected:
+	case command.OutcomeRejected:
 		e.reject(result.Problems)
-		e.conflict = slices.Equal(result.Problems, []fsm.Problem{fsm.ProblemJobClaimed})
+		e.conflict = slices.Equal(result.Problems, []command.Problem{command.ProblemJobClaimed})
 		return e.refusal(rules, c.srv)
 	default:
 		if err := c.noteKey(e); err != nil {
@@ -88,25 +89,25 @@ func (c *call) publish(e *newEntry, rules *entryRules, fresh freshness) error {
 // propose replicates a command. Its result is one that the command came to: it
 // was carried out, or before, or refused. Errors: *Unavailable, *RateLimited, or
 // what the backend cannot explain.
-func (c *call) propose(from Sender, body fsm.Body) (fsm.Result, error) {
+func (c *call) propose(from command.Sender, body command.Payload) (command.Result, error) {
 	ctx, cancel := context.WithTimeout(c.srv.writes, proposeTimeout)
 	defer cancel()
 	result, index, err := c.srv.backend.Propose(ctx, from, body)
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return result, &Unavailable{Code: wire.CodeOutcomeUnknown, Reason: "the write was not confirmed in time"}
+		return result, &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "the write was not confirmed in time"}
 	case err != nil:
 		return result, err
-	case result.Outcome == fsm.OutcomeDropped:
-		return result, &Unavailable{Code: wire.CodeOutcomeUnknown, Reason: "the write was answered elsewhere"}
+	case result.Outcome == command.OutcomeDropped:
+		return result, &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "the write was answered elsewhere"}
 	}
 	c.index = index
 	return result, nil
 }
 
 // identify works out whose write this is, and the scope of its request_id.
-func (c *call) identify(e *newEntry) Sender {
-	from := Sender{Fingerprint: c.srv.backend.Fingerprint(c.sender()), AgentKey: e.cmd.AgentKey}
+func (c *call) identify(e *newEntry) command.Sender {
+	from := command.Sender{Fingerprint: c.srv.backend.Fingerprint(c.sender()), AgentKey: e.cmd.AgentKey}
 	c.house = c.srv.house[from.AgentKey]
 	c.notes = append(c.notes, e.notes...)
 	scope := e.cmd.AgentKey
@@ -133,7 +134,7 @@ func (c *call) identify(e *newEntry) Sender {
 func (c *call) refuse(e *newEntry, rules *entryRules) error {
 	view := c.read()
 	if e.cmd.Request.ID != "" && !e.problems.Has("agent") && !e.unconfirmed {
-		if seq, known := view.Request(fsm.OpPublish, e.cmd.Request); known {
+		if seq, known := view.Request(command.OpPublish, e.cmd.Request); known {
 			return c.answerDuplicate(e, seq, true)
 		}
 	}
@@ -142,10 +143,10 @@ func (c *call) refuse(e *newEntry, rules *entryRules) error {
 	}
 	seq, known := view.Resolve(e.cmd.Target)
 	if !known {
-		e.reject([]fsm.Problem{fsm.ProblemUnknownTarget})
+		e.reject([]command.Problem{command.ProblemUnknownTarget})
 		return e.refusal(rules, c.srv)
 	}
-	if e.cmd.Relation != fsm.RelationRetraction || e.problems.Has("agent") {
+	if e.cmd.Relation != command.RelationRetraction || e.problems.Has("agent") {
 		return e.refusal(rules, c.srv)
 	}
 	target, found, err := view.Meta(seq)
@@ -153,28 +154,28 @@ func (c *call) refuse(e *newEntry, rules *entryRules) error {
 		return fmt.Errorf("look at the entry to retract: %w", err)
 	}
 	if found && target.AgentKey != e.cmd.AgentKey {
-		e.reject([]fsm.Problem{fsm.ProblemRetractionOther})
+		e.reject([]command.Problem{command.ProblemRetractionOther})
 	}
 	job, isJob, err := view.Job(seq)
 	if err != nil {
 		return fmt.Errorf("look at the job to retract: %w", err)
 	}
 	if isJob && job.Status == fsm.JobClaimed {
-		e.reject([]fsm.Problem{fsm.ProblemJobClaimed})
+		e.reject([]command.Problem{command.ProblemJobClaimed})
 	}
 	return e.refusal(rules, c.srv)
 }
 
 // reject adds what the state has against the entry.
-func (e *newEntry) reject(found []fsm.Problem) {
+func (e *newEntry) reject(found []command.Problem) {
 	for _, problem := range found {
 		switch problem {
-		case fsm.ProblemUnknownTarget:
+		case command.ProblemUnknownTarget:
 			e.problems.Add(e.targetField(), "names no entry that exists")
 			e.targetBad = true
-		case fsm.ProblemRetractionOther:
+		case command.ProblemRetractionOther:
 			e.problems.Add("relation", "only the author of an entry may retract it; correction, follow_up and reply are open to all")
-		case fsm.ProblemJobClaimed:
+		case command.ProblemJobClaimed:
 			e.problems.Add("relation", "a job cannot be retracted while somebody holds its claim")
 		default:
 			e.problems.Add("body", "was refused by a rule of a newer version (%d)", problem)
@@ -208,7 +209,7 @@ func explained(err error, example wire.Object, hasRequestID bool) error {
 		return err
 	}
 	refusal.Example = example
-	refusal.Repeatable = refusal.Code == wire.CodeOutcomeUnknown && hasRequestID
+	refusal.Repeatable = refusal.Code == command.CodeOutcomeUnknown && hasRequestID
 	return refusal
 }
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/commons-cluster/commons/api/wire"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 var fieldNotify = entryField{"notify", nil, 0}
@@ -13,19 +13,19 @@ var fieldNotify = entryField{"notify", nil, 0}
 // notifyChoice is a member of notify.
 type notifyChoice struct {
 	name   string
-	filter fsm.PushFilter // what it stands for
-	leaves bool           // whether it leaves entries out when it is true
+	filter command.PushFilter // what it stands for
+	leaves bool               // whether it leaves entries out when it is true
 }
 
 var notifyChoices = [...]notifyChoice{
-	{"replies", fsm.NoReplies, false},
-	{"mentions", fsm.NoMentions, false},
-	{"jobs", fsm.NoJobs, false},
-	{"only_proven", fsm.OnlyProven, true},
+	{"replies", command.NoReplies, false},
+	{"mentions", command.NoMentions, false},
+	{"jobs", command.NoJobs, false},
+	{"only_proven", command.OnlyProven, true},
 }
 
 // notifyObject says what is pushed through a filter.
-func notifyObject(f fsm.PushFilter) wire.Object {
+func notifyObject(f command.PushFilter) wire.Object {
 	o := make(wire.Object, len(notifyChoices))
 	for i, c := range notifyChoices {
 		o[i] = wire.Field{c.name, (f&c.filter != 0) == c.leaves}

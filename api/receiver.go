@@ -8,6 +8,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 const (
@@ -24,16 +25,16 @@ const (
 // writeProfile has the receiver asked, where that is due, and proposes the profile.
 // A receiver that passed before needs no check; where that was taken back before
 // the profile came to be written, the state refuses it, and it is asked after all.
-func (c *call) writeProfile(f *agentForm, from Sender) (result fsm.Result, err error) {
+func (c *call) writeProfile(f *agentForm, from command.Sender) (result command.Result, err error) {
 	for range maxProfileWrites {
 		if err := c.verifyReceiver(f, from); err != nil {
-			return fsm.Result{}, err
+			return command.Result{}, err
 		}
 		result, err = c.propose(from, &f.change)
 		if err != nil {
-			return fsm.Result{}, c.explainAgent(f, err)
+			return command.Result{}, c.explainAgent(f, err)
 		}
-		if !slices.Contains(result.Problems, fsm.ProblemUnchecked) {
+		if !slices.Contains(result.Problems, command.ProblemUnchecked) {
 			break
 		}
 	}
@@ -45,7 +46,7 @@ func (c *call) writeProfile(f *agentForm, from Sender) (result fsm.Result, err e
 // for what was written before. That is looked up in the newest state: a node that
 // is behind would let an address in without a check, and nothing would ever be
 // pushed to it. Errors: an *Error; what the backend returns.
-func (c *call) verifyReceiver(f *agentForm, from Sender) error {
+func (c *call) verifyReceiver(f *agentForm, from command.Sender) error {
 	if f.change.NotifyURL == "" {
 		return nil
 	}
@@ -69,7 +70,7 @@ func (c *call) verifyReceiver(f *agentForm, from Sender) error {
 		return c.agentRefusal(f, c.read(), wire.CodeInvalid)
 	}
 	if err != nil {
-		return c.explainAgent(f, orUnavailable(err, wire.CodeNotEnqueued, "the receiver at notify_url could not be asked in time"))
+		return c.explainAgent(f, orUnavailable(err, command.CodeNotEnqueued, "the receiver at notify_url could not be asked in time"))
 	}
 	f.change.NotifyVerified = true
 	f.notes = append(f.notes, verifiedNote)
@@ -79,7 +80,7 @@ func (c *call) verifyReceiver(f *agentForm, from Sender) error {
 // receiverDue reports whether the receiver has to be asked before the profile is
 // written.
 func (f *agentForm) receiverDue(view *fsm.View) (bool, error) {
-	if _, known := view.Request(fsm.OpRegister, f.cmd.Request); known && f.cmd.Request.ID != "" {
+	if _, known := view.Request(command.OpRegister, f.cmd.Request); known && f.cmd.Request.ID != "" {
 		return false, nil
 	}
 	hooked, err := view.Hooked(f.change.AgentKey, f.change.NotifyURL)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 const hookURL = "https://example.org/hook"
@@ -106,13 +106,13 @@ func TestReceiverIsTakenBackMeanwhile(t *testing.T) {
 		r.took()
 		key := sha256.Sum256([]byte(first.EditKey))
 		set := func(url string) {
-			s.Backend.Apply(&fsm.Register{
-				Agent: "ada", AgentKey: "ada", Given: fsm.FieldNotifyURL, NotifyURL: url, NotifyVerified: url != "",
-				NewKey: key[:], Proof: fsm.Proof{Key: key[:]},
+			s.Backend.Apply(&command.Register{
+				Agent: "ada", AgentKey: "ada", Given: command.FieldNotifyURL, NotifyURL: url, NotifyVerified: url != "",
+				NewKey: key[:], Proof: command.Proof{Key: key[:]},
 			})
 		}
 		again := 0
-		s.Backend.Refuse = func(api.Sender, fsm.Body) error {
+		s.Backend.Refuse = func(command.Sender, command.Payload) error {
 			if again++; again <= times {
 				set("")
 			}
@@ -173,7 +173,7 @@ func TestReceiverFails(t *testing.T) {
 	}
 
 	body = map[string]any{"id": "bob", "description": "Answers questions.", "notify_url": hookURL}
-	r.answer(&api.RateLimited{RetryAfter: 90 * time.Second, Limit: &api.RateLimit{
+	r.answer(&command.RateLimited{RetryAfter: 90 * time.Second, Limit: &command.RateLimit{
 		Name: "verifications", Quota: 10, Window: time.Hour, Message: "Too many checks.", Field: "notify_url",
 	}})
 	limited := s.Post("/api/agents", body)
@@ -189,7 +189,7 @@ func TestReceiverFails(t *testing.T) {
 	}
 
 	r.took()
-	s.Backend.ReadIndexErr = &api.Unavailable{Code: api.CodeNoLeader, Reason: "no leader is known"}
+	s.Backend.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
 	if got := s.Post("/api/agents", body); got.Status != http.StatusServiceUnavailable || len(r.took()) > 0 {
 		t.Errorf("without a leader: %d %s", got.Status, got.Body)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // payloads are bodies that work, for every path of the interface that takes one.
@@ -181,13 +181,13 @@ func TestRefusedWrites(t *testing.T) {
 		status    int
 		retryable bool
 	}{
-		{&api.RateLimited{RetryAfter: time.Second}, "rate_limited", 429, true},
-		{&api.Unavailable{Code: api.CodeNotEnqueued, Reason: "no leader"}, "not_enqueued", 503, true},
-		{&api.Unavailable{Code: api.CodeOutcomeUnknown, Reason: "no answer"}, "outcome_unknown", 503, false},
+		{&command.RateLimited{RetryAfter: time.Second}, "rate_limited", 429, true},
+		{&command.Unavailable{Code: command.CodeNotEnqueued, Reason: "no leader"}, "not_enqueued", 503, true},
+		{&command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "no answer"}, "outcome_unknown", 503, false},
 		{fmt.Errorf("a mistake"), "internal_error", 500, false},
 	} {
 		b := apitest.NewBackend(t)
-		b.Refuse = func(api.Sender, fsm.Body) error { return test.cause }
+		b.Refuse = func(command.Sender, command.Payload) error { return test.cause }
 		s := apitest.Start(t, b)
 		check := func(r *apitest.Response, what string, retryable bool) apitest.Problem {
 			p := apitest.CheckError(t, r)
@@ -230,7 +230,7 @@ func TestRefusedReads(t *testing.T) {
 	s.Publish(map[string]any{"body": "Hello"})
 	s.Post("/api/agents", map[string]any{"id": "e1", "description": "Somebody."})
 	b := apitest.NewBackend(t)
-	b.ReadIndexErr = &api.Unavailable{Code: api.CodeNoLeader, Reason: "no leader is known"}
+	b.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
 	alone := apitest.Start(t, b)
 	for _, path := range reads(t) {
 		with := path + "?"

@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // publisher is a surface as the rules of publishing see it: it sends the fields of
@@ -263,12 +262,12 @@ func TestKeysAndLimitsOnEverySurface(t *testing.T) {
 		}
 	}
 	var cause error
-	s.Backend.Refuse = func(api.Sender, fsm.Body) error { return cause }
+	s.Backend.Refuse = func(command.Sender, command.Payload) error { return cause }
 	for code, err := range map[string]error{
-		"rate_limited":    &api.RateLimited{RetryAfter: time.Second},
-		"not_enqueued":    &api.Unavailable{Code: api.CodeNotEnqueued, Reason: "no leader"},
-		"disk_full":       &api.Unavailable{Code: api.CodeDiskFull, Reason: "the disks are nearly full"},
-		"outcome_unknown": &api.Unavailable{Code: api.CodeOutcomeUnknown, Reason: "no answer"},
+		"rate_limited":    &command.RateLimited{RetryAfter: time.Second},
+		"not_enqueued":    &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "no leader"},
+		"disk_full":       &command.Unavailable{Code: command.CodeDiskFull, Reason: "the disks are nearly full"},
+		"outcome_unknown": &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "no answer"},
 	} {
 		cause = err
 		for _, surface := range publishers {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // statsNotes say what the counts of GET /api/stats are.
@@ -51,7 +52,7 @@ func getUsage(c *call) error {
 	doc, twice := wire.FoldPairs(pairs)
 	c.noteUnknown(&doc, usageParams)
 	l := newListing(usageParams, twice)
-	days := l.number(&doc, "days", fsm.MaxUsageDays, defaultUsageDays)
+	days := l.number(&doc, "days", command.MaxUsageDays, defaultUsageDays)
 	fresh := c.readFreshness(&doc, &l.problems)
 	if l.problems.Any() {
 		return wire.Invalid(l.problems.List, l.repair(&doc, c.srv.now()))
@@ -60,8 +61,8 @@ func getUsage(c *call) error {
 		return err
 	}
 	view := c.read()
-	last := fsm.DayOf(max(view.Time(), c.srv.now().UnixMilli()))
-	first := last - min(last, fsm.Day(days-1))
+	last := command.DayOf(max(view.Time(), c.srv.now().UnixMilli()))
+	first := last - min(last, command.Day(days-1))
 	usage, err := view.Usage(first, last)
 	if err != nil {
 		return fmt.Errorf("read usage: %w", err)
@@ -70,7 +71,7 @@ func getUsage(c *call) error {
 }
 
 // answerUsage answers with the calls from a day on.
-func (c *call) answerUsage(first fsm.Day, days int, usage *fsm.Usage) error {
+func (c *call) answerUsage(first command.Day, days int, usage *fsm.Usage) error {
 	notes := append([]string{}, c.notes...)
 	if usage.Cut {
 		notes = append(notes, "There are more rows, of older days. The totals hold them all.")

@@ -12,6 +12,7 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // atEpoch is a clock that stands a minute after the first command.
@@ -20,32 +21,32 @@ func atEpoch(c *api.Config) {
 }
 
 // foldOf is a fold of some calls and senders on the days around the epoch.
-func foldOf() *fsm.AddUsage {
-	today := fsm.DayOf(apitest.Epoch)
-	senders := func(day fsm.Day, surface fsm.Surface, names ...string) fsm.SenderRow {
+func foldOf() *command.AddUsage {
+	today := command.DayOf(apitest.Epoch)
+	senders := func(day command.Day, surface command.Surface, names ...string) command.SenderRow {
 		s := fsm.NewSenders()
 		for _, name := range names {
 			s.Insert(name)
 		}
-		row := fsm.SenderRow{Day: day, Surface: surface}
+		row := command.SenderRow{Day: day, Surface: surface}
 		for i, rank := range s.Registers() {
 			if rank > 0 {
-				row.Registers = fsm.AppendRegister(row.Registers, i, rank)
+				row.Registers = command.AppendRegister(row.Registers, i, rank)
 			}
 		}
 		return row
 	}
-	return &fsm.AddUsage{
-		Boot: fsm.BootID{1}, Number: 1,
-		Rows: []fsm.UsageRow{
-			{Day: today - 1, Surface: fsm.SurfaceWeb, Action: "getDocs", Client: "browser", Count: 3},
-			{Day: today, Surface: fsm.SurfaceMCP, Action: "publishEntry", Client: "claude", Count: 1},
-			{Day: today, Surface: fsm.SurfaceAPI, Action: "listEntries", Client: "curl", Count: 40},
-			{Day: today - 8, Surface: fsm.SurfaceAPI, Action: "listEntries", Client: "none", Count: 100},
+	return &command.AddUsage{
+		Boot: command.BootID{1}, Number: 1,
+		Rows: []command.UsageRow{
+			{Day: today - 1, Surface: command.SurfaceWeb, Action: "getDocs", Client: "browser", Count: 3},
+			{Day: today, Surface: command.SurfaceMCP, Action: "publishEntry", Client: "claude", Count: 1},
+			{Day: today, Surface: command.SurfaceAPI, Action: "listEntries", Client: "curl", Count: 40},
+			{Day: today - 8, Surface: command.SurfaceAPI, Action: "listEntries", Client: "none", Count: 100},
 		},
-		Senders: []fsm.SenderRow{
-			senders(today, fsm.SurfaceAPI, "one", "two"), senders(today-1, fsm.SurfaceMCP, "two", "three"),
-			senders(today, fsm.SurfaceWeb, "four"), senders(today-8, fsm.SurfaceAPI, "five"),
+		Senders: []command.SenderRow{
+			senders(today, command.SurfaceAPI, "one", "two"), senders(today-1, command.SurfaceMCP, "two", "three"),
+			senders(today, command.SurfaceWeb, "four"), senders(today-8, command.SurfaceAPI, "five"),
 		},
 	}
 }

@@ -20,14 +20,14 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 var update = flag.Bool("update", false, "write the golden responses anew")
 
 // publishHello is a command like any.
-var publishHello = fsm.Publish{
-	Agent: "ada", AgentKey: "ada", Kind: fsm.KindMessage, Title: "Hello", Body: "Hello",
+var publishHello = command.Publish{
+	Agent: "ada", AgentKey: "ada", Kind: command.KindMessage, Title: "Hello", Body: "Hello",
 }
 
 // TestGolden compares whole responses with the stored ones.
@@ -273,7 +273,9 @@ func TestPanic(t *testing.T) {
 // TestRateLimited is the place of the 429.
 func TestRateLimited(t *testing.T) {
 	b := apitest.NewBackend(t)
-	b.Refuse = func(api.Sender, fsm.Body) error { return &api.RateLimited{RetryAfter: 1200 * time.Millisecond} }
+	b.Refuse = func(command.Sender, command.Payload) error {
+		return &command.RateLimited{RetryAfter: 1200 * time.Millisecond}
+	}
 	s := apitest.Start(t, b, func(c *api.Config) { c.WriteBurst = 20 })
 	for _, limit := range []struct {
 		rate, burst int

@@ -14,7 +14,7 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/wire"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // httpOf are the tools that do not publish as HTTP has them: a method, a path, and the
@@ -98,25 +98,25 @@ var toolRules = []struct {
 }{
 	{"post_job", args{}, "validation_failed", "agent title body"},
 	{"post_job", args{"agent": "a", "title": "A job", "body": "To be done"}, "validation_failed", "agent"},
-	{"post_job", args{"agent": letters(fsm.MaxName + 1), "title": "A job", "body": "To be done"}, "validation_failed", "agent"},
+	{"post_job", args{"agent": letters(command.MaxName + 1), "title": "A job", "body": "To be done"}, "validation_failed", "agent"},
 	{"post_job", args{"agent": 1, "title": "A job", "body": "To be done"}, "validation_failed", "agent"},
 	{"post_job", args{"agent": "ada", "title": "abc", "body": "To be done"}, "validation_failed", "title"},
 	{"post_job", args{"agent": "ada", "title": []int{1}, "body": "To be done"}, "validation_failed", "title"},
 	{"post_job", args{"agent": "ada", "title": "A job", "body": "abc"}, "validation_failed", "body"},
-	{"post_job", args{"agent": "ada", "title": "A job", "body": letters(fsm.MaxBody + 1)}, "validation_failed", "body"},
+	{"post_job", args{"agent": "ada", "title": "A job", "body": letters(command.MaxBody + 1)}, "validation_failed", "body"},
 	{"post_job", args{"agent": "ada", "title": "A job", "body": "a bell \a rings"}, "validation_failed", "body"},
 	{"post_job", args{"agent": "ada", "title": "A job", "body": secret}, "validation_failed", "body"},
-	{"post_job", args{"agent": "ada", "title": "A job", "body": "To be done", "tags": words(fsm.MaxTags + 1)}, "validation_failed", "tags"},
-	{"post_job", args{"agent": "ada", "title": "A job", "body": "To be done", "tags": []string{letters(fsm.MaxTag + 1)}}, "validation_failed", "tags"},
+	{"post_job", args{"agent": "ada", "title": "A job", "body": "To be done", "tags": words(command.MaxTags + 1)}, "validation_failed", "tags"},
+	{"post_job", args{"agent": "ada", "title": "A job", "body": "To be done", "tags": []string{letters(command.MaxTag + 1)}}, "validation_failed", "tags"},
 	{"post_job", args{"agent": "ada", "title": "A job", "body": "To be done", "tags": "a,b"}, "validation_failed", "tags"},
 	{"post_job", args{"agent": "ada", "title": "A job", "body": "To be done", "request_id": "short"}, "validation_failed", "request_id"},
-	{"post_job", args{"agent": "ada", "title": "A job", "body": "To be done", "request_id": letters(fsm.MaxRequestID + 1)}, "validation_failed", "request_id"},
+	{"post_job", args{"agent": "ada", "title": "A job", "body": "To be done", "request_id": letters(command.MaxRequestID + 1)}, "validation_failed", "request_id"},
 	{"post_job", args{"agent": "a", "title": "b", "body": "c", "tags": 1, "request_id": "d"}, "validation_failed", "agent request_id tags title body"},
 
 	{"claim_job", args{}, "validation_failed", "agent job_id"},
 	{"claim_job", args{"agent": "bob", "job_id": 4}, "validation_failed", "job_id"},
-	{"claim_job", args{"agent": "bob", "job_id": letters(fsm.MaxTarget + 1)}, "validation_failed", "job_id"},
-	{"claim_job", args{"agent": "bob", "job_id": "j4", "note": letters(fsm.MaxJobNote + 1)}, "validation_failed", "note"},
+	{"claim_job", args{"agent": "bob", "job_id": letters(command.MaxTarget + 1)}, "validation_failed", "job_id"},
+	{"claim_job", args{"agent": "bob", "job_id": "j4", "note": letters(command.MaxJobNote + 1)}, "validation_failed", "note"},
 	{"claim_job", args{"agent": "bob", "job_id": "j4", "note": secret}, "validation_failed", "note"},
 	{"claim_job", args{"agent": "b", "job_id": "j99", "note": 1}, "validation_failed", "agent note job_id"},
 	{"claim_job", args{"agent": "bob", "job_id": "j99"}, "unknown_job", "job_id"},
@@ -129,7 +129,7 @@ var toolRules = []struct {
 
 	{"submit_job_result", args{}, "validation_failed", "agent job_id result"},
 	{"submit_job_result", args{"agent": "bob", "job_id": "j4", "result": "abc"}, "validation_failed", "result"},
-	{"submit_job_result", args{"agent": "bob", "job_id": "j4", "result": letters(fsm.MaxJobResult + 1)}, "validation_failed", "result"},
+	{"submit_job_result", args{"agent": "bob", "job_id": "j4", "result": letters(command.MaxJobResult + 1)}, "validation_failed", "result"},
 	{"submit_job_result", args{"agent": "bob", "job_id": "j4", "result": true}, "validation_failed", "result"},
 	{"submit_job_result", args{"agent": "bob", "job_id": "j4", "result": secret}, "validation_failed", "result"},
 	{"submit_job_result", args{"agent": "bob", "job_id": "j99", "result": "Done it."}, "unknown_job", "job_id"},
@@ -155,17 +155,17 @@ var toolRules = []struct {
 
 	{"register_agent", args{}, "validation_failed", "id"},
 	{"register_agent", args{"id": "a", "description": "Answers."}, "validation_failed", "id"},
-	{"register_agent", args{"id": letters(fsm.MaxName + 1), "description": "Answers."}, "validation_failed", "id"},
+	{"register_agent", args{"id": letters(command.MaxName + 1), "description": "Answers."}, "validation_failed", "id"},
 	{"register_agent", args{"id": "anonymous", "description": "Answers."}, "validation_failed", "id"},
 	{"register_agent", args{"id": "gus"}, "validation_failed", "description"},
 	{"register_agent", args{"id": "gus", "description": "abc"}, "validation_failed", "description"},
-	{"register_agent", args{"id": "gus", "description": letters(fsm.MaxDescription + 1)}, "validation_failed", "description"},
+	{"register_agent", args{"id": "gus", "description": letters(command.MaxDescription + 1)}, "validation_failed", "description"},
 	{"register_agent", args{"id": "gus", "description": secret}, "validation_failed", "description"},
-	{"register_agent", args{"id": "gus", "description": "Answers.", "capabilities": words(fsm.MaxCapabilities + 1)}, "validation_failed", "capabilities"},
-	{"register_agent", args{"id": "gus", "description": "Answers.", "capabilities": []string{letters(fsm.MaxCapability + 1)}}, "validation_failed", "capabilities"},
+	{"register_agent", args{"id": "gus", "description": "Answers.", "capabilities": words(command.MaxCapabilities + 1)}, "validation_failed", "capabilities"},
+	{"register_agent", args{"id": "gus", "description": "Answers.", "capabilities": []string{letters(command.MaxCapability + 1)}}, "validation_failed", "capabilities"},
 	{"register_agent", args{"id": "gus", "description": "Answers.", "capabilities": "a,b"}, "validation_failed", "capabilities"},
 	{"register_agent", args{"id": "gus", "description": "Answers.", "endpoint": "nowhere"}, "validation_failed", "endpoint"},
-	{"register_agent", args{"id": "gus", "description": "Answers.", "note": letters(fsm.MaxNote + 1)}, "validation_failed", "note"},
+	{"register_agent", args{"id": "gus", "description": "Answers.", "note": letters(command.MaxNote + 1)}, "validation_failed", "note"},
 	{"register_agent", args{"id": "gus", "description": "Answers.", "notify_url": "http://example.org/hook"}, "validation_failed", "notify_url"},
 	{"register_agent", args{"id": "gus", "description": "Answers.", "notify_url": "https://127.0.0.1/hook"}, "validation_failed", "notify_url"},
 	{"register_agent", args{"id": "gus", "description": "Answers.", "notify_url": "https://deaf.example/hook"}, "validation_failed", "notify_url"},
@@ -178,10 +178,10 @@ var toolRules = []struct {
 	{"request_human_help", args{}, "validation_failed", "agent goal requested_action"},
 	{"request_human_help", args{"agent": "a", "goal": "Look at the sea", "requested_action": "Say how high it is."}, "validation_failed", "agent"},
 	{"request_human_help", args{"agent": "ada", "goal": "a", "requested_action": "b"}, "validation_failed", "goal requested_action"},
-	{"request_human_help", args{"agent": "ada", "goal": letters(fsm.MaxHelpGoal + 1), "requested_action": letters(fsm.MaxHelpAction + 1)}, "validation_failed", "goal requested_action"},
-	{"request_human_help", args{"agent": "ada", "goal": "Look at the sea", "requested_action": "Say how high it is.", "context": letters(fsm.MaxHelpContext + 1), "constraints": letters(fsm.MaxHelpBounds + 1)}, "validation_failed", "context constraints"},
+	{"request_human_help", args{"agent": "ada", "goal": letters(command.MaxHelpGoal + 1), "requested_action": letters(command.MaxHelpAction + 1)}, "validation_failed", "goal requested_action"},
+	{"request_human_help", args{"agent": "ada", "goal": "Look at the sea", "requested_action": "Say how high it is.", "context": letters(command.MaxHelpContext + 1), "constraints": letters(command.MaxHelpBounds + 1)}, "validation_failed", "context constraints"},
 	{"request_human_help", args{"agent": "ada", "goal": "Look at the sea", "requested_action": secret}, "validation_failed", "requested_action"},
-	{"request_human_help", args{"agent": "ada", "goal": "Look at the sea", "requested_action": "Say how high it is.", "tags": words(fsm.MaxHelpTags + 1)}, "validation_failed", "tags"},
+	{"request_human_help", args{"agent": "ada", "goal": "Look at the sea", "requested_action": "Say how high it is.", "tags": words(command.MaxHelpTags + 1)}, "validation_failed", "tags"},
 	{"request_human_help", args{"agent": "ada", "goal": 1, "requested_action": 2, "context": 3, "constraints": 4, "tags": 5, "request_id": 6}, "validation_failed", "goal requested_action context constraints tags request_id"},
 
 	{"list_deliveries", args{"id": "nobody", "edit_key": hookKey}, "not_found", "id"},
@@ -194,33 +194,33 @@ var toolRules = []struct {
 
 	{"home", args{}, "validation_failed", "for"},
 	{"home", args{"for": "a", "since": "yesterday", "wait": 61, "consistency": "weak"}, "validation_failed", "for since wait consistency"},
-	{"home", args{"for": letters(fsm.MaxName + 1), "wait": -1, "min_index": -1}, "validation_failed", "for wait min_index"},
+	{"home", args{"for": letters(command.MaxName + 1), "wait": -1, "min_index": -1}, "validation_failed", "for wait min_index"},
 	{"read_entries", args{"kind": "poem", "channel": "c", "agent": "a", "for": "b", "since": "yesterday", "limit": 0, "consistency": "weak"}, "validation_failed", "kind channel agent for since limit consistency"},
-	{"read_entries", args{"tag": letters(fsm.MaxTag + 1), "thread": letters(fsm.MaxTarget + 1), "reply_to": letters(fsm.MaxTarget + 1), "q": letters(fsm.MaxSearch + 1), "limit": fsm.MaxList + 1}, "validation_failed", "tag thread reply_to q limit"},
+	{"read_entries", args{"tag": letters(command.MaxTag + 1), "thread": letters(command.MaxTarget + 1), "reply_to": letters(command.MaxTarget + 1), "q": letters(command.MaxSearch + 1), "limit": command.MaxList + 1}, "validation_failed", "tag thread reply_to q limit"},
 	{"read_entries", args{"cursor": "AXk8q1dWYQ"}, "validation_failed", "cursor"},
 	{"read_entries", args{"q": "a bell \a rings"}, "validation_failed", "q"},
-	{"get_thread", args{"thread": letters(fsm.MaxTarget + 1), "limit": 0}, "validation_failed", "thread limit"},
+	{"get_thread", args{"thread": letters(command.MaxTarget + 1), "limit": 0}, "validation_failed", "thread limit"},
 	{"get_entry", args{"id": "e99"}, "not_found", "id"},
 	{"get_entry", args{"id": "e1", "consistency": "weak"}, "validation_failed", "consistency"},
 	{"get_agent", args{"id": "nobody", "consistency": "weak"}, "not_found", "id"},
 	{"get_agent", args{"id": "ada", "consistency": "weak"}, "validation_failed", "consistency"},
 	{"get_job", args{"id": "e1"}, "not_found", "id"},
 	{"get_job", args{"id": "j2", "consistency": "weak"}, "validation_failed", "consistency"},
-	{"list_jobs", args{"status": "lost", "q": letters(fsm.MaxSearch + 1), "limit": 0}, "validation_failed", "status q limit"},
+	{"list_jobs", args{"status": "lost", "q": letters(command.MaxSearch + 1), "limit": 0}, "validation_failed", "status q limit"},
 	{"list_jobs", args{"cursor": "AXk8q1dWYQ"}, "validation_failed", "cursor"},
-	{"list_agents", args{"q": letters(fsm.MaxSearch + 1), "limit": 0}, "validation_failed", "q limit"},
-	{"list_human_requests", args{"agent": "a", "q": letters(fsm.MaxSearch + 1), "limit": 0}, "validation_failed", "agent q limit"},
+	{"list_agents", args{"q": letters(command.MaxSearch + 1), "limit": 0}, "validation_failed", "q limit"},
+	{"list_human_requests", args{"agent": "a", "q": letters(command.MaxSearch + 1), "limit": 0}, "validation_failed", "agent q limit"},
 	{"list_channels", args{"consistency": "weak"}, "validation_failed", "consistency"},
 	{"stats", args{"consistency": "weak"}, "validation_failed", "consistency"},
-	{"usage", args{"days": fsm.MaxUsageDays + 1, "consistency": "weak"}, "validation_failed", "days consistency"},
+	{"usage", args{"days": command.MaxUsageDays + 1, "consistency": "weak"}, "validation_failed", "days consistency"},
 }
 
 // notOfRules are the codes that no rule of the interface leads to: the request could
 // not be read, or the cluster could not serve it.
-var notOfRules = []api.Code{
+var notOfRules = []command.Code{
 	"malformed_body", "malformed_request", "method_not_allowed", "request_timeout", "body_too_large", "unsupported_media_type",
 	"headers_too_large", "confirmation_required", "rate_limited", "internal_error", "not_ready",
-	api.CodeNotEnqueued, api.CodeOutcomeUnknown, api.CodeNoLeader, api.CodeDiskFull, api.CodeBehind,
+	command.CodeNotEnqueued, command.CodeOutcomeUnknown, command.CodeNoLeader, command.CodeDiskFull, command.CodeBehind,
 }
 
 // TestRulesHoldForTools breaks the rules of everything but publishing by HTTP and by
@@ -230,7 +230,7 @@ func TestRulesHoldForTools(t *testing.T) {
 	s := start(t)
 	hook(s.Backend)
 	key := sha256.Sum256([]byte(hookKey))
-	s.Backend.Apply(&fsm.Register{Agent: "fay", AgentKey: "fay", Given: fsm.FieldNote, Note: "Later.", NewKey: key[:]})
+	s.Backend.Apply(&command.Register{Agent: "fay", AgentKey: "fay", Given: command.FieldNote, Note: "Later.", NewKey: key[:]})
 	s.Backend.Verify = func(string, string) error { return &api.ReceiverFailed{Reason: "did not answer"} }
 	b := newToolbox(t, s)
 	for _, step := range []struct {
@@ -257,7 +257,7 @@ func TestRulesHoldForTools(t *testing.T) {
 		return all + string(s.Get(hookPath, bearer...).Body)
 	}
 	before := state()
-	tools, codes := map[string]bool{}, map[api.Code]bool{}
+	tools, codes := map[string]bool{}, map[command.Code]bool{}
 	for _, rule := range toolRules {
 		call := fmt.Sprintf("%s %.200s", rule.tool, mustJSON(t, rule.arguments))
 		r := askByHTTP(t, s, rule.tool, rule.arguments)
@@ -278,7 +278,7 @@ func TestRulesHoldForTools(t *testing.T) {
 		if byMCP.Code != byHTTP.Code || byMCP.Error != byHTTP.Error || byMCP.Retryable != byHTTP.Retryable || !slices.Equal(byMCP.Issues, byHTTP.Issues) {
 			t.Errorf("%s: by MCP %s, by HTTP %s", call, got.body, r.Body)
 		}
-		tools[rule.tool], codes[api.Code(rule.code)] = true, true
+		tools[rule.tool], codes[command.Code(rule.code)] = true, true
 	}
 	if after := state(); after != before {
 		t.Errorf("something was written: %s, before %s", after, before)

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/commons-cluster/commons/api/wire"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // publicURLProblem says what is wrong with an address that is shown to everybody;
@@ -17,8 +17,8 @@ func publicURLProblem(s string) string {
 
 // parseHTTPS reads an https address without credentials, or says what is wrong.
 func parseHTTPS(s string) (*url.URL, string) {
-	if n := wire.Count(s); n > fsm.MaxURL {
-		return nil, "may have at most " + itoa(fsm.MaxURL) + " characters; this one has " + itoa(n)
+	if n := wire.Count(s); n > command.MaxURL {
+		return nil, "may have at most " + itoa(command.MaxURL) + " characters; this one has " + itoa(n)
 	}
 	const scheme = "https://"
 	if len(s) < len(scheme) || !strings.EqualFold(s[:len(scheme)], scheme) {

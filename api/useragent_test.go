@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 func TestClientLabel(t *testing.T) {
@@ -50,9 +50,9 @@ func TestLabelsAreFitForTheLog(t *testing.T) {
 		labels = append(labels, id)
 	}
 	for _, label := range labels {
-		for _, row := range []fsm.UsageRow{{Action: label, Client: "x"}, {Action: "x", Client: label}} {
-			row.Surface, row.Count = fsm.SurfaceAPI, 1
-			if err := fsm.Check(&fsm.AddUsage{Boot: fsm.BootID{1}, Number: 1, Rows: []fsm.UsageRow{row}}); err != nil {
+		for _, row := range []command.UsageRow{{Action: label, Client: "x"}, {Action: "x", Client: label}} {
+			row.Surface, row.Count = command.SurfaceAPI, 1
+			if err := command.Check(&command.AddUsage{Boot: command.BootID{1}, Number: 1, Rows: []command.UsageRow{row}}); err != nil {
 				t.Errorf("%q: %v", label, err)
 			}
 		}

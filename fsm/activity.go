@@ -6,13 +6,15 @@ import (
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 const (
 	// maxTopics is how many topics are counted for an agent, and maxPartners how
 	// many others are remembered.
 	maxTopics   = 32
-	maxPartners = MaxPartners
+	maxPartners = command.MaxPartners
 	// activitiesKept bounds the activities that are kept in memory: about 2 KiB each.
 	activitiesKept = 4096
 )

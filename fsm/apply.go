@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // logEntry is a committed entry of the Raft log, as far as the state machine
@@ -16,10 +18,10 @@ type logEntry struct {
 
 // answered is a command's result on its way to the observer.
 type answered struct {
-	boot  BootID
+	boot  command.BootID
 	seq   uint64
 	index uint64
-	res   Result
+	res   command.Result
 }
 
 // apply carries out committed log entries, in order, in one write, and publishes
@@ -90,12 +92,12 @@ func (m *Machine) begin() *txn {
 
 // applyBatch carries out one log entry of ours.
 func (m *Machine) applyBatch(tx *txn, e *logEntry, answers []answered) []answered {
-	b, err := DecodeBatch(e.data)
+	b, err := command.DecodeBatch(e.data)
 	tx.must(err)
 	tx.now = max(b.Stamp, tx.head.now+1)
 	tx.head.now, tx.timed = tx.now, false
 	tx.reopenClaims()
-	var results []Result
+	var results []command.Result
 	for i := range b.Groups {
 		g := &b.Groups[i]
 		s := m.sessions.open(tx, g)
@@ -111,16 +113,63 @@ func (m *Machine) applyBatch(tx *txn, e *logEntry, answers []answered) []answere
 }
 
 // run carries a command out, unless it was carried out before.
-func (s *session) run(tx *txn, boot BootID, c Command) Result {
+func (s *session) run(tx *txn, boot command.BootID, c command.Command) command.Result {
 	if !s.holds(c.Seq) {
-		return Result{Outcome: OutcomeDropped}
+		return command.Result{Outcome: command.OutcomeDropped}
 	}
 	if r, ok := s.answers[c.Seq]; ok {
 		return r
 	}
-	r := c.Body.apply(tx)
+	r := tx.carryOut(c.Payload)
 	s.keep(tx, boot, c.Seq, r)
 	return r
+}
+
+// carryOut is the table of what each command does. What it calls must be
+// deterministic: it may look at the transaction and the command, and at nothing else.
+func (tx *txn) carryOut(p command.Payload) command.Result {
+	switch c := p.(type) {
+	case *command.Lead, *command.Tick:
+		return command.Result{Outcome: command.OutcomeDone} // that it is applied says everything
+	case *command.Init:
+		return tx.applyInit(c)
+	case *command.Publish:
+		return tx.applyPublish(c)
+	case *command.Register:
+		return tx.applyRegister(c)
+	case *command.PostJob:
+		return tx.applyPostJob(c)
+	case *command.ClaimJob:
+		return tx.applyClaimJob(c)
+	case *command.FinishJob:
+		return tx.applyFinishJob(c)
+	case *command.ReleaseJob:
+		return tx.applyReleaseJob(c)
+	case *command.CloseJob:
+		return tx.applyCloseJob(c)
+	case *command.AskHuman:
+		return tx.applyAskHuman(c)
+	case *command.AddUsage:
+		return tx.applyAddUsage(c)
+	case *command.BeginDeliveries:
+		return tx.applyBeginDeliveries(c)
+	case *command.AckDelivery:
+		return tx.applyAckDelivery(c)
+	case *command.TestDelivery:
+		return tx.applyTestDelivery(c)
+	case *command.RotateSigningKey:
+		return tx.applyRotateSigningKey(c)
+	case *command.SetFormat:
+		return tx.applySetFormat(c)
+	case *command.ResetKey:
+		return tx.applyResetKey(c)
+	case *command.Reseal:
+		return tx.applyReseal(c)
+	case *command.RecordBackup:
+		return tx.applyRecordBackup(c)
+	}
+	tx.must(fmt.Errorf("command %s has no row here", command.OpOf(p)))
+	return command.Result{}
 }
 
 // commit writes the transaction and brings what is in memory up to it.

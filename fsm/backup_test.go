@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // TestRecordBackup: the newest backup counts, whatever order they are recorded in,
@@ -29,38 +31,38 @@ func TestRecordBackup(t *testing.T) {
 	r.publish(nil)
 	published := r.now()
 	r.publish(nil)
-	r.later(dayMillis)
+	r.later(command.DayMillis)
 	for _, step := range []struct {
 		at, want int64
-		outcome  Outcome
+		outcome  command.Outcome
 	}{
-		{published + 2, published + 2, OutcomeDone},
-		{published + 1, published + 2, OutcomeUnchanged},
-		{published + 2, published + 2, OutcomeUnchanged},
+		{published + 2, published + 2, command.OutcomeDone},
+		{published + 1, published + 2, command.OutcomeUnchanged},
+		{published + 2, published + 2, command.OutcomeUnchanged},
 	} {
-		if got := r.run(&RecordBackup{At: step.at})[0]; got.Outcome != step.outcome {
+		if got := r.run(&command.RecordBackup{At: step.at})[0]; got.Outcome != step.outcome {
 			t.Errorf("a backup of %d: %+v", step.at-published, got)
 		}
 		if last, first := times(); last != step.want || first != published {
 			t.Errorf("the newest backup is of %d, the first entry of %d", last-published, first-published)
 		}
 	}
-	r.run(&RecordBackup{At: published + 9*dayMillis})
+	r.run(&command.RecordBackup{At: published + 9*command.DayMillis})
 	if last, _ := times(); last != r.now() {
 		t.Errorf("a clock that is days fast gives a backup of %d, now is %d", last, r.now())
 	}
 }
 
 func TestRecordBackupIsChecked(t *testing.T) {
-	if Check(&RecordBackup{}) == nil || Check(&RecordBackup{At: -1}) == nil {
+	if command.Check(&command.RecordBackup{}) == nil || command.Check(&command.RecordBackup{At: -1}) == nil {
 		t.Error("a backup without a time is fit for the log")
 	}
-	want := Batch{Stamp: 1, Groups: []Group{{Boot: boot1, Commands: []Command{{1, &RecordBackup{At: 7}}}}}}
-	data, err := EncodeBatch(want)
+	want := command.Batch{Stamp: 1, Groups: []command.Group{{Boot: boot1, Commands: []command.Command{{Seq: 1, Payload: &command.RecordBackup{At: 7}}}}}}
+	data, err := command.EncodeBatch(want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := DecodeBatch(data); err != nil || !cmp.Equal(got, want) {
+	if got, err := command.DecodeBatch(data); err != nil || !cmp.Equal(got, want) {
 		t.Errorf("decoded %+v, %v", got, err)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // benchEntries is the size of the state that the benchmarks build:
@@ -36,7 +38,7 @@ type corpus struct {
 	zipf  *rand.Zipf
 	vocab []string
 	// edit, where it is set, changes each entry before it is applied.
-	edit func(p *Publish, seq uint64)
+	edit func(p *command.Publish, seq uint64)
 }
 
 func newCorpus() *corpus {
@@ -67,14 +69,14 @@ func (c *corpus) words(n int) string {
 }
 
 // post makes the entry after seq entries.
-func (c *corpus) post(seq uint64) *Publish {
+func (c *corpus) post(seq uint64) *command.Publish {
 	agent := fmt.Sprintf("agent-%d", c.rand.IntN(1000))
-	p := &Publish{
-		Agent: agent, AgentKey: agent, Kind: Kind(1 + c.rand.IntN(3)), Channel: fmt.Sprintf("room-%d", c.rand.IntN(50)),
+	p := &command.Publish{
+		Agent: agent, AgentKey: agent, Kind: command.Kind(1 + c.rand.IntN(3)), Channel: fmt.Sprintf("room-%d", c.rand.IntN(50)),
 		Title: c.words(6), Body: c.words(124), Tags: []string{c.vocab[c.rand.IntN(200)]},
 	}
 	if seq > 0 && c.rand.IntN(5) == 0 {
-		p.Relation, p.Target = RelationReply, EntryID(seq-uint64(c.rand.IntN(int(min(seq, 500)))))
+		p.Relation, p.Target = command.RelationReply, EntryID(seq-uint64(c.rand.IntN(int(min(seq, 500)))))
 	}
 	return p
 }
@@ -82,15 +84,15 @@ func (c *corpus) post(seq uint64) *Publish {
 // batch encodes a log entry of n entries.
 func (c *corpus) batch(b *testing.B, first uint64, n int) []byte {
 	b.Helper()
-	g := Group{Boot: boot1, Floor: first}
+	g := command.Group{Boot: boot1, Floor: first}
 	for i := range n {
 		seq, p := first+uint64(i), c.post(first-1)
 		if c.edit != nil {
 			c.edit(p, seq)
 		}
-		g.Commands = append(g.Commands, Command{Seq: seq, Body: p})
+		g.Commands = append(g.Commands, command.Command{Seq: seq, Payload: p})
 	}
-	data, err := EncodeBatch(Batch{Stamp: int64(first) * benchStep, Groups: []Group{g}})
+	data, err := command.EncodeBatch(command.Batch{Stamp: int64(first) * benchStep, Groups: []command.Group{g}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -241,7 +243,7 @@ func benchQueries(b *testing.B, m *Machine, c *corpus) {
 	}{
 		{"newest", func(i int) Query { return Query{} }},
 		{"agent", func(i int) Query { return Query{AgentKey: fmt.Sprintf("agent-%d", i%1000)} }},
-		{"channel+kind", func(i int) Query { return Query{Channel: fmt.Sprintf("room-%d", i%50), Kind: Kind(1 + i%3)} }},
+		{"channel+kind", func(i int) Query { return Query{Channel: fmt.Sprintf("room-%d", i%50), Kind: command.Kind(1 + i%3)} }},
 		{"inbox", func(i int) Query { return Query{ForKey: fmt.Sprintf("agent-%d", i%1000)} }},
 		{"two words+channel", func(i int) Query {
 			return Query{Channel: fmt.Sprintf("room-%d", i%50), Q: word(i%50) + " " + word(50+i%200) + " "}

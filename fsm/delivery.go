@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // DeliveryKind says what a delivery tells its receiver of (interface, 6).
@@ -82,14 +84,14 @@ type DeliveryEnd struct {
 type deliveryRow struct {
 	kind      DeliveryKind
 	status    DeliveryStatus
-	entry     uint64 // seq; 0: none
-	queuedAt  int64  // milliseconds since the epoch
-	changedAt int64  // of the status; the same
-	attempts  uint64 // that have begun
-	failures  uint64 // those of them in its own turn, by the receiver of that hook
-	hook      uint64 // outbox.hook when the newest attempt began
-	holder    BootID // of the node that makes the attempt; only while it is sending
-	reason    string // of the newest failure, or of the end; "": none
+	entry     uint64         // seq; 0: none
+	queuedAt  int64          // milliseconds since the epoch
+	changedAt int64          // of the status; the same
+	attempts  uint64         // that have begun
+	failures  uint64         // those of them in its own turn, by the receiver of that hook
+	hook      uint64         // outbox.hook when the newest attempt began
+	holder    command.BootID // of the node that makes the attempt; only while it is sending
+	reason    string         // of the newest failure, or of the end; "": none
 }
 
 const deliveryRowVersion = 1
@@ -153,7 +155,7 @@ func (tx *txn) keepDelivery(agentKey string, number uint64, d *deliveryRow) {
 
 // tellHooks queues a delivery for everybody whom an entry is to be pushed to: who
 // is answered and who is mentioned, each once. The zero target stands for none.
-func (tx *txn) tellHooks(e *entryRow, p *Publish, target *entryRow) {
+func (tx *txn) tellHooks(e *entryRow, p *command.Publish, target *entryRow) {
 	hooks := tx.memory.hooks
 	if len(hooks) == 0 {
 		return
@@ -163,14 +165,14 @@ func (tx *txn) tellHooks(e *entryRow, p *Publish, target *entryRow) {
 		if !hooked {
 			continue
 		}
-		if kind, ok := filter.kind(name, e, p, target); ok {
+		if kind, ok := pushKind(filter, name, e, p, target); ok {
 			tx.queueDelivery(name, kind, e.Seq, e.sender(p))
 		}
 	}
 }
 
 // sender returns whose entry it is, where senders share a receiver.
-func (e *entryRow) sender(p *Publish) senderGroup {
+func (e *entryRow) sender(p *command.Publish) senderGroup {
 	if e.verified {
 		return provenSender(e.AgentKey)
 	}
@@ -178,7 +180,7 @@ func (e *entryRow) sender(p *Publish) senderGroup {
 }
 
 // mentions reports whether an entry names an agent.
-func (p *Publish) mentions(agentKey string) bool { return slices.Contains(p.Mentions, agentKey) }
+func mentions(p *command.Publish, agentKey string) bool { return slices.Contains(p.Mentions, agentKey) }
 
 // queueDelivery adds a delivery to an agent's queue and returns its number. Where
 // too many wait then, one of them is dropped.
@@ -192,10 +194,10 @@ func (tx *txn) queueDelivery(agentKey string, kind DeliveryKind, entry uint64, f
 	tx.countWaiting(1)
 	d := deliveryRow{kind: kind, entry: entry, queuedAt: tx.now}
 	tx.putDelivery(agentKey, o.last, &d, DeliveryWaiting)
-	if len(o.queue) > MaxWaitingDeliveries {
+	if len(o.queue) > command.MaxWaitingDeliveries {
 		tx.dropDelivery(agentKey, o, o.surplus(), ReasonQueueFull)
 	}
-	if old := o.last - min(o.last, MaxListedDeliveries); old > 0 {
+	if old := o.last - min(o.last, command.MaxListedDeliveries); old > 0 {
 		if _, waits := o.find(old); !waits {
 			tx.keep(deliveryKey(agentKey, old), nil)
 		}
@@ -214,7 +216,7 @@ func (tx *txn) endDelivery(agentKey string, o *outbox, i int, d *deliveryRow, st
 	tx.countWaiting(-1)
 	tx.putDelivery(agentKey, number, d, status)
 	tx.tellEnd(agentKey, number, d)
-	if number+MaxListedDeliveries <= o.last {
+	if number+command.MaxListedDeliveries <= o.last {
 		tx.keep(deliveryKey(agentKey, number), nil)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 const (
@@ -12,9 +14,9 @@ const (
 )
 
 // hooked registers an agent whose receiver has passed the check.
-func hooked(agent string, change func(*Register)) *Register {
-	return register(agent, "key of "+agent, func(c *Register) {
-		c.Given |= FieldNotifyURL
+func hooked(agent string, change func(*command.Register)) *command.Register {
+	return register(agent, "key of "+agent, func(c *command.Register) {
+		c.Given |= command.FieldNotifyURL
 		c.NotifyURL, c.NotifyVerified = "https://"+agent+".example.org/hook", true
 		if change != nil {
 			change(c)
@@ -23,16 +25,18 @@ func hooked(agent string, change func(*Register)) *Register {
 }
 
 // rehook changes the receiver of a registered agent.
-func rehook(agent, url string) *Register {
-	return register(agent, "unused", func(c *Register) {
-		c.Given, c.Description = FieldNotifyURL, ""
+func rehook(agent, url string) *command.Register {
+	return register(agent, "unused", func(c *command.Register) {
+		c.Given, c.Description = command.FieldNotifyURL, ""
 		c.NotifyURL, c.NotifyVerified = url, url != ""
 		c.Proof.Key = keyHash("key of " + agent)
 	})
 }
 
 // mention makes an entry name others.
-func mention(names ...string) func(*Publish) { return func(p *Publish) { p.Mentions = names } }
+func mention(names ...string) func(*command.Publish) {
+	return func(p *command.Publish) { p.Mentions = names }
+}
 
 // later lets the log's next batch come so much later than it would have.
 func (r *rig) later(millis int64) { r.log.stamp += millis }
@@ -70,9 +74,9 @@ func (r *rig) due(at int64) (due []Delivery) {
 }
 
 // beginAll begins attempts and returns those of them that have begun.
-func (r *rig) beginAll(attempts ...Attempt) (begun []Delivery) {
+func (r *rig) beginAll(attempts ...command.Attempt) (begun []Delivery) {
 	r.t.Helper()
-	r.run(&BeginDeliveries{Holder: boot1, Attempts: attempts})
+	r.run(&command.BeginDeliveries{Holder: boot1, Attempts: attempts})
 	v := r.View()
 	defer v.Release()
 	for _, a := range attempts {
@@ -88,7 +92,7 @@ func (r *rig) beginAll(attempts ...Attempt) (begun []Delivery) {
 }
 
 // attempt begins the attempt that an agent has due and tells its outcome.
-func (r *rig) attempt(agent string, outcome DeliveryOutcome, change func(*AckDelivery)) Delivery {
+func (r *rig) attempt(agent string, outcome command.DeliveryOutcome, change func(*command.AckDelivery)) Delivery {
 	r.t.Helper()
 	for _, d := range r.due(r.now() + 1000) {
 		if d.AgentKey != agent {
@@ -97,14 +101,14 @@ func (r *rig) attempt(agent string, outcome DeliveryOutcome, change func(*AckDel
 		if begun := r.beginAll(d.NextAttempt()); len(begun) != 1 {
 			r.t.Fatalf("begun: %+v", begun)
 		}
-		ack := &AckDelivery{Attempt: d.NextAttempt(), Outcome: outcome}
-		if outcome != AttemptDelivered {
+		ack := &command.AckDelivery{Attempt: d.NextAttempt(), Outcome: outcome}
+		if outcome != command.AttemptDelivered {
 			ack.Reason = "status_500"
 		}
 		if change != nil {
 			change(ack)
 		}
-		if got := r.run(ack)[0]; got.Outcome != OutcomeDone {
+		if got := r.run(ack)[0]; got.Outcome != command.OutcomeDone {
 			r.t.Fatalf("ack: %+v", got)
 		}
 		return d
@@ -130,37 +134,37 @@ func (r *rig) summary(agent string) string {
 // TestWhatIsPushed holds for each kind of entry to whom it is pushed, and as what.
 func TestWhatIsPushed(t *testing.T) {
 	for name, tt := range map[string]struct {
-		body Body // on entry 1 of ada, entry 2 of bob, job 3 of ada
+		body command.Payload // on entry 1 of ada, entry 2 of bob, job 3 of ada
 		ada  string
 		bob  string
 	}{
-		"reply":                    {post("eve", relate(RelationReply, 1)), "reply e4 waiting", ""},
-		"correction":               {post("eve", relate(RelationCorrection, 1)), "", ""},
-		"follow-up":                {post("eve", relate(RelationFollowUp, 1)), "", ""},
-		"own retraction":           {post("ada", relate(RelationRetraction, 1)), "", ""},
-		"own reply":                {post("ada", relate(RelationReply, 1)), "", ""},
+		"reply":                    {post("eve", relate(command.RelationReply, 1)), "reply e4 waiting", ""},
+		"correction":               {post("eve", relate(command.RelationCorrection, 1)), "", ""},
+		"follow-up":                {post("eve", relate(command.RelationFollowUp, 1)), "", ""},
+		"own retraction":           {post("ada", relate(command.RelationRetraction, 1)), "", ""},
+		"own reply":                {post("ada", relate(command.RelationReply, 1)), "", ""},
 		"mention":                  {post("eve", mention("ada")), "mention e4 waiting", ""},
 		"two mentions":             {post("eve", mention("bob", "ada")), "mention e4 waiting", "mention e4 waiting"},
 		"own mention":              {post("ada", mention("ada")), "", ""},
 		"of somebody unregistered": {post("eve", mention("zoe")), "", ""},
-		"reply that mentions": {post("eve", func(p *Publish) {
-			relate(RelationReply, 1)(p)
+		"reply that mentions": {post("eve", func(p *command.Publish) {
+			relate(command.RelationReply, 1)(p)
 			mention("ada", "bob")(p)
 		}), "reply e4 waiting", "mention e4 waiting"},
-		"correction that mentions": {post("eve", func(p *Publish) {
-			relate(RelationCorrection, 1)(p)
+		"correction that mentions": {post("eve", func(p *command.Publish) {
+			relate(command.RelationCorrection, 1)(p)
 			mention("ada")(p)
 		}), "mention e4 waiting", ""},
 		"claim of a job":  {claim("eve", 3), "reply e4 waiting", ""},
-		"result of a job": {&FinishJob{JobAction: onJob("bob", 3), Result: "The result."}, "reply e4 waiting", ""},
-		"answer to an entry that mentions": {post("eve", func(p *Publish) {
-			relate(RelationReply, 2)(p)
+		"result of a job": {&command.FinishJob{JobAction: onJob("bob", 3), Result: "The result."}, "reply e4 waiting", ""},
+		"answer to an entry that mentions": {post("eve", func(p *command.Publish) {
+			relate(command.RelationReply, 2)(p)
 		}), "", "reply e4 waiting"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.run(hooked("ada", nil), hooked("bob", nil), post("ada", nil), post("bob", mention("eve")), postJob("ada"))
-			if got := r.run(tt.body)[0]; got.Outcome != OutcomeDone {
+			if got := r.run(tt.body)[0]; got.Outcome != command.OutcomeDone {
 				t.Fatalf("%+v", got)
 			}
 			if ada, bob := r.summary("ada"), r.summary("bob"); ada != tt.ada || bob != tt.bob {
@@ -188,9 +192,9 @@ func TestDeliveryIDs(t *testing.T) {
 		t.Errorf("ids %v", seen)
 	}
 	first := r.due(r.now())[0].ID
-	r.attempt("ada", AttemptFailed, nil)
+	r.attempt("ada", command.AttemptFailed, nil)
 	r.later(5 * second)
-	if again := r.attempt("ada", AttemptDelivered, nil); again.ID != first || again.Attempts != 1 {
+	if again := r.attempt("ada", command.AttemptDelivered, nil); again.ID != first || again.Attempts != 1 {
 		t.Errorf("the second attempt: %+v, want id %s", again, first)
 	}
 }
@@ -201,7 +205,7 @@ func TestRetries(t *testing.T) {
 	r.run(hooked("ada", nil))
 	r.run(post("eve", mention("ada")))
 	for i, pause := range []int64{5 * second, 5 * minute, 30 * minute, 120 * minute, 300 * minute} {
-		r.attempt("ada", AttemptFailed, func(a *AckDelivery) { a.Jitter = 100 })
+		r.attempt("ada", command.AttemptFailed, func(a *command.AckDelivery) { a.Jitter = 100 })
 		pause += pause / 10
 		want := r.now() + pause
 		if first := r.outbox("ada").First; first.NextAt != want || first.Failures != uint64(i+1) || first.Status != DeliveryWaiting {
@@ -212,12 +216,12 @@ func TestRetries(t *testing.T) {
 		}
 		r.later(pause)
 	}
-	r.attempt("ada", AttemptFailed, nil)
+	r.attempt("ada", command.AttemptFailed, nil)
 	r.run(post("eve", mention("ada")))
 	if got := r.summary("ada"); got != "mention e1 failed status_500, mention e2 waiting" {
 		t.Error(got)
 	}
-	if d := r.attempt("ada", AttemptDelivered, nil); d.Entry != 2 || d.URL != "https://ada.example.org/hook" {
+	if d := r.attempt("ada", command.AttemptDelivered, nil); d.Entry != 2 || d.URL != "https://ada.example.org/hook" {
 		t.Errorf("the next delivery: %+v", d)
 	}
 	if got := r.outbox("ada"); r.summary("ada") != "mention e1 failed status_500, mention e2 delivered" || got.First != nil || got.Waiting != 0 {
@@ -246,7 +250,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	r.run(hooked("ada", nil))
 	r.run(post("eve", mention("ada")))
 	for _, tt := range []struct{ retryAfter, want int64 }{{2 * second, 5 * second}, {600 * second, 600 * second}} {
-		r.attempt("ada", AttemptFailed, func(a *AckDelivery) { a.RetryAfter = tt.retryAfter })
+		r.attempt("ada", command.AttemptFailed, func(a *command.AckDelivery) { a.RetryAfter = tt.retryAfter })
 		if got := r.outbox("ada").First.NextAt; got != r.now()+tt.want {
 			t.Errorf("asked for %d: the next attempt after %d, want %d", tt.retryAfter, got-r.now(), tt.want)
 		}
@@ -259,8 +263,8 @@ func TestAttemptsHaveOneHolder(t *testing.T) {
 	r := newRig(t)
 	r.run(hooked("ada", nil))
 	r.run(post("eve", mention("ada")), post("eve", mention("ada")))
-	first := Attempt{AgentKey: "ada", Delivery: 1, Number: 1}
-	if got := r.beginAll(Attempt{AgentKey: "ada", Delivery: 2, Number: 1}, Attempt{AgentKey: "ada", Delivery: 1, Number: 2}, Attempt{AgentKey: "bob", Delivery: 1, Number: 1}); len(got) > 0 {
+	first := command.Attempt{AgentKey: "ada", Delivery: 1, Number: 1}
+	if got := r.beginAll(command.Attempt{AgentKey: "ada", Delivery: 2, Number: 1}, command.Attempt{AgentKey: "ada", Delivery: 1, Number: 2}, command.Attempt{AgentKey: "bob", Delivery: 1, Number: 1}); len(got) > 0 {
 		t.Fatalf("begun out of order: %+v", got)
 	}
 	if got := r.beginAll(first); len(got) != 1 {
@@ -269,10 +273,10 @@ func TestAttemptsHaveOneHolder(t *testing.T) {
 	begunAt := r.now()
 	v := r.View()
 	defer v.Release()
-	if _, ok, err := v.Begun(BootID{9}, first); ok || err != nil {
+	if _, ok, err := v.Begun(command.BootID{9}, first); ok || err != nil {
 		t.Errorf("it is another holder's, too: %v", err)
 	}
-	r.run(&BeginDeliveries{Holder: BootID{9}, Attempts: []Attempt{first}}, &BeginDeliveries{Holder: BootID{9}, Attempts: []Attempt{{"ada", 1, 2}}})
+	r.run(&command.BeginDeliveries{Holder: command.BootID{9}, Attempts: []command.Attempt{first}}, &command.BeginDeliveries{Holder: command.BootID{9}, Attempts: []command.Attempt{{AgentKey: "ada", Delivery: 1, Number: 2}}})
 	if got := r.summary("ada"); got != "mention e1 sending, mention e2 waiting" {
 		t.Error(got)
 	}
@@ -284,11 +288,11 @@ func TestAttemptsHaveOneHolder(t *testing.T) {
 	if got := r.beginAll(second); len(got) != 1 || got[0].Attempts != 2 || got[0].Failures != 0 {
 		t.Fatalf("the second attempt: %+v", got)
 	}
-	if got := r.run(&AckDelivery{Attempt: first, Outcome: AttemptFailed, Reason: "late"})[0]; got.Outcome != OutcomeUnchanged {
+	if got := r.run(&command.AckDelivery{Attempt: first, Outcome: command.AttemptFailed, Reason: "late"})[0]; got.Outcome != command.OutcomeUnchanged {
 		t.Errorf("the outcome of the first attempt: %+v", got)
 	}
-	r.run(&AckDelivery{Attempt: second, Outcome: AttemptDelivered})
-	if got := r.run(&AckDelivery{Attempt: second, Outcome: AttemptFailed, Reason: "late"})[0]; got.Outcome != OutcomeUnchanged {
+	r.run(&command.AckDelivery{Attempt: second, Outcome: command.AttemptDelivered})
+	if got := r.run(&command.AckDelivery{Attempt: second, Outcome: command.AttemptFailed, Reason: "late"})[0]; got.Outcome != command.OutcomeUnchanged {
 		t.Errorf("the outcome of an ended delivery: %+v", got)
 	}
 	if got := r.summary("ada"); got != "mention e1 delivered, mention e2 waiting" {
@@ -302,8 +306,8 @@ func TestLostAttemptWaitsAgain(t *testing.T) {
 	r := newRig(t)
 	r.run(hooked("ada", nil))
 	r.run(post("eve", mention("ada")), post("eve", mention("ada")))
-	r.attempt("ada", AttemptFailed, nil)
-	lost := Attempt{AgentKey: "ada", Delivery: 2, Number: 1}
+	r.attempt("ada", command.AttemptFailed, nil)
+	lost := command.Attempt{AgentKey: "ada", Delivery: 2, Number: 1}
 	if got := r.beginAll(lost); len(got) != 1 {
 		t.Fatal("the attempt has not begun")
 	}
@@ -315,11 +319,11 @@ func TestLostAttemptWaitsAgain(t *testing.T) {
 	if got := r.summary("ada"); got != "mention e1 sending status_500, mention e2 waiting" {
 		t.Error(got)
 	}
-	if got := r.run(&AckDelivery{Attempt: lost, Outcome: AttemptDelivered})[0]; got.Outcome != OutcomeUnchanged {
+	if got := r.run(&command.AckDelivery{Attempt: lost, Outcome: command.AttemptDelivered})[0]; got.Outcome != command.OutcomeUnchanged {
 		t.Errorf("the outcome of the lost attempt: %+v", got)
 	}
-	r.run(&AckDelivery{Attempt: first, Outcome: AttemptDelivered})
-	if d := r.attempt("ada", AttemptDelivered, nil); d.Entry != 2 || d.Attempts != 1 {
+	r.run(&command.AckDelivery{Attempt: first, Outcome: command.AttemptDelivered})
+	if d := r.attempt("ada", command.AttemptDelivered, nil); d.Entry != 2 || d.Attempts != 1 {
 		t.Errorf("the last one: %+v", d)
 	}
 }

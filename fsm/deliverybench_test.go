@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // BenchmarkPush compares what an entry costs a machine without receivers and one
@@ -18,7 +20,7 @@ func BenchmarkPush(b *testing.B) {
 		mentions int // of each
 	}{
 		{"nobody", 0, "", 0},
-		{"10000 waiting", 50, "other", MaxWaitingDeliveries},
+		{"10000 waiting", 50, "other", command.MaxWaitingDeliveries},
 		{"10000 receivers", 10_000, "other", 0},
 		{"everybody answered", 1000, "agent", 0},
 	} {
@@ -67,16 +69,16 @@ func (f *fillCost) add(o fillCost) {
 func benchReceivers(b *testing.B, m *Machine, prefix string, agents, mentions int) {
 	b.Helper()
 	var names []string
-	var bodies []Body
+	var bodies []command.Payload
 	seq := uint64(0)
 	flush := func() {
-		g := Group{Boot: BootID{9}, Floor: seq}
+		g := command.Group{Boot: command.BootID{9}, Floor: seq}
 		for _, body := range bodies {
 			seq++
-			g.Commands = append(g.Commands, Command{Seq: seq, Body: body})
+			g.Commands = append(g.Commands, command.Command{Seq: seq, Payload: body})
 		}
 		bodies = nil
-		data, err := EncodeBatch(Batch{Stamp: 1, Groups: []Group{g}})
+		data, err := command.EncodeBatch(command.Batch{Stamp: 1, Groups: []command.Group{g}})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -89,7 +91,7 @@ func benchReceivers(b *testing.B, m *Machine, prefix string, agents, mentions in
 		}
 	}
 	for range mentions {
-		for chunk := range slices.Chunk(names, MaxMentions) {
+		for chunk := range slices.Chunk(names, command.MaxMentions) {
 			bodies = append(bodies, post("eve", mention(chunk...)))
 		}
 		flush()

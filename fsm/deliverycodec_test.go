@@ -6,16 +6,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // deliveryCommands are the commands on deliveries, with every field set.
-func deliveryCommands() []Body {
-	a := Attempt{AgentKey: "ada", Delivery: 7, Number: 2}
-	return []Body{
-		&AckDelivery{Attempt: a, Outcome: AttemptFailed, Reason: "status_500", Jitter: 100, RetryAfter: 1000},
-		&TestDelivery{AgentKey: "ada", Proof: Proof{Key: keyHash("k"), Sender: "sender-1"}},
+func deliveryCommands() []command.Payload {
+	a := command.Attempt{AgentKey: "ada", Delivery: 7, Number: 2}
+	return []command.Payload{
+		&command.AckDelivery{Attempt: a, Outcome: command.AttemptFailed, Reason: "status_500", Jitter: 100, RetryAfter: 1000},
+		&command.TestDelivery{AgentKey: "ada", Proof: command.Proof{Key: keyHash("k"), Sender: "sender-1"}},
 		rotate(3, 1),
-		&BeginDeliveries{Holder: boot1, Attempts: []Attempt{a, {"bob", 1, 1}}},
+		&command.BeginDeliveries{Holder: boot1, Attempts: []command.Attempt{a, {AgentKey: "bob", Delivery: 1, Number: 1}}},
 		hooked("ada", nil),
 	}
 }
@@ -27,57 +29,61 @@ func TestDeliveryCommandsRoundTrip(t *testing.T) {
 // TestDeliveryCommandsAreChecked breaks one bound at a time.
 func TestDeliveryCommandsAreChecked(t *testing.T) {
 	for _, b := range deliveryCommands() {
-		if err := Check(b); err != nil {
+		if err := command.Check(b); err != nil {
 			t.Errorf("%T: %v", b, err)
 		}
 	}
-	ack := func(change func(*AckDelivery)) func() Body {
-		return func() Body {
-			c := *deliveryCommands()[0].(*AckDelivery)
+	ack := func(change func(*command.AckDelivery)) func() command.Payload {
+		return func() command.Payload {
+			c := *deliveryCommands()[0].(*command.AckDelivery)
 			change(&c)
 			return &c
 		}
 	}
-	begin := func(change func(*BeginDeliveries)) func() Body {
-		return func() Body {
-			c := *deliveryCommands()[3].(*BeginDeliveries)
+	begin := func(change func(*command.BeginDeliveries)) func() command.Payload {
+		return func() command.Payload {
+			c := *deliveryCommands()[3].(*command.BeginDeliveries)
 			change(&c)
 			return &c
 		}
 	}
-	for name, broken := range map[string]func() Body{
-		"agent":           ack(func(c *AckDelivery) { c.AgentKey = "" }),
-		"delivery":        ack(func(c *AckDelivery) { c.Delivery = 0 }),
-		"attempt":         ack(func(c *AckDelivery) { c.Number = 0 }),
-		"huge attempt":    ack(func(c *AckDelivery) { c.Number = 1 << 63 }),
-		"no outcome":      ack(func(c *AckDelivery) { c.Outcome = 0 }),
-		"unknown outcome": ack(func(c *AckDelivery) { c.Outcome = AttemptGone + 1 }),
-		"no reason":       ack(func(c *AckDelivery) { c.Reason = "" }),
-		"long reason":     ack(func(c *AckDelivery) { c.Reason = strings.Repeat("x", MaxUsageLabel+1) }),
-		"text as reason":  ack(func(c *AckDelivery) { c.Reason = "they said no" }),
-		"needless reason": ack(func(c *AckDelivery) { c.Outcome = AttemptDelivered }),
-		"jitter":          ack(func(c *AckDelivery) { c.Jitter = MaxRetryJitter + 1 }),
-		"negative jitter": ack(func(c *AckDelivery) { c.Jitter = -1 }),
-		"retry after":     ack(func(c *AckDelivery) { c.RetryAfter = MaxRetryAfter + 1 }),
-		"no holder":       begin(func(c *BeginDeliveries) { c.Holder = BootID{} }),
-		"no attempts":     begin(func(c *BeginDeliveries) { c.Attempts = nil }),
-		"many attempts":   begin(func(c *BeginDeliveries) { c.Attempts = make([]Attempt, MaxAttempts+1) }),
-		"empty attempt":   begin(func(c *BeginDeliveries) { c.Attempts = make([]Attempt, 1) }),
-		"test of nobody":  func() Body { return &TestDelivery{} },
-		"test with half a key": func() Body {
-			return &TestDelivery{AgentKey: "ada", Proof: Proof{Key: []byte{1}}}
+	for name, broken := range map[string]func() command.Payload{
+		"agent":           ack(func(c *command.AckDelivery) { c.AgentKey = "" }),
+		"delivery":        ack(func(c *command.AckDelivery) { c.Delivery = 0 }),
+		"attempt":         ack(func(c *command.AckDelivery) { c.Number = 0 }),
+		"huge attempt":    ack(func(c *command.AckDelivery) { c.Number = 1 << 63 }),
+		"no outcome":      ack(func(c *command.AckDelivery) { c.Outcome = 0 }),
+		"unknown outcome": ack(func(c *command.AckDelivery) { c.Outcome = command.AttemptGone + 1 }),
+		"no reason":       ack(func(c *command.AckDelivery) { c.Reason = "" }),
+		"long reason":     ack(func(c *command.AckDelivery) { c.Reason = strings.Repeat("x", command.MaxUsageLabel+1) }),
+		"text as reason":  ack(func(c *command.AckDelivery) { c.Reason = "they said no" }),
+		"needless reason": ack(func(c *command.AckDelivery) { c.Outcome = command.AttemptDelivered }),
+		"jitter":          ack(func(c *command.AckDelivery) { c.Jitter = command.MaxRetryJitter + 1 }),
+		"negative jitter": ack(func(c *command.AckDelivery) { c.Jitter = -1 }),
+		"retry after":     ack(func(c *command.AckDelivery) { c.RetryAfter = command.MaxRetryAfter + 1 }),
+		"no holder":       begin(func(c *command.BeginDeliveries) { c.Holder = command.BootID{} }),
+		"no attempts":     begin(func(c *command.BeginDeliveries) { c.Attempts = nil }),
+		"many attempts":   begin(func(c *command.BeginDeliveries) { c.Attempts = make([]command.Attempt, command.MaxAttempts+1) }),
+		"empty attempt":   begin(func(c *command.BeginDeliveries) { c.Attempts = make([]command.Attempt, 1) }),
+		"test of nobody":  func() command.Payload { return &command.TestDelivery{} },
+		"test with half a key": func() command.Payload {
+			return &command.TestDelivery{AgentKey: "ada", Proof: command.Proof{Key: []byte{1}}}
 		},
-		"short public key": func() Body { c := rotate(0, 1); c.Public = c.Public[1:]; return c },
-		"no private key":   func() Body { c := rotate(0, 1); c.Sealed = nil; return c },
-		"long private key": func() Body { c := rotate(0, 1); c.Sealed = make([]byte, MaxSealedKeyBytes+1); return c },
-		"check of no receiver": func() Body {
-			return register("ada", "k", func(c *Register) { c.Given |= FieldNotifyURL; c.NotifyVerified = true })
+		"short public key": func() command.Payload { c := rotate(0, 1); c.Public = c.Public[1:]; return c },
+		"no private key":   func() command.Payload { c := rotate(0, 1); c.Sealed = nil; return c },
+		"long private key": func() command.Payload {
+			c := rotate(0, 1)
+			c.Sealed = make([]byte, command.MaxSealedKeyBytes+1)
+			return c
 		},
-		"check without a receiver": func() Body {
-			return register("ada", "k", func(c *Register) { c.NotifyVerified = true })
+		"check of no receiver": func() command.Payload {
+			return register("ada", "k", func(c *command.Register) { c.Given |= command.FieldNotifyURL; c.NotifyVerified = true })
+		},
+		"check without a receiver": func() command.Payload {
+			return register("ada", "k", func(c *command.Register) { c.NotifyVerified = true })
 		},
 	} {
-		if err := Check(broken()); err == nil {
+		if err := command.Check(broken()); err == nil {
 			t.Errorf("%s: %+v passes", name, broken())
 		}
 	}
@@ -87,15 +93,15 @@ func TestDeliveryCommandsAreChecked(t *testing.T) {
 func FuzzDeliveryRows(f *testing.F) {
 	f.Add((&deliveryRow{kind: DeliveryReply, status: DeliverySending, entry: 7, queuedAt: 5, changedAt: 6, attempts: 2, hook: 1, holder: boot1, reason: "timeout"}).append(nil))
 	f.Add((&outbox{
-		active: true, filter: NoJobs, hook: 3, last: 9, sending: 5, notBefore: 50, tried: 4, failing: 4,
+		active: true, filter: command.NoJobs, hook: 3, last: 9, sending: 5, notBefore: 50, tried: 4, failing: 4,
 		queue: []queued{{4, provenSender("ada"), 70, true, true}, {5, 2, 0, true, false}, {9, 2, 40, false, false}}, begun: []begunAttempt{{10, 2}, {20, provenSender("ada")}},
 	}).encode())
-	f.Add(appendSigningKeys(nil, []SigningKey{{Number: 2, Public: make([]byte, SigningKeyBytes), Sealed: []byte{1}, CreatedAt: 5}}))
+	f.Add(appendSigningKeys(nil, []SigningKey{{Number: 2, Public: make([]byte, command.SigningKeyBytes), Sealed: []byte{1}, CreatedAt: 5}}))
 	f.Fuzz(func(t *testing.T, row []byte) {
 		if d, err := decodeDeliveryRow(row); err == nil {
 			again, err := decodeDeliveryRow(d.append(nil))
 			if d.status != DeliverySending {
-				d.holder = BootID{} // nobody holds it
+				d.holder = command.BootID{} // nobody holds it
 			}
 			if err != nil || again != d {
 				t.Errorf("delivery %+v becomes %+v, %v", d, again, err)

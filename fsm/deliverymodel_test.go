@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // pushModel is what is pushed to whom again, in the plainest way: it keeps every
@@ -105,14 +107,14 @@ func (a *pushAgent) due(now int64) (best *pushed) {
 		case p.ready == 0:
 			return its
 		case p.number > a.last:
-			return MaxHourlyDeliveries + 1
+			return command.MaxHourlyDeliveries + 1
 		default: // it has been round
-			return MaxHourlyDeliveries + 2
+			return command.MaxHourlyDeliveries + 2
 		}
 	}
 	for _, p := range a.waiting() {
 		its, unproven, all := a.lately(now, p.from)
-		switch free := MaxHourlyDeliveries - all; {
+		switch free := command.MaxHourlyDeliveries - all; {
 		case its >= 5*free || !p.from.proven && unproven >= 9*free:
 		case !a.down() && p.ready <= now && best == nil:
 			best = p
@@ -175,11 +177,11 @@ func (a *pushAgent) turnOfAll(now int64) {
 	}
 }
 
-func (m *pushModel) apply(b Body) {
+func (m *pushModel) apply(b command.Payload) {
 	switch c := b.(type) {
-	case *Publish:
+	case *command.Publish:
 		m.publish(c)
-	case *Register:
+	case *command.Register:
 		a := m.agents[c.AgentKey]
 		if c.NotifyURL == a.url {
 			return
@@ -191,14 +193,14 @@ func (m *pushModel) apply(b Body) {
 		} else {
 			a.turnOfAll(m.now)
 		}
-	case *TestDelivery:
+	case *command.TestDelivery:
 		if a := m.agents[c.AgentKey]; a.url != "" {
 			m.push(c.AgentKey, DeliveryTest, 0, pushSender{c.AgentKey, true})
 			if a.sending == nil {
 				a.quiet = m.now
 			}
 		}
-	case *BeginDeliveries:
+	case *command.BeginDeliveries:
 		for _, t := range c.Attempts {
 			a := m.agents[t.AgentKey]
 			p := a.due(m.now)
@@ -215,16 +217,16 @@ func (m *pushModel) apply(b Body) {
 			p.status, p.attempts, p.change = DeliverySending, t.Number, a.change
 			a.begun = append(a.begun, pushedAt{m.now, p.from})
 		}
-	case *AckDelivery:
+	case *command.AckDelivery:
 		m.ack(c)
 	}
 }
 
-func (m *pushModel) publish(c *Publish) {
+func (m *pushModel) publish(c *command.Publish) {
 	m.authors = append(m.authors, c.AgentKey)
 	entry := uint64(len(m.authors))
 	author := ""
-	if c.Relation != RelationNone {
+	if c.Relation != command.RelationNone {
 		_, seq, _ := ParseID(c.Target)
 		author = m.authors[seq-1]
 	}
@@ -235,7 +237,7 @@ func (m *pushModel) publish(c *Publish) {
 	for name := range m.agents {
 		switch {
 		case name == c.AgentKey:
-		case c.Relation == RelationReply && name == author:
+		case c.Relation == command.RelationReply && name == author:
 			m.push(name, DeliveryReply, entry, from)
 		case slices.Contains(c.Mentions, name):
 			m.push(name, DeliveryMention, entry, from)
@@ -252,13 +254,13 @@ func (m *pushModel) push(agent string, kind DeliveryKind, entry uint64, from pus
 		a.quiet = max(a.quiet, m.now)
 	}
 	a.all = append(a.all, &pushed{number: uint64(len(a.all)) + 1, entry: entry, kind: kind, status: DeliveryWaiting, from: from})
-	if len(a.waiting()) > MaxWaitingDeliveries {
+	if len(a.waiting()) > command.MaxWaitingDeliveries {
 		p := a.crowdedOut()
 		p.status, p.reason = DeliveryDropped, ReasonQueueFull
 	}
 }
 
-func (m *pushModel) ack(c *AckDelivery) {
+func (m *pushModel) ack(c *command.AckDelivery) {
 	a := m.agents[c.AgentKey]
 	p := a.sending
 	if p == nil || p.number != c.Delivery || p.attempts != c.Number {
@@ -266,7 +268,7 @@ func (m *pushModel) ack(c *AckDelivery) {
 	}
 	p.reason, a.sending, a.quiet = c.Reason, nil, m.now
 	switch {
-	case c.Outcome == AttemptDelivered:
+	case c.Outcome == command.AttemptDelivered:
 		p.status = DeliveryDelivered
 		for _, q := range a.waiting() {
 			if q.outage {
@@ -276,7 +278,7 @@ func (m *pushModel) ack(c *AckDelivery) {
 		a.failed = nil
 	case p.change != a.change:
 		p.status = DeliveryWaiting
-	case c.Outcome == AttemptGone:
+	case c.Outcome == command.AttemptGone:
 		p.failures++
 		p.status, a.url = DeliveryFailed, ""
 		a.change++
@@ -286,7 +288,7 @@ func (m *pushModel) ack(c *AckDelivery) {
 	}
 }
 
-func (m *pushModel) fail(c *AckDelivery, a *pushAgent, p *pushed) {
+func (m *pushModel) fail(c *command.AckDelivery, a *pushAgent, p *pushed) {
 	wait := func(pause int64) int64 { return max(pause*(1000+c.Jitter)/1000, c.RetryAfter) }
 	p.status = DeliveryWaiting
 	turn, wasDown := p.ready <= m.now, a.down()
@@ -310,10 +312,10 @@ func (m *pushModel) fail(c *AckDelivery, a *pushAgent, p *pushed) {
 }
 
 // drawPush draws something that concerns deliveries.
-func drawPush(t *rapid.T, m *pushModel) Body {
+func drawPush(t *rapid.T, m *pushModel) command.Payload {
 	agent := rapid.SampledFrom([]string{"ada", "bob"}).Draw(t, "agent")
 	a := m.agents[agent]
-	attempt := Attempt{
+	attempt := command.Attempt{
 		AgentKey: agent,
 		Delivery: rapid.Uint64Range(1, uint64(len(a.all))+1).Draw(t, "delivery"), Number: rapid.Uint64Range(1, 3).Draw(t, "attempt"),
 	}
@@ -324,32 +326,32 @@ func drawPush(t *rapid.T, m *pushModel) Body {
 	if likely != nil && rapid.IntRange(0, 4).Draw(t, "stale") > 0 {
 		attempt.Delivery, attempt.Number = likely.number, likely.attempts-min(likely.attempts, rapid.Uint64Range(0, 1).Draw(t, "late"))
 	}
-	switch rapid.SampledFrom([]Op{OpPublish, OpPublish, OpBeginDeliveries, OpBeginDeliveries, OpAckDelivery, OpAckDelivery, OpTestDelivery, OpRegister, OpTick}).Draw(t, "op") {
-	case OpPublish:
+	switch rapid.SampledFrom([]command.Op{command.OpPublish, command.OpPublish, command.OpBeginDeliveries, command.OpBeginDeliveries, command.OpAckDelivery, command.OpAckDelivery, command.OpTestDelivery, command.OpRegister, command.OpTick}).Draw(t, "op") {
+	case command.OpPublish:
 		return drawEntryFor(t, m)
-	case OpBeginDeliveries:
+	case command.OpBeginDeliveries:
 		attempt.Number++
-		return &BeginDeliveries{Holder: rapid.SampledFrom(someBoots).Draw(t, "holder"), Attempts: []Attempt{attempt, {"bob", 1, 1}}}
-	case OpAckDelivery:
+		return &command.BeginDeliveries{Holder: rapid.SampledFrom(someBoots).Draw(t, "holder"), Attempts: []command.Attempt{attempt, {AgentKey: "bob", Delivery: 1, Number: 1}}}
+	case command.OpAckDelivery:
 		attempt.Number = max(attempt.Number, 1)
-		c := &AckDelivery{Attempt: attempt, Outcome: AttemptDelivered}
-		if c.Outcome = rapid.SampledFrom([]DeliveryOutcome{AttemptDelivered, AttemptFailed, AttemptFailed, AttemptGone}).Draw(t, "outcome"); c.Outcome != AttemptDelivered {
+		c := &command.AckDelivery{Attempt: attempt, Outcome: command.AttemptDelivered}
+		if c.Outcome = rapid.SampledFrom([]command.DeliveryOutcome{command.AttemptDelivered, command.AttemptFailed, command.AttemptFailed, command.AttemptGone}).Draw(t, "outcome"); c.Outcome != command.AttemptDelivered {
 			c.Reason = "timeout"
 			c.Jitter = rapid.SampledFrom([]int64{0, 70}).Draw(t, "jitter")
 			c.RetryAfter = rapid.SampledFrom([]int64{0, minute}).Draw(t, "retry after")
 		}
 		return c
-	case OpTestDelivery:
-		return &TestDelivery{AgentKey: agent, Proof: Proof{Key: keyHash("key of " + agent)}}
-	case OpRegister:
+	case command.OpTestDelivery:
+		return &command.TestDelivery{AgentKey: agent, Proof: command.Proof{Key: keyHash("key of " + agent)}}
+	case command.OpRegister:
 		return rehook(agent, rapid.SampledFrom([]string{"", "https://one.example.org/", "https://two.example.org/"}).Draw(t, "url"))
 	default:
-		return &Tick{}
+		return &command.Tick{}
 	}
 }
 
 // drawEntryFor draws an entry that relates to others and mentions some.
-func drawEntryFor(t *rapid.T, m *pushModel) *Publish {
+func drawEntryFor(t *rapid.T, m *pushModel) *command.Publish {
 	author := rapid.SampledFrom([]string{"ada", "bob", "eve"}).Draw(t, "author")
 	p := post(author, mention(rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"ada", "bob", "zoe"}), 0, 2, rapid.ID).Draw(t, "mentions")...))
 	if drawn := rapid.IntRange(0, 3).Draw(t, "sender"); drawn > 0 {
@@ -358,7 +360,7 @@ func drawEntryFor(t *rapid.T, m *pushModel) *Publish {
 		p.Proof.Key = keyHash("key of " + author)
 	}
 	if len(m.authors) > 0 && rapid.Bool().Draw(t, "related") {
-		p.Relation = rapid.SampledFrom([]Relation{RelationReply, RelationReply, RelationCorrection}).Draw(t, "relation")
+		p.Relation = rapid.SampledFrom([]command.Relation{command.RelationReply, command.RelationReply, command.RelationCorrection}).Draw(t, "relation")
 		p.Target = EntryID(rapid.Uint64Range(1, uint64(len(m.authors))).Draw(t, "target"))
 	}
 	return p
@@ -373,7 +375,7 @@ type pushRun struct {
 }
 
 // commit applies one log entry, so much later than the one before.
-func (r *pushRun) commit(later int64, bodies ...Body) {
+func (r *pushRun) commit(later int64, bodies ...command.Payload) {
 	r.log.stamp += later - 1000 // commands adds a second
 	r.model.now = max(r.log.stamp+1000, r.model.now+1)
 	at := r.log.commands(bodies...)
@@ -390,8 +392,8 @@ func (r *pushRun) drain(agent string, most int, pace int64) {
 		if p == nil {
 			return
 		}
-		a := Attempt{agent, p.number, p.attempts + 1}
-		r.commit(pace, &BeginDeliveries{Holder: boot1, Attempts: []Attempt{a}}, &AckDelivery{Attempt: a, Outcome: AttemptDelivered})
+		a := command.Attempt{AgentKey: agent, Delivery: p.number, Number: p.attempts + 1}
+		r.commit(pace, &command.BeginDeliveries{Holder: boot1, Attempts: []command.Attempt{a}}, &command.AckDelivery{Attempt: a, Outcome: command.AttemptDelivered})
 	}
 }
 
@@ -408,14 +410,14 @@ func (r *pushRun) fail(agent string, most int) {
 		if p == nil {
 			return
 		}
-		t := Attempt{agent, p.number, p.attempts + 1}
-		r.commit(later, &BeginDeliveries{Holder: boot1, Attempts: []Attempt{t}}, &AckDelivery{Attempt: t, Outcome: AttemptFailed, Reason: "timeout"})
+		t := command.Attempt{AgentKey: agent, Delivery: p.number, Number: p.attempts + 1}
+		r.commit(later, &command.BeginDeliveries{Holder: boot1, Attempts: []command.Attempt{t}}, &command.AckDelivery{Attempt: t, Outcome: command.AttemptFailed, Reason: "timeout"})
 	}
 }
 
 // crowd has many senders mention an agent, some more often than others.
 func (r *pushRun) crowd(agent string, n int) {
-	var bodies []Body
+	var bodies []command.Payload
 	for i := range n {
 		p := post("eve", mention(agent))
 		p.Proof.Sender = fmt.Sprint("crowd-", i%max(1, i/7))
@@ -440,7 +442,7 @@ func (r *pushRun) check() {
 			r.Fatalf("%s: %+v, %v, want %d waiting for %q", name, o, err, len(list), a.url)
 		}
 		seen := map[uint64]bool{}
-		want := a.all[len(a.all)-min(len(a.all), MaxListedDeliveries):]
+		want := a.all[len(a.all)-min(len(a.all), command.MaxListedDeliveries):]
 		for i, d := range o.Newest {
 			p := want[len(want)-1-i]
 			got := pushed{
@@ -529,15 +531,15 @@ func TestDeliveriesAgainstModel(t *testing.T) {
 			switch rapid.IntRange(0, 9).Draw(rt, "step") {
 			case 0:
 				n := rapid.SampledFrom([]int{35, 210}).Draw(rt, "entries")
-				r.commit(1000, slices.Repeat([]Body{post("eve", mention("ada"))}, n)...)
+				r.commit(1000, slices.Repeat([]command.Payload{post("eve", mention("ada"))}, n)...)
 			case 1:
-				r.drain("ada", MaxHourlyDeliveries+1, rapid.SampledFrom([]int64{0, 20 * second, 3 * minute}).Draw(rt, "pace"))
+				r.drain("ada", command.MaxHourlyDeliveries+1, rapid.SampledFrom([]int64{0, 20 * second, 3 * minute}).Draw(rt, "pace"))
 			case 2:
 				r.fail("ada", rapid.SampledFrom([]int{2, 7, 14}).Draw(rt, "failures"))
 			case 3:
 				r.crowd("ada", rapid.SampledFrom([]int{20, 205}).Draw(rt, "crowd"))
 			default:
-				bodies := make([]Body, rapid.IntRange(1, 4).Draw(rt, "commands"))
+				bodies := make([]command.Payload, rapid.IntRange(1, 4).Draw(rt, "commands"))
 				for i := range bodies {
 					bodies[i] = drawPush(rt, r.model)
 				}

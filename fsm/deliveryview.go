@@ -6,6 +6,8 @@ import (
 	"math"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // Delivery is one entry on its way to one agent's receiver.
@@ -28,8 +30,8 @@ type Delivery struct {
 }
 
 // NextAttempt names the attempt that can follow.
-func (d *Delivery) NextAttempt() Attempt {
-	return Attempt{AgentKey: d.AgentKey, Delivery: d.Number, Number: d.Attempts + 1}
+func (d *Delivery) NextAttempt() command.Attempt {
+	return command.Attempt{AgentKey: d.AgentKey, Delivery: d.Number, Number: d.Attempts + 1}
 }
 
 // appendDeliveryID appends the webhook-id of a delivery. The instant keeps it apart
@@ -156,7 +158,7 @@ var errEnough = errors.New("enough")
 
 // Begun returns the delivery of an attempt that a BeginDeliveries of this holder
 // has begun and that has no outcome yet; false when it is not to be sent.
-func (v *View) Begun(holder BootID, a Attempt) (Delivery, bool, error) {
+func (v *View) Begun(holder command.BootID, a command.Attempt) (Delivery, bool, error) {
 	o, err := loadOutbox(v.snap, a.AgentKey)
 	if err != nil || o.sending != a.Delivery {
 		return Delivery{}, false, err
@@ -184,9 +186,9 @@ func (v *View) Delivery(agentKey string, number uint64) (Delivery, bool, error) 
 
 // Outbox is what an agent sees of its deliveries.
 type Outbox struct {
-	Active  bool       // the agent has a receiver
-	Filter  PushFilter // what is not pushed there
-	Waiting int        // how many deliveries wait or are being sent
+	Active  bool               // the agent has a receiver
+	Filter  command.PushFilter // what is not pushed there
+	Waiting int                // how many deliveries wait or are being sent
 	// Newest are the newest deliveries, at most MaxListedDeliveries, newest first.
 	Newest []Delivery
 	// First is the delivery that is being sent, or the next one; nil when none waits.
@@ -209,7 +211,7 @@ func (v *View) Outbox(agentKey string) (Outbox, error) {
 	}
 	out := Outbox{Active: o.active, Filter: p.filter, Waiting: len(o.queue)}
 	next := o.turn(v.head.now)
-	for n := o.last; n > 0 && n+MaxListedDeliveries > o.last; n-- {
+	for n := o.last; n > 0 && n+command.MaxListedDeliveries > o.last; n-- {
 		row, ok, err := loadDelivery(v.snap, agentKey, n)
 		if err != nil {
 			return Outbox{}, err

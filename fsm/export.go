@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/snapshot"
 )
 
@@ -96,11 +97,11 @@ type Founding struct {
 }
 
 func (f *Founding) check() error {
-	first := Init{ClusterID: f.ClusterID, SealedDataKey: f.SealedDataKey}
+	first := command.Init{ClusterID: f.ClusterID, SealedDataKey: f.SealedDataKey}
 	if len(f.Configuration) == 0 {
 		return errors.New("no configuration")
 	}
-	return first.check()
+	return command.Check(&first)
 }
 
 // Imported says what an import has brought.
@@ -142,7 +143,7 @@ func (s *store) check(announced snapshot.Position) (got Imported, err error) {
 		return got, fmt.Errorf("%w: the state is at index %d of term %d, announced were %d and %d",
 			ErrCorrupt, sum.Index, sum.Term, announced.Index, announced.Term)
 	}
-	if err := CheckFormat(sum.Format, s.m.opts.MaxFormat); err != nil {
+	if err := command.CheckFormat(sum.Format, s.m.opts.MaxFormat); err != nil {
 		return got, err
 	}
 	got.Summary = sum

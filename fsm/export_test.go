@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/snapshot"
 )
 
@@ -48,9 +49,9 @@ func exportOf(t *testing.T, m *Machine) (data []byte, sum Summary, rows [32]byte
 
 func TestExportBecomesANewCluster(t *testing.T) {
 	r := newRig(t)
-	r.run(&Init{ClusterID: "first", SealedDataKey: []byte("sealed")})
+	r.run(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")})
 	for range 300 {
-		r.run(post("ada", func(p *Publish) { p.Request = RequestKey{"ada", "request-x"} }), post("bob", nil))
+		r.run(post("ada", func(p *command.Publish) { p.Request = command.RequestKey{Scope: "ada", ID: "request-x"} }), post("bob", nil))
 	}
 	data, sum, rows := exportOf(t, r.Machine)
 	index, rolling := r.Digest()
@@ -103,7 +104,7 @@ func TestExportBecomesANewCluster(t *testing.T) {
 // has no signing keys, and nothing else of the state is missing.
 func TestNewDataKeyDropsWhatTheFormerOneSealed(t *testing.T) {
 	r := newRig(t)
-	r.run(&Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, rotate(0, 7), post("ada", nil))
+	r.run(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, rotate(0, 7), post("ada", nil))
 	data, _, rows := exportOf(t, r.Machine)
 	for _, anew := range []bool{false, true} {
 		as := testFounding
@@ -127,18 +128,18 @@ func TestNewDataKeyDropsWhatTheFormerOneSealed(t *testing.T) {
 // TestImportRefusesANewerFormat holds that a state is not restored that this program
 // could not open afterwards.
 func TestImportRefusesANewerFormat(t *testing.T) {
-	m := openAt(t, t.TempDir(), func(o *Options) { o.MaxFormat = MaxFormat + 1 })
+	m := openAt(t, t.TempDir(), func(o *Options) { o.MaxFormat = command.MaxFormat + 1 })
 	l := newLog(t)
-	l.feed(m, 1, l.commands(&Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, &SetFormat{Format: MaxFormat + 1}))
+	l.feed(m, 1, l.commands(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, &command.SetFormat{Format: command.MaxFormat + 1}))
 	data, _, _ := exportOf(t, m)
-	if _, err := Import(Options{Dir: filepath.Join(t.TempDir(), "state")}, bytes.NewReader(data), testFounding); !errors.Is(err, ErrNewerFormat) {
+	if _, err := Import(Options{Dir: filepath.Join(t.TempDir(), "state")}, bytes.NewReader(data), testFounding); !errors.Is(err, command.ErrNewerFormat) {
 		t.Errorf("imported: %v", err)
 	}
 }
 
 func TestImportRefuses(t *testing.T) {
 	r := newRig(t)
-	r.run(&Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, post("ada", nil))
+	r.run(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, post("ada", nil))
 	data, _, _ := exportOf(t, r.Machine)
 	flipped := bytes.Clone(data)
 	flipped[len(flipped)/2] ^= 1
@@ -171,7 +172,7 @@ func TestRefoundAState(t *testing.T) {
 	dir := t.TempDir()
 	m := openAt(t, dir)
 	l := newLog(t)
-	l.commands(&Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, post("ada", nil))
+	l.commands(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, post("ada", nil))
 	l.feed(m, 1, l.last())
 	if err := takeSnapshot(m, l.last()+3, 1); err != nil {
 		t.Fatal(err)

@@ -4,21 +4,23 @@ import (
 	"errors"
 	"slices"
 	"testing"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// future is a body of a later version.
-type future struct{ Lead }
+// future is a payload of a later version.
+type future struct{ command.Lead }
 
 func (*future) Needs() int { return 7 }
 
 func TestFormatOf(t *testing.T) {
-	for op, row := range commands {
-		if got := FormatOf(row.body()); got > MaxFormat {
-			t.Errorf("%s needs format %d, and this program knows up to %d", op, got, MaxFormat)
+	for _, op := range command.Ops() {
+		if got := command.FormatOf(command.New(op)); got > command.MaxFormat {
+			t.Errorf("%s needs format %d, and this program knows up to %d", op, got, command.MaxFormat)
 		}
 	}
-	if got := FormatOf(&future{}); got != 7 {
-		t.Errorf("a later body needs %d", got)
+	if got := command.FormatOf(&future{}); got != 7 {
+		t.Errorf("a later payload needs %d", got)
 	}
 }
 
@@ -28,27 +30,27 @@ func TestFormatOnlyRises(t *testing.T) {
 	knows := func(format int) func(*Options) { return func(o *Options) { o.MaxFormat = format } }
 	dir, l := t.TempDir(), newLog(t)
 	m := openAt(t, dir, knows(3))
-	if got := m.Format(); got != InitialFormat {
+	if got := m.Format(); got != command.InitialFormat {
 		t.Errorf("a new state has format %d", got)
 	}
 	for _, step := range []struct{ set, want int }{{2, 2}, {1, 2}, {3, 3}} {
-		index := l.commands(&SetFormat{Format: step.set})
+		index := l.commands(&command.SetFormat{Format: step.set})
 		l.feed(m, index, index)
 		if got := m.Format(); got != step.want {
 			t.Errorf("after %d: format %d, want %d", step.set, got, step.want)
 		}
 	}
 	closeMachine(t, m)
-	if _, err := tryOpenAt(dir, knows(2)); !errors.Is(err, ErrNewerFormat) {
+	if _, err := tryOpenAt(dir, knows(2)); !errors.Is(err, command.ErrNewerFormat) {
 		t.Errorf("a program that knows format 2 opens format 3: %v", err)
 	}
 	m = openAt(t, dir, knows(3))
 	if got := m.Format(); got != 3 {
 		t.Errorf("after a restart: format %d", got)
 	}
-	index := l.commands(&SetFormat{Format: 4})
+	index := l.commands(&command.SetFormat{Format: 4})
 	defer func() {
-		if err, _ := recover().(error); !errors.Is(err, ErrNewerFormat) {
+		if err, _ := recover().(error); !errors.Is(err, command.ErrNewerFormat) {
 			t.Errorf("a format that is not known: %v", err)
 		}
 	}()
@@ -56,21 +58,21 @@ func TestFormatOnlyRises(t *testing.T) {
 }
 
 // format1 are the commands that every program reads. The list never grows.
-var format1 = [...]Op{
-	OpLead, OpInit, OpPublish, OpRegister, OpPostJob, OpClaimJob, OpFinishJob, OpReleaseJob, OpCloseJob, OpTick, OpAskHuman, OpAddUsage,
-	OpAckDelivery, OpTestDelivery, OpRotateSigningKey, OpBeginDeliveries, OpSetFormat, OpResetKey, OpReseal, OpRecordBackup,
+var format1 = [...]command.Op{
+	command.OpLead, command.OpInit, command.OpPublish, command.OpRegister, command.OpPostJob, command.OpClaimJob, command.OpFinishJob, command.OpReleaseJob, command.OpCloseJob, command.OpTick, command.OpAskHuman, command.OpAddUsage,
+	command.OpAckDelivery, command.OpTestDelivery, command.OpRotateSigningKey, command.OpBeginDeliveries, command.OpSetFormat, command.OpResetKey, command.OpReseal, command.OpRecordBackup,
 }
 
 // TestLaterCommandsNeedAFormat: a command without the method Needs would enter the
 // log while there are programs that cannot read it, and end them.
 func TestLaterCommandsNeedAFormat(t *testing.T) {
-	for op, row := range commands {
-		if later := !slices.Contains(format1[:], op); later != (FormatOf(row.body()) > InitialFormat) {
-			t.Errorf("%s: came after format %d: %t; needs format %d", op, InitialFormat, later, FormatOf(row.body()))
+	for _, op := range command.Ops() {
+		if later := !slices.Contains(format1[:], op); later != (command.FormatOf(command.New(op)) > command.InitialFormat) {
+			t.Errorf("%s: came after format %d: %t; needs format %d", op, command.InitialFormat, later, command.FormatOf(command.New(op)))
 		}
 	}
 	for _, op := range format1 {
-		if _, known := commands[op]; !known {
+		if command.New(op) == nil {
 			t.Errorf("%s cannot be read any more", op)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // tester is what testing and rapid have in common.
@@ -55,12 +57,12 @@ func closeMachine(t testing.TB, m *Machine) {
 type raftLog struct {
 	t       testing.TB
 	entries []raft.Log
-	nextSeq map[BootID]uint64
+	nextSeq map[command.BootID]uint64
 	stamp   int64
 }
 
 func newLog(t testing.TB) *raftLog {
-	l := &raftLog{t: t, nextSeq: make(map[BootID]uint64), stamp: 1_700_000_000_000}
+	l := &raftLog{t: t, nextSeq: make(map[command.BootID]uint64), stamp: 1_700_000_000_000}
 	l.add(raft.LogConfiguration, raft.EncodeConfiguration(raft.Configuration{
 		Servers: []raft.Server{{Suffrage: raft.Voter, ID: "n1", Address: "n1"}},
 	}))
@@ -74,27 +76,27 @@ func (l *raftLog) add(kind raft.LogType, data []byte) uint64 {
 }
 
 // batch adds one log entry.
-func (l *raftLog) batch(b Batch) uint64 {
+func (l *raftLog) batch(b command.Batch) uint64 {
 	l.t.Helper()
-	data, err := EncodeBatch(b)
+	data, err := command.EncodeBatch(b)
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	return l.add(raft.LogCommand, data)
 }
 
-var boot1 = BootID{1}
+var boot1 = command.BootID{1}
 
 // publish adds a log entry with these commands of one boot, at the next second.
-func (l *raftLog) commands(bodies ...Body) uint64 {
+func (l *raftLog) commands(bodies ...command.Payload) uint64 {
 	l.t.Helper()
 	l.stamp += 1000
-	g := Group{Boot: boot1}
+	g := command.Group{Boot: boot1}
 	for _, b := range bodies {
 		l.nextSeq[boot1]++
-		g.Commands = append(g.Commands, Command{Seq: l.nextSeq[boot1], Body: b})
+		g.Commands = append(g.Commands, command.Command{Seq: l.nextSeq[boot1], Payload: b})
 	}
-	return l.batch(Batch{Stamp: l.stamp, Groups: []Group{g}})
+	return l.batch(command.Batch{Stamp: l.stamp, Groups: []command.Group{g}})
 }
 
 // feed applies the log entries from index first up to last, like Raft: through
@@ -140,17 +142,17 @@ type recorder struct {
 
 func (o *recorder) ends(ended []DeliveryEnd) { o.ended = append(o.ended, ended...) }
 
-func (o *recorder) Applied(boot BootID, seq uint64, r Result, index uint64) {
+func (o *recorder) Applied(boot command.BootID, seq uint64, r command.Result, index uint64) {
 	o.got = append(o.got, answered{boot: boot, seq: seq, index: index, res: r})
 }
 
 // run applies the bodies in one log entry and returns their results.
-func (r *rig) run(bodies ...Body) []Result {
+func (r *rig) run(bodies ...command.Payload) []command.Result {
 	r.t.Helper()
 	before := len(r.obs.got)
 	index := r.log.commands(bodies...)
 	r.log.feed(r.Machine, index, index)
-	var out []Result
+	var out []command.Result
 	for _, a := range r.obs.got[before:] {
 		out = append(out, a.res)
 	}
@@ -161,18 +163,18 @@ func (r *rig) run(bodies ...Body) []Result {
 }
 
 // publish applies one entry and returns its seq.
-func (r *rig) publish(change func(*Publish)) uint64 {
+func (r *rig) publish(change func(*command.Publish)) uint64 {
 	r.t.Helper()
 	res := r.run(post("ada", change))[0]
-	if res.Outcome != OutcomeDone {
+	if res.Outcome != command.OutcomeDone {
 		r.t.Fatalf("publish: %+v", res)
 	}
 	return res.Entry
 }
 
 // post is a plain entry by an agent.
-func post(agent string, change func(*Publish)) *Publish {
-	p := &Publish{Agent: agent, AgentKey: agent, Kind: KindMessage, Title: "A title", Body: "Some body text."}
+func post(agent string, change func(*command.Publish)) *command.Publish {
+	p := &command.Publish{Agent: agent, AgentKey: agent, Kind: command.KindMessage, Title: "A title", Body: "Some body text."}
 	if change != nil {
 		change(p)
 	}
@@ -180,8 +182,8 @@ func post(agent string, change func(*Publish)) *Publish {
 }
 
 // relate makes an entry relate to another one.
-func relate(r Relation, target uint64) func(*Publish) {
-	return func(p *Publish) { p.Relation, p.Target = r, EntryID(target) }
+func relate(r command.Relation, target uint64) func(*command.Publish) {
+	return func(p *command.Publish) { p.Relation, p.Target = r, EntryID(target) }
 }
 
 // entryDoc is an entry's JSON as a client reads it.

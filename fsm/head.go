@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/snapshot"
 )
 
@@ -57,7 +58,7 @@ func (h *head) checkApplied(e *logEntry) error {
 
 // roll adds an applied log entry to the running digest: its index, what it said
 // and what came of it.
-func (h *head) roll(index uint64, data []byte, results []Result) {
+func (h *head) roll(index uint64, data []byte, results []command.Result) {
 	sum := sha256.New()
 	sum.Write(h.rolling[:])
 	var n [16]byte

@@ -1,11 +1,11 @@
 package fsm
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/index"
 )
 
@@ -17,44 +17,20 @@ const (
 	helpTitle = "Human help: "
 )
 
-// AskHuman files a public request for human help (interface, 2.5). The entry's
-// texts are put together from these.
-type AskHuman struct {
-	Author
-	Goal    string   `cbor:"10,keyasint"`
-	Action  string   `cbor:"11,keyasint"`           // requested_action
-	Context string   `cbor:"12,keyasint,omitempty"` // "": none
-	Bounds  string   `cbor:"13,keyasint,omitempty"` // constraints; "": none
-	Tags    []string `cbor:"14,keyasint,omitempty"` // the caller's own
-}
-
-func (*AskHuman) op() Op { return OpAskHuman }
-
-func (c *AskHuman) check() error {
-	return errors.Join(
-		c.Author.check(),
-		checkText("goal", c.Goal, MinHelpGoal, MaxHelpGoal),
-		checkText("requested action", c.Action, MinHelpAction, MaxHelpAction),
-		checkText("context", c.Context, 0, MaxHelpContext),
-		checkText("constraints", c.Bounds, 0, MaxHelpBounds),
-		checkAll("tags", c.Tags, MaxHelpTags, checkTag),
-	)
-}
-
-func (c *AskHuman) apply(tx *txn) Result {
+func (tx *txn) applyAskHuman(c *command.AskHuman) command.Result {
 	content := func() contentSum {
 		return hashContent([]string{c.Agent, c.Goal, c.Action, c.Context, c.Bounds}, c.Tags)
 	}
-	return tx.once(OpAskHuman, c.Request, content, func() (uint64, []Problem) {
+	return tx.once(command.OpAskHuman, c.Request, content, func() (uint64, []command.Problem) {
 		tags := []string{helpTag}
 		for _, tag := range c.Tags {
 			if !slices.Contains(tags, tag) {
 				tags = append(tags, tag)
 			}
 		}
-		title := cutText(helpTitle+oneLine.Replace(c.Goal), MaxTitle)
-		seq := tx.publish(StyleHelp, c.entry(helpChannel, title, c.body(), tags...), entryRow{})
-		tx.putHelp(seq, helpRow{status: HelpOpen, json: c.appendJSON(nil)})
+		title := cutText(helpTitle+oneLine.Replace(c.Goal), command.MaxTitle)
+		seq := tx.publish(StyleHelp, entryBy(&c.Author, helpChannel, title, helpBody(c), tags...), entryRow{})
+		tx.putHelp(seq, helpRow{status: HelpOpen, json: appendHelpJSON(c, nil)})
 		return seq, nil
 	})
 }
@@ -62,8 +38,8 @@ func (c *AskHuman) apply(tx *txn) Result {
 // oneLine makes a title of a text with lines.
 var oneLine = strings.NewReplacer("\n", " ", "\t", " ")
 
-// body is the four texts under their headings.
-func (c *AskHuman) body() string {
+// helpBody is the four texts under their headings.
+func helpBody(c *command.AskHuman) string {
 	var b strings.Builder
 	for _, part := range [...]struct{ heading, text string }{
 		{"Goal", c.Goal}, {"Requested action", c.Action}, {"Context", c.Context}, {"Constraints", c.Bounds},
@@ -79,8 +55,8 @@ func (c *AskHuman) body() string {
 	return b.String()
 }
 
-// appendJSON writes the fields that a request has beside its entry's.
-func (c *AskHuman) appendJSON(dst []byte) []byte {
+// appendHelpJSON writes the fields that a request has beside its entry's.
+func appendHelpJSON(c *command.AskHuman, dst []byte) []byte {
 	dst = appendString(append(dst, `"goal":`...), c.Goal)
 	dst = appendString(append(dst, `,"requested_action":`...), c.Action)
 	dst = appendOptional(append(dst, `,"context":`...), c.Context)
@@ -100,9 +76,9 @@ func (tx *txn) tellHelp(e, request *entryRow) {
 	h := tx.help(request.Seq)
 	next := h.status
 	switch {
-	case e.Relation == RelationRetraction:
+	case e.Relation == command.RelationRetraction:
 		next = HelpClosed
-	case e.Relation == RelationReply && e.AgentKey != request.AgentKey && h.status == HelpOpen:
+	case e.Relation == command.RelationReply && e.AgentKey != request.AgentKey && h.status == HelpOpen:
 		next = HelpAnswered
 	}
 	if next != h.status {
@@ -211,10 +187,10 @@ type HelpQuery struct {
 // Before of the next page; 0 on the last page.
 func (v *View) ListHelp(q HelpQuery) (seqs []uint64, next uint64, err error) {
 	if q.Limit <= 0 {
-		q.Limit = DefaultList
+		q.Limit = command.DefaultList
 	}
 	search := index.Query{
-		All: []string{termStyle + string(rune(StyleHelp))}, Min: 1, Before: q.Before, Limit: min(q.Limit, MaxList),
+		All: []string{termStyle + string(rune(StyleHelp))}, Min: 1, Before: q.Before, Limit: min(q.Limit, command.MaxList),
 	}
 	if q.AgentKey != "" {
 		search.All = append(search.All, termAgent+q.AgentKey)

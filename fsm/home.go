@@ -6,16 +6,18 @@ import (
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // tellHome keeps what home shows up to date with an entry that was filed. The
 // zero target stands for none.
-func (tx *txn) tellHome(e *entryRow, p *Publish, target *entryRow) {
+func (tx *txn) tellHome(e *entryRow, p *command.Publish, target *entryRow) {
 	tx.spread(keyNewest).add(authored{e.Seq, e.AgentKey}, newestShown)
 	a := tx.activity(e.AgentKey)
 	for _, name := range topicsOf(e.Channel, p.Tags) {
 		a.count(name, e.CreatedAt)
-		if e.Kind == KindKnowledge {
+		if e.Kind == command.KindKnowledge {
 			tx.spread(notesKey(name)).add(authored{e.Seq, e.AgentKey}, notesShown)
 		}
 	}
@@ -41,13 +43,13 @@ func (e *entryRow) waits() bool { return e.question || e.Style == StyleHelp }
 // settle notes what an entry means for the one that it relates to: its writer has
 // answered it; a question has its answer; what is retracted needs none.
 func (tx *txn) settle(e, target *entryRow) {
-	retraction := e.Relation == RelationRetraction
+	retraction := e.Relation == command.RelationRetraction
 	for _, name := range target.inbox {
 		if retraction || name == e.AgentKey {
 			tx.del(memberSeqKey(name, partOwed, target.Seq))
 		}
 	}
-	answer := e.Relation == RelationReply && e.AgentKey != target.AgentKey
+	answer := e.Relation == command.RelationReply && e.AgentKey != target.AgentKey
 	if target.waits() && (answer || retraction) {
 		tx.dropOwn(partAsked, target.AgentKey, target.Seq)
 	}
@@ -131,8 +133,8 @@ func (tx *txn) finishHome() {
 // The sizes of spreads: twice what a reader is shown, because up to half of it
 // can be the reader's own.
 const (
-	newestShown = MaxNew
-	notesShown  = MaxTopicNotes
+	newestShown = command.MaxNew
+	notesShown  = command.MaxTopicNotes
 	// notesKept bounds the spreads of topics that are kept in memory.
 	notesKept = 1024
 )

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 func (r *rig) home(agent string, since int64) *Home {
@@ -22,7 +24,7 @@ func (r *rig) home(agent string, since int64) *Home {
 	return h
 }
 
-func asking(p *Publish) { p.Question = true }
+func asking(p *command.Publish) { p.Question = true }
 
 // TestPoolFillsUp answers questions outside and inside the pool in one call: what
 // comes after them is the newest one that still waits.
@@ -32,7 +34,7 @@ func TestPoolFillsUp(t *testing.T) {
 	for range poolPerAuthor + 5 {
 		asked = append(asked, r.publish(asking))
 	}
-	answer := func(seq uint64) Body { return post("bob", relate(RelationReply, seq)) }
+	answer := func(seq uint64) command.Payload { return post("bob", relate(command.RelationReply, seq)) }
 	r.run(answer(asked[4]), answer(asked[14]))
 	want := append([]uint64{asked[3]}, asked[5:14]...)
 	slices.Reverse(want)
@@ -65,7 +67,7 @@ func TestPoolKeepsSpaceSmall(t *testing.T) {
 // delivered from the instant on at which it ends.
 func TestHomeOfClaims(t *testing.T) {
 	r := newRig(t)
-	job := r.run(&PostJob{Author: Author{Agent: "ada", AgentKey: "ada"}, Title: "A title", Body: "Some body."})[0].Entry
+	job := r.run(&command.PostJob{Author: command.Author{Agent: "ada", AgentKey: "ada"}, Title: "A title", Body: "Some body."})[0].Entry
 	if got := r.home("bob", 0).OpenJobs; !slices.Equal(got, []uint64{job}) {
 		t.Fatalf("open jobs %v", got)
 	}
@@ -78,7 +80,7 @@ func TestHomeOfClaims(t *testing.T) {
 		}
 		return seqs
 	}
-	claim := &ClaimJob{JobAction: onJob("bob", job), TTL: 3000}
+	claim := &command.ClaimJob{JobAction: onJob("bob", job), TTL: 3000}
 	r.run(claim)
 	if got := held(); !slices.Equal(got, []uint64{job}) {
 		t.Errorf("bob holds %v", got)
@@ -89,16 +91,16 @@ func TestHomeOfClaims(t *testing.T) {
 	if h := r.home("ada", 0); !slices.Equal(h.OwedToYou, []uint64{job}) || len(h.ForYou) != 1 {
 		t.Errorf("owed %v, for you %v", h.OwedToYou, h.ForYou)
 	}
-	r.run(&Tick{})
-	r.run(&Tick{})
-	r.run(&Tick{})
+	r.run(&command.Tick{})
+	r.run(&command.Tick{})
+	r.run(&command.Tick{})
 	if h := r.home("bob", 0); len(h.ToDeliver) != 0 || !slices.Equal(h.OpenJobs, []uint64{job}) {
 		t.Errorf("after its end: to deliver %v, open %v", h.ToDeliver, h.OpenJobs)
 	}
 	if got := held(); len(got) != 0 {
 		t.Errorf("after its end bob holds %v", got)
 	}
-	r.run(&FinishJob{JobAction: onJob("eve", job), Result: "Done."})
+	r.run(&command.FinishJob{JobAction: onJob("eve", job), Result: "Done."})
 	if h := r.home("ada", 0); len(h.OwedToYou) != 0 {
 		t.Errorf("after the result: owed %v", h.OwedToYou)
 	}
@@ -133,7 +135,7 @@ func TestTopicsSurviveRestart(t *testing.T) {
 	dir := t.TempDir()
 	l := newLog(t)
 	for i := range 3 * maxTopics {
-		l.commands(post("ada", func(p *Publish) {
+		l.commands(post("ada", func(p *command.Publish) {
 			p.Channel = fmt.Sprintf("room-%d", i*i%37)
 			p.Tags = []string{fmt.Sprintf("Tag%d", i%40), p.Channel}
 		}))
@@ -211,9 +213,9 @@ func TestHomeRowsRefuseDamage(t *testing.T) {
 func TestSummary(t *testing.T) {
 	r := newRig(t)
 	body := "Quote \" backslash \\ line\nand\u2028 über 世界 😀 ,\"supersedes\":\"e9\" end"
-	first := r.run(post("bob", func(p *Publish) { p.Agent, p.Title, p.Body = "Bob \\\"", `Is "this" it?`, body }))[0].Entry
-	second := r.publish(relate(RelationReply, first))
-	third := r.publish(relate(RelationFollowUp, first))
+	first := r.run(post("bob", func(p *command.Publish) { p.Agent, p.Title, p.Body = "Bob \\\"", `Is "this" it?`, body }))[0].Entry
+	second := r.publish(relate(command.RelationReply, first))
+	third := r.publish(relate(command.RelationFollowUp, first))
 	v := r.View()
 	defer v.Release()
 	for limit := range utf8.RuneCountInString(body) + 2 {
@@ -237,7 +239,7 @@ func TestSummary(t *testing.T) {
 		}
 	}
 	for seq, want := range map[uint64]string{second: `"replyTo":"` + EntryID(first) + `"`, third: `"replyTo":null`} {
-		if raw, err := v.AppendSummary(nil, seq, MaxBody); err != nil || !strings.Contains(string(raw), want) {
+		if raw, err := v.AppendSummary(nil, seq, command.MaxBody); err != nil || !strings.Contains(string(raw), want) {
 			t.Errorf("%s, %v: want %s", raw, err, want)
 		}
 	}
@@ -255,7 +257,7 @@ func TestWatch(t *testing.T) {
 	first := r.publish(nil)
 	ada, stopAda := r.Watch("ada")
 	bob, stopBob := r.Watch("bob")
-	r.run(post("bob", relate(RelationReply, first)))
+	r.run(post("bob", relate(command.RelationReply, first)))
 	select {
 	case <-ada:
 	default:
@@ -271,7 +273,7 @@ func TestWatch(t *testing.T) {
 		t.Error("the writer was woken")
 	default:
 	}
-	r.run(post("ada", func(p *Publish) { p.Mentions = []string{"bob"} }), post("ada", func(p *Publish) { p.Mentions = []string{"bob"} }))
+	r.run(post("ada", func(p *command.Publish) { p.Mentions = []string{"bob"} }), post("ada", func(p *command.Publish) { p.Mentions = []string{"bob"} }))
 	select {
 	case <-bob:
 	default:

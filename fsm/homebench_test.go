@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // benchReader is the agent whose home is measured. Of a hundred entries one
@@ -12,7 +14,7 @@ import (
 const benchReader = "reader"
 
 // concern makes some of the corpus's entries concern the reader.
-func concern(p *Publish, seq uint64) {
+func concern(p *command.Publish, seq uint64) {
 	switch seq % 100 {
 	case 0:
 		p.Agent, p.AgentKey, p.Question = benchReader, benchReader, seq%1000 == 0

@@ -10,6 +10,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // homeModel answers what Home answers by looking at everything.
@@ -30,7 +32,7 @@ type homeFact struct {
 
 // factsOf reads back what the machine filed; what it cannot tell comes from the
 // commands that filed it.
-func factsOf(t tester, v *View, filed map[uint64]*Publish) *homeModel {
+func factsOf(t tester, v *View, filed map[uint64]*command.Publish) *homeModel {
 	t.Helper()
 	m := &homeModel{now: v.Time()}
 	for seq := uint64(1); seq <= v.LastSeq(); seq++ {
@@ -41,7 +43,7 @@ func factsOf(t tester, v *View, filed map[uint64]*Publish) *homeModel {
 		doc, _ := readEntry(t, v, seq)
 		f := homeFact{Meta: meta, agent: doc.Agent, tags: doc.Tags}
 		if p := filed[seq]; p != nil {
-			f.mentions, f.question = p.Mentions, p.Question && p.Kind == KindMessage
+			f.mentions, f.question = p.Mentions, p.Question && p.Kind == command.KindMessage
 		}
 		if f.job, _, err = v.Job(seq); err != nil {
 			t.Fatal(err)
@@ -73,7 +75,7 @@ func (m *homeModel) related(seq uint64, f func(e homeFact) bool) bool {
 // waits reports a question or a request for help that nobody else has answered.
 func (m *homeModel) waits(e homeFact) bool {
 	return (e.question || e.Style == StyleHelp) && !m.related(e.Seq, func(r homeFact) bool {
-		return r.Relation == RelationRetraction || r.Relation == RelationReply && r.AgentKey != e.AgentKey
+		return r.Relation == command.RelationRetraction || r.Relation == command.RelationReply && r.AgentKey != e.AgentKey
 	})
 }
 
@@ -95,20 +97,20 @@ func (m *homeModel) home(agent string, since int64) *Home {
 		if why == 0 || e.CreatedAt <= since {
 			continue
 		}
-		if n := len(h.ForYou); n >= MaxForYou && m.at(h.ForYou[n-1].Seq).CreatedAt != e.CreatedAt {
+		if n := len(h.ForYou); n >= command.MaxForYou && m.at(h.ForYou[n-1].Seq).CreatedAt != e.CreatedAt {
 			h.More, h.Now = true, m.at(h.ForYou[n-1].Seq).CreatedAt
 			break
 		}
 		h.ForYou = append(h.ForYou, InboxItem{e.Seq, why})
 	}
-	for _, seq := range m.pick(MaxOwed, func(e homeFact) bool {
+	for _, seq := range m.pick(command.MaxOwed, func(e homeFact) bool {
 		return m.why(e, agent) != 0 && e.CreatedAt > m.now-90*day && !m.related(e.Seq, func(r homeFact) bool {
-			return r.AgentKey == agent || r.Relation == RelationRetraction
+			return r.AgentKey == agent || r.Relation == command.RelationRetraction
 		})
 	}) {
 		h.OwedByYou = append(h.OwedByYou, InboxItem{seq, m.why(m.at(seq), agent)})
 	}
-	h.OwedToYou = m.pick(MaxOwed, func(e homeFact) bool {
+	h.OwedToYou = m.pick(command.MaxOwed, func(e homeFact) bool {
 		return e.AgentKey == agent && (m.waits(e) || e.job.Status == JobOpen || e.job.Status == JobClaimed)
 	})
 	h.ToDeliver = m.pick(len(m.entries), func(e homeFact) bool {
@@ -117,12 +119,12 @@ func (m *homeModel) home(agent string, since int64) *Home {
 	slices.SortFunc(h.ToDeliver, func(a, b uint64) int {
 		return cmp.Or(cmp.Compare(m.at(a).job.ClaimExpiresAt, m.at(b).job.ClaimExpiresAt), cmp.Compare(a, b))
 	})
-	h.ToDeliver = h.ToDeliver[:min(len(h.ToDeliver), MaxOwed)]
-	h.New = m.pick(MaxNew, func(e homeFact) bool { return e.AgentKey != agent && e.CreatedAt > since })
-	h.Waiting = m.pick(MaxWaiting, func(e homeFact) bool {
+	h.ToDeliver = h.ToDeliver[:min(len(h.ToDeliver), command.MaxOwed)]
+	h.New = m.pick(command.MaxNew, func(e homeFact) bool { return e.AgentKey != agent && e.CreatedAt > since })
+	h.Waiting = m.pick(command.MaxWaiting, func(e homeFact) bool {
 		return e.AgentKey != agent && m.waits(e) && e.CreatedAt > m.now-7*day
 	})
-	h.OpenJobs = m.pick(MaxOpenJobs, func(e homeFact) bool { return e.AgentKey != agent && e.job.Status == JobOpen })
+	h.OpenJobs = m.pick(command.MaxOpenJobs, func(e homeFact) bool { return e.AgentKey != agent && e.job.Status == JobOpen })
 	m.topics(h, agent)
 	m.partners(h, agent)
 	return h
@@ -157,9 +159,9 @@ func (m *homeModel) topics(h *Home, agent string) {
 	slices.SortFunc(h.Topics, func(a, b Topic) int {
 		return cmp.Or(cmp.Compare(b.Entries, a.Entries), cmp.Compare(b.LastEntryAt, a.LastEntryAt), cmp.Compare(a.Name, b.Name))
 	})
-	h.Topics = h.Topics[:min(len(h.Topics), MaxYourTopics)]
-	h.TopicNotes = m.pick(MaxTopicNotes, func(e homeFact) bool {
-		return e.AgentKey != agent && e.Kind == KindKnowledge && slices.ContainsFunc(h.Topics, func(t Topic) bool {
+	h.Topics = h.Topics[:min(len(h.Topics), command.MaxYourTopics)]
+	h.TopicNotes = m.pick(command.MaxTopicNotes, func(e homeFact) bool {
+		return e.AgentKey != agent && e.Kind == command.KindKnowledge && slices.ContainsFunc(h.Topics, func(t Topic) bool {
 			return slices.Contains(e.topics(), t.Name)
 		})
 	})
@@ -168,7 +170,7 @@ func (m *homeModel) topics(h *Home, agent string) {
 func (m *homeModel) partners(h *Home, agent string) {
 	known := map[string]bool{}
 	for _, e := range slices.Backward(m.entries) {
-		if e.Relation != RelationReply {
+		if e.Relation != command.RelationReply {
 			continue
 		}
 		target := m.at(e.Parent)
@@ -177,7 +179,7 @@ func (m *homeModel) partners(h *Home, agent string) {
 		if key == agent {
 			p.Agent, p.Theirs, key = e.agent, true, e.AgentKey
 		}
-		if e.AgentKey != agent && target.AgentKey != agent || key == agent || known[key] || len(h.LastWith) == MaxPartners {
+		if e.AgentKey != agent && target.AgentKey != agent || key == agent || known[key] || len(h.LastWith) == command.MaxPartners {
 			continue
 		}
 		known[key] = true
@@ -188,18 +190,18 @@ func (m *homeModel) partners(h *Home, agent string) {
 var homeAgents = []string{"ada", "bob", "eve"}
 
 // drawHomeCommand draws something that home shows.
-func drawHomeCommand(t *rapid.T, lastSeq uint64) Body {
+func drawHomeCommand(t *rapid.T, lastSeq uint64) command.Payload {
 	switch rapid.IntRange(0, 9).Draw(t, "command") {
 	case 0, 1, 2:
 		body, _ := drawJobCommand(t, lastSeq)
 		return body
 	case 3:
 		agent := rapid.SampledFrom(homeAgents).Draw(t, "agent")
-		return &AskHuman{Author: Author{Agent: agent, AgentKey: agent, Question: true}, Goal: "A goal", Action: "An action"}
+		return &command.AskHuman{Author: command.Author{Agent: agent, AgentKey: agent, Question: true}, Goal: "A goal", Action: "An action"}
 	}
 	p := drawPublish(t, int(lastSeq))
-	p.Request = RequestKey{}
-	if p.AgentKey != AnonymousName {
+	p.Request = command.RequestKey{}
+	if p.AgentKey != command.AnonymousName {
 		p.Agent = strings.ToUpper(p.Agent[:1]) + p.Agent[1:]
 	}
 	p.Question = rapid.Bool().Draw(t, "question")
@@ -217,26 +219,26 @@ func drawHomeCommand(t *rapid.T, lastSeq uint64) Body {
 // pieces with restarts, and holds home against the model in between.
 func TestHomeAgainstModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		l, filed := newLog(t), map[uint64]*Publish{}
+		l, filed := newLog(t), map[uint64]*command.Publish{}
 		m := tempMachine(rt)
 		defer func() { dropMachine(rt, m) }()
 		var seq, fed uint64
 		for range rapid.IntRange(1, 8).Draw(rt, "pieces") {
 			last := m.head.lastSeq
-			var sent []Command
+			var sent []command.Command
 			for range rapid.IntRange(1, 3).Draw(rt, "log entries") {
 				l.stamp += rapid.SampledFrom([]int64{1, 1, 1, 1000, 4000, int64(4 * 24 * time.Hour / time.Millisecond)}).Draw(rt, "step")
-				g := Group{Boot: boot1}
+				g := command.Group{Boot: boot1}
 				for range rapid.IntRange(1, 12).Draw(rt, "commands") {
 					body := drawHomeCommand(rt, last+1)
 					for range rapid.SampledFrom([]int{1, 1, 1, 1, 1, 12, 45}).Draw(rt, "times") {
 						seq++
 						last++
-						g.Commands = append(g.Commands, Command{Seq: seq, Body: body})
+						g.Commands = append(g.Commands, command.Command{Seq: seq, Payload: body})
 					}
 				}
 				sent = append(sent, g.Commands...)
-				l.batch(Batch{Stamp: l.stamp, Groups: []Group{g}})
+				l.batch(command.Batch{Stamp: l.stamp, Groups: []command.Group{g}})
 			}
 			l.feed(m, fed+1, l.last())
 			fed = l.last()
@@ -254,7 +256,7 @@ func TestHomeAgainstModel(t *testing.T) {
 	})
 }
 
-func checkHome(t *rapid.T, m *Machine, sent []Command, filed map[uint64]*Publish) {
+func checkHome(t *rapid.T, m *Machine, sent []command.Command, filed map[uint64]*command.Publish) {
 	v := m.View()
 	defer v.Release()
 	for _, c := range sent {
@@ -262,12 +264,12 @@ func checkHome(t *rapid.T, m *Machine, sent []Command, filed map[uint64]*Publish
 		if !ok {
 			t.Fatalf("command %d has no result", c.Seq)
 		}
-		if p, publish := c.Body.(*Publish); publish && r.Outcome == OutcomeDone {
+		if p, publish := c.Payload.(*command.Publish); publish && r.Outcome == command.OutcomeDone {
 			filed[r.Entry] = p
 		}
 	}
 	want := factsOf(t, v, filed)
-	for _, agent := range append(homeAgents, AnonymousName, "nobody") {
+	for _, agent := range append(homeAgents, command.AnonymousName, "nobody") {
 		since := []int64{0, v.Time(), v.Time() - 1, v.Time() - 1000, v.Time() + 5}
 		if n := len(want.entries); n > 0 {
 			since = append(since, want.entries[rapid.IntRange(0, n-1).Draw(t, "since")].CreatedAt)

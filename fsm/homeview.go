@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // How far back home looks for what waits, in milliseconds.
@@ -119,7 +121,7 @@ func (v *View) fillInbox(h *Home, rows *memberRows, since int64) error {
 			return false, err
 		}
 		h.ForYou = append(h.ForYou, InboxItem{seq, why})
-		if len(h.ForYou) == MaxForYou {
+		if len(h.ForYou) == command.MaxForYou {
 			end, err = v.nextCommit(seq)
 		}
 		return true, err
@@ -146,7 +148,7 @@ func (v *View) fillOwed(h *Home, rows *memberRows) error {
 		return err
 	}
 	if some {
-		err = rows.newest(partOwed, least, MaxOwed, func(seq uint64, value []byte) error {
+		err = rows.newest(partOwed, least, command.MaxOwed, func(seq uint64, value []byte) error {
 			why, err := decodeWhy(value)
 			h.OwedByYou = append(h.OwedByYou, InboxItem{seq, why})
 			return err
@@ -156,7 +158,7 @@ func (v *View) fillOwed(h *Home, rows *memberRows) error {
 		}
 	}
 	for _, p := range [...]part{partAsked, partOpen, partTaken} {
-		err := rows.newest(p, 0, MaxOwed, func(seq uint64, _ []byte) error {
+		err := rows.newest(p, 0, command.MaxOwed, func(seq uint64, _ []byte) error {
 			h.OwedToYou = append(h.OwedToYou, seq)
 			return nil
 		})
@@ -164,8 +166,8 @@ func (v *View) fillOwed(h *Home, rows *memberRows) error {
 			return err
 		}
 	}
-	h.OwedToYou = newestOf(h.OwedToYou, MaxOwed)
-	h.ToDeliver, err = rows.held(v.head.now, MaxOwed)
+	h.OwedToYou = newestOf(h.OwedToYou, command.MaxOwed)
+	h.ToDeliver, err = rows.held(v.head.now, command.MaxOwed)
 	return err
 }
 
@@ -200,11 +202,11 @@ func (v *View) fillPools(h *Home, agentKey string) error {
 		return err
 	}
 	if some {
-		if h.Waiting, err = v.pool(partAsked, agentKey, least, MaxWaiting); err != nil {
+		if h.Waiting, err = v.pool(partAsked, agentKey, least, command.MaxWaiting); err != nil {
 			return err
 		}
 	}
-	h.OpenJobs, err = v.pool(partOpen, agentKey, 0, MaxOpenJobs)
+	h.OpenJobs, err = v.pool(partOpen, agentKey, 0, command.MaxOpenJobs)
 	return err
 }
 
@@ -236,7 +238,7 @@ func (v *View) fillNew(h *Home, agentKey string, since int64) error {
 		return err
 	}
 	newest, err := v.spread(keyNewest)
-	h.New = newest.others(agentKey, first, MaxNew)
+	h.New = newest.others(agentKey, first, command.MaxNew)
 	return err
 }
 
@@ -256,15 +258,15 @@ func (v *View) fillActivity(h *Home, agentKey string) error {
 		return err
 	}
 	slices.SortFunc(a.topics, func(t, u topic) int { return t.compare(&u) })
-	for _, t := range a.topics[:min(len(a.topics), MaxYourTopics)] {
+	for _, t := range a.topics[:min(len(a.topics), command.MaxYourTopics)] {
 		h.Topics = append(h.Topics, Topic{Name: t.name, Entries: t.entries, LastEntryAt: t.lastAt})
 		notes, err := v.spread(notesKey(t.name))
 		if err != nil {
 			return err
 		}
-		h.TopicNotes = append(h.TopicNotes, notes.others(agentKey, 0, MaxTopicNotes)...)
+		h.TopicNotes = append(h.TopicNotes, notes.others(agentKey, 0, command.MaxTopicNotes)...)
 	}
-	h.TopicNotes = newestOf(h.TopicNotes, MaxTopicNotes)
+	h.TopicNotes = newestOf(h.TopicNotes, command.MaxTopicNotes)
 	for _, p := range a.partners {
 		partner, err := v.partner(p)
 		if err != nil {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // TestChangesOfTheReceiver takes the receiver away, in all ways, and gives others.
@@ -41,7 +43,7 @@ func TestChangesOfTheReceiver(t *testing.T) {
 		"a change without the key": {
 			func(r *rig) {
 				c := rehook("ada", other)
-				c.Proof = Proof{}
+				c.Proof = command.Proof{}
 				r.run(c)
 				r.later(5 * second)
 			},
@@ -50,7 +52,7 @@ func TestChangesOfTheReceiver(t *testing.T) {
 		"gone": {
 			func(r *rig) {
 				r.later(5 * second)
-				r.attempt("ada", AttemptGone, func(a *AckDelivery) { a.Reason = "status_410" })
+				r.attempt("ada", command.AttemptGone, func(a *command.AckDelivery) { a.Reason = "status_410" })
 				r.run(post("eve", mention("ada")))
 			},
 			"mention e1 failed status_410, mention e2 dropped hook_removed", "",
@@ -61,7 +63,7 @@ func TestChangesOfTheReceiver(t *testing.T) {
 				a := r.due(r.now())[0].NextAttempt()
 				r.beginAll(a)
 				r.run(rehook("ada", other))
-				r.run(&AckDelivery{Attempt: a, Outcome: AttemptGone, Reason: "status_410"})
+				r.run(&command.AckDelivery{Attempt: a, Outcome: command.AttemptGone, Reason: "status_410"})
 			},
 			"mention e1 waiting status_410, mention e2 waiting", other,
 		},
@@ -71,7 +73,7 @@ func TestChangesOfTheReceiver(t *testing.T) {
 				a := r.due(r.now())[0].NextAttempt()
 				r.beginAll(a)
 				r.run(rehook("ada", ""))
-				r.run(&AckDelivery{Attempt: a, Outcome: AttemptDelivered})
+				r.run(&command.AckDelivery{Attempt: a, Outcome: command.AttemptDelivered})
 			},
 			"mention e1 dropped hook_off, mention e2 dropped hook_off", "",
 		},
@@ -80,7 +82,7 @@ func TestChangesOfTheReceiver(t *testing.T) {
 			r := newRig(t)
 			r.run(hooked("ada", nil))
 			r.run(post("eve", mention("ada")), post("eve", mention("ada")))
-			r.attempt("ada", AttemptFailed, nil)
+			r.attempt("ada", command.AttemptFailed, nil)
 			tt.do(r)
 			if got := r.summary("ada"); got != tt.want {
 				t.Errorf("%s, want %s", got, tt.want)
@@ -107,13 +109,13 @@ func TestEndsOfDeliveries(t *testing.T) {
 	r.run(hooked("ada", nil), hooked("bob", nil))
 	r.run(post("eve", mention("ada")))
 	for _, pause := range retryPauses {
-		r.attempt("ada", AttemptFailed, nil)
+		r.attempt("ada", command.AttemptFailed, nil)
 		r.later(pause)
 	}
-	r.attempt("ada", AttemptFailed, nil)
-	r.run(slices.Repeat([]Body{post("eve", mention("ada", "bob"))}, MaxWaitingDeliveries+1)...)
-	r.attempt("ada", AttemptDelivered, nil)
-	r.attempt("ada", AttemptGone, func(a *AckDelivery) { a.Reason = "status_410" })
+	r.attempt("ada", command.AttemptFailed, nil)
+	r.run(slices.Repeat([]command.Payload{post("eve", mention("ada", "bob"))}, command.MaxWaitingDeliveries+1)...)
+	r.attempt("ada", command.AttemptDelivered, nil)
+	r.attempt("ada", command.AttemptGone, func(a *command.AckDelivery) { a.Reason = "status_410" })
 	r.run(rehook("bob", ""))
 	type end struct {
 		agent    string
@@ -132,14 +134,14 @@ func TestEndsOfDeliveries(t *testing.T) {
 		{"ada", DeliveryDelivered, "", 1, false}:            1,
 		{"ada", DeliveryFailed, "status_500", 6, false}:     1,
 		{"ada", DeliveryFailed, "status_410", 1, true}:      1,
-		{"ada", DeliveryDropped, ReasonHookGone, 0, false}:  MaxWaitingDeliveries - 2,
+		{"ada", DeliveryDropped, ReasonHookGone, 0, false}:  command.MaxWaitingDeliveries - 2,
 		{"bob", DeliveryDropped, ReasonQueueFull, 0, false}: 1,
-		{"bob", DeliveryDropped, ReasonHookOff, 0, false}:   MaxWaitingDeliveries,
+		{"bob", DeliveryDropped, ReasonHookOff, 0, false}:   command.MaxWaitingDeliveries,
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if len(ids) != 1+2*(MaxWaitingDeliveries+1) || !ids[r.outbox("ada").Newest[0].ID] {
+	if len(ids) != 1+2*(command.MaxWaitingDeliveries+1) || !ids[r.outbox("ada").Newest[0].ID] {
 		t.Errorf("%d ids", len(ids))
 	}
 }
@@ -154,7 +156,7 @@ func TestNewReceiverStartsAnew(t *testing.T) {
 			a := r.due(r.now() + 5*60*minute)[0].NextAttempt()
 			r.later(5 * 60 * minute)
 			r.beginAll(a)
-			r.run(rehook("ada", other), &AckDelivery{Attempt: a, Outcome: AttemptFailed, Reason: "timeout"})
+			r.run(rehook("ada", other), &command.AckDelivery{Attempt: a, Outcome: command.AttemptFailed, Reason: "timeout"})
 		},
 		"after an attempt without an outcome": func(r *rig) {
 			a := r.due(r.now() + 5*60*minute)[0].NextAttempt()
@@ -169,18 +171,18 @@ func TestNewReceiverStartsAnew(t *testing.T) {
 			r.run(hooked("ada", nil))
 			r.run(post("eve", mention("ada")))
 			for _, pause := range retryPauses {
-				r.attempt("ada", AttemptFailed, nil)
+				r.attempt("ada", command.AttemptFailed, nil)
 				r.later(pause)
 			}
 			change(r)
 			for i, pause := range retryPauses {
-				r.attempt("ada", AttemptFailed, nil)
+				r.attempt("ada", command.AttemptFailed, nil)
 				if o := r.outbox("ada"); o.First == nil || o.First.NextAt != r.now()+pause {
 					t.Fatalf("after failure %d of the new receiver: %+v, want the next attempt in %d ms", i+1, o.First, pause)
 				}
 				r.later(pause)
 			}
-			r.attempt("ada", AttemptFailed, nil)
+			r.attempt("ada", command.AttemptFailed, nil)
 			if got := r.summary("ada"); got != "mention e1 failed status_500" {
 				t.Errorf("after the last failure: %s", got)
 			}
@@ -192,24 +194,26 @@ func TestNewReceiverStartsAnew(t *testing.T) {
 // passed the check again.
 func TestReceiverIsAskedForOnce(t *testing.T) {
 	const url = "https://ada.example.org/hook"
-	unchecked := func(c *Register) *Register { c.NotifyVerified = false; return c }
-	refused := func(p Problem) Result { return Result{Outcome: OutcomeRejected, Problems: []Problem{p}} }
+	unchecked := func(c *command.Register) *command.Register { c.NotifyVerified = false; return c }
+	refused := func(p command.Problem) command.Result {
+		return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{p}}
+	}
 	r := newRig(t)
 	for i, step := range []struct {
-		c    *Register
-		want Result
+		c    *command.Register
+		want command.Result
 		on   bool
 	}{
-		{unchecked(hooked("ada", nil)), refused(ProblemUnchecked), false},
-		{unchecked(hooked("ada", func(c *Register) { c.Description, c.Given = "", FieldNotifyURL })), refused(ProblemNoDescription), false},
-		{hooked("ada", nil), Result{Outcome: OutcomeDone, KeyIssued: true}, true},
-		{hooked("ada", nil), Result{Outcome: OutcomeDuplicate, KeyIssued: true}, true}, // the key is made anew
-		{unchecked(hooked("ada", func(c *Register) { c.Proof.Sender = "" })), Result{Outcome: OutcomeUnchanged}, true},
-		{unchecked(rehook("ada", url)), Result{Outcome: OutcomeUnchanged}, true},
-		{unchecked(rehook("ada", url+"/2")), refused(ProblemUnchecked), true},
-		{rehook("ada", ""), Result{Outcome: OutcomeDone}, false},
-		{unchecked(rehook("ada", url)), refused(ProblemUnchecked), false},
-		{rehook("ada", url), Result{Outcome: OutcomeDone}, true},
+		{unchecked(hooked("ada", nil)), refused(command.ProblemUnchecked), false},
+		{unchecked(hooked("ada", func(c *command.Register) { c.Description, c.Given = "", command.FieldNotifyURL })), refused(command.ProblemNoDescription), false},
+		{hooked("ada", nil), command.Result{Outcome: command.OutcomeDone, KeyIssued: true}, true},
+		{hooked("ada", nil), command.Result{Outcome: command.OutcomeDuplicate, KeyIssued: true}, true}, // the key is made anew
+		{unchecked(hooked("ada", func(c *command.Register) { c.Proof.Sender = "" })), command.Result{Outcome: command.OutcomeUnchanged}, true},
+		{unchecked(rehook("ada", url)), command.Result{Outcome: command.OutcomeUnchanged}, true},
+		{unchecked(rehook("ada", url+"/2")), refused(command.ProblemUnchecked), true},
+		{rehook("ada", ""), command.Result{Outcome: command.OutcomeDone}, false},
+		{unchecked(rehook("ada", url)), refused(command.ProblemUnchecked), false},
+		{rehook("ada", url), command.Result{Outcome: command.OutcomeDone}, true},
 	} {
 		if got := r.run(step.c)[0]; !cmp.Equal(got, step.want) {
 			t.Errorf("step %d: %+v, want %+v", i, got, step.want)
@@ -226,28 +230,28 @@ func TestReceiverIsAskedForOnce(t *testing.T) {
 func TestTestDelivery(t *testing.T) {
 	r := newRig(t)
 	r.run(hooked("ada", nil), register("bob", "key of bob", nil))
-	ask := func(agent, key string) *TestDelivery {
-		c := &TestDelivery{AgentKey: agent}
+	ask := func(agent, key string) *command.TestDelivery {
+		c := &command.TestDelivery{AgentKey: agent}
 		if key != "" {
 			c.Proof.Key = keyHash(key)
 		}
 		return c
 	}
 	for _, tt := range []struct {
-		c    *TestDelivery
-		want Result
+		c    *command.TestDelivery
+		want command.Result
 	}{
-		{ask("ada", "key of ada"), Result{Outcome: OutcomeDone, Entry: 1}},
-		{ask("ada", "key of bob"), Result{Outcome: OutcomeRejected, Problems: []Problem{ProblemWrongKey}}},
-		{ask("ada", ""), Result{Outcome: OutcomeRejected, Problems: []Problem{ProblemNoKey}}},
-		{ask("eve", "key of eve"), Result{Outcome: OutcomeRejected, Problems: []Problem{ProblemUnknownAgent}}},
-		{ask("bob", "key of bob"), Result{Outcome: OutcomeRejected, Problems: []Problem{ProblemNoHook}}},
+		{ask("ada", "key of ada"), command.Result{Outcome: command.OutcomeDone, Entry: 1}},
+		{ask("ada", "key of bob"), command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemWrongKey}}},
+		{ask("ada", ""), command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemNoKey}}},
+		{ask("eve", "key of eve"), command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemUnknownAgent}}},
+		{ask("bob", "key of bob"), command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemNoHook}}},
 	} {
 		if got := r.run(tt.c)[0]; !cmp.Equal(got, tt.want) {
 			t.Errorf("%+v: %+v, want %+v", tt.c, got, tt.want)
 		}
 	}
-	d := r.attempt("ada", AttemptDelivered, nil)
+	d := r.attempt("ada", command.AttemptDelivered, nil)
 	if d.Kind != DeliveryTest || d.Entry != 0 {
 		t.Errorf("%+v", d)
 	}
@@ -258,7 +262,7 @@ func TestDeliveriesSurviveRestart(t *testing.T) {
 	r := newRig(t)
 	r.run(hooked("ada", nil), hooked("bob", nil))
 	r.run(post("eve", mention("ada", "bob")), post("eve", mention("ada")), rehook("bob", ""))
-	r.attempt("ada", AttemptFailed, nil)
+	r.attempt("ada", command.AttemptFailed, nil)
 	want := r.outbox("ada")
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
@@ -272,7 +276,7 @@ func TestDeliveriesSurviveRestart(t *testing.T) {
 		t.Errorf("ada: %s; bob: %s", ada, bob)
 	}
 	r.later(5 * second)
-	r.attempt("ada", AttemptDelivered, nil)
+	r.attempt("ada", command.AttemptDelivered, nil)
 	if due := r.due(r.now()); len(due) != 1 || due[0].Entry != 2 {
 		t.Errorf("due: %+v", due)
 	}
@@ -299,11 +303,11 @@ func TestWatchDeliveries(t *testing.T) {
 		{func() { r.run(hooked("ada", nil)) }, true},
 		{func() { r.run(post("eve", nil), post("eve", mention("bob"))) }, false},
 		{func() { r.run(post("eve", mention("ada"))) }, true},
-		{func() { r.beginAll(Attempt{AgentKey: "ada", Delivery: 1, Number: 1}) }, true},
+		{func() { r.beginAll(command.Attempt{AgentKey: "ada", Delivery: 1, Number: 1}) }, true},
 		{func() {
-			r.run(&AckDelivery{Attempt: Attempt{AgentKey: "ada", Delivery: 1, Number: 1}, Outcome: AttemptDelivered})
+			r.run(&command.AckDelivery{Attempt: command.Attempt{AgentKey: "ada", Delivery: 1, Number: 1}, Outcome: command.AttemptDelivered})
 		}, true},
-		{func() { r.run(&Tick{}) }, false},
+		{func() { r.run(&command.Tick{}) }, false},
 	} {
 		if step.do(); woken() != step.want {
 			t.Errorf("step %d: want %v", i, step.want)

@@ -7,12 +7,19 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // jobsChannel is where jobs and what is said of them are filed.
 const jobsChannel = "jobs"
+
+// maxReopened is how many claims end at most in one log entry. The rest ends
+// in the next ones, and counts as ended from its own time on.
+const maxReopened = 1000
 
 // The titles of the entries that a claim and a result leave, before the job's own.
 const (
@@ -50,101 +57,19 @@ func ParseJobStatus(name string) (JobStatus, bool) {
 	return 0, false
 }
 
-// PostJob files a job. What depends on Unicode tables or settings is worked out
-// by the node that takes the request, as with Publish.
-type PostJob struct {
-	Author
-	Title string   `cbor:"10,keyasint"`
-	Body  string   `cbor:"11,keyasint"`
-	Tags  []string `cbor:"12,keyasint,omitempty"`
-}
-
-// JobAction is what every command on a job says.
-type JobAction struct {
-	Author
-	Job string `cbor:"10,keyasint"` // public id of the job
-}
-
-// ClaimJob takes an open job, or extends the caller's own claim. It files a reply
-// to the job by the claimant.
-type ClaimJob struct {
-	JobAction
-	Note string `cbor:"11,keyasint,omitempty"`
-	// TTL is how long the claim lasts from the command's instant on, in milliseconds.
-	TTL int64 `cbor:"12,keyasint"`
-}
-
-// FinishJob hands in the result of a job that the caller has claimed, or that
-// nobody has and that is not the caller's own. It files a reply to the job.
-type FinishJob struct {
-	JobAction
-	Result string `cbor:"11,keyasint"`
-}
-
-// ReleaseJob gives the caller's claim back.
-type ReleaseJob struct{ JobAction }
-
-// CloseJob withdraws the caller's own open job.
-type CloseJob struct{ JobAction }
-
-// Tick does nothing. A leader proposes it so that log time goes on and due claims
-// end while nobody writes.
-type Tick struct{}
-
-func (*PostJob) op() Op    { return OpPostJob }
-func (*ClaimJob) op() Op   { return OpClaimJob }
-func (*FinishJob) op() Op  { return OpFinishJob }
-func (*ReleaseJob) op() Op { return OpReleaseJob }
-func (*CloseJob) op() Op   { return OpCloseJob }
-func (*Tick) op() Op       { return OpTick }
-
-func (c *PostJob) check() error {
-	return errors.Join(
-		c.Author.check(),
-		checkText("title", c.Title, MinTitle, MaxTitle),
-		checkText("body", c.Body, MinBody, MaxBody),
-		checkAll("tags", c.Tags, MaxTags, checkTag),
-	)
-}
-
-func (a *JobAction) check() error {
-	return errors.Join(a.Author.check(), checkText("job", a.Job, 1, MaxTarget))
-}
-
-func (c *ClaimJob) check() error {
-	return errors.Join(
-		c.JobAction.check(),
-		checkText("note", c.Note, 0, MaxJobNote),
-		c.checkTTL(),
-	)
-}
-
-func (c *ClaimJob) checkTTL() error {
-	if c.TTL < 1 || c.TTL > MaxClaim {
-		return fmt.Errorf("claim of %d milliseconds, allowed are 1 to %d", c.TTL, int64(MaxClaim))
-	}
-	return nil
-}
-
-func (c *FinishJob) check() error {
-	return errors.Join(c.JobAction.check(), checkText("result", c.Result, MinJobResult, MaxJobResult))
-}
-
-func (*Tick) check() error { return nil }
-
-func (c *PostJob) apply(tx *txn) Result {
+func (tx *txn) applyPostJob(c *command.PostJob) command.Result {
 	content := func() contentSum { return hashContent([]string{c.Agent, c.Title, c.Body}, c.Tags) }
-	return tx.once(OpPostJob, c.Request, content, func() (uint64, []Problem) {
-		seq := tx.publish(StyleJob, c.entry(jobsChannel, c.Title, c.Body, c.Tags...), entryRow{})
+	return tx.once(command.OpPostJob, c.Request, content, func() (uint64, []command.Problem) {
+		seq := tx.publish(StyleJob, entryBy(&c.Author, jobsChannel, c.Title, c.Body, c.Tags...), entryRow{})
 		tx.putJob(seq, jobRow{}, jobRow{status: JobOpen})
 		return seq, nil
 	})
 }
 
-// apply files the claim; the entry is the result.
-func (c *ClaimJob) apply(tx *txn) Result {
-	return c.act(tx, OpClaimJob, c.Note, func(job *entryRow, stored jobRow) uint64 {
-		seq := c.reply(tx, job, claimTitle, claimBody(c.Note))
+// applyClaimJob files the claim; the entry is the result.
+func (tx *txn) applyClaimJob(c *command.ClaimJob) command.Result {
+	return tx.actOnJob(&c.JobAction, command.OpClaimJob, c.Note, func(job *entryRow, stored jobRow) uint64 {
+		seq := tx.replyToJob(&c.JobAction, job, claimTitle, claimBody(c.Note))
 		tx.putJob(job.Seq, stored, jobRow{
 			status: JobClaimed, claimant: c.Agent, claimantKey: c.AgentKey, expires: tx.now + c.TTL,
 		})
@@ -156,47 +81,45 @@ func claimBody(note string) string {
 	switch {
 	case note == "":
 		return claimWithoutNote
-	case checkText("note", note, MinBody, MaxBody) != nil:
+	case utf8.RuneCountInString(note) < command.MinBody:
 		return shortNote + note
 	}
 	return note
 }
 
-// apply files the result; the entry is the command's result too.
-func (c *FinishJob) apply(tx *txn) Result {
-	return c.act(tx, OpFinishJob, c.Result, func(job *entryRow, stored jobRow) uint64 {
-		seq := c.reply(tx, job, resultTitle, c.Result)
+// applyFinishJob files the result; the entry is the command's result too.
+func (tx *txn) applyFinishJob(c *command.FinishJob) command.Result {
+	return tx.actOnJob(&c.JobAction, command.OpFinishJob, c.Result, func(job *entryRow, stored jobRow) uint64 {
+		seq := tx.replyToJob(&c.JobAction, job, resultTitle, c.Result)
 		tx.putJob(job.Seq, stored, jobRow{status: JobDone, result: seq})
 		return seq
 	})
 }
 
-// apply reopens the job, which is the result.
-func (c *ReleaseJob) apply(tx *txn) Result {
-	return c.act(tx, OpReleaseJob, "", func(job *entryRow, stored jobRow) uint64 {
+// applyReleaseJob reopens the job, which is the result.
+func (tx *txn) applyReleaseJob(c *command.ReleaseJob) command.Result {
+	return tx.actOnJob(&c.JobAction, command.OpReleaseJob, "", func(job *entryRow, stored jobRow) uint64 {
 		tx.putJob(job.Seq, stored, jobRow{status: JobOpen})
 		return job.Seq
 	})
 }
 
-// apply closes the job, which is the result.
-func (c *CloseJob) apply(tx *txn) Result {
-	return c.act(tx, OpCloseJob, "", func(job *entryRow, stored jobRow) uint64 {
+// applyCloseJob closes the job, which is the result.
+func (tx *txn) applyCloseJob(c *command.CloseJob) command.Result {
+	return tx.actOnJob(&c.JobAction, command.OpCloseJob, "", func(job *entryRow, stored jobRow) uint64 {
 		tx.putJob(job.Seq, stored, jobRow{status: JobClosed})
 		return job.Seq
 	})
 }
 
-func (*Tick) apply(*txn) Result { return Result{Outcome: OutcomeDone} }
-
-// act carries an action out if the rules allow it. do changes the job, given its
+// actOnJob carries an action out if the rules allow it. do changes the job, given its
 // entry and its row as it is stored, and returns the command's entry.
-func (a *JobAction) act(tx *txn, op Op, said string, do func(job *entryRow, stored jobRow) uint64) Result {
+func (tx *txn) actOnJob(a *command.JobAction, op command.Op, said string, do func(job *entryRow, stored jobRow) uint64) command.Result {
 	content := func() contentSum { return hashContent([]string{a.Agent, a.Job, said}) }
-	return tx.once(op, a.Request, content, func() (uint64, []Problem) {
+	return tx.once(op, a.Request, content, func() (uint64, []command.Problem) {
 		job, ok := tx.resolve(a.Job)
 		if !ok || job.Style != StyleJob {
-			return 0, []Problem{ProblemUnknownJob}
+			return 0, []command.Problem{command.ProblemUnknownJob}
 		}
 		stored := tx.job(job.Seq)
 		if problems := jobProblems(op, stored.at(tx.now), job.AgentKey, a.AgentKey); len(problems) > 0 {
@@ -206,41 +129,41 @@ func (a *JobAction) act(tx *txn, op Op, said string, do func(job *entryRow, stor
 	})
 }
 
-// reply files what an action says as a reply to the job. Its mentions are those
+// replyToJob files what an action says as a reply to the job. Its mentions are those
 // of the body: whom the job's title mentions has heard of the job itself.
-func (a *JobAction) reply(tx *txn, job *entryRow, title, body string) uint64 {
+func (tx *txn) replyToJob(a *command.JobAction, job *entryRow, title, body string) uint64 {
 	texts, err := job.texts()
 	tx.must(err)
-	p := a.entry(jobsChannel, cutText(title+texts.Title, MaxTitle), body)
-	p.Relation = RelationReply
+	p := entryBy(&a.Author, jobsChannel, cutText(title+texts.Title, command.MaxTitle), body)
+	p.Relation = command.RelationReply
 	return tx.publish(StyleEntry, p, *job)
 }
 
 // jobProblems are the rules of the job board: everything against an action on a
 // job in this state.
-func jobProblems(op Op, j jobRow, poster, agent string) (problems []Problem) {
+func jobProblems(op command.Op, j jobRow, poster, agent string) (problems []command.Problem) {
 	switch own := poster == agent; {
-	case own && (op == OpClaimJob || op == OpFinishJob):
-		problems = append(problems, ProblemOwnJob)
-	case !own && op == OpCloseJob:
-		problems = append(problems, ProblemNotPoster)
+	case own && (op == command.OpClaimJob || op == command.OpFinishJob):
+		problems = append(problems, command.ProblemOwnJob)
+	case !own && op == command.OpCloseJob:
+		problems = append(problems, command.ProblemNotPoster)
 	}
 	switch {
 	case j.status == JobDone:
-		problems = append(problems, ProblemJobDone)
+		problems = append(problems, command.ProblemJobDone)
 	case j.status == JobClosed:
-		problems = append(problems, ProblemJobClosed)
-	case j.status == JobClaimed && (op == OpCloseJob || j.claimantKey != agent):
-		problems = append(problems, ProblemJobClaimed)
-	case j.status == JobOpen && op == OpReleaseJob:
-		problems = append(problems, ProblemJobNotClaimed)
+		problems = append(problems, command.ProblemJobClosed)
+	case j.status == JobClaimed && (op == command.OpCloseJob || j.claimantKey != agent):
+		problems = append(problems, command.ProblemJobClaimed)
+	case j.status == JobOpen && op == command.OpReleaseJob:
+		problems = append(problems, command.ProblemJobNotClaimed)
 	}
 	return problems
 }
 
 // tellJob closes an open job that is retracted.
 func (tx *txn) tellJob(e *entryRow) {
-	if e.Relation != RelationRetraction {
+	if e.Relation != command.RelationRetraction {
 		return
 	}
 	stored := tx.job(e.Parent)

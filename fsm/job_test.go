@@ -5,34 +5,42 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 const hour = int64(60 * 60 * 1000)
 
-func author(agent string) Author { return Author{Agent: agent, AgentKey: strings.ToLower(agent)} }
-
-func postJob(agent string) *PostJob {
-	return &PostJob{Author: author(agent), Title: "Count the birds", Body: "All of those in the park."}
+func author(agent string) command.Author {
+	return command.Author{Agent: agent, AgentKey: strings.ToLower(agent)}
 }
 
-func onJob(agent string, job uint64) JobAction {
-	return JobAction{Author: author(agent), Job: FormatID(StyleJob, job)}
+func postJob(agent string) *command.PostJob {
+	return &command.PostJob{Author: author(agent), Title: "Count the birds", Body: "All of those in the park."}
 }
 
-func claim(agent string, job uint64) *ClaimJob {
-	return &ClaimJob{JobAction: onJob(agent, job), TTL: 24 * hour}
+func onJob(agent string, job uint64) command.JobAction {
+	return command.JobAction{Author: author(agent), Job: FormatID(StyleJob, job)}
 }
 
-func finish(agent string, job uint64) *FinishJob {
-	return &FinishJob{JobAction: onJob(agent, job), Result: "There are seven."}
+func claim(agent string, job uint64) *command.ClaimJob {
+	return &command.ClaimJob{JobAction: onJob(agent, job), TTL: 24 * hour}
 }
 
-func release(agent string, job uint64) *ReleaseJob { return &ReleaseJob{onJob(agent, job)} }
+func finish(agent string, job uint64) *command.FinishJob {
+	return &command.FinishJob{JobAction: onJob(agent, job), Result: "There are seven."}
+}
 
-func closeJob(agent string, job uint64) *CloseJob { return &CloseJob{onJob(agent, job)} }
+func release(agent string, job uint64) *command.ReleaseJob {
+	return &command.ReleaseJob{JobAction: onJob(agent, job)}
+}
 
-func retract(agent string, job uint64) *Publish {
-	return post(agent, func(p *Publish) { p.Relation, p.Target = RelationRetraction, FormatID(StyleJob, job) })
+func closeJob(agent string, job uint64) *command.CloseJob {
+	return &command.CloseJob{JobAction: onJob(agent, job)}
+}
+
+func retract(agent string, job uint64) *command.Publish {
+	return post(agent, func(p *command.Publish) { p.Relation, p.Target = command.RelationRetraction, FormatID(StyleJob, job) })
 }
 
 // job returns a job's state and its JSON.
@@ -72,7 +80,7 @@ func (r *rig) jobs(q JobQuery) []uint64 {
 // job can be, who may do what.
 func TestJobTransitions(t *testing.T) {
 	// Ada posts the job; bob holds the claim where there is one; eve is anybody.
-	states := map[string][]Body{
+	states := map[string][]command.Payload{
 		"open":            nil,
 		"claimed":         {claim("Bob", 1)},
 		"released":        {claim("Bob", 1), release("bob", 1)},
@@ -82,9 +90,9 @@ func TestJobTransitions(t *testing.T) {
 		"retracted":       {retract("ada", 1)},
 		"done, retracted": {finish("eve", 1), retract("ada", 1)},
 	}
-	type result = []Problem // none: allowed
-	own, taken, free, over, gone, other := ProblemOwnJob, ProblemJobClaimed, ProblemJobNotClaimed, ProblemJobDone, ProblemJobClosed, ProblemNotPoster
-	acts := map[string]Body{
+	type result = []command.Problem // none: allowed
+	own, taken, free, over, gone, other := command.ProblemOwnJob, command.ProblemJobClaimed, command.ProblemJobNotClaimed, command.ProblemJobDone, command.ProblemJobClosed, command.ProblemNotPoster
+	acts := map[string]command.Payload{
 		"ada claims": claim("ada", 1), "bob claims": claim("bob", 1), "eve claims": claim("eve", 1),
 		"ada finishes": finish("ada", 1), "bob finishes": finish("bob", 1), "eve finishes": finish("eve", 1),
 		"ada releases": release("ada", 1), "bob releases": release("bob", 1), "eve releases": release("eve", 1),
@@ -92,13 +100,13 @@ func TestJobTransitions(t *testing.T) {
 	}
 	openRules := map[string]result{
 		"ada claims": {own}, "ada finishes": {own}, "ada releases": {free}, "bob releases": {free},
-		"eve releases": {free}, "bob closes": {other}, "eve retracts": {ProblemRetractionOther},
+		"eve releases": {free}, "bob closes": {other}, "eve retracts": {command.ProblemRetractionOther},
 	}
-	ended := func(p Problem) map[string]result {
+	ended := func(p command.Problem) map[string]result {
 		return map[string]result{
 			"ada claims": {own, p}, "bob claims": {p}, "eve claims": {p}, "ada finishes": {own, p}, "bob finishes": {p}, "eve finishes": {p},
 			"ada releases": {p}, "bob releases": {p}, "eve releases": {p}, "ada closes": {p}, "bob closes": {other, p},
-			"eve retracts": {ProblemRetractionOther},
+			"eve retracts": {command.ProblemRetractionOther},
 		}
 	}
 	rules := map[string]map[string]result{
@@ -106,7 +114,7 @@ func TestJobTransitions(t *testing.T) {
 		"claimed": {
 			"ada claims": {own, taken}, "eve claims": {taken}, "ada finishes": {own, taken}, "eve finishes": {taken},
 			"ada releases": {taken}, "eve releases": {taken}, "ada closes": {taken}, "bob closes": {other, taken},
-			"ada retracts": {taken}, "eve retracts": {ProblemRetractionOther, taken},
+			"ada retracts": {taken}, "eve retracts": {command.ProblemRetractionOther, taken},
 		},
 		"done": ended(over), "done unclaimed": ended(over), "done, retracted": ended(over),
 		"closed": ended(gone), "retracted": ended(gone),
@@ -116,8 +124,8 @@ func TestJobTransitions(t *testing.T) {
 		for act, body := range acts {
 			t.Run(state+"/"+act, func(t *testing.T) {
 				r := newRig(t)
-				for _, b := range append([]Body{postJob("Ada")}, before...) {
-					if res := r.run(b)[0]; res.Outcome != OutcomeDone {
+				for _, b := range append([]command.Payload{postJob("Ada")}, before...) {
+					if res := r.run(b)[0]; res.Outcome != command.OutcomeDone {
 						t.Fatalf("%T: %+v", b, res)
 					}
 				}
@@ -128,13 +136,13 @@ func TestJobTransitions(t *testing.T) {
 				}
 				now, raw := r.job(1)
 				want, verb := was.Status, strings.Fields(act)[1]
-				if got.Outcome == OutcomeDone && (verb != "retracts" || was.Status == JobOpen) {
+				if got.Outcome == command.OutcomeDone && (verb != "retracts" || was.Status == JobOpen) {
 					want = map[bool]JobStatus{true: JobClosed, false: after[verb]}[verb == "retracts"]
 				}
 				if now.Status != want {
 					t.Errorf("%s, want %s: %s", now.Status, want, raw)
 				}
-				if got.Outcome != OutcomeDone && now != was {
+				if got.Outcome != command.OutcomeDone && now != was {
 					t.Errorf("a refused action changed the job from %+v to %+v", was, now)
 				}
 			})
@@ -144,15 +152,15 @@ func TestJobTransitions(t *testing.T) {
 
 func TestUnknownJobs(t *testing.T) {
 	r := newRig(t)
-	r.run(postJob("ada"), post("ada", nil), &AskHuman{Author: author("ada"), Goal: "Some goal", Action: "Some action"})
+	r.run(postJob("ada"), post("ada", nil), &command.AskHuman{Author: author("ada"), Goal: "Some goal", Action: "Some action"})
 	for _, id := range []string{"j9", "e1", "h1", "j2", "e2", "j3", "h3", "J1", "nonsense"} {
-		act := JobAction{Author: author("bob"), Job: id}
-		for _, b := range []Body{&ClaimJob{JobAction: act, TTL: 1}, &FinishJob{JobAction: act, Result: "Done."}, &ReleaseJob{act}, &CloseJob{act}} {
-			if got := r.run(b)[0]; got.Outcome != OutcomeRejected || got.Problems[0] != ProblemUnknownJob {
+		act := command.JobAction{Author: author("bob"), Job: id}
+		for _, b := range []command.Payload{&command.ClaimJob{JobAction: act, TTL: 1}, &command.FinishJob{JobAction: act, Result: "Done."}, &command.ReleaseJob{JobAction: act}, &command.CloseJob{JobAction: act}} {
+			if got := r.run(b)[0]; got.Outcome != command.OutcomeRejected || got.Problems[0] != command.ProblemUnknownJob {
 				t.Errorf("%T of %s: %+v", b, id, got)
 			}
 			v := r.View()
-			if p, err := v.JobProblems(OpOf(b), id, "bob"); err != nil || len(p) != 1 || p[0] != ProblemUnknownJob {
+			if p, err := v.JobProblems(command.OpOf(b), id, "bob"); err != nil || len(p) != 1 || p[0] != command.ProblemUnknownJob {
 				t.Errorf("view on %T of %s: %v, %v", b, id, p, err)
 			}
 			v.Release()
@@ -164,10 +172,10 @@ func TestUnknownJobs(t *testing.T) {
 // and that an id with the wrong letter names nothing.
 func TestStylesOfTargets(t *testing.T) {
 	r := newRig(t)
-	r.run(postJob("ada"), &AskHuman{Author: author("ada"), Goal: "Some goal", Action: "Some action"}, post("ada", nil))
+	r.run(postJob("ada"), &command.AskHuman{Author: author("ada"), Goal: "Some goal", Action: "Some action"}, post("ada", nil))
 	for id, want := range map[string]string{"j1": "jobs", "h2": "human-help", "e3": "general", "e1": "", "h1": "", "j2": "", "e2": "", "j3": "", "h3": ""} {
-		got := r.run(post("bob", func(p *Publish) { p.Relation, p.Target = RelationReply, id }))[0]
-		if (got.Outcome == OutcomeDone) != (want != "") {
+		got := r.run(post("bob", func(p *command.Publish) { p.Relation, p.Target = command.RelationReply, id }))[0]
+		if (got.Outcome == command.OutcomeDone) != (want != "") {
 			t.Errorf("reply to %s: %+v", id, got)
 		}
 		v := r.View()
@@ -205,11 +213,11 @@ func TestClaimEnds(t *testing.T) {
 		t.Fatalf("%s", raw)
 	}
 	r.log.stamp = end - 1 - 1000 // run goes on by a second
-	if got := r.run(claim("eve", 1))[0]; len(got.Problems) != 1 || got.Problems[0] != ProblemJobClaimed {
+	if got := r.run(claim("eve", 1))[0]; len(got.Problems) != 1 || got.Problems[0] != command.ProblemJobClaimed {
 		t.Errorf("1 ms before the end: %+v", got)
 	}
 	r.log.stamp = end - 1000
-	if got := r.run(claim("eve", 1))[0]; got.Outcome != OutcomeDone {
+	if got := r.run(claim("eve", 1))[0]; got.Outcome != command.OutcomeDone {
 		t.Errorf("at the end: %+v", got)
 	}
 	if job, raw := r.job(1); job.ClaimedBy != "eve" || job.ClaimExpiresAt != end+24*hour {
@@ -219,12 +227,12 @@ func TestClaimEnds(t *testing.T) {
 	r.log.stamp = end + 10*hour - 1000
 	r.run(claim("Eve", 1))
 	r.log.stamp = end + 30*hour
-	r.run(&Tick{})
+	r.run(&command.Tick{})
 	if job, raw := r.job(1); job.Status != JobClaimed || job.ClaimedBy != "Eve" || job.ClaimExpiresAt != end+34*hour {
 		t.Errorf("%s", raw)
 	}
 	r.log.stamp = end + 34*hour - 1000
-	r.run(&Tick{})
+	r.run(&command.Tick{})
 	if job, raw := r.job(1); job != (Job{Status: JobOpen}) {
 		t.Errorf("%s", raw)
 	}
@@ -261,7 +269,7 @@ func TestNextClaimEnd(t *testing.T) {
 		t.Errorf("after a release: %d, want %d", got, at+24*hour)
 	}
 	r.log.stamp += 24 * hour
-	r.run(&Tick{})
+	r.run(&command.Tick{})
 	if next() != noClaims {
 		t.Error("a claim after the last one ended")
 	}
@@ -273,7 +281,7 @@ func TestManyClaimsEndAtOnce(t *testing.T) {
 	const n = maxReopened + 200
 	r := newRig(t)
 	for seq := uint64(1); seq <= n; {
-		var bodies []Body
+		var bodies []command.Payload
 		for ; len(bodies) < 100 && seq <= n; seq++ {
 			bodies = append(bodies, postJob("ada"))
 		}
@@ -281,7 +289,7 @@ func TestManyClaimsEndAtOnce(t *testing.T) {
 	}
 	end := r.log.stamp + 24*hour
 	for seq := uint64(1); seq <= n; {
-		var bodies []Body
+		var bodies []command.Payload
 		for ; len(bodies) < 100 && seq <= n; seq++ {
 			c := claim("bob", seq)
 			c.TTL = end - (r.log.stamp + 1000)
@@ -290,7 +298,7 @@ func TestManyClaimsEndAtOnce(t *testing.T) {
 		r.run(bodies...)
 	}
 	r.log.stamp = end - 1000
-	r.run(&Tick{})
+	r.run(&command.Tick{})
 	v := r.View()
 	overdue, err := v.overdue()
 	v.Release()
@@ -308,7 +316,7 @@ func TestManyClaimsEndAtOnce(t *testing.T) {
 	}
 	// The newest one, still to be reopened, can be claimed again in the next
 	// log entry, which reopens the others.
-	if got := r.run(claim("eve", n), closeJob("ada", n-1))[0]; got.Outcome != OutcomeDone {
+	if got := r.run(claim("eve", n), closeJob("ada", n-1))[0]; got.Outcome != command.OutcomeDone {
 		t.Errorf("%+v", got)
 	}
 	v = r.View()
@@ -351,9 +359,9 @@ func TestSearchStopsAtItsBound(t *testing.T) {
 	const apart = jobScanStep + 1 // each look ends before the next job of the status
 	const n = (maxJobScan/jobScanStep + 2) * apart
 	r := newRig(t)
-	var claims []Body
+	var claims []command.Payload
 	for seq := uint64(1); seq <= n; {
-		var bodies []Body
+		var bodies []command.Payload
 		for ; len(bodies) < 100 && seq <= n; seq++ {
 			p := postJob("ada")
 			if seq%apart == 0 {
@@ -380,25 +388,25 @@ func TestSearchStopsAtItsBound(t *testing.T) {
 // TestJobRequests is the request_id of each action.
 func TestJobRequests(t *testing.T) {
 	r := newRig(t)
-	request := RequestKey{Scope: "bob", ID: "request-1"}
-	with := func(b Body, a *Author) Body { a.Request = request; return b }
+	request := command.RequestKey{Scope: "bob", ID: "request-1"}
+	with := func(b command.Payload, a *command.Author) command.Payload { a.Request = request; return b }
 	p, c, f, rel, cl := postJob("bob"), claim("bob", 1), finish("bob", 1), release("bob", 1), closeJob("bob", 2)
 	r.run(postJob("ada"))
 	for _, tt := range []struct {
-		body  Body
+		body  command.Payload
 		entry uint64
 	}{
 		{with(p, &p.Author), 2}, {with(c, &c.Author), 3}, {with(rel, &rel.Author), 1}, {with(f, &f.Author), 4}, {with(cl, &cl.Author), 2},
 	} {
 		first := r.run(tt.body)[0]
-		if want := (Result{Outcome: OutcomeDone, Entry: tt.entry}); !cmp.Equal(first, want) {
+		if want := (command.Result{Outcome: command.OutcomeDone, Entry: tt.entry}); !cmp.Equal(first, want) {
 			t.Errorf("%T: %+v, want %+v", tt.body, first, want)
 		}
-		if again, want := r.run(tt.body)[0], (Result{Outcome: OutcomeDuplicate, Entry: tt.entry}); !cmp.Equal(again, want) {
+		if again, want := r.run(tt.body)[0], (command.Result{Outcome: command.OutcomeDuplicate, Entry: tt.entry}); !cmp.Equal(again, want) {
 			t.Errorf("%T again: %+v, want %+v", tt.body, again, want)
 		}
 		v := r.View()
-		if seq, ok := v.Request(OpOf(tt.body), request); !ok || seq != tt.entry {
+		if seq, ok := v.Request(command.OpOf(tt.body), request); !ok || seq != tt.entry {
 			t.Errorf("%T: request_id is of entry %d, %v", tt.body, seq, ok)
 		}
 		v.Release()
@@ -415,7 +423,7 @@ func TestJobRequests(t *testing.T) {
 // TestJobEntries is the JSON of jobs, claims and results.
 func TestJobEntries(t *testing.T) {
 	r := newRig(t)
-	long := strings.Repeat("é", MaxTitle)
+	long := strings.Repeat("é", command.MaxTitle)
 	p := postJob("Ada")
 	p.Title, p.Tags = long, []string{"birds"}
 	c := claim("Bob", 1)
@@ -434,9 +442,9 @@ func TestJobEntries(t *testing.T) {
 		t.Errorf("%s", raw)
 	}
 	for seq, want := range map[uint64]struct{ agent, title, body string }{
-		2: {"Bob", "Claimed: " + long[:2*(MaxTitle-len("Claimed: "))], "Note: ok"},
-		3: {"Bob", "Claimed: " + long[:2*(MaxTitle-len("Claimed: "))], claimWithoutNote},
-		4: {"bob", "Result: " + long[:2*(MaxTitle-len("Result: "))], "There are seven."},
+		2: {"Bob", "Claimed: " + long[:2*(command.MaxTitle-len("Claimed: "))], "Note: ok"},
+		3: {"Bob", "Claimed: " + long[:2*(command.MaxTitle-len("Claimed: "))], claimWithoutNote},
+		4: {"bob", "Result: " + long[:2*(command.MaxTitle-len("Result: "))], "There are seven."},
 	} {
 		doc, raw := r.read(seq)
 		if doc.Agent != want.agent || doc.Title != want.title || doc.Body != want.body || doc.Channel != "jobs" || *doc.Supersedes != "j1" || *doc.Relation != "reply" {
@@ -464,7 +472,7 @@ func TestJobLists(t *testing.T) {
 	}
 	other := postJob("ada")
 	other.Title = "Count the trees"
-	r.run(other, post("ada", func(p *Publish) { p.Title = "Birds, too" }))
+	r.run(other, post("ada", func(p *command.Publish) { p.Title = "Birds, too" }))
 	r.run(claim("bob", 2), claim("bob", 3), finish("bob", 3), finish("eve", 4), closeJob("ada", 5)) // entries 9, 10, 11, 12
 	for name, tt := range map[string]struct {
 		q    JobQuery

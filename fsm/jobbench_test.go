@@ -3,6 +3,8 @@ package fsm
 import (
 	"fmt"
 	"testing"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // BenchmarkListJobs measures a page of 50 jobs, shown, among few and many jobs of
@@ -11,7 +13,7 @@ func BenchmarkListJobs(b *testing.B) {
 	for _, n := range []uint64{1_000, 10_000, 50_000} {
 		r := newRig(b)
 		for seq := uint64(1); seq <= n; {
-			var bodies []Body
+			var bodies []command.Payload
 			for ; len(bodies) < 100; seq++ {
 				bodies = append(bodies, postJob("ada"))
 			}

@@ -3,21 +3,23 @@ package fsm
 import (
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // jobCommands are the commands on jobs and human help, with every field set.
-func jobCommands() []Body {
-	a := Author{
+func jobCommands() []command.Payload {
+	a := command.Author{
 		Agent: "Ada", AgentKey: "ada", House: true, Mentions: []string{"bob"},
-		Request: RequestKey{Scope: "ada", ID: "request-1"},
+		Request: command.RequestKey{Scope: "ada", ID: "request-1"},
 	}
-	on := JobAction{Author: a, Job: "j1"}
-	return []Body{
-		&PostJob{Author: a, Title: "A title", Body: "A body of some words.", Tags: []string{"one", "Two"}},
-		&ClaimJob{JobAction: on, Note: "On it.", TTL: 1000},
-		&FinishJob{JobAction: on, Result: "Done."},
-		&ReleaseJob{on}, &CloseJob{on}, &Tick{},
-		&AskHuman{Author: a, Goal: "Goal", Action: "Action", Context: "Context", Bounds: "Bounds", Tags: []string{"one"}},
+	on := command.JobAction{Author: a, Job: "j1"}
+	return []command.Payload{
+		&command.PostJob{Author: a, Title: "A title", Body: "A body of some words.", Tags: []string{"one", "Two"}},
+		&command.ClaimJob{JobAction: on, Note: "On it.", TTL: 1000},
+		&command.FinishJob{JobAction: on, Result: "Done."},
+		&command.ReleaseJob{JobAction: on}, &command.CloseJob{JobAction: on}, &command.Tick{},
+		&command.AskHuman{Author: a, Goal: "Goal", Action: "Action", Context: "Context", Bounds: "Bounds", Tags: []string{"one"}},
 	}
 }
 
@@ -29,35 +31,39 @@ func TestJobCommandsRoundTrip(t *testing.T) {
 func TestJobCommandsAreChecked(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("é", n+1) }
 	for _, b := range jobCommands() {
-		if err := Check(b); err != nil {
+		if err := command.Check(b); err != nil {
 			t.Errorf("%T: %v", b, err)
 		}
 	}
-	for name, change := range map[string]func() Body{
-		"agent":       func() Body { c := postJob("ada"); c.Agent = "a"; return c },
-		"agent key":   func() Body { c := postJob("ada"); c.AgentKey = ""; return c },
-		"mentions":    func() Body { c := postJob("ada"); c.Mentions = make([]string, MaxMentions+1); return c },
-		"request":     func() Body { c := postJob("ada"); c.Request.ID = "short"; return c },
-		"title":       func() Body { c := postJob("ada"); c.Title = "abc"; return c },
-		"body":        func() Body { c := postJob("ada"); c.Body = long(MaxBody); return c },
-		"tags":        func() Body { c := postJob("ada"); c.Tags = strings.Split("123456789", ""); return c },
-		"job":         func() Body { c := release("ada", 1); c.Job = ""; return c },
-		"long job":    func() Body { c := closeJob("ada", 1); c.Job = long(MaxTarget); return c },
-		"note":        func() Body { c := claim("ada", 1); c.Note = long(MaxJobNote); return c },
-		"no claim":    func() Body { c := claim("ada", 1); c.TTL = 0; return c },
-		"long claim":  func() Body { c := claim("ada", 1); c.TTL = MaxClaim + 1; return c },
-		"result":      func() Body { c := finish("ada", 1); c.Result = long(MaxJobResult); return c },
-		"no result":   func() Body { c := finish("ada", 1); c.Result = ""; return c },
-		"bad UTF-8":   func() Body { c := finish("ada", 1); c.Result = "abcd\xff"; return c },
-		"goal":        func() Body { c := ask("ada"); c.Goal = long(MaxHelpGoal); return c },
-		"short goal":  func() Body { c := ask("ada"); c.Goal = "abc"; return c },
-		"action":      func() Body { c := ask("ada"); c.Action = long(MaxHelpAction); return c },
-		"context":     func() Body { c := ask("ada"); c.Context = long(MaxHelpContext); return c },
-		"constraints": func() Body { c := ask("ada"); c.Bounds = long(MaxHelpBounds); return c },
-		"help tags":   func() Body { c := ask("ada"); c.Tags = strings.Split("12345678", ""); return c },
-		"help tag":    func() Body { c := ask("ada"); c.Tags = []string{long(MaxTag)}; return c },
+	for name, change := range map[string]func() command.Payload{
+		"agent":     func() command.Payload { c := postJob("ada"); c.Agent = "a"; return c },
+		"agent key": func() command.Payload { c := postJob("ada"); c.AgentKey = ""; return c },
+		"mentions": func() command.Payload {
+			c := postJob("ada")
+			c.Mentions = make([]string, command.MaxMentions+1)
+			return c
+		},
+		"request":     func() command.Payload { c := postJob("ada"); c.Request.ID = "short"; return c },
+		"title":       func() command.Payload { c := postJob("ada"); c.Title = "abc"; return c },
+		"body":        func() command.Payload { c := postJob("ada"); c.Body = long(command.MaxBody); return c },
+		"tags":        func() command.Payload { c := postJob("ada"); c.Tags = strings.Split("123456789", ""); return c },
+		"job":         func() command.Payload { c := release("ada", 1); c.Job = ""; return c },
+		"long job":    func() command.Payload { c := closeJob("ada", 1); c.Job = long(command.MaxTarget); return c },
+		"note":        func() command.Payload { c := claim("ada", 1); c.Note = long(command.MaxJobNote); return c },
+		"no claim":    func() command.Payload { c := claim("ada", 1); c.TTL = 0; return c },
+		"long claim":  func() command.Payload { c := claim("ada", 1); c.TTL = command.MaxClaim + 1; return c },
+		"result":      func() command.Payload { c := finish("ada", 1); c.Result = long(command.MaxJobResult); return c },
+		"no result":   func() command.Payload { c := finish("ada", 1); c.Result = ""; return c },
+		"bad UTF-8":   func() command.Payload { c := finish("ada", 1); c.Result = "abcd\xff"; return c },
+		"goal":        func() command.Payload { c := ask("ada"); c.Goal = long(command.MaxHelpGoal); return c },
+		"short goal":  func() command.Payload { c := ask("ada"); c.Goal = "abc"; return c },
+		"action":      func() command.Payload { c := ask("ada"); c.Action = long(command.MaxHelpAction); return c },
+		"context":     func() command.Payload { c := ask("ada"); c.Context = long(command.MaxHelpContext); return c },
+		"constraints": func() command.Payload { c := ask("ada"); c.Bounds = long(command.MaxHelpBounds); return c },
+		"help tags":   func() command.Payload { c := ask("ada"); c.Tags = strings.Split("12345678", ""); return c },
+		"help tag":    func() command.Payload { c := ask("ada"); c.Tags = []string{long(command.MaxTag)}; return c },
 	} {
-		if err := Check(change()); err == nil {
+		if err := command.Check(change()); err == nil {
 			t.Errorf("%s: passed", name)
 		}
 	}
@@ -65,11 +71,11 @@ func TestJobCommandsAreChecked(t *testing.T) {
 
 func TestRequestOf(t *testing.T) {
 	for _, b := range append(jobCommands(), samplePublish()) {
-		want := RequestKey{Scope: "ada", ID: "request-1"}
-		if _, isTick := b.(*Tick); isTick {
-			want = RequestKey{}
+		want := command.RequestKey{Scope: "ada", ID: "request-1"}
+		if _, isTick := b.(*command.Tick); isTick {
+			want = command.RequestKey{}
 		}
-		if got := RequestOf(b); got != want {
+		if got := command.RequestOf(b); got != want {
 			t.Errorf("%T: %+v, want %+v", b, got, want)
 		}
 	}

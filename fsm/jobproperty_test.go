@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // jobModel is the job board again, in the plainest way. It knows the rules of
@@ -13,7 +15,7 @@ type jobModel struct {
 	now      int64
 	lastSeq  uint64
 	jobs     []*modelJob
-	requests map[Op]map[RequestKey]uint64
+	requests map[command.Op]map[command.RequestKey]uint64
 }
 
 type modelJob struct {
@@ -40,21 +42,21 @@ func (j *modelJob) status(now int64) JobStatus {
 }
 
 // apply returns the entry of an allowed command, and whether it was allowed.
-func (m *jobModel) apply(b Body, request RequestKey) (entry uint64, fresh, ok bool) {
-	if seq, used := m.requests[OpOf(b)][request]; used {
+func (m *jobModel) apply(b command.Payload, request command.RequestKey) (entry uint64, fresh, ok bool) {
+	if seq, used := m.requests[command.OpOf(b)][request]; used {
 		return seq, false, true
 	}
 	entry, ok = m.act(b)
-	if ok && request != (RequestKey{}) {
-		if m.requests[OpOf(b)] == nil {
-			m.requests[OpOf(b)] = map[RequestKey]uint64{}
+	if ok && request != (command.RequestKey{}) {
+		if m.requests[command.OpOf(b)] == nil {
+			m.requests[command.OpOf(b)] = map[command.RequestKey]uint64{}
 		}
-		m.requests[OpOf(b)][request] = entry
+		m.requests[command.OpOf(b)][request] = entry
 	}
 	return entry, true, ok
 }
 
-func (m *jobModel) act(b Body) (entry uint64, ok bool) {
+func (m *jobModel) act(b command.Payload) (entry uint64, ok bool) {
 	find := func(id string) *modelJob {
 		i := slices.IndexFunc(m.jobs, func(j *modelJob) bool { return FormatID(StyleJob, j.seq) == id })
 		if i < 0 {
@@ -64,41 +66,41 @@ func (m *jobModel) act(b Body) (entry uint64, ok bool) {
 	}
 	file := func() uint64 { m.lastSeq++; return m.lastSeq }
 	switch c := b.(type) {
-	case *PostJob:
+	case *command.PostJob:
 		entry = file()
 		m.jobs = append(m.jobs, &modelJob{seq: entry, poster: c.AgentKey})
 		return entry, true
-	case *ClaimJob:
+	case *command.ClaimJob:
 		j := find(c.Job)
 		if j == nil || j.poster == c.AgentKey || j.done || j.closed || j.claimed(m.now) && j.claimant != c.AgentKey {
 			return 0, false
 		}
 		j.claimant, j.expires = c.AgentKey, m.now+c.TTL
 		return file(), true
-	case *FinishJob:
+	case *command.FinishJob:
 		j := find(c.Job)
 		if j == nil || j.poster == c.AgentKey || j.done || j.closed || j.claimed(m.now) && j.claimant != c.AgentKey {
 			return 0, false
 		}
 		j.done = true
 		return file(), true
-	case *ReleaseJob:
+	case *command.ReleaseJob:
 		j := find(c.Job)
 		if j == nil || !j.claimed(m.now) || j.claimant != c.AgentKey {
 			return 0, false
 		}
 		j.expires = 0
 		return j.seq, true
-	case *CloseJob:
+	case *command.CloseJob:
 		j := find(c.Job)
 		if j == nil || j.poster != c.AgentKey || j.status(m.now) != JobOpen {
 			return 0, false
 		}
 		j.closed = true
 		return j.seq, true
-	case *Publish:
+	case *command.Publish:
 		j := find(c.Target)
-		retraction := c.Relation == RelationRetraction
+		retraction := c.Relation == command.RelationRetraction
 		if j == nil || retraction && (j.poster != c.AgentKey || j.claimed(m.now)) {
 			return 0, false
 		}
@@ -111,28 +113,28 @@ func (m *jobModel) act(b Body) (entry uint64, ok bool) {
 }
 
 // drawJobCommand draws something that concerns jobs.
-func drawJobCommand(t *rapid.T, lastSeq uint64) (Body, RequestKey) {
+func drawJobCommand(t *rapid.T, lastSeq uint64) (command.Payload, command.RequestKey) {
 	agent := rapid.SampledFrom([]string{"ada", "bob", "eve"}).Draw(t, "agent")
 	on := onJob(agent, rapid.Uint64Range(1, lastSeq+2).Draw(t, "job"))
 	if rapid.IntRange(0, 2).Draw(t, "keyed") == 0 {
-		on.Request = RequestKey{Scope: agent, ID: rapid.SampledFrom([]string{"request-1", "request-2", "request-3"}).Draw(t, "request")}
+		on.Request = command.RequestKey{Scope: agent, ID: rapid.SampledFrom([]string{"request-1", "request-2", "request-3"}).Draw(t, "request")}
 	}
-	switch rapid.SampledFrom([]Op{OpPostJob, OpClaimJob, OpClaimJob, OpClaimJob, OpFinishJob, OpReleaseJob, OpCloseJob, OpPublish, OpTick}).Draw(t, "op") {
-	case OpPostJob:
-		return &PostJob{Author: on.Author, Title: "A title", Body: "Some body."}, on.Request
-	case OpClaimJob:
-		return &ClaimJob{JobAction: on, TTL: rapid.SampledFrom([]int64{1, 1000, 5000, 20_000}).Draw(t, "ttl")}, on.Request
-	case OpFinishJob:
-		return &FinishJob{JobAction: on, Result: "The result."}, on.Request
-	case OpReleaseJob:
-		return &ReleaseJob{on}, on.Request
-	case OpCloseJob:
-		return &CloseJob{on}, on.Request
-	case OpTick:
-		return &Tick{}, RequestKey{}
+	switch rapid.SampledFrom([]command.Op{command.OpPostJob, command.OpClaimJob, command.OpClaimJob, command.OpClaimJob, command.OpFinishJob, command.OpReleaseJob, command.OpCloseJob, command.OpPublish, command.OpTick}).Draw(t, "op") {
+	case command.OpPostJob:
+		return &command.PostJob{Author: on.Author, Title: "A title", Body: "Some body."}, on.Request
+	case command.OpClaimJob:
+		return &command.ClaimJob{JobAction: on, TTL: rapid.SampledFrom([]int64{1, 1000, 5000, 20_000}).Draw(t, "ttl")}, on.Request
+	case command.OpFinishJob:
+		return &command.FinishJob{JobAction: on, Result: "The result."}, on.Request
+	case command.OpReleaseJob:
+		return &command.ReleaseJob{JobAction: on}, on.Request
+	case command.OpCloseJob:
+		return &command.CloseJob{JobAction: on}, on.Request
+	case command.OpTick:
+		return &command.Tick{}, command.RequestKey{}
 	default:
-		relation := rapid.SampledFrom([]Relation{RelationRetraction, RelationReply}).Draw(t, "relation")
-		return post(agent, func(p *Publish) { p.Relation, p.Target = relation, on.Job }), RequestKey{}
+		relation := rapid.SampledFrom([]command.Relation{command.RelationRetraction, command.RelationReply}).Draw(t, "relation")
+		return post(agent, func(p *command.Publish) { p.Relation, p.Target = relation, on.Job }), command.RequestKey{}
 	}
 }
 
@@ -143,7 +145,7 @@ func drawJobCommand(t *rapid.T, lastSeq uint64) (Body, RequestKey) {
 func TestJobsAgainstModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l := newLog(t)
-		want := &jobModel{requests: map[Op]map[RequestKey]uint64{}}
+		want := &jobModel{requests: map[command.Op]map[command.RequestKey]uint64{}}
 		one := tempMachine(rt)
 		defer func() { dropMachine(rt, one) }()
 		l.feed(one, 1, 1)
@@ -151,20 +153,20 @@ func TestJobsAgainstModel(t *testing.T) {
 		for range rapid.IntRange(1, 25).Draw(rt, "log entries") {
 			l.stamp += rapid.SampledFrom([]int64{-10_000, 0, 1, 999, 1000, 1001, 5000, 30_000}).Draw(rt, "step")
 			want.now = max(l.stamp, want.now+1)
-			g := Group{Boot: boot1}
-			var expected []Result
+			g := command.Group{Boot: boot1}
+			var expected []command.Result
 			for range rapid.IntRange(1, 5).Draw(rt, "commands") {
 				body, request := drawJobCommand(rt, want.lastSeq)
 				seq++
-				g.Commands = append(g.Commands, Command{Seq: seq, Body: body})
+				g.Commands = append(g.Commands, command.Command{Seq: seq, Payload: body})
 				entry, fresh, ok := want.apply(body, request)
-				outcome := map[bool]Outcome{true: OutcomeDone, false: OutcomeDuplicate}[fresh]
+				outcome := map[bool]command.Outcome{true: command.OutcomeDone, false: command.OutcomeDuplicate}[fresh]
 				if !ok {
-					outcome = OutcomeRejected
+					outcome = command.OutcomeRejected
 				}
-				expected = append(expected, Result{Outcome: outcome, Entry: entry})
+				expected = append(expected, command.Result{Outcome: outcome, Entry: entry})
 			}
-			index := l.batch(Batch{Stamp: l.stamp, Groups: []Group{g}})
+			index := l.batch(command.Batch{Stamp: l.stamp, Groups: []command.Group{g}})
 			l.feed(one, index, index)
 			checkJobs(rt, one, want, g, expected)
 		}
@@ -197,7 +199,7 @@ func TestJobsAgainstModel(t *testing.T) {
 }
 
 // checkJobs holds the machine's newest log entry against the model.
-func checkJobs(t *rapid.T, m *Machine, want *jobModel, g Group, expected []Result) {
+func checkJobs(t *rapid.T, m *Machine, want *jobModel, g command.Group, expected []command.Result) {
 	v := m.View()
 	defer v.Release()
 	if v.Time() != want.now || v.LastSeq() != want.lastSeq {
@@ -206,10 +208,10 @@ func checkJobs(t *rapid.T, m *Machine, want *jobModel, g Group, expected []Resul
 	for i, c := range g.Commands {
 		got, ok := v.Result(g.Boot, c.Seq)
 		if !ok || got.Outcome != expected[i].Outcome || got.Entry != expected[i].Entry {
-			t.Fatalf("%T %+v: %+v, want %+v", c.Body, c.Body, got, expected[i])
+			t.Fatalf("%T %+v: %+v, want %+v", c.Payload, c.Payload, got, expected[i])
 		}
-		if (got.Outcome == OutcomeRejected) != (len(got.Problems) > 0) {
-			t.Fatalf("%T: %+v", c.Body, got)
+		if (got.Outcome == command.OutcomeRejected) != (len(got.Problems) > 0) {
+			t.Fatalf("%T: %+v", c.Payload, got)
 		}
 	}
 	lists := map[JobStatus][]uint64{}
@@ -228,7 +230,7 @@ func checkJobs(t *rapid.T, m *Machine, want *jobModel, g Group, expected []Resul
 	}
 	for _, words := range []string{"", "title"} {
 		for status := JobStatus(0); status <= JobClosed; status++ {
-			got, _, err := v.ListJobs(JobQuery{Status: status, Q: words, Limit: MaxList})
+			got, _, err := v.ListJobs(JobQuery{Status: status, Q: words, Limit: command.MaxList})
 			if err != nil || !slices.Equal(got, lists[status]) {
 				t.Fatalf("jobs with status %d and words %q: %v, %v, want %v", status, words, got, err, lists[status])
 			}

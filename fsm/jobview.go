@@ -9,7 +9,16 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/index"
+)
+
+const (
+	// maxJobScan is how many hits of a search for jobs are looked at for one page
+	// of those in one status.
+	maxJobScan = 4096
+	// jobScanStep is how many of them are looked up at once.
+	jobScanStep = 32
 )
 
 func errMissingJob(seq uint64) error { return fmt.Errorf("%w: job %d is missing", ErrCorrupt, seq) }
@@ -84,10 +93,10 @@ func (v *View) appendJob(dst []byte, seq uint64, entry, state []byte) ([]byte, e
 
 // JobProblems returns everything against an action on the job with a public id,
 // as far as the view knows: OpClaimJob, OpFinishJob, OpReleaseJob or OpCloseJob.
-func (v *View) JobProblems(op Op, id, agentKey string) ([]Problem, error) {
+func (v *View) JobProblems(op command.Op, id, agentKey string) ([]command.Problem, error) {
 	seq, ok := v.Resolve(id)
 	if !ok {
-		return []Problem{ProblemUnknownJob}, nil
+		return []command.Problem{command.ProblemUnknownJob}, nil
 	}
 	m, _, err := v.Meta(seq)
 	if err != nil {
@@ -98,7 +107,7 @@ func (v *View) JobProblems(op Op, id, agentKey string) ([]Problem, error) {
 		return nil, err
 	}
 	if !ok {
-		return []Problem{ProblemUnknownJob}, nil
+		return []command.Problem{command.ProblemUnknownJob}, nil
 	}
 	return jobProblems(op, jobRow{status: job.Status, claimantKey: job.ClaimantKey}, m.AgentKey, agentKey), nil
 }
@@ -116,9 +125,9 @@ type JobQuery struct {
 // status may be short, or even empty, and yet not the last one.
 func (v *View) ListJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
 	if q.Limit <= 0 {
-		q.Limit = DefaultList
+		q.Limit = command.DefaultList
 	}
-	q.Limit = min(q.Limit, MaxList)
+	q.Limit = min(q.Limit, command.MaxList)
 	switch {
 	case q.Q != "" && q.Status != 0:
 		seqs, next, err = v.searchJobsOf(q)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // AppendSummary appends an entry's summary as home shows it, with at most maxBody
@@ -120,7 +122,7 @@ func summaryOf(row []byte) (s summary, err error) {
 		*field.into, rest = rest[:end], rest[end:]
 	}
 	s.replyTo = []byte("null")
-	if Relation(row[6]) == RelationReply {
+	if command.Relation(row[6]) == command.RelationReply {
 		// A text cannot hold this: its quotation marks are escaped.
 		const target = `,"supersedes":`
 		at := bytes.LastIndex(whole, []byte(target))

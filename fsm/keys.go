@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // keyspaceVersion names this schema. A database with another version is not
@@ -105,14 +107,14 @@ func channelKey(name string) []byte { return append([]byte{spaceChannel}, name..
 
 func profileKey(agentKey string) []byte { return append([]byte{spaceProfile}, agentKey...) }
 
-func sessionKey(boot BootID) []byte { return append([]byte{spaceSession}, boot[:]...) }
+func sessionKey(boot command.BootID) []byte { return append([]byte{spaceSession}, boot[:]...) }
 
-func answerKey(boot BootID, seq uint64) []byte {
+func answerKey(boot command.BootID, seq uint64) []byte {
 	key := append(make([]byte, 0, 1+len(boot)+8), spaceAnswer)
 	return binary.BigEndian.AppendUint64(append(key, boot[:]...), seq)
 }
 
-func requestKey(op Op, k RequestKey) []byte {
+func requestKey(op command.Op, k command.RequestKey) []byte {
 	key := append(make([]byte, 0, 4+len(k.Scope)+len(k.ID)), spaceRequest, byte(op))
 	key = binary.BigEndian.AppendUint16(key, uint16(len(k.Scope)))
 	return append(append(key, k.Scope...), k.ID...)
@@ -245,15 +247,15 @@ func hourKey(hour uint64) []byte {
 
 func postedKey(agentKey string) []byte { return append([]byte{spacePosted}, agentKey...) }
 
-func foldKey(boot BootID) []byte { return append([]byte{spaceFold}, boot[:]...) }
+func foldKey(boot command.BootID) []byte { return append([]byte{spaceFold}, boot[:]...) }
 
-func dayKey(space byte, day Day) []byte {
+func dayKey(space byte, day command.Day) []byte {
 	return binary.BigEndian.AppendUint32([]byte{space}, uint32(day))
 }
 
 // usageDayKey is the row that counts a day's rows; the others of the day begin
 // with its key.
-func usageDayKey(day Day) []byte { return dayKey(spaceUsage, day) }
+func usageDayKey(day command.Day) []byte { return dayKey(spaceUsage, day) }
 
 const (
 	// usageDayKeyBytes is how long it is.
@@ -262,23 +264,23 @@ const (
 	labelEnd = 0
 )
 
-func usageKey(day Day, surface Surface, action, client string) []byte {
+func usageKey(day command.Day, surface command.Surface, action, client string) []byte {
 	key := append(append(usageDayKey(day), byte(surface)), action...)
 	return append(append(key, labelEnd), client...)
 }
 
 // parseUsageKey reads a usageKey.
-func parseUsageKey(key []byte) (UsageRow, error) {
+func parseUsageKey(key []byte) (command.UsageRow, error) {
 	action, client, ok := bytes.Cut(key[min(len(key), usageDayKeyBytes+1):], []byte{labelEnd})
 	if !ok {
-		return UsageRow{}, fmt.Errorf("%w: usage key", ErrCorrupt)
+		return command.UsageRow{}, fmt.Errorf("%w: usage key", ErrCorrupt)
 	}
-	return UsageRow{
-		Day: Day(binary.BigEndian.Uint32(key[1:])), Surface: Surface(key[usageDayKeyBytes]),
+	return command.UsageRow{
+		Day: command.Day(binary.BigEndian.Uint32(key[1:])), Surface: command.Surface(key[usageDayKeyBytes]),
 		Action: string(action), Client: string(client),
 	}, nil
 }
 
-func sendersKey(day Day, surface Surface, chunk byte) []byte {
+func sendersKey(day command.Day, surface command.Surface, chunk byte) []byte {
 	return append(dayKey(spaceSenders, day), byte(surface), chunk)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/snapshot"
 )
 
@@ -63,7 +64,7 @@ type Options struct {
 type Observer interface {
 	// Applied is called on the apply goroutine, after the view that holds the
 	// log entry with this index is published, once per command and in order.
-	Applied(boot BootID, seq uint64, r Result, index uint64)
+	Applied(boot command.BootID, seq uint64, r command.Result, index uint64)
 }
 
 // closeGrace is how long Close waits for views that are still in use.
@@ -135,7 +136,7 @@ func (o *Options) setDefaults() {
 		o.MemTableBytes = DefaultMemTableBytes
 	}
 	if o.MaxFormat == 0 {
-		o.MaxFormat = MaxFormat
+		o.MaxFormat = command.MaxFormat
 	}
 	if o.Fatal == nil {
 		o.Fatal = func(err error) { panic(err) }

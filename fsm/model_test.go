@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
@@ -12,12 +13,12 @@ import (
 type model struct {
 	now      int64
 	entries  []modelEntry
-	requests map[RequestKey]uint64
-	sessions map[BootID]*modelSession
+	requests map[command.RequestKey]uint64
+	sessions map[command.BootID]*modelSession
 }
 
 type modelEntry struct {
-	p       Publish
+	p       command.Publish
 	seq     uint64
 	at      int64
 	channel string
@@ -28,25 +29,25 @@ type modelEntry struct {
 }
 
 type modelSession struct {
-	groups  []Group // all that came
-	answers map[uint64]Result
+	groups  []command.Group // all that came
+	answers map[uint64]command.Result
 }
 
 // mayCome reports whether no group has declared that the command was answered.
 func (s *modelSession) mayCome(seq uint64) bool {
-	return !slices.ContainsFunc(s.groups, func(g Group) bool { return seq < g.Floor && !slices.Contains(g.Open, seq) })
+	return !slices.ContainsFunc(s.groups, func(g command.Group) bool { return seq < g.Floor && !slices.Contains(g.Open, seq) })
 }
 
 func newModel() *model {
-	return &model{requests: map[RequestKey]uint64{}, sessions: map[BootID]*modelSession{}}
+	return &model{requests: map[command.RequestKey]uint64{}, sessions: map[command.BootID]*modelSession{}}
 }
 
-func (m *model) apply(b Batch) {
+func (m *model) apply(b command.Batch) {
 	m.now = max(b.Stamp, m.now+1)
 	for _, g := range b.Groups {
 		s := m.sessions[g.Boot]
 		if s == nil {
-			s = &modelSession{answers: map[uint64]Result{}}
+			s = &modelSession{answers: map[uint64]command.Result{}}
 			m.sessions[g.Boot] = s
 		}
 		s.groups = append(s.groups, g)
@@ -54,8 +55,8 @@ func (m *model) apply(b Batch) {
 			if _, known := s.answers[c.Seq]; known || !s.mayCome(c.Seq) {
 				continue
 			}
-			r := Result{Outcome: OutcomeDone}
-			if p, ok := c.Body.(*Publish); ok {
+			r := command.Result{Outcome: command.OutcomeDone}
+			if p, ok := c.Payload.(*command.Publish); ok {
 				r = m.publish(*p)
 			}
 			s.answers[c.Seq] = r
@@ -63,20 +64,20 @@ func (m *model) apply(b Batch) {
 	}
 }
 
-func (m *model) publish(p Publish) Result {
+func (m *model) publish(p command.Publish) command.Result {
 	if seq, ok := m.requests[p.Request]; ok {
-		return Result{Outcome: OutcomeDuplicate, Entry: seq}
+		return command.Result{Outcome: command.OutcomeDuplicate, Entry: seq}
 	}
 	e := modelEntry{p: p, seq: uint64(len(m.entries)) + 1, at: m.now, channel: p.Channel}
 	e.root = e.seq
-	if p.Relation != RelationNone {
+	if p.Relation != command.RelationNone {
 		i := slices.IndexFunc(m.entries, func(o modelEntry) bool { return EntryID(o.seq) == p.Target })
 		if i < 0 {
-			return Result{Outcome: OutcomeRejected, Problems: []Problem{ProblemUnknownTarget}}
+			return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemUnknownTarget}}
 		}
 		target := m.entries[i]
-		if p.Relation == RelationRetraction && target.p.AgentKey != p.AgentKey {
-			return Result{Outcome: OutcomeRejected, Problems: []Problem{ProblemRetractionOther}}
+		if p.Relation == command.RelationRetraction && target.p.AgentKey != p.AgentKey {
+			return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemRetractionOther}}
 		}
 		e.parent, e.root = target.seq, target.root
 		if e.channel == "" {
@@ -87,7 +88,7 @@ func (m *model) publish(p Publish) Result {
 		}
 	}
 	if e.channel == "" {
-		e.channel = map[Kind]string{KindMessage: "general", KindKnowledge: "knowledge", KindFeatureRequest: "wants"}[p.Kind]
+		e.channel = map[command.Kind]string{command.KindMessage: "general", command.KindKnowledge: "knowledge", command.KindFeatureRequest: "wants"}[p.Kind]
 	}
 	for _, name := range p.Mentions {
 		if name != p.AgentKey {
@@ -98,17 +99,17 @@ func (m *model) publish(p Publish) Result {
 		e.words = text.Words(e.words, s)
 	}
 	m.entries = append(m.entries, e)
-	if p.Request != (RequestKey{}) {
+	if p.Request != (command.RequestKey{}) {
 		m.requests[p.Request] = e.seq
 	}
-	return Result{Outcome: OutcomeDone, Entry: e.seq}
+	return command.Result{Outcome: command.OutcomeDone, Entry: e.seq}
 }
 
 // list answers a query.
 func (m *model) list(q Query) (seqs []uint64, next uint64) {
 	limit := q.Limit
 	if limit == 0 {
-		limit = DefaultList
+		limit = command.DefaultList
 	}
 	for _, e := range slices.Backward(m.entries) {
 		if !m.matches(e, q) {
@@ -131,7 +132,7 @@ func (m *model) matches(e modelEntry, q Query) bool {
 		q.AgentKey != "" && e.p.AgentKey != q.AgentKey,
 		q.ForKey != "" && !slices.Contains(e.inbox, q.ForKey),
 		q.TagKey != "" && !slices.ContainsFunc(e.p.Tags, func(t string) bool { return text.FoldTag(t) == q.TagKey }),
-		q.ReplyTo != 0 && (e.parent != q.ReplyTo || e.p.Relation != RelationReply):
+		q.ReplyTo != 0 && (e.parent != q.ReplyTo || e.p.Relation != command.RelationReply):
 		return false
 	}
 	if q.Thread != 0 && (q.Thread > uint64(len(m.entries)) || e.root != m.entries[q.Thread-1].root) {

@@ -4,18 +4,20 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 func TestResetKey(t *testing.T) {
 	r := newRig(t)
-	first := func(key string) Body {
-		return register("Ada", key, func(c *Register) {
-			c.Proof.Sender, c.Request = "sender-1", RequestKey{"ada", "register-1"}
+	first := func(key string) command.Payload {
+		return register("Ada", key, func(c *command.Register) {
+			c.Proof.Sender, c.Request = "sender-1", command.RequestKey{Scope: "ada", ID: "register-1"}
 		})
 	}
 	r.run(first("k1"))
-	change := func(key, sender, text string) Result {
-		return r.run(register("ada", "k9", func(c *Register) {
+	change := func(key, sender, text string) command.Result {
+		return r.run(register("ada", "k9", func(c *command.Register) {
 			saying(text)(c)
 			c.Proof.Sender = sender
 			if key != "" {
@@ -23,13 +25,13 @@ func TestResetKey(t *testing.T) {
 			}
 		}))[0]
 	}
-	if got := r.run(&ResetKey{AgentKey: "nobody", NewKey: keyHash("k2")})[0]; !cmp.Equal(got, Result{Outcome: OutcomeRejected, Problems: []Problem{ProblemUnknownAgent}}) {
+	if got := r.run(&command.ResetKey{AgentKey: "nobody", NewKey: keyHash("k2")})[0]; !cmp.Equal(got, command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemUnknownAgent}}) {
 		t.Errorf("nobody's key is reset: %+v", got)
 	}
-	if got := r.run(&ResetKey{AgentKey: "ada", NewKey: keyHash("k2")})[0]; !cmp.Equal(got, Result{Outcome: OutcomeDone, KeyIssued: true}) {
+	if got := r.run(&command.ResetKey{AgentKey: "ada", NewKey: keyHash("k2")})[0]; !cmp.Equal(got, command.Result{Outcome: command.OutcomeDone, KeyIssued: true}) {
 		t.Fatalf("reset: %+v", got)
 	}
-	if got := change("k1", "", "With the old key."); !cmp.Equal(got.Problems, []Problem{ProblemWrongKey}) {
+	if got := change("k1", "", "With the old key."); !cmp.Equal(got.Problems, []command.Problem{command.ProblemWrongKey}) {
 		t.Errorf("the old key still opens: %+v", got)
 	}
 	// Whoever registered has no claim any more, and cannot have the key renewed.
@@ -37,12 +39,12 @@ func TestResetKey(t *testing.T) {
 		t.Errorf("the first request has the key renewed: %+v", got)
 	}
 	v := r.View()
-	proves, err := v.Proves("ada", &Proof{Sender: "sender-1"})
+	proves, err := v.Proves("ada", &command.Proof{Sender: "sender-1"})
 	v.Release()
 	if err != nil || proves {
 		t.Errorf("the sender that registered proves the name: %v, %v", proves, err)
 	}
-	if got := change("k2", "", "With the new key."); got.Outcome != OutcomeDone {
+	if got := change("k2", "", "With the new key."); got.Outcome != command.OutcomeDone {
 		t.Errorf("the new key does not open: %+v", got)
 	}
 }
@@ -54,20 +56,20 @@ func TestReseal(t *testing.T) {
 		defer v.Release()
 		return string(v.SealedDataKey())
 	}
-	r.run(&Reseal{Former: []byte("x"), SealedDataKey: []byte("y")})
+	r.run(&command.Reseal{Former: []byte("x"), SealedDataKey: []byte("y")})
 	if got := sealed(); got != "" {
 		t.Errorf("a key without a cluster: %q", got)
 	}
-	r.run(&Init{ClusterID: "first", SealedDataKey: []byte("under-1")})
+	r.run(&command.Init{ClusterID: "first", SealedDataKey: []byte("under-1")})
 	for _, step := range []struct {
 		former, next string
-		want         Outcome
+		want         command.Outcome
 	}{
-		{"under-0", "under-9", OutcomeUnchanged}, // a leader that is late
-		{"under-1", "under-2", OutcomeDone},
-		{"under-1", "under-3", OutcomeUnchanged},
+		{"under-0", "under-9", command.OutcomeUnchanged}, // a leader that is late
+		{"under-1", "under-2", command.OutcomeDone},
+		{"under-1", "under-3", command.OutcomeUnchanged},
 	} {
-		if got := r.run(&Reseal{Former: []byte(step.former), SealedDataKey: []byte(step.next)})[0]; got.Outcome != step.want {
+		if got := r.run(&command.Reseal{Former: []byte(step.former), SealedDataKey: []byte(step.next)})[0]; got.Outcome != step.want {
 			t.Errorf("%+v: %+v", step, got)
 		}
 	}
@@ -78,25 +80,25 @@ func TestReseal(t *testing.T) {
 
 func TestOperatorCommandsAreChecked(t *testing.T) {
 	hash := keyHash("k")
-	for name, body := range map[string]Body{
-		"no agent":       &ResetKey{NewKey: hash},
-		"a short hash":   &ResetKey{AgentKey: "ada", NewKey: hash[1:]},
-		"no former key":  &Reseal{SealedDataKey: []byte("x")},
-		"no sealed key":  &Reseal{Former: []byte("x")},
-		"a long new key": &Reseal{Former: []byte("x"), SealedDataKey: make([]byte, MaxSealedKeyBytes+1)},
+	for name, body := range map[string]command.Payload{
+		"no agent":       &command.ResetKey{NewKey: hash},
+		"a short hash":   &command.ResetKey{AgentKey: "ada", NewKey: hash[1:]},
+		"no former key":  &command.Reseal{SealedDataKey: []byte("x")},
+		"no sealed key":  &command.Reseal{Former: []byte("x")},
+		"a long new key": &command.Reseal{Former: []byte("x"), SealedDataKey: make([]byte, command.MaxSealedKeyBytes+1)},
 	} {
-		if Check(body) == nil {
+		if command.Check(body) == nil {
 			t.Errorf("%s is fit for the log", name)
 		}
 	}
-	want := Batch{Stamp: 1, Groups: []Group{{Boot: boot1, Commands: []Command{
-		{1, &ResetKey{AgentKey: "ada", NewKey: hash}}, {2, &Reseal{Former: []byte("x"), SealedDataKey: []byte("y")}},
+	want := command.Batch{Stamp: 1, Groups: []command.Group{{Boot: boot1, Commands: []command.Command{
+		{Seq: 1, Payload: &command.ResetKey{AgentKey: "ada", NewKey: hash}}, {Seq: 2, Payload: &command.Reseal{Former: []byte("x"), SealedDataKey: []byte("y")}},
 	}}}}
-	data, err := EncodeBatch(want)
+	data, err := command.EncodeBatch(want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := DecodeBatch(data); err != nil || !cmp.Equal(got, want) {
+	if got, err := command.DecodeBatch(data); err != nil || !cmp.Equal(got, want) {
 		t.Errorf("decoded %+v, %v", got, err)
 	}
 }

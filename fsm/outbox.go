@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // outboxesKept bounds the outboxes that are kept in memory: up to 7 KiB each.
@@ -20,16 +22,16 @@ const outboxesKept = 1024
 // and instants as differences, senders in 8 bytes. The two lowest bits of a
 // delivery's ready are its failed and its outage.
 type outbox struct {
-	active    bool           // the agent has a receiver that passed the check
-	filter    PushFilter     // of the agent's profile, while it is active
-	hook      uint64         // counts the changes of the receiver
-	last      uint64         // number of the newest delivery; they count from 1
-	queue     []queued       // the deliveries that wait, oldest first
-	sending   uint64         // number of the one with an attempt under way; 0: none
-	notBefore int64          // no attempt begins sooner; milliseconds since the epoch
-	tried     uint64         // number of the one that was attempted last
-	failing   uint64         // how far the receiver is from well, see failed
-	begun     []begunAttempt // the attempts of the last hour, oldest first; at most MaxHourlyDeliveries
+	active    bool               // the agent has a receiver that passed the check
+	filter    command.PushFilter // of the agent's profile, while it is active
+	hook      uint64             // counts the changes of the receiver
+	last      uint64             // number of the newest delivery; they count from 1
+	queue     []queued           // the deliveries that wait, oldest first
+	sending   uint64             // number of the one with an attempt under way; 0: none
+	notBefore int64              // no attempt begins sooner; milliseconds since the epoch
+	tried     uint64             // number of the one that was attempted last
+	failing   uint64             // how far the receiver is from well, see failed
+	begun     []begunAttempt     // the attempts of the last hour, oldest first; at most MaxHourlyDeliveries
 
 	dueAt int64 // under which instant the agent stands in spaceOutboxDue; 0: it does not
 }
@@ -89,7 +91,7 @@ func decodeOutbox(row []byte) (*outbox, error) {
 	o := new(outbox)
 	if head := r.bytes(3); head != nil {
 		r.bad = head[0] != outboxRowVersion
-		o.active, o.filter = head[1]&flagHookActive != 0, PushFilter(head[2])
+		o.active, o.filter = head[1]&flagHookActive != 0, command.PushFilter(head[2])
 	}
 	o.hook, o.last, o.sending, o.notBefore, o.tried, o.failing = r.uint(), r.uint(), r.uint(), int64(r.uint()), r.uint(), r.uint()
 	number := uint64(0)
@@ -175,7 +177,7 @@ func (tx *txn) finishOutboxes() {
 // hookSet holds the agents that have a receiver, and what is not pushed to each.
 // Everybody whom an entry concerns is looked up in it, so it is kept in memory; it
 // belongs to the apply goroutine.
-type hookSet map[string]PushFilter
+type hookSet map[string]command.PushFilter
 
 // loadHooks returns the agents that have a receiver.
 func loadHooks(r pebble.Reader) (hookSet, error) {

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // TestPages compares pages of any choice and order with what is shown alone, for
@@ -14,7 +16,7 @@ func TestPages(t *testing.T) {
 	var entries, jobs, helps []uint64
 	for range 30 {
 		entries = append(entries,
-			r.publish(func(p *Publish) { p.Body = strings.Repeat("é", recentRowBytes/2+1) }), r.publish(nil))
+			r.publish(func(p *command.Publish) { p.Body = strings.Repeat("é", recentRowBytes/2+1) }), r.publish(nil))
 		job := r.run(postJob("ada"))[0].Entry
 		r.run(claim("bob", job))
 		jobs = append(jobs, job)

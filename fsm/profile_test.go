@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // keyHash is the hash of a key.
@@ -17,10 +19,10 @@ func keyHash(key string) []byte {
 }
 
 // register is a registration of an agent whose key becomes newKey, if one is due.
-func register(agent, newKey string, change func(*Register)) *Register {
-	c := &Register{
-		Agent: agent, AgentKey: strings.ToLower(agent), Given: FieldDescription, Description: "Reads and answers.",
-		NewKey: keyHash(newKey), Proof: Proof{Sender: "sender-1"},
+func register(agent, newKey string, change func(*command.Register)) *command.Register {
+	c := &command.Register{
+		Agent: agent, AgentKey: strings.ToLower(agent), Given: command.FieldDescription, Description: "Reads and answers.",
+		NewKey: keyHash(newKey), Proof: command.Proof{Sender: "sender-1"},
 	}
 	if change != nil {
 		change(c)
@@ -29,8 +31,8 @@ func register(agent, newKey string, change func(*Register)) *Register {
 }
 
 // saying is a change of the description.
-func saying(description string) func(*Register) {
-	return func(c *Register) { c.Given, c.Description = FieldDescription, description }
+func saying(description string) func(*command.Register) {
+	return func(c *command.Register) { c.Given, c.Description = command.FieldDescription, description }
 }
 
 func (r *rig) profile(agent string) (doc string, ok bool) {
@@ -46,7 +48,7 @@ func (r *rig) opens(agent, key string) bool {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	ok, err := v.Proves(agent, &Proof{Key: keyHash(key)})
+	ok, err := v.Proves(agent, &command.Proof{Key: keyHash(key)})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -55,12 +57,12 @@ func (r *rig) opens(agent, key string) bool {
 
 func TestRegisterAndChange(t *testing.T) {
 	r := newRig(t)
-	all := func(c *Register) {
-		c.Given = allProfileFields
+	all := func(c *command.Register) {
+		c.Given = command.AllProfileFields
 		c.Capabilities, c.Endpoint = []string{"reading", "a \"b\""}, "https://example.org/a?b=<c>"
-		c.Note, c.NotifyURL, c.NotifyVerified, c.Notify = "Wake up.", "https://example.org/hook", true, NoJobs
+		c.Note, c.NotifyURL, c.NotifyVerified, c.Notify = "Wake up.", "https://example.org/hook", true, command.NoJobs
 	}
-	if got := r.run(register("Ada", "k1", all))[0]; got.Outcome != OutcomeDone || !got.KeyIssued {
+	if got := r.run(register("Ada", "k1", all))[0]; got.Outcome != command.OutcomeDone || !got.KeyIssued {
 		t.Fatalf("registration: %+v", got)
 	}
 	want := `{"id":"Ada","description":"Reads and answers.","capabilities":["reading","a \"b\""],` +
@@ -70,21 +72,21 @@ func TestRegisterAndChange(t *testing.T) {
 	}
 	steps := []struct {
 		name   string
-		change func(*Register)
-		want   Result
+		change func(*command.Register)
+		want   command.Result
 	}{
-		{"unchanged, in part, without a key, under another spelling", func(c *Register) { c.Agent = "ADA" }, Result{Outcome: OutcomeUnchanged}},
-		{"nothing given", func(c *Register) { c.Given, c.Description = 0, "" }, Result{Outcome: OutcomeUnchanged}},
-		{"unchanged with everything", func(c *Register) { all(c); c.Proof.Sender = "sender-2" }, Result{Outcome: OutcomeUnchanged}},
-		{"a change without a key", saying("Another."), Result{Outcome: OutcomeRejected, Problems: []Problem{ProblemNoKey}}},
-		{"another notify url without a key", func(c *Register) {
+		{"unchanged, in part, without a key, under another spelling", func(c *command.Register) { c.Agent = "ADA" }, command.Result{Outcome: command.OutcomeUnchanged}},
+		{"nothing given", func(c *command.Register) { c.Given, c.Description = 0, "" }, command.Result{Outcome: command.OutcomeUnchanged}},
+		{"unchanged with everything", func(c *command.Register) { all(c); c.Proof.Sender = "sender-2" }, command.Result{Outcome: command.OutcomeUnchanged}},
+		{"a change without a key", saying("Another."), command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemNoKey}}},
+		{"another notify url without a key", func(c *command.Register) {
 			*c = *register("ada", "k", nil)
-			c.Given, c.Description, c.NotifyURL = FieldNotifyURL, "", "https://example.org/other"
-		}, Result{Outcome: OutcomeRejected, Problems: []Problem{ProblemNoKey}}},
-		{"a change with a wrong key", func(c *Register) { saying("Another.")(c); c.Proof.Key = keyHash("k9") }, Result{
-			Outcome: OutcomeRejected, Problems: []Problem{ProblemWrongKey},
+			c.Given, c.Description, c.NotifyURL = command.FieldNotifyURL, "", "https://example.org/other"
+		}, command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemNoKey}}},
+		{"a change with a wrong key", func(c *command.Register) { saying("Another.")(c); c.Proof.Key = keyHash("k9") }, command.Result{
+			Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemWrongKey},
 		}},
-		{"a wrong key alone", func(c *Register) { c.Proof.Key = keyHash("k9") }, Result{Outcome: OutcomeRejected, Problems: []Problem{ProblemWrongKey}}},
+		{"a wrong key alone", func(c *command.Register) { c.Proof.Key = keyHash("k9") }, command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemWrongKey}}},
 	}
 	for _, step := range steps {
 		if got := r.run(register("ada", "k2", step.change))[0]; !cmp.Equal(got, step.want) {
@@ -94,10 +96,10 @@ func TestRegisterAndChange(t *testing.T) {
 			t.Errorf("%s: the profile is now %s", step.name, doc)
 		}
 	}
-	got := r.run(register("ada", "k2", func(c *Register) {
-		c.Given, c.Description, c.Note, c.Proof.Key = FieldNote|FieldEndpoint|FieldCapabilities, "", "New note.", keyHash("k1")
+	got := r.run(register("ada", "k2", func(c *command.Register) {
+		c.Given, c.Description, c.Note, c.Proof.Key = command.FieldNote|command.FieldEndpoint|command.FieldCapabilities, "", "New note.", keyHash("k1")
 	}))[0]
-	if got.Outcome != OutcomeDone || got.KeyIssued {
+	if got.Outcome != command.OutcomeDone || got.KeyIssued {
 		t.Errorf("a change with the key: %+v", got)
 	}
 	want = `{"id":"Ada","description":"Reads and answers.","capabilities":[],"endpoint":null,"note":"New note.",` +
@@ -109,24 +111,26 @@ func TestRegisterAndChange(t *testing.T) {
 
 func TestNewProfileNeedsDescriptionOrNote(t *testing.T) {
 	for name, tt := range map[string]struct {
-		change func(*Register)
+		change func(*command.Register)
 		ok     bool
 	}{
-		"nothing":             {func(c *Register) { c.Given, c.Description = 0, "" }, false},
-		"empty description":   {func(c *Register) { c.Description = "" }, false},
-		"capabilities":        {func(c *Register) { c.Given, c.Description, c.Capabilities = FieldCapabilities, "", []string{"x"} }, false},
-		"cleared note":        {func(c *Register) { c.Given, c.Description = FieldNote, "" }, false},
-		"note":                {func(c *Register) { c.Given, c.Description, c.Note = FieldNote, "", "Later." }, true},
+		"nothing":           {func(c *command.Register) { c.Given, c.Description = 0, "" }, false},
+		"empty description": {func(c *command.Register) { c.Description = "" }, false},
+		"capabilities": {func(c *command.Register) {
+			c.Given, c.Description, c.Capabilities = command.FieldCapabilities, "", []string{"x"}
+		}, false},
+		"cleared note":        {func(c *command.Register) { c.Given, c.Description = command.FieldNote, "" }, false},
+		"note":                {func(c *command.Register) { c.Given, c.Description, c.Note = command.FieldNote, "", "Later." }, true},
 		"description":         {nil, true},
-		"with somebody's key": {func(c *Register) { c.Proof.Key = keyHash("k9") }, true},
+		"with somebody's key": {func(c *command.Register) { c.Proof.Key = keyHash("k9") }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			got := r.run(register("ada", "k1", tt.change))[0]
-			if ok := got.Outcome == OutcomeDone && got.KeyIssued; ok != tt.ok {
+			if ok := got.Outcome == command.OutcomeDone && got.KeyIssued; ok != tt.ok {
 				t.Errorf("%+v", got)
 			}
-			if !tt.ok && !slices.Equal(got.Problems, []Problem{ProblemNoDescription}) {
+			if !tt.ok && !slices.Equal(got.Problems, []command.Problem{command.ProblemNoDescription}) {
 				t.Errorf("problems %v", got.Problems)
 			}
 			if _, exists := r.profile("ada"); exists != tt.ok {
@@ -139,52 +143,52 @@ func TestNewProfileNeedsDescriptionOrNote(t *testing.T) {
 // TestLostAnswer tries, after a registration whose answer was lost, what may get
 // a new key and what may not.
 func TestLostAnswer(t *testing.T) {
-	keyed := func(c *Register) { c.Request = RequestKey{Scope: "ada", ID: "request-1"} }
+	keyed := func(c *command.Register) { c.Request = command.RequestKey{Scope: "ada", ID: "request-1"} }
 	nothing := func(*rig) {}
 	for _, tt := range []struct {
 		name          string
-		first, second func(*Register)
+		first, second func(*command.Register)
 		between       func(r *rig)
 		reissued      bool
-		outcome       Outcome
+		outcome       command.Outcome
 	}{
-		{"the same body from the same sender", nil, nil, nothing, true, OutcomeDuplicate},
-		{"twice", nil, nil, func(r *rig) { r.run(register("ada", "k8", nil)) }, true, OutcomeDuplicate},
-		{"the same body from another sender", nil, func(c *Register) { c.Proof.Sender = "sender-2" }, nothing, false, OutcomeUnchanged},
-		{"the same body from nobody", func(c *Register) { c.Proof.Sender = "" }, func(c *Register) { c.Proof.Sender = "" }, nothing, false, OutcomeUnchanged},
-		{"another body from the same sender", nil, saying("Another."), nothing, false, OutcomeRejected},
-		{"another spelling from the same sender", nil, func(c *Register) { c.Agent = "ADA" }, nothing, false, OutcomeUnchanged},
-		{"the same body with a wrong key", nil, func(c *Register) { c.Proof.Key = keyHash("k9") }, nothing, false, OutcomeRejected},
-		{"the same body with the key", nil, func(c *Register) { c.Proof.Key = keyHash("k1") }, nothing, false, OutcomeUnchanged},
-		{"the same request", keyed, keyed, nothing, true, OutcomeDuplicate},
-		{"the same request from another sender", keyed, func(c *Register) { keyed(c); c.Proof.Sender = "sender-2" }, nothing, true, OutcomeDuplicate},
-		{"the same request with another body", keyed, func(c *Register) { keyed(c); c.Description = "Another." }, nothing, true, OutcomeDuplicate},
-		{"the same request with another body from another sender", keyed, func(c *Register) {
+		{"the same body from the same sender", nil, nil, nothing, true, command.OutcomeDuplicate},
+		{"twice", nil, nil, func(r *rig) { r.run(register("ada", "k8", nil)) }, true, command.OutcomeDuplicate},
+		{"the same body from another sender", nil, func(c *command.Register) { c.Proof.Sender = "sender-2" }, nothing, false, command.OutcomeUnchanged},
+		{"the same body from nobody", func(c *command.Register) { c.Proof.Sender = "" }, func(c *command.Register) { c.Proof.Sender = "" }, nothing, false, command.OutcomeUnchanged},
+		{"another body from the same sender", nil, saying("Another."), nothing, false, command.OutcomeRejected},
+		{"another spelling from the same sender", nil, func(c *command.Register) { c.Agent = "ADA" }, nothing, false, command.OutcomeUnchanged},
+		{"the same body with a wrong key", nil, func(c *command.Register) { c.Proof.Key = keyHash("k9") }, nothing, false, command.OutcomeRejected},
+		{"the same body with the key", nil, func(c *command.Register) { c.Proof.Key = keyHash("k1") }, nothing, false, command.OutcomeUnchanged},
+		{"the same request", keyed, keyed, nothing, true, command.OutcomeDuplicate},
+		{"the same request from another sender", keyed, func(c *command.Register) { keyed(c); c.Proof.Sender = "sender-2" }, nothing, true, command.OutcomeDuplicate},
+		{"the same request with another body", keyed, func(c *command.Register) { keyed(c); c.Description = "Another." }, nothing, true, command.OutcomeDuplicate},
+		{"the same request with another body from another sender", keyed, func(c *command.Register) {
 			keyed(c)
 			c.Description, c.Proof.Sender = "Another.", "sender-2"
-		}, nothing, false, OutcomeDuplicate},
-		{"the same request with another body, both from nobody", func(c *Register) { keyed(c); c.Proof.Sender = "" }, func(c *Register) {
+		}, nothing, false, command.OutcomeDuplicate},
+		{"the same request with another body, both from nobody", func(c *command.Register) { keyed(c); c.Proof.Sender = "" }, func(c *command.Register) {
 			keyed(c)
 			c.Description, c.Proof.Sender = "Another.", ""
-		}, nothing, false, OutcomeDuplicate},
-		{"the same request with the key", keyed, func(c *Register) { keyed(c); c.Proof.Key = keyHash("k1") }, nothing, false, OutcomeDuplicate},
-		{"the same body without the request", keyed, nil, nothing, false, OutcomeUnchanged},
-		{"another request", keyed, func(c *Register) { c.Request = RequestKey{Scope: "ada", ID: "request-2"} }, nothing, false, OutcomeUnchanged},
-		{"the last moment", keyed, keyed, func(r *rig) { r.log.stamp += keyGrace - 1000 }, true, OutcomeDuplicate},
-		{"a moment too late", keyed, keyed, func(r *rig) { r.log.stamp += keyGrace - 999 }, false, OutcomeDuplicate},
-		{"the body too late", nil, nil, func(r *rig) { r.log.stamp += keyGrace }, false, OutcomeUnchanged},
+		}, nothing, false, command.OutcomeDuplicate},
+		{"the same request with the key", keyed, func(c *command.Register) { keyed(c); c.Proof.Key = keyHash("k1") }, nothing, false, command.OutcomeDuplicate},
+		{"the same body without the request", keyed, nil, nothing, false, command.OutcomeUnchanged},
+		{"another request", keyed, func(c *command.Register) { c.Request = command.RequestKey{Scope: "ada", ID: "request-2"} }, nothing, false, command.OutcomeUnchanged},
+		{"the last moment", keyed, keyed, func(r *rig) { r.log.stamp += keyGrace - 1000 }, true, command.OutcomeDuplicate},
+		{"a moment too late", keyed, keyed, func(r *rig) { r.log.stamp += keyGrace - 999 }, false, command.OutcomeDuplicate},
+		{"the body too late", nil, nil, func(r *rig) { r.log.stamp += keyGrace }, false, command.OutcomeUnchanged},
 		{"after a change with the key", keyed, keyed, func(r *rig) {
-			r.run(register("ada", "k8", func(c *Register) { saying("Another.")(c); c.Proof.Key = keyHash("k1") }))
-		}, false, OutcomeDuplicate},
+			r.run(register("ada", "k8", func(c *command.Register) { saying("Another.")(c); c.Proof.Key = keyHash("k1") }))
+		}, false, command.OutcomeDuplicate},
 		{"after an entry with the key", nil, nil, func(r *rig) {
-			r.publish(func(p *Publish) { p.Proof.Key = keyHash("k1") })
-		}, false, OutcomeUnchanged},
+			r.publish(func(p *command.Publish) { p.Proof.Key = keyHash("k1") })
+		}, false, command.OutcomeUnchanged},
 		{"after an entry from the sender", nil, nil, func(r *rig) {
-			r.publish(func(p *Publish) { p.Proof.Sender = "sender-1" })
-		}, true, OutcomeDuplicate},
+			r.publish(func(p *command.Publish) { p.Proof.Sender = "sender-1" })
+		}, true, command.OutcomeDuplicate},
 		{"after an entry with a wrong key", nil, nil, func(r *rig) {
-			r.publish(func(p *Publish) { p.Proof = Proof{Key: keyHash("k9"), Sender: "sender-9"} })
-		}, true, OutcomeDuplicate},
+			r.publish(func(p *command.Publish) { p.Proof = command.Proof{Key: keyHash("k9"), Sender: "sender-9"} })
+		}, true, command.OutcomeDuplicate},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)
@@ -211,24 +215,24 @@ func TestLostAnswer(t *testing.T) {
 func TestRequestOfAChange(t *testing.T) {
 	r := newRig(t)
 	r.run(register("ada", "k1", nil))
-	change := func(id, description, key string) Result {
-		return r.run(register("ada", "k2", func(c *Register) {
+	change := func(id, description, key string) command.Result {
+		return r.run(register("ada", "k2", func(c *command.Register) {
 			saying(description)(c)
-			c.Proof.Key, c.Request = keyHash(key), RequestKey{Scope: "ada", ID: id}
+			c.Proof.Key, c.Request = keyHash(key), command.RequestKey{Scope: "ada", ID: id}
 		}))[0]
 	}
 	for _, step := range []struct {
 		id, description, key string
-		want                 Result
+		want                 command.Result
 	}{
-		{"request-1", "The first.", "k9", Result{Outcome: OutcomeRejected, Problems: []Problem{ProblemWrongKey}}},
-		{"request-1", "The first.", "k1", Result{Outcome: OutcomeDone}},
-		{"request-2", "The second.", "k1", Result{Outcome: OutcomeDone}},
-		{"request-1", "The first.", "k1", Result{Outcome: OutcomeDuplicate}},
-		{"request-1", "The third.", "k9", Result{Outcome: OutcomeDuplicate, Differs: true}},
+		{"request-1", "The first.", "k9", command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemWrongKey}}},
+		{"request-1", "The first.", "k1", command.Result{Outcome: command.OutcomeDone}},
+		{"request-2", "The second.", "k1", command.Result{Outcome: command.OutcomeDone}},
+		{"request-1", "The first.", "k1", command.Result{Outcome: command.OutcomeDuplicate}},
+		{"request-1", "The third.", "k9", command.Result{Outcome: command.OutcomeDuplicate, Differs: true}},
 		// What changed nothing keeps no request_id, so that nobody can take one.
-		{"request-3", "The second.", "k1", Result{Outcome: OutcomeUnchanged}},
-		{"request-3", "The third.", "k1", Result{Outcome: OutcomeDone}},
+		{"request-3", "The second.", "k1", command.Result{Outcome: command.OutcomeUnchanged}},
+		{"request-3", "The third.", "k1", command.Result{Outcome: command.OutcomeDone}},
 	} {
 		if got := change(step.id, step.description, step.key); !cmp.Equal(got, step.want) {
 			t.Errorf("%s %s: %+v, want %+v", step.id, step.description, got, step.want)
@@ -242,33 +246,33 @@ func TestRequestOfAChange(t *testing.T) {
 // TestNameVerified files entries of every style under names with every proof.
 func TestNameVerified(t *testing.T) {
 	r := newRig(t)
-	r.run(register("ada", "k1", nil), register("bob", "k2", func(c *Register) { c.Proof.Sender = "" }))
+	r.run(register("ada", "k1", nil), register("bob", "k2", func(c *command.Register) { c.Proof.Sender = "" }))
 	job := r.run(postJob("eve"))[0].Entry
 	for _, tt := range []struct {
 		name, agent string
-		proof       Proof
+		proof       command.Proof
 		want        bool
 	}{
-		{"no proof", "ada", Proof{}, false},
-		{"the key", "ada", Proof{Key: keyHash("k1")}, true},
-		{"the key from elsewhere", "ada", Proof{Key: keyHash("k1"), Sender: "sender-9"}, true},
-		{"somebody else's key", "ada", Proof{Key: keyHash("k2"), Sender: "sender-9"}, false},
-		{"the sender", "ada", Proof{Sender: "sender-1"}, true},
-		{"the sender with a wrong key", "ada", Proof{Key: keyHash("k2"), Sender: "sender-1"}, true},
-		{"another sender", "ada", Proof{Sender: "sender-2"}, false},
-		{"a profile without a sender", "bob", Proof{Sender: "sender-1"}, false},
-		{"a name without a profile", "eve", Proof{Key: keyHash("k1"), Sender: "sender-1"}, false},
+		{"no proof", "ada", command.Proof{}, false},
+		{"the key", "ada", command.Proof{Key: keyHash("k1")}, true},
+		{"the key from elsewhere", "ada", command.Proof{Key: keyHash("k1"), Sender: "sender-9"}, true},
+		{"somebody else's key", "ada", command.Proof{Key: keyHash("k2"), Sender: "sender-9"}, false},
+		{"the sender", "ada", command.Proof{Sender: "sender-1"}, true},
+		{"the sender with a wrong key", "ada", command.Proof{Key: keyHash("k2"), Sender: "sender-1"}, true},
+		{"another sender", "ada", command.Proof{Sender: "sender-2"}, false},
+		{"a profile without a sender", "bob", command.Proof{Sender: "sender-1"}, false},
+		{"a name without a profile", "eve", command.Proof{Key: keyHash("k1"), Sender: "sender-1"}, false},
 	} {
-		author := Author{Agent: tt.agent, AgentKey: tt.agent, Proof: tt.proof}
-		claim := &ClaimJob{JobAction: JobAction{Author: author, Job: FormatID(StyleJob, job)}, TTL: 1}
+		author := command.Author{Agent: tt.agent, AgentKey: tt.agent, Proof: tt.proof}
+		claim := &command.ClaimJob{JobAction: command.JobAction{Author: author, Job: FormatID(StyleJob, job)}, TTL: 1}
 		if tt.agent == "eve" {
 			claim.Job = FormatID(StyleJob, r.run(postJob("ada"))[0].Entry)
 		}
 		results := r.run(
-			post(tt.agent, func(p *Publish) { p.Proof = tt.proof }),
-			&PostJob{Author: author, Title: "A title", Body: "A body."},
+			post(tt.agent, func(p *command.Publish) { p.Proof = tt.proof }),
+			&command.PostJob{Author: author, Title: "A title", Body: "A body."},
 			claim,
-			&AskHuman{Author: author, Goal: "A goal", Action: "An action."},
+			&command.AskHuman{Author: author, Goal: "A goal", Action: "An action."},
 		)
 		for i, res := range results {
 			if doc, raw := r.read(res.Entry); doc.NameVerified != tt.want {
@@ -279,47 +283,47 @@ func TestNameVerified(t *testing.T) {
 }
 
 func TestRegisterRoundTripAndChecks(t *testing.T) {
-	full := func() *Register {
-		return register("Ada", "k1", func(c *Register) {
-			c.Given, c.Capabilities, c.Endpoint = allProfileFields, []string{"a", "b"}, "https://example.org"
-			c.Note, c.NotifyURL, c.Notify, c.House = "A note.", "https://example.org/hook", OnlyProven, true
-			c.Proof.Key, c.Request = keyHash("k9"), RequestKey{Scope: "ada", ID: "request-1"}
+	full := func() *command.Register {
+		return register("Ada", "k1", func(c *command.Register) {
+			c.Given, c.Capabilities, c.Endpoint = command.AllProfileFields, []string{"a", "b"}, "https://example.org"
+			c.Note, c.NotifyURL, c.Notify, c.House = "A note.", "https://example.org/hook", command.OnlyProven, true
+			c.Proof.Key, c.Request = keyHash("k9"), command.RequestKey{Scope: "ada", ID: "request-1"}
 		})
 	}
 	checkRoundTrip(t, full())
 	long := func(n int) string { return strings.Repeat("é", n+1) }
-	for name, change := range map[string]func(c *Register){
-		"agent":          func(c *Register) { c.Agent = "a" },
-		"agent key":      func(c *Register) { c.AgentKey = "" },
-		"nobody":         func(c *Register) { c.AgentKey = AnonymousName },
-		"unknown fields": func(c *Register) { c.Given = allProfileFields + 1 },
-		"not given":      func(c *Register) { c.Given = FieldDescription },
-		"short":          func(c *Register) { c.Description = "abc" },
-		"description":    func(c *Register) { c.Description = long(MaxDescription) },
-		"capabilities":   func(c *Register) { c.Capabilities = strings.Split("123456789", "") },
-		"capability":     func(c *Register) { c.Capabilities = []string{""} },
-		"endpoint":       func(c *Register) { c.Endpoint = long(MaxURL) },
-		"note":           func(c *Register) { c.Note = long(MaxNote) },
-		"notify url":     func(c *Register) { c.NotifyURL = long(MaxURL) },
-		"notify":         func(c *Register) { c.Notify = allPushFilters + 1 },
-		"notify alone":   func(c *Register) { c.Given &^= FieldNotify },
-		"UTF-8":          func(c *Register) { c.Note = "\xff" },
-		"key":            func(c *Register) { c.Proof.Key = []byte("short") },
-		"new key":        func(c *Register) { c.NewKey = nil },
-		"sender":         func(c *Register) { c.Proof.Sender = long(MaxFingerprintBytes) },
-		"request":        func(c *Register) { c.Request.ID = "short" },
+	for name, change := range map[string]func(c *command.Register){
+		"agent":          func(c *command.Register) { c.Agent = "a" },
+		"agent key":      func(c *command.Register) { c.AgentKey = "" },
+		"nobody":         func(c *command.Register) { c.AgentKey = command.AnonymousName },
+		"unknown fields": func(c *command.Register) { c.Given = command.AllProfileFields + 1 },
+		"not given":      func(c *command.Register) { c.Given = command.FieldDescription },
+		"short":          func(c *command.Register) { c.Description = "abc" },
+		"description":    func(c *command.Register) { c.Description = long(command.MaxDescription) },
+		"capabilities":   func(c *command.Register) { c.Capabilities = strings.Split("123456789", "") },
+		"capability":     func(c *command.Register) { c.Capabilities = []string{""} },
+		"endpoint":       func(c *command.Register) { c.Endpoint = long(command.MaxURL) },
+		"note":           func(c *command.Register) { c.Note = long(command.MaxNote) },
+		"notify url":     func(c *command.Register) { c.NotifyURL = long(command.MaxURL) },
+		"notify":         func(c *command.Register) { c.Notify = command.AllPushFilters + 1 },
+		"notify alone":   func(c *command.Register) { c.Given &^= command.FieldNotify },
+		"UTF-8":          func(c *command.Register) { c.Note = "\xff" },
+		"key":            func(c *command.Register) { c.Proof.Key = []byte("short") },
+		"new key":        func(c *command.Register) { c.NewKey = nil },
+		"sender":         func(c *command.Register) { c.Proof.Sender = long(command.MaxFingerprintBytes) },
+		"request":        func(c *command.Register) { c.Request.ID = "short" },
 	} {
 		c := full()
 		change(c)
-		if Check(c) == nil {
+		if command.Check(c) == nil {
 			t.Errorf("%s: passed", name)
 		}
 	}
-	if err := Check(full()); err != nil {
+	if err := command.Check(full()); err != nil {
 		t.Error(err)
 	}
-	p := post("ada", func(p *Publish) { p.Proof.Key = []byte("short") })
-	if Check(p) == nil || Check(&AskHuman{Author: Author{Agent: "ada", AgentKey: "ada", Proof: p.Proof}, Goal: "Goal", Action: "Action"}) == nil {
+	p := post("ada", func(p *command.Publish) { p.Proof.Key = []byte("short") })
+	if command.Check(p) == nil || command.Check(&command.AskHuman{Author: command.Author{Agent: "ada", AgentKey: "ada", Proof: p.Proof}, Goal: "Goal", Action: "Action"}) == nil {
 		t.Error("a key that is no hash passed")
 	}
 }

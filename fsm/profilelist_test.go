@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // profileNames follows a list of profiles to its last page.
@@ -14,7 +16,7 @@ func profileNames(t tester, v *View, q ProfileQuery) (names []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(revisions) > max(q.Limit, DefaultList) || q.Limit > 0 && len(revisions) > q.Limit {
+		if len(revisions) > max(q.Limit, command.DefaultList) || q.Limit > 0 && len(revisions) > q.Limit {
 			t.Fatalf("a page of %d for a limit of %d", len(revisions), q.Limit)
 		}
 		for _, n := range revisions {
@@ -38,10 +40,10 @@ func profileNames(t tester, v *View, q ProfileQuery) (names []string) {
 func TestListProfiles(t *testing.T) {
 	r := newRig(t)
 	r.run(register("ada", "k", saying("Reads books about whales.")), register("bob", "k", saying("Catches whales.")))
-	r.run(register("eve", "k", func(c *Register) {
-		c.Given, c.Capabilities, c.Note = FieldDescription|FieldCapabilities|FieldNote, []string{"Translation"}, "Bücher"
+	r.run(register("eve", "k", func(c *command.Register) {
+		c.Given, c.Capabilities, c.Note = command.FieldDescription|command.FieldCapabilities|command.FieldNote, []string{"Translation"}, "Bücher"
 	}))
-	r.run(register("ada", "k2", func(c *Register) { saying("Reads papers.")(c); c.Proof.Key = keyHash("k") }))
+	r.run(register("ada", "k2", func(c *command.Register) { saying("Reads papers.")(c); c.Proof.Key = keyHash("k") }))
 	check := func(m *Machine) {
 		t.Helper()
 		v := m.View()
@@ -102,9 +104,9 @@ func TestSearchOfManyRevisions(t *testing.T) {
 	r.run(register("bob", "k", saying("An old hand.")))
 	key := keyHash("k")
 	r.run(register("ada", "k", saying("An old hand.")))
-	var bodies []Body
+	var bodies []command.Payload
 	for i := range 2*maxProfileScan + 10 {
-		bodies = append(bodies, register("ada", "k", func(c *Register) { saying(fmt.Sprintf("Hand %d.", i))(c); c.Proof.Key = key }))
+		bodies = append(bodies, register("ada", "k", func(c *command.Register) { saying(fmt.Sprintf("Hand %d.", i))(c); c.Proof.Key = key }))
 	}
 	for part := range slices.Chunk(bodies, 250) {
 		r.run(part...)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // profileModel is the profiles again, in the plainest way.
@@ -33,26 +35,26 @@ func (m *profileModel) verify(agent, key, sender string) bool {
 }
 
 // register carries a registration with this key out, whose new key is newKey.
-func (m *profileModel) register(c *Register, key, newKey string, now int64) (outcome Outcome, issued bool) {
+func (m *profileModel) register(c *command.Register, key, newKey string, now int64) (outcome command.Outcome, issued bool) {
 	p := m.profiles[c.AgentKey]
 	said, request := fmt.Sprint(c.Given, c.Description, c.Note, c.Request), fmt.Sprint(c.Request)
 	if p == nil {
 		if c.Description+c.Note == "" {
-			return OutcomeRejected, false
+			return command.OutcomeRejected, false
 		}
 		m.save(c, modelProfile{
 			description: c.Description, note: c.Note, key: newKey, sender: c.Proof.Sender, said: said, request: request, at: now,
 		})
-		return OutcomeDone, true
+		return command.OutcomeDone, true
 	}
 	right := key == p.key
 	p.used = p.used || right
 	renewable := !p.used && now <= p.at+keyGrace
 	next := *p
-	if c.Given&FieldDescription != 0 {
+	if c.Given&command.FieldDescription != 0 {
 		next.description = c.Description
 	}
-	if c.Given&FieldNote != 0 {
+	if c.Given&command.FieldNote != 0 {
 		next.note = c.Note
 	}
 	switch {
@@ -60,20 +62,20 @@ func (m *profileModel) register(c *Register, key, newKey string, now int64) (out
 		if issued = renewable && p.request == request && (said == p.said || c.Proof.Sender == p.sender); issued {
 			p.key = newKey
 		}
-		return OutcomeDuplicate, issued
+		return command.OutcomeDuplicate, issued
 	case renewable && key == "" && c.Proof.Sender == p.sender && said == p.said:
 		p.key = newKey
-		return OutcomeDuplicate, true
+		return command.OutcomeDuplicate, true
 	case key != "" && !right, next != *p && !right:
-		return OutcomeRejected, false
+		return command.OutcomeRejected, false
 	case next == *p:
-		return OutcomeUnchanged, false
+		return command.OutcomeUnchanged, false
 	}
 	m.save(c, next)
-	return OutcomeDone, false
+	return command.OutcomeDone, false
 }
 
-func (m *profileModel) save(c *Register, p modelProfile) {
+func (m *profileModel) save(c *command.Register, p modelProfile) {
 	m.profiles[c.AgentKey] = &p
 	m.order = append(slices.DeleteFunc(m.order, func(s string) bool { return s == c.AgentKey }), c.AgentKey)
 	if c.Request.ID != "" {
@@ -82,19 +84,19 @@ func (m *profileModel) save(c *Register, p modelProfile) {
 }
 
 // drawRegister draws a registration, but for its proof.
-func drawRegister(t *rapid.T, agent, newKey string) *Register {
+func drawRegister(t *rapid.T, agent, newKey string) *command.Register {
 	c := register(agent, newKey, nil)
 	c.Given, c.Description = 0, ""
 	if rapid.Bool().Draw(t, "described") {
-		c.Given |= FieldDescription
+		c.Given |= command.FieldDescription
 		c.Description = rapid.SampledFrom([]string{"", "Some words.", "Other words."}).Draw(t, "description")
 	}
 	if rapid.Bool().Draw(t, "noted") {
-		c.Given |= FieldNote
+		c.Given |= command.FieldNote
 		c.Note = rapid.SampledFrom([]string{"", "A note."}).Draw(t, "note")
 	}
 	if id := rapid.SampledFrom([]string{"", "", "request-1", "request-2"}).Draw(t, "request"); id != "" {
-		c.Request = RequestKey{Scope: agent, ID: id}
+		c.Request = command.RequestKey{Scope: agent, ID: id}
 	}
 	return c
 }
@@ -118,12 +120,12 @@ func TestProfilesAgainstModel(t *testing.T) {
 			if p := model.profiles[agent]; p != nil && key == "right" {
 				key = p.key
 			}
-			proof := Proof{Sender: rapid.SampledFrom([]string{"s1", "s2"}).Draw(rt, "sender")}
+			proof := command.Proof{Sender: rapid.SampledFrom([]string{"s1", "s2"}).Draw(rt, "sender")}
 			if key != "" {
 				proof.Key = keyHash(key)
 			}
 			if rapid.IntRange(0, 3).Draw(rt, "kind") == 0 {
-				at := l.commands(post(agent, func(p *Publish) { p.Proof = proof }))
+				at := l.commands(post(agent, func(p *command.Publish) { p.Proof = proof }))
 				l.feed(m, at, at)
 				checkVerified(rt, m, model.verify(agent, key, proof.Sender))
 				continue
@@ -170,7 +172,7 @@ func checkProfiles(t *rapid.T, m *Machine, want *profileModel) {
 		if err != nil || got.Description != p.description || got.Note != p.note || got.CreatedAt != p.at {
 			t.Fatalf("profile %+v, %v, want %+v", got, err, p)
 		}
-		if ok, err := v.Proves(agent, &Proof{Key: keyHash(p.key)}); err != nil || !ok {
+		if ok, err := v.Proves(agent, &command.Proof{Key: keyHash(p.key)}); err != nil || !ok {
 			t.Fatalf("the key of %s does not open: %v", agent, err)
 		}
 	}

@@ -3,8 +3,13 @@ package fsm
 import (
 	"fmt"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/index"
 )
+
+// maxProfileScan is how many hits of a search for profiles are looked at for
+// one page: those that were replaced since are hits, too.
+const maxProfileScan = 4096
 
 // Profile is what an agent says of itself (interface, 2.3). Empty texts are
 // missing.
@@ -41,15 +46,15 @@ func (v *View) profile(agentKey string) (profileRow, bool, error) {
 
 // RegisterProblems returns everything against a change of a profile, as far as
 // the view knows.
-func (v *View) RegisterProblems(c *Register) ([]Problem, error) {
+func (v *View) RegisterProblems(c *command.Register) ([]command.Problem, error) {
 	p, known, err := v.profile(c.AgentKey)
 	if err != nil {
 		return nil, err
 	}
 	if !known {
-		return c.against(nil), nil
+		return againstRegister(c, nil), nil
 	}
-	return c.against(&p), nil
+	return againstRegister(c, &p), nil
 }
 
 // AppendProfile appends the profile's JSON to dst. It returns ErrNotFound when
@@ -113,9 +118,9 @@ type ProfileQuery struct {
 // a search may be short, or even empty, and yet not the last one.
 func (v *View) ListProfiles(q ProfileQuery) (revisions []uint64, next uint64, err error) {
 	if q.Limit <= 0 {
-		q.Limit = DefaultList
+		q.Limit = command.DefaultList
 	}
-	q.Limit = min(q.Limit, MaxList)
+	q.Limit = min(q.Limit, command.MaxList)
 	if q.Q != "" {
 		revisions, next, err = v.searchProfiles(q)
 	} else {
@@ -131,7 +136,7 @@ func (v *View) ListProfiles(q ProfileQuery) (revisions []uint64, next uint64, er
 // searchProfiles finds profiles by words. The index knows every revision that
 // there ever was; it looks at a bounded number of them.
 func (v *View) searchProfiles(q ProfileQuery) (found []uint64, next uint64, err error) {
-	search := index.Query{Min: 1, Before: q.Before, Limit: MaxList}
+	search := index.Query{Min: 1, Before: q.Before, Limit: command.MaxList}
 	if !addWords(q.Q, &search) {
 		return nil, 0, nil
 	}

@@ -8,25 +8,26 @@ import (
 	"github.com/hashicorp/raft"
 	"pgregory.net/rapid"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
 var (
-	someAgents   = []string{"ada", "bob", "eve", AnonymousName}
+	someAgents   = []string{"ada", "bob", "eve", command.AnonymousName}
 	someChannels = []string{"", "general", "den", "hall"}
 	someTags     = []string{"red", "Red", "grün", "two words"}
 	someWords    = []string{
 		"alpha", "alphabet", "beta", "gamma", "delta", "über", "naïve", "世界", "a", "the", "x1",
 	}
-	someBoots = []BootID{{1}, {2}, {3}}
+	someBoots = []command.BootID{{1}, {2}, {3}}
 )
 
 // drawPublish draws an entry; n is about how many there are.
-func drawPublish(t *rapid.T, n int) *Publish {
+func drawPublish(t *rapid.T, n int) *command.Publish {
 	agent := rapid.SampledFrom(someAgents).Draw(t, "agent")
-	p := &Publish{
+	p := &command.Publish{
 		Agent: agent, AgentKey: agent,
-		Kind:    Kind(rapid.IntRange(1, 3).Draw(t, "kind")),
+		Kind:    command.Kind(rapid.IntRange(1, 3).Draw(t, "kind")),
 		Channel: rapid.SampledFrom(someChannels).Draw(t, "channel"),
 		Title:   "Title " + rapid.SampledFrom(someWords).Draw(t, "title"),
 		Body:    "Body",
@@ -37,26 +38,26 @@ func drawPublish(t *rapid.T, n int) *Publish {
 	}
 	p.Mentions = rapid.SliceOfNDistinct(rapid.SampledFrom(someAgents), 0, 2, rapid.ID).Draw(t, "mentions")
 	if rapid.IntRange(0, 2).Draw(t, "related") > 0 {
-		p.Relation = Relation(rapid.IntRange(1, 4).Draw(t, "relation"))
+		p.Relation = command.Relation(rapid.IntRange(1, 4).Draw(t, "relation"))
 		p.Target = EntryID(uint64(rapid.IntRange(1, n+2).Draw(t, "target")))
 	}
 	if rapid.Bool().Draw(t, "keyed") {
-		p.Request = RequestKey{Scope: agent, ID: rapid.SampledFrom([]string{"request-1", "request-2", "request-3"}).Draw(t, "request")}
+		p.Request = command.RequestKey{Scope: agent, ID: rapid.SampledFrom([]string{"request-1", "request-2", "request-3"}).Draw(t, "request")}
 	}
 	return p
 }
 
 // drawBatch draws a log entry of ours: several boots, retries, and a clock that
 // goes anywhere.
-func drawBatch(t *rapid.T, last Batch, n int) Batch {
-	b := Batch{Stamp: max(0, last.Stamp+rapid.Int64Range(-5000, 10_000).Draw(t, "tick"))}
+func drawBatch(t *rapid.T, last command.Batch, n int) command.Batch {
+	b := command.Batch{Stamp: max(0, last.Stamp+rapid.Int64Range(-5000, 10_000).Draw(t, "tick"))}
 	for range rapid.IntRange(0, 3).Draw(t, "groups") {
 		g := drawWindow(t)
 		g.Boot = rapid.SampledFrom(someBoots).Draw(t, "boot")
 		for range rapid.IntRange(0, 4).Draw(t, "commands") {
-			c := Command{Seq: rapid.Uint64Range(1, 40).Draw(t, "seq"), Body: drawPublish(t, n)}
+			c := command.Command{Seq: rapid.Uint64Range(1, 40).Draw(t, "seq"), Payload: drawPublish(t, n)}
 			if rapid.IntRange(0, 9).Draw(t, "other") == 0 {
-				c.Body = &Lead{ServerID: "n1"}
+				c.Payload = &command.Lead{ServerID: "n1"}
 			}
 			g.Commands = append(g.Commands, c)
 		}
@@ -66,8 +67,8 @@ func drawBatch(t *rapid.T, last Batch, n int) Batch {
 }
 
 // drawWindow draws a group without commands: a floor, and open numbers below it.
-func drawWindow(t *rapid.T) Group {
-	g := Group{Floor: rapid.Uint64Range(0, 20).Draw(t, "floor")}
+func drawWindow(t *rapid.T) command.Group {
+	g := command.Group{Floor: rapid.Uint64Range(0, 20).Draw(t, "floor")}
 	if g.Floor > 0 {
 		g.Open = rapid.SliceOfNDistinct(rapid.Uint64Range(0, g.Floor-1), 0, 4, rapid.ID).Draw(t, "open")
 		slices.Sort(g.Open)
@@ -78,7 +79,7 @@ func drawWindow(t *rapid.T) Group {
 // drawLog draws a log with its model.
 func drawLog(tb testing.TB, t *rapid.T) (*raftLog, *model) {
 	l, m := newLog(tb), newModel()
-	var b Batch
+	var b command.Batch
 	for range rapid.IntRange(1, 30).Draw(t, "log entries") {
 		switch rapid.IntRange(0, 11).Draw(t, "type") {
 		case 0:
@@ -100,7 +101,7 @@ func drawQuery(t *rapid.T, m *model) Query {
 	n := uint64(len(m.entries))
 	q := Query{Since: -1}
 	if has(0) {
-		q.Kind = Kind(rapid.IntRange(1, 3).Draw(t, "kind"))
+		q.Kind = command.Kind(rapid.IntRange(1, 3).Draw(t, "kind"))
 	}
 	if has(1) {
 		q.Channel = rapid.SampledFrom(someChannels).Draw(t, "channel")
@@ -144,7 +145,7 @@ func TestMachineAgainstModel(t *testing.T) {
 			rt.Fatalf("%d entries at %d, want %d at %d", v.LastSeq(), v.Time(), len(want.entries), want.now)
 		}
 		for key, seq := range want.requests {
-			if got, ok := v.Request(OpPublish, key); !ok || got != seq {
+			if got, ok := v.Request(command.OpPublish, key); !ok || got != seq {
 				rt.Fatalf("request %+v is entry %d, %v, want %d", key, got, ok, seq)
 			}
 		}

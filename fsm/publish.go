@@ -4,36 +4,30 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
-)
+	"strings"
+	"unicode/utf8"
 
-// AnonymousName is the author of an entry that came without a name.
-const AnonymousName = "anonymous"
+	"github.com/commons-cluster/commons/fsm/command"
+)
 
 // defaultChannels are the rooms of entries without a channel and a target.
 var defaultChannels = [...]string{
-	KindMessage:        "general",
-	KindKnowledge:      "knowledge",
-	KindFeatureRequest: "wants",
+	command.KindMessage:        "general",
+	command.KindKnowledge:      "knowledge",
+	command.KindFeatureRequest: "wants",
 }
 
-func (*Lead) op() Op    { return OpLead }
-func (*Init) op() Op    { return OpInit }
-func (*Publish) op() Op { return OpPublish }
-
-// apply does nothing: that a leader's first command is applied says everything.
-func (*Lead) apply(*txn) Result { return Result{Outcome: OutcomeDone} }
-
-func (c *Init) apply(tx *txn) Result {
+func (tx *txn) applyInit(c *command.Init) command.Result {
 	if tx.cluster.id == "" {
 		tx.cluster = cluster{id: c.ClusterID, sealedKey: c.SealedDataKey}
 		tx.set(keyCluster, tx.cluster.append(nil))
 	}
-	return Result{Outcome: OutcomeDone}
+	return command.Result{Outcome: command.OutcomeDone}
 }
 
-func (p *Publish) apply(tx *txn) Result {
-	return tx.once(OpPublish, p.Request, p.contentHash, func() (uint64, []Problem) {
-		target, problems := p.target(tx)
+func (tx *txn) applyPublish(p *command.Publish) command.Result {
+	return tx.once(command.OpPublish, p.Request, func() contentSum { return publishContent(p) }, func() (uint64, []command.Problem) {
+		target, problems := tx.targetOf(p)
 		if len(problems) > 0 {
 			return 0, problems
 		}
@@ -44,8 +38,8 @@ func (p *Publish) apply(tx *txn) Result {
 // once carries a write out unless its request_id was used before. write returns
 // the entry that is the write's result, or every rule against it; content is a
 // hash of what the client said.
-func (tx *txn) once(op Op, request RequestKey, content func() contentSum, write func() (uint64, []Problem)) Result {
-	known := request != RequestKey{}
+func (tx *txn) once(op command.Op, request command.RequestKey, content func() contentSum, write func() (uint64, []command.Problem)) command.Result {
+	known := request != command.RequestKey{}
 	var key []byte
 	var sum contentSum
 	if known {
@@ -53,38 +47,38 @@ func (tx *txn) once(op Op, request RequestKey, content func() contentSum, write 
 		if row, ok := tx.get(key); ok {
 			first, err := decodeRequestRow(row)
 			tx.must(err)
-			return Result{Outcome: OutcomeDuplicate, Entry: first.entry, Differs: first.content != sum}
+			return command.Result{Outcome: command.OutcomeDuplicate, Entry: first.entry, Differs: first.content != sum}
 		}
 	}
 	seq, problems := write()
 	if len(problems) > 0 {
-		return Result{Outcome: OutcomeRejected, Problems: problems}
+		return command.Result{Outcome: command.OutcomeRejected, Problems: problems}
 	}
 	if known {
 		tx.keep(key, requestRow{entry: seq, content: sum}.append(nil))
 	}
-	return Result{Outcome: OutcomeDone, Entry: seq}
+	return command.Result{Outcome: command.OutcomeDone, Entry: seq}
 }
 
-// target looks the target up and reports every rule against relating to it. The
+// targetOf looks the target up and reports every rule against relating to it. The
 // zero row stands for no target.
-func (p *Publish) target(tx *txn) (entryRow, []Problem) {
-	if p.Relation == RelationNone {
+func (tx *txn) targetOf(p *command.Publish) (entryRow, []command.Problem) {
+	if p.Relation == command.RelationNone {
 		return entryRow{}, nil
 	}
 	target, ok := tx.resolve(p.Target)
 	if !ok {
-		return entryRow{}, []Problem{ProblemUnknownTarget}
+		return entryRow{}, []command.Problem{command.ProblemUnknownTarget}
 	}
-	if p.Relation != RelationRetraction {
+	if p.Relation != command.RelationRetraction {
 		return target, nil
 	}
-	var problems []Problem
+	var problems []command.Problem
 	if target.AgentKey != p.AgentKey {
-		problems = append(problems, ProblemRetractionOther)
+		problems = append(problems, command.ProblemRetractionOther)
 	}
 	if target.Style == StyleJob && tx.job(target.Seq).at(tx.now).status == JobClaimed {
-		problems = append(problems, ProblemJobClaimed)
+		problems = append(problems, command.ProblemJobClaimed)
 	}
 	return target, problems
 }
@@ -101,7 +95,7 @@ func (tx *txn) resolve(id string) (entryRow, bool) {
 
 // publish files an entry that passed all rules, and returns its seq. The zero
 // target stands for none.
-func (tx *txn) publish(style byte, p *Publish, target entryRow) uint64 {
+func (tx *txn) publish(style byte, p *command.Publish, target entryRow) uint64 {
 	tx.head.lastSeq++
 	e := entryRow{parentStyle: target.Style, Meta: Meta{
 		Seq: tx.head.lastSeq, CreatedAt: tx.now, AgentKey: p.AgentKey, Channel: p.Channel, Style: style,
@@ -117,7 +111,7 @@ func (tx *txn) publish(style byte, p *Publish, target entryRow) uint64 {
 		e.Channel = defaultChannels[p.Kind]
 	}
 	e.inbox = inboxKeys(p, target.AgentKey)
-	e.question = p.Question && p.Kind == KindMessage && style == StyleEntry
+	e.question = p.Question && p.Kind == command.KindMessage && style == StyleEntry
 	e.verified = tx.verify(p.AgentKey, &p.Proof)
 
 	row := e.append(make([]byte, 0, rowSize(p)), p)
@@ -153,7 +147,7 @@ func (tx *txn) tellTarget(e, target *entryRow) {
 
 // inboxKeys returns whose inbox the entry is in: the target's author and whoever
 // is mentioned, except the writer. Each once, in a fixed order.
-func inboxKeys(p *Publish, author string) []string {
+func inboxKeys(p *command.Publish, author string) []string {
 	var keys []string
 	if author != "" && author != p.AgentKey {
 		keys = append(keys, author)
@@ -194,13 +188,13 @@ func (tx *txn) supersede(e *entryRow, agent string) {
 		counts, err = decodeLaterCounts(row)
 		tx.must(err)
 	}
-	if counts.total < MaxSuccessors {
+	if counts.total < command.MaxSuccessors {
 		laterKey := makeSeqKey(spaceLater, e.Parent)
 		items, _ := tx.get(laterKey[:])
 		tx.keep(laterKey[:], appendSuccessor(slices.Clip(items), e.Seq, agent, e.Relation, e.CreatedAt))
 	}
 	counts.total++
-	if e.Relation == RelationReply {
+	if e.Relation == command.RelationReply {
 		counts.replies++
 	}
 	tx.keep(countsKey[:], counts.append(nil))
@@ -208,7 +202,7 @@ func (tx *txn) supersede(e *entryRow, agent string) {
 }
 
 // rowSize guesses the length of an entry's row, so that it is allocated once.
-func rowSize(p *Publish) int {
+func rowSize(p *command.Publish) int {
 	const fixed, perTag = 320, 48
 	return fixed + 4*len(p.Agent) + len(p.Title) + len(p.Body) + len(p.Body)/16 + perTag*(len(p.Tags)+len(p.Mentions))
 }
@@ -220,9 +214,9 @@ const contentHashBytes = 16
 // contentSum is that hash.
 type contentSum [contentHashBytes]byte
 
-// contentHash is a hash of what the client said. The fields' order stands in
+// publishContent is a hash of what the client said. The fields' order stands in
 // stored rows.
-func (p *Publish) contentHash() contentSum {
+func publishContent(p *command.Publish) contentSum {
 	return hashContent([]string{
 		p.Agent, p.Kind.String(), p.Channel, p.Title, p.Body, p.Target, p.Relation.String(),
 	}, p.Tags)
@@ -240,4 +234,26 @@ func hashContent(fields ...[]string) (sum contentSum) {
 	}
 	copy(sum[:], h.Sum(nil))
 	return sum
+}
+
+// entryBy returns a message by the author.
+func entryBy(a *command.Author, channel, title, body string, tags ...string) *command.Publish {
+	return &command.Publish{
+		Agent: a.Agent, AgentKey: a.AgentKey, Kind: command.KindMessage, Channel: channel, Title: title, Body: body,
+		Tags: tags, Mentions: a.Mentions, House: a.House, Proof: a.Proof, Question: a.Question,
+	}
+}
+
+// cutText returns the first n code points of s, without blanks at the end.
+func cutText(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	for i := range s {
+		if n == 0 {
+			return strings.TrimRight(s[:i], " \t\n")
+		}
+		n--
+	}
+	return s
 }

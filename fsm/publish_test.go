@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 func TestPublishNumbersEntries(t *testing.T) {
 	r := newRig(t)
 	got := r.run(post("ada", nil), post("bob", nil))
-	want := []Result{{Outcome: OutcomeDone, Entry: 1}, {Outcome: OutcomeDone, Entry: 2}}
+	want := []command.Result{{Outcome: command.OutcomeDone, Entry: 1}, {Outcome: command.OutcomeDone, Entry: 2}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
@@ -56,15 +58,15 @@ func TestInstantsRise(t *testing.T) {
 func TestDefaultChannels(t *testing.T) {
 	r := newRig(t)
 	tests := []struct {
-		change func(*Publish)
+		change func(*command.Publish)
 		want   string
 	}{
-		{func(p *Publish) {}, "general"},
-		{func(p *Publish) { p.Kind = KindKnowledge }, "knowledge"},
-		{func(p *Publish) { p.Kind = KindFeatureRequest }, "wants"},
-		{func(p *Publish) { p.Channel = "den" }, "den"},
-		{func(p *Publish) { relate(RelationReply, 4)(p) }, "den"},
-		{func(p *Publish) { relate(RelationReply, 4)(p); p.Channel = "other" }, "other"},
+		{func(p *command.Publish) {}, "general"},
+		{func(p *command.Publish) { p.Kind = command.KindKnowledge }, "knowledge"},
+		{func(p *command.Publish) { p.Kind = command.KindFeatureRequest }, "wants"},
+		{func(p *command.Publish) { p.Channel = "den" }, "den"},
+		{func(p *command.Publish) { relate(command.RelationReply, 4)(p) }, "den"},
+		{func(p *command.Publish) { relate(command.RelationReply, 4)(p); p.Channel = "other" }, "other"},
 	}
 	for i, tt := range tests {
 		doc, _ := r.read(r.publish(tt.change))
@@ -77,26 +79,28 @@ func TestDefaultChannels(t *testing.T) {
 func TestTargets(t *testing.T) {
 	r := newRig(t)
 	first := r.publish(nil) // by ada
-	rejected := func(p ...Problem) Result { return Result{Outcome: OutcomeRejected, Problems: p} }
+	rejected := func(p ...command.Problem) command.Result {
+		return command.Result{Outcome: command.OutcomeRejected, Problems: p}
+	}
 	tests := map[string]struct {
 		agent    string
-		relation Relation
+		relation command.Relation
 		target   string
-		want     Result
+		want     command.Result
 	}{
-		"unknown entry":        {"bob", RelationReply, "e9", rejected(ProblemUnknownTarget)},
-		"not an id":            {"bob", RelationReply, "nonsense", rejected(ProblemUnknownTarget)},
-		"not canonical":        {"bob", RelationReply, "e01", rejected(ProblemUnknownTarget)},
-		"retraction by others": {"bob", RelationRetraction, EntryID(first), rejected(ProblemRetractionOther)},
-		"retraction unknown":   {"bob", RelationRetraction, "e9", rejected(ProblemUnknownTarget)},
-		"correction by others": {"bob", RelationCorrection, EntryID(first), Result{Outcome: OutcomeDone}},
-		"own retraction":       {"ada", RelationRetraction, EntryID(first), Result{Outcome: OutcomeDone}},
-		"follow-up":            {"ada", RelationFollowUp, EntryID(first), Result{Outcome: OutcomeDone}},
+		"unknown entry":        {"bob", command.RelationReply, "e9", rejected(command.ProblemUnknownTarget)},
+		"not an id":            {"bob", command.RelationReply, "nonsense", rejected(command.ProblemUnknownTarget)},
+		"not canonical":        {"bob", command.RelationReply, "e01", rejected(command.ProblemUnknownTarget)},
+		"retraction by others": {"bob", command.RelationRetraction, EntryID(first), rejected(command.ProblemRetractionOther)},
+		"retraction unknown":   {"bob", command.RelationRetraction, "e9", rejected(command.ProblemUnknownTarget)},
+		"correction by others": {"bob", command.RelationCorrection, EntryID(first), command.Result{Outcome: command.OutcomeDone}},
+		"own retraction":       {"ada", command.RelationRetraction, EntryID(first), command.Result{Outcome: command.OutcomeDone}},
+		"follow-up":            {"ada", command.RelationFollowUp, EntryID(first), command.Result{Outcome: command.OutcomeDone}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := r.run(post(tt.agent, func(p *Publish) { p.Relation, p.Target = tt.relation, tt.target }))[0]
-			if tt.want.Outcome == OutcomeDone {
+			got := r.run(post(tt.agent, func(p *command.Publish) { p.Relation, p.Target = tt.relation, tt.target }))[0]
+			if tt.want.Outcome == command.OutcomeDone {
 				tt.want.Entry = got.Entry
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -109,9 +113,9 @@ func TestTargets(t *testing.T) {
 // TestTargetInTheSameLogEntry relates to an entry made just before.
 func TestTargetInTheSameLogEntry(t *testing.T) {
 	r := newRig(t)
-	got := r.run(post("ada", nil), post("bob", relate(RelationReply, 1)), post("eve", relate(RelationReply, 2)),
-		post("eve", relate(RelationReply, 9)))
-	if got[1].Entry != 2 || got[2].Entry != 3 || got[3].Outcome != OutcomeRejected {
+	got := r.run(post("ada", nil), post("bob", relate(command.RelationReply, 1)), post("eve", relate(command.RelationReply, 2)),
+		post("eve", relate(command.RelationReply, 9)))
+	if got[1].Entry != 2 || got[2].Entry != 3 || got[3].Outcome != command.OutcomeRejected {
 		t.Fatalf("results %+v", got)
 	}
 	v := r.View()
@@ -129,15 +133,15 @@ func TestSupersededBy(t *testing.T) {
 	if doc.SupersededBy == nil || len(doc.SupersededBy) != 0 || doc.SupersededByCount != 0 {
 		t.Errorf("without successors: %s", raw)
 	}
-	for i := range MaxSuccessors + 5 {
-		relation := RelationReply
+	for i := range command.MaxSuccessors + 5 {
+		relation := command.RelationReply
 		if i%2 == 1 {
-			relation = RelationFollowUp
+			relation = command.RelationFollowUp
 		}
 		r.run(post(fmt.Sprintf("bob%d", i), relate(relation, first)))
 	}
 	doc, raw = r.read(first)
-	if len(doc.SupersededBy) != MaxSuccessors || doc.SupersededByCount != MaxSuccessors+5 {
+	if len(doc.SupersededBy) != command.MaxSuccessors || doc.SupersededByCount != command.MaxSuccessors+5 {
 		t.Fatalf("%d items, count %d: %s", len(doc.SupersededBy), doc.SupersededByCount, raw)
 	}
 	for i, s := range doc.SupersededBy {
@@ -152,7 +156,7 @@ func TestSupersededBy(t *testing.T) {
 	v := r.View()
 	defer v.Release()
 	m, _, err := v.Meta(first)
-	if err != nil || m.Successors != MaxSuccessors+5 || m.Replies != (MaxSuccessors+5+1)/2 {
+	if err != nil || m.Successors != command.MaxSuccessors+5 || m.Replies != (command.MaxSuccessors+5+1)/2 {
 		t.Errorf("meta %+v, %v", m, err)
 	}
 }
@@ -163,7 +167,7 @@ func TestOldViewKeepsItsSuccessors(t *testing.T) {
 	first := r.publish(nil)
 	old := r.View()
 	defer old.Release()
-	r.run(post("bob", relate(RelationReply, first)))
+	r.run(post("bob", relate(command.RelationReply, first)))
 	doc, _ := readEntry(t, old, first)
 	if doc.SupersededByCount != 0 || len(doc.SupersededBy) != 0 {
 		t.Errorf("the old view shows %+v", doc.SupersededBy)
@@ -181,29 +185,29 @@ func TestOldViewKeepsItsSuccessors(t *testing.T) {
 
 func TestRequestKeys(t *testing.T) {
 	r := newRig(t)
-	key := func(id string) func(*Publish) {
-		return func(p *Publish) { p.Request = RequestKey{Scope: p.AgentKey, ID: id} }
+	key := func(id string) func(*command.Publish) {
+		return func(p *command.Publish) { p.Request = command.RequestKey{Scope: p.AgentKey, ID: id} }
 	}
 	first := r.publish(key("request-1"))
-	duplicate := func(differs bool) Result {
-		return Result{Outcome: OutcomeDuplicate, Entry: first, Differs: differs}
+	duplicate := func(differs bool) command.Result {
+		return command.Result{Outcome: command.OutcomeDuplicate, Entry: first, Differs: differs}
 	}
-	both := func(fs ...func(*Publish)) func(*Publish) {
-		return func(p *Publish) {
+	both := func(fs ...func(*command.Publish)) func(*command.Publish) {
+		return func(p *command.Publish) {
 			for _, f := range fs {
 				f(p)
 			}
 		}
 	}
 	tests := map[string]struct {
-		p    *Publish
-		want Result
+		p    *command.Publish
+		want command.Result
 	}{
 		"the same again":     {post("ada", key("request-1")), duplicate(false)},
-		"another body":       {post("ada", both(key("request-1"), func(p *Publish) { p.Body = "Other text." })), duplicate(true)},
-		"another tag":        {post("ada", both(key("request-1"), func(p *Publish) { p.Tags = []string{"x"} })), duplicate(true)},
-		"even when rejected": {post("ada", both(key("request-1"), relate(RelationReply, 99))), duplicate(true)},
-		"another scope":      {post("bob", key("request-1")), Result{Outcome: OutcomeDone, Entry: first + 1}},
+		"another body":       {post("ada", both(key("request-1"), func(p *command.Publish) { p.Body = "Other text." })), duplicate(true)},
+		"another tag":        {post("ada", both(key("request-1"), func(p *command.Publish) { p.Tags = []string{"x"} })), duplicate(true)},
+		"even when rejected": {post("ada", both(key("request-1"), relate(command.RelationReply, 99))), duplicate(true)},
+		"another scope":      {post("bob", key("request-1")), command.Result{Outcome: command.OutcomeDone, Entry: first + 1}},
 	}
 	for _, name := range []string{"the same again", "another body", "another tag", "even when rejected", "another scope"} {
 		if diff := cmp.Diff(tests[name].want, r.run(tests[name].p)[0]); diff != "" {
@@ -212,32 +216,32 @@ func TestRequestKeys(t *testing.T) {
 	}
 	// Twice in one log entry.
 	got := r.run(post("ada", key("request-2")), post("ada", key("request-2")))
-	if got[0].Outcome != OutcomeDone || got[1].Outcome != OutcomeDuplicate || got[1].Entry != got[0].Entry {
+	if got[0].Outcome != command.OutcomeDone || got[1].Outcome != command.OutcomeDuplicate || got[1].Entry != got[0].Entry {
 		t.Errorf("twice at once: %+v", got)
 	}
 	// A rejection leaves the key free.
-	rejected := r.run(post("ada", both(key("request-3"), relate(RelationReply, 99))))[0]
-	if accepted := r.run(post("ada", key("request-3")))[0]; rejected.Outcome != OutcomeRejected || accepted.Outcome != OutcomeDone {
+	rejected := r.run(post("ada", both(key("request-3"), relate(command.RelationReply, 99))))[0]
+	if accepted := r.run(post("ada", key("request-3")))[0]; rejected.Outcome != command.OutcomeRejected || accepted.Outcome != command.OutcomeDone {
 		t.Errorf("after a rejection: %+v, %+v", rejected, accepted)
 	}
 	v := r.View()
 	defer v.Release()
-	if seq, ok := v.Request(OpPublish, RequestKey{Scope: "ada", ID: "request-1"}); !ok || seq != first {
+	if seq, ok := v.Request(command.OpPublish, command.RequestKey{Scope: "ada", ID: "request-1"}); !ok || seq != first {
 		t.Errorf("request-1 is entry %d, %v", seq, ok)
 	}
-	for _, k := range []RequestKey{{}, {Scope: "ada", ID: "request-9"}, {Scope: "adar", ID: "equest-1"}} {
-		if seq, ok := v.Request(OpPublish, k); ok {
+	for _, k := range []command.RequestKey{{}, {Scope: "ada", ID: "request-9"}, {Scope: "adar", ID: "equest-1"}} {
+		if seq, ok := v.Request(command.OpPublish, k); ok {
 			t.Errorf("%+v is entry %d", k, seq)
 		}
 	}
-	if _, ok := v.Request(OpInit, RequestKey{Scope: "ada", ID: "request-1"}); ok {
+	if _, ok := v.Request(command.OpInit, command.RequestKey{Scope: "ada", ID: "request-1"}); ok {
 		t.Error("a key counts for another operation")
 	}
 }
 
 func TestChannels(t *testing.T) {
 	r := newRig(t)
-	in := func(name string) func(*Publish) { return func(p *Publish) { p.Channel = name } }
+	in := func(name string) func(*command.Publish) { return func(p *command.Publish) { p.Channel = name } }
 	r.run(post("ada", in("aa")), post("ada", in("bb")), post("ada", in("aa")))
 	early := r.log.stamp
 	r.run(post("ada", in("cc")))
@@ -253,16 +257,16 @@ func TestChannels(t *testing.T) {
 func TestChannelsAreBounded(t *testing.T) {
 	r := newRig(t)
 	for range 11 {
-		var bodies []Body
+		var bodies []command.Payload
 		for range 100 {
 			name := fmt.Sprintf("room-%d", len(bodies)+int(r.log.last())*100)
-			bodies = append(bodies, post("ada", func(p *Publish) { p.Channel = name }))
+			bodies = append(bodies, post("ada", func(p *command.Publish) { p.Channel = name }))
 		}
 		r.run(bodies...)
 	}
 	v := r.View()
 	defer v.Release()
-	if n := len(v.Channels()); n != MaxChannels {
+	if n := len(v.Channels()); n != command.MaxChannels {
 		t.Errorf("%d channels", n)
 	}
 }
@@ -270,12 +274,12 @@ func TestChannelsAreBounded(t *testing.T) {
 func TestInitCountsOnce(t *testing.T) {
 	r := newRig(t)
 	v := r.View()
-	if v.ClusterID() != "" || v.SealedDataKey() != nil || v.Format() != InitialFormat {
+	if v.ClusterID() != "" || v.SealedDataKey() != nil || v.Format() != command.InitialFormat {
 		t.Errorf("at first: %q, %v, %d", v.ClusterID(), v.SealedDataKey(), v.Format())
 	}
 	v.Release()
-	r.run(&Init{ClusterID: "one", SealedDataKey: []byte("key one")}, &Init{ClusterID: "two", SealedDataKey: []byte("key two")})
-	r.run(&Init{ClusterID: "three", SealedDataKey: []byte("key three")}, &Lead{ServerID: "n1"})
+	r.run(&command.Init{ClusterID: "one", SealedDataKey: []byte("key one")}, &command.Init{ClusterID: "two", SealedDataKey: []byte("key two")})
+	r.run(&command.Init{ClusterID: "three", SealedDataKey: []byte("key three")}, &command.Lead{ServerID: "n1"})
 	v = r.View()
 	defer v.Release()
 	if v.ClusterID() != "one" || string(v.SealedDataKey()) != "key one" {
@@ -287,15 +291,15 @@ func TestInitCountsOnce(t *testing.T) {
 // to write them anew, and read the difference.
 func TestGoldenEntries(t *testing.T) {
 	r := newRig(t)
-	r.run(post("ada", func(p *Publish) {
-		p.Agent, p.Kind, p.House = "Ada", KindKnowledge, true
+	r.run(post("ada", func(p *command.Publish) {
+		p.Agent, p.Kind, p.House = "Ada", command.KindKnowledge, true
 		p.Title = "Quotes \" and \\ and <b>&amp;</b>"
 		p.Body = "Tab\tline\nreturn\rbell\a nul-free \u2028 separator \u007f 世界 🌍 é"
 		p.Tags = []string{"one", "Zwei \"x\""}
 	}))
-	r.run(post("bob", relate(RelationCorrection, 1)), post("ada", relate(RelationRetraction, 1)))
-	r.run(post("eve", func(p *Publish) { p.Agent = "Ève"; relate(RelationFollowUp, 2)(p) }))
-	r.run(post("bob", func(p *Publish) { p.Kind = KindFeatureRequest; relate(RelationReply, 1)(p) }))
+	r.run(post("bob", relate(command.RelationCorrection, 1)), post("ada", relate(command.RelationRetraction, 1)))
+	r.run(post("eve", func(p *command.Publish) { p.Agent = "Ève"; relate(command.RelationFollowUp, 2)(p) }))
+	r.run(post("bob", func(p *command.Publish) { p.Kind = command.KindFeatureRequest; relate(command.RelationReply, 1)(p) }))
 	var got strings.Builder
 	for seq := uint64(1); seq <= 5; seq++ {
 		_, raw := r.read(seq)

@@ -4,65 +4,67 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // notifies changes what is pushed to a registered agent.
-func notifies(agent string, f PushFilter) *Register {
-	return register(agent, "unused", func(c *Register) {
-		c.Given, c.Description, c.Notify = FieldNotify, "", f
+func notifies(agent string, f command.PushFilter) *command.Register {
+	return register(agent, "unused", func(c *command.Register) {
+		c.Given, c.Description, c.Notify = command.FieldNotify, "", f
 		c.Proof.Key = keyHash("key of " + agent)
 	})
 }
 
 // TestPushFilter holds for each filter which entries are pushed through it.
 func TestPushFilter(t *testing.T) {
-	const none = PushFilter(0)
-	proven := func(change func(*Publish)) *Publish {
-		return post("bob", func(p *Publish) {
+	const none = command.PushFilter(0)
+	proven := func(change func(*command.Publish)) *command.Publish {
+		return post("bob", func(p *command.Publish) {
 			change(p)
 			p.Proof.Key = keyHash("key of bob")
 		})
 	}
-	replyAndMention := func(p *Publish) {
-		relate(RelationReply, 1)(p)
+	replyAndMention := func(p *command.Publish) {
+		relate(command.RelationReply, 1)(p)
 		mention("ada")(p)
 	}
-	replyToJob := func(p *Publish) { p.Relation, p.Target = RelationReply, FormatID(StyleJob, 2) }
+	replyToJob := func(p *command.Publish) { p.Relation, p.Target = command.RelationReply, FormatID(StyleJob, 2) }
 	for name, tt := range map[string]struct {
-		body   Body
-		pushed map[PushFilter]string
+		body   command.Payload
+		pushed map[command.PushFilter]string
 	}{
-		"reply": {post("eve", relate(RelationReply, 1)), map[PushFilter]string{
-			none: "reply", NoReplies: "", NoMentions: "reply", NoJobs: "reply", OnlyProven: "",
+		"reply": {post("eve", relate(command.RelationReply, 1)), map[command.PushFilter]string{
+			none: "reply", command.NoReplies: "", command.NoMentions: "reply", command.NoJobs: "reply", command.OnlyProven: "",
 		}},
-		"proven reply": {proven(relate(RelationReply, 1)), map[PushFilter]string{
-			none: "reply", NoReplies: "", NoMentions: "reply", NoJobs: "reply", OnlyProven: "reply",
+		"proven reply": {proven(relate(command.RelationReply, 1)), map[command.PushFilter]string{
+			none: "reply", command.NoReplies: "", command.NoMentions: "reply", command.NoJobs: "reply", command.OnlyProven: "reply",
 		}},
-		"mention": {post("eve", mention("ada")), map[PushFilter]string{
-			none: "mention", NoReplies: "mention", NoMentions: "", NoJobs: "mention", OnlyProven: "",
+		"mention": {post("eve", mention("ada")), map[command.PushFilter]string{
+			none: "mention", command.NoReplies: "mention", command.NoMentions: "", command.NoJobs: "mention", command.OnlyProven: "",
 		}},
-		"reply that mentions": {post("eve", replyAndMention), map[PushFilter]string{
-			none: "reply", NoReplies: "mention", NoMentions: "reply", NoReplies | NoMentions: "",
+		"reply that mentions": {post("eve", replyAndMention), map[command.PushFilter]string{
+			none: "reply", command.NoReplies: "mention", command.NoMentions: "reply", command.NoReplies | command.NoMentions: "",
 		}},
-		"claim": {claim("eve", 2), map[PushFilter]string{
-			none: "reply", NoReplies: "reply", NoMentions: "reply", NoJobs: "", OnlyProven: "",
+		"claim": {claim("eve", 2), map[command.PushFilter]string{
+			none: "reply", command.NoReplies: "reply", command.NoMentions: "reply", command.NoJobs: "", command.OnlyProven: "",
 		}},
-		"result": {&FinishJob{JobAction: onJob("eve", 2), Result: "The result."}, map[PushFilter]string{
-			NoReplies: "reply", NoJobs: "",
+		"result": {&command.FinishJob{JobAction: onJob("eve", 2), Result: "The result."}, map[command.PushFilter]string{
+			command.NoReplies: "reply", command.NoJobs: "",
 		}},
-		"reply to a job": {post("eve", replyToJob), map[PushFilter]string{NoReplies: "reply", NoJobs: ""}},
+		"reply to a job": {post("eve", replyToJob), map[command.PushFilter]string{command.NoReplies: "reply", command.NoJobs: ""}},
 	} {
 		for filter, want := range tt.pushed {
 			r := newRig(t)
 			r.run(hooked("ada", nil), register("bob", "key of bob", nil), post("ada", nil), postJob("ada"))
 			before := r.outbox("ada")
-			if got := r.run(notifies("ada", filter))[0]; got.Outcome != OutcomeDone && filter != none {
+			if got := r.run(notifies("ada", filter))[0]; got.Outcome != command.OutcomeDone && filter != none {
 				t.Fatalf("%+v", got)
 			}
 			if after := r.outbox("ada"); after.Filter != filter || after.Active != before.Active {
 				t.Errorf("outbox %+v, want filter %b", after, filter)
 			}
-			if got := r.run(tt.body)[0]; got.Outcome != OutcomeDone {
+			if got := r.run(tt.body)[0]; got.Outcome != command.OutcomeDone {
 				t.Fatalf("%+v", got)
 			}
 			if want != "" {
@@ -88,7 +90,7 @@ func TestPushFilterStays(t *testing.T) {
 	}
 	r.run(hooked("ada", nil))
 	mentioned("mention e1 waiting")
-	r.run(notifies("ada", NoMentions))
+	r.run(notifies("ada", command.NoMentions))
 	mentioned("mention e1 waiting")
 	r.run(rehook("ada", "https://other.example.org/"))
 	mentioned("mention e1 waiting")

@@ -9,23 +9,24 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/index"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
 // Query selects entries. Every field narrows; zero values select everything.
 type Query struct {
-	Kind     Kind   // of this kind
-	Channel  string // in this channel (text.ChannelName)
-	AgentKey string // written by this agent (text.Fold)
-	ForKey   string // in this agent's inbox: by others, to its entries or mentioning it
-	TagKey   string // with this tag (text.FoldTag)
-	Thread   uint64 // of the conversation that this entry belongs to
-	ReplyTo  uint64 // with relation reply to this entry
-	Since    int64  // createdAt > Since, in milliseconds; negative: no bound
-	Q        string // holding all of these words, the last one as a prefix
-	Limit    int    // at most this many; 0: DefaultList; at most MaxList
-	Before   uint64 // seq < Before; 0: from the newest
+	Kind     command.Kind // of this kind
+	Channel  string       // in this channel (text.ChannelName)
+	AgentKey string       // written by this agent (text.Fold)
+	ForKey   string       // in this agent's inbox: by others, to its entries or mentioning it
+	TagKey   string       // with this tag (text.FoldTag)
+	Thread   uint64       // of the conversation that this entry belongs to
+	ReplyTo  uint64       // with relation reply to this entry
+	Since    int64        // createdAt > Since, in milliseconds; negative: no bound
+	Q        string       // holding all of these words, the last one as a prefix
+	Limit    int          // at most this many; 0: DefaultList; at most MaxList
+	Before   uint64       // seq < Before; 0: from the newest
 }
 
 // List returns the seqs of the entries that match q, newest first, and the
@@ -33,9 +34,9 @@ type Query struct {
 func (v *View) List(q Query) (seqs []uint64, next uint64, err error) {
 	limit := q.Limit
 	if limit <= 0 {
-		limit = DefaultList
+		limit = command.DefaultList
 	}
-	search := index.Query{Min: 1, Before: q.Before, Limit: min(limit, MaxList)}
+	search := index.Query{Min: 1, Before: q.Before, Limit: min(limit, command.MaxList)}
 	some, err := v.translate(q, &search)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list entries: %w", err)

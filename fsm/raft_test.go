@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // raftNode is a machine under a real Raft, with transport and log in memory. The
@@ -99,8 +101,8 @@ func write(t *testing.T, leader *raftNode, seq *uint64, count int) {
 	t.Helper()
 	for range count {
 		*seq++
-		data, err := EncodeBatch(Batch{Stamp: time.Now().UnixMilli(), Groups: []Group{{
-			Boot: boot1, Floor: *seq, Commands: []Command{{*seq, post("ada", func(p *Publish) { p.Body = fmt.Sprintf("Entry %d.", *seq) })}},
+		data, err := command.EncodeBatch(command.Batch{Stamp: time.Now().UnixMilli(), Groups: []command.Group{{
+			Boot: boot1, Floor: *seq, Commands: []command.Command{{Seq: *seq, Payload: post("ada", func(p *command.Publish) { p.Body = fmt.Sprintf("Entry %d.", *seq) })}},
 		}}})
 		if err != nil {
 			t.Fatal(err)

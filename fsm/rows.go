@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // entryRow is an entry as it is stored: a head for the state machine and the
@@ -40,7 +42,7 @@ const (
 )
 
 // append adds the row's bytes to dst, given the JSON's source.
-func (e *entryRow) append(dst []byte, p *Publish) []byte {
+func (e *entryRow) append(dst []byte, p *command.Publish) []byte {
 	start := len(dst)
 	var flags byte
 	if e.House {
@@ -73,7 +75,7 @@ func (e *entryRow) append(dst []byte, p *Publish) []byte {
 }
 
 // appendJSON writes the fields that never change, in the interface's order.
-func (e *entryRow) appendJSON(dst []byte, p *Publish) []byte {
+func (e *entryRow) appendJSON(dst []byte, p *command.Publish) []byte {
 	dst = append(dst, `{"id":"`...)
 	dst = appendID(dst, e.Style, e.Seq)
 	dst = append(dst, `","kind":"`...)
@@ -95,7 +97,7 @@ func (e *entryRow) appendJSON(dst []byte, p *Publish) []byte {
 	}
 	dst = append(dst, `],"createdAt":`...)
 	dst = appendInt(dst, e.CreatedAt)
-	if e.Relation == RelationNone {
+	if e.Relation == command.RelationNone {
 		dst = append(dst, `,"supersedes":null,"relation":null`...)
 	} else {
 		dst = append(dst, `,"supersedes":"`...)
@@ -130,7 +132,7 @@ func decodeEntryRow(seq uint64, row []byte) (entryRow, error) {
 	}
 	e := entryRow{json: text}
 	e.Seq = seq
-	e.Kind, e.Relation = Kind(row[5]), Relation(row[6])
+	e.Kind, e.Relation = command.Kind(row[5]), command.Relation(row[6])
 	e.House, e.verified = row[entryRowFlags]&flagHouse != 0, row[entryRowFlags]&flagVerified != 0
 	e.question = row[entryRowFlags]&flagQuestion != 0
 	e.Style = styleOfFlags(row[entryRowFlags])
@@ -194,7 +196,7 @@ func decodeLaterCounts(row []byte) (laterCounts, error) {
 }
 
 // appendSuccessor adds one item of supersededBy to the ready JSON of the others.
-func appendSuccessor(dst []byte, seq uint64, agent string, relation Relation, at int64) []byte {
+func appendSuccessor(dst []byte, seq uint64, agent string, relation command.Relation, at int64) []byte {
 	if len(dst) > 0 {
 		dst = append(dst, ',')
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // maxSessions and maxAnswers bound what sessions can hold. There are far fewer
@@ -20,12 +22,12 @@ const (
 
 // sessions is the memory of answered commands, by boot. It mirrors the rows of
 // spaceSession and spaceAnswer and belongs to the apply goroutine.
-type sessions map[BootID]*session
+type sessions map[command.BootID]*session
 
 type session struct {
 	window
 	lastUse int64 // instant of the newest group: orders sessions by use
-	answers map[uint64]Result
+	answers map[uint64]command.Result
 }
 
 // append encodes the row of spaceSession: the floor, the last use, and the open
@@ -39,11 +41,11 @@ func (s *session) append(dst []byte) []byte {
 }
 
 // open returns the session of a group's boot, brought up to the group's window.
-func (ss sessions) open(tx *txn, g *Group) *session {
+func (ss sessions) open(tx *txn, g *command.Group) *session {
 	s := ss[g.Boot]
 	if s == nil {
 		ss.prune(tx)
-		s = &session{answers: make(map[uint64]Result)}
+		s = &session{answers: make(map[uint64]command.Result)}
 		ss[g.Boot] = s
 	}
 	s.narrow(tx, g.Boot, window{floor: g.Floor, open: g.Open})
@@ -54,7 +56,7 @@ func (ss sessions) open(tx *txn, g *Group) *session {
 
 // narrow leaves in the window only what is in w, too, and forgets the results of
 // all else.
-func (s *session) narrow(tx *txn, boot BootID, w window) {
+func (s *session) narrow(tx *txn, boot command.BootID, w window) {
 	next := s.meet(w)
 	if next.equal(s.window) {
 		return
@@ -83,7 +85,7 @@ func (s *session) seqs() []uint64 {
 
 // keep stores a result. A session that holds too many loses the lowest half, but
 // for the open ones.
-func (s *session) keep(tx *txn, boot BootID, seq uint64, r Result) {
+func (s *session) keep(tx *txn, boot command.BootID, seq uint64, r command.Result) {
 	s.answers[seq] = r
 	tx.set(answerKey(boot, seq), appendResult(nil, r))
 	if len(s.answers) > maxAnswers {
@@ -97,7 +99,7 @@ func (s *session) keep(tx *txn, boot BootID, seq uint64, r Result) {
 // while a retry is under way, and the retry must find its answer.
 func (ss sessions) prune(tx *txn) {
 	for len(ss) >= maxSessions {
-		boot := slices.MinFunc(slices.Collect(maps.Keys(ss)), func(a, b BootID) int {
+		boot := slices.MinFunc(slices.Collect(maps.Keys(ss)), func(a, b command.BootID) int {
 			return cmp.Or(cmp.Compare(ss[a].lastUse, ss[b].lastUse), bytes.Compare(a[:], b[:]))
 		})
 		for _, seq := range ss[boot].seqs() {
@@ -114,11 +116,11 @@ func loadSessions(r pebble.Reader) (sessions, error) {
 	lower, upper := spaceBounds(spaceSession)
 	err := scanSpace(r, lower, upper, func(key, value []byte) error {
 		rr := rowReader{rest: value}
-		s := &session{window: window{floor: rr.uint()}, lastUse: int64(rr.uint()), answers: make(map[uint64]Result)}
+		s := &session{window: window{floor: rr.uint()}, lastUse: int64(rr.uint()), answers: make(map[uint64]command.Result)}
 		for len(rr.rest) > 0 {
 			s.open = append(s.open, rr.uint())
 		}
-		var boot BootID
+		var boot command.BootID
 		if copy(boot[:], key[1:]) != len(boot) {
 			return fmt.Errorf("%w: session key", ErrCorrupt)
 		}
@@ -130,7 +132,7 @@ func loadSessions(r pebble.Reader) (sessions, error) {
 	}
 	lower, upper = spaceBounds(spaceAnswer)
 	err = scanSpace(r, lower, upper, func(key, value []byte) error {
-		var boot BootID
+		var boot command.BootID
 		if len(key) != 1+len(boot)+8 {
 			return fmt.Errorf("%w: answer key", ErrCorrupt)
 		}
@@ -153,7 +155,7 @@ const (
 )
 
 // appendResult encodes a result for its row and for the digest.
-func appendResult(dst []byte, r Result) []byte {
+func appendResult(dst []byte, r command.Result) []byte {
 	var flags byte
 	if r.Differs {
 		flags |= flagDiffers
@@ -170,16 +172,16 @@ func appendResult(dst []byte, r Result) []byte {
 	return dst
 }
 
-func decodeResult(row []byte) (Result, error) {
+func decodeResult(row []byte) (command.Result, error) {
 	r := rowReader{rest: row}
 	head := r.bytes(2)
 	if head == nil {
-		return Result{}, r.done("answer row")
+		return command.Result{}, r.done("answer row")
 	}
-	res := Result{Outcome: Outcome(head[0]), Entry: r.uint()}
+	res := command.Result{Outcome: command.Outcome(head[0]), Entry: r.uint()}
 	res.Differs, res.KeyIssued = head[1]&flagDiffers != 0, head[1]&flagKeyIssued != 0
 	for _, p := range r.bytes(r.uint()) {
-		res.Problems = append(res.Problems, Problem(p))
+		res.Problems = append(res.Problems, command.Problem(p))
 	}
 	return res, r.done("answer row")
 }
@@ -189,21 +191,6 @@ func decodeResult(row []byte) (Result, error) {
 type window struct {
 	floor uint64
 	open  []uint64 // rising, below floor, at most MaxOpen
-}
-
-// checkWindow reports a Floor and an Open that do not go together.
-func (g *Group) checkWindow() error {
-	if len(g.Open) > MaxOpen {
-		return fmt.Errorf("%d open numbers, at most %d", len(g.Open), MaxOpen)
-	}
-	limit := g.Floor
-	for _, seq := range slices.Backward(g.Open) {
-		if seq >= limit {
-			return fmt.Errorf("open numbers %d below floor %d: they must rise and stay below it", g.Open, g.Floor)
-		}
-		limit = seq
-	}
-	return nil
 }
 
 // holds reports whether the command of that number may still come.

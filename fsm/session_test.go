@@ -6,16 +6,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // group applies one log entry with one group and returns the results.
-func (r *rig) group(g Group) []Result {
+func (r *rig) group(g command.Group) []command.Result {
 	r.t.Helper()
 	before := len(r.obs.got)
 	r.log.stamp += 1000
-	index := r.log.batch(Batch{Stamp: r.log.stamp, Groups: []Group{g}})
+	index := r.log.batch(command.Batch{Stamp: r.log.stamp, Groups: []command.Group{g}})
 	r.log.feed(r.Machine, index, index)
-	var out []Result
+	var out []command.Result
 	for _, a := range r.obs.got[before:] {
 		if a.boot != g.Boot || a.index != index {
 			r.t.Fatalf("observed boot %s at index %d, want %s at %d", a.boot, a.index, g.Boot, index)
@@ -25,7 +27,7 @@ func (r *rig) group(g Group) []Result {
 	return out
 }
 
-func (r *rig) result(boot BootID, seq uint64) (Result, bool) {
+func (r *rig) result(boot command.BootID, seq uint64) (command.Result, bool) {
 	v := r.View()
 	defer v.Release()
 	return v.Result(boot, seq)
@@ -33,11 +35,11 @@ func (r *rig) result(boot BootID, seq uint64) (Result, bool) {
 
 func TestSessionAnswersAgain(t *testing.T) {
 	r := newRig(t)
-	boot := BootID{5}
-	bad := post("bob", relate(RelationReply, 77))
-	first := r.group(Group{Boot: boot, Commands: []Command{{10, post("ada", nil)}, {11, bad}}})
-	again := r.group(Group{Boot: boot, Commands: []Command{{11, bad}, {10, post("ada", nil)}, {12, post("ada", nil)}}})
-	want := []Result{first[1], first[0], {Outcome: OutcomeDone, Entry: 2}}
+	boot := command.BootID{5}
+	bad := post("bob", relate(command.RelationReply, 77))
+	first := r.group(command.Group{Boot: boot, Commands: []command.Command{{Seq: 10, Payload: post("ada", nil)}, {Seq: 11, Payload: bad}}})
+	again := r.group(command.Group{Boot: boot, Commands: []command.Command{{Seq: 11, Payload: bad}, {Seq: 10, Payload: post("ada", nil)}, {Seq: 12, Payload: post("ada", nil)}}})
+	want := []command.Result{first[1], first[0], {Outcome: command.OutcomeDone, Entry: 2}}
 	if diff := cmp.Diff(want, again); diff != "" {
 		t.Errorf("second answers (-want +got):\n%s", diff)
 	}
@@ -53,10 +55,10 @@ func TestSessionAnswersAgain(t *testing.T) {
 // the first answer, not a duplicate.
 func TestSessionComesBeforeRequest(t *testing.T) {
 	r := newRig(t)
-	p := post("ada", func(p *Publish) { p.Request = RequestKey{"ada", "request-1"} })
-	first := r.group(Group{Boot: boot1, Commands: []Command{{1, p}}})
-	again := r.group(Group{Boot: boot1, Commands: []Command{{1, p}, {2, p}}})
-	want := []Result{first[0], {Outcome: OutcomeDuplicate, Entry: first[0].Entry}}
+	p := post("ada", func(p *command.Publish) { p.Request = command.RequestKey{Scope: "ada", ID: "request-1"} })
+	first := r.group(command.Group{Boot: boot1, Commands: []command.Command{{Seq: 1, Payload: p}}})
+	again := r.group(command.Group{Boot: boot1, Commands: []command.Command{{Seq: 1, Payload: p}, {Seq: 2, Payload: p}}})
+	want := []command.Result{first[0], {Outcome: command.OutcomeDuplicate, Entry: first[0].Entry}}
 	if diff := cmp.Diff(want, again); diff != "" {
 		t.Errorf("answers (-want +got):\n%s", diff)
 	}
@@ -64,11 +66,11 @@ func TestSessionComesBeforeRequest(t *testing.T) {
 
 func TestSessionFloor(t *testing.T) {
 	r := newRig(t)
-	boot := BootID{5}
-	r.group(Group{Boot: boot, Commands: []Command{{1, post("ada", nil)}, {2, post("ada", nil)}, {3, post("ada", nil)}}})
+	boot := command.BootID{5}
+	r.group(command.Group{Boot: boot, Commands: []command.Command{{Seq: 1, Payload: post("ada", nil)}, {Seq: 2, Payload: post("ada", nil)}, {Seq: 3, Payload: post("ada", nil)}}})
 	// The floor rises to 3, and a late command from below it arrives.
-	got := r.group(Group{Boot: boot, Floor: 3, Commands: []Command{{2, post("ada", nil)}, {3, post("ada", nil)}}})
-	want := []Result{{Outcome: OutcomeDropped}, {Outcome: OutcomeDone, Entry: 3}}
+	got := r.group(command.Group{Boot: boot, Floor: 3, Commands: []command.Command{{Seq: 2, Payload: post("ada", nil)}, {Seq: 3, Payload: post("ada", nil)}}})
+	want := []command.Result{{Outcome: command.OutcomeDropped}, {Outcome: command.OutcomeDone, Entry: 3}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("answers (-want +got):\n%s", diff)
 	}
@@ -78,8 +80,8 @@ func TestSessionFloor(t *testing.T) {
 		}
 	}
 	// A floor never falls.
-	got = r.group(Group{Boot: boot, Floor: 1, Commands: []Command{{2, post("ada", nil)}}})
-	if got[0].Outcome != OutcomeDropped {
+	got = r.group(command.Group{Boot: boot, Floor: 1, Commands: []command.Command{{Seq: 2, Payload: post("ada", nil)}}})
+	if got[0].Outcome != command.OutcomeDropped {
 		t.Errorf("below a fallen floor: %+v", got[0])
 	}
 	if v := r.View(); v.LastSeq() != 3 {
@@ -93,22 +95,22 @@ func TestSessionFloor(t *testing.T) {
 // out is answered again, what was not can still come.
 func TestSessionKeepsOpenNumbers(t *testing.T) {
 	r := newRig(t)
-	boot := BootID{5}
-	first := r.group(Group{Boot: boot, Floor: 1, Commands: []Command{{2, post("ada", nil)}, {4, post("ada", nil)}}})
-	got := r.group(Group{Boot: boot, Floor: 9, Open: []uint64{2, 3}, Commands: []Command{
-		{1, post("ada", nil)}, {2, post("ada", nil)}, {3, post("ada", nil)}, {4, post("ada", nil)}, {9, post("ada", nil)},
+	boot := command.BootID{5}
+	first := r.group(command.Group{Boot: boot, Floor: 1, Commands: []command.Command{{Seq: 2, Payload: post("ada", nil)}, {Seq: 4, Payload: post("ada", nil)}}})
+	got := r.group(command.Group{Boot: boot, Floor: 9, Open: []uint64{2, 3}, Commands: []command.Command{
+		{Seq: 1, Payload: post("ada", nil)}, {Seq: 2, Payload: post("ada", nil)}, {Seq: 3, Payload: post("ada", nil)}, {Seq: 4, Payload: post("ada", nil)}, {Seq: 9, Payload: post("ada", nil)},
 	}})
-	dropped := Result{Outcome: OutcomeDropped}
-	want := []Result{dropped, first[0], {Outcome: OutcomeDone, Entry: 3}, dropped, {Outcome: OutcomeDone, Entry: 4}}
+	dropped := command.Result{Outcome: command.OutcomeDropped}
+	want := []command.Result{dropped, first[0], {Outcome: command.OutcomeDone, Entry: 3}, dropped, {Outcome: command.OutcomeDone, Entry: 4}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("answers (-want +got):\n%s", diff)
 	}
 	// A group from before comes late: what was answered meanwhile stays dropped, and
 	// what it says of 2 and 3 counts.
-	got = r.group(Group{Boot: boot, Floor: 3, Commands: []Command{
-		{2, post("ada", nil)}, {3, post("ada", nil)}, {5, post("ada", nil)}, {9, post("ada", nil)},
+	got = r.group(command.Group{Boot: boot, Floor: 3, Commands: []command.Command{
+		{Seq: 2, Payload: post("ada", nil)}, {Seq: 3, Payload: post("ada", nil)}, {Seq: 5, Payload: post("ada", nil)}, {Seq: 9, Payload: post("ada", nil)},
 	}})
-	want = []Result{dropped, want[2], dropped, want[4]}
+	want = []command.Result{dropped, want[2], dropped, want[4]}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("answers to a late group (-want +got):\n%s", diff)
 	}
@@ -123,7 +125,7 @@ func TestSessionKeepsOpenNumbers(t *testing.T) {
 // when each of them holds it.
 func TestWindowsMeet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var all []Group
+		var all []command.Group
 		for range rapid.IntRange(1, 4).Draw(t, "windows") {
 			all = append(all, drawWindow(t))
 		}
@@ -131,11 +133,11 @@ func TestWindowsMeet(t *testing.T) {
 		for _, g := range all {
 			met = met.meet(window{floor: g.Floor, open: g.Open})
 		}
-		if len(met.open) > MaxOpen || !slices.IsSorted(met.open) || len(met.open) > 0 && met.open[len(met.open)-1] >= met.floor {
+		if len(met.open) > command.MaxOpen || !slices.IsSorted(met.open) || len(met.open) > 0 && met.open[len(met.open)-1] >= met.floor {
 			t.Fatalf("%+v", met)
 		}
 		for seq := range uint64(30) {
-			want := !slices.ContainsFunc(all, func(g Group) bool { return seq < g.Floor && !slices.Contains(g.Open, seq) })
+			want := !slices.ContainsFunc(all, func(g command.Group) bool { return seq < g.Floor && !slices.Contains(g.Open, seq) })
 			if met.holds(seq) != want {
 				t.Errorf("%+v holds %d: %v, want %v", met, seq, !want, want)
 			}
@@ -147,11 +149,11 @@ func TestWindowsMeet(t *testing.T) {
 // a day, with a new boot in between: it is still one entry.
 func TestRetryAfterLogTimeJumps(t *testing.T) {
 	r := newRig(t)
-	command := Command{1, post("ada", nil)}
-	first := r.group(Group{Boot: BootID{1}, Commands: []Command{command}})
+	cmd := command.Command{Seq: 1, Payload: post("ada", nil)}
+	first := r.group(command.Group{Boot: command.BootID{1}, Commands: []command.Command{cmd}})
 	r.log.stamp += 25 * 60 * 60 * 1000
-	r.group(Group{Boot: BootID{2}, Commands: []Command{{1, &Lead{ServerID: "n"}}}})
-	again := r.group(Group{Boot: BootID{1}, Commands: []Command{command}})
+	r.group(command.Group{Boot: command.BootID{2}, Commands: []command.Command{{Seq: 1, Payload: &command.Lead{ServerID: "n"}}}})
+	again := r.group(command.Group{Boot: command.BootID{1}, Commands: []command.Command{cmd}})
 	if diff := cmp.Diff(first, again); diff != "" {
 		t.Errorf("answers (-first +again):\n%s", diff)
 	}
@@ -164,9 +166,9 @@ func TestRetryAfterLogTimeJumps(t *testing.T) {
 
 func TestSessionsAreBounded(t *testing.T) {
 	r := newRig(t)
-	boot := func(i int) BootID { return BootID{1, byte(i >> 8), byte(i)} }
+	boot := func(i int) command.BootID { return command.BootID{1, byte(i >> 8), byte(i)} }
 	for i := range maxSessions + 3 {
-		r.group(Group{Boot: boot(i), Commands: []Command{{1, &Lead{ServerID: "n"}}}})
+		r.group(command.Group{Boot: boot(i), Commands: []command.Command{{Seq: 1, Payload: &command.Lead{ServerID: "n"}}}})
 	}
 	if len(r.sessions) != maxSessions {
 		t.Errorf("%d sessions", len(r.sessions))
@@ -181,12 +183,12 @@ func TestSessionsAreBounded(t *testing.T) {
 func TestAnswersAreBounded(t *testing.T) {
 	r := newRig(t)
 	seq := uint64(1)
-	r.group(Group{Boot: boot1, Commands: []Command{{seq, &Lead{ServerID: "n"}}}})
+	r.group(command.Group{Boot: boot1, Commands: []command.Command{{Seq: seq, Payload: &command.Lead{ServerID: "n"}}}})
 	for range maxAnswers/2048 + 1 {
-		g := Group{Boot: boot1, Floor: 2, Open: []uint64{1}}
+		g := command.Group{Boot: boot1, Floor: 2, Open: []uint64{1}}
 		for range 2048 {
 			seq++
-			g.Commands = append(g.Commands, Command{seq, &Lead{ServerID: "n"}})
+			g.Commands = append(g.Commands, command.Command{Seq: seq, Payload: &command.Lead{ServerID: "n"}})
 		}
 		r.group(g)
 	}
@@ -208,9 +210,9 @@ func TestAnswersAreBounded(t *testing.T) {
 // TestSessionsSurviveRestarts reads the sessions back.
 func TestSessionsSurviveRestarts(t *testing.T) {
 	r := newRig(t)
-	bad := post("bob", relate(RelationReply, 77))
-	r.group(Group{Boot: boot1, Floor: 5, Open: []uint64{2, 4}, Commands: []Command{
-		{2, bad}, {7, bad}, {5, post("ada", nil)}, {900, post("ada", nil)},
+	bad := post("bob", relate(command.RelationReply, 77))
+	r.group(command.Group{Boot: boot1, Floor: 5, Open: []uint64{2, 4}, Commands: []command.Command{
+		{Seq: 2, Payload: bad}, {Seq: 7, Payload: bad}, {Seq: 5, Payload: post("ada", nil)}, {Seq: 900, Payload: post("ada", nil)},
 	}})
 	want := r.sessions
 	closeMachine(t, r.Machine)
@@ -221,11 +223,11 @@ func TestSessionsSurviveRestarts(t *testing.T) {
 }
 
 func TestResultRoundTrip(t *testing.T) {
-	for _, want := range []Result{
+	for _, want := range []command.Result{
 		{},
-		{Outcome: OutcomeDone, Entry: 1 << 60},
-		{Outcome: OutcomeDuplicate, Entry: 3, Differs: true},
-		{Outcome: OutcomeRejected, Problems: []Problem{ProblemRetractionOther, ProblemUnknownTarget}},
+		{Outcome: command.OutcomeDone, Entry: 1 << 60},
+		{Outcome: command.OutcomeDuplicate, Entry: 3, Differs: true},
+		{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemRetractionOther, command.ProblemUnknownTarget}},
 	} {
 		row := appendResult(nil, want)
 		got, err := decodeResult(row)

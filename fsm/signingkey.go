@@ -2,42 +2,23 @@ package fsm
 
 import (
 	"encoding/binary"
-	"errors"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 const (
-	// SigningKeyBytes is the length of the public half of a signing key: ed25519.
-	SigningKeyBytes = 32
+
 	// SigningKeyOverlap is for how long a key that was replaced still signs beside
 	// its successor and is published, in milliseconds of log time.
-	SigningKeyOverlap = 7 * dayMillis
+	SigningKeyOverlap = 7 * command.DayMillis
 	// MaxSigningKeys is how many keys there are at most. Beyond it the oldest goes,
 	// overlap or not.
 	MaxSigningKeys = 4
 )
 
-// RotateSigningKey makes a new key the one that deliveries are signed with.
-type RotateSigningKey struct {
-	// After is the number of the newest key that the proposer knows; 0: none. If
-	// there is a newer one the command does nothing.
-	After  uint64 `cbor:"1,keyasint"`
-	Public []byte `cbor:"2,keyasint"`
-	// Sealed is the private half, sealed under the cluster's data key.
-	Sealed []byte `cbor:"3,keyasint"`
-}
-
-func (*RotateSigningKey) op() Op { return OpRotateSigningKey }
-
-func (c *RotateSigningKey) check() error {
-	return errors.Join(
-		checkRange("public key", len(c.Public), SigningKeyBytes, SigningKeyBytes, "bytes"),
-		checkRange("sealed private key", len(c.Sealed), 1, MaxSealedKeyBytes, "bytes"),
-	)
-}
-
-func (c *RotateSigningKey) apply(tx *txn) Result {
+func (tx *txn) applyRotateSigningKey(c *command.RotateSigningKey) command.Result {
 	row, _ := tx.get(keySigning)
 	keys, err := decodeSigningKeys(row)
 	tx.must(err)
@@ -46,7 +27,7 @@ func (c *RotateSigningKey) apply(tx *txn) Result {
 		newest = keys[0].Number
 	}
 	if c.After != newest {
-		return Result{Outcome: OutcomeUnchanged}
+		return command.Result{Outcome: command.OutcomeUnchanged}
 	}
 	if newest > 0 {
 		keys[0].ReplacedAt = tx.now
@@ -58,7 +39,7 @@ func (c *RotateSigningKey) apply(tx *txn) Result {
 		}
 	}
 	tx.keep(keySigning, appendSigningKeys(nil, next))
-	return Result{Outcome: OutcomeDone, Entry: newest + 1}
+	return command.Result{Outcome: command.OutcomeDone, Entry: newest + 1}
 }
 
 // SigningKey is a key that deliveries are signed with.

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"testing"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // rotate makes a key of these bytes the newest.
-func rotate(after uint64, b byte) *RotateSigningKey {
-	return &RotateSigningKey{After: after, Public: bytes.Repeat([]byte{b}, SigningKeyBytes), Sealed: []byte{b, b}}
+func rotate(after uint64, b byte) *command.RotateSigningKey {
+	return &command.RotateSigningKey{After: after, Public: bytes.Repeat([]byte{b}, command.SigningKeyBytes), Sealed: []byte{b, b}}
 }
 
 func (r *rig) signingKeys() string {
@@ -22,7 +24,7 @@ func (r *rig) signingKeys() string {
 	var s string
 	for _, k := range keys {
 		s += fmt.Sprintf("%d:%d", k.Number, k.Public[0])
-		if k.Public[0] != k.Sealed[1] || len(k.Public) != SigningKeyBytes || k.CreatedAt == 0 {
+		if k.Public[0] != k.Sealed[1] || len(k.Public) != command.SigningKeyBytes || k.CreatedAt == 0 {
 			r.t.Errorf("key %+v", k)
 		}
 		if k.ReplacedAt != 0 {
@@ -40,7 +42,7 @@ func TestSigningKeys(t *testing.T) {
 	}
 	for i, step := range []struct {
 		later int64
-		c     *RotateSigningKey
+		c     *command.RotateSigningKey
 		want  string
 	}{
 		{0, rotate(0, 10), "1:10; "},

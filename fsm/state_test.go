@@ -7,14 +7,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // seed fills a log with n log entries of a few entries that relate to each other.
 func (l *raftLog) seed(n int) {
 	for i := range n {
 		l.commands(
-			post("ada", func(p *Publish) { p.Body = fmt.Sprintf("Number %d of the seed, unlike any other.", i) }),
-			post("bob", relate(RelationReply, uint64(2*i+1))),
+			post("ada", func(p *command.Publish) { p.Body = fmt.Sprintf("Number %d of the seed, unlike any other.", i) }),
+			post("bob", relate(command.RelationReply, uint64(2*i+1))),
 		)
 		if i%7 == 3 {
 			l.add(raft.LogNoop, nil)
@@ -46,7 +48,7 @@ func stateOf(t tester, m *Machine) state {
 		{AgentKey: "ada"},
 		{Q: "number seed"},
 		{ForKey: "ada"},
-		{Kind: KindMessage, Limit: 3},
+		{Kind: command.KindMessage, Limit: 3},
 		{Thread: 3},
 		{ReplyTo: 1},
 		{Since: v.Time() - 2000},

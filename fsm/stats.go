@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 const (
@@ -47,10 +49,10 @@ func (tx *txn) countPost(e *entryRow) {
 		tx.dropRange([]byte{spaceHour}, hourKey(oldestHour(hour)))
 	}
 	h.posts++
-	if e.Relation == RelationReply {
+	if e.Relation == command.RelationReply {
 		h.replies++
 	}
-	if e.AgentKey != AnonymousName && tx.moveNewest(e.AgentKey, hour) {
+	if e.AgentKey != command.AnonymousName && tx.moveNewest(e.AgentKey, hour) {
 		h.agents++
 	}
 	tx.keep(hourKey(hour), h.append(nil))
@@ -138,16 +140,16 @@ func (v *View) Stats(now int64) (Stats, error) {
 	if err != nil {
 		return s, err
 	}
-	s.APIClients7d, err = v.senders(DayOf(now).minus(weekDays-1), DayOf(now), func(s Surface) bool { return s != SurfaceWeb })
+	s.APIClients7d, err = v.senders(command.DayOf(now).Minus(weekDays-1), command.DayOf(now), func(s command.Surface) bool { return s != command.SurfaceWeb })
 	return s, err
 }
 
 // senders estimates how many different senders there were on the days from first
 // to last.
-func (v *View) senders(first, last Day, counts func(Surface) bool) (uint64, error) {
-	registers := make([]byte, SketchRegisters)
+func (v *View) senders(first, last command.Day, counts func(command.Surface) bool) (uint64, error) {
+	registers := make([]byte, command.SketchRegisters)
 	err := scanSpace(v.snap, dayKey(spaceSenders, first), dayKey(spaceSenders, last+1), func(key, chunk []byte) error {
-		if counts(Surface(key[usageDayKeyBytes])) {
+		if counts(command.Surface(key[usageDayKeyBytes])) {
 			return mergeChunk(registers, key, chunk)
 		}
 		return nil
@@ -159,8 +161,8 @@ func (v *View) senders(first, last Day, counts func(Surface) bool) (uint64, erro
 }
 
 // Senders returns the registers of the sketch of one day's senders.
-func (v *View) Senders(day Day, surface Surface) ([]byte, error) {
-	registers := make([]byte, SketchRegisters)
+func (v *View) Senders(day command.Day, surface command.Surface) ([]byte, error) {
+	registers := make([]byte, command.SketchRegisters)
 	lower := append(dayKey(spaceSenders, day), byte(surface))
 	upper := append(dayKey(spaceSenders, day), byte(surface)+1)
 	err := scanSpace(v.snap, lower, upper, func(key, chunk []byte) error { return mergeChunk(registers, key, chunk) })
@@ -181,12 +183,12 @@ type Usage struct {
 	Calls           uint64
 	DistinctSenders uint64 // about how many
 	// Rows are the calls of the newest days first, at most MaxUsageListed rows.
-	Rows []UsageRow
+	Rows []command.UsageRow
 	Cut  bool // there were more
 }
 
 // Usage returns the calls from the first day to the last.
-func (v *View) Usage(first, last Day) (Usage, error) {
+func (v *View) Usage(first, last command.Day) (Usage, error) {
 	var u Usage
 	err := scanSpace(v.snap, usageDayKey(first), usageDayKey(last+1), func(key, value []byte) error {
 		if len(key) == usageDayKeyBytes {
@@ -204,10 +206,10 @@ func (v *View) Usage(first, last Day) (Usage, error) {
 	if err != nil {
 		return u, err
 	}
-	slices.SortStableFunc(u.Rows, func(a, b UsageRow) int { return cmp.Compare(b.Day, a.Day) })
-	if len(u.Rows) > MaxUsageListed {
-		u.Rows, u.Cut = u.Rows[:MaxUsageListed], true
+	slices.SortStableFunc(u.Rows, func(a, b command.UsageRow) int { return cmp.Compare(b.Day, a.Day) })
+	if len(u.Rows) > command.MaxUsageListed {
+		u.Rows, u.Cut = u.Rows[:command.MaxUsageListed], true
 	}
-	u.DistinctSenders, err = v.senders(first, last, func(Surface) bool { return true })
+	u.DistinctSenders, err = v.senders(first, last, func(command.Surface) bool { return true })
 	return u, err
 }

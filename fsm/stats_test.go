@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 func (r *rig) stats(at int64) Stats {
@@ -22,17 +24,17 @@ func (r *rig) stats(at int64) Stats {
 // without a name as an agent.
 func TestStats(t *testing.T) {
 	r := newRig(t)
-	house := func(p *Publish) { p.House = true }
+	house := func(p *command.Publish) { p.House = true }
 	first := r.publish(nil)
 	r.run(
-		post("bob", relate(RelationReply, first)), post("bob", relate(RelationCorrection, first)),
-		post(AnonymousName, relate(RelationReply, first)), post("warden", house),
+		post("bob", relate(command.RelationReply, first)), post("bob", relate(command.RelationCorrection, first)),
+		post(command.AnonymousName, relate(command.RelationReply, first)), post("warden", house),
 	)
-	r.run(postJob("cyd"), &ClaimJob{JobAction: JobAction{Author: Author{Agent: "dan", AgentKey: "dan"}, Job: "j6"}, TTL: 1000})
-	r.run(seen(1, r.today(), SurfaceAPI, "x", "y"), seen(2, r.today()-6, SurfaceMCP, "z", "y"),
-		seen(3, r.today(), SurfaceWeb, "reader"), seen(4, r.today()-7, SurfaceAPI, "gone"))
+	r.run(postJob("cyd"), &command.ClaimJob{JobAction: command.JobAction{Author: command.Author{Agent: "dan", AgentKey: "dan"}, Job: "j6"}, TTL: 1000})
+	r.run(seen(1, r.today(), command.SurfaceAPI, "x", "y"), seen(2, r.today()-6, command.SurfaceMCP, "z", "y"),
+		seen(3, r.today(), command.SurfaceWeb, "reader"), seen(4, r.today()-7, command.SurfaceAPI, "gone"))
 	for i, name := range []string{"ada", "bob", "warden"} {
-		c := &Register{Agent: name, AgentKey: name, Given: FieldDescription, Description: "Somebody.", NewKey: make([]byte, KeyHashBytes), House: name == "warden"}
+		c := &command.Register{Agent: name, AgentKey: name, Given: command.FieldDescription, Description: "Somebody.", NewKey: make([]byte, command.KeyHashBytes), House: name == "warden"}
 		for range i + 1 {
 			r.run(c)
 		}
@@ -48,7 +50,7 @@ func TestStats(t *testing.T) {
 	if got := r.stats(later); got != want {
 		t.Errorf("a day later: %+v, want %+v", got, want)
 	}
-	if got := r.stats(r.log.stamp + 8*dayMillis); got != (Stats{RegisteredAgents: 2}) {
+	if got := r.stats(r.log.stamp + 8*command.DayMillis); got != (Stats{RegisteredAgents: 2}) {
 		t.Errorf("a week later: %+v", got)
 	}
 }
@@ -69,22 +71,22 @@ func TestStatsProperty(t *testing.T) {
 		var now int64
 		var seq, n uint64
 		for range rapid.IntRange(1, 25).Draw(rt, "log entries") {
-			l.stamp += rapid.SampledFrom([]int64{0, 1000, hourMillis, 5 * hourMillis, dayMillis, 6 * dayMillis, 9 * dayMillis}).Draw(rt, "step")
+			l.stamp += rapid.SampledFrom([]int64{0, 1000, hourMillis, 5 * hourMillis, command.DayMillis, 6 * command.DayMillis, 9 * command.DayMillis}).Draw(rt, "step")
 			now = max(l.stamp, now+1)
-			g := Group{Boot: boot1}
+			g := command.Group{Boot: boot1}
 			for range rapid.IntRange(1, 4).Draw(rt, "commands") {
 				p := samplePost(rt, n)
 				if !p.House {
-					posts = append(posts, post{now / hourMillis, p.AgentKey, p.Relation == RelationReply})
+					posts = append(posts, post{now / hourMillis, p.AgentKey, p.Relation == command.RelationReply})
 				}
 				seq, n = seq+1, n+1
-				g.Commands = append(g.Commands, Command{Seq: seq, Body: p})
+				g.Commands = append(g.Commands, command.Command{Seq: seq, Payload: p})
 			}
-			index := l.batch(Batch{Stamp: l.stamp, Groups: []Group{g}})
+			index := l.batch(command.Batch{Stamp: l.stamp, Groups: []command.Group{g}})
 			l.feed(one, index, index)
-			at := now + rapid.SampledFrom([]int64{0, hourMillis, dayMillis}).Draw(rt, "later")
+			at := now + rapid.SampledFrom([]int64{0, hourMillis, command.DayMillis}).Draw(rt, "later")
 			count := func(hours int64) (c Posting) {
-				names := map[string]bool{AnonymousName: true}
+				names := map[string]bool{command.AnonymousName: true}
 				for _, p := range posts {
 					if p.hour+hours <= at/hourMillis {
 						continue
@@ -116,12 +118,12 @@ func TestStatsProperty(t *testing.T) {
 }
 
 // samplePost draws an entry that is accepted, given how many there are.
-func samplePost(t *rapid.T, n uint64) *Publish {
+func samplePost(t *rapid.T, n uint64) *command.Publish {
 	p := post(rapid.SampledFrom(someAgents).Draw(t, "agent"), nil)
 	p.House = p.AgentKey == "eve"
 	if n > 0 && rapid.Bool().Draw(t, "related") {
 		p.Target = EntryID(rapid.Uint64Range(1, n).Draw(t, "target"))
-		p.Relation = rapid.SampledFrom([]Relation{RelationReply, RelationFollowUp}).Draw(t, "relation")
+		p.Relation = rapid.SampledFrom([]command.Relation{command.RelationReply, command.RelationFollowUp}).Draw(t, "relation")
 	}
 	return p
 }
@@ -145,7 +147,7 @@ func BenchmarkStats(b *testing.B) {
 		for i := range names {
 			names[i] = fmt.Sprintf("sender-%d", hour*len(names)+i)
 		}
-		r.run(post("ada", nil), seen(uint64(hour+1), DayOf(r.log.stamp), SurfaceAPI, names...))
+		r.run(post("ada", nil), seen(uint64(hour+1), command.DayOf(r.log.stamp), command.SurfaceAPI, names...))
 	}
 	v := r.View()
 	defer v.Release()
@@ -161,16 +163,16 @@ func BenchmarkStats(b *testing.B) {
 // as there can be.
 func BenchmarkUsage(b *testing.B) {
 	r := newRig(b)
-	for number := range uint64(MaxUsageDays) {
-		r.log.stamp += dayMillis
-		c := seen(number+1, DayOf(r.log.stamp), SurfaceAPI, "x")
+	for number := range uint64(command.MaxUsageDays) {
+		r.log.stamp += command.DayMillis
+		c := seen(number+1, command.DayOf(r.log.stamp), command.SurfaceAPI, "x")
 		for i := range maxDayRows {
-			c.Rows = append(c.Rows, UsageRow{Day: DayOf(r.log.stamp), Surface: SurfaceAPI, Action: fmt.Sprint("a", i), Client: "c", Count: 1})
+			c.Rows = append(c.Rows, command.UsageRow{Day: command.DayOf(r.log.stamp), Surface: command.SurfaceAPI, Action: fmt.Sprint("a", i), Client: "c", Count: 1})
 		}
-		for surface := SurfaceAPI; surface <= SurfaceWeb; surface++ {
-			row := SenderRow{Day: DayOf(r.log.stamp), Surface: surface}
-			for chunk := range SketchRegisters / sketchChunk {
-				row.Registers = AppendRegister(row.Registers, chunk*sketchChunk, 1)
+		for surface := command.SurfaceAPI; surface <= command.SurfaceWeb; surface++ {
+			row := command.SenderRow{Day: command.DayOf(r.log.stamp), Surface: surface}
+			for chunk := range command.SketchRegisters / sketchChunk {
+				row.Registers = command.AppendRegister(row.Registers, chunk*sketchChunk, 1)
 			}
 			c.Senders = append(c.Senders, row)
 		}
@@ -180,7 +182,7 @@ func BenchmarkUsage(b *testing.B) {
 	defer v.Release()
 	b.ResetTimer()
 	for b.Loop() {
-		if _, err := v.Usage(r.today().minus(MaxUsageDays-1), r.today()); err != nil {
+		if _, err := v.Usage(r.today().Minus(command.MaxUsageDays-1), r.today()); err != nil {
 			b.Fatal(err)
 		}
 	}

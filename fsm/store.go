@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/index"
 	"github.com/commons-cluster/commons/fsm/snapshot"
 )
@@ -118,7 +119,7 @@ func (s *store) Load() (err error) {
 	if l.format, err = loadFormat(s.db); err != nil {
 		return err
 	}
-	if err := CheckFormat(l.format, s.m.opts.MaxFormat); err != nil {
+	if err := command.CheckFormat(l.format, s.m.opts.MaxFormat); err != nil {
 		return err
 	}
 	if l.sessions, err = loadSessions(s.db); err != nil {

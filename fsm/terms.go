@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/index"
 	"github.com/commons-cluster/commons/fsm/text"
 )
@@ -38,7 +39,7 @@ func (b *termBuilder) terms(e *entryRow, t entryTexts) []string {
 	b.add(termChannel, e.Channel)
 	b.add(termAgent, e.AgentKey)
 	b.add(termKind, e.Kind.String())
-	if e.Relation == RelationReply {
+	if e.Relation == command.RelationReply {
 		b.add(termParent, EntryID(e.Parent))
 	}
 	if e.Thread != e.Seq {

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 const (
@@ -169,7 +171,7 @@ const (
 	unprovenShare = 9
 	// maxUnprovenWaiting is how many deliveries of unproven senders can wait while
 	// proven ones want the room.
-	maxUnprovenWaiting = MaxWaitingDeliveries / 2
+	maxUnprovenWaiting = command.MaxWaitingDeliveries / 2
 )
 
 // senderGroup stands for whose writes lead to deliveries, where senders share a
@@ -206,7 +208,7 @@ type hourUse struct {
 
 // useOf counts the attempts of an hour.
 func useOf(attempts []begunAttempt) hourUse {
-	u := hourUse{by: make(map[senderGroup]int), free: MaxHourlyDeliveries}
+	u := hourUse{by: make(map[senderGroup]int), free: command.MaxHourlyDeliveries}
 	for _, b := range attempts {
 		u.count(b.from, 1)
 	}

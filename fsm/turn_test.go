@@ -3,10 +3,12 @@ package fsm
 import (
 	"fmt"
 	"testing"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // mentions has one sender mention an agent so often.
-func (r *rig) mentions(agent string, n int, change func(*Publish)) {
+func (r *rig) mentions(agent string, n int, change func(*command.Publish)) {
 	r.t.Helper()
 	for range n {
 		p := post("eve", mention(agent))
@@ -18,13 +20,13 @@ func (r *rig) mentions(agent string, n int, change func(*Publish)) {
 }
 
 // from makes an entry that of an unproven sender.
-func from(sender string) func(*Publish) {
-	return func(p *Publish) { p.Proof.Sender = sender }
+func from(sender string) func(*command.Publish) {
+	return func(p *command.Publish) { p.Proof.Sender = sender }
 }
 
 // byKey makes an entry that of an agent with its key.
-func byKey(agent string) func(*Publish) {
-	return func(p *Publish) { p.Agent, p.AgentKey, p.Proof.Key = agent, agent, keyHash("key of "+agent) }
+func byKey(agent string) func(*command.Publish) {
+	return func(p *command.Publish) { p.Agent, p.AgentKey, p.Proof.Key = agent, agent, keyHash("key of "+agent) }
 }
 
 // TestFailingEventBlocksNoOther holds that an event which fails waits for its own
@@ -33,13 +35,13 @@ func TestFailingEventBlocksNoOther(t *testing.T) {
 	r := newRig(t)
 	r.run(hooked("ada", nil))
 	r.mentions("ada", 4, nil)
-	if d := r.attempt("ada", AttemptFailed, nil); d.Entry != 1 {
+	if d := r.attempt("ada", command.AttemptFailed, nil); d.Entry != 1 {
 		t.Fatalf("first %+v", d)
 	}
 	own := r.now() + 5*second
 	for entry := uint64(2); entry <= 4; entry++ {
 		r.log.stamp = own - 4500 // they do not wait for it
-		if d := r.attempt("ada", AttemptDelivered, nil); d.Entry != entry {
+		if d := r.attempt("ada", command.AttemptDelivered, nil); d.Entry != entry {
 			t.Fatalf("next %+v, want entry %d", d, entry)
 		}
 	}
@@ -53,7 +55,7 @@ func TestFailingEventBlocksNoOther(t *testing.T) {
 	}
 	r.log.stamp = own
 	for _, entry := range []uint64{1, 5, 6} {
-		if d := r.attempt("ada", AttemptDelivered, nil); d.Entry != entry {
+		if d := r.attempt("ada", command.AttemptDelivered, nil); d.Entry != entry {
 			t.Errorf("next %+v, want entry %d", d, entry)
 		}
 	}
@@ -66,7 +68,7 @@ func TestReceiverThatIsDown(t *testing.T) {
 	r.run(hooked("ada", nil))
 	r.mentions("ada", 5, nil)
 	for entry := uint64(1); entry <= 3; entry++ {
-		if d := r.attempt("ada", AttemptFailed, nil); d.Entry != entry {
+		if d := r.attempt("ada", command.AttemptFailed, nil); d.Entry != entry {
 			t.Fatalf("%+v, want entry %d", d, entry)
 		}
 	}
@@ -89,7 +91,7 @@ func TestReceiverThatIsDown(t *testing.T) {
 			t.Fatalf("probe %d: next %+v, want it at %d", i, o.First, at)
 		}
 		r.log.stamp = at - 1000
-		if d := r.attempt("ada", AttemptFailed, nil); d.Entry != probe.entry {
+		if d := r.attempt("ada", command.AttemptFailed, nil); d.Entry != probe.entry {
 			t.Fatalf("probe %d: %+v, want entry %d", i, d, probe.entry)
 		}
 		if d := r.outbox("ada").Newest[5-probe.entry]; d.Failures != probe.failures {
@@ -99,7 +101,7 @@ func TestReceiverThatIsDown(t *testing.T) {
 	r.mentions("ada", 1, nil)
 	r.later(10 * minute)
 	for _, entry := range []uint64{6, 1, 2, 3, 4, 5} {
-		if d := r.attempt("ada", AttemptDelivered, nil); d.Entry != entry {
+		if d := r.attempt("ada", command.AttemptDelivered, nil); d.Entry != entry {
 			t.Fatalf("after the outage: %+v, want entry %d", d, entry)
 		}
 	}
@@ -112,15 +114,15 @@ func TestEventsAfterAnOutage(t *testing.T) {
 	r.run(hooked("ada", nil))
 	r.mentions("ada", 3, nil)
 	for range 3 {
-		r.attempt("ada", AttemptFailed, nil)
+		r.attempt("ada", command.AttemptFailed, nil)
 	}
 	r.later(5 * second)
-	r.attempt("ada", AttemptFailed, nil)
+	r.attempt("ada", command.AttemptFailed, nil)
 	own := r.now() + 5*minute // the second time for the first one
 	r.mentions("ada", 1, nil)
 	r.later(10 * second)
 	for _, entry := range []uint64{4, 1, 2, 3} {
-		if d := r.attempt("ada", AttemptDelivered, nil); d.Entry != entry {
+		if d := r.attempt("ada", command.AttemptDelivered, nil); d.Entry != entry {
 			t.Fatalf("after the outage: %+v, want entry %d", d, entry)
 		}
 	}
@@ -137,19 +139,19 @@ func TestEventThatIsNeverTaken(t *testing.T) {
 	r.mentions("ada", 5, nil)
 	for _, probe := range []struct {
 		entry   uint64
-		outcome DeliveryOutcome
+		outcome command.DeliveryOutcome
 	}{
-		{1, AttemptFailed},
-		{2, AttemptFailed},
-		{3, AttemptFailed},
-		{4, AttemptFailed},
-		{5, AttemptFailed},
-		{1, AttemptFailed},
-		{2, AttemptDelivered},
-		{1, AttemptFailed},
-		{3, AttemptDelivered},
-		{4, AttemptDelivered},
-		{5, AttemptDelivered},
+		{1, command.AttemptFailed},
+		{2, command.AttemptFailed},
+		{3, command.AttemptFailed},
+		{4, command.AttemptFailed},
+		{5, command.AttemptFailed},
+		{1, command.AttemptFailed},
+		{2, command.AttemptDelivered},
+		{1, command.AttemptFailed},
+		{3, command.AttemptDelivered},
+		{4, command.AttemptDelivered},
+		{5, command.AttemptDelivered},
 	} {
 		r.log.stamp = max(r.now(), r.outbox("ada").First.NextAt-1000)
 		if d := r.attempt("ada", probe.outcome, nil); d.Entry != probe.entry {
@@ -176,9 +178,9 @@ func TestEventsThatAreRejected(t *testing.T) {
 					continue
 				}
 				r.log.stamp = max(r.now(), first.NextAt-1000)
-				outcome := AttemptDelivered
+				outcome := command.AttemptDelivered
 				if r.due(r.now() + 1000)[0].Entry <= 3 {
-					outcome = AttemptFailed
+					outcome = command.AttemptFailed
 				}
 				r.attempt("ada", outcome, nil)
 			}
@@ -199,20 +201,20 @@ func TestEventThatFailedBeforeAnOutage(t *testing.T) {
 	r := newRig(t)
 	r.run(hooked("ada", nil))
 	r.mentions("ada", 2, nil)
-	r.attempt("ada", AttemptFailed, nil)
-	r.attempt("ada", AttemptDelivered, nil)
+	r.attempt("ada", command.AttemptFailed, nil)
+	r.attempt("ada", command.AttemptDelivered, nil)
 	r.later(5 * second)
-	r.attempt("ada", AttemptFailed, nil)
+	r.attempt("ada", command.AttemptFailed, nil)
 	own := r.now() + 5*minute
 	r.mentions("ada", 1, nil)
-	r.attempt("ada", AttemptDelivered, nil)
+	r.attempt("ada", command.AttemptDelivered, nil)
 	r.mentions("ada", 4, nil)
 	for range 3 {
-		r.attempt("ada", AttemptFailed, nil)
+		r.attempt("ada", command.AttemptFailed, nil)
 	}
 	r.later(5 * second)
 	for _, entry := range []uint64{7, 4, 5, 6} {
-		if d := r.attempt("ada", AttemptDelivered, nil); d.Entry != entry {
+		if d := r.attempt("ada", command.AttemptDelivered, nil); d.Entry != entry {
 			t.Fatalf("%+v, want entry %d", d, entry)
 		}
 	}
@@ -227,7 +229,7 @@ func TestRetryAfterOfAReceiverThatIsDown(t *testing.T) {
 	r.run(hooked("ada", nil))
 	r.mentions("ada", 4, nil)
 	for range 3 {
-		r.attempt("ada", AttemptFailed, func(a *AckDelivery) { a.RetryAfter = 20 * minute })
+		r.attempt("ada", command.AttemptFailed, func(a *command.AckDelivery) { a.RetryAfter = 20 * minute })
 	}
 	if o := r.outbox("ada"); o.First.Entry != 4 || o.First.NextAt != r.now()+20*minute {
 		t.Errorf("next %+v, want entry 4 in 20 minutes of %d", o.First, r.now())
@@ -240,17 +242,17 @@ func TestTestEventProbes(t *testing.T) {
 	r.run(hooked("ada", nil))
 	r.mentions("ada", 4, nil)
 	for range 3 {
-		r.attempt("ada", AttemptFailed, nil)
+		r.attempt("ada", command.AttemptFailed, nil)
 	}
-	ask := &TestDelivery{AgentKey: "ada", Proof: Proof{Key: keyHash("key of ada")}}
+	ask := &command.TestDelivery{AgentKey: "ada", Proof: command.Proof{Key: keyHash("key of ada")}}
 	r.run(ask)
-	if d := r.attempt("ada", AttemptDelivered, nil); d.Kind != DeliveryTest {
+	if d := r.attempt("ada", command.AttemptDelivered, nil); d.Kind != DeliveryTest {
 		t.Fatalf("%+v", d)
 	}
 	if due := r.due(r.now()); len(due) != 1 || due[0].Entry != 1 {
 		t.Errorf("due after the test: %+v", due)
 	}
-	begun := r.beginAll(Attempt{AgentKey: "ada", Delivery: 1, Number: 2})
+	begun := r.beginAll(command.Attempt{AgentKey: "ada", Delivery: 1, Number: 2})
 	r.run(ask)
 	if len(begun) != 1 || len(r.due(r.now()+DeliveryLease/2)) > 0 {
 		t.Errorf("a test lets two be sent at once: %+v", r.due(r.now()))
@@ -265,10 +267,10 @@ func TestSenderOfEventsThatFail(t *testing.T) {
 	r.mentions("ada", 20, from("junk"))
 	r.mentions("ada", 1, from("honest"))
 	for range 3 {
-		r.attempt("ada", AttemptFailed, nil)
+		r.attempt("ada", command.AttemptFailed, nil)
 	}
 	r.later(5 * second)
-	if d := r.attempt("ada", AttemptDelivered, nil); d.Entry != 21 {
+	if d := r.attempt("ada", command.AttemptDelivered, nil); d.Entry != 21 {
 		t.Errorf("%+v, want the entry of the other sender", d)
 	}
 }
@@ -281,7 +283,7 @@ func TestHourIsShared(t *testing.T) {
 	opened, used := int64(0), 0
 	for _, tt := range []struct {
 		who  string
-		from func(*Publish)
+		from func(*command.Publish)
 		want int
 	}{
 		{"a sender alone", from("junk"), 25},
@@ -295,9 +297,9 @@ func TestHourIsShared(t *testing.T) {
 			if len(r.due(r.now()+1)) == 0 {
 				t.Fatalf("%s has nothing due after %d attempts: %+v", tt.who, i, r.outbox("ada").First)
 			}
-			outcome := AttemptDelivered
+			outcome := command.AttemptDelivered
 			if i == 3 {
-				outcome = AttemptFailed
+				outcome = command.AttemptFailed
 			}
 			r.attempt("ada", outcome, nil)
 			if used == 0 && i == 0 {
@@ -309,8 +311,8 @@ func TestHourIsShared(t *testing.T) {
 			t.Fatalf("%s has more due after %d attempts: %+v", tt.who, tt.want, due)
 		}
 	}
-	if used != MaxHourlyDeliveries {
-		t.Errorf("%d attempts in the hour, want %d", used, MaxHourlyDeliveries)
+	if used != command.MaxHourlyDeliveries {
+		t.Errorf("%d attempts in the hour, want %d", used, command.MaxHourlyDeliveries)
 	}
 	if o := r.outbox("ada"); o.First.NextAt != opened+hourMillis {
 		t.Errorf("the next attempt is at %d, the first one was at %d", o.First.NextAt, opened)
@@ -347,16 +349,16 @@ func (r *rig) waiting(agent string) (entries []uint64) {
 // TestQueueIsShared fills a queue, and holds what is dropped then.
 func TestQueueIsShared(t *testing.T) {
 	type part struct {
-		from func(*Publish)
+		from func(*command.Publish)
 		n    int
 	}
-	each := func(n int, group func(i int) func(*Publish)) (parts []part) {
+	each := func(n int, group func(i int) func(*command.Publish)) (parts []part) {
 		for i := range n {
 			parts = append(parts, part{group(i), 1})
 		}
 		return parts
 	}
-	stranger := func(i int) func(*Publish) { return from(fmt.Sprint("stranger-", i)) }
+	stranger := func(i int) func(*command.Publish) { return from(fmt.Sprint("stranger-", i)) }
 	for name, tt := range map[string]struct {
 		parts []part
 		want  []int // how many of each part wait
@@ -425,7 +427,7 @@ func checkRows(r *rig) {
 	if err := scanSpace(v.snap, lower, upper, func(_, _ []byte) error { rows++; return nil }); err != nil {
 		r.t.Fatal(err)
 	}
-	if rows > MaxWaitingDeliveries+MaxListedDeliveries {
+	if rows > command.MaxWaitingDeliveries+command.MaxListedDeliveries {
 		r.t.Errorf("%d rows", rows)
 	}
 }
@@ -435,18 +437,18 @@ func checkRows(r *rig) {
 func TestDroppedFromTheQueue(t *testing.T) {
 	r := newRig(t)
 	r.run(hooked("ada", nil))
-	begun := Attempt{AgentKey: "ada", Delivery: 1, Number: 1}
-	r.mentions("ada", MaxWaitingDeliveries, func(p *Publish) { p.Proof.Sender = fmt.Sprint(len(r.obs.got)) })
+	begun := command.Attempt{AgentKey: "ada", Delivery: 1, Number: 1}
+	r.mentions("ada", command.MaxWaitingDeliveries, func(p *command.Publish) { p.Proof.Sender = fmt.Sprint(len(r.obs.got)) })
 	if got := r.beginAll(begun); len(got) != 1 {
 		t.Fatal("the attempt has not begun")
 	}
 	r.mentions("ada", 1, from("1 more"))
 	o := r.outbox("ada")
-	if d := o.Newest[0]; o.Waiting != MaxWaitingDeliveries || d.Status != DeliveryDropped || d.Reason != ReasonQueueFull || d.NextAt != 0 {
+	if d := o.Newest[0]; o.Waiting != command.MaxWaitingDeliveries || d.Status != DeliveryDropped || d.Reason != ReasonQueueFull || d.NextAt != 0 {
 		t.Errorf("%d wait, the newest is %+v", o.Waiting, d)
 	}
-	r.run(&AckDelivery{Attempt: begun, Outcome: AttemptDelivered})
-	if d := r.attempt("ada", AttemptDelivered, nil); d.Entry != 2 {
+	r.run(&command.AckDelivery{Attempt: begun, Outcome: command.AttemptDelivered})
+	if d := r.attempt("ada", command.AttemptDelivered, nil); d.Entry != 2 {
 		t.Errorf("%+v", d)
 	}
 	checkRows(r)

@@ -12,36 +12,38 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // fold is a fold of one row.
-func fold(number uint64, day Day, count uint64) *AddUsage {
-	return &AddUsage{
+func fold(number uint64, day command.Day, count uint64) *command.AddUsage {
+	return &command.AddUsage{
 		Boot: boot1, Number: number,
-		Rows: []UsageRow{{Day: day, Surface: SurfaceAPI, Action: "listEntries", Client: "curl", Count: count}},
+		Rows: []command.UsageRow{{Day: day, Surface: command.SurfaceAPI, Action: "listEntries", Client: "curl", Count: count}},
 	}
 }
 
 // seen is a fold of senders alone.
-func seen(number uint64, day Day, surface Surface, senders ...string) *AddUsage {
+func seen(number uint64, day command.Day, surface command.Surface, senders ...string) *command.AddUsage {
 	s := NewSenders()
 	for _, name := range senders {
 		s.Insert(name)
 	}
-	row := SenderRow{Day: day, Surface: surface}
+	row := command.SenderRow{Day: day, Surface: surface}
 	for i, rank := range s.Registers() {
 		if rank > 0 {
-			row.Registers = AppendRegister(row.Registers, i, rank)
+			row.Registers = command.AppendRegister(row.Registers, i, rank)
 		}
 	}
-	return &AddUsage{Boot: boot1, Number: number, Senders: []SenderRow{row}}
+	return &command.AddUsage{Boot: boot1, Number: number, Senders: []command.SenderRow{row}}
 }
 
 // today is the day of the rig's newest log entry.
-func (r *rig) today() Day {
+func (r *rig) today() command.Day {
 	v := r.View()
 	defer v.Release()
-	return DayOf(v.Time())
+	return command.DayOf(v.Time())
 }
 
 // usage returns the calls of the newest days.
@@ -49,7 +51,7 @@ func (r *rig) usage(days int) Usage {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	u, err := v.Usage(r.today().minus(days-1), r.today())
+	u, err := v.Usage(r.today().Minus(days-1), r.today())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -58,72 +60,74 @@ func (r *rig) usage(days int) Usage {
 
 func TestUsageRoundTrip(t *testing.T) {
 	full := fold(3, 20_000, 7)
-	full.Senders = seen(3, 20_000, SurfaceMCP, "x", "y").Senders
+	full.Senders = seen(3, 20_000, command.SurfaceMCP, "x", "y").Senders
 	checkRoundTrip(t, full)
 }
 
 // TestLargestFoldFits holds that a fold of the largest size is fit for the log.
 func TestLargestFoldFits(t *testing.T) {
-	c := &AddUsage{Boot: boot1, Number: 1 << 60}
-	for range MaxUsageRows {
-		c.Rows = append(c.Rows, UsageRow{
-			Day: 1 << 31, Surface: SurfaceWeb, Count: maxUsageCount,
-			Action: strings.Repeat("a", MaxUsageLabel), Client: strings.Repeat("c", MaxUsageLabel),
+	c := &command.AddUsage{Boot: boot1, Number: 1 << 60}
+	for range command.MaxUsageRows {
+		c.Rows = append(c.Rows, command.UsageRow{
+			Day: 1 << 31, Surface: command.SurfaceWeb, Count: command.MaxUsageCount,
+			Action: strings.Repeat("a", command.MaxUsageLabel), Client: strings.Repeat("c", command.MaxUsageLabel),
 		})
 	}
-	for i := range MaxSenderRows {
-		row := SenderRow{Day: 1 << 31, Surface: SurfaceWeb}
-		for j := range MaxSenderRegisters / MaxSenderRows {
-			row.Registers = AppendRegister(row.Registers, i*MaxSenderRows+j, maxRank)
+	for i := range command.MaxSenderRows {
+		row := command.SenderRow{Day: 1 << 31, Surface: command.SurfaceWeb}
+		for j := range command.MaxSenderRegisters / command.MaxSenderRows {
+			row.Registers = command.AppendRegister(row.Registers, i*command.MaxSenderRows+j, command.MaxRank)
 		}
 		c.Senders = append(c.Senders, row)
 	}
-	data, err := EncodeGroup(Group{Boot: boot1, Commands: []Command{{Seq: 1, Body: c}}})
+	data, err := command.EncodeGroup(command.Group{Boot: boot1, Commands: []command.Command{{Seq: 1, Payload: c}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Check(c); err != nil || len(data) > MaxBatchBytes {
+	if err := command.Check(c); err != nil || len(data) > command.MaxBatchBytes {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}
 }
 
 // TestUsageIsChecked breaks one bound at a time.
 func TestUsageIsChecked(t *testing.T) {
-	for name, change := range map[string]func(*AddUsage){
-		"no run":    func(c *AddUsage) { c.Boot = BootID{} },
-		"no number": func(c *AddUsage) { c.Number = 0 },
-		"rows":      func(c *AddUsage) { c.Rows = slices.Repeat(c.Rows, MaxUsageRows+1) },
-		"surface":   func(c *AddUsage) { c.Rows[0].Surface = SurfaceWeb + 1 },
-		"surface 0": func(c *AddUsage) { c.Rows[0].Surface = 0 },
-		"action":    func(c *AddUsage) { c.Rows[0].Action = "" },
-		"client":    func(c *AddUsage) { c.Rows[0].Client = "192.0.2.1, a proxy" },
-		"long":      func(c *AddUsage) { c.Rows[0].Client = strings.Repeat("x", MaxUsageLabel+1) },
-		"no count":  func(c *AddUsage) { c.Rows[0].Count = 0 },
-		"count":     func(c *AddUsage) { c.Rows[0].Count = maxUsageCount + 1 },
-		"senders": func(c *AddUsage) {
-			c.Senders = slices.Repeat([]SenderRow{{Surface: SurfaceAPI}}, MaxSenderRows+1)
+	for name, change := range map[string]func(*command.AddUsage){
+		"no run":    func(c *command.AddUsage) { c.Boot = command.BootID{} },
+		"no number": func(c *command.AddUsage) { c.Number = 0 },
+		"rows":      func(c *command.AddUsage) { c.Rows = slices.Repeat(c.Rows, command.MaxUsageRows+1) },
+		"surface":   func(c *command.AddUsage) { c.Rows[0].Surface = command.SurfaceWeb + 1 },
+		"surface 0": func(c *command.AddUsage) { c.Rows[0].Surface = 0 },
+		"action":    func(c *command.AddUsage) { c.Rows[0].Action = "" },
+		"client":    func(c *command.AddUsage) { c.Rows[0].Client = "192.0.2.1, a proxy" },
+		"long":      func(c *command.AddUsage) { c.Rows[0].Client = strings.Repeat("x", command.MaxUsageLabel+1) },
+		"no count":  func(c *command.AddUsage) { c.Rows[0].Count = 0 },
+		"count":     func(c *command.AddUsage) { c.Rows[0].Count = command.MaxUsageCount + 1 },
+		"senders": func(c *command.AddUsage) {
+			c.Senders = slices.Repeat([]command.SenderRow{{Surface: command.SurfaceAPI}}, command.MaxSenderRows+1)
 		},
-		"senders' surface": func(c *AddUsage) { c.Senders = []SenderRow{{}} },
-		"half a register":  func(c *AddUsage) { c.Senders = []SenderRow{{Surface: SurfaceAPI, Registers: []byte{0, 1}}} },
-		"register": func(c *AddUsage) {
-			c.Senders = []SenderRow{{Surface: SurfaceAPI, Registers: AppendRegister(nil, SketchRegisters, 1)}}
+		"senders' surface": func(c *command.AddUsage) { c.Senders = []command.SenderRow{{}} },
+		"half a register": func(c *command.AddUsage) {
+			c.Senders = []command.SenderRow{{Surface: command.SurfaceAPI, Registers: []byte{0, 1}}}
 		},
-		"rank 0": func(c *AddUsage) {
-			c.Senders = []SenderRow{{Surface: SurfaceAPI, Registers: AppendRegister(nil, 0, 0)}}
+		"register": func(c *command.AddUsage) {
+			c.Senders = []command.SenderRow{{Surface: command.SurfaceAPI, Registers: command.AppendRegister(nil, command.SketchRegisters, 1)}}
 		},
-		"rank": func(c *AddUsage) {
-			c.Senders = []SenderRow{{Surface: SurfaceAPI, Registers: AppendRegister(nil, 0, maxRank+1)}}
+		"rank 0": func(c *command.AddUsage) {
+			c.Senders = []command.SenderRow{{Surface: command.SurfaceAPI, Registers: command.AppendRegister(nil, 0, 0)}}
 		},
-		"registers": func(c *AddUsage) {
-			all := bytes.Repeat(AppendRegister(nil, 0, 1), MaxSenderRegisters+1)
-			c.Senders = []SenderRow{{Surface: SurfaceAPI, Registers: all}}
+		"rank": func(c *command.AddUsage) {
+			c.Senders = []command.SenderRow{{Surface: command.SurfaceAPI, Registers: command.AppendRegister(nil, 0, command.MaxRank+1)}}
+		},
+		"registers": func(c *command.AddUsage) {
+			all := bytes.Repeat(command.AppendRegister(nil, 0, 1), command.MaxSenderRegisters+1)
+			c.Senders = []command.SenderRow{{Surface: command.SurfaceAPI, Registers: all}}
 		},
 	} {
 		c := fold(1, 0, 1)
-		if err := Check(c); err != nil {
+		if err := command.Check(c); err != nil {
 			t.Fatal(err)
 		}
-		if change(c); Check(c) == nil {
+		if change(c); command.Check(c) == nil {
 			t.Errorf("%s: not refused", name)
 		}
 	}
@@ -132,22 +136,22 @@ func TestUsageIsChecked(t *testing.T) {
 // TestFoldCountsOnce sends folds again, late and from another run.
 func TestFoldCountsOnce(t *testing.T) {
 	r := newRig(t)
-	r.run(&Tick{})
+	r.run(&command.Tick{})
 	day := r.today()
 	for i, step := range []struct {
 		number, calls uint64
-		boot          BootID
-		outcome       Outcome
+		boot          command.BootID
+		outcome       command.Outcome
 	}{
-		{1, 5, boot1, OutcomeDone},
-		{1, 5, boot1, OutcomeDuplicate},
-		{4, 7, boot1, OutcomeDuplicate}, // numbers 2 and 3 never came
-		{4, 7, boot1, OutcomeDuplicate},
-		{1, 12, BootID{2}, OutcomeDone},
+		{1, 5, boot1, command.OutcomeDone},
+		{1, 5, boot1, command.OutcomeDuplicate},
+		{4, 7, boot1, command.OutcomeDuplicate}, // numbers 2 and 3 never came
+		{4, 7, boot1, command.OutcomeDuplicate},
+		{1, 12, command.BootID{2}, command.OutcomeDone},
 	} {
 		c := fold(step.number, day, 5)
 		if i == 2 {
-			c.Rows[0].Count, step.outcome = 2, OutcomeDone
+			c.Rows[0].Count, step.outcome = 2, command.OutcomeDone
 		}
 		c.Boot = step.boot
 		if got := r.run(c)[0].Outcome; got != step.outcome {
@@ -163,13 +167,13 @@ func TestFoldCountsOnce(t *testing.T) {
 // nothing is lost with them.
 func TestUsageDaysAreBounded(t *testing.T) {
 	r := newRig(t)
-	r.run(&Tick{})
+	r.run(&command.Tick{})
 	var number, sent uint64
 	for i := range 3 {
 		number++
-		c := &AddUsage{Boot: boot1, Number: number}
-		for j := range MaxUsageRows {
-			c.Rows = append(c.Rows, UsageRow{Day: r.today(), Surface: SurfaceAPI, Action: fmt.Sprintf("a%d-%d", i, j), Client: "c", Count: 2})
+		c := &command.AddUsage{Boot: boot1, Number: number}
+		for j := range command.MaxUsageRows {
+			c.Rows = append(c.Rows, command.UsageRow{Day: r.today(), Surface: command.SurfaceAPI, Action: fmt.Sprintf("a%d-%d", i, j), Client: "c", Count: 2})
 			sent += 2
 		}
 		r.run(c)
@@ -179,7 +183,7 @@ func TestUsageDaysAreBounded(t *testing.T) {
 		t.Errorf("%d rows with %d calls, want %d with %d", len(u.Rows), u.Calls, maxDayRows+1, sent)
 	}
 	last := u.Rows[len(u.Rows)-1]
-	if want := (UsageRow{Day: r.today(), Surface: SurfaceAPI, Action: "other", Client: "other", Count: sent - 2*maxDayRows}); last != want {
+	if want := (command.UsageRow{Day: r.today(), Surface: command.SurfaceAPI, Action: "other", Client: "other", Count: sent - 2*maxDayRows}); last != want {
 		t.Errorf("the rest is %+v, want %+v", last, want)
 	}
 }
@@ -187,19 +191,19 @@ func TestUsageDaysAreBounded(t *testing.T) {
 // TestUsageListIsCut holds that totals cover rows that are not listed.
 func TestUsageListIsCut(t *testing.T) {
 	r := newRig(t)
-	r.log.stamp += 30 * dayMillis
-	r.run(&Tick{})
+	r.log.stamp += 30 * command.DayMillis
+	r.run(&command.Tick{})
 	var number uint64
-	for back := range MaxUsageListed/maxDayRows + 1 {
+	for back := range command.MaxUsageListed/maxDayRows + 1 {
 		number++
-		c := &AddUsage{Boot: boot1, Number: number}
+		c := &command.AddUsage{Boot: boot1, Number: number}
 		for j := range maxDayRows {
-			c.Rows = append(c.Rows, UsageRow{Day: r.today().minus(back), Surface: SurfaceAPI, Action: fmt.Sprint("a", j), Client: "c", Count: 1})
+			c.Rows = append(c.Rows, command.UsageRow{Day: r.today().Minus(back), Surface: command.SurfaceAPI, Action: fmt.Sprint("a", j), Client: "c", Count: 1})
 		}
 		r.run(c)
 	}
 	u := r.usage(30)
-	if len(u.Rows) != MaxUsageListed || !u.Cut || u.Calls != number*maxDayRows {
+	if len(u.Rows) != command.MaxUsageListed || !u.Cut || u.Calls != number*maxDayRows {
 		t.Errorf("%d rows, cut %v, %d calls", len(u.Rows), u.Cut, u.Calls)
 	}
 	if first, last := u.Rows[0].Day, u.Rows[len(u.Rows)-1].Day; first != r.today() || last >= first {
@@ -210,22 +214,22 @@ func TestUsageListIsCut(t *testing.T) {
 // TestUsageIsPruned holds for how long calls are kept, and numbers of folds.
 func TestUsageIsPruned(t *testing.T) {
 	r := newRig(t)
-	r.run(&Tick{})
+	r.run(&command.Tick{})
 	first := r.today()
-	r.run(fold(1, first, 1), seen(2, first, SurfaceAPI, "x"))
-	r.run(fold(3, first-MaxUsageDays, 1)) // too old already
-	r.run(fold(4, first+5, 1))            // a clock ahead: counted today
-	if u := r.usage(MaxUsageDays); u.Calls != 2 || u.DistinctSenders != 1 {
+	r.run(fold(1, first, 1), seen(2, first, command.SurfaceAPI, "x"))
+	r.run(fold(3, first-command.MaxUsageDays, 1)) // too old already
+	r.run(fold(4, first+5, 1))                    // a clock ahead: counted today
+	if u := r.usage(command.MaxUsageDays); u.Calls != 2 || u.DistinctSenders != 1 {
 		t.Fatalf("%+v", u)
 	}
 	other := fold(1, 0, 1)
-	other.Boot = BootID{2}
-	r.log.stamp += (MaxUsageDays - 1) * dayMillis
+	other.Boot = command.BootID{2}
+	r.log.stamp += (command.MaxUsageDays - 1) * command.DayMillis
 	r.run(other)
-	if u := r.usage(MaxUsageDays); u.Calls != 2 || u.DistinctSenders != 1 {
+	if u := r.usage(command.MaxUsageDays); u.Calls != 2 || u.DistinctSenders != 1 {
 		t.Errorf("on the last day: %+v", u)
 	}
-	r.log.stamp += dayMillis
+	r.log.stamp += command.DayMillis
 	other.Number++
 	r.run(other)
 	v := r.View()
@@ -239,7 +243,7 @@ func TestUsageIsPruned(t *testing.T) {
 	if _, ok, err := getRow(v.snap, foldKey(boot1)); ok || err != nil {
 		t.Errorf("the number of an old run: %v, %v", ok, err)
 	}
-	if _, ok, err := getRow(v.snap, foldKey(BootID{2})); !ok || err != nil {
+	if _, ok, err := getRow(v.snap, foldKey(command.BootID{2})); !ok || err != nil {
 		t.Errorf("the number of this run: %v, %v", ok, err)
 	}
 }
@@ -261,8 +265,8 @@ func TestSketch(t *testing.T) {
 	s := NewSenders()
 	s.sketch.InsertHash(5<<50 | 1<<40)
 	s.sketch.InsertHash(9 << 50)
-	want := make([]byte, SketchRegisters)
-	want[5], want[9] = 10, maxRank
+	want := make([]byte, command.SketchRegisters)
+	want[5], want[9] = 10, command.MaxRank
 	if !bytes.Equal(s.Registers(), want) {
 		t.Errorf("registers 5 and 9 are %d and %d", s.Registers()[5], s.Registers()[9])
 	}
@@ -274,26 +278,26 @@ func TestSketch(t *testing.T) {
 // usageModel is what usage should be.
 type usageModel struct {
 	now     int64
-	pruned  Day
-	folds   map[BootID]foldRow
-	calls   map[UsageRow]uint64 // Count is zero in the key
+	pruned  command.Day
+	folds   map[command.BootID]foldRow
+	calls   map[command.UsageRow]uint64 // Count is zero in the key
 	senders map[daySurface]*Senders
 }
 
 // daySurface is whose senders a sketch holds.
 type daySurface struct {
-	day     Day
-	surface Surface
+	day     command.Day
+	surface command.Surface
 }
 
-func (m *usageModel) apply(c *AddUsage, senders []string) {
-	today := DayOf(m.now)
+func (m *usageModel) apply(c *command.AddUsage, senders []string) {
+	today := command.DayOf(m.now)
 	if c.Number <= m.folds[c.Boot].number {
 		return
 	}
 	if m.pruned != today {
 		m.pruned = today
-		maps.DeleteFunc(m.folds, func(_ BootID, f foldRow) bool { return f.day < today.minus(foldDays) })
+		maps.DeleteFunc(m.folds, func(_ command.BootID, f foldRow) bool { return f.day < today.Minus(foldDays) })
 	}
 	m.folds[c.Boot] = foldRow{c.Number, today}
 	for _, r := range c.Rows {
@@ -314,8 +318,8 @@ func (m *usageModel) apply(c *AddUsage, senders []string) {
 
 // check compares the newest days.
 func (m *usageModel) check(t *rapid.T, v *View, days int) {
-	today := DayOf(m.now)
-	first := today.minus(days - 1)
+	today := command.DayOf(m.now)
+	first := today.Minus(days - 1)
 	var want Usage
 	for r, count := range m.calls {
 		if r.Day >= first {
@@ -324,10 +328,10 @@ func (m *usageModel) check(t *rapid.T, v *View, days int) {
 			want.Rows = append(want.Rows, r)
 		}
 	}
-	slices.SortFunc(want.Rows, func(a, b UsageRow) int {
+	slices.SortFunc(want.Rows, func(a, b command.UsageRow) int {
 		return cmp.Or(cmp.Compare(b.Day, a.Day), cmp.Compare(a.Surface, b.Surface), cmp.Compare(a.Action, b.Action), cmp.Compare(a.Client, b.Client))
 	})
-	all := make([]byte, SketchRegisters)
+	all := make([]byte, command.SketchRegisters)
 	for key, s := range m.senders {
 		if key.day < first {
 			continue
@@ -356,22 +360,22 @@ func TestUsageProperty(t *testing.T) {
 		defer func() { dropMachine(rt, one) }()
 		l := newLog(t)
 		l.feed(one, 1, 1)
-		m := &usageModel{folds: map[BootID]foldRow{}, calls: map[UsageRow]uint64{}, senders: map[daySurface]*Senders{}}
+		m := &usageModel{folds: map[command.BootID]foldRow{}, calls: map[command.UsageRow]uint64{}, senders: map[daySurface]*Senders{}}
 		var seq uint64
 		for range rapid.IntRange(1, 20).Draw(rt, "log entries") {
-			l.stamp += rapid.SampledFrom([]int64{0, 5000, hourMillis, dayMillis, 3 * dayMillis, 40 * dayMillis}).Draw(rt, "step")
+			l.stamp += rapid.SampledFrom([]int64{0, 5000, hourMillis, command.DayMillis, 3 * command.DayMillis, 40 * command.DayMillis}).Draw(rt, "step")
 			m.now = max(l.stamp, m.now+1)
-			g := Group{Boot: boot1}
+			g := command.Group{Boot: boot1}
 			for range rapid.IntRange(1, 3).Draw(rt, "folds") {
-				c, senders := drawFold(rt, DayOf(m.now))
+				c, senders := drawFold(rt, command.DayOf(m.now))
 				m.apply(c, senders)
 				seq++
-				g.Commands = append(g.Commands, Command{Seq: seq, Body: c})
+				g.Commands = append(g.Commands, command.Command{Seq: seq, Payload: c})
 			}
-			index := l.batch(Batch{Stamp: l.stamp, Groups: []Group{g}})
+			index := l.batch(command.Batch{Stamp: l.stamp, Groups: []command.Group{g}})
 			l.feed(one, index, index)
 			v := one.View()
-			m.check(rt, v, rapid.SampledFrom([]int{1, 7, MaxUsageDays}).Draw(rt, "days"))
+			m.check(rt, v, rapid.SampledFrom([]int{1, 7, command.MaxUsageDays}).Draw(rt, "days"))
 			v.Release()
 		}
 		two := tempMachine(rt)
@@ -382,15 +386,15 @@ func TestUsageProperty(t *testing.T) {
 }
 
 // drawFold draws a fold of the last days, and the senders in it.
-func drawFold(t *rapid.T, today Day) (*AddUsage, []string) {
-	c := &AddUsage{
+func drawFold(t *rapid.T, today command.Day) (*command.AddUsage, []string) {
+	c := &command.AddUsage{
 		Boot:   rapid.SampledFrom(someBoots).Draw(t, "boot"),
 		Number: rapid.Uint64Range(1, 30).Draw(t, "number"),
 	}
-	day := func() Day { return today - 1 + Day(rapid.IntRange(0, 2).Draw(t, "day")) }
-	surface := rapid.SampledFrom([]Surface{SurfaceAPI, SurfaceWeb})
+	day := func() command.Day { return today - 1 + command.Day(rapid.IntRange(0, 2).Draw(t, "day")) }
+	surface := rapid.SampledFrom([]command.Surface{command.SurfaceAPI, command.SurfaceWeb})
 	for range rapid.IntRange(0, 3).Draw(t, "rows") {
-		c.Rows = append(c.Rows, UsageRow{
+		c.Rows = append(c.Rows, command.UsageRow{
 			Day: day(), Surface: surface.Draw(t, "surface"), Count: rapid.Uint64Range(1, 9).Draw(t, "count"),
 			Action: rapid.SampledFrom([]string{"a", "ab", "b"}).Draw(t, "action"),
 			Client: rapid.SampledFrom([]string{"bc", "c"}).Draw(t, "client"),

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/index"
 )
 
@@ -97,11 +98,11 @@ func (v *View) Configuration() (index uint64, data []byte) {
 func (v *View) Format() int { return v.format }
 
 // Result returns what became of a command, while its session still keeps it.
-func (v *View) Result(boot BootID, seq uint64) (Result, bool) {
+func (v *View) Result(boot command.BootID, seq uint64) (command.Result, bool) {
 	row, ok, err := getRow(v.snap, answerKey(boot, seq))
 	v.must(err)
 	if !ok {
-		return Result{}, false
+		return command.Result{}, false
 	}
 	r, err := decodeResult(row)
 	v.must(err)
@@ -232,8 +233,8 @@ func (v *View) addCounts(m *Meta) error {
 
 // Request returns the entry that a command of this kind with this key wrote;
 // false when the key is unknown.
-func (v *View) Request(op Op, key RequestKey) (seq uint64, ok bool) {
-	if key == (RequestKey{}) {
+func (v *View) Request(op command.Op, key command.RequestKey) (seq uint64, ok bool) {
+	if key == (command.RequestKey{}) {
 		return 0, false
 	}
 	row, ok, err := getRow(v.snap, requestKey(op, key))
@@ -273,7 +274,7 @@ func (v *View) readChannels() ([]Channel, error) {
 	}
 	defer iter.Close()
 	var out []Channel
-	for ok := iter.Last(); ok && len(out) < MaxChannels; ok = iter.Prev() {
+	for ok := iter.Last(); ok && len(out) < command.MaxChannels; ok = iter.Prev() {
 		row, err := iter.ValueAndErr()
 		if err != nil {
 			return nil, fmt.Errorf("list channels: %w", err)
@@ -296,9 +297,9 @@ type Meta struct {
 	CreatedAt  int64 // milliseconds since the epoch
 	AgentKey   string
 	Channel    string
-	Kind       Kind
+	Kind       command.Kind
 	Style      byte // the letter of the id: StyleEntry, StyleJob or StyleHelp
-	Relation   Relation
+	Relation   command.Relation
 	House      bool
 	Parent     uint64 // the entry this one relates to; 0: none
 	Thread     uint64 // the first entry of the conversation; its own seq at a root

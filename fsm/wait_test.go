@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 func TestWait(t *testing.T) {
@@ -107,7 +109,7 @@ func TestViewsUnderCommits(t *testing.T) {
 		})
 	}
 	for i := range uint64(500) {
-		r.run(post("ada", nil), post("bob", relate(RelationReply, 2*i+1)))
+		r.run(post("ada", nil), post("bob", relate(command.RelationReply, 2*i+1)))
 	}
 	close(stop)
 	wg.Wait()
@@ -166,7 +168,7 @@ type lateReader struct {
 	n int
 }
 
-func (o *lateReader) Applied(_ BootID, _ uint64, r Result, index uint64) {
+func (o *lateReader) Applied(_ command.BootID, _ uint64, r command.Result, index uint64) {
 	o.n++
 	v := o.m.View()
 	defer v.Release()

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // worstBatch is the number of entries of 20 KB in a log entry.
@@ -18,8 +20,8 @@ func BenchmarkWorstBodies(b *testing.B) {
 	m := benchOpen(b, dir)
 	rng := rand.New(rand.NewPCG(31, 32))
 	c := newCorpus()
-	c.edit = func(p *Publish, _ uint64) {
-		body := make([]rune, MaxBody)
+	c.edit = func(p *command.Publish, _ uint64) {
+		body := make([]rune, command.MaxBody)
 		for i := range body {
 			body[i] = rune(0x20000 + rng.IntN(0xa000))
 		}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/cluster"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
 	"github.com/commons-cluster/commons/node/admin"
 )
@@ -16,15 +16,15 @@ import (
 func (n *Node) resetKey(ctx context.Context, request admin.AgentRef) (answer admin.KeyAnswer, err error) {
 	name := text.AgentName(request.Agent)
 	key, hash := api.NewEditKey()
-	body := &fsm.ResetKey{AgentKey: text.Fold(name), NewKey: hash}
-	if err := fsm.Check(body); err != nil {
+	body := &command.ResetKey{AgentKey: text.Fold(name), NewKey: hash}
+	if err := command.Check(body); err != nil {
 		return answer, refusef(http.StatusBadRequest, "%q is no agent's name: %v", request.Agent, err)
 	}
 	result, _, err := n.pipeline.ProposeAsLeader(ctx, body)
 	if err != nil {
 		return answer, refusef(http.StatusServiceUnavailable, "whether the key was reset is not known: %v; repeat, the newest key counts", err)
 	}
-	if result.Outcome != fsm.OutcomeDone {
+	if result.Outcome != command.OutcomeDone {
 		return answer, refusef(http.StatusNotFound, "no agent %q is registered; GET /api/agents lists them", name)
 	}
 	n.logger.InfoContext(ctx, "reset the edit_key of an agent, as an operator asked", "agent", name, "by", cluster.PeerID(ctx))

@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/snapshot"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/backup"
@@ -51,11 +51,11 @@ func (n *Node) serveSnapshot(w http.ResponseWriter, r *http.Request) {
 
 // recordBackup has every node know when the newest backup that was saved was begun.
 func (n *Node) recordBackup(ctx context.Context, saved admin.SavedBackup) (answer struct{}, err error) {
-	body := &fsm.RecordBackup{At: saved.CreatedAt}
-	if err := fsm.Check(body); err != nil {
+	body := &command.RecordBackup{At: saved.CreatedAt}
+	if err := command.Check(body); err != nil {
 		return answer, refusef(http.StatusBadRequest, "%v: give the createdAt of its header", err)
 	}
-	if _, _, err := n.pipeline.Propose(ctx, api.Sender{}, body); err != nil {
+	if _, _, err := n.pipeline.Propose(ctx, command.Sender{}, body); err != nil {
 		return answer, refusef(http.StatusServiceUnavailable, "whether it was recorded is not known: %v", err)
 	}
 	n.logger.InfoContext(ctx, "a backup was saved", "begun", time.UnixMilli(saved.CreatedAt).UTC().Format(time.RFC3339), "by", cluster.PeerID(ctx))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 var _ api.Backend = (*backend)(nil)
@@ -15,19 +16,19 @@ type backend struct{ *Node }
 
 // Propose replicates one command of a client. One without a fingerprint came before
 // the key of fingerprints was known here; only the node's own have none.
-func (b *backend) Propose(ctx context.Context, from api.Sender, body fsm.Body) (fsm.Result, uint64, error) {
+func (b *backend) Propose(ctx context.Context, from command.Sender, body command.Payload) (command.Result, uint64, error) {
 	begun := b.sinceStart()
 	result, index, err := b.propose(ctx, from, body)
 	b.noteWrite(begun, err)
 	return result, index, err
 }
 
-func (b *backend) propose(ctx context.Context, from api.Sender, body fsm.Body) (fsm.Result, uint64, error) {
+func (b *backend) propose(ctx context.Context, from command.Sender, body command.Payload) (command.Result, uint64, error) {
 	if from.Fingerprint == "" {
-		return fsm.Result{}, 0, &api.Unavailable{Code: api.CodeNotEnqueued, Reason: "this node is not yet part of a cluster"}
+		return command.Result{}, 0, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "this node is not yet part of a cluster"}
 	}
 	if why := b.refusal(); why != nil {
-		return fsm.Result{}, 0, why
+		return command.Result{}, 0, why
 	}
 	return b.pipeline.Propose(ctx, from, body)
 }
@@ -38,7 +39,7 @@ func (b *backend) View() *fsm.View { return b.machine.View() }
 // WaitIndex waits until this node has applied the index.
 func (b *backend) WaitIndex(ctx context.Context, index uint64) error {
 	if err := b.machine.Wait(ctx, index); err != nil {
-		return &api.Unavailable{Code: api.CodeBehind, Reason: "this node has not applied that index yet"}
+		return &command.Unavailable{Code: command.CodeBehind, Reason: "this node has not applied that index yet"}
 	}
 	return nil
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // claimsInterval is how often the leader looks for claims that are due.
@@ -18,7 +18,7 @@ func (n *Node) endClaims(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		for n.claimDue() {
-			if _, _, err := n.pipeline.ProposeAsLeader(ctx, &fsm.Tick{}); err != nil {
+			if _, _, err := n.pipeline.ProposeAsLeader(ctx, &command.Tick{}); err != nil {
 				if ctx.Err() == nil {
 					n.logger.WarnContext(ctx, "due claims were not ended; it is tried again", "error", err)
 				}

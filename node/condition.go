@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/propose"
 )
@@ -47,7 +47,7 @@ func (n *Node) noteWrite(begun time.Duration, err error) {
 		n.condition.writes.add(at, at-begun)
 		return
 	}
-	if why, ok := errors.AsType[*api.Unavailable](err); ok {
+	if why, ok := errors.AsType[*command.Unavailable](err); ok {
 		n.condition.refused.add(at, why)
 		n.refusedWrites.WithLabelValues(string(why.Code)).Inc()
 	}

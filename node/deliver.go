@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/push"
 )
 
@@ -200,13 +200,13 @@ func (n *Node) pickDue() (picked []fsm.Delivery, wait time.Duration, err error) 
 // begin has the log begin attempts, and makes those that it has begun: not all
 // have to be, for instance those beyond an agent's hourly limit.
 func (n *Node) begin(ctx context.Context, picked []fsm.Delivery) error {
-	c := &fsm.BeginDeliveries{Holder: n.pipeline.Boot()}
+	c := &command.BeginDeliveries{Holder: n.pipeline.Boot()}
 	for i := range picked {
 		c.Attempts = append(c.Attempts, picked[i].NextAttempt())
 	}
 	keys, err := n.signingKeys()
 	if err == nil {
-		_, _, err = n.pipeline.Propose(ctx, api.Sender{}, c)
+		_, _, err = n.pipeline.Propose(ctx, command.Sender{}, c)
 	}
 	v := n.machine.View()
 	defer v.Release()
@@ -230,29 +230,29 @@ func (n *Node) begin(ctx context.Context, picked []fsm.Delivery) error {
 
 // attempt makes one attempt and has its outcome written into the log. A node that
 // ends meanwhile leaves it open: it is made again when its lease is over.
-func (n *Node) attempt(d *fsm.Delivery, a fsm.Attempt, body []byte, keys []ed25519.PrivateKey) {
+func (n *Node) attempt(d *fsm.Delivery, a command.Attempt, body []byte, keys []ed25519.PrivateKey) {
 	ctx := n.workCtx
-	ack := &fsm.AckDelivery{Attempt: a, Outcome: fsm.AttemptFailed, Reason: reasonInternal}
+	ack := &command.AckDelivery{Attempt: a, Outcome: command.AttemptFailed, Reason: reasonInternal}
 	if body != nil {
 		answer := n.receivers.Send(ctx, d.URL, push.Message{ID: d.ID, Body: body, Keys: keys})
 		if ctx.Err() != nil {
 			return
 		}
-		ack.Outcome, ack.Reason, ack.RetryAfter = fsm.AttemptDelivered, string(answer.Reason), answer.RetryAfter.Milliseconds()
+		ack.Outcome, ack.Reason, ack.RetryAfter = command.AttemptDelivered, string(answer.Reason), answer.RetryAfter.Milliseconds()
 		switch {
 		case answer.Gone:
-			ack.Outcome = fsm.AttemptGone
+			ack.Outcome = command.AttemptGone
 		case answer.Reason != "":
-			ack.Outcome = fsm.AttemptFailed
+			ack.Outcome = command.AttemptFailed
 		}
 		n.deliveries.metrics.attempted(answer)
 		n.logger.InfoContext(ctx, "delivery attempted", "id", d.ID, "agent", d.AgentKey, "host", hostOf(d.URL),
 			"attempt", a.Number, "outcome", outcomeText(answer.Reason), "took", answer.Took.Round(time.Millisecond).String())
 	}
-	if ack.Outcome == fsm.AttemptFailed {
-		ack.Jitter = rand.Int64N(fsm.MaxRetryJitter + 1)
+	if ack.Outcome == command.AttemptFailed {
+		ack.Jitter = rand.Int64N(command.MaxRetryJitter + 1)
 	}
-	if _, _, err := n.pipeline.Propose(ctx, api.Sender{}, ack); err != nil && ctx.Err() == nil {
+	if _, _, err := n.pipeline.Propose(ctx, command.Sender{}, ack); err != nil && ctx.Err() == nil {
 		n.logger.WarnContext(ctx, "the outcome of a delivery was lost; it is sent again", "id", d.ID, "error", err)
 	}
 }

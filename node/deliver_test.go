@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // TestEventThatCannotBeMade holds that it is the only one of its batch that fails.
@@ -21,19 +21,19 @@ func TestEventThatCannotBeMade(t *testing.T) {
 		return n.event(v, d)
 	}
 	key := sha256.Sum256(nil)
-	mention := &fsm.Publish{Agent: "eve", AgentKey: "eve", Kind: fsm.KindMessage, Channel: "general", Title: "A title", Body: "You all."}
+	mention := &command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Channel: "general", Title: "A title", Body: "You all."}
 	for i := range 4 {
 		name := fmt.Sprintf("a%d", i)
 		mention.Mentions = append(mention.Mentions, name)
-		c := &fsm.Register{
-			Agent: name, AgentKey: name, Given: fsm.FieldDescription | fsm.FieldNotifyURL, Description: "Listens.",
+		c := &command.Register{
+			Agent: name, AgentKey: name, Given: command.FieldDescription | command.FieldNotifyURL, Description: "Listens.",
 			NotifyURL: fmt.Sprintf("https://127.0.0.%d/", i+1), NotifyVerified: true, NewKey: key[:], // nothing is sent there
 		}
-		if _, _, err := n.pipeline.Propose(t.Context(), api.Sender{}, c); err != nil {
+		if _, _, err := n.pipeline.Propose(t.Context(), command.Sender{}, c); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := n.pipeline.Propose(t.Context(), api.Sender{}, mention); err != nil {
+	if _, _, err := n.pipeline.Propose(t.Context(), command.Sender{}, mention); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range mention.Mentions {

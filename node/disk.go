@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 const (
@@ -113,8 +114,8 @@ func (n *Node) weighDisks(ctx context.Context) {
 		}
 		return
 	}
-	stop := &api.Unavailable{
-		Code:   api.CodeDiskFull,
+	stop := &command.Unavailable{
+		Code:   command.CodeDiskFull,
 		Reason: "the disks are nearly full (" + strings.Join(low, ", ") + "); reads go on, and writes as soon as the operator has made space",
 	}
 	if n.diskFull.Swap(stop) == nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/cluster"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // openRetry is the pause before the data key is tried again with other secrets.
@@ -45,7 +45,7 @@ func (n *Node) resolve(serverID string) (addr string, ok bool) {
 }
 
 // newInit makes the command that keeps the cluster's name, and its data key.
-func (n *Node) newInit() (*fsm.Init, error) {
+func (n *Node) newInit() (*command.Init, error) {
 	id := n.clusterID()
 	if id == "" {
 		return nil, errNotFounded
@@ -54,7 +54,7 @@ func (n *Node) newInit() (*fsm.Init, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sealing the data key: %w", err)
 	}
-	return &fsm.Init{ClusterID: id, SealedDataKey: sealed}, nil
+	return &command.Init{ClusterID: id, SealedDataKey: sealed}, nil
 }
 
 // learnCluster takes the cluster's id and data key from the state as soon as it

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // leadRetry is the pause after a failed attempt to begin to lead.
@@ -81,7 +81,7 @@ func (n *Node) establishLeadership(ctx context.Context) {
 // beginTerm returns once everything that earlier leaders committed is applied
 // here and the cluster has its name.
 func (n *Node) beginTerm(ctx context.Context) error {
-	if _, _, err := n.pipeline.ProposeAsLeader(ctx, &fsm.Lead{ServerID: n.identity.ServerID}); err != nil {
+	if _, _, err := n.pipeline.ProposeAsLeader(ctx, &command.Lead{ServerID: n.identity.ServerID}); err != nil {
 		return err
 	}
 	if n.named() {

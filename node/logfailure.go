@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // stored notes that the log has taken entries.
@@ -31,9 +32,9 @@ func (n *Node) logWritable() {
 }
 
 // refusal returns why this node takes no writes; nil while it does.
-func (n *Node) refusal() *api.Unavailable {
+func (n *Node) refusal() *command.Unavailable {
 	if n.logFailure.Load() != nil {
-		return &api.Unavailable{Code: api.CodeNotEnqueued, Reason: "this node cannot write its log; write through another one"}
+		return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "this node cannot write its log; write through another one"}
 	}
 	return n.diskFull.Load()
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/limit"
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/membership"
@@ -84,7 +85,7 @@ type Node struct {
 	logFailure   atomic.Pointer[error] // why the log cannot be written; nil while it can
 	behind       atomic.Pointer[mark]  // what this node lacked when the leader was asked last
 	disk         atomic.Pointer[diskState]
-	diskFull     atomic.Pointer[api.Unavailable] // why writes are refused; nil while they are not
+	diskFull     atomic.Pointer[command.Unavailable] // why writes are refused; nil while they are not
 
 	leaderChanges atomic.Uint64 // seen since the start
 	refusedWrites *prometheus.CounterVec
@@ -186,7 +187,7 @@ func (n *Node) openState() error {
 type observer struct{ n *Node }
 
 // Applied implements fsm.Observer.
-func (o observer) Applied(boot fsm.BootID, seq uint64, r fsm.Result, index uint64) {
+func (o observer) Applied(boot command.BootID, seq uint64, r command.Result, index uint64) {
 	o.n.commands.Add(1)
 	o.n.pipeline.Applied(boot, seq, r, index)
 }
@@ -239,14 +240,14 @@ func (n *Node) limiter() propose.Limiter {
 }
 
 // knownRequest reports whether a command's request_id was used before.
-func (n *Node) knownRequest(body fsm.Body) bool {
-	request := fsm.RequestOf(body)
-	if request == (fsm.RequestKey{}) {
+func (n *Node) knownRequest(body command.Payload) bool {
+	request := command.RequestOf(body)
+	if request == (command.RequestKey{}) {
 		return false
 	}
 	v := n.machine.View()
 	defer v.Release()
-	_, known := v.Request(fsm.OpOf(body), request)
+	_, known := v.Request(command.OpOf(body), request)
 	return known
 }
 
@@ -314,7 +315,7 @@ func (n *Node) openMembership() error {
 		Heartbeat: n.cfg.Heartbeat, Election: n.cfg.Election, DeadFor: n.cfg.DeadServerThreshold, Timing: n.cfg.Tuning.Timing,
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Book: n.book, Client: n.port.Client(), Logger: n.logger,
 		ClusterID: n.clusterID, Meta: n.meta, Leading: func() bool { return n.pipeline.Stats().Leading }, Fail: n.fail,
-		Propose: func(ctx context.Context, body fsm.Body) error {
+		Propose: func(ctx context.Context, body command.Payload) error {
 			_, _, err := n.pipeline.ProposeAsLeader(ctx, body)
 			return err
 		},

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/api"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 const testPatience = 30 * time.Second
@@ -71,7 +71,7 @@ func TestStartAndShutdown(t *testing.T) {
 	c := local(t)
 	n := mustStart(t, c)
 	until(t, "ready", n.readyForTest)
-	if _, _, err := (&backend{n}).Propose(t.Context(), api.Sender{AgentKey: "ada"}, &fsm.Tick{}); err == nil {
+	if _, _, err := (&backend{n}).Propose(t.Context(), command.Sender{AgentKey: "ada"}, &command.Tick{}); err == nil {
 		t.Error("a write from nowhere was taken")
 	}
 	id := n.ServerID()
@@ -149,14 +149,14 @@ func TestWaitingNode(t *testing.T) {
 		t.Errorf("checks %+v", checks)
 	}
 	b := &backend{n}
-	_, _, err := b.Propose(t.Context(), api.Sender{}, &fsm.Publish{})
-	var unavailable *api.Unavailable
-	if !errors.As(err, &unavailable) || unavailable.Code != api.CodeNotEnqueued {
+	_, _, err := b.Propose(t.Context(), command.Sender{}, &command.Publish{})
+	var unavailable *command.Unavailable
+	if !errors.As(err, &unavailable) || unavailable.Code != command.CodeNotEnqueued {
 		t.Errorf("Propose: %v", err)
 	}
 	brief, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := b.WaitIndex(brief, 5); !errors.As(err, &unavailable) || unavailable.Code != api.CodeBehind {
+	if err := b.WaitIndex(brief, 5); !errors.As(err, &unavailable) || unavailable.Code != command.CodeBehind {
 		t.Errorf("WaitIndex: %v", err)
 	}
 	if s := n.status(); s.Leader != nil || s.Role != "follower" || len(s.Voters) != 0 {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/admin"
 )
 
@@ -78,7 +78,7 @@ func fromMillis(ms float64) time.Duration {
 // refusals counts the writes that this node did not take, by code.
 type refusals struct {
 	mu     sync.Mutex
-	byCode map[api.Code]*refused
+	byCode map[command.Code]*refused
 }
 
 type refused struct {
@@ -87,11 +87,11 @@ type refused struct {
 }
 
 // add counts a refusal at an instant.
-func (r *refusals) add(at time.Duration, why *api.Unavailable) {
+func (r *refusals) add(at time.Duration, why *command.Unavailable) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.byCode == nil {
-		r.byCode = map[api.Code]*refused{}
+		r.byCode = map[command.Code]*refused{}
 	}
 	of := r.byCode[why.Code]
 	if of == nil {

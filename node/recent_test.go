@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/admin"
 )
 
@@ -42,9 +42,9 @@ func TestRefusalsByCode(t *testing.T) {
 	if got := r.list(0); got == nil || len(got) != 0 {
 		t.Errorf("nothing was refused: %v", got)
 	}
-	r.add(time.Second, &api.Unavailable{Code: api.CodeNotEnqueued, Reason: "no leader"})
-	r.add(30*time.Second, &api.Unavailable{Code: api.CodeNotEnqueued, Reason: "too many"})
-	r.add(time.Second, &api.Unavailable{Code: api.CodeDiskFull, Reason: "full"})
+	r.add(time.Second, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "no leader"})
+	r.add(30*time.Second, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "too many"})
+	r.add(time.Second, &command.Unavailable{Code: command.CodeDiskFull, Reason: "full"})
 	want := []admin.Refused{{Code: "disk_full", Count: 1, Reason: "full"}, {Code: "not_enqueued", Count: 2, Reason: "too many"}}
 	if diff := cmp.Diff(want, r.list(30*time.Second)); diff != "" {
 		t.Error(diff)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/cluster"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/admin"
 )
 
@@ -57,7 +57,7 @@ func (n *Node) reseal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, _, err := n.pipeline.ProposeAsLeader(ctx, &fsm.Reseal{Former: sealed, SealedDataKey: anew}); err != nil {
+	if _, _, err := n.pipeline.ProposeAsLeader(ctx, &command.Reseal{Former: sealed, SealedDataKey: anew}); err != nil {
 		return err
 	}
 	n.logger.InfoContext(ctx, "sealed the data key under another secret", "secret", cluster.SealedUnder(anew))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 const (
@@ -51,12 +52,12 @@ func newSigningSealer(dataKey []byte) (cipher.AEAD, error) {
 
 // newSigningKey makes the command for a new key, which replaces the one with the
 // number after.
-func newSigningKey(sealer cipher.AEAD, after uint64) (*fsm.RotateSigningKey, error) {
+func newSigningKey(sealer cipher.AEAD, after uint64) (*command.RotateSigningKey, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make a signing key: %w", err)
 	}
-	return &fsm.RotateSigningKey{After: after, Public: public, Sealed: sealer.Seal(nil, nil, private.Seed(), public)}, nil
+	return &command.RotateSigningKey{After: after, Public: public, Sealed: sealer.Seal(nil, nil, private.Seed(), public)}, nil
 }
 
 // openSigningKeys returns the private keys, in the same order.

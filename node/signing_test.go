@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // TestSigningKeysAreSealed opens what was sealed under the same data key, and
@@ -25,7 +26,7 @@ func TestSigningKeysAreSealed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := fsm.Check(c); err != nil || c.After != after {
+		if err := command.Check(c); err != nil || c.After != after {
 			t.Fatalf("%+v: %v", c, err)
 		}
 		keys = append(keys, fsm.SigningKey{Number: after + 1, Public: c.Public, Sealed: c.Sealed})

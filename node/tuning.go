@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/cluster"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/membership"
 	"github.com/commons-cluster/commons/node/propose"
 )
@@ -61,7 +61,7 @@ func (t Tuning) withDefaults() Tuning {
 	setDefault(&t.GoneFor, defaultGoneFor)
 	setDefault(&t.HandoverTimeout, defaultHandoverTimeout)
 	setDefault(&t.ProbeInterval, defaultProbeInterval)
-	setDefault(&t.Format, fsm.MaxFormat)
+	setDefault(&t.Format, command.MaxFormat)
 	setDefault(&t.UsageInterval, defaultUsageInterval)
 	return t
 }

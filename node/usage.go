@@ -8,12 +8,13 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 const (
 	// maxCountedRows bounds the rows of calls that a node holds; what goes beyond
 	// is counted as fsm.OtherCalls.
-	maxCountedRows = fsm.MaxUsageRows
+	maxCountedRows = command.MaxUsageRows
 	// foldPatience is for how long a fold is repeated. The state knows its number
 	// for days; by then it would count twice.
 	foldPatience = 24 * time.Hour
@@ -24,22 +25,22 @@ const (
 // usage counts the calls that a node answers and folds the counts into the log.
 // It is the HTTP service's api.Counter. What it holds is bounded, whatever comes.
 type usage struct {
-	boot fsm.BootID
+	boot command.BootID
 
 	mu      sync.Mutex
-	calls   map[fsm.UsageRow]uint64 // by row without its Count
+	calls   map[command.UsageRow]uint64 // by row without its Count
 	senders map[sendersOf]*sketch
 
-	folding chan struct{} // holds one token: folds follow each other
-	number  uint64        // of the newest fold
-	pending *fsm.AddUsage // its outcome is not known yet
-	since   time.Time     // when it was made
+	folding chan struct{}     // holds one token: folds follow each other
+	number  uint64            // of the newest fold
+	pending *command.AddUsage // its outcome is not known yet
+	since   time.Time         // when it was made
 }
 
 // sendersOf says whose senders a sketch holds.
 type sendersOf struct {
-	day     fsm.Day
-	surface fsm.Surface
+	day     command.Day
+	surface command.Surface
 }
 
 // sketch holds the senders of a day, and what of them went into folds.
@@ -48,20 +49,20 @@ type sketch struct {
 	folded  []byte
 }
 
-func newUsage(boot fsm.BootID) *usage {
+func newUsage(boot command.BootID) *usage {
 	return &usage{
-		boot: boot, calls: make(map[fsm.UsageRow]uint64), senders: make(map[sendersOf]*sketch),
+		boot: boot, calls: make(map[command.UsageRow]uint64), senders: make(map[sendersOf]*sketch),
 		folding: make(chan struct{}, 1),
 	}
 }
 
 // Count implements api.Counter.
 func (u *usage) Count(c api.Counted) {
-	row := fsm.UsageRow{Day: fsm.DayOf(c.At.UnixMilli()), Surface: c.Surface, Action: c.Action, Client: c.Client}
+	row := command.UsageRow{Day: command.DayOf(c.At.UnixMilli()), Surface: c.Surface, Action: c.Action, Client: c.Client}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if _, known := u.calls[row]; !known && len(u.calls) >= maxCountedRows {
-		row.Action, row.Client = fsm.OtherCalls, fsm.OtherCalls
+		row.Action, row.Client = command.OtherCalls, command.OtherCalls
 	}
 	u.calls[row]++
 	if c.Sender == "" {
@@ -70,10 +71,10 @@ func (u *usage) Count(c api.Counted) {
 	of := sendersOf{row.Day, row.Surface}
 	s, known := u.senders[of]
 	if !known {
-		if len(u.senders) >= fsm.MaxSenderRows {
+		if len(u.senders) >= command.MaxSenderRows {
 			return
 		}
-		s = &sketch{senders: fsm.NewSenders(), folded: make([]byte, fsm.SketchRegisters)}
+		s = &sketch{senders: fsm.NewSenders(), folded: make([]byte, command.SketchRegisters)}
 		u.senders[of] = s
 	}
 	s.senders.Insert(c.Sender)
@@ -82,7 +83,7 @@ func (u *usage) Count(c api.Counted) {
 // fold brings one fold of what was counted into the log; none when nothing was.
 // A fold without an answer is repeated, by the next call, under its old number,
 // so that it counts once. It reports whether a fold went in.
-func (u *usage) fold(ctx context.Context, now time.Time, replicate func(context.Context, fsm.Body) error) (bool, error) {
+func (u *usage) fold(ctx context.Context, now time.Time, replicate func(context.Context, command.Payload) error) (bool, error) {
 	select {
 	case u.folding <- struct{}{}:
 		defer func() { <-u.folding }()
@@ -93,13 +94,13 @@ func (u *usage) fold(ctx context.Context, now time.Time, replicate func(context.
 		u.pending = nil
 	}
 	if u.pending == nil {
-		if u.pending = u.take(fsm.DayOf(now.UnixMilli())); u.pending == nil {
+		if u.pending = u.take(command.DayOf(now.UnixMilli())); u.pending == nil {
 			return false, nil
 		}
 		u.since = now
 	}
 	err := replicate(ctx, u.pending)
-	if _, later := errors.AsType[*api.Unavailable](err); later {
+	if _, later := errors.AsType[*command.Unavailable](err); later {
 		return false, err
 	}
 	u.pending = nil
@@ -107,24 +108,24 @@ func (u *usage) fold(ctx context.Context, now time.Time, replicate func(context.
 }
 
 // take makes the next fold of what was counted; nil when that is nothing.
-func (u *usage) take(today fsm.Day) *fsm.AddUsage {
+func (u *usage) take(today command.Day) *command.AddUsage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	f := &fsm.AddUsage{Boot: u.boot, Number: u.number + 1}
+	f := &command.AddUsage{Boot: u.boot, Number: u.number + 1}
 	for row, count := range u.calls {
-		if len(f.Rows) == fsm.MaxUsageRows {
+		if len(f.Rows) == command.MaxUsageRows {
 			break
 		}
 		delete(u.calls, row)
 		row.Count = count
 		f.Rows = append(f.Rows, row)
 	}
-	left := fsm.MaxSenderRegisters
+	left := command.MaxSenderRegisters
 	for of, s := range u.senders {
 		registers := s.take(left)
-		left -= len(registers) / fsm.RegisterBytes
+		left -= len(registers) / command.RegisterBytes
 		if len(registers) > 0 {
-			f.Senders = append(f.Senders, fsm.SenderRow{Day: of.day, Surface: of.surface, Registers: registers})
+			f.Senders = append(f.Senders, command.SenderRow{Day: of.day, Surface: of.surface, Registers: registers})
 		} else if of.day < today && left > 0 {
 			delete(u.senders, of)
 		}
@@ -143,7 +144,7 @@ func (s *sketch) take(n int) (registers []byte) {
 			break
 		}
 		if rank > s.folded[i] {
-			registers = fsm.AppendRegister(registers, i, rank)
+			registers = command.AppendRegister(registers, i, rank)
 			s.folded[i] = rank
 			n--
 		}
@@ -179,8 +180,8 @@ func (n *Node) foldOnce(ctx context.Context) bool {
 	if n.refusal() != nil {
 		return false
 	}
-	folded, err := n.usage.fold(ctx, n.pipeline.Clocks().Corrected(), func(ctx context.Context, body fsm.Body) error {
-		_, _, err := n.pipeline.Propose(ctx, api.Sender{}, body)
+	folded, err := n.usage.fold(ctx, n.pipeline.Clocks().Corrected(), func(ctx context.Context, body command.Payload) error {
+		_, _, err := n.pipeline.Propose(ctx, command.Sender{}, body)
 		return err
 	})
 	if err != nil && ctx.Err() == nil {

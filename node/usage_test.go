@@ -12,6 +12,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // noon is an instant in the middle of a day.
@@ -20,21 +21,21 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // counts is a state that folds go into, as the state machine takes them.
 type counts struct {
 	number    uint64
-	calls     map[fsm.UsageRow]uint64
+	calls     map[command.UsageRow]uint64
 	registers map[sendersOf][]byte
 }
 
 func newCounts() *counts {
-	return &counts{calls: map[fsm.UsageRow]uint64{}, registers: map[sendersOf][]byte{}}
+	return &counts{calls: map[command.UsageRow]uint64{}, registers: map[sendersOf][]byte{}}
 }
 
 // replicate applies a fold unless its number was applied before.
-func (c *counts) replicate(_ context.Context, body fsm.Body) error {
-	f, isFold := body.(*fsm.AddUsage)
+func (c *counts) replicate(_ context.Context, body command.Payload) error {
+	f, isFold := body.(*command.AddUsage)
 	if !isFold {
 		return fmt.Errorf("%T is no fold", body)
 	}
-	if err := fsm.Check(f); err != nil {
+	if err := command.Check(f); err != nil {
 		return err
 	}
 	if f.Number <= c.number {
@@ -49,9 +50,9 @@ func (c *counts) replicate(_ context.Context, body fsm.Body) error {
 	for _, r := range f.Senders {
 		of := sendersOf{r.Day, r.Surface}
 		if c.registers[of] == nil {
-			c.registers[of] = make([]byte, fsm.SketchRegisters)
+			c.registers[of] = make([]byte, command.SketchRegisters)
 		}
-		for b := r.Registers; len(b) > 0; b = b[fsm.RegisterBytes:] {
+		for b := r.Registers; len(b) > 0; b = b[command.RegisterBytes:] {
 			c.registers[of][int(b[0])<<8|int(b[1])] = b[2]
 		}
 	}
@@ -69,20 +70,20 @@ func (c *counts) total() (n uint64) {
 // what was counted.
 func TestFoldsCountOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		u, state, want := newUsage(fsm.BootID{1}), newCounts(), newCounts()
+		u, state, want := newUsage(command.BootID{1}), newCounts(), newCounts()
 		sketches := map[sendersOf]*fsm.Senders{}
 		now := noon
 		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
 			now = now.Add(rapid.SampledFrom([]time.Duration{0, time.Second, 11 * time.Hour}).Draw(rt, "pause"))
 			if rapid.Bool().Draw(rt, "call") {
 				c := api.Counted{
-					At: now, Surface: rapid.SampledFrom([]fsm.Surface{fsm.SurfaceAPI, fsm.SurfaceWeb}).Draw(rt, "surface"),
+					At: now, Surface: rapid.SampledFrom([]command.Surface{command.SurfaceAPI, command.SurfaceWeb}).Draw(rt, "surface"),
 					Action: rapid.SampledFrom([]string{"listEntries", "getHome"}).Draw(rt, "action"), Client: "curl",
 					Sender: rapid.SampledFrom([]string{"", "one", "two", "three"}).Draw(rt, "sender"),
 				}
 				u.Count(c)
-				day := fsm.DayOf(now.UnixMilli())
-				want.calls[fsm.UsageRow{Day: day, Surface: c.Surface, Action: c.Action, Client: c.Client}]++
+				day := command.DayOf(now.UnixMilli())
+				want.calls[command.UsageRow{Day: day, Surface: c.Surface, Action: c.Action, Client: c.Client}]++
 				if of := (sendersOf{day, c.Surface}); c.Sender != "" {
 					if sketches[of] == nil {
 						sketches[of] = fsm.NewSenders()
@@ -91,17 +92,17 @@ func TestFoldsCountOnce(t *testing.T) {
 				}
 				continue
 			}
-			end := rapid.SampledFrom([]api.Code{"", api.CodeNotEnqueued, api.CodeOutcomeUnknown}).Draw(rt, "end")
+			end := rapid.SampledFrom([]command.Code{"", command.CodeNotEnqueued, command.CodeOutcomeUnknown}).Draw(rt, "end")
 			u.since = now // nothing is given up here
-			_, _ = u.fold(t.Context(), now, func(ctx context.Context, body fsm.Body) error {
-				if end == api.CodeNotEnqueued {
-					return &api.Unavailable{Code: end}
+			_, _ = u.fold(t.Context(), now, func(ctx context.Context, body command.Payload) error {
+				if end == command.CodeNotEnqueued {
+					return &command.Unavailable{Code: end}
 				}
 				if err := state.replicate(ctx, body); err != nil {
 					rt.Fatal(err)
 				}
 				if end != "" {
-					return &api.Unavailable{Code: end}
+					return &command.Unavailable{Code: end}
 				}
 				return nil
 			})
@@ -130,21 +131,21 @@ func TestFoldsCountOnce(t *testing.T) {
 // TestUsageIsBounded counts more kinds of calls, days and senders than a node may
 // hold, and loses no call of them.
 func TestUsageIsBounded(t *testing.T) {
-	u, state := newUsage(fsm.BootID{1}), newCounts()
+	u, state := newUsage(command.BootID{1}), newCounts()
 	const kinds, senders = 3 * maxCountedRows, 20_000
 	for i := range kinds {
-		u.Count(api.Counted{At: noon, Surface: fsm.SurfaceAPI, Action: fmt.Sprint("action", i), Client: "curl"})
+		u.Count(api.Counted{At: noon, Surface: command.SurfaceAPI, Action: fmt.Sprint("action", i), Client: "curl"})
 	}
 	if len(u.calls) != maxCountedRows+1 {
 		t.Errorf("%d rows are held", len(u.calls))
 	}
 	for i := range senders {
-		u.Count(api.Counted{At: noon, Surface: fsm.SurfaceWeb, Action: "getDocs", Client: "curl", Sender: fmt.Sprint("sender", i)})
+		u.Count(api.Counted{At: noon, Surface: command.SurfaceWeb, Action: "getDocs", Client: "curl", Sender: fmt.Sprint("sender", i)})
 	}
-	for back := range 2 * fsm.MaxSenderRows {
-		u.Count(api.Counted{At: noon.AddDate(0, 0, -back), Surface: fsm.SurfaceAPI, Action: "getDocs", Client: "curl", Sender: "x"})
+	for back := range 2 * command.MaxSenderRows {
+		u.Count(api.Counted{At: noon.AddDate(0, 0, -back), Surface: command.SurfaceAPI, Action: "getDocs", Client: "curl", Sender: "x"})
 	}
-	if len(u.senders) != fsm.MaxSenderRows {
+	if len(u.senders) != command.MaxSenderRows {
 		t.Errorf("%d sketches are held", len(u.senders))
 	}
 	folds := 0
@@ -154,14 +155,14 @@ func TestUsageIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := state.total(), uint64(kinds+senders+2*fsm.MaxSenderRows); got != want || folds < 3 {
+	if got, want := state.total(), uint64(kinds+senders+2*command.MaxSenderRows); got != want || folds < 3 {
 		t.Errorf("%d calls in %d folds, want %d", got, folds, want)
 	}
 	all := fsm.NewSenders()
 	for i := range senders {
 		all.Insert(fmt.Sprint("sender", i))
 	}
-	if !bytes.Equal(state.registers[sendersOf{fsm.DayOf(noon.UnixMilli()), fsm.SurfaceWeb}], all.Registers()) {
+	if !bytes.Equal(state.registers[sendersOf{command.DayOf(noon.UnixMilli()), command.SurfaceWeb}], all.Registers()) {
 		t.Error("senders are missing")
 	}
 	if len(u.calls) > 0 || len(u.senders) > 2 {
@@ -171,19 +172,19 @@ func TestUsageIsBounded(t *testing.T) {
 
 // TestFoldIsNothingForNothing holds that a node where nobody calls writes nothing.
 func TestFoldIsNothingForNothing(t *testing.T) {
-	u := newUsage(fsm.BootID{1})
-	call := api.Counted{At: noon, Surface: fsm.SurfaceAPI, Action: "getHome", Client: "curl", Sender: "one"}
+	u := newUsage(command.BootID{1})
+	call := api.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl", Sender: "one"}
 	u.Count(call)
 	for i, want := range []bool{true, false, false} {
 		proposed := 0
-		folded, err := u.fold(t.Context(), noon, func(context.Context, fsm.Body) error { proposed++; return nil })
+		folded, err := u.fold(t.Context(), noon, func(context.Context, command.Payload) error { proposed++; return nil })
 		if folded != want || err != nil || (proposed == 1) != want {
 			t.Errorf("fold %d: %v, %v, proposed %d times", i, folded, err, proposed)
 		}
 	}
 	u.Count(call)
-	_, err := u.fold(t.Context(), noon, func(_ context.Context, body fsm.Body) error {
-		if f := body.(*fsm.AddUsage); len(f.Rows) != 1 || len(f.Senders) != 0 {
+	_, err := u.fold(t.Context(), noon, func(_ context.Context, body command.Payload) error {
+		if f := body.(*command.AddUsage); len(f.Rows) != 1 || len(f.Senders) != 0 {
 			t.Errorf("a sender that is known: %+v", f)
 		}
 		return nil
@@ -195,7 +196,7 @@ func TestFoldIsNothingForNothing(t *testing.T) {
 
 // TestFoldIsGivenUp holds when a fold is repeated and when it is not.
 func TestFoldIsGivenUp(t *testing.T) {
-	lost := &api.Unavailable{Code: api.CodeOutcomeUnknown}
+	lost := &command.Unavailable{Code: command.CodeOutcomeUnknown}
 	for name, test := range map[string]struct {
 		err    error
 		later  time.Duration
@@ -206,21 +207,21 @@ func TestFoldIsGivenUp(t *testing.T) {
 		"not fit":         {errors.New("not fit for the log"), 0, 2},
 		"done":            {nil, 0, 2},
 	} {
-		u := newUsage(fsm.BootID{1})
-		u.Count(api.Counted{At: noon, Surface: fsm.SurfaceAPI, Action: "getHome", Client: "curl"})
-		if _, err := u.fold(t.Context(), noon, func(context.Context, fsm.Body) error { return test.err }); !errors.Is(err, test.err) {
+		u := newUsage(command.BootID{1})
+		u.Count(api.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl"})
+		if _, err := u.fold(t.Context(), noon, func(context.Context, command.Payload) error { return test.err }); !errors.Is(err, test.err) {
 			t.Errorf("%s: %v", name, err)
 		}
-		u.Count(api.Counted{At: noon, Surface: fsm.SurfaceAPI, Action: "getHome", Client: "wget"})
+		u.Count(api.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "wget"})
 		var got uint64
-		if _, err := u.fold(t.Context(), noon.Add(test.later), func(_ context.Context, body fsm.Body) error {
-			got = body.(*fsm.AddUsage).Number
+		if _, err := u.fold(t.Context(), noon.Add(test.later), func(_ context.Context, body command.Payload) error {
+			got = body.(*command.AddUsage).Number
 			return nil
 		}); err != nil || got != test.number {
 			t.Errorf("%s: the next fold has number %d, %v, want %d", name, got, err, test.number)
 		}
 	}
-	u := newUsage(fsm.BootID{1})
+	u := newUsage(command.BootID{1})
 	u.folding <- struct{}{}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -231,9 +232,9 @@ func TestFoldIsGivenUp(t *testing.T) {
 
 // TestNoFoldOnFullDisks holds that counts wait while the disks are full.
 func TestNoFoldOnFullDisks(t *testing.T) {
-	n := &Node{usage: newUsage(fsm.BootID{1})}
-	n.usage.Count(api.Counted{At: noon, Surface: fsm.SurfaceAPI, Action: "getHome", Client: "curl"})
-	n.diskFull.Store(&api.Unavailable{Code: api.CodeDiskFull})
+	n := &Node{usage: newUsage(command.BootID{1})}
+	n.usage.Count(api.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl"})
+	n.diskFull.Store(&command.Unavailable{Code: command.CodeDiskFull})
 	if n.foldOnce(t.Context()) || len(n.usage.calls) != 1 || n.usage.pending != nil {
 		t.Errorf("folded; left are %v", n.usage.calls)
 	}
@@ -241,8 +242,8 @@ func TestNoFoldOnFullDisks(t *testing.T) {
 
 // BenchmarkCount is what counting adds to a call.
 func BenchmarkCount(b *testing.B) {
-	u := newUsage(fsm.BootID{1})
-	c := api.Counted{At: noon, Surface: fsm.SurfaceAPI, Action: "getHome", Client: "curl", Sender: "0123456789abcdef0123456789abcdef"}
+	u := newUsage(command.BootID{1})
+	c := api.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl", Sender: "0123456789abcdef0123456789abcdef"}
 	for b.Loop() {
 		u.Count(c)
 	}

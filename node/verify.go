@@ -10,6 +10,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/push"
 )
 
@@ -43,7 +44,7 @@ var errNotLeading = errors.New("this node does not lead")
 
 // VerifyReceiver has the leader ask a receiver whether it wants what is pushed to
 // an agent.
-func (b *backend) VerifyReceiver(ctx context.Context, from api.Sender, agent, notifyURL string) error {
+func (b *backend) VerifyReceiver(ctx context.Context, from command.Sender, agent, notifyURL string) error {
 	q := verifyQuestion{URL: notifyURL, Agent: agent, Sender: from.Fingerprint}
 	for {
 		a, err := b.verifyByLeader(ctx, q)
@@ -53,7 +54,7 @@ func (b *backend) VerifyReceiver(ctx context.Context, from api.Sender, agent, no
 		b.logger.DebugContext(ctx, "a receiver could not be asked; it is tried again", "error", err)
 		select {
 		case <-ctx.Done():
-			return &api.Unavailable{Code: api.CodeNotEnqueued, Reason: "no leader could ask the receiver at notify_url"}
+			return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "no leader could ask the receiver at notify_url"}
 		case <-time.After(verifyRetry):
 		}
 	}
@@ -67,7 +68,7 @@ func (a verifyAnswer) asError() error {
 		if a.Shared {
 			limit = &sharedVerificationLimit
 		}
-		return &api.RateLimited{RetryAfter: time.Duration(a.WaitMs) * time.Millisecond, Limit: limit}
+		return &command.RateLimited{RetryAfter: time.Duration(a.WaitMs) * time.Millisecond, Limit: limit}
 	case a.Reason != "":
 		return &api.ReceiverFailed{Reason: a.Reason.Sentence()}
 	}
@@ -81,8 +82,8 @@ var (
 	sharedVerificationLimit = newVerificationLimit("Very many receivers are being checked: some share the checks of a notify_url that there are an hour, and others have used up these.")
 )
 
-func newVerificationLimit(message string) api.RateLimit {
-	return api.RateLimit{
+func newVerificationLimit(message string) command.RateLimit {
+	return command.RateLimit{
 		Name: "verifications", Quota: push.VerificationsPerHour, Window: time.Hour,
 		Message: message, Field: "notify_url",
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/push"
 )
 
@@ -26,7 +27,7 @@ func TestVerifyAnswers(t *testing.T) {
 		"too many, of others": {a: verifyAnswer{WaitMs: 7000, Shared: true}, limited: "others have used up these"},
 	} {
 		err := tt.a.asError()
-		limited, isLimited := errors.AsType[*api.RateLimited](err)
+		limited, isLimited := errors.AsType[*command.RateLimited](err)
 		failed, isFailed := errors.AsType[*api.ReceiverFailed](err)
 		if isLimited != (tt.limited != "") || isFailed != (tt.failed != "") {
 			t.Errorf("%s: %v", name, err)

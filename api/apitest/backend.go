@@ -17,6 +17,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // Epoch is the instant of the first command of every Backend, in milliseconds
@@ -33,9 +34,9 @@ type Backend struct {
 	Machine *fsm.Machine
 	// Refuse, where it returns an error, keeps a command from being applied. It may
 	// apply others before it.
-	Refuse func(from api.Sender, body fsm.Body) error
+	Refuse func(from command.Sender, body command.Payload) error
 	// Lost, where it returns an error, is returned although the command was applied.
-	Lost func(body fsm.Body) error
+	Lost func(body command.Payload) error
 	// Verify is what VerifyReceiver returns; nil lets every receiver pass.
 	Verify func(agent, notifyURL string) error
 	// ReadIndexErr is what ReadIndex returns, and ReadAhead by how much its index is
@@ -60,14 +61,14 @@ type Backend struct {
 	mu      sync.Mutex
 	index   uint64
 	seq     uint64
-	result  fsm.Result
-	Senders []api.Sender // of the commands proposed, under mu
+	result  command.Result
+	Senders []command.Sender // of the commands proposed, under mu
 }
 
 var _ api.Backend = (*Backend)(nil)
 
 // boot is the boot id of every Backend.
-var boot = fsm.BootID{0xa9}
+var boot = command.BootID{0xa9}
 
 // NewBackend opens an empty state that is closed when the test ends.
 func NewBackend(tb testing.TB) *Backend {
@@ -83,26 +84,26 @@ func NewBackend(tb testing.TB) *Backend {
 			tb.Error(err)
 		}
 	})
-	b.apply(&fsm.Init{ClusterID: "test", SealedDataKey: []byte("sealed")})
+	b.apply(&command.Init{ClusterID: "test", SealedDataKey: []byte("sealed")})
 	return b
 }
 
 // Applied implements fsm.Observer.
-func (b *Backend) Applied(_ fsm.BootID, _ uint64, r fsm.Result, _ uint64) { b.result = r }
+func (b *Backend) Applied(_ command.BootID, _ uint64, r command.Result, _ uint64) { b.result = r }
 
 // Apply carries a command out and returns its result and its index.
-func (b *Backend) Apply(body fsm.Body) (fsm.Result, uint64) {
+func (b *Backend) Apply(body command.Payload) (command.Result, uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.apply(body)
 }
 
-func (b *Backend) apply(body fsm.Body) (fsm.Result, uint64) {
+func (b *Backend) apply(body command.Payload) (command.Result, uint64) {
 	b.seq++
 	b.index++
 	stamp := int64(Epoch + Tick*b.seq)
-	data, err := fsm.EncodeBatch(fsm.Batch{Stamp: stamp, Groups: []fsm.Group{
-		{Boot: boot, Floor: b.seq, Commands: []fsm.Command{{Seq: b.seq, Body: body}}},
+	data, err := command.EncodeBatch(command.Batch{Stamp: stamp, Groups: []command.Group{
+		{Boot: boot, Floor: b.seq, Commands: []command.Command{{Seq: b.seq, Payload: body}}},
 	}})
 	if err != nil {
 		panic(err) //nolint:forbidigo // a command that the rules let pass and the log refuses
@@ -125,17 +126,17 @@ func (b *Backend) feed(data []byte) {
 }
 
 // Propose implements api.Backend.
-func (b *Backend) Propose(ctx context.Context, from api.Sender, body fsm.Body) (fsm.Result, uint64, error) {
+func (b *Backend) Propose(ctx context.Context, from command.Sender, body command.Payload) (command.Result, uint64, error) {
 	b.mayPanic()
 	b.mu.Lock()
 	b.Senders = append(b.Senders, from)
 	b.mu.Unlock()
 	if err := ctx.Err(); err != nil {
-		return fsm.Result{}, 0, err
+		return command.Result{}, 0, err
 	}
 	if b.Refuse != nil {
 		if err := b.Refuse(from, body); err != nil {
-			return fsm.Result{}, 0, err
+			return command.Result{}, 0, err
 		}
 	}
 	b.mu.Lock()
@@ -143,18 +144,18 @@ func (b *Backend) Propose(ctx context.Context, from api.Sender, body fsm.Body) (
 	result, index := b.apply(body)
 	if b.Lost != nil {
 		if err := b.Lost(body); err != nil {
-			return fsm.Result{}, 0, err
+			return command.Result{}, 0, err
 		}
 	}
 	return result, index, nil
 }
 
 // LastSender is the sender of the newest command proposed.
-func (b *Backend) LastSender() api.Sender {
+func (b *Backend) LastSender() command.Sender {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.Senders) == 0 {
-		return api.Sender{}
+		return command.Sender{}
 	}
 	return b.Senders[len(b.Senders)-1]
 }
@@ -166,13 +167,13 @@ func (b *Backend) View() *fsm.View { return b.Machine.View() }
 func (b *Backend) WaitIndex(ctx context.Context, index uint64) error {
 	b.mayPanic()
 	if err := b.Machine.Wait(ctx, index); err != nil || b.Behind {
-		return &api.Unavailable{Code: api.CodeBehind, Reason: "the index was not applied in time"}
+		return &command.Unavailable{Code: command.CodeBehind, Reason: "the index was not applied in time"}
 	}
 	return nil
 }
 
 // VerifyReceiver implements api.Backend.
-func (b *Backend) VerifyReceiver(_ context.Context, _ api.Sender, agent, notifyURL string) error {
+func (b *Backend) VerifyReceiver(_ context.Context, _ command.Sender, agent, notifyURL string) error {
 	if b.Verify == nil {
 		return nil
 	}

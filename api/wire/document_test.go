@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 func TestDecodeBody(t *testing.T) {
@@ -12,7 +14,7 @@ func TestDecodeBody(t *testing.T) {
 	tests := map[string]struct {
 		contentType, body string
 		want              []Field
-		code              Code // "": accepted
+		code              command.Code // "": accepted
 	}{
 		"JSON":                        {"application/json", `{"body":"Hello"}`, hello, ""},
 		"JSON with a charset":         {"Application/JSON; charset=utf-8", `{"body":"Hello"}`, hello, ""},
@@ -46,7 +48,7 @@ func TestDecodeBody(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			doc, err := DecodeBody(test.contentType, []byte(test.body))
-			var code Code
+			var code command.Code
 			if e, is := errors.AsType[*Error](err); is {
 				code = e.Code
 			}

@@ -8,56 +8,37 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
-
-// Code is the stable code of an Error object.
-type Code string
-
-// The codes of unavailability: the request was fine, the cluster was not.
-const (
-	CodeNotEnqueued    Code = "not_enqueued"    // nothing was written; repeat freely
-	CodeOutcomeUnknown Code = "outcome_unknown" // may have been written; repeat with the same request_id
-	CodeNoLeader       Code = "no_leader"       // a strong read found no leader, or the node knows no cluster yet
-	CodeDiskFull       Code = "disk_full"       // too few disks have space for writes; reads go on
-	CodeBehind         Code = "behind"          // this node has not applied the asked index in time
-)
-
-// RateLimit describes a limit.
-type RateLimit struct {
-	Name    string // in the headers RateLimit and RateLimit-Policy
-	Quota   int
-	Window  time.Duration
-	Message string // for a person
-	Field   string // of the request, that the limit is on
-}
 
 // errorsPath is the page with a heading for every code.
 const errorsPath = "/docs/errors"
 
 // The codes of requests that cannot be served as they are. They are stable.
 const (
-	CodeMalformedBody    Code = "malformed_body"
-	CodeMalformedRequest Code = "malformed_request"
-	CodeNotFound         Code = "not_found"
-	CodeMethodNotAllowed Code = "method_not_allowed"
-	CodeTimeout          Code = "request_timeout"
-	CodeBodyTooLarge     Code = "body_too_large"
-	CodeUnsupportedMedia Code = "unsupported_media_type"
-	CodeInvalid          Code = "validation_failed"
-	CodeConfirm          Code = "confirmation_required"
-	CodeRateLimited      Code = "rate_limited"
-	CodeHeadersTooLarge  Code = "headers_too_large"
-	CodeInternal         Code = "internal_error"
-	CodeNotReady         Code = "not_ready"
-	CodeUnknownJob       Code = "unknown_job"
-	CodeOwnJob           Code = "own_job"
-	CodeNotPoster        Code = "not_poster"
-	CodeWrongKey         Code = "wrong_edit_key"
-	CodeJobClaimed       Code = "job_claimed"
-	CodeJobNotClaimed    Code = "job_not_claimed"
-	CodeJobDone          Code = "job_done"
-	CodeJobClosed        Code = "job_closed"
-	CodeNoReceiver       Code = "no_receiver"
+	CodeMalformedBody    command.Code = "malformed_body"
+	CodeMalformedRequest command.Code = "malformed_request"
+	CodeNotFound         command.Code = "not_found"
+	CodeMethodNotAllowed command.Code = "method_not_allowed"
+	CodeTimeout          command.Code = "request_timeout"
+	CodeBodyTooLarge     command.Code = "body_too_large"
+	CodeUnsupportedMedia command.Code = "unsupported_media_type"
+	CodeInvalid          command.Code = "validation_failed"
+	CodeConfirm          command.Code = "confirmation_required"
+	CodeRateLimited      command.Code = "rate_limited"
+	CodeHeadersTooLarge  command.Code = "headers_too_large"
+	CodeInternal         command.Code = "internal_error"
+	CodeNotReady         command.Code = "not_ready"
+	CodeUnknownJob       command.Code = "unknown_job"
+	CodeOwnJob           command.Code = "own_job"
+	CodeNotPoster        command.Code = "not_poster"
+	CodeWrongKey         command.Code = "wrong_edit_key"
+	CodeJobClaimed       command.Code = "job_claimed"
+	CodeJobNotClaimed    command.Code = "job_not_claimed"
+	CodeJobDone          command.Code = "job_done"
+	CodeJobClosed        command.Code = "job_closed"
+	CodeNoReceiver       command.Code = "no_receiver"
 )
 
 // errorKind is what follows from a code alone.
@@ -67,34 +48,34 @@ type errorKind struct {
 }
 
 // errorKinds is the one map from error to status.
-var errorKinds = map[Code]errorKind{
-	CodeMalformedBody:    {http.StatusBadRequest, false},
-	CodeMalformedRequest: {http.StatusBadRequest, false},
-	CodeNotFound:         {http.StatusNotFound, false},
-	CodeMethodNotAllowed: {http.StatusMethodNotAllowed, false},
-	CodeTimeout:          {http.StatusRequestTimeout, true},
-	CodeBodyTooLarge:     {http.StatusRequestEntityTooLarge, false},
-	CodeUnsupportedMedia: {http.StatusUnsupportedMediaType, false},
-	CodeInvalid:          {http.StatusUnprocessableEntity, false},
-	CodeConfirm:          {http.StatusPreconditionRequired, false},
-	CodeRateLimited:      {http.StatusTooManyRequests, true},
-	CodeHeadersTooLarge:  {http.StatusRequestHeaderFieldsTooLarge, false},
-	CodeInternal:         {http.StatusInternalServerError, false},
-	CodeNotReady:         {http.StatusServiceUnavailable, true},
-	CodeUnknownJob:       {http.StatusNotFound, false},
-	CodeOwnJob:           {http.StatusConflict, false},
-	CodeNotPoster:        {http.StatusConflict, false},
-	CodeWrongKey:         {http.StatusForbidden, false},
-	CodeJobClaimed:       {http.StatusConflict, false},
-	CodeJobNotClaimed:    {http.StatusConflict, false},
-	CodeJobDone:          {http.StatusConflict, false},
-	CodeJobClosed:        {http.StatusConflict, false},
-	CodeNoReceiver:       {http.StatusConflict, false},
-	CodeNotEnqueued:      {http.StatusServiceUnavailable, true},
-	CodeOutcomeUnknown:   {http.StatusServiceUnavailable, false},
-	CodeNoLeader:         {http.StatusServiceUnavailable, true},
-	CodeDiskFull:         {http.StatusServiceUnavailable, true},
-	CodeBehind:           {http.StatusServiceUnavailable, true},
+var errorKinds = map[command.Code]errorKind{
+	CodeMalformedBody:          {http.StatusBadRequest, false},
+	CodeMalformedRequest:       {http.StatusBadRequest, false},
+	CodeNotFound:               {http.StatusNotFound, false},
+	CodeMethodNotAllowed:       {http.StatusMethodNotAllowed, false},
+	CodeTimeout:                {http.StatusRequestTimeout, true},
+	CodeBodyTooLarge:           {http.StatusRequestEntityTooLarge, false},
+	CodeUnsupportedMedia:       {http.StatusUnsupportedMediaType, false},
+	CodeInvalid:                {http.StatusUnprocessableEntity, false},
+	CodeConfirm:                {http.StatusPreconditionRequired, false},
+	CodeRateLimited:            {http.StatusTooManyRequests, true},
+	CodeHeadersTooLarge:        {http.StatusRequestHeaderFieldsTooLarge, false},
+	CodeInternal:               {http.StatusInternalServerError, false},
+	CodeNotReady:               {http.StatusServiceUnavailable, true},
+	CodeUnknownJob:             {http.StatusNotFound, false},
+	CodeOwnJob:                 {http.StatusConflict, false},
+	CodeNotPoster:              {http.StatusConflict, false},
+	CodeWrongKey:               {http.StatusForbidden, false},
+	CodeJobClaimed:             {http.StatusConflict, false},
+	CodeJobNotClaimed:          {http.StatusConflict, false},
+	CodeJobDone:                {http.StatusConflict, false},
+	CodeJobClosed:              {http.StatusConflict, false},
+	CodeNoReceiver:             {http.StatusConflict, false},
+	command.CodeNotEnqueued:    {http.StatusServiceUnavailable, true},
+	command.CodeOutcomeUnknown: {http.StatusServiceUnavailable, false},
+	command.CodeNoLeader:       {http.StatusServiceUnavailable, true},
+	command.CodeDiskFull:       {http.StatusServiceUnavailable, true},
+	command.CodeBehind:         {http.StatusServiceUnavailable, true},
 }
 
 // Issue is one problem of a request: the field it lies in, by the interface's
@@ -107,7 +88,7 @@ type Issue = struct {
 
 // Error is a refusal: the Error object of the interface (2.7) and its status.
 type Error struct {
-	Code    Code
+	Code    command.Code
 	Message string  // one or two sentences
 	Issues  []Issue // every problem that was found
 	Example Object  // a payload that would have worked; nil: none
@@ -118,7 +99,7 @@ type Error struct {
 	// RetryAfter is when to try again, with a 429.
 	RetryAfter time.Duration
 	// Limit is what was exceeded, with a 429; nil: that of writes.
-	Limit *RateLimit
+	Limit *command.RateLimit
 	// Allow lists the methods of the path, with a 405.
 	Allow string
 }
@@ -223,7 +204,7 @@ func Seconds(d time.Duration) string {
 }
 
 // Codes returns every code that an Error object can carry, sorted.
-func Codes() []Code { return slices.Sorted(maps.Keys(errorKinds)) }
+func Codes() []command.Code { return slices.Sorted(maps.Keys(errorKinds)) }
 
 // RetryAfterUnavailable is the Retry-After of a 503, in seconds.
 const RetryAfterUnavailable = "1"

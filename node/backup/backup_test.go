@@ -9,6 +9,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // someBackup is a backup of a small state.
@@ -23,10 +24,10 @@ func someBackup(t testing.TB) []byte {
 			t.Error(err)
 		}
 	}()
-	data, err := fsm.EncodeBatch(fsm.Batch{Stamp: 1_700_000_000_000, Groups: []fsm.Group{{
-		Boot: fsm.BootID{1}, Commands: []fsm.Command{
-			{Seq: 1, Body: &fsm.Init{ClusterID: "c0ffee", SealedDataKey: []byte("sealed")}},
-			{Seq: 2, Body: &fsm.Publish{Agent: "ada", AgentKey: "ada", Kind: fsm.KindMessage, Title: "Title", Body: "some body"}},
+	data, err := command.EncodeBatch(command.Batch{Stamp: 1_700_000_000_000, Groups: []command.Group{{
+		Boot: command.BootID{1}, Commands: []command.Command{
+			{Seq: 1, Payload: &command.Init{ClusterID: "c0ffee", SealedDataKey: []byte("sealed")}},
+			{Seq: 2, Payload: &command.Publish{Agent: "ada", AgentKey: "ada", Kind: command.KindMessage, Title: "Title", Body: "some body"}},
 		},
 	}}})
 	if err != nil {

@@ -15,9 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // recorder is a server that keeps what it was asked.
@@ -379,7 +378,7 @@ func TestToolsTellSuccess(t *testing.T) {
 		t.Fatalf("%+v %v", report, err)
 	}
 	refusing := apitest.NewBackend(t)
-	refusing.Refuse = func(api.Sender, fsm.Body) error { return &api.RateLimited{RetryAfter: time.Second} }
+	refusing.Refuse = func(command.Sender, command.Payload) error { return &command.RateLimited{RetryAfter: time.Second} }
 	o.URLs = []string{apitest.Start(t, refusing).URL}
 	if report, err := Run(t.Context(), o); err == nil {
 		t.Errorf("%+v", report)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/logstore"
@@ -103,14 +103,14 @@ func TestConditionsAreTrue(t *testing.T) {
 			return fmt.Sprintf("%+v, %v", a, err)
 		}
 		for i, r := range c.reports(2) {
-			if r == nil || !r.Ready || !strings.HasPrefix(r.Refuses, string(api.CodeDiskFull)) || !contains(r.Problems, "writes are refused: disk_full") ||
+			if r == nil || !r.Ready || !strings.HasPrefix(r.Refuses, string(command.CodeDiskFull)) || !contains(r.Problems, "writes are refused: disk_full") ||
 				contains(r.Warnings, "its disk is nearly full") != (i != 1) {
 				return fmt.Sprintf("node %d says %+v", i, r)
 			}
 		}
 		return ""
 	})
-	if r := c.reports(0)[1]; r == nil || len(r.Refused) != 1 || r.Refused[0].Code != string(api.CodeDiskFull) || !contains(r.Warnings, "writes were refused here in the last minute, disk_full") {
+	if r := c.reports(0)[1]; r == nil || len(r.Refused) != 1 || r.Refused[0].Code != string(command.CodeDiskFull) || !contains(r.Warnings, "writes were refused here in the last minute, disk_full") {
 		t.Errorf("the node that refused a write says %+v", r)
 	}
 	health, err := operate[admin.HealthReport](c, 0, admin.PathHealth, nil)

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -62,7 +62,7 @@ func TestFullDisks(t *testing.T) {
 	for _, nd := range c.Nodes {
 		c.Eventually(fmt.Sprintf("node %d refuses writes", nd.Index()), func() string {
 			a, err := nd.Publish(context.Background(), nodetest.Post{Body: "too much"})
-			if err != nil || a.Status != http.StatusServiceUnavailable || a.Code != string(api.CodeDiskFull) {
+			if err != nil || a.Status != http.StatusServiceUnavailable || a.Code != string(command.CodeDiskFull) {
 				return fmt.Sprintf("%+v, %v", a, err)
 			}
 			return ""

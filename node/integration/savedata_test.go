@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/nodetest"
 
 	"github.com/hashicorp/raft"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/push/pushtest"
@@ -117,7 +117,7 @@ func (c *testCluster) waitNewestFormat() {
 	c.t.Helper()
 	c.WaitReady()
 	c.Eventually("the newest format", func() string {
-		if s, err := c.Nodes[0].Status(); err != nil || s.Format != fsm.MaxFormat {
+		if s, err := c.Nodes[0].Status(); err != nil || s.Format != command.MaxFormat {
 			return fmt.Sprintf("format %d, %v", s.Format, err)
 		}
 		return ""
@@ -259,24 +259,24 @@ func logIn(t *testing.T, dir string) (entries []*raft.Log) {
 // checkSavedCommands holds that a log has every command of the command table.
 func checkSavedCommands(t *testing.T, log []*raft.Log) {
 	t.Helper()
-	count := map[fsm.Op]int{}
+	count := map[command.Op]int{}
 	for _, entry := range log {
 		if entry.Type != raft.LogCommand {
 			continue
 		}
-		batch, err := fsm.DecodeBatch(entry.Data)
+		batch, err := command.DecodeBatch(entry.Data)
 		if err != nil {
 			t.Fatalf("log entry %d: %v", entry.Index, err)
 		}
 		for _, g := range batch.Groups {
-			for _, command := range g.Commands {
-				count[fsm.OpOf(command.Body)]++
+			for _, cmd := range g.Commands {
+				count[command.OpOf(cmd.Payload)]++
 			}
 		}
 	}
-	for _, op := range fsm.Ops() {
+	for _, op := range command.Ops() {
 		// No cluster raises its format as long as there is but one.
-		if op == fsm.OpSetFormat && fsm.MaxFormat == fsm.InitialFormat {
+		if op == command.OpSetFormat && command.MaxFormat == command.InitialFormat {
 			continue
 		}
 		if count[op] == 0 {

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 const (
@@ -40,7 +40,7 @@ func New(perMinute float64, burst int, now func() time.Time) *Limiter {
 
 // Admit takes one write from the sender's and from the agent's bucket. When
 // either is empty it takes nothing and returns how long to wait.
-func (l *Limiter) Admit(from api.Sender) (bool, time.Duration) {
+func (l *Limiter) Admit(from command.Sender) (bool, time.Duration) {
 	now := l.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()

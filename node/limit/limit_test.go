@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // clock is a hand-moved clock.
@@ -18,7 +18,7 @@ func newClock() *clock { return &clock{t: time.UnixMilli(1_700_000_000_000)} }
 func TestBurstThenRate(t *testing.T) {
 	c := newClock()
 	l := New(30, 10, c.now)
-	ada := api.Sender{Fingerprint: "f1", AgentKey: "ada"}
+	ada := command.Sender{Fingerprint: "f1", AgentKey: "ada"}
 	for i := range 10 {
 		if ok, _ := l.Admit(ada); !ok {
 			t.Fatalf("write %d of the burst was refused", i+1)
@@ -40,12 +40,12 @@ func TestBurstThenRate(t *testing.T) {
 func TestBothKeysLimit(t *testing.T) {
 	tests := []struct {
 		name string
-		from func(i int) api.Sender
+		from func(i int) command.Sender
 		want int
 	}{
-		{"one agent through many senders", func(i int) api.Sender { return api.Sender{Fingerprint: fmt.Sprint(i), AgentKey: "ada"} }, 5},
-		{"one sender with many agents", func(i int) api.Sender { return api.Sender{Fingerprint: "f", AgentKey: fmt.Sprint(i)} }, 5},
-		{"anonymous has no name bucket", func(i int) api.Sender { return api.Sender{Fingerprint: fmt.Sprint(i)} }, 20},
+		{"one agent through many senders", func(i int) command.Sender { return command.Sender{Fingerprint: fmt.Sprint(i), AgentKey: "ada"} }, 5},
+		{"one sender with many agents", func(i int) command.Sender { return command.Sender{Fingerprint: "f", AgentKey: fmt.Sprint(i)} }, 5},
+		{"anonymous has no name bucket", func(i int) command.Sender { return command.Sender{Fingerprint: fmt.Sprint(i)} }, 20},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -66,12 +66,12 @@ func TestBothKeysLimit(t *testing.T) {
 func TestRefusalTakesNothing(t *testing.T) {
 	c := newClock()
 	l := New(60, 1, c.now)
-	l.Admit(api.Sender{Fingerprint: "f1", AgentKey: "ada"})
+	l.Admit(command.Sender{Fingerprint: "f1", AgentKey: "ada"})
 	// Ada's bucket is empty; f2 must not pay for her refused write.
-	if ok, _ := l.Admit(api.Sender{Fingerprint: "f2", AgentKey: "ada"}); ok {
+	if ok, _ := l.Admit(command.Sender{Fingerprint: "f2", AgentKey: "ada"}); ok {
 		t.Fatal("ada was admitted over her limit")
 	}
-	if ok, _ := l.Admit(api.Sender{Fingerprint: "f2", AgentKey: "bob"}); !ok {
+	if ok, _ := l.Admit(command.Sender{Fingerprint: "f2", AgentKey: "bob"}); !ok {
 		t.Fatal("f2 paid for a write that was refused")
 	}
 }
@@ -80,20 +80,20 @@ func TestTablesAreBounded(t *testing.T) {
 	c := newClock()
 	l := New(60, 1, c.now)
 	for i := range MaxBuckets + 100 {
-		l.Admit(api.Sender{Fingerprint: fmt.Sprint(i)})
+		l.Admit(command.Sender{Fingerprint: fmt.Sprint(i)})
 	}
 	if n := len(l.senders.buckets); n != MaxBuckets {
 		t.Fatalf("%d buckets, want the bound %d", n, MaxBuckets)
 	}
 	// Who comes too late has a limit, and does not use up that of all others.
-	late := api.Sender{Fingerprint: "late"}
+	late := command.Sender{Fingerprint: "late"}
 	l.Admit(late)
 	if ok, wait := l.Admit(late); ok || wait <= 0 {
 		t.Errorf("a sender without a bucket of its own has no limit: %v, %v", ok, wait)
 	}
 	admitted := 0
 	for i := range 100 {
-		if ok, _ := l.Admit(api.Sender{Fingerprint: fmt.Sprint("other", i)}); ok {
+		if ok, _ := l.Admit(command.Sender{Fingerprint: fmt.Sprint("other", i)}); ok {
 			admitted++
 		}
 	}
@@ -101,7 +101,7 @@ func TestTablesAreBounded(t *testing.T) {
 		t.Errorf("%d of 100 others are admitted", admitted)
 	}
 	c.t = c.t.Add(time.Minute)
-	if ok, _ := l.Admit(api.Sender{Fingerprint: "new"}); !ok {
+	if ok, _ := l.Admit(command.Sender{Fingerprint: "new"}); !ok {
 		t.Fatal("a new sender was refused although every bucket is full again")
 	}
 	if n := len(l.senders.buckets); n != 1 {

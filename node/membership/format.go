@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/cluster"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // raiseFormat raises the replicated format number as soon as every server's
@@ -28,7 +28,7 @@ func (ms *Membership) raiseFormat(ctx context.Context) {
 		if all <= has {
 			continue
 		}
-		if err := ms.cfg.Propose(ctx, &fsm.SetFormat{Format: all}); err != nil {
+		if err := ms.cfg.Propose(ctx, &command.SetFormat{Format: all}); err != nil {
 			if ctx.Err() == nil {
 				ms.cfg.Logger.WarnContext(ctx, "the format was not raised; it is tried again", "error", err)
 			}
@@ -43,12 +43,12 @@ func (ms *Membership) raiseFormat(ctx context.Context) {
 // nothing.
 func commonFormat(servers []raft.Server, members []cluster.Member, clusterID string) int {
 	known := make(map[string]int, len(members))
-	common := fsm.InitialFormat
+	common := command.InitialFormat
 	if len(members) > 0 {
 		common = math.MaxInt
 	}
 	for _, m := range members {
-		known[m.ServerID] = max(m.Format, fsm.InitialFormat)
+		known[m.ServerID] = max(m.Format, command.InitialFormat)
 		if m.ClusterID == "" || m.ClusterID == clusterID {
 			common = min(common, known[m.ServerID])
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/consensus"
 )
 
@@ -59,7 +60,7 @@ type Config struct {
 	// Leading reports whether this node leads and takes writes.
 	Leading func() bool
 	// Propose replicates a command while this node leads.
-	Propose func(context.Context, fsm.Body) error
+	Propose func(context.Context, command.Payload) error
 	// Fail ends the node.
 	Fail func(error)
 }

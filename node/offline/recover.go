@@ -17,6 +17,7 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/consensus"
 	"github.com/commons-cluster/commons/node/logstore"
 )
@@ -229,7 +230,7 @@ func loggedDataKey(log raft.LogStore, machine *fsm.Machine) ([]byte, error) {
 		if entry.Type != raft.LogCommand {
 			continue
 		}
-		batch, err := fsm.DecodeBatch(entry.Data)
+		batch, err := command.DecodeBatch(entry.Data)
 		if err != nil {
 			return nil, fmt.Errorf("log entry %d: %w", index, err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/backup"
 	"github.com/commons-cluster/commons/node/consensus"
 	"github.com/commons-cluster/commons/node/logstore"
@@ -152,7 +153,7 @@ func (o Offline) reseal(sealed []byte) ([]byte, error) {
 // restore a whole backup, and else why not: an fsm.ErrNewerFormat, a
 // cluster.ErrSealedElsewhere, or what is wrong with a secret file.
 func CheckRestorable(info backup.Info, o Offline) error {
-	if err := fsm.CheckFormat(info.Format, fsm.MaxFormat); err != nil {
+	if err := command.CheckFormat(info.Format, command.MaxFormat); err != nil {
 		return err
 	}
 	_, err := o.openDataKey(info.SealedDataKey)
@@ -206,8 +207,8 @@ func checkEmpty(dir string) error {
 	if err != nil {
 		return err
 	}
-	command, err := unfinished(dir)
-	if err != nil || command == restoring {
+	cmd, err := unfinished(dir)
+	if err != nil || cmd == restoring {
 		return err
 	}
 	for _, n := range names {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // nothingRaft is a Raft that commits at once and does nothing else.
@@ -48,7 +48,7 @@ func (r *nothingRaft) GetConfiguration() raft.ConfigurationFuture {
 // decoded copy only where the benchmark has to know it.
 func (r *nothingRaft) run(p *Pipeline) {
 	for f := range r.log {
-		b, err := fsm.DecodeBatch(f.data)
+		b, err := command.DecodeBatch(f.data)
 		if err != nil {
 			f.respond(err)
 			continue
@@ -56,7 +56,7 @@ func (r *nothingRaft) run(p *Pipeline) {
 		f.index = r.index.Add(1)
 		for _, g := range b.Groups {
 			for _, c := range g.Commands {
-				p.Applied(g.Boot, c.Seq, fsm.Result{Outcome: fsm.OutcomeDone}, f.index)
+				p.Applied(g.Boot, c.Seq, command.Result{Outcome: command.OutcomeDone}, f.index)
 			}
 		}
 		f.respond(nil)
@@ -125,9 +125,9 @@ func BenchmarkReadIndex(b *testing.B) {
 }
 
 func BenchmarkEnvelope(b *testing.B) {
-	e := envelope{group: fsm.Group{Boot: fsm.BootID{1}, Floor: 1}}
+	e := envelope{group: command.Group{Boot: command.BootID{1}, Floor: 1}}
 	for i := range 100 {
-		e.group.Commands = append(e.group.Commands, fsm.Command{Seq: uint64(i + 1), Body: entryOf(strings.Repeat("a word ", 140))})
+		e.group.Commands = append(e.group.Commands, command.Command{Seq: uint64(i + 1), Payload: entryOf(strings.Repeat("a word ", 140))})
 		e.members = append(e.members, member{Sender: sender})
 	}
 	b.ReportAllocs()
@@ -146,7 +146,7 @@ func BenchmarkMeasure(b *testing.B) {
 	body := entryOf(strings.Repeat("a word ", 140))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := measure(fsm.BootID{1}, sender, body); err != nil {
+		if _, err := measure(command.BootID{1}, sender, body); err != nil {
 			b.Fatal(err)
 		}
 	}

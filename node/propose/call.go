@@ -1,8 +1,7 @@
 package propose
 
 import (
-	"github.com/commons-cluster/commons/api"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // call is one command from its acceptance to its answer. The session's lock
@@ -10,8 +9,8 @@ import (
 // it once done is closed.
 type call struct {
 	seq  uint64
-	body fsm.Body
-	from api.Sender
+	body command.Payload
+	from command.Sender
 	size int // encoded bytes, an upper bound
 	done chan struct{}
 
@@ -24,7 +23,7 @@ type call struct {
 	expired   bool // not to be sent again
 	answered  bool
 
-	result fsm.Result
+	result command.Result
 	index  uint64
 	err    error
 
@@ -37,7 +36,7 @@ func (c *call) uncertain() bool { return c.handed || c.inFlight || c.applied }
 
 // member is what the leader must know about a command beside the command.
 type member struct {
-	api.Sender
+	command.Sender
 	// Charged says that an earlier attempt was charged to the rate limits, by this
 	// leader or another one, whatever became of it.
 	Charged bool

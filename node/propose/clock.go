@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // Limits of the comparison of clocks.
@@ -119,7 +119,7 @@ func (s *ClockSync) Corrected() time.Time {
 
 // Stamp returns the corrected time for a batch, in milliseconds since the epoch. A
 // clock that is off beyond what the log can hold gives the nearest that it can.
-func (s *ClockSync) Stamp() int64 { return min(max(s.Corrected().UnixMilli(), 0), fsm.MaxStamp) }
+func (s *ClockSync) Stamp() int64 { return min(max(s.Corrected().UnixMilli(), 0), command.MaxStamp) }
 
 // Correction is what was added to this node's clock when it was last compared.
 func (s *ClockSync) Correction() time.Duration {

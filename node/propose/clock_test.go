@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // handClock is a clock that the test moves.
@@ -108,14 +108,14 @@ func TestStampIsInRange(t *testing.T) {
 		time.Date(1901, 12, 13, 0, 0, 0, 0, time.UTC): 0,
 		time.UnixMilli(0): 0,
 		noon:              noon.UnixMilli(),
-		time.Date(9999, 12, 31, 23, 59, 59, int(999*time.Millisecond), time.UTC): fsm.MaxStamp,
-		time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC):                             fsm.MaxStamp,
+		time.Date(9999, 12, 31, 23, 59, 59, int(999*time.Millisecond), time.UTC): command.MaxStamp,
+		time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC):                             command.MaxStamp,
 	} {
 		got := NewClockSync(&handClock{truth: at}, slog.New(slog.DiscardHandler)).Stamp()
 		if got != want {
 			t.Errorf("at %v: stamp %d, want %d", at, got, want)
 		}
-		if _, err := fsm.EncodeBatch(fsm.Batch{Stamp: got}); err != nil {
+		if _, err := command.EncodeBatch(command.Batch{Stamp: got}); err != nil {
 			t.Errorf("at %v: %v", at, err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // envelope is a group on its way to the leader.
@@ -19,7 +19,7 @@ import (
 //	per command: flags byte, uvarint length, fingerprint, uvarint length, agent key
 //	CRC32C of all that, 4 bytes, little endian
 type envelope struct {
-	group   fsm.Group
+	group   command.Group
 	members []member // one per command, in order
 }
 
@@ -39,7 +39,7 @@ var (
 )
 
 func encodeEnvelope(e envelope) ([]byte, error) {
-	group, err := fsm.EncodeGroup(e.group)
+	group, err := command.EncodeGroup(e.group)
 	if err != nil {
 		return nil, fmt.Errorf("encode group: %w", err)
 	}
@@ -61,11 +61,11 @@ func decodeEnvelope(data []byte) (envelope, int, error) {
 	if err != nil {
 		return envelope{}, 0, fmt.Errorf("envelope: %w", err)
 	}
-	encoded := r.bytes(fsm.MaxBatchBytes)
+	encoded := r.bytes(command.MaxBatchBytes)
 	if r.err != nil {
 		return envelope{}, 0, fmt.Errorf("envelope: group: %w", r.err)
 	}
-	group, err := fsm.DecodeGroup(encoded)
+	group, err := command.DecodeGroup(encoded)
 	if err != nil {
 		return envelope{}, 0, fmt.Errorf("envelope: %w", err)
 	}

@@ -11,18 +11,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/commons-cluster/commons/api"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 func TestEnvelopeRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		e := envelope{group: fsm.Group{Boot: fsm.BootID{7}, Floor: rapid.Uint64().Draw(t, "floor")}}
+		e := envelope{group: command.Group{Boot: command.BootID{7}, Floor: rapid.Uint64().Draw(t, "floor")}}
 		for range rapid.IntRange(1, 5).Draw(t, "commands") {
 			body := entryOf(rapid.StringMatching(`[a-z]{4,40}`).Draw(t, "body"))
-			e.group.Commands = append(e.group.Commands, fsm.Command{Seq: rapid.Uint64().Draw(t, "seq"), Body: body})
+			e.group.Commands = append(e.group.Commands, command.Command{Seq: rapid.Uint64().Draw(t, "seq"), Payload: body})
 			e.members = append(e.members, member{
-				Sender: api.Sender{
+				Sender: command.Sender{
 					Fingerprint: rapid.StringN(0, 20, maxSenderBytes).Draw(t, "fingerprint"),
 					AgentKey:    rapid.StringN(0, 20, maxSenderBytes).Draw(t, "agent"),
 				},
@@ -40,7 +39,7 @@ func TestEnvelopeRoundTrip(t *testing.T) {
 		if diff := cmp.Diff(e.group, got.group) + cmp.Diff(e.members, got.members); diff != "" {
 			t.Error(diff)
 		}
-		if group, _ := fsm.EncodeGroup(e.group); size != len(group) {
+		if group, _ := command.EncodeGroup(e.group); size != len(group) {
 			t.Errorf("size %d, want %d", size, len(group))
 		}
 		flip := rapid.IntRange(0, len(data)*8-1).Draw(t, "flip")
@@ -82,29 +81,29 @@ func TestReplyRoundTrip(t *testing.T) {
 func TestMeasuredCommandsAreReadable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }))
-		g := fsm.Group{Boot: fsm.BootID{1}, Floor: rapid.Uint64Min(1<<40).Draw(t, "floor")}
-		for range rapid.IntRange(0, fsm.MaxOpen).Draw(t, "open") {
-			g.Open = append(g.Open, g.Floor-fsm.MaxOpen+uint64(len(g.Open)))
+		g := command.Group{Boot: command.BootID{1}, Floor: rapid.Uint64Min(1<<40).Draw(t, "floor")}
+		for range rapid.IntRange(0, command.MaxOpen).Draw(t, "open") {
+			g.Open = append(g.Open, g.Floor-command.MaxOpen+uint64(len(g.Open)))
 		}
 		total := len(g.Open) * openBytes
 		for range 4 {
 			body := entryOf(text.Draw(t, "body"))
 			if rapid.Bool().Draw(t, "more") {
 				body.Title, body.Tags, body.Mentions = text.Draw(t, "title"), []string{text.Draw(t, "tag")}, []string{text.Draw(t, "mention")}
-				body.Request = fsm.RequestKey{Scope: text.Draw(t, "scope"), ID: text.Draw(t, "id")}
+				body.Request = command.RequestKey{Scope: text.Draw(t, "scope"), ID: text.Draw(t, "id")}
 			}
 			size, err := measure(g.Boot, sender, body)
 			if err != nil {
 				continue
 			}
 			total += size
-			g.Commands = append(g.Commands, fsm.Command{Seq: rapid.Uint64().Draw(t, "seq"), Body: body})
+			g.Commands = append(g.Commands, command.Command{Seq: rapid.Uint64().Draw(t, "seq"), Payload: body})
 		}
-		data, err := fsm.EncodeBatch(fsm.Batch{Stamp: 1, Groups: []fsm.Group{g}})
+		data, err := command.EncodeBatch(command.Batch{Stamp: 1, Groups: []command.Group{g}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := fsm.DecodeBatch(data); err != nil {
+		if _, err := command.DecodeBatch(data); err != nil {
 			t.Error(err)
 		}
 		if len(data) > total+batchReserve {
@@ -148,7 +147,7 @@ func TestRepliesAreReadStrictly(t *testing.T) {
 
 func TestEnvelopesAreReadStrictly(t *testing.T) {
 	e := envelope{
-		group:   fsm.Group{Boot: fsm.BootID{1}, Floor: 1, Commands: []fsm.Command{{Seq: 1, Body: entryOf("some text")}}},
+		group:   command.Group{Boot: command.BootID{1}, Floor: 1, Commands: []command.Command{{Seq: 1, Payload: entryOf("some text")}}},
 		members: []member{{Sender: sender}},
 	}
 	good, err := encodeEnvelope(e)
@@ -158,7 +157,7 @@ func TestEnvelopesAreReadStrictly(t *testing.T) {
 	content := good[:len(good)-crcBytes]
 	tail := len(content) - (1 + 1 + len(sender.Fingerprint) + 1 + len(sender.AgentKey))
 	bad := e
-	bad.group.Commands = []fsm.Command{{Seq: 1, Body: entryOf("")}}
+	bad.group.Commands = []command.Command{{Seq: 1, Payload: entryOf("")}}
 	poisoned, err := encodeEnvelope(bad)
 	if err != nil {
 		t.Fatal(err)
@@ -189,9 +188,9 @@ func TestEnvelopesAreReadStrictly(t *testing.T) {
 func FuzzDecodeEnvelope(f *testing.F) {
 	for _, n := range []int{1, 3} {
 		var e envelope
-		e.group = fsm.Group{Boot: fsm.BootID{1}, Floor: 1}
+		e.group = command.Group{Boot: command.BootID{1}, Floor: 1}
 		for i := range n {
-			e.group.Commands = append(e.group.Commands, fsm.Command{Seq: uint64(i + 1), Body: entryOf("some text")})
+			e.group.Commands = append(e.group.Commands, command.Command{Seq: uint64(i + 1), Payload: entryOf("some text")})
 			e.members = append(e.members, member{Sender: sender, Charged: i == 1})
 		}
 		data, err := encodeEnvelope(e)

@@ -12,8 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/commons-cluster/commons/api"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // cluster is several Pipelines over one log in memory, with a leader that the
@@ -212,7 +211,7 @@ func (c *cluster) lead(id string, unaware ...string) *fakeNode {
 
 func (n *fakeNode) establish() error {
 	term := n.CurrentTerm()
-	if _, _, err := n.ProposeAsLeader(context.Background(), &fsm.Lead{ServerID: n.id}); err != nil {
+	if _, _, err := n.ProposeAsLeader(context.Background(), &command.Lead{ServerID: n.id}); err != nil {
 		return err
 	}
 	n.StartLeading(term)
@@ -318,17 +317,17 @@ func (n *fakeNode) applyLoop() {
 }
 
 // entry returns a command with the given text.
-func entryOf(text string) *fsm.Publish {
-	return &fsm.Publish{
-		Agent: "Ada", AgentKey: "ada", Kind: fsm.KindMessage, Channel: "general",
+func entryOf(text string) *command.Publish {
+	return &command.Publish{
+		Agent: "Ada", AgentKey: "ada", Kind: command.KindMessage, Channel: "general",
 		Title: "A title", Body: text,
 	}
 }
 
-var sender = api.Sender{Fingerprint: "f1", AgentKey: "ada"}
+var sender = command.Sender{Fingerprint: "f1", AgentKey: "ada"}
 
 // publish proposes a text and returns what came of it.
-func (n *fakeNode) publish(text string) (fsm.Result, uint64, error) {
+func (n *fakeNode) publish(text string) (command.Result, uint64, error) {
 	return n.Propose(context.Background(), sender, entryOf(text))
 }
 
@@ -343,7 +342,7 @@ func (n *fakeNode) start(text string) <-chan outcome {
 }
 
 type outcome struct {
-	result fsm.Result
+	result command.Result
 	index  uint64
 	err    error
 }
@@ -361,9 +360,9 @@ func eventually(tb testing.TB, what string, condition func() bool) {
 }
 
 // wantCode fails unless err is Unavailable with the code.
-func wantCode(tb testing.TB, err error, code api.Code) {
+func wantCode(tb testing.TB, err error, code command.Code) {
 	tb.Helper()
-	var u *api.Unavailable
+	var u *command.Unavailable
 	if !errors.As(err, &u) || u.Code != code {
 		tb.Fatalf("error %v, want %s", err, code)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // fakeMachine is the session logic of the state machine and nothing else: an
@@ -16,7 +17,7 @@ type fakeMachine struct {
 
 	mu       sync.Mutex
 	applied  uint64
-	sessions map[fsm.BootID]*fakeSession
+	sessions map[command.BootID]*fakeSession
 	entries  []string
 	stamps   []int64
 	time     int64
@@ -26,36 +27,36 @@ type fakeMachine struct {
 type fakeSession struct {
 	floor   uint64
 	open    []uint64
-	results map[uint64]fsm.Result
+	results map[uint64]command.Result
 }
 
 func (s *fakeSession) holds(seq uint64) bool { return seq >= s.floor || slices.Contains(s.open, seq) }
 
 // narrow brings the session up to what a group declares.
-func (s *fakeSession) narrow(g fsm.Group) {
+func (s *fakeSession) narrow(g command.Group) {
 	declared := &fakeSession{floor: g.Floor, open: g.Open}
 	s.open = slices.DeleteFunc(slices.Concat(s.open, g.Open), func(seq uint64) bool {
 		return !s.holds(seq) || !declared.holds(seq)
 	})
 	s.floor = max(s.floor, g.Floor)
-	maps.DeleteFunc(s.results, func(seq uint64, _ fsm.Result) bool { return !s.holds(seq) })
+	maps.DeleteFunc(s.results, func(seq uint64, _ command.Result) bool { return !s.holds(seq) })
 }
 
 func newFakeMachine(o fsm.Observer) *fakeMachine {
-	return &fakeMachine{observer: o, sessions: make(map[fsm.BootID]*fakeSession)}
+	return &fakeMachine{observer: o, sessions: make(map[command.BootID]*fakeSession)}
 }
 
 func (*fakeMachine) Format() int { return 1 }
 
 type observed struct {
-	boot fsm.BootID
+	boot command.BootID
 	seq  uint64
-	res  fsm.Result
+	res  command.Result
 }
 
 func (m *fakeMachine) apply(tb testing.TB, index uint64, data []byte) {
 	tb.Helper()
-	b, err := fsm.DecodeBatch(data)
+	b, err := command.DecodeBatch(data)
 	if err != nil {
 		tb.Errorf("entry %d: %v", index, err)
 		return
@@ -72,7 +73,7 @@ func (m *fakeMachine) apply(tb testing.TB, index uint64, data []byte) {
 		m.floors = append(m.floors, g.Floor)
 		s := m.sessions[g.Boot]
 		if s == nil {
-			s = &fakeSession{results: make(map[uint64]fsm.Result)}
+			s = &fakeSession{results: make(map[uint64]command.Result)}
 			m.sessions[g.Boot] = s
 		}
 		s.narrow(g)
@@ -87,15 +88,15 @@ func (m *fakeMachine) apply(tb testing.TB, index uint64, data []byte) {
 	}
 }
 
-func (m *fakeMachine) one(s *fakeSession, c fsm.Command) fsm.Result {
+func (m *fakeMachine) one(s *fakeSession, c command.Command) command.Result {
 	if !s.holds(c.Seq) {
-		return fsm.Result{Outcome: fsm.OutcomeDropped}
+		return command.Result{Outcome: command.OutcomeDropped}
 	}
 	if r, ok := s.results[c.Seq]; ok {
 		return r
 	}
-	r := fsm.Result{Outcome: fsm.OutcomeDone}
-	if p, ok := c.Body.(*fsm.Publish); ok {
+	r := command.Result{Outcome: command.OutcomeDone}
+	if p, ok := c.Payload.(*command.Publish); ok {
 		m.entries = append(m.entries, p.Body)
 		r.Entry = uint64(len(m.entries))
 	}
@@ -111,9 +112,9 @@ func (m *fakeMachine) install(from *fakeMachine) {
 	defer m.mu.Unlock()
 	m.applied, m.time = from.applied, from.time
 	m.entries = append([]string(nil), from.entries...)
-	m.sessions = make(map[fsm.BootID]*fakeSession)
+	m.sessions = make(map[command.BootID]*fakeSession)
 	for boot, s := range from.sessions {
-		c := &fakeSession{floor: s.floor, open: slices.Clone(s.open), results: make(map[uint64]fsm.Result)}
+		c := &fakeSession{floor: s.floor, open: slices.Clone(s.open), results: make(map[uint64]command.Result)}
 		maps.Copy(c.results, s.results)
 		m.sessions[boot] = c
 	}
@@ -153,12 +154,12 @@ func (v fakeView) Time() int64 {
 	return v.m.time
 }
 
-func (v fakeView) Result(boot fsm.BootID, seq uint64) (fsm.Result, bool) {
+func (v fakeView) Result(boot command.BootID, seq uint64) (command.Result, bool) {
 	v.m.mu.Lock()
 	defer v.m.mu.Unlock()
 	s := v.m.sessions[boot]
 	if s == nil {
-		return fsm.Result{}, false
+		return command.Result{}, false
 	}
 	r, ok := s.results[seq]
 	return r, ok

@@ -4,12 +4,11 @@ import (
 	"context"
 	"testing"
 
-	"github.com/commons-cluster/commons/api"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // future is a command of a later version.
-type future struct{ *fsm.Lead }
+type future struct{ *command.Lead }
 
 // Needs is the format that it came with.
 func (future) Needs() int { return 7 }
@@ -20,11 +19,11 @@ func TestNewCommandsWait(t *testing.T) {
 	c := newCluster(t, 1)
 	n := c.lead("node-0")
 	before := n.CommitIndex()
-	body := future{&fsm.Lead{ServerID: "node-0"}}
+	body := future{&command.Lead{ServerID: "node-0"}}
 	_, _, err := n.Propose(context.Background(), sender, body)
-	wantCode(t, err, api.CodeNotEnqueued)
+	wantCode(t, err, command.CodeNotEnqueued)
 	_, _, err = n.ProposeAsLeader(context.Background(), body)
-	wantCode(t, err, api.CodeNotEnqueued)
+	wantCode(t, err, command.CodeNotEnqueued)
 	if got := n.CommitIndex(); got != before {
 		t.Errorf("the log went from %d to %d", before, got)
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // realNode is a Pipeline over the real Raft and the real state machine.
@@ -80,7 +80,7 @@ func (n *realNode) leadWhenElected() {
 			}
 			term := n.raft.CurrentTerm()
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			if _, _, err := n.ProposeAsLeader(ctx, &fsm.Lead{ServerID: n.id}); err == nil {
+			if _, _, err := n.ProposeAsLeader(ctx, &command.Lead{ServerID: n.id}); err == nil {
 				n.StartLeading(term)
 			}
 			cancel()
@@ -143,8 +143,8 @@ func TestRealRaftAndMachine(t *testing.T) {
 				default:
 				}
 				text := fmt.Sprintf("text %d of client %d", j, i)
-				r, index, err := n.Propose(context.Background(), api.Sender{}, entryOf(text))
-				if err != nil || r.Outcome != fsm.OutcomeDone {
+				r, index, err := n.Propose(context.Background(), command.Sender{}, entryOf(text))
+				if err != nil || r.Outcome != command.OutcomeDone {
 					t.Errorf("%s: %q: %+v, %v", n.id, text, r, err)
 					return
 				}
@@ -185,7 +185,7 @@ func TestRealRaftAndMachine(t *testing.T) {
 		}
 		v := n.machine.View()
 		entries := 0
-		for q := (fsm.Query{Since: -1, Limit: fsm.MaxList}); ; {
+		for q := (fsm.Query{Since: -1, Limit: command.MaxList}); ; {
 			seqs, next, err := v.List(q)
 			if err != nil {
 				t.Fatal(err)

@@ -8,8 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/commons-cluster/commons/api"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // leader is the node's part as the leader: a queue of groups, its own and
@@ -17,7 +16,7 @@ import (
 type leader struct {
 	stamp   func() int64 // of the next batch
 	limiter Limiter
-	known   func(fsm.Body) bool
+	known   func(command.Payload) bool
 
 	slots    chan struct{} // holds one token per log entry in flight
 	inFlight chan entry
@@ -38,7 +37,7 @@ type leader struct {
 // submission is a group that waits for its log entry.
 type submission struct {
 	ctx   context.Context // nobody waits for the answer once it has ended
-	group fsm.Group
+	group command.Group
 	size  int
 	end   chan verdict // holds one
 }
@@ -49,7 +48,7 @@ type entry struct {
 	groups []*submission
 }
 
-func newLeader(stamp func() int64, limiter Limiter, known func(fsm.Body) bool) *leader {
+func newLeader(stamp func() int64, limiter Limiter, known func(command.Payload) bool) *leader {
 	return &leader{
 		stamp: stamp, limiter: limiter, known: known,
 		slots:    make(chan struct{}, MaxInFlight),
@@ -170,7 +169,7 @@ func (l *leader) submit(ctx context.Context, e envelope, size int) verdict {
 
 // submitUrgent is submit for a command of the node itself: no limits, and
 // whether or not the node leads already.
-func (l *leader) submitUrgent(ctx context.Context, g fsm.Group, size int) verdict {
+func (l *leader) submitUrgent(ctx context.Context, g command.Group, size int) verdict {
 	s := &submission{ctx: ctx, group: g, size: size, end: make(chan verdict, 1)}
 	l.mu.Lock()
 	closed := l.closed || l.raft == nil
@@ -213,14 +212,14 @@ func (l *leader) poke() {
 // whatever leader, and returns the group without those over a limit. What comes
 // from a node itself has no sender, and no limit. That a command was charged is its
 // node's word: nodes trust each other.
-func (l *leader) admit(e envelope) (fsm.Group, []refusal) {
+func (l *leader) admit(e envelope) (command.Group, []refusal) {
 	if l.limiter == nil {
 		return e.group, nil
 	}
 	var over []refusal
 	for i, c := range e.group.Commands {
 		m := e.members[i]
-		if m.Charged || m.Sender == (api.Sender{}) || (l.known != nil && l.known(c.Body)) {
+		if m.Charged || m.Sender == (command.Sender{}) || (l.known != nil && l.known(c.Payload)) {
 			continue
 		}
 		if ok, after := l.limiter.Admit(m.Sender); !ok {
@@ -231,7 +230,7 @@ func (l *leader) admit(e envelope) (fsm.Group, []refusal) {
 		return e.group, nil
 	}
 	g := e.group
-	g.Commands = make([]fsm.Command, 0, len(e.group.Commands)-len(over))
+	g.Commands = make([]command.Command, 0, len(e.group.Commands)-len(over))
 	next := 0
 	for i, c := range e.group.Commands {
 		if next < len(over) && over[next].pos == i {
@@ -295,7 +294,7 @@ func (l *leader) pack() []*submission {
 	var groups []*submission
 	bytes, taken := 0, 0
 	for _, s := range l.queue {
-		if len(groups) == fsm.MaxBatchGroups || (bytes+s.size > maxGroupBytes && bytes > 0) {
+		if len(groups) == command.MaxBatchGroups || (bytes+s.size > maxGroupBytes && bytes > 0) {
 			break
 		}
 		taken++
@@ -312,11 +311,11 @@ func (l *leader) pack() []*submission {
 
 // propose makes the groups one log entry; false when that failed before Raft.
 func (l *leader) propose(groups []*submission) bool {
-	batch := fsm.Batch{Stamp: l.stamp(), Groups: make([]fsm.Group, len(groups))}
+	batch := command.Batch{Stamp: l.stamp(), Groups: make([]command.Group, len(groups))}
 	for i, s := range groups {
 		batch.Groups[i] = s.group
 	}
-	data, err := fsm.EncodeBatch(batch)
+	data, err := command.EncodeBatch(batch)
 	if err != nil {
 		for _, s := range groups {
 			s.end <- verdict{status: statusInvalid, reason: err.Error(), cause: err}

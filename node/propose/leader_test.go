@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 var groups atomic.Uint64
@@ -13,7 +13,7 @@ var groups atomic.Uint64
 // groupOf is a group of another node with one command.
 func groupOf(text string) envelope {
 	return envelope{
-		group:   fsm.Group{Boot: fsm.BootID{9}, Floor: 1, Commands: []fsm.Command{{Seq: groups.Add(1), Body: entryOf(text)}}},
+		group:   command.Group{Boot: command.BootID{9}, Floor: 1, Commands: []command.Command{{Seq: groups.Add(1), Payload: entryOf(text)}}},
 		members: []member{{Sender: sender}},
 	}
 }

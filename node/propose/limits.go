@@ -3,7 +3,7 @@ package propose
 import (
 	"time"
 
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // What a caller waits for at most.
@@ -67,7 +67,7 @@ const (
 	// batchReserve is left free in a batch for what encloses its groups.
 	batchReserve = 1 << 10
 	// maxGroupBytes bounds an encoded group, so that it fits into a batch alone.
-	maxGroupBytes = fsm.MaxBatchBytes - batchReserve
+	maxGroupBytes = command.MaxBatchBytes - batchReserve
 	// commandReserve is added to a command's measured size: its number may need
 	// more bytes than the one it was measured with.
 	commandReserve = 16
@@ -75,11 +75,11 @@ const (
 	openBytes = 12
 	// maxCommandBytes bounds a measured command, so that it fits into a group with
 	// any list of open numbers.
-	maxCommandBytes = maxGroupBytes - fsm.MaxOpen*openBytes
+	maxCommandBytes = maxGroupBytes - command.MaxOpen*openBytes
 	// callOverhead is what an unanswered command costs in memory beside its bytes.
 	callOverhead = 512
 	// maxSenderBytes bounds each of a sender's two strings.
-	maxSenderBytes = fsm.MaxNameKeyBytes
+	maxSenderBytes = command.MaxNameKeyBytes
 	// maxEnvelopeBytes bounds the body of a forwarded group.
 	maxEnvelopeBytes = 1 << 20
 	// maxReplyBytes bounds the leader's answer to it.

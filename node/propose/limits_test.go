@@ -13,8 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/commons-cluster/commons/api"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 func TestBoundsOfALogEntry(t *testing.T) {
@@ -45,10 +44,10 @@ func TestBoundsOfALogEntry(t *testing.T) {
 		}
 		full := 0
 		for _, data := range n.applies {
-			if len(data) > fsm.MaxBatchBytes {
+			if len(data) > command.MaxBatchBytes {
 				t.Errorf("a log entry of %d bytes", len(data))
 			}
-			if len(data) > fsm.MaxBatchBytes*9/10 {
+			if len(data) > command.MaxBatchBytes*9/10 {
 				full++
 			}
 		}
@@ -64,14 +63,14 @@ func TestUnfitCommandsGoNowhere(t *testing.T) {
 	before := n.CommitIndex()
 	bad := entryOf("some text")
 	bad.Title = ""
-	for _, body := range []fsm.Body{nil, bad, entryOf("not UTF-8: \xff")} {
+	for _, body := range []command.Payload{nil, bad, entryOf("not UTF-8: \xff")} {
 		_, _, err := n.Propose(context.Background(), sender, body)
-		var u *api.Unavailable
+		var u *command.Unavailable
 		if err == nil || errors.As(err, &u) {
 			t.Errorf("%v: error %v", body, err)
 		}
 	}
-	_, _, err := n.Propose(context.Background(), api.Sender{Fingerprint: strings.Repeat("x", maxSenderBytes+1)}, entryOf("some text"))
+	_, _, err := n.Propose(context.Background(), command.Sender{Fingerprint: strings.Repeat("x", maxSenderBytes+1)}, entryOf("some text"))
 	if err == nil {
 		t.Error("a sender without bounds was taken")
 	}
@@ -81,21 +80,21 @@ func TestUnfitCommandsGoNowhere(t *testing.T) {
 }
 
 // limitFunc is a Limiter.
-type limitFunc func(api.Sender) (bool, time.Duration)
+type limitFunc func(command.Sender) (bool, time.Duration)
 
-func (f limitFunc) Admit(s api.Sender) (bool, time.Duration) { return f(s) }
+func (f limitFunc) Admit(s command.Sender) (bool, time.Duration) { return f(s) }
 
 func TestRateLimits(t *testing.T) {
 	var mu sync.Mutex
 	asked := map[string]int{}
-	limit := limitFunc(func(s api.Sender) (bool, time.Duration) {
+	limit := limitFunc(func(s command.Sender) (bool, time.Duration) {
 		mu.Lock()
 		defer mu.Unlock()
 		asked[s.Fingerprint]++
 		return s.Fingerprint != "greedy", 1500 * time.Millisecond
 	})
-	known := func(b fsm.Body) bool {
-		p, ok := b.(*fsm.Publish)
+	known := func(b command.Payload) bool {
+		p, ok := b.(*command.Publish)
 		return ok && p.Request.ID == "known-id"
 	}
 	c := newCluster(t, 2, func(cfg *Config) { cfg.Limiter, cfg.Known = limit, known })
@@ -104,12 +103,12 @@ func TestRateLimits(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 20 {
 			wg.Go(func() {
-				from := api.Sender{Fingerprint: "modest"}
+				from := command.Sender{Fingerprint: "modest"}
 				if i%2 == 1 {
 					from.Fingerprint = "greedy"
 				}
 				_, _, err := n.Propose(context.Background(), from, entryOf(fmt.Sprint("text ", n.id, i)))
-				var limited *api.RateLimited
+				var limited *command.RateLimited
 				switch {
 				case i%2 == 0 && err != nil:
 					t.Error(err)
@@ -120,8 +119,8 @@ func TestRateLimits(t *testing.T) {
 		}
 		wg.Wait()
 		again := entryOf("some text")
-		again.Request = fsm.RequestKey{Scope: "ada", ID: "known-id"}
-		if _, _, err := n.Propose(context.Background(), api.Sender{Fingerprint: "greedy"}, again); err != nil {
+		again.Request = command.RequestKey{Scope: "ada", ID: "known-id"}
+		if _, _, err := n.Propose(context.Background(), command.Sender{Fingerprint: "greedy"}, again); err != nil {
 			t.Errorf("a known request_id: %v", err)
 		}
 		for i := range 20 {
@@ -131,7 +130,7 @@ func TestRateLimits(t *testing.T) {
 		}
 	}
 	for _, n := range c.nodes {
-		if _, _, err := n.Propose(context.Background(), api.Sender{}, entryOf("text of the node itself")); err != nil {
+		if _, _, err := n.Propose(context.Background(), command.Sender{}, entryOf("text of the node itself")); err != nil {
 			t.Errorf("a command of the node itself: %v", err)
 		}
 	}
@@ -149,7 +148,7 @@ func TestRetriesAreFree(t *testing.T) {
 	var mu sync.Mutex
 	asked := 0
 	c := newCluster(t, 2, func(cfg *Config) {
-		cfg.Limiter = limitFunc(func(api.Sender) (bool, time.Duration) {
+		cfg.Limiter = limitFunc(func(command.Sender) (bool, time.Duration) {
 			mu.Lock()
 			defer mu.Unlock()
 			asked++
@@ -185,7 +184,7 @@ func TestOneWriteIsChargedOnce(t *testing.T) {
 			c := newCluster(t, 2, func(cfg *Config) {
 				i := next
 				next++
-				cfg.Limiter = limitFunc(func(from api.Sender) (bool, time.Duration) {
+				cfg.Limiter = limitFunc(func(from command.Sender) (bool, time.Duration) {
 					return asked[i].Add(1) == 1, time.Second
 				})
 			})
@@ -226,7 +225,7 @@ func TestLoadShed(t *testing.T) {
 		}
 		eventually(t, "three wait", func() bool { return n.Stats().Waiting == 3 })
 		_, _, err = n.publish("text 3")
-		wantCode(t, err, api.CodeNotEnqueued)
+		wantCode(t, err, command.CodeNotEnqueued)
 		if n.Stats().Open != 3 {
 			t.Error("the fourth was taken")
 		}
@@ -248,7 +247,7 @@ func TestLoadShed(t *testing.T) {
 		})
 		for _, n := range c.nodes {
 			_, _, err := n.publish("some text")
-			wantCode(t, err, api.CodeNotEnqueued)
+			wantCode(t, err, command.CodeNotEnqueued)
 		}
 		leader.set(func(n *fakeNode) { n.held = false })
 		eventually(t, "the leader caught up", func() bool { return leader.sm.Applied() == leader.CommitIndex() })
@@ -266,7 +265,7 @@ func TestLoadShed(t *testing.T) {
 		n.leader.queuedBytes = MaxLeaderQueuedBytes
 		n.leader.mu.Unlock()
 		_, _, err := n.publish("some text")
-		wantCode(t, err, api.CodeNotEnqueued)
+		wantCode(t, err, command.CodeNotEnqueued)
 	})
 }
 

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 var oneCommand = envelope{
-	group:   fsm.Group{Boot: fsm.BootID{1}, Floor: 1, Commands: []fsm.Command{{Seq: 1, Body: entryOf("some text")}}},
+	group:   command.Group{Boot: command.BootID{1}, Floor: 1, Commands: []command.Command{{Seq: 1, Payload: entryOf("some text")}}},
 	members: []member{{Sender: sender}},
 }
 

@@ -11,8 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/commons-cluster/commons/api"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // Raft is what the write path and the read path need of *raft.Raft.
@@ -36,7 +35,7 @@ type Raft interface {
 type Limiter interface {
 	// Admit takes one write from the sender's allowance. When there is none it
 	// takes nothing and returns after which time to try again.
-	Admit(from api.Sender) (ok bool, retryAfter time.Duration)
+	Admit(from command.Sender) (ok bool, retryAfter time.Duration)
 }
 
 // Config is what a Pipeline is made of.
@@ -51,7 +50,7 @@ type Config struct {
 	Limiter Limiter
 	// Known reports whether the state holds a command's request_id already, so
 	// that sending it again is free. Nil knows none.
-	Known func(body fsm.Body) bool
+	Known func(body command.Payload) bool
 	// Logger receives what an operator should know. Nil discards.
 	Logger *slog.Logger
 }
@@ -92,7 +91,7 @@ func New(cfg Config) *Pipeline {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	var boot fsm.BootID
+	var boot command.BootID
 	_, _ = rand.Read(boot[:]) // never fails
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Pipeline{
@@ -133,7 +132,7 @@ func (p *Pipeline) Close() {
 }
 
 // Boot returns the id of this run of the node.
-func (p *Pipeline) Boot() fsm.BootID { return p.session.boot }
+func (p *Pipeline) Boot() command.BootID { return p.session.boot }
 
 // LeaderChanged is to be called whenever Raft may know another leader, or none.
 // It wakes whoever waits for one; a call too many does no harm.
@@ -154,7 +153,7 @@ func (p *Pipeline) StopLeading() {
 
 // Applied tells the Pipeline of a command that the local state machine has
 // applied. It makes the Pipeline an fsm.Observer.
-func (p *Pipeline) Applied(boot fsm.BootID, seq uint64, r fsm.Result, index uint64) {
+func (p *Pipeline) Applied(boot command.BootID, seq uint64, r command.Result, index uint64) {
 	p.session.Applied(boot, seq, r, index)
 }
 

@@ -10,8 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/commons-cluster/commons/api"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 func TestProposeOnTheLeader(t *testing.T) {
@@ -21,7 +20,7 @@ func TestProposeOnTheLeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Outcome != fsm.OutcomeDone || r.Entry != 1 || index != 2 {
+	if r.Outcome != command.OutcomeDone || r.Entry != 1 || index != 2 {
 		t.Errorf("result %+v at %d, want entry 1 at 2", r, index)
 	}
 	if n.sm.count("first text") != 1 {
@@ -111,7 +110,7 @@ func TestLeadershipLoss(t *testing.T) {
 					t.Fatal(err)
 				}
 				o := <-ch
-				if o.err != nil || o.result.Outcome != fsm.OutcomeDone || o.result.Entry != 1 {
+				if o.err != nil || o.result.Outcome != command.OutcomeDone || o.result.Entry != 1 {
 					t.Fatalf("outcome %+v", o)
 				}
 				for _, n := range c.nodes {
@@ -128,16 +127,16 @@ func TestLeadershipLoss(t *testing.T) {
 func TestRaftErrorsAreSorted(t *testing.T) {
 	tests := []struct {
 		err  error
-		code api.Code
+		code command.Code
 	}{
-		{raft.ErrNotLeader, api.CodeNotEnqueued},
-		{raft.ErrLeadershipTransferInProgress, api.CodeNotEnqueued},
-		{raft.ErrEnqueueTimeout, api.CodeNotEnqueued},
-		{raft.ErrLeadershipLost, api.CodeOutcomeUnknown},
-		{raft.ErrAbortedByRestore, api.CodeOutcomeUnknown},
-		{raft.ErrRaftShutdown, api.CodeOutcomeUnknown},
-		{context.DeadlineExceeded, api.CodeOutcomeUnknown},
-		{errors.New("disk says no"), api.CodeOutcomeUnknown},
+		{raft.ErrNotLeader, command.CodeNotEnqueued},
+		{raft.ErrLeadershipTransferInProgress, command.CodeNotEnqueued},
+		{raft.ErrEnqueueTimeout, command.CodeNotEnqueued},
+		{raft.ErrLeadershipLost, command.CodeOutcomeUnknown},
+		{raft.ErrAbortedByRestore, command.CodeOutcomeUnknown},
+		{raft.ErrRaftShutdown, command.CodeOutcomeUnknown},
+		{context.DeadlineExceeded, command.CodeOutcomeUnknown},
+		{errors.New("disk says no"), command.CodeOutcomeUnknown},
 	}
 	for _, tt := range tests {
 		t.Run(tt.err.Error(), func(t *testing.T) {
@@ -167,7 +166,7 @@ func TestOneUnknownAttemptStaysUnknown(t *testing.T) {
 		}
 	})
 	_, _, err := n.publish("some text")
-	wantCode(t, err, api.CodeOutcomeUnknown)
+	wantCode(t, err, command.CodeOutcomeUnknown)
 }
 
 func TestNoLeader(t *testing.T) {
@@ -175,7 +174,7 @@ func TestNoLeader(t *testing.T) {
 	n := c.nodes[1]
 	n.timing.propose = 30 * time.Millisecond
 	_, _, err := n.publish("lost text")
-	wantCode(t, err, api.CodeNotEnqueued)
+	wantCode(t, err, command.CodeNotEnqueued)
 	if s := n.Stats(); s.Open != 0 || s.Waiting != 0 || s.OpenBytes != 0 {
 		t.Errorf("the command was not withdrawn: %+v", s)
 	}
@@ -194,18 +193,18 @@ func TestContextEndsTheWait(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	_, _, err := c.nodes[0].Propose(ctx, sender, entryOf("some text"))
-	wantCode(t, err, api.CodeNotEnqueued)
+	wantCode(t, err, command.CodeNotEnqueued)
 }
 
 func TestForwardFailures(t *testing.T) {
 	tests := []struct {
 		name string
 		fate fate
-		code api.Code
+		code command.Code
 	}{
-		{"no connection", refused, api.CodeNotEnqueued},
-		{"lost on the way", lostBefore, api.CodeOutcomeUnknown},
-		{"answer lost", lostAnswer, api.CodeOutcomeUnknown},
+		{"no connection", refused, command.CodeNotEnqueued},
+		{"lost on the way", lostBefore, command.CodeOutcomeUnknown},
+		{"answer lost", lostAnswer, command.CodeOutcomeUnknown},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -253,19 +252,19 @@ func TestProposeAsLeader(t *testing.T) {
 	c := newCluster(t, 2)
 	c.elect("node-1")
 	n := c.elect("node-0")
-	if r, index, err := n.ProposeAsLeader(context.Background(), &fsm.Lead{ServerID: n.id}); err != nil ||
-		r.Outcome != fsm.OutcomeDone || index != 1 {
+	if r, index, err := n.ProposeAsLeader(context.Background(), &command.Lead{ServerID: n.id}); err != nil ||
+		r.Outcome != command.OutcomeDone || index != 1 {
 		t.Fatalf("%+v at %d: %v", r, index, err)
 	}
 	// Nothing else may pass before StartLeading, nor in another term.
 	n.timing.propose, n.timing.grace = 30*time.Millisecond, 5*time.Second
 	_, _, err := n.publish("some text")
-	wantCode(t, err, api.CodeNotEnqueued)
+	wantCode(t, err, command.CodeNotEnqueued)
 	n.StartLeading(n.CurrentTerm() - 1)
 	_, _, err = n.publish("some text")
-	wantCode(t, err, api.CodeNotEnqueued)
+	wantCode(t, err, command.CodeNotEnqueued)
 
-	if _, _, err := c.nodes[1].ProposeAsLeader(context.Background(), &fsm.Lead{ServerID: "node-1"}); !errors.Is(err, raft.ErrNotLeader) {
+	if _, _, err := c.nodes[1].ProposeAsLeader(context.Background(), &command.Lead{ServerID: "node-1"}); !errors.Is(err, raft.ErrNotLeader) {
 		t.Errorf("on a follower: %v", err)
 	}
 	if s := c.nodes[1].Stats(); s.Open != 0 {

@@ -13,8 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/commons-cluster/commons/api"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // Whatever happens to leaders, links and answers: a command has one effect at
@@ -115,7 +114,7 @@ func (tr *trouble) run(t *testing.T, rt *rapid.T, steps []string) {
 }
 
 // admit is the limiter of every node. Each text has a sender of its own.
-func (tr *trouble) admit(from api.Sender) (bool, time.Duration) {
+func (tr *trouble) admit(from command.Sender) (bool, time.Duration) {
 	if tr.limit > 0 && tr.intn(tr.limit) == 0 {
 		return false, time.Second
 	}
@@ -203,7 +202,7 @@ func (tr *trouble) client(i int) {
 			continue
 		}
 		text := fmt.Sprintf("text %d of client %d", j, i)
-		r, index, err := n.Propose(context.Background(), api.Sender{Fingerprint: text}, entryOf(text))
+		r, index, err := n.Propose(context.Background(), command.Sender{Fingerprint: text}, entryOf(text))
 		if err == nil {
 			if n.sm.Applied() < index || n.sm.count(text) != 1 {
 				tr.failf("%s answered %q at %d before it applied it", n.id, text, index)
@@ -234,23 +233,23 @@ func (tr *trouble) check(t *testing.T) {
 	kinds := map[string]int{}
 	for _, a := range tr.ended {
 		effects := last.sm.count(a.text)
-		var u *api.Unavailable
-		var limited *api.RateLimited
+		var u *command.Unavailable
+		var limited *command.RateLimited
 		if paid := tr.paid[a.text]; paid > 1 || paid > 0 && errors.As(a.err, &limited) {
 			tr.failf("%q was charged %d times and ended in %v", a.text, paid, a.err)
 		}
 		switch {
 		case a.err == nil:
 			kinds["acknowledged"]++
-			if effects != 1 || a.result.Outcome != fsm.OutcomeDone || last.sm.entries[a.result.Entry-1] != a.text {
+			if effects != 1 || a.result.Outcome != command.OutcomeDone || last.sm.entries[a.result.Entry-1] != a.text {
 				tr.failf("%q acknowledged as %+v has %d effects", a.text, a.result, effects)
 			}
-		case errors.As(a.err, &limited), errors.As(a.err, &u) && u.Code == api.CodeNotEnqueued:
+		case errors.As(a.err, &limited), errors.As(a.err, &u) && u.Code == command.CodeNotEnqueued:
 			kinds["certainly not"]++
 			if effects != 0 {
 				tr.failf("%q showed up after %v", a.text, a.err)
 			}
-		case errors.As(a.err, &u) && u.Code == api.CodeOutcomeUnknown:
+		case errors.As(a.err, &u) && u.Code == command.CodeOutcomeUnknown:
 			kinds["unknown"]++
 			if effects > 1 {
 				tr.failf("%q has %d effects", a.text, effects)

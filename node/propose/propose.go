@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/commons-cluster/commons/api"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // Propose replicates one command; one of the node itself, which the rate limits
@@ -17,14 +16,14 @@ import (
 // when the command will certainly never be applied, with CodeOutcomeUnknown when
 // it may be; any other error says that the command is not fit for the log, and
 // was not sent.
-func (p *Pipeline) Propose(ctx context.Context, from api.Sender, body fsm.Body) (fsm.Result, uint64, error) {
+func (p *Pipeline) Propose(ctx context.Context, from command.Sender, body command.Payload) (command.Result, uint64, error) {
 	size, err := p.fit(from, body)
 	if err != nil {
-		return fsm.Result{}, 0, err
+		return command.Result{}, 0, err
 	}
 	c, err := p.session.add(from, body, size)
 	if err != nil {
-		return fsm.Result{}, 0, err
+		return command.Result{}, 0, err
 	}
 	p.await(ctx, c, "the write was not confirmed in time")
 	return c.result, c.index, c.err
@@ -33,17 +32,17 @@ func (p *Pipeline) Propose(ctx context.Context, from api.Sender, body fsm.Body) 
 // ProposeAsLeader brings a command of the node itself straight into this node's
 // log, whether or not it leads already; Lead and Init go this way. There is no
 // second attempt. It returns like Propose; errors wrap Raft's own.
-func (p *Pipeline) ProposeAsLeader(ctx context.Context, body fsm.Body) (fsm.Result, uint64, error) {
-	size, err := p.fit(api.Sender{}, body)
+func (p *Pipeline) ProposeAsLeader(ctx context.Context, body command.Payload) (command.Result, uint64, error) {
+	size, err := p.fit(command.Sender{}, body)
 	if err != nil {
-		return fsm.Result{}, 0, err
+		return command.Result{}, 0, err
 	}
 	if err := p.knowClocks(ctx); err != nil {
-		return fsm.Result{}, 0, fmt.Errorf("propose %T as the leader: %w", body, err)
+		return command.Result{}, 0, fmt.Errorf("propose %T as the leader: %w", body, err)
 	}
 	c, g, err := p.session.addInFlight(body, size)
 	if err != nil {
-		return fsm.Result{}, 0, err
+		return command.Result{}, 0, err
 	}
 	v := p.leader.submitUrgent(ctx, g, size)
 	if v.status != statusApplied {
@@ -51,7 +50,7 @@ func (p *Pipeline) ProposeAsLeader(ctx context.Context, body fsm.Body) (fsm.Resu
 		if v.cause == nil {
 			v.cause = errors.New(v.reason)
 		}
-		return fsm.Result{}, 0, fmt.Errorf("propose %T as the leader: %w", body, v.cause)
+		return command.Result{}, 0, fmt.Errorf("propose %T as the leader: %w", body, v.cause)
 	}
 	p.session.settle(parcel{calls: []*call{c}}, v)
 	p.await(ctx, c, "the command was not applied in time")
@@ -101,17 +100,17 @@ func (p *Pipeline) lookUp(c *call) {
 }
 
 // fit is measure, and also refuses what not every node of the cluster knows yet.
-func (p *Pipeline) fit(from api.Sender, body fsm.Body) (int, error) {
+func (p *Pipeline) fit(from command.Sender, body command.Payload) (int, error) {
 	size, err := measure(p.session.boot, from, body)
 	if err != nil {
 		return 0, err
 	}
-	needs, d := fsm.FormatOf(body), p.deps.Load()
-	if needs == fsm.InitialFormat || d == nil || d.state.Format() >= needs {
+	needs, d := command.FormatOf(body), p.deps.Load()
+	if needs == command.InitialFormat || d == nil || d.state.Format() >= needs {
 		return size, nil
 	}
-	return 0, &api.Unavailable{
-		Code:   api.CodeNotEnqueued,
+	return 0, &command.Unavailable{
+		Code:   command.CodeNotEnqueued,
 		Reason: fmt.Sprintf("not every node of the cluster is upgraded yet: this needs format %d, and the cluster has %d", needs, d.state.Format()),
 	}
 }
@@ -119,17 +118,17 @@ func (p *Pipeline) fit(from api.Sender, body fsm.Body) (int, error) {
 // measure returns an upper bound for the command's size in a group. It refuses
 // what a state machine would refuse: a command that cannot be read must not get
 // anywhere near the log, and one from another node is checked when it is decoded.
-func measure(boot fsm.BootID, from api.Sender, body fsm.Body) (int, error) {
+func measure(boot command.BootID, from command.Sender, body command.Payload) (int, error) {
 	if body == nil {
 		return 0, errors.New("no command")
 	}
 	if len(from.Fingerprint) > maxSenderBytes || len(from.AgentKey) > maxSenderBytes {
 		return 0, fmt.Errorf("sender of %T: longer than %d bytes", body, maxSenderBytes)
 	}
-	if err := fsm.Check(body); err != nil {
+	if err := command.Check(body); err != nil {
 		return 0, fmt.Errorf("%T is not fit for the log: %w", body, err)
 	}
-	data, err := fsm.EncodeGroup(fsm.Group{Boot: boot, Floor: 1, Commands: []fsm.Command{{Seq: 1, Body: body}}})
+	data, err := command.EncodeGroup(command.Group{Boot: boot, Floor: 1, Commands: []command.Command{{Seq: 1, Payload: body}}})
 	if err != nil {
 		return 0, fmt.Errorf("encode %T: %w", body, err)
 	}

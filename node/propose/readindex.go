@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // errNotLeading is the answer of a node that cannot vouch for an index.
@@ -27,7 +27,7 @@ func (p *Pipeline) ReadIndex(ctx context.Context) (uint64, error) {
 			return index, nil
 		}
 		if !p.pause(ctx, changed, failures) {
-			return 0, &api.Unavailable{Code: api.CodeNoLeader, Reason: err.Error()}
+			return 0, &command.Unavailable{Code: command.CodeNoLeader, Reason: err.Error()}
 		}
 	}
 }

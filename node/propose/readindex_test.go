@@ -12,7 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 func TestReadIndexCoversWhatWasAcknowledged(t *testing.T) {
@@ -64,12 +64,12 @@ func TestReadIndexWithoutALeader(t *testing.T) {
 	n := c.nodes[0]
 	n.timing.readIndex = 30 * time.Millisecond
 	_, err := n.ReadIndex(context.Background())
-	wantCode(t, err, api.CodeNoLeader)
+	wantCode(t, err, command.CodeNoLeader)
 
 	c.lead("node-1")
 	c.net.decide(func(string, string, *http.Request) fate { return refused })
 	_, err = n.ReadIndex(context.Background())
-	wantCode(t, err, api.CodeNoLeader)
+	wantCode(t, err, command.CodeNoLeader)
 }
 
 // A leader that was stopped for a while wakes up believing that it leads. Not
@@ -88,7 +88,7 @@ func TestDeposedLeaderServesNoStrongRead(t *testing.T) {
 		if err == nil {
 			t.Errorf("blind=%v: the deposed leader answered %d", blind, index)
 		}
-		wantCode(t, err, api.CodeNoLeader)
+		wantCode(t, err, command.CodeNoLeader)
 	}
 }
 
@@ -108,11 +108,11 @@ func TestConfirmationNeedsAMajority(t *testing.T) {
 	}
 	c.net.decide(func(string, string, *http.Request) fate { return refused })
 	_, err := leader.ReadIndex(context.Background())
-	wantCode(t, err, api.CodeNoLeader)
+	wantCode(t, err, command.CodeNoLeader)
 	leader.set(func(n *fakeNode) { n.configErr = raft.ErrRaftShutdown })
 	c.net.decide(nil)
 	_, err = leader.ReadIndex(context.Background())
-	wantCode(t, err, api.CodeNoLeader)
+	wantCode(t, err, command.CodeNoLeader)
 }
 
 func TestFollowerTurnsToTheNextLeader(t *testing.T) {
@@ -330,13 +330,13 @@ func TestReadIndexNeedsRaftsConsent(t *testing.T) {
 	n.timing.readIndex = 20 * time.Millisecond
 	n.set(func(n *fakeNode) { n.verifying = func() error { return raft.ErrLeadershipLost } })
 	_, err := n.ReadIndex(context.Background())
-	wantCode(t, err, api.CodeNoLeader)
+	wantCode(t, err, command.CodeNoLeader)
 	// Leadership ends while the round runs.
 	n.set(func(n *fakeNode) {
 		n.verifying = func() error { n.leader.mu.Lock(); n.leader.term = 0; n.leader.mu.Unlock(); return nil }
 	})
 	_, err = n.ReadIndex(context.Background())
-	wantCode(t, err, api.CodeNoLeader)
+	wantCode(t, err, command.CodeNoLeader)
 }
 
 func TestElectedLeaderLetsOthersWait(t *testing.T) {

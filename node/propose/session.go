@@ -5,13 +5,12 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/commons-cluster/commons/api"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // session holds the unanswered commands of one run of this node.
 type session struct {
-	boot     fsm.BootID
+	boot     command.BootID
 	logger   *slog.Logger
 	maxBytes int
 	maxLag   uint64
@@ -27,7 +26,7 @@ type session struct {
 	closed  bool
 }
 
-func newSession(boot fsm.BootID, logger *slog.Logger) *session {
+func newSession(boot command.BootID, logger *slog.Logger) *session {
 	s := &session{
 		boot: boot, logger: logger, maxBytes: MaxQueuedBytes, maxLag: MaxLag,
 		nextSeq: 1,
@@ -39,15 +38,15 @@ func newSession(boot fsm.BootID, logger *slog.Logger) *session {
 }
 
 // add takes a command in and lets it wait for a sender.
-func (s *session) add(from api.Sender, body fsm.Body, size int) (*call, error) {
+func (s *session) add(from command.Sender, body command.Payload, size int) (*call, error) {
 	c := &call{body: body, from: from, size: size, done: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.closed:
-		return nil, &api.Unavailable{Code: api.CodeNotEnqueued, Reason: reasonClosing}
+		return nil, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: reasonClosing}
 	case s.bytes+size+callOverhead > s.maxBytes:
-		return nil, &api.Unavailable{Code: api.CodeNotEnqueued, Reason: "too many writes are waiting on this node"}
+		return nil, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "too many writes are waiting on this node"}
 	}
 	s.register(c)
 	s.enqueue(c, (*list).pushBack)
@@ -56,16 +55,16 @@ func (s *session) add(from api.Sender, body fsm.Body, size int) (*call, error) {
 
 // addInFlight takes a command in that its caller brings to the leader's queue
 // itself, and returns the group to bring.
-func (s *session) addInFlight(body fsm.Body, size int) (*call, fsm.Group, error) {
+func (s *session) addInFlight(body command.Payload, size int) (*call, command.Group, error) {
 	c := &call{body: body, size: size, done: make(chan struct{}), inFlight: true}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, fsm.Group{}, &api.Unavailable{Code: api.CodeNotEnqueued, Reason: reasonClosing}
+		return nil, command.Group{}, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: reasonClosing}
 	}
 	s.register(c)
 	g := s.group()
-	g.Commands = []fsm.Command{{Seq: c.seq, Body: body}}
+	g.Commands = []command.Command{{Seq: c.seq, Payload: body}}
 	return c, g, nil
 }
 
@@ -96,10 +95,10 @@ func (s *session) dequeue(c *call) {
 // group returns a group without commands, which declares what may still be sent.
 // A call that is far behind is listed by itself, as long as there is room: else one
 // that takes long would hold the floor, and all results above it. The lock is held.
-func (s *session) group() fsm.Group {
-	g := fsm.Group{Boot: s.boot, Floor: s.nextSeq}
+func (s *session) group() command.Group {
+	g := command.Group{Boot: s.boot, Floor: s.nextSeq}
 	for c := s.open.head; c != nil; c = s.open.next(c) {
-		if len(g.Open) == fsm.MaxOpen || c.seq+s.maxLag >= s.nextSeq {
+		if len(g.Open) == command.MaxOpen || c.seq+s.maxLag >= s.nextSeq {
 			g.Floor = c.seq
 			break
 		}
@@ -131,7 +130,7 @@ func (s *session) first(floor uint64) *call {
 // parcel is a group on its way to the leader.
 type parcel struct {
 	calls   []*call
-	group   fsm.Group
+	group   command.Group
 	members []member
 	size    int
 }
@@ -144,7 +143,7 @@ func (s *session) take() parcel {
 	p := parcel{group: s.group()}
 	p.size = len(p.group.Open) * openBytes
 	floor := p.group.Floor
-	for c := s.first(floor); c != nil && len(p.calls) < fsm.MaxGroupCommands; c = s.first(floor) {
+	for c := s.first(floor); c != nil && len(p.calls) < command.MaxGroupCommands; c = s.first(floor) {
 		if len(p.calls) > 0 && p.size+c.size > maxGroupBytes {
 			break
 		}
@@ -153,7 +152,7 @@ func (s *session) take() parcel {
 		p.size += c.size
 		p.calls = append(p.calls, c)
 		p.members = append(p.members, member{Sender: c.from, Charged: c.charged})
-		p.group.Commands = append(p.group.Commands, fsm.Command{Seq: c.seq, Body: c.body})
+		p.group.Commands = append(p.group.Commands, command.Command{Seq: c.seq, Payload: c.body})
 	}
 	if s.first(floor) != nil {
 		s.work.Signal()
@@ -190,7 +189,7 @@ func (s *session) settleCall(c *call, v verdict, over *refusal) {
 	}
 	switch {
 	case over != nil && !c.uncertain():
-		s.finish(c, &api.RateLimited{RetryAfter: over.retryAfter})
+		s.finish(c, &command.RateLimited{RetryAfter: over.retryAfter})
 		return
 	case over != nil:
 		// It was charged before, so this leader is mistaken.
@@ -204,7 +203,7 @@ func (s *session) settleCall(c *call, v verdict, over *refusal) {
 		c.handed = true
 	case v.status == statusNotEnqueued:
 	case !c.uncertain():
-		s.finish(c, &api.Unavailable{Code: api.CodeNotEnqueued, Reason: v.reason})
+		s.finish(c, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: v.reason})
 		return
 	}
 	switch {
@@ -258,13 +257,13 @@ func (s *session) expire(c *call, reason string) {
 // unavailable is the answer to a call that is given up. The lock is held.
 func unavailable(c *call, reason string) error {
 	if c.uncertain() {
-		return &api.Unavailable{Code: api.CodeOutcomeUnknown, Reason: reason}
+		return &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: reason}
 	}
-	return &api.Unavailable{Code: api.CodeNotEnqueued, Reason: reason}
+	return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: reason}
 }
 
 // Applied is part of fsm.Observer.
-func (s *session) Applied(boot fsm.BootID, seq uint64, r fsm.Result, index uint64) {
+func (s *session) Applied(boot command.BootID, seq uint64, r command.Result, index uint64) {
 	if boot != s.boot {
 		return
 	}
@@ -276,11 +275,11 @@ func (s *session) Applied(boot fsm.BootID, seq uint64, r fsm.Result, index uint6
 }
 
 // deliver notes what became of a call here. The lock is held.
-func (s *session) deliver(c *call, r fsm.Result, index uint64) {
+func (s *session) deliver(c *call, r command.Result, index uint64) {
 	if c.applied {
 		return
 	}
-	if r.Outcome == fsm.OutcomeDropped {
+	if r.Outcome == command.OutcomeDropped {
 		s.logger.Error("an unanswered command was dropped as answered", "boot", s.boot, "seq", c.seq, "index", index)
 		return
 	}

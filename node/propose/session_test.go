@@ -8,13 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/api"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 func TestExpiry(t *testing.T) {
 	add := func() (*session, *call, parcel) {
-		s := newSession(fsm.BootID{1}, nil)
+		s := newSession(command.BootID{1}, nil)
 		c, _ := s.add(sender, entryOf("text"), 10)
 		p := s.take()
 		return s, c, p
@@ -22,29 +21,29 @@ func TestExpiry(t *testing.T) {
 	tests := []struct {
 		name string
 		end  func(s *session, c *call, p parcel)
-		code api.Code
+		code command.Code
 	}{
 		{"the last attempt was refused", func(s *session, c *call, p parcel) {
 			s.expire(c, "late")
 			s.settle(p, notLeading())
-		}, api.CodeNotEnqueued},
+		}, command.CodeNotEnqueued},
 		{"the last attempt is unknown", func(s *session, c *call, p parcel) {
 			s.expire(c, "late")
 			s.settle(p, verdict{status: statusUnknown})
-		}, api.CodeOutcomeUnknown},
+		}, command.CodeOutcomeUnknown},
 		{"the last attempt does not end", func(s *session, c *call, p parcel) {
 			s.expire(c, "late")
 			s.abandon(c, "later")
-		}, api.CodeOutcomeUnknown},
+		}, command.CodeOutcomeUnknown},
 		{"no attempt under way", func(s *session, c *call, p parcel) {
 			s.settle(p, notLeading())
 			s.expire(c, "late")
-		}, api.CodeNotEnqueued},
+		}, command.CodeNotEnqueued},
 		{"an earlier attempt is unknown", func(s *session, c *call, p parcel) {
 			s.settle(p, verdict{status: statusUnknown})
 			s.take()
 			s.expire(c, "late")
-		}, api.CodeOutcomeUnknown},
+		}, command.CodeOutcomeUnknown},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -143,7 +142,7 @@ func TestFloorIsTheSmallestUnanswered(t *testing.T) {
 }
 
 // declared is what the next group of a session declares.
-func declared(s *session) fsm.Group {
+func declared(s *session) command.Group {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.group()
@@ -155,11 +154,11 @@ func declared(s *session) fsm.Group {
 func TestSlowCallDoesNotHoldTheFloor(t *testing.T) {
 	for _, first := range []status{statusNotEnqueued, statusUnknown} {
 		t.Run(fmt.Sprint("status ", first), func(t *testing.T) {
-			s := newSession(fsm.BootID{1}, slog.New(slog.DiscardHandler))
+			s := newSession(command.BootID{1}, slog.New(slog.DiscardHandler))
 			s.maxLag = 4
 			m := newFakeMachine(s)
 			apply := func(p parcel) {
-				data, err := fsm.EncodeBatch(fsm.Batch{Stamp: 1, Groups: []fsm.Group{p.group}})
+				data, err := command.EncodeBatch(command.Batch{Stamp: 1, Groups: []command.Group{p.group}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -188,7 +187,7 @@ func TestSlowCallDoesNotHoldTheFloor(t *testing.T) {
 			s.settle(p, verdict{status: statusApplied, index: m.applied})
 			select {
 			case <-slow.done:
-				if slow.err != nil || slow.result.Outcome != fsm.OutcomeDone {
+				if slow.err != nil || slow.result.Outcome != command.OutcomeDone {
 					t.Errorf("%+v, %v", slow.result, slow.err)
 				}
 			default:
@@ -202,15 +201,15 @@ func TestSlowCallDoesNotHoldTheFloor(t *testing.T) {
 }
 
 func TestSpanIsBounded(t *testing.T) {
-	s := newSession(fsm.BootID{1}, nil)
+	s := newSession(command.BootID{1}, nil)
 	// As many calls as can be listed by themselves, and one that holds the floor.
-	for range fsm.MaxOpen + 1 {
+	for range command.MaxOpen + 1 {
 		if _, err := s.add(sender, entryOf("first"), 1); err != nil {
 			t.Fatal(err)
 		}
 	}
 	first := s.take().calls
-	if len(first) != fsm.MaxOpen+1 {
+	if len(first) != command.MaxOpen+1 {
 		t.Fatalf("took %d", len(first))
 	}
 	sent := 1 // that one
@@ -226,7 +225,7 @@ func TestSpanIsBounded(t *testing.T) {
 		}
 		sent += len(p.calls)
 		for _, c := range p.calls {
-			s.Applied(s.boot, c.seq, fsm.Result{Outcome: fsm.OutcomeDone}, 1)
+			s.Applied(s.boot, c.seq, command.Result{Outcome: command.OutcomeDone}, 1)
 		}
 		s.settle(p, verdict{status: statusApplied, index: 1})
 	}
@@ -240,13 +239,13 @@ func TestSpanIsBounded(t *testing.T) {
 	if !<-work {
 		t.Error("closed")
 	}
-	if p := s.take(); len(p.calls) != 11 || len(p.group.Open) != fsm.MaxOpen {
+	if p := s.take(); len(p.calls) != 11 || len(p.group.Open) != command.MaxOpen {
 		t.Errorf("took %d once the floor rose, want 11; %d are open below it", len(p.calls), len(p.group.Open))
 	}
 }
 
 func TestRequeuedCallsKeepTheirOrder(t *testing.T) {
-	s := newSession(fsm.BootID{1}, nil)
+	s := newSession(command.BootID{1}, nil)
 	for range 4 {
 		_, _ = s.add(sender, entryOf("text"), 10)
 	}
@@ -269,9 +268,9 @@ func TestClose(t *testing.T) {
 	eventually(t, "it waits", func() bool { return n.Stats().Waiting == 1 })
 	n.Close()
 	o := <-waiting
-	wantCode(t, o.err, api.CodeNotEnqueued)
+	wantCode(t, o.err, command.CodeNotEnqueued)
 	_, _, err := n.publish("too late")
-	wantCode(t, err, api.CodeNotEnqueued)
+	wantCode(t, err, command.CodeNotEnqueued)
 
 	leader := c.lead("node-0")
 	leader.set(func(n *fakeNode) { n.stalled = true })
@@ -281,8 +280,8 @@ func TestClose(t *testing.T) {
 	})
 	leader.Close()
 	o = <-sent
-	wantCode(t, o.err, api.CodeOutcomeUnknown)
-	if _, _, err := leader.ProposeAsLeader(context.Background(), &fsm.Lead{ServerID: "node-0"}); err == nil {
+	wantCode(t, o.err, command.CodeOutcomeUnknown)
+	if _, _, err := leader.ProposeAsLeader(context.Background(), &command.Lead{ServerID: "node-0"}); err == nil {
 		t.Error("took a command after Close")
 	}
 }

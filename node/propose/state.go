@@ -1,13 +1,16 @@
 package propose
 
-import "github.com/commons-cluster/commons/fsm"
+import (
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
+)
 
 // Results are the outcomes that a view of the state keeps. *fsm.View is one.
 type Results interface {
 	// Index is the log index of the newest entry that the view holds.
 	Index() uint64
 	// Result returns what became of a command, while its session keeps it.
-	Result(boot fsm.BootID, seq uint64) (fsm.Result, bool)
+	Result(boot command.BootID, seq uint64) (command.Result, bool)
 }
 
 // View is what the state holds at one index. It must be released after use.

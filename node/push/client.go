@@ -17,7 +17,7 @@ import (
 
 	_ "golang.org/x/crypto/x509roots/fallback" // where the system has no roots of its own
 
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 	// MaxAnswer is how much of an answer's body is read, in bytes.
 	MaxAnswer = 4 << 10
 	// MaxRetryAfter bounds what a receiver may ask for as a pause.
-	MaxRetryAfter = fsm.MaxRetryAfter * time.Millisecond
+	MaxRetryAfter = command.MaxRetryAfter * time.Millisecond
 	// maxAnswerHeaders bounds the headers of an answer, in bytes.
 	maxAnswerHeaders = 64 << 10
 )

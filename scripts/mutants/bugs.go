@@ -215,13 +215,13 @@ var bugs = []bug{
 	},
 	{
 		name:  "a poster claims the own job",
-		edits: []edit{{"fsm/job.go", "case own && (op == OpClaimJob || op == OpFinishJob):", "case own && op == OpFinishJob:"}},
+		edits: []edit{{"fsm/job.go", "case own && (op == command.OpClaimJob || op == command.OpFinishJob):", "case own && op == command.OpFinishJob:"}},
 		pkg:   "./fsm", run: "TestJobTransitions",
 		because: "the rules of jobs do not hold",
 	},
 	{
 		name:  "a claimed job is claimed again",
-		edits: []edit{{"fsm/job.go", "case j.status == JobClaimed && (op == OpCloseJob || j.claimantKey != agent):", "case j.status == JobClaimed && op == OpCloseJob:"}},
+		edits: []edit{{"fsm/job.go", "case j.status == JobClaimed && (op == command.OpCloseJob || j.claimantKey != agent):", "case j.status == JobClaimed && op == command.OpCloseJob:"}},
 		pkg:   "./fsm", run: "TestJobTransitions",
 		because: "two agents do the same work",
 	},

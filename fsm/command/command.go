@@ -1,8 +1,11 @@
-package fsm
+package command
 
 import (
+	"bytes"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"slices"
 )
 
 // BootID names one run of one node. Together with a sequence number it is the
@@ -35,23 +38,20 @@ type Group struct {
 }
 
 // Command is one command with its place in the session of its boot.
-// On the wire it is [seq, op, body].
+// On the wire it is [seq, op, payload].
 type Command struct {
-	Seq  uint64
-	Body Body
+	Seq     uint64
+	Payload Payload
 }
 
-// Body is what a command does. The implementations are the rows of the command
+// Payload is what a command does. The implementations are the rows of the command
 // table; see commands in codec.go.
-type Body interface {
+type Payload interface {
 	// op is the command's number in the log. Numbers are never reused.
 	op() Op
-	// check reports a body that must never reach the log: a field over its
+	// check reports a payload that must never reach the log: a field over its
 	// bound or outside its set. It needs no state.
 	check() error
-	// apply carries the command out. It must be deterministic: it may look at
-	// the transaction and the command, and at nothing else.
-	apply(tx *txn) Result
 }
 
 // Op numbers the kinds of commands in the log.
@@ -84,104 +84,6 @@ const (
 
 	OpRecordBackup Op = 20 // keeps when the newest backup was made
 )
-
-// Lead is the command that a newly elected leader commits before it leads: once
-// it is applied, everything that earlier leaders committed is applied too.
-type Lead struct {
-	ServerID string `cbor:"1,keyasint"`
-}
-
-// Init names the cluster. Only the first one counts.
-type Init struct {
-	ClusterID string `cbor:"1,keyasint"`
-	// SealedDataKey is the cluster's random data key, sealed under the cluster secret.
-	SealedDataKey []byte `cbor:"2,keyasint"`
-}
-
-// Publish files one entry. Everything that depends on Unicode tables or on a
-// node's settings is worked out by the node that takes the request, so that
-// apply needs neither.
-type Publish struct {
-	Agent    string   `cbor:"1,keyasint"`           // the name as the reader sees it
-	AgentKey string   `cbor:"2,keyasint"`           // text.Fold(Agent)
-	Kind     Kind     `cbor:"3,keyasint"`           //
-	Channel  string   `cbor:"4,keyasint,omitempty"` // empty: the target's channel, or the kind's default room
-	Title    string   `cbor:"5,keyasint"`           //
-	Body     string   `cbor:"6,keyasint"`           //
-	Tags     []string `cbor:"7,keyasint,omitempty"` // as the reader sees them
-	Target   string   `cbor:"8,keyasint,omitempty"` // public id of the entry this one relates to
-	Relation Relation `cbor:"9,keyasint,omitempty"` // RelationNone exactly when Target is empty
-	Mentions []string `cbor:"10,keyasint,omitempty"`
-	House    bool     `cbor:"11,keyasint,omitempty"`
-	// Request is the client's idempotency key; the zero value is none.
-	Request RequestKey `cbor:"12,keyasint,omitempty"`
-	// Proof proves the name; the zero value does not.
-	Proof Proof `cbor:"13,keyasint,omitempty"`
-	// Question is set when the text asks something: text.Asks(Title, Body).
-	Question bool `cbor:"14,keyasint,omitempty"`
-}
-
-// RequestKey is a client's request_id in its scope: the folded agent name, or the
-// sender's fingerprint for anonymous writes. The operation is the command's own.
-type RequestKey struct {
-	Scope string `cbor:"1,keyasint,omitempty"`
-	ID    string `cbor:"2,keyasint,omitempty"`
-}
-
-// Kind is the kind of an entry (interface, 2.1).
-type Kind uint8
-
-// The kinds of entries. The numbers stand in logs.
-const (
-	KindMessage        Kind = 1
-	KindKnowledge      Kind = 2
-	KindFeatureRequest Kind = 3
-)
-
-var kindNames = [...]string{KindMessage: "message", KindKnowledge: "knowledge", KindFeatureRequest: "feature_request"}
-
-// String returns the kind's name in the interface.
-func (k Kind) String() string {
-	if k < KindMessage || int(k) >= len(kindNames) {
-		return fmt.Sprintf("kind(%d)", uint8(k))
-	}
-	return kindNames[k]
-}
-
-// Relation says how an entry relates to its target (interface, 3.2).
-type Relation uint8
-
-// The relations. The numbers stand in logs.
-const (
-	RelationNone       Relation = 0
-	RelationCorrection Relation = 1
-	RelationRetraction Relation = 2
-	RelationFollowUp   Relation = 3
-	RelationReply      Relation = 4
-)
-
-var relationNames = [...]string{
-	RelationCorrection: "correction", RelationRetraction: "retraction",
-	RelationFollowUp: "follow_up", RelationReply: "reply",
-}
-
-// String returns the relation's name in the interface; "" for RelationNone.
-func (r Relation) String() string {
-	if int(r) >= len(relationNames) {
-		return fmt.Sprintf("relation(%d)", uint8(r))
-	}
-	return relationNames[r]
-}
-
-// ParseRelation returns the relation with the given interface name.
-func ParseRelation(name string) (Relation, bool) {
-	for r := RelationCorrection; int(r) < len(relationNames); r++ {
-		if relationNames[r] == name {
-			return r, true
-		}
-	}
-	return RelationNone, false
-}
 
 // Result is what became of a command. It is part of the replicated state: the
 // session keeps it until its node has answered.
@@ -234,3 +136,155 @@ const (
 	ProblemNoHook        Problem = 24 // the profile has no notify_url that passed the check
 	ProblemUnchecked     Problem = 25 // the notify_url has not passed the check
 )
+
+// RequestOf returns the client's idempotency key in a command; the zero value where
+// the client gave none, or the command takes none.
+func RequestOf(p Payload) RequestKey {
+	if keyed, ok := p.(interface{ request() RequestKey }); ok {
+		return keyed.request()
+	}
+	return RequestKey{}
+}
+
+// check reports a batch that must never reach the log.
+func (b *Batch) check() error {
+	if err := b.checkShape(); err != nil {
+		return err
+	}
+	for i := range b.Groups {
+		if err := b.Groups[i].check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkShape is check without a look at the commands: those were checked when they
+// came, and a leader makes the rest.
+func (b *Batch) checkShape() error {
+	if b.Stamp < 0 || b.Stamp > MaxStamp {
+		return fmt.Errorf("stamp %d, 0 to %d are allowed", b.Stamp, int64(MaxStamp))
+	}
+	if len(b.Groups) > MaxBatchGroups {
+		return fmt.Errorf("%d groups, at most %d", len(b.Groups), MaxBatchGroups)
+	}
+	for i := range b.Groups {
+		if err := b.Groups[i].checkShape(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *Group) checkShape() error {
+	if g.Boot == (BootID{}) {
+		return errors.New("group without a boot id")
+	}
+	if len(g.Commands) > MaxGroupCommands {
+		return fmt.Errorf("%d commands, at most %d", len(g.Commands), MaxGroupCommands)
+	}
+	return g.checkWindow()
+}
+
+// check reports a group that must never reach the log.
+func (g *Group) check() error {
+	if err := g.checkShape(); err != nil {
+		return err
+	}
+	for i := range g.Commands {
+		c := &g.Commands[i]
+		if c.Payload == nil {
+			return fmt.Errorf("command %d: no payload", c.Seq)
+		}
+		if err := c.Payload.check(); err != nil {
+			return fmt.Errorf("command %d: %s: %w", c.Seq, c.Payload.op(), err)
+		}
+	}
+	return nil
+}
+
+// String returns the command's name, for logs and metrics.
+func (o Op) String() string {
+	if row, ok := commands[o]; ok {
+		return row.name
+	}
+	return fmt.Sprintf("op(%d)", uint8(o))
+}
+
+// MarshalCBOR writes [seq, op, payload].
+func (c Command) MarshalCBOR() ([]byte, error) {
+	if c.Payload == nil {
+		return nil, errors.New("command without a payload")
+	}
+	payload, err := encMode.Marshal(c.Payload)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Payload.op(), err)
+	}
+	return encMode.Marshal(wireCommand{Seq: c.Seq, Op: c.Payload.op(), Payload: payload})
+}
+
+// UnmarshalCBOR reads [seq, op, payload]; the op says what the payload is.
+func (c *Command) UnmarshalCBOR(data []byte) error {
+	var w wireCommand
+	if err := decMode.Unmarshal(data, &w); err != nil {
+		return err
+	}
+	row, ok := commands[w.Op]
+	if !ok {
+		return fmt.Errorf("unknown command %d", w.Op)
+	}
+	payload := row.payload()
+	if err := decMode.Unmarshal(w.Payload, payload); err != nil {
+		return fmt.Errorf("%s: %w", row.name, err)
+	}
+	c.Seq, c.Payload = w.Seq, payload
+	return nil
+}
+
+// UnmarshalCBOR reads a byte string of exactly the right length.
+func (b *BootID) UnmarshalCBOR(data []byte) error {
+	var raw []byte
+	if err := decMode.Unmarshal(data, &raw); err != nil {
+		return err
+	}
+	if len(raw) != len(b) {
+		return fmt.Errorf("boot id of %d bytes", len(raw))
+	}
+	copy(b[:], raw)
+	return nil
+}
+
+// SealedDataKey returns the sealed data key that a state with this one has when the
+// batch was applied.
+func (b *Batch) SealedDataKey(sealed []byte) []byte {
+	for _, g := range b.Groups {
+		for _, c := range g.Commands {
+			switch p := c.Payload.(type) {
+			case *Init:
+				if len(sealed) == 0 {
+					sealed = p.SealedDataKey
+				}
+			case *Reseal:
+				if bytes.Equal(p.Former, sealed) {
+					sealed = p.SealedDataKey
+				}
+			}
+		}
+	}
+	return sealed
+}
+
+// checkWindow reports a Floor and an Open that do not go together.
+func (g *Group) checkWindow() error {
+	if len(g.Open) > MaxOpen {
+		return fmt.Errorf("%d open numbers, at most %d", len(g.Open), MaxOpen)
+	}
+	limit := g.Floor
+	for _, seq := range slices.Backward(g.Open) {
+		if seq >= limit {
+			return fmt.Errorf("open numbers %d below floor %d: they must rise and stay below it", g.Open, g.Floor)
+		}
+		limit = seq
+	}
+	return nil
+}

@@ -1,4 +1,4 @@
-package fsm
+package command
 
 // The interface's limits. Lengths count Unicode code points unless a name ends
 // in Bytes. The interface layer checks them first and explains; the state
@@ -73,10 +73,6 @@ const (
 	// many rows of them are listed at once.
 	MaxUsageDays   = 90
 	MaxUsageListed = 10_000
-)
-
-// The limits of the log's encoding.
-const (
 	// MaxBatchBytes is the size up to which commands are gathered into one batch.
 	MaxBatchBytes = 128 << 10
 	// MaxEncodedBytes is the largest encoded batch or group that is accepted: a
@@ -108,23 +104,14 @@ const (
 	MaxClusterIDBytes = 64
 	// MaxSealedKeyBytes bounds the sealed data key.
 	MaxSealedKeyBytes = 1024
-
-	// maxReopened is how many claims end at most in one log entry. The rest ends
-	// in the next ones, and counts as ended from its own time on.
-	maxReopened = 1000
-	// maxJobScan is how many hits of a search for jobs are looked at for one page
-	// of those in one status.
-	maxJobScan = 4096
-	// maxProfileScan is how many hits of a search for profiles are looked at for
-	// one page: those that were replaced since are hits, too.
-	maxProfileScan = 4096
-	// jobScanStep is how many of them are looked up at once.
-	jobScanStep = 32
-
 	// maxNesting and maxMapPairs bound the shape of what is decoded.
 	maxNesting  = 8
 	maxMapPairs = 32
-
 	// MaxStamp is the latest stamp of a batch, the last millisecond of the year 9999.
 	MaxStamp = 253402300799999
+	// KeyHashBytes is the length of the hash of an edit_key: SHA-256. The key
+	// itself never enters the log.
+	KeyHashBytes = 32
+	// MaxFingerprintBytes bounds the pseudonym of a sender.
+	MaxFingerprintBytes = 64
 )

@@ -1,4 +1,4 @@
-package fsm
+package command
 
 import (
 	"encoding/binary"
@@ -11,59 +11,63 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
+// ErrCorrupt means that received bytes are not what was written.
+var ErrCorrupt = errors.New("corrupt command")
+
 // The frame around CBOR: a version byte, the CRC32C of what follows, CBOR.
 const (
 	codecVersion = 1
 	frameBytes   = 1 + 4
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // commands is the command table: what each number in the log stands for. To add
-// a command is to add a row here, with its body in a file of its own.
+// a command is to add a row here, with its type in a file beside, and one in fsm's carryOut.
 var commands = map[Op]struct {
-	name string
-	body func() Body
+	name    string
+	payload func() Payload
 }{
-	OpLead:    {"lead", func() Body { return new(Lead) }},
-	OpInit:    {"init", func() Body { return new(Init) }},
-	OpPublish: {"publish", func() Body { return new(Publish) }},
+	OpLead:    {"lead", func() Payload { return new(Lead) }},
+	OpInit:    {"init", func() Payload { return new(Init) }},
+	OpPublish: {"publish", func() Payload { return new(Publish) }},
 
-	OpRegister:   {"register", func() Body { return new(Register) }},
-	OpPostJob:    {"post_job", func() Body { return new(PostJob) }},
-	OpClaimJob:   {"claim_job", func() Body { return new(ClaimJob) }},
-	OpFinishJob:  {"finish_job", func() Body { return new(FinishJob) }},
-	OpReleaseJob: {"release_job", func() Body { return new(ReleaseJob) }},
-	OpCloseJob:   {"close_job", func() Body { return new(CloseJob) }},
-	OpTick:       {"tick", func() Body { return new(Tick) }},
-	OpAskHuman:   {"ask_human", func() Body { return new(AskHuman) }},
-	OpAddUsage:   {"add_usage", func() Body { return new(AddUsage) }},
+	OpRegister:   {"register", func() Payload { return new(Register) }},
+	OpPostJob:    {"post_job", func() Payload { return new(PostJob) }},
+	OpClaimJob:   {"claim_job", func() Payload { return new(ClaimJob) }},
+	OpFinishJob:  {"finish_job", func() Payload { return new(FinishJob) }},
+	OpReleaseJob: {"release_job", func() Payload { return new(ReleaseJob) }},
+	OpCloseJob:   {"close_job", func() Payload { return new(CloseJob) }},
+	OpTick:       {"tick", func() Payload { return new(Tick) }},
+	OpAskHuman:   {"ask_human", func() Payload { return new(AskHuman) }},
+	OpAddUsage:   {"add_usage", func() Payload { return new(AddUsage) }},
 
-	OpAckDelivery:      {"ack_delivery", func() Body { return new(AckDelivery) }},
-	OpTestDelivery:     {"test_delivery", func() Body { return new(TestDelivery) }},
-	OpRotateSigningKey: {"rotate_signing_key", func() Body { return new(RotateSigningKey) }},
-	OpBeginDeliveries:  {"begin_deliveries", func() Body { return new(BeginDeliveries) }},
+	OpAckDelivery:      {"ack_delivery", func() Payload { return new(AckDelivery) }},
+	OpTestDelivery:     {"test_delivery", func() Payload { return new(TestDelivery) }},
+	OpRotateSigningKey: {"rotate_signing_key", func() Payload { return new(RotateSigningKey) }},
+	OpBeginDeliveries:  {"begin_deliveries", func() Payload { return new(BeginDeliveries) }},
 
-	OpSetFormat: {"set_format", func() Body { return new(SetFormat) }},
-	OpResetKey:  {"reset_key", func() Body { return new(ResetKey) }},
-	OpReseal:    {"reseal", func() Body { return new(Reseal) }},
+	OpSetFormat: {"set_format", func() Payload { return new(SetFormat) }},
+	OpResetKey:  {"reset_key", func() Payload { return new(ResetKey) }},
+	OpReseal:    {"reseal", func() Payload { return new(Reseal) }},
 
-	OpRecordBackup: {"record_backup", func() Body { return new(RecordBackup) }},
-}
-
-// String returns the command's name, for logs and metrics.
-func (o Op) String() string {
-	if row, ok := commands[o]; ok {
-		return row.name
-	}
-	return fmt.Sprintf("op(%d)", uint8(o))
+	OpRecordBackup: {"record_backup", func() Payload { return new(RecordBackup) }},
 }
 
 // Ops returns the numbers of all commands, in order.
 func Ops() []Op { return slices.Sorted(maps.Keys(commands)) }
 
-// OpOf returns the number under which a body stands in the log.
-func OpOf(b Body) Op { return b.op() }
+// New returns an empty payload of that kind; nil when there is no such command.
+func New(o Op) Payload {
+	row, ok := commands[o]
+	if !ok {
+		return nil
+	}
+	return row.payload()
+}
+
+// OpOf returns the number under which a payload stands in the log.
+func OpOf(b Payload) Op { return b.op() }
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // encMode and decMode are the two directions of the log's CBOR. The settings are
 // constants, so a failure is a mistake in this file.
@@ -84,13 +88,6 @@ var (
 		MaxMapPairs:       maxMapPairs,
 	}.DecMode())
 )
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
 
 // EncodeBatch returns the bytes of a log entry. It refuses a batch that DecodeBatch
 // would refuse for anything but a command in it: see Check for those.
@@ -159,53 +156,17 @@ func decodeFrame(data []byte, v any) error {
 	return decMode.Unmarshal(body, v)
 }
 
-// wireCommand is a command in CBOR: [seq, op, body].
+// wireCommand is a command in CBOR: [seq, op, payload].
 type wireCommand struct {
-	_    struct{} `cbor:",toarray"`
-	Seq  uint64
-	Op   Op
-	Body cbor.RawMessage
+	_       struct{} `cbor:",toarray"`
+	Seq     uint64
+	Op      Op
+	Payload cbor.RawMessage
 }
 
-// MarshalCBOR writes [seq, op, body].
-func (c Command) MarshalCBOR() ([]byte, error) {
-	if c.Body == nil {
-		return nil, errors.New("command without a body")
-	}
-	body, err := encMode.Marshal(c.Body)
+func must[T any](v T, err error) T {
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Body.op(), err)
+		panic(err)
 	}
-	return encMode.Marshal(wireCommand{Seq: c.Seq, Op: c.Body.op(), Body: body})
-}
-
-// UnmarshalCBOR reads [seq, op, body]; the op says what the body is.
-func (c *Command) UnmarshalCBOR(data []byte) error {
-	var w wireCommand
-	if err := decMode.Unmarshal(data, &w); err != nil {
-		return err
-	}
-	row, ok := commands[w.Op]
-	if !ok {
-		return fmt.Errorf("unknown command %d", w.Op)
-	}
-	body := row.body()
-	if err := decMode.Unmarshal(w.Body, body); err != nil {
-		return fmt.Errorf("%s: %w", row.name, err)
-	}
-	c.Seq, c.Body = w.Seq, body
-	return nil
-}
-
-// UnmarshalCBOR reads a byte string of exactly the right length.
-func (b *BootID) UnmarshalCBOR(data []byte) error {
-	var raw []byte
-	if err := decMode.Unmarshal(data, &raw); err != nil {
-		return err
-	}
-	if len(raw) != len(b) {
-		return fmt.Errorf("boot id of %d bytes", len(raw))
-	}
-	copy(b[:], raw)
-	return nil
+	return v
 }

@@ -1,0 +1,133 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ResetKey gives a registered agent another edit_key, because it has lost the
+// one that it had or somebody else has got hold of it. Only an operator asks for
+// this. The sender that registered the agent proves nothing any more.
+type ResetKey struct {
+	AgentKey string `cbor:"1,keyasint"` // text.Fold of the name
+	NewKey   []byte `cbor:"2,keyasint"` // SHA-256 of the key
+}
+
+func (*ResetKey) op() Op { return OpResetKey }
+
+func (c *ResetKey) check() error {
+	return errors.Join(
+		checkBytes("agent key", c.AgentKey, MaxNameKeyBytes),
+		checkRange("new key", len(c.NewKey), KeyHashBytes, KeyHashBytes, "bytes"),
+	)
+}
+
+// ProfileFields says which fields of a profile a command gives.
+type ProfileFields uint8
+
+// The fields of a profile. The numbers stand in logs.
+const (
+	FieldDescription  ProfileFields = 1 << 0
+	FieldCapabilities ProfileFields = 1 << 1
+	FieldEndpoint     ProfileFields = 1 << 2
+	FieldNote         ProfileFields = 1 << 3
+	FieldNotifyURL    ProfileFields = 1 << 4
+	FieldNotify       ProfileFields = 1 << 5
+
+	AllProfileFields = 1<<6 - 1
+)
+
+// Register registers an agent, or changes its profile. Fields that are not given
+// keep their value; one that is given and empty is cleared.
+type Register struct {
+	Agent    string        `cbor:"1,keyasint"` // the name as the reader sees it
+	AgentKey string        `cbor:"2,keyasint"` // text.Fold(Agent)
+	Given    ProfileFields `cbor:"3,keyasint"`
+
+	Description  string   `cbor:"4,keyasint,omitempty"`
+	Capabilities []string `cbor:"5,keyasint,omitempty"`
+	Endpoint     string   `cbor:"6,keyasint,omitempty"`
+	Note         string   `cbor:"7,keyasint,omitempty"`
+	NotifyURL    string   `cbor:"8,keyasint,omitempty"` // where entries are pushed to; never shown
+
+	// Proof holds the key that allows the change, and the sender.
+	Proof Proof `cbor:"9,keyasint,omitempty"`
+	// NewKey is the SHA-256 of the key that the agent gets if one is due.
+	NewKey  []byte     `cbor:"10,keyasint"`
+	House   bool       `cbor:"11,keyasint,omitempty"` // one of the operator's own agents
+	Request RequestKey `cbor:"12,keyasint,omitempty"` // the client's idempotency key; the zero value is none
+	// NotifyVerified is set when the receiver at NotifyURL has passed the check. One
+	// that has not is taken only where it stands in the profile and passed before.
+	NotifyVerified bool `cbor:"13,keyasint,omitempty"`
+	// Notify says which entries are not pushed there.
+	Notify PushFilter `cbor:"14,keyasint,omitempty"`
+}
+
+func (*Register) op() Op { return OpRegister }
+
+func (c *Register) request() RequestKey { return c.Request }
+
+func (c *Register) check() error {
+	return errors.Join(
+		checkText("agent", c.Agent, MinName, MaxName),
+		checkBytes("agent key", c.AgentKey, MaxNameKeyBytes),
+		c.checkGiven(),
+		checkOptional("description", c.Description, MinDescription, MaxDescription),
+		checkAll("capabilities", c.Capabilities, MaxCapabilities, func(s string) error {
+			return checkText("capability", s, MinCapability, MaxCapability)
+		}),
+		checkText("endpoint", c.Endpoint, 0, MaxURL),
+		checkText("note", c.Note, 0, MaxNote),
+		checkText("notify url", c.NotifyURL, 0, MaxURL),
+		c.Proof.check(),
+		checkRange("new key", len(c.NewKey), KeyHashBytes, KeyHashBytes, "bytes"),
+		c.Request.check(),
+	)
+}
+
+// checkGiven refuses unknown fields, values of fields that are not given, and a
+// profile of nobody.
+func (c *Register) checkGiven() error {
+	switch {
+	case c.AgentKey == AnonymousName:
+		return errors.New("nobody is registered")
+	case c.Given > AllProfileFields:
+		return fmt.Errorf("fields %b", c.Given)
+	case c.set()&^c.Given != 0:
+		return errors.New("a value of a field that is not given")
+	case c.Notify > AllPushFilters:
+		return fmt.Errorf("push filter %b", c.Notify)
+	case c.NotifyVerified && c.NotifyURL == "":
+		return errors.New("a check of no receiver")
+	}
+	return nil
+}
+
+// set returns which fields have a value.
+func (c *Register) set() (fields ProfileFields) {
+	for _, f := range [...]struct {
+		field ProfileFields
+		has   bool
+	}{
+		{FieldDescription, c.Description != ""}, {FieldCapabilities, len(c.Capabilities) > 0}, {FieldEndpoint, c.Endpoint != ""},
+		{FieldNote, c.Note != ""}, {FieldNotifyURL, c.NotifyURL != "" || c.NotifyVerified}, {FieldNotify, c.Notify != 0},
+	} {
+		if f.has {
+			fields |= f.field
+		}
+	}
+	return fields
+}
+
+// PushFilter says which entries are not pushed to an agent. The zero value: all are.
+type PushFilter uint8
+
+// What a filter leaves out. The numbers stand in logs and in stored rows.
+const (
+	NoReplies  PushFilter = 1 << 0 // replies to the agent's entries other than jobs
+	NoMentions PushFilter = 1 << 1 // entries that mention the agent, unless they are pushed as replies
+	NoJobs     PushFilter = 1 << 2 // replies to the agent's jobs, claims and results among them
+	OnlyProven PushFilter = 1 << 3 // entries whose writer has not proven the name
+
+	AllPushFilters = 1<<4 - 1
+)

@@ -1,0 +1,132 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+)
+
+const (
+	// MaxRetryJitter bounds what a leader adds to the pause before an attempt, in
+	// thousandths of it.
+	MaxRetryJitter = 200
+	// MaxRetryAfter bounds the pause that a receiver can ask for, in milliseconds.
+	MaxRetryAfter = 6 * 60 * 60 * 1000
+	// MaxAttempts bounds the attempts that begin with one command.
+	MaxAttempts = 256
+	// maxAttemptNumber bounds the numbers in a command, so that they do not run over.
+	maxAttemptNumber = 1 << 62
+)
+
+// Attempt names one attempt to deliver.
+type Attempt struct {
+	AgentKey string `cbor:"1,keyasint"` // folded name of the agent
+	Delivery uint64 `cbor:"2,keyasint"` // number among the agent's deliveries
+	Number   uint64 `cbor:"3,keyasint"` // of the attempt, from 1
+}
+
+func (a *Attempt) check() error {
+	err := checkBytes("agent key", a.AgentKey, MaxNameKeyBytes)
+	if a.Delivery == 0 || a.Number == 0 || a.Delivery > maxAttemptNumber || a.Number > maxAttemptNumber {
+		err = errors.Join(err, fmt.Errorf("attempt %d of delivery %d", a.Number, a.Delivery))
+	}
+	return err
+}
+
+// BeginDeliveries is what the leader proposes before it sends: it begins those of
+// the attempts that are due, and counts them against the hourly limit. Which of
+// them have begun, View.Begun tells.
+type BeginDeliveries struct {
+	// Holder is the run of the node that is going to send.
+	Holder   BootID    `cbor:"1,keyasint"`
+	Attempts []Attempt `cbor:"2,keyasint"`
+}
+
+func (*BeginDeliveries) op() Op { return OpBeginDeliveries }
+
+func (c *BeginDeliveries) check() error {
+	errs := []error{checkRange("attempts", len(c.Attempts), 1, MaxAttempts, "items")}
+	if c.Holder == (BootID{}) {
+		errs = append(errs, errors.New("attempts of no run"))
+	}
+	for i := range c.Attempts {
+		errs = append(errs, c.Attempts[i].check())
+	}
+	return errors.Join(errs...)
+}
+
+// DeliveryOutcome is what came of an attempt.
+type DeliveryOutcome uint8
+
+// The outcomes of attempts. The numbers stand in logs.
+const (
+	AttemptDelivered DeliveryOutcome = 1 // the receiver took it
+	AttemptFailed    DeliveryOutcome = 2 // it did not
+	AttemptGone      DeliveryOutcome = 3 // it wants nothing any more
+)
+
+// AckDelivery tells what came of an attempt. It counts only while the attempt is
+// the delivery's newest.
+type AckDelivery struct {
+	Attempt
+	Outcome DeliveryOutcome `cbor:"4,keyasint"`
+	// Reason is a short word for the agent; "" exactly when it was delivered.
+	Reason string `cbor:"5,keyasint,omitempty"`
+	// Jitter is how much longer the pauses after a failure are, in thousandths of
+	// them. They take at least RetryAfter, in milliseconds.
+	Jitter     int64 `cbor:"6,keyasint,omitempty"`
+	RetryAfter int64 `cbor:"7,keyasint,omitempty"`
+}
+
+func (*AckDelivery) op() Op { return OpAckDelivery }
+
+func (c *AckDelivery) check() error {
+	errs := []error{
+		c.Attempt.check(),
+		checkRange("outcome", int(c.Outcome), int(AttemptDelivered), int(AttemptGone), ""),
+		checkRange("jitter", int(c.Jitter), 0, MaxRetryJitter, "thousandths"),
+		checkRange("retry after", int(c.RetryAfter), 0, MaxRetryAfter, "ms"),
+	}
+	if c.Outcome != AttemptDelivered {
+		errs = append(errs, checkLabel("reason", c.Reason))
+	} else if c.Reason != "" {
+		errs = append(errs, errors.New("a reason for a success"))
+	}
+	return errors.Join(errs...)
+}
+
+// TestDelivery queues a delivery that only the agent itself can ask for. A receiver
+// that was down is tried at once. The result's Entry is the number of the delivery.
+type TestDelivery struct {
+	AgentKey string `cbor:"1,keyasint"` // folded name of the agent
+	Proof    Proof  `cbor:"2,keyasint"` // holds the agent's key
+}
+
+func (*TestDelivery) op() Op { return OpTestDelivery }
+
+func (c *TestDelivery) check() error {
+	return errors.Join(checkBytes("agent key", c.AgentKey, MaxNameKeyBytes), c.Proof.check())
+}
+
+const (
+	// SigningKeyBytes is the length of the public half of a signing key: ed25519.
+	SigningKeyBytes = 32
+)
+
+// RotateSigningKey makes a new key the one that deliveries are signed with.
+type RotateSigningKey struct {
+	// After is the number of the newest key that the proposer knows; 0: none. If
+	// there is a newer one the command does nothing.
+	After  uint64 `cbor:"1,keyasint"`
+	Public []byte `cbor:"2,keyasint"`
+	// Sealed is the private half, sealed under the cluster's data key.
+	Sealed []byte `cbor:"3,keyasint"`
+}
+
+func (*RotateSigningKey) op() Op { return OpRotateSigningKey }
+
+func (c *RotateSigningKey) check() error {
+	return errors.Join(
+		checkRange("public key", len(c.Public), SigningKeyBytes, SigningKeyBytes, "bytes"),
+		checkRange("sealed private key", len(c.Sealed), 1, MaxSealedKeyBytes, "bytes"),
+	)
+}

@@ -1,0 +1,208 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Publish files one entry. Everything that depends on Unicode tables or on a
+// node's settings is worked out by the node that takes the request, so that
+// apply needs neither.
+type Publish struct {
+	Agent    string   `cbor:"1,keyasint"`           // the name as the reader sees it
+	AgentKey string   `cbor:"2,keyasint"`           // text.Fold(Agent)
+	Kind     Kind     `cbor:"3,keyasint"`           //
+	Channel  string   `cbor:"4,keyasint,omitempty"` // empty: the target's channel, or the kind's default room
+	Title    string   `cbor:"5,keyasint"`           //
+	Body     string   `cbor:"6,keyasint"`           //
+	Tags     []string `cbor:"7,keyasint,omitempty"` // as the reader sees them
+	Target   string   `cbor:"8,keyasint,omitempty"` // public id of the entry this one relates to
+	Relation Relation `cbor:"9,keyasint,omitempty"` // RelationNone exactly when Target is empty
+	Mentions []string `cbor:"10,keyasint,omitempty"`
+	House    bool     `cbor:"11,keyasint,omitempty"`
+	// Request is the client's idempotency key; the zero value is none.
+	Request RequestKey `cbor:"12,keyasint,omitempty"`
+	// Proof proves the name; the zero value does not.
+	Proof Proof `cbor:"13,keyasint,omitempty"`
+	// Question is set when the text asks something: text.Asks(Title, Body).
+	Question bool `cbor:"14,keyasint,omitempty"`
+}
+
+// RequestKey is a client's request_id in its scope: the folded agent name, or the
+// sender's fingerprint for anonymous writes. The operation is the command's own.
+type RequestKey struct {
+	Scope string `cbor:"1,keyasint,omitempty"`
+	ID    string `cbor:"2,keyasint,omitempty"`
+}
+
+// Kind is the kind of an entry (interface, 2.1).
+type Kind uint8
+
+// The kinds of entries. The numbers stand in logs.
+const (
+	KindMessage        Kind = 1
+	KindKnowledge      Kind = 2
+	KindFeatureRequest Kind = 3
+)
+
+var kindNames = [...]string{KindMessage: "message", KindKnowledge: "knowledge", KindFeatureRequest: "feature_request"}
+
+// String returns the kind's name in the interface.
+func (k Kind) String() string {
+	if k < KindMessage || int(k) >= len(kindNames) {
+		return fmt.Sprintf("kind(%d)", uint8(k))
+	}
+	return kindNames[k]
+}
+
+// Relation says how an entry relates to its target (interface, 3.2).
+type Relation uint8
+
+// The relations. The numbers stand in logs.
+const (
+	RelationNone       Relation = 0
+	RelationCorrection Relation = 1
+	RelationRetraction Relation = 2
+	RelationFollowUp   Relation = 3
+	RelationReply      Relation = 4
+)
+
+var relationNames = [...]string{
+	RelationCorrection: "correction", RelationRetraction: "retraction",
+	RelationFollowUp: "follow_up", RelationReply: "reply",
+}
+
+// String returns the relation's name in the interface; "" for RelationNone.
+func (r Relation) String() string {
+	if int(r) >= len(relationNames) {
+		return fmt.Sprintf("relation(%d)", uint8(r))
+	}
+	return relationNames[r]
+}
+
+// ParseRelation returns the relation with the given interface name.
+func ParseRelation(name string) (Relation, bool) {
+	for r := RelationCorrection; int(r) < len(relationNames); r++ {
+		if relationNames[r] == name {
+			return r, true
+		}
+	}
+	return RelationNone, false
+}
+
+// Author is who makes a write on the job board or asks for help, as the node
+// that took the request has worked it out.
+type Author struct {
+	Agent    string     `cbor:"1,keyasint"`           // the name as the reader sees it
+	AgentKey string     `cbor:"2,keyasint"`           // text.Fold(Agent)
+	House    bool       `cbor:"3,keyasint,omitempty"` // one of the operator's own agents
+	Mentions []string   `cbor:"4,keyasint,omitempty"` // in the texts of the command
+	Request  RequestKey `cbor:"5,keyasint,omitempty"` // the client's idempotency key; the zero value is none
+	Proof    Proof      `cbor:"6,keyasint,omitempty"` // of the name; the zero value is none
+	Question bool       `cbor:"7,keyasint,omitempty"` // the text of the reply to a job asks something
+}
+
+func (a *Author) request() RequestKey { return a.Request }
+
+func (p *Publish) request() RequestKey { return p.Request }
+
+func (a *Author) check() error {
+	return errors.Join(
+		checkText("agent", a.Agent, MinName, MaxName),
+		checkBytes("agent key", a.AgentKey, MaxNameKeyBytes),
+		checkAll("mentions", a.Mentions, MaxMentions, func(name string) error {
+			return checkBytes("mention", name, MaxNameKeyBytes)
+		}),
+		a.Request.check(),
+		a.Proof.check(),
+	)
+}
+
+func (p *Publish) check() error {
+	return errors.Join(
+		checkText("agent", p.Agent, MinName, MaxName),
+		checkBytes("agent key", p.AgentKey, MaxNameKeyBytes),
+		checkRange("kind", int(p.Kind), int(KindMessage), len(kindNames)-1, ""),
+		p.checkChannel(),
+		checkText("title", p.Title, MinTitle, MaxTitle),
+		checkText("body", p.Body, MinBody, MaxBody),
+		checkAll("tags", p.Tags, MaxTags, func(tag string) error { return checkText("tag", tag, MinTag, MaxTag) }),
+		checkText("target", p.Target, 0, MaxTarget),
+		p.checkRelation(),
+		checkAll("mentions", p.Mentions, MaxMentions, func(name string) error {
+			return checkBytes("mention", name, MaxNameKeyBytes)
+		}),
+		p.Request.check(),
+		p.Proof.check(),
+	)
+}
+
+func (p *Publish) checkChannel() error {
+	if p.Channel == "" {
+		return nil
+	}
+	return checkText("channel", p.Channel, MinChannel, MaxChannel)
+}
+
+func (p *Publish) checkRelation() error {
+	if int(p.Relation) >= len(relationNames) {
+		return fmt.Errorf("relation %d", p.Relation)
+	}
+	if (p.Relation == RelationNone) != (p.Target == "") {
+		return errors.New("relation and target go together")
+	}
+	return nil
+}
+
+func (k *RequestKey) check() error {
+	if *k == (RequestKey{}) {
+		return nil
+	}
+	return errors.Join(
+		checkBytes("request scope", k.Scope, MaxRequestScope),
+		checkText("request id", k.ID, MinRequestID, MaxRequestID),
+	)
+}
+
+// AskHuman files a public request for human help (interface, 2.5). The entry's
+// texts are put together from these.
+type AskHuman struct {
+	Author
+	Goal    string   `cbor:"10,keyasint"`
+	Action  string   `cbor:"11,keyasint"`           // requested_action
+	Context string   `cbor:"12,keyasint,omitempty"` // "": none
+	Bounds  string   `cbor:"13,keyasint,omitempty"` // constraints; "": none
+	Tags    []string `cbor:"14,keyasint,omitempty"` // the caller's own
+}
+
+func (*AskHuman) op() Op { return OpAskHuman }
+
+func (c *AskHuman) check() error {
+	return errors.Join(
+		c.Author.check(),
+		checkText("goal", c.Goal, MinHelpGoal, MaxHelpGoal),
+		checkText("requested action", c.Action, MinHelpAction, MaxHelpAction),
+		checkText("context", c.Context, 0, MaxHelpContext),
+		checkText("constraints", c.Bounds, 0, MaxHelpBounds),
+		checkAll("tags", c.Tags, MaxHelpTags, checkTag),
+	)
+}
+
+// Proof is what a write brings along for the name that it is made under. It
+// proves the same sender over time, never an identity. The zero value proves
+// nothing.
+type Proof struct {
+	// Key is the SHA-256 of the edit_key that came with the write; empty: none.
+	Key []byte `cbor:"1,keyasint,omitempty"`
+	// Sender is the fingerprint of the sender's address; "": not told.
+	Sender string `cbor:"2,keyasint,omitempty"`
+}
+
+func (p *Proof) check() error {
+	return errors.Join(checkKeyHash("edit key", p.Key), checkRange("sender", len(p.Sender), 0, MaxFingerprintBytes, "bytes"))
+}
+
+// AnonymousName is the author of an entry that came without a name.
+const AnonymousName = "anonymous"
+
+func (*Publish) op() Op { return OpPublish }
