@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -274,8 +273,8 @@ func (c *call) await(f freshness) error {
 	if f.minIndex == 0 && !f.strong {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(c.srv.waits, waitTimeout)
-	defer cancel()
+	ctx, done := c.wait(waitTimeout)
+	defer done()
 	if f.strong {
 		index, err := c.srv.backend.ReadIndex(ctx)
 		if err != nil {

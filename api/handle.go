@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 
+	"github.com/commons-cluster/commons/api/guard"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -32,6 +32,11 @@ type callKey struct{}
 // handle answers one request. Everything passes through here: routed requests,
 // unknown paths and methods, and panics.
 func (s *Server) handle(rctx *fasthttp.RequestCtx) {
+	conn, guarded := rctx.Conn().(*guard.Conn)
+	if guarded && !conn.Begin() {
+		rctx.SetConnectionClose() // it is closing: nobody reads the answer
+		return
+	}
 	c := s.newCall(rctx)
 	if !s.gate.enter() {
 		c.turnAway()
@@ -40,6 +45,11 @@ func (s *Server) handle(rctx *fasthttp.RequestCtx) {
 	defer s.gate.leave()
 	s.metrics.inFlight.Inc()
 	defer s.finish(c)
+	if guarded && conn.Reserved() && !healthPaths[string(rctx.URI().PathOriginal())] {
+		rctx.SetConnectionClose()
+		c.fail(tooManyConnections())
+		return
+	}
 	defer func() {
 		if cause := recover(); cause != nil {
 			c.panicked(cause)
@@ -99,8 +109,8 @@ func (c *call) waitJoined() error {
 		return nil
 	default:
 	}
-	ctx, cancel := context.WithTimeout(c.srv.waits, joinTimeout)
-	defer cancel()
+	ctx, done := c.wait(joinTimeout)
+	defer done()
 	select {
 	case <-c.srv.backend.Joined():
 		return nil
@@ -161,6 +171,7 @@ func (s *Server) preflight(c *call) {
 
 // finish adds the headers of every answer, measures and logs it.
 func (s *Server) finish(c *call) {
+	s.guardAnswer(c)
 	s.stamp(c)
 	c.count()
 	c.release()
@@ -201,8 +212,8 @@ func (s *Server) unreadable(rctx *fasthttp.RequestCtx, err error) {
 	defer s.gate.leave()
 	s.metrics.inFlight.Inc()
 	defer s.finish(c)
-	if conn, lingers := rctx.Conn().(*lingerConn); lingers {
-		conn.refused.Store(true)
+	if conn, guarded := rctx.Conn().(*guard.Conn); guarded {
+		conn.Linger()
 	}
 	var headers *fasthttp.ErrSmallBuffer
 	var network net.Error

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
@@ -121,8 +120,8 @@ func (c *call) readHome() (*homeCall, error) {
 // newer, as in a cluster where nobody writes.
 func (c *call) catchUp(since int64) {
 	c.release()
-	ctx, cancel := context.WithTimeout(c.srv.waits, waitTimeout)
-	defer cancel()
+	ctx, done := c.wait(waitTimeout)
+	defer done()
 	if index, err := c.srv.backend.ReadIndex(ctx); err == nil && c.srv.backend.WaitIndex(ctx, index) == nil {
 		return
 	}
@@ -135,13 +134,16 @@ func (c *call) catchUp(since int64) {
 	}
 }
 
-// waitForNews waits until something after since concerns the agent, or the time
-// is over. No view is held meanwhile.
+// waitForNews waits until something after since concerns the agent, the time is
+// over, the client leaves, or the node has no room for the wait. No view is held
+// meanwhile.
 func (c *call) waitForNews(h *homeCall) error {
 	wake, stop := c.srv.backend.Watch(h.key)
 	defer stop()
-	over := time.NewTimer(h.wait)
-	defer over.Stop()
+	ctx, done := c.wait(h.wait)
+	defer done()
+	gone, unwatch := c.watchClient()
+	defer unwatch()
 	for {
 		has, err := c.reread().HasFor(h.key, h.since)
 		if err != nil || has {
@@ -150,9 +152,9 @@ func (c *call) waitForNews(h *homeCall) error {
 		c.release()
 		select {
 		case <-wake:
-		case <-over.C:
+		case <-gone:
 			return nil
-		case <-c.srv.waits.Done():
+		case <-ctx.Done():
 			return nil
 		}
 	}

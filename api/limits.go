@@ -21,8 +21,6 @@ const (
 const (
 	// readTimeout is how long a client may take to send one request.
 	readTimeout = 10 * time.Second
-	// writeTimeout is how long a client may take to read one answer.
-	writeTimeout = 10 * time.Second
 	// idleTimeout is how long a connection may wait for its next request.
 	idleTimeout = 75 * time.Second
 	// waitTimeout is how long a read waits for an index or for the leader.
@@ -44,8 +42,4 @@ const (
 	minAcceptPause = 5 * time.Millisecond
 	maxAcceptPause = time.Second
 	acceptLogEvery = 10 * time.Second
-	// lingerTimeout and lingerBytes bound what is still read from a client that
-	// was refused in the middle of its request, so that it can read the answer.
-	lingerTimeout = 2 * time.Second
-	lingerBytes   = 1 << 20
 )

@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"net"
 	"net/netip"
 	"sync/atomic"
 
@@ -24,6 +25,7 @@ type relay struct {
 	caller    netip.Addr // the client's address
 	userAgent string
 	minIndex  string // X-Commons-Min-Index, which holds for every operation
+	conn      net.Conn
 
 	calls   atomic.Int64
 	written atomic.Uint64 // the highest index of a write
@@ -36,7 +38,7 @@ func (c *call) behalf() *relay {
 	if c.relay == nil {
 		c.relay = &relay{
 			srv: c.srv, surface: surfaceOf(c.template()), caller: c.sender(),
-			userAgent: c.header(fiber.HeaderUserAgent), minIndex: c.header(headerMinIndex),
+			userAgent: c.header(fiber.HeaderUserAgent), minIndex: c.header(headerMinIndex), conn: c.rctx.Conn(),
 		}
 	}
 	return c.relay

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -62,8 +61,8 @@ func (c *call) verifyReceiver(f *agentForm, from command.Sender) error {
 		return nil
 	}
 	c.release() // the receiver may take its time
-	ctx, cancel := context.WithTimeout(c.srv.waits, verifyTimeout)
-	defer cancel()
+	ctx, done := c.wait(verifyTimeout)
+	defer done()
 	err = c.srv.backend.VerifyReceiver(ctx, from, f.change.Agent, f.change.NotifyURL)
 	if failed, ok := errors.AsType[*ReceiverFailed](err); ok {
 		f.problems.Add(fieldNotifyURL.name, "did not pass the check: the receiver %s. %s", failed.Reason, howToPass)

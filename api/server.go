@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
+	"github.com/commons-cluster/commons/api/guard"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/text"
 )
@@ -58,9 +59,9 @@ type Config struct {
 	// RequestLog is how many requests a second are logged at most; those of
 	// operators are not.
 	RequestLog int
-	// MaxConnections is how many connections are served at once, which the limit
-	// of open files may bound; zero is MaxConnections.
-	MaxConnections int
+	// Guard bounds what strangers may hold. Connections, which the limit of open
+	// files may bound, is MaxConnections where it is zero.
+	Guard guard.Limits
 	// TrustedProxies are the networks whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix
 	// Registry receives the server's measurements and is what /metrics shows.
@@ -99,6 +100,7 @@ type Server struct {
 	notify     NotifyRules
 	dualCard   bool
 	gate       gate
+	guard      *guard.Guard
 	claimTTL   time.Duration
 	counter    Counter
 	counted    map[*route]counted
@@ -174,9 +176,14 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.mcp = sync.OnceValue(s.newMCP) // a node that starts cannot tell its status yet
+	cfg.Guard.Connections = cmp.Or(cfg.Guard.Connections, MaxConnections)
+	s.guard = guard.New(cfg.Guard)
+	if err := registry.Register(s.guard); err != nil {
+		return nil, fmt.Errorf("register the measurements of the bounds on strangers: %w", err)
+	}
 	s.exposition = exposition(registry)
 	s.router = s.newRouter()
-	s.http = s.newHTTP(cmp.Or(cfg.MaxConnections, MaxConnections))
+	s.http = s.newHTTP(cfg.Guard.Connections)
 	s.waits, s.releaseWaits = context.WithCancel(context.Background())
 	s.writes, s.endWrites = context.WithCancel(context.Background())
 	return s, nil
@@ -207,13 +214,14 @@ func (s *Server) newRouter() fasthttp.RequestHandler {
 // router ever sees.
 func (s *Server) newHTTP(connections int) *fasthttp.Server {
 	return &fasthttp.Server{
-		Handler:                      s.handle,
-		ErrorHandler:                 s.unreadable,
-		Logger:                       fasthttpLog{s.log},
-		Concurrency:                  connections,
+		Handler:      s.handle,
+		ErrorHandler: s.unreadable,
+		Logger:       fasthttpLog{s.log},
+		// Those that give way need a moment to end.
+		Concurrency:                  2*connections + guard.Reserve,
+		ConnState:                    connState,
 		ReadBufferSize:               maxHeaderBytes,
 		ReadTimeout:                  readTimeout,
-		WriteTimeout:                 writeTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxRequestBodySize:           wire.MaxBodyBytes,
 		DisablePreParseMultipartForm: true,
@@ -232,10 +240,10 @@ func (s *Server) Requests() uint64 { return s.metrics.answered.Load() }
 // Serve answers requests on a listener until Shutdown, and returns nil then.
 func (s *Server) Serve(ln net.Listener) error {
 	// A Shutdown may come before the server below knows the listener.
-	lingering := newLingerListener(s.waits, ln, s.log)
-	stop := context.AfterFunc(s.waits, func() { _ = lingering.Close() })
+	guarded := s.newListener(ln)
+	stop := context.AfterFunc(s.waits, func() { _ = guarded.Close() })
 	defer stop()
-	if err := s.http.Serve(lingering); err != nil {
+	if err := s.http.Serve(guarded); err != nil {
 		return fmt.Errorf("serve HTTP on %s: %w", ln.Addr(), err)
 	}
 	return nil

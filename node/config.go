@@ -1,9 +1,12 @@
 package node
 
 import (
+	"cmp"
 	"net/netip"
 	"os"
 	"time"
+
+	"github.com/commons-cluster/commons/api/guard"
 )
 
 // Bounds of the configuration.
@@ -20,6 +23,10 @@ const (
 	maxHangTimeout = time.Hour
 
 	maxRequestLog = 100_000 // lines a second
+
+	// minAnswerMemory, in MiB, leaves room for several of the longest answers.
+	minAnswerMemory = 16
+	maxBound        = 1 << 20
 
 	minDeadServerThreshold = time.Second
 	maxDeadServerThreshold = 30 * 24 * time.Hour
@@ -71,6 +78,12 @@ type Config struct {
 
 	TrustedProxies []string `name:"trusted-proxies" env:"COMMONS_TRUSTED_PROXIES" sep:"," placeholder:"NET,..." help:"Networks whose X-Forwarded-For is believed, such as 10.0.0.0/8."`
 
+	AddressConnections int `name:"address-connections" env:"COMMONS_ADDRESS_CONNECTIONS" default:"0" placeholder:"N" help:"Connections that one address may have open, trusted proxies aside (default: half of those that the limit of open files leaves)."`
+	AddressWaits       int `name:"address-waits" env:"COMMONS_ADDRESS_WAITS" default:"0" placeholder:"N" help:"Calls that may wait for one address; more end the oldest (default: three quarters of those that may wait)."`
+	AnswerMemory       int `name:"answer-memory" env:"COMMONS_ANSWER_MEMORY" default:"128" placeholder:"MIB" help:"Long answers that may be on their way at once, in MiB. A quarter of it may go to one address."`
+	AddressRejections  int `name:"address-rejections" env:"COMMONS_ADDRESS_REJECTIONS" default:"20" placeholder:"N" help:"Rejected writes a second that are looked at for one address, a minute's worth at once; 0 turns the limit off."`
+	AddressReadWork    int `name:"address-read-work" env:"COMMONS_ADDRESS_READ_WORK" default:"200000" placeholder:"N" help:"Work a second that reads may cause for one address, in units that docs/operating.md explains, half a minute's worth at once; 0 turns the limit off."`
+
 	RequestLog int `name:"request-log" env:"COMMONS_REQUEST_LOG" default:"1" placeholder:"N" help:"Requests logged a second at most, and as many failures; each line says how many were left out. 0 logs none."`
 
 	LogLevel  string `name:"log-level" env:"COMMONS_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"debug, info, warn or error."`
@@ -82,6 +95,16 @@ type Config struct {
 	Version string `kong:"-"`
 	// Tuning holds what is no flag: sizes and intervals that only tests change.
 	Tuning Tuning `kong:"-"`
+}
+
+// guardLimits returns the bounds on what strangers may hold of the node.
+func (c Config) guardLimits(connections int) guard.Limits {
+	const mib = 1 << 20
+	return guard.Limits{
+		Connections: connections, AddressConnections: c.AddressConnections, AddressWaits: c.AddressWaits,
+		AnswerBytes: c.AnswerMemory * mib, AddressAnswerBytes: c.AnswerMemory * mib / 4,
+		Rejections: cmp.Or(c.AddressRejections, guard.Unbounded), ReadWork: cmp.Or(c.AddressReadWork, guard.Unbounded),
+	}
 }
 
 // NodeName returns the node's name: NodeID, or the host name where that is empty.

@@ -358,7 +358,7 @@ func (n *Node) serveHTTP() (err error) {
 	}
 	n.server, err = api.New(api.Config{
 		Backend: &backend{n}, Logger: n.logger, RequestLog: n.cfg.RequestLog, Registry: n.registry,
-		MaxConnections: n.descriptors.connections,
+		Guard:          n.cfg.guardLimits(n.descriptors.connections),
 		TrustedProxies: n.cfg.TrustedNetworks(), HouseAgents: n.cfg.HouseAgents,
 		PublicURL: n.cfg.PublicURL, Notify: n.notifyRules(), DualCard: n.cfg.AgentCard == agentCardDual, Counter: n.usage,
 		WriteRate: n.cfg.WriteRate, WriteBurst: n.cfg.WriteBurst, ClaimTTL: n.cfg.ClaimTTL, Now: n.pipeline.Clocks().Corrected,

@@ -257,6 +257,7 @@ func (v *validation) service(c Config) {
 	if c.ClaimTTL < time.Millisecond || c.ClaimTTL > maxClaimTTL {
 		v.addf("--claim-ttl: %v is out of range; give 1ms to %v", c.ClaimTTL, maxClaimTTL)
 	}
+	v.bounds(c)
 	if c.ShutdownDelay < 0 || c.ShutdownDelay > maxShutdownDelay {
 		v.addf("--shutdown-delay: %v is out of range; give 0s to %v, a little more than the load balancer needs to notice", c.ShutdownDelay, maxShutdownDelay)
 	}
@@ -276,6 +277,25 @@ func (v *validation) service(c Config) {
 	for _, s := range c.TrustedProxies {
 		if _, err := parseNetwork(s); err != nil {
 			v.addf("--trusted-proxies: %q is neither a network such as 10.0.0.0/8 nor an address", s)
+		}
+	}
+}
+
+// bounds looks at what strangers may hold of the node.
+func (v *validation) bounds(c Config) {
+	for _, b := range []struct {
+		flag       string
+		value, low int
+		none       string
+	}{
+		{"address-connections", c.AddressConnections, 0, ", or 0 for half of all"},
+		{"address-waits", c.AddressWaits, 0, ", or 0 for three quarters of all"},
+		{"answer-memory", c.AnswerMemory, minAnswerMemory, ""},
+		{"address-rejections", c.AddressRejections, 0, ", or 0 for no limit"},
+		{"address-read-work", c.AddressReadWork, 0, ", or 0 for no limit"},
+	} {
+		if b.value < b.low || b.value > maxBound {
+			v.addf("--%s: %d is out of range; give %d to %d%s", b.flag, b.value, b.low, maxBound, b.none)
 		}
 	}
 }

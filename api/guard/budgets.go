@@ -1,0 +1,126 @@
+package guard
+
+import (
+	"hash/maphash"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// The defaults of budgets, and for how many seconds' worth they may be used at once.
+const (
+	// DefaultReadWork is in units of work, see WorkOf.
+	DefaultReadWork   = 200_000
+	DefaultRejections = 20
+	readSeconds       = 30
+	rejectionSeconds  = 60
+	maxBudgets        = 1 << 14
+	sharedBudgets     = 1 << 10
+	wideBudget        = wideShare
+	rejectedBodyBytes = 8 << 10 // of a body count as one more rejection
+)
+
+// Budgets are what each address may use up in a time. Past maxBudgets addresses,
+// further ones share some.
+type Budgets struct {
+	perSecond int // negative: no bound
+	burst     int
+	now       func() time.Time
+
+	mu     sync.Mutex
+	of     map[netip.Prefix]*rate.Limiter
+	shared [sharedBudgets]*rate.Limiter
+	seed   maphash.Seed
+	swept  time.Time
+}
+
+func newBudgets(perSecond, seconds int, now func() time.Time) *Budgets {
+	return &Budgets{
+		perSecond: perSecond, burst: perSecond * seconds, now: now,
+		of: make(map[netip.Prefix]*rate.Limiter), seed: maphash.MakeSeed(),
+	}
+}
+
+// Wait returns for how long a client has used up its budget; 0 while it has not.
+func (b *Budgets) Wait(client Client) (wait time.Duration) {
+	if b.perSecond < 0 {
+		return 0
+	}
+	now := b.now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.each(client, now, false, func(budget *rate.Limiter) {
+		if owed := -budget.TokensAt(now); owed > 0 {
+			wait = max(wait, time.Duration(owed/float64(budget.Limit())*float64(time.Second)))
+		}
+	})
+	return wait
+}
+
+// Use takes something that was done already from a client's budget: it may owe
+// up to one more.
+func (b *Budgets) Use(client Client, amount int) {
+	if b.perSecond < 0 || amount <= 0 {
+		return
+	}
+	now := b.now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.each(client, now, true, func(budget *rate.Limiter) {
+		// Reserving more than the burst fails: what is owed is bounded by it.
+		budget.ReserveN(now, min(amount, budget.Burst()))
+	})
+}
+
+// each calls f with the budgets of a client, and makes those that are missing.
+func (b *Budgets) each(client Client, now time.Time, make bool, f func(*rate.Limiter)) {
+	if budget := b.find(client.narrow, 1, now, make); budget != nil {
+		f(budget)
+	}
+	if client.wide.IsValid() {
+		if budget := b.find(client.wide, wideBudget, now, make); budget != nil {
+			f(budget)
+		}
+	}
+}
+
+func (b *Budgets) find(key netip.Prefix, times int, now time.Time, make bool) *rate.Limiter {
+	if budget, is := b.of[key]; is {
+		return budget
+	}
+	if len(b.of) >= maxBudgets && make {
+		b.sweep(now)
+	}
+	if len(b.of) < maxBudgets {
+		if !make {
+			return nil
+		}
+		budget := rate.NewLimiter(rate.Limit(times*b.perSecond), times*b.burst)
+		b.of[key] = budget
+		return budget
+	}
+	place := &b.shared[maphash.Comparable(b.seed, key)%sharedBudgets]
+	if *place == nil && make {
+		*place = rate.NewLimiter(rate.Limit(wideBudget*b.perSecond), wideBudget*b.burst)
+	}
+	return *place
+}
+
+// sweep drops the budgets that are whole again: a new one is no different. It runs
+// at most once a second.
+func (b *Budgets) sweep(now time.Time) {
+	if now.Sub(b.swept) < time.Second {
+		return
+	}
+	b.swept = now
+	for key, budget := range b.of {
+		if budget.TokensAt(now) >= float64(budget.Burst()) {
+			delete(b.of, key)
+		}
+	}
+}
+
+// RejectionOf is what a rejected write with a body of so many bytes counts.
+func RejectionOf(bytes int) int { return 1 + bytes/rejectedBodyBytes }

@@ -1,0 +1,307 @@
+package guard
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// The times and sizes of a connection.
+const (
+	// writePiece is how much is sent at once, and writeProgress how long a client
+	// may take to read anything of it.
+	writePiece    = 64 << 10
+	writeProgress = 10 * time.Second
+	// writeBuffer is how much of an answer the system keeps for a connection.
+	writeBuffer = 128 << 10
+	// lingerTimeout and lingerBytes bound what is still read from a client that
+	// was rejected in the middle of its request, so that it can read the answer.
+	lingerTimeout = 2 * time.Second
+	lingerBytes   = 1 << 20
+	// lingering is how many connections that were never served do so at once.
+	lingering = 64
+	// rejectTimeout is how long the answer to a connection may take that is not
+	// served: it fits into the buffer of a new one.
+	rejectTimeout = 100 * time.Millisecond
+)
+
+// busy and closing are values of Conn.since.
+const (
+	busy    = 0
+	closing = -1
+)
+
+// conns are the open connections.
+type conns struct {
+	full
+	open     map[*Conn]struct{}
+	reserved map[*Conn]struct{} // beyond Limits.Connections
+	lingers  chan struct{}
+}
+
+func (c *conns) init(g *Guard) {
+	c.guard, c.shares = g, newShares(g.limits.AddressConnections)
+	c.open, c.reserved = make(map[*Conn]struct{}), make(map[*Conn]struct{})
+	c.lingers = make(chan struct{}, lingering)
+}
+
+// Conn is a connection that was admitted.
+type Conn struct {
+	net.Conn
+	guard   *Guard
+	client  Client
+	exempt  bool // from the bound of an address
+	reserve bool
+	// since is from when nothing was done for the client, in nanoseconds; busy, or
+	// closing.
+	since   atomic.Int64
+	answers atomic.Bool // holds an answer
+	linger  atomic.Bool
+	// ahead is what was read while the client's call waited: one byte at most.
+	ahead []byte
+}
+
+// Admit counts a connection and returns it; nil where it is not admitted, and was
+// answered with rejection and closed. Those of an exempt address, such as a trusted
+// proxy's, are bounded together only.
+func (g *Guard) Admit(conn net.Conn, addr netip.Addr, exempt bool, rejection []byte) *Conn {
+	if tcp, is := conn.(*net.TCPConn); is {
+		_ = tcp.SetWriteBuffer(writeBuffer) // the default does as well
+	}
+	c := &Conn{Conn: conn, guard: g, client: ClientOf(addr), exempt: exempt}
+	c.touch()
+	if g.conns.admit(c) {
+		return c
+	}
+	g.metrics.rejected.WithLabelValues("connections").Inc()
+	g.reject(conn, rejection)
+	return nil
+}
+
+// admit counts a connection. Where there is no room, those on which nothing has
+// happened for longest close.
+func (c *conns) admit(conn *Conn) bool {
+	c.mu.Lock()
+	var victims []*Conn
+	admitted := true
+	if !conn.exempt && !c.shares.fits(conn.client, 1) {
+		victims = c.idlest(c.open, func(other *Conn) bool { return !other.exempt && other.client == conn.client })
+		admitted = victims != nil
+	}
+	if admitted && len(c.open)-len(victims) >= c.guard.limits.Connections {
+		victims = append(victims, c.makeRoom()...)
+		if conn.reserve = len(victims) == 0; conn.reserve && len(c.reserved) >= Reserve {
+			victims = c.idlest(c.reserved, func(*Conn) bool { return true })
+			admitted = victims != nil
+		}
+	}
+	for _, other := range victims {
+		c.remove(other)
+	}
+	switch {
+	case !admitted:
+	case conn.reserve:
+		c.reserved[conn] = struct{}{}
+	default:
+		c.open[conn] = struct{}{}
+		if !conn.exempt {
+			c.shares.add(conn.client, 1)
+		}
+	}
+	c.mu.Unlock()
+	for _, other := range victims {
+		c.guard.metrics.closed.WithLabelValues("idle").Inc()
+		_ = other.Conn.Close()
+	}
+	return admitted
+}
+
+// makeRoom chooses connections that close because the node has too many: of the
+// address with the most, else of any other, and of exempt ones last.
+func (c *conns) makeRoom() []*Conn {
+	heaviest := c.shares.heaviest()
+	for _, gives := range []func(*Conn) bool{
+		func(conn *Conn) bool { return !conn.exempt && conn.client.narrow == heaviest },
+		func(conn *Conn) bool { return !conn.exempt },
+		func(*Conn) bool { return true },
+	} {
+		if victims := c.idlest(c.open, gives); victims != nil {
+			return victims
+		}
+	}
+	return nil
+}
+
+// idlest takes some of those on which nothing has happened for longest: none that a
+// call runs on. They are closing then.
+func (c *conns) idlest(among map[*Conn]struct{}, gives func(*Conn) bool) (victims []*Conn) {
+	type idle struct {
+		conn  *Conn
+		since int64
+	}
+	var found []idle
+	for conn := range among {
+		if since := conn.since.Load(); since > busy && gives(conn) {
+			found = append(found, idle{conn, since})
+		}
+	}
+	slices.SortFunc(found, func(a, b idle) int { return int(a.since - b.since) })
+	for _, one := range found {
+		if len(victims) >= batch(len(found)) {
+			break
+		}
+		if one.conn.since.CompareAndSwap(one.since, closing) {
+			victims = append(victims, one.conn)
+		}
+	}
+	return victims
+}
+
+func (c *conns) remove(conn *Conn) {
+	delete(c.reserved, conn)
+	if _, is := c.open[conn]; is {
+		delete(c.open, conn)
+		if !conn.exempt {
+			c.shares.add(conn.client, -1)
+		}
+	}
+}
+
+// reject answers a connection that is not served, and closes it.
+func (g *Guard) reject(conn net.Conn, rejection []byte) {
+	_ = conn.SetDeadline(time.Now().Add(rejectTimeout))
+	_, _ = conn.Write(rejection) // who does not get it sees that it is closed
+	select {
+	case g.conns.lingers <- struct{}{}:
+		go func() {
+			defer func() { <-g.conns.lingers }()
+			drain(conn)
+			_ = conn.Close()
+		}()
+	default:
+		_ = conn.Close()
+	}
+}
+
+// drain tells a client that there is nothing more to read, and reads on for a
+// moment. Closing at once would reset the connection, and the client would lose the
+// answer that says why.
+func drain(conn net.Conn) {
+	half, can := conn.(interface{ CloseWrite() error })
+	if can && half.CloseWrite() == nil && conn.SetReadDeadline(time.Now().Add(lingerTimeout)) == nil {
+		// What is read, and whether reading fails, no longer matters.
+		_, _ = io.CopyN(io.Discard, conn, lingerBytes)
+	}
+}
+
+// touch notes that something happened, and that no call runs.
+func (c *Conn) touch() { c.since.Store(time.Now().UnixNano()) }
+
+// Begin notes that a call runs. It reports whether it may: the connection may be
+// closing already.
+func (c *Conn) Begin() bool {
+	for {
+		since := c.since.Load()
+		if since == closing {
+			return false
+		}
+		if c.since.CompareAndSwap(since, busy) {
+			return true
+		}
+	}
+}
+
+// Idle notes that a call was answered, or that a request has begun to arrive.
+func (c *Conn) Idle() {
+	c.guard.answers.sent(c)
+	for {
+		since := c.since.Load()
+		if since == closing || c.since.CompareAndSwap(since, time.Now().UnixNano()) {
+			return
+		}
+	}
+}
+
+// Reserved reports whether the connection is one of those that are kept for health.
+func (c *Conn) Reserved() bool { return c.reserve }
+
+// Linger has Close read on for a moment first: the client was rejected in the
+// middle of its request.
+func (c *Conn) Linger() { c.linger.Store(true) }
+
+// Watch reads ahead while the client's call waits: ended is closed when the client
+// leaves, or has sent more. Nothing that was read is lost. The caller calls stop
+// before anybody else reads from c.
+func (c *Conn) Watch() (ended <-chan struct{}, stop func()) {
+	end, done := make(chan struct{}), make(chan struct{})
+	if len(c.ahead) > 0 || c.SetReadDeadline(time.Time{}) != nil {
+		close(end)
+		return end, func() {}
+	}
+	go func() {
+		defer close(done)
+		one := make([]byte, 1)
+		n, err := c.Conn.Read(one)
+		c.ahead = one[:n]
+		if timeout, is := err.(net.Error); err == nil || !is || !timeout.Timeout() { //nolint:errorlint // as it is returned
+			close(end)
+		}
+	}()
+	return end, func() {
+		_ = c.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection: so did Read
+		<-done
+	}
+}
+
+// Read implements net.Conn.
+func (c *Conn) Read(p []byte) (int, error) {
+	if len(c.ahead) > 0 && len(p) > 0 {
+		n := copy(p, c.ahead)
+		c.ahead = c.ahead[n:]
+		return n, nil
+	}
+	return c.Conn.Read(p)
+}
+
+// Write implements net.Conn. It goes on for as long as the client reads: however
+// slowly, as long as others do not need the room (see Guard.Answer).
+func (c *Conn) Write(p []byte) (written int, err error) {
+	for len(p) > 0 {
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(writeProgress)); err != nil {
+			return written, err
+		}
+		n, err := c.Conn.Write(p[:min(len(p), writePiece)])
+		written, p = written+n, p[n:]
+		if timeout, is := err.(net.Error); err != nil && (n == 0 || !is || !timeout.Timeout()) { //nolint:errorlint // as it is returned
+			return written, err
+		}
+	}
+	return written, nil
+}
+
+// SetWriteDeadline implements net.Conn: Write sets its own.
+func (c *Conn) SetWriteDeadline(time.Time) error { return nil }
+
+// kill closes the connection at once, whatever is left to send.
+func (c *Conn) kill() {
+	c.since.Store(closing)
+	if tcp, is := c.Conn.(*net.TCPConn); is {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Conn.Close()
+}
+
+// Close implements net.Conn.
+func (c *Conn) Close() error {
+	if c.linger.Swap(false) {
+		drain(c.Conn)
+	}
+	c.guard.answers.sent(c)
+	c.guard.conns.mu.Lock()
+	c.guard.conns.remove(c)
+	c.guard.conns.mu.Unlock()
+	return c.Conn.Close()
+}

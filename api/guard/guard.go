@@ -1,0 +1,164 @@
+// Package guard bounds what strangers can hold of one node: connections, calls that
+// wait, answers that nobody reads, rejected writes, and the work of reads. Each bound
+// has two parts: what one address may hold, and what all may hold together. Where
+// the node is full, the address that holds the most gives way first.
+//
+// What it knows stands in memory and is each node's own. It knows no HTTP.
+package guard
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Unbounded turns a budget off.
+const Unbounded = -1
+
+// Limits are the bounds. Zero fields get the default.
+type Limits struct {
+	// Connections is how many connections are open at once. Required.
+	Connections int
+	// AddressConnections is how many of them one address may have; the default is
+	// half of all.
+	AddressConnections int
+	// AddressWaits is how many calls may wait for one address. All together are half
+	// of Connections; the default is three quarters of that.
+	AddressWaits int
+	// AnswerBytes bounds the long answers that are being sent, in bytes, and
+	// AddressAnswerBytes those to one address.
+	AnswerBytes, AddressAnswerBytes int
+	// ReadWork is how much work a second reads of one address may cause; Unbounded
+	// turns it off.
+	ReadWork int
+	// Rejections is how many rejected writes a second are taken from one address;
+	// Unbounded turns it off.
+	Rejections int
+	// Now is the clock. Nil is time.Now.
+	Now func() time.Time
+}
+
+// The defaults, and how bounds follow from one another.
+const (
+	DefaultAnswerBytes        = 128 << 20
+	DefaultAddressAnswerBytes = 32 << 20
+
+	// wideShare is how many times the bound of an address a network of the size that
+	// one subscriber gets (an IPv6 /48) may hold.
+	wideShare = 4
+	// Reserve is how many connections are taken beyond Limits.Connections when no
+	// other can give way. Only health is answered on them.
+	Reserve = 32
+)
+
+func (l *Limits) setDefaults() {
+	setDefault(&l.AddressConnections, max(1, l.Connections/2))
+	setDefault(&l.AddressWaits, max(1, l.waits()*3/4))
+	setDefault(&l.AnswerBytes, DefaultAnswerBytes)
+	setDefault(&l.AddressAnswerBytes, DefaultAddressAnswerBytes)
+	setDefault(&l.ReadWork, DefaultReadWork)
+	setDefault(&l.Rejections, DefaultRejections)
+	if l.Now == nil {
+		l.Now = time.Now
+	}
+}
+
+func setDefault(field *int, value int) {
+	if *field == 0 {
+		*field = value
+	}
+}
+
+// waits is how many calls may wait at once.
+func (l *Limits) waits() int { return max(1, l.Connections/2) }
+
+// Guard holds the bounds of one node.
+type Guard struct {
+	limits  Limits
+	conns   conns
+	waits   waits
+	answers answers
+	// Rejected is what rejected writes are counted in, Reads the work of reads.
+	Rejected, Reads *Budgets
+	metrics         *metrics
+}
+
+// New makes a guard.
+func New(limits Limits) *Guard {
+	limits.setDefaults()
+	g := &Guard{
+		limits:   limits,
+		Rejected: newBudgets(limits.Rejections, rejectionSeconds, limits.Now),
+		Reads:    newBudgets(limits.ReadWork, readSeconds, limits.Now),
+		metrics:  newMetrics(),
+	}
+	g.conns.init(g)
+	g.waits.init(g)
+	g.answers.init(g)
+	return g
+}
+
+// Limits returns the bounds, with their defaults.
+func (g *Guard) Limits() Limits { return g.limits }
+
+// Client is whom something is counted against.
+type Client struct {
+	narrow netip.Prefix // IPv4: the address; IPv6: the /64
+	wide   netip.Prefix // IPv6: the /48; IPv4: invalid
+}
+
+// ClientOf returns what an address is counted as.
+func ClientOf(addr netip.Addr) Client {
+	addr = addr.Unmap().WithZone("")
+	if !addr.Is6() {
+		return Client{narrow: netip.PrefixFrom(addr, addr.BitLen())}
+	}
+	return Client{narrow: netip.PrefixFrom(addr, 64).Masked(), wide: netip.PrefixFrom(addr, 48).Masked()}
+}
+
+// shares counts what each client holds. Its owner locks it.
+type shares struct {
+	bound int
+	held  map[netip.Prefix]int
+}
+
+func newShares(bound int) shares { return shares{bound, make(map[netip.Prefix]int)} }
+
+// fits reports whether a client may hold n more.
+func (s *shares) fits(c Client, n int) bool {
+	return s.held[c.narrow]+n <= s.bound && (!c.wide.IsValid() || s.held[c.wide]+n <= wideShare*s.bound)
+}
+
+// add counts n more, or fewer, for a client.
+func (s *shares) add(c Client, n int) {
+	s.addTo(c.narrow, n)
+	if c.wide.IsValid() {
+		s.addTo(c.wide, n)
+	}
+}
+
+func (s *shares) addTo(p netip.Prefix, n int) {
+	if s.held[p] += n; s.held[p] <= 0 {
+		delete(s.held, p)
+	}
+}
+
+// heaviest returns the address that holds the most.
+func (s *shares) heaviest() (most netip.Prefix) {
+	for p, n := range s.held {
+		if (p.Addr().Is4() || p.Bits() == 64) && n > s.held[most] {
+			most = p
+		}
+	}
+	return most
+}
+
+// batch is how many of n give way at once: looking for them costs a pass over all.
+func batch(n int) int { return max(1, n/16) }
+
+// full is the part of conns, waits and answers that is the same.
+type full struct {
+	mu     sync.Mutex
+	guard  *Guard
+	shares shares
+}

@@ -1,0 +1,257 @@
+package guard
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+)
+
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+// admit admits one end of a pipe and returns both.
+func admit(t *testing.T, g *Guard, from string, exempt bool) (*Conn, net.Conn) {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	t.Cleanup(func() { _ = ours.Close(); _ = theirs.Close() })
+	return g.Admit(ours, addr(from), exempt, nil), theirs
+}
+
+// isClosed reports whether the client's end is closed.
+func isClosed(t *testing.T, theirs net.Conn) bool {
+	t.Helper()
+	if err := theirs.SetReadDeadline(time.Now().Add(5 * time.Millisecond)); err != nil {
+		return true
+	}
+	_, err := theirs.Read(make([]byte, 1))
+	return !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+func TestClientOf(t *testing.T) {
+	for _, tt := range []struct {
+		a, b string
+		same bool
+	}{
+		{"192.0.2.1", "192.0.2.2", false},
+		{"192.0.2.1", "::ffff:192.0.2.1", true},
+		{"2001:db8:1:2::1", "2001:db8:1:2:ffff::9", true},
+		{"2001:db8:1:2::1", "2001:db8:1:3::1", false},
+	} {
+		if same := ClientOf(addr(tt.a)).narrow == ClientOf(addr(tt.b)).narrow; same != tt.same {
+			t.Errorf("%s and %s counted as one: %v, want %v", tt.a, tt.b, same, tt.same)
+		}
+	}
+	if ClientOf(addr("2001:db8:1:2::1")).wide != ClientOf(addr("2001:db8:1:3::1")).wide {
+		t.Error("two /64 of one /48 have nothing in common")
+	}
+}
+
+// An address at its bound loses its own idle connections, and never one with a call.
+func TestAddressConnections(t *testing.T) {
+	g := New(Limits{Connections: 100, AddressConnections: 2})
+	first, firstEnd := admit(t, g, "192.0.2.1", false)
+	second, secondEnd := admit(t, g, "192.0.2.1", false)
+	_, otherEnd := admit(t, g, "192.0.2.2", false)
+	first.Begin()
+	if third, _ := admit(t, g, "192.0.2.1", false); third == nil || !third.Begin() {
+		t.Fatal("an address with an idle connection got no other")
+	}
+	if isClosed(t, firstEnd) || !isClosed(t, secondEnd) || isClosed(t, otherEnd) {
+		t.Error("another one than its idle connection was closed")
+	}
+	if second.Begin() {
+		t.Error("a call runs on a connection that is closing")
+	}
+	if fourth, _ := admit(t, g, "192.0.2.1", false); fourth != nil {
+		t.Error("a connection above the bound was admitted beside two with calls")
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := admit(t, g, "192.0.2.1", false); again == nil {
+		t.Error("no connection is admitted after another was closed")
+	}
+	for range 5 {
+		if proxy, _ := admit(t, g, "192.0.2.3", true); proxy == nil || !proxy.Begin() {
+			t.Fatal("a trusted proxy is bounded like an address")
+		}
+	}
+}
+
+func TestWiderNetwork(t *testing.T) {
+	g := New(Limits{Connections: 100, AddressConnections: 2})
+	admitted := 0
+	for _, from := range []string{"2001:db8::1", "2001:db8:0:1::", "2001:db8:0:2::", "2001:db8:0:3::", "2001:db8:0:4::", "2001:db8:0:5::"} {
+		for range 2 {
+			if conn, _ := admit(t, g, from, false); conn != nil && conn.Begin() {
+				admitted++
+			}
+		}
+	}
+	if admitted != wideShare*2 {
+		t.Errorf("%d connections of one /48 were admitted, want %d", admitted, wideShare*2)
+	}
+}
+
+// A full node closes what is idle of the address with the most, and keeps some
+// connections for health when nothing is.
+func TestFullNode(t *testing.T) {
+	g := New(Limits{Connections: 4, AddressConnections: 3})
+	var heavy []net.Conn
+	for range 3 {
+		_, end := admit(t, g, "192.0.2.1", false)
+		heavy = append(heavy, end)
+	}
+	honest, honestEnd := admit(t, g, "192.0.2.2", false)
+	late, _ := admit(t, g, "192.0.2.3", false)
+	if late == nil || late.Reserved() || isClosed(t, honestEnd) || !isClosed(t, heavy[0]) || isClosed(t, heavy[2]) {
+		t.Error("the oldest connection of the address with the most is not what gave way")
+	}
+	late.Begin()
+	honest.Begin()
+	for conn := range g.conns.open {
+		conn.Begin()
+	}
+	for i := range Reserve {
+		if conn, _ := admit(t, g, "192.0.2.4", false); conn == nil || !conn.Reserved() {
+			t.Fatalf("connection %d of the reserve was not admitted", i+1)
+		}
+	}
+	if conn, _ := admit(t, g, "192.0.2.5", false); conn == nil || !conn.Reserved() {
+		t.Error("the reserve is full of connections that do nothing")
+	}
+	if n := len(g.conns.reserved); n > Reserve {
+		t.Errorf("%d connections in the reserve, want at most %d", n, Reserve)
+	}
+}
+
+func TestWaits(t *testing.T) {
+	g := New(Limits{Connections: 8, AddressWaits: 2})
+	var ended []int
+	begin := func(id int, from string) *Wait {
+		return g.Wait(ClientOf(addr(from)), func() { ended = append(ended, id) })
+	}
+	begin(1, "192.0.2.1")
+	second := begin(2, "192.0.2.1")
+	begin(3, "192.0.2.1")
+	second.Done()
+	second.Done()
+	begin(4, "192.0.2.1")
+	begin(5, "192.0.2.2")
+	begin(6, "192.0.2.3")
+	begin(7, "192.0.2.4")
+	if len(ended) != 2 || ended[0] != 1 || ended[1] != 3 {
+		t.Errorf("waits %v ended, want 1 (its address has too many) and 3 (all are too many, its address has the most)", ended)
+	}
+	if g.waits.count != 4 {
+		t.Errorf("%d waits are counted, want 4", g.waits.count)
+	}
+}
+
+func TestWaitsOfWiderNetwork(t *testing.T) {
+	g := New(Limits{Connections: 1000, AddressWaits: 2})
+	ended := 0
+	for i := range 20 {
+		from := netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 7: byte(i)})
+		g.Wait(ClientOf(from), func() { ended++ })
+	}
+	if ended != 20-wideShare*2 {
+		t.Errorf("%d waits ended, want %d", ended, 20-wideShare*2)
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	now := time.Now()
+	g := New(Limits{Connections: 100, AnswerBytes: 10 * shortAnswer, AddressAnswerBytes: 6 * shortAnswer, Now: func() time.Time { return now }})
+	send := func(from string, bytes int) (*Conn, net.Conn, bool) {
+		conn, end := admit(t, g, from, false)
+		return conn, end, g.Answer(conn, ClientOf(addr(from)), bytes)
+	}
+	_, slowEnd, fits := send("192.0.2.1", 5*shortAnswer)
+	if !fits {
+		t.Fatal("the first answer does not fit")
+	}
+	if _, _, fits := send("192.0.2.1", 2*shortAnswer); fits {
+		t.Error("an address may hold more than its bound")
+	}
+	if _, _, fits := send("192.0.2.1", shortAnswer); !fits {
+		t.Error("a short answer does not fit")
+	}
+	read, _, _ := send("192.0.2.2", 5*shortAnswer)
+	if _, _, fits := send("192.0.2.3", 5*shortAnswer); fits {
+		t.Error("answers above the bound of the node, and none is slow")
+	}
+	read.Idle()
+	if _, _, fits := send("192.0.2.3", 5*shortAnswer); !fits {
+		t.Error("what was sent still counts")
+	}
+	now = now.Add(answerGrace)
+	if _, _, fits := send("192.0.2.4", 5*shortAnswer); !fits || !isClosed(t, slowEnd) {
+		t.Error("the answer that has been under way for longest did not give way")
+	}
+}
+
+// What a client sends while its call waits is not lost.
+func TestWatch(t *testing.T) {
+	g := New(Limits{Connections: 1})
+	conn, end := admit(t, g, "192.0.2.1", false)
+	ended, stop := conn.Watch()
+	stop()
+	select {
+	case <-ended:
+		t.Fatal("the client seems to have left when the watching stopped")
+	default:
+	}
+	ended, stop = conn.Watch()
+	go func() { _, _ = end.Write([]byte("abc")) }()
+	<-ended
+	stop()
+	if ended, stop := conn.Watch(); ended != nil {
+		<-ended
+		stop()
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+	got := make([]byte, 3)
+	if _, err := io.ReadFull(conn, got); err != nil || string(got) != "abc" {
+		t.Errorf("read %q, %v", got, err)
+	}
+	ended, stop = conn.Watch()
+	_ = end.Close()
+	<-ended
+	stop()
+}
+
+func TestBudgets(t *testing.T) {
+	now := time.Now()
+	b := newBudgets(10, 3, func() time.Time { return now })
+	who := ClientOf(addr("192.0.2.1"))
+	b.Use(who, 30)
+	if wait := b.Wait(who); wait != 0 {
+		t.Errorf("a client that used what it has waits for %v", wait)
+	}
+	b.Use(who, 1000)
+	if wait := b.Wait(who); wait != 3*time.Second {
+		t.Errorf("a client that owes a burst waits for %v", wait)
+	}
+	if wait := b.Wait(ClientOf(addr("192.0.2.2"))); wait != 0 {
+		t.Errorf("another client waits for %v", wait)
+	}
+	now = now.Add(3 * time.Second)
+	if wait := b.Wait(who); wait != 0 {
+		t.Errorf("after its wait it waits for %v", wait)
+	}
+	for i := range 2 * maxBudgets {
+		b.Use(ClientOf(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})), 30)
+	}
+	if len(b.of) != maxBudgets {
+		t.Errorf("%d budgets, want %d", len(b.of), maxBudgets)
+	}
+	off := newBudgets(Unbounded, 3, time.Now)
+	off.Use(who, 1000)
+	if off.Wait(who) != 0 {
+		t.Error("a budget that is turned off bounds")
+	}
+}

@@ -1,0 +1,224 @@
+package api_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/guard"
+	"github.com/commons-cluster/commons/fsm"
+)
+
+const waitingHome = "GET /api/home?for=ada&wait=60 HTTP/1.1\r\nHost: x\r\n\r\n"
+
+// talker is a client that writes its requests byte by byte.
+type talker struct {
+	t testing.TB
+	net.Conn
+	in *bufio.Reader
+}
+
+func talk(t testing.TB, s *apitest.Server) *talker {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return &talker{t, conn, bufio.NewReader(conn)}
+}
+
+func (c *talker) say(request string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c, request); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// hear reads one answer.
+func (c *talker) hear() (status int, body string) {
+	c.t.Helper()
+	resp, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	read, err := io.ReadAll(resp.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return resp.StatusCode, string(read)
+}
+
+// until polls for a condition.
+func until(t testing.TB, what string, met func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !met(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("never: " + what)
+		}
+	}
+}
+
+// A wait ends when its client leaves, on HTTP and as a tool, and when it sends its
+// next request, which is answered too.
+func TestWaitNoticesClient(t *testing.T) {
+	s := start(t)
+	gone := talk(t, s)
+	gone.say(waitingHome)
+	const tool = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"home","arguments":{"for":"ada","wait":60}}}`
+	model := talk(t, s)
+	model.say(fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(tool), tool))
+	half := talk(t, s)
+	half.say(waitingHome)
+	until(t, "three wait", func() bool { return s.Backend.Watchers() == 3 })
+	for _, leaving := range []*talker{gone, model} {
+		if err := leaving.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "their waits end", func() bool { return s.Backend.Watchers() == 1 })
+	if err := half.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if status, body := half.hear(); status != http.StatusOK {
+		t.Errorf("who closed its half got %d %s", status, body)
+	}
+
+	busy := talk(t, s)
+	for range 3 {
+		busy.say(waitingHome)
+		until(t, "it waits", func() bool { return s.Backend.Watchers() == 1 })
+		busy.say("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+		if status, body := busy.hear(); status != http.StatusOK || !strings.Contains(body, `"forYou":[]`) {
+			t.Errorf("the wait was answered %d %s", status, body)
+		}
+		if status, body := busy.hear(); status != http.StatusOK || body != "ok\n" {
+			t.Errorf("what was sent behind it was answered %d %s", status, body)
+		}
+	}
+	// Both in one packet: the second is read before the first waits.
+	busy.say(strings.Replace(waitingHome, "wait=60", "wait=1", 1) + "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+	for range 2 {
+		if status, body := busy.hear(); status != http.StatusOK {
+			t.Errorf("one of two requests in one packet was answered %d %s", status, body)
+		}
+	}
+}
+
+// Too many waits of an address end the oldest: nothing new, and no error.
+func TestWaitsAreShed(t *testing.T) {
+	s := start(t, func(c *api.Config) { c.Guard = guard.Limits{AddressWaits: 2} })
+	clients := make([]*talker, 3)
+	for i := range clients {
+		clients[i] = talk(t, s)
+		clients[i].say(waitingHome)
+		until(t, "it waits", func() bool { return s.Backend.Watchers() == min(i+1, 2) })
+	}
+	if status, body := clients[0].hear(); status != http.StatusOK || !strings.Contains(body, `"forYou":[]`) {
+		t.Errorf("the oldest wait was answered %d %s", status, body)
+	}
+	publishFor(t, s, "ada")
+	for _, waiting := range clients[1:] {
+		if status, body := waiting.hear(); status != http.StatusOK || strings.Contains(body, `"forYou":[]`) {
+			t.Errorf("a wait within the bound was answered %d %s", status, body)
+		}
+	}
+}
+
+// publishFor publishes something that concerns an agent.
+func publishFor(t testing.TB, s *apitest.Server, agent string) {
+	t.Helper()
+	if r := s.Do(http.MethodPost, "/api/entries", `{"agent":"bob","body":"@`+agent+`, look at this."}`, "Content-Type", jsonType); r.Status != http.StatusCreated {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+}
+
+// When all connections have a call, a further one gets health and nothing else.
+func TestHealthWhenFull(t *testing.T) {
+	block, inside := make(chan struct{}), make(chan struct{}, 2)
+	backend := apitest.NewBackend(t)
+	backend.Refuse = func(api.Sender, fsm.Body) error {
+		inside <- struct{}{}
+		<-block
+		return nil
+	}
+	s := apitest.Start(t, backend, func(c *api.Config) { c.Guard = guard.Limits{Connections: 1, AddressConnections: 9} })
+	const entry = `{"agent":"bob","body":"Is anybody here?"}`
+	writer := talk(t, s)
+	writer.say(fmt.Sprintf("POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(entry), entry))
+	<-inside
+	for range 2 {
+		late := talk(t, s)
+		late.say("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+		if status, body := late.hear(); status != http.StatusOK {
+			t.Errorf("health: %d %s", status, body)
+		}
+		late.say("GET /api/channels HTTP/1.1\r\nHost: x\r\n\r\n")
+		if status, body := late.hear(); status != http.StatusServiceUnavailable || !strings.Contains(body, `"code":"not_ready"`) {
+			t.Errorf("another call: %d %s", status, body)
+		}
+	}
+	close(block)
+	if status, body := writer.hear(); status != http.StatusCreated {
+		t.Errorf("the write: %d %s", status, body)
+	}
+	until(t, "there is room again", func() bool { return s.Get("/api/channels").Status == http.StatusOK })
+}
+
+// A connection above the bound of its address gets an answer that says so.
+func TestTooManyConnections(t *testing.T) {
+	s := start(t, func(c *api.Config) { c.Guard = guard.Limits{AddressConnections: 1} })
+	first := talk(t, s)
+	first.say(waitingHome)
+	until(t, "it waits", func() bool { return s.Backend.Watchers() == 1 })
+	second := talk(t, s)
+	second.say("GET /api/channels HTTP/1.1\r\nHost: x\r\n\r\n")
+	if status, body := second.hear(); status != http.StatusServiceUnavailable || !strings.Contains(body, `"code":"not_ready"`) {
+		t.Errorf("a connection too many was answered %d %s", status, body)
+	}
+}
+
+// A client that reads slowly gets all of its answer; one that holds too much of them
+// unread gets 429.
+func TestUnreadAnswers(t *testing.T) {
+	s := start(t, func(c *api.Config) {
+		c.WriteRate, c.Guard = 0, guard.Limits{AnswerBytes: 8 << 20, AddressAnswerBytes: 3 << 20}
+	})
+	body := strings.Repeat("𠀀", 4990)
+	for i := range 100 {
+		if r := s.Do(http.MethodPost, "/api/entries", fmt.Sprintf(`{"agent":"bob","body":"%d %s"}`, i, body), "Content-Type", jsonType); r.Status != http.StatusCreated {
+			t.Fatalf("%d %.300s", r.Status, r.Body)
+		}
+	}
+	const list = "GET /api/entries?limit=100 HTTP/1.1\r\nHost: x\r\n\r\n"
+	slow := talk(t, s)
+	if err := slow.Conn.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
+		t.Fatal(err)
+	}
+	slow.say(list)
+	other := talk(t, s)
+	until(t, "the answer counts", func() bool {
+		other.say(list)
+		status, _ := other.hear()
+		return status == http.StatusTooManyRequests
+	})
+	if status, got := slow.hear(); status != http.StatusOK || len(got) < 100*len(body) {
+		t.Errorf("the slow reader got %d and %d bytes", status, len(got))
+	}
+	until(t, "its share is free again", func() bool {
+		other.say(list)
+		status, _ := other.hear()
+		return status == http.StatusOK
+	})
+}
