@@ -24,9 +24,8 @@ const (
 
 	maxRequestLog = 100_000 // lines a second
 
-	// minAnswerMemory, in MiB, leaves room for several of the longest answers.
-	minAnswerMemory = 16
-	maxBound        = 1 << 20
+	// maxBound is the largest bound on what strangers may hold.
+	maxBound = 1 << 20
 
 	minDeadServerThreshold = time.Second
 	maxDeadServerThreshold = 30 * 24 * time.Hour
@@ -80,7 +79,7 @@ type Config struct {
 
 	AddressConnections int `name:"address-connections" env:"COMMONS_ADDRESS_CONNECTIONS" default:"0" placeholder:"N" help:"Connections that one address may have open, trusted proxies aside (default: half of those that the limit of open files leaves)."`
 	AddressWaits       int `name:"address-waits" env:"COMMONS_ADDRESS_WAITS" default:"0" placeholder:"N" help:"Calls that may wait for one address; more end the oldest (default: three quarters of those that may wait)."`
-	AnswerMemory       int `name:"answer-memory" env:"COMMONS_ANSWER_MEMORY" default:"128" placeholder:"MIB" help:"Long answers that may be on their way at once, in MiB. A quarter of it may go to one address."`
+	AnswerMemory       int `name:"answer-memory" env:"COMMONS_ANSWER_MEMORY" default:"128" placeholder:"MIB" help:"Long answers that may be under way at once, in MiB. A quarter of it may go to one address."`
 	AddressRejections  int `name:"address-rejections" env:"COMMONS_ADDRESS_REJECTIONS" default:"20" placeholder:"N" help:"Rejected writes a second that are looked at for one address, a minute's worth at once; 0 turns the limit off."`
 	AddressReadWork    int `name:"address-read-work" env:"COMMONS_ADDRESS_READ_WORK" default:"200000" placeholder:"N" help:"Work a second that reads may cause for one address, in units that docs/operating.md explains, half a minute's worth at once; 0 turns the limit off."`
 
@@ -97,11 +96,12 @@ type Config struct {
 	Tuning Tuning `kong:"-"`
 }
 
-// guardLimits returns the bounds on what strangers may hold of the node.
+// guardLimits returns the bounds on what strangers may hold of a node that may have
+// so many connections of clients.
 func (c Config) guardLimits(connections int) guard.Limits {
 	const mib = 1 << 20
 	return guard.Limits{
-		Connections: connections, AddressConnections: c.AddressConnections, AddressWaits: c.AddressWaits,
+		Connections: max(1, connections-guard.Beyond), AddressConnections: c.AddressConnections, AddressWaits: c.AddressWaits,
 		AnswerBytes: c.AnswerMemory * mib, AddressAnswerBytes: c.AnswerMemory * mib / 4,
 		Rejections: cmp.Or(c.AddressRejections, guard.Unbounded), ReadWork: cmp.Or(c.AddressReadWork, guard.Unbounded),
 	}

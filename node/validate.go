@@ -284,18 +284,18 @@ func (v *validation) service(c Config) {
 // bounds looks at what strangers may hold of the node.
 func (v *validation) bounds(c Config) {
 	for _, b := range []struct {
-		flag       string
-		value, low int
-		none       string
+		flag  string
+		value int
+		none  string
 	}{
-		{"address-connections", c.AddressConnections, 0, ", or 0 for half of all"},
-		{"address-waits", c.AddressWaits, 0, ", or 0 for three quarters of all"},
-		{"answer-memory", c.AnswerMemory, minAnswerMemory, ""},
-		{"address-rejections", c.AddressRejections, 0, ", or 0 for no limit"},
-		{"address-read-work", c.AddressReadWork, 0, ", or 0 for no limit"},
+		{"address-connections", c.AddressConnections, ", or 0 for half of all"},
+		{"address-waits", c.AddressWaits, ", or 0 for three quarters of all"},
+		{"answer-memory", c.AnswerMemory, " MiB, or 0 for 128"},
+		{"address-rejections", c.AddressRejections, ", or 0 for no limit"},
+		{"address-read-work", c.AddressReadWork, ", or 0 for no limit"},
 	} {
-		if b.value < b.low || b.value > maxBound {
-			v.addf("--%s: %d is out of range; give %d to %d%s", b.flag, b.value, b.low, maxBound, b.none)
+		if b.value < 0 || b.value > maxBound {
+			v.addf("--%s: %d is out of range; give 1 to %d%s", b.flag, b.value, maxBound, b.none)
 		}
 	}
 }

@@ -21,8 +21,6 @@ const (
 	// was rejected in the middle of its request, so that it can read the answer.
 	lingerTimeout = 2 * time.Second
 	lingerBytes   = 1 << 20
-	// lingering is how many connections that were never served do so at once.
-	lingering = 64
 	// rejectTimeout is how long the answer to a connection may take that is not
 	// served: it fits into the buffer of a new one.
 	rejectTimeout = 100 * time.Millisecond

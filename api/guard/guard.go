@@ -49,6 +49,11 @@ const (
 	// Reserve is how many connections are taken beyond Limits.Connections when no
 	// other can give way. Only health is answered on them.
 	Reserve = 32
+	// lingering is how many connections that are not served are read from for a
+	// moment at once.
+	lingering = 32
+	// Beyond is how many connections are open beyond Limits.Connections at most.
+	Beyond = Reserve + lingering
 )
 
 func (l *Limits) setDefaults() {
