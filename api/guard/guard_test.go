@@ -168,6 +168,7 @@ func TestAnswers(t *testing.T) {
 	g := New(Limits{Connections: 100, AnswerBytes: 10 * shortAnswer, AddressAnswerBytes: 6 * shortAnswer, Now: func() time.Time { return now }})
 	send := func(from string, bytes int) (*Conn, net.Conn, bool) {
 		conn, end := admit(t, g, from, false)
+		now = now.Add(time.Millisecond)
 		return conn, end, g.Answer(conn, ClientOf(addr(from)), bytes)
 	}
 	_, slowEnd, fits := send("192.0.2.1", 5*shortAnswer)
