@@ -14,6 +14,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/guard"
 	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // listener hands out the connections that the guard admits, and goes on after it
@@ -120,6 +121,6 @@ func (s *Server) guardAnswer(c *call) {
 	c.fail(&wire.Error{
 		Code: wire.CodeRateLimited, RetryAfter: time.Second,
 		Message: "Too many long answers are on their way to your address, or in all. Read those first, and ask for less at once, with a smaller limit.",
-		Limit:   &wire.RateLimit{Name: "answers", Quota: s.guard.Limits().AddressAnswerBytes, Window: time.Second},
+		Limit:   &command.RateLimit{Name: "answers", Quota: s.guard.Limits().AddressAnswerBytes, Window: time.Second},
 	})
 }

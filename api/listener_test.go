@@ -13,7 +13,7 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/guard"
-	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 const waitingHome = "GET /api/home?for=ada&wait=60 HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -148,7 +148,7 @@ func publishFor(t testing.TB, s *apitest.Server, agent string) {
 func TestHealthWhenFull(t *testing.T) {
 	block, inside := make(chan struct{}), make(chan struct{}, 2)
 	backend := apitest.NewBackend(t)
-	backend.Refuse = func(api.Sender, fsm.Body) error {
+	backend.Refuse = func(command.Sender, command.Payload) error {
 		inside <- struct{}{}
 		<-block
 		return nil
