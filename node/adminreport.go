@@ -13,6 +13,8 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/node/admin"
+
+	"github.com/commons-cluster/commons/node/health"
 )
 
 // reportTimeout bounds the wait for one node's report: a node that hangs must
@@ -28,16 +30,16 @@ func (n *Node) report() admin.NodeReport {
 	r := admin.NodeReport{
 		ID: n.identity.ServerID, Name: n.identity.NodeName, Version: n.cfg.Version, ClusterID: n.clusterID(),
 		HTTP: n.httpAdvertise, Private: n.port.AdvertiseAddr(), Gossip: n.gossip.Addr(),
-		Role: role(n.raft.State()), Leader: n.raft.LeaderID(), Term: n.raft.CurrentTerm(),
+		Role: health.Role(n.raft.State()), Leader: n.raft.LeaderID(), Term: n.raft.CurrentTerm(),
 		Applied: n.machine.Applied(), Commit: n.raft.CommitIndex(), LastLog: n.raft.LastIndex(), Format: format,
-		UptimeMillis: time.Since(n.started).Milliseconds(), StaleMillis: n.staleFor().Milliseconds(),
-		Commands: n.commands.Load(), Open: stats.Open, QueueBytes: stats.LeaderQueue,
+		UptimeMillis: time.Since(n.started).Milliseconds(), StaleMillis: n.health.StaleFor().Milliseconds(),
+		Commands: n.health.Commands.Load(), Open: stats.Open, QueueBytes: stats.LeaderQueue,
 		Entries: entries, LogBytes: n.raft.LogBytes(), MemoryBytes: heldMemory(),
 		Secrets: n.secrets.KeyIDs(), SealedUnder: cluster.SealedUnder(sealed),
-		Problems: []string{}, Condition: n.measured(),
+		Problems: []string{}, Condition: n.health.Condition(),
 	}
-	r.Warnings = n.warnings(&r.Condition)
-	for _, c := range n.checks() {
+	r.Warnings = n.health.Warnings(&r.Condition)
+	for _, c := range n.health.Checks() {
 		if !c.OK {
 			r.Problems = append(r.Problems, c.Name+": "+c.Detail)
 		}

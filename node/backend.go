@@ -7,6 +7,8 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+
+	"github.com/commons-cluster/commons/node/health"
 )
 
 var _ api.Backend = (*backend)(nil)
@@ -17,9 +19,9 @@ type backend struct{ *Node }
 // Propose replicates one command of a client. One without a fingerprint came before
 // the key of fingerprints was known here; only the node's own have none.
 func (b *backend) Propose(ctx context.Context, from command.Sender, body command.Payload) (command.Result, uint64, error) {
-	begun := b.sinceStart()
+	begun := time.Now()
 	result, index, err := b.propose(ctx, from, body)
-	b.noteWrite(begun, err)
+	b.health.NoteWrite(begun, err)
 	return result, index, err
 }
 
@@ -27,7 +29,7 @@ func (b *backend) propose(ctx context.Context, from command.Sender, body command
 	if from.Fingerprint == "" {
 		return command.Result{}, 0, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "this node is not yet part of a cluster"}
 	}
-	if why := b.refusal(); why != nil {
+	if why := b.health.Refusal(); why != nil {
 		return command.Result{}, 0, why
 	}
 	return b.pipeline.Propose(ctx, from, body)
@@ -56,20 +58,7 @@ func (b *backend) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
 func (b *backend) Joined() <-chan struct{} { return b.joined }
 
 // StaleFor returns how old what is read here may be.
-func (b *backend) StaleFor() time.Duration { return b.staleFor() }
-
-// staleFor returns for how long this node has not heard from a leader, or has
-// lacked what the leader had applied.
-func (n *Node) staleFor() time.Duration {
-	if n.raft.Leads() {
-		return 0
-	}
-	last := n.raft.LastContact()
-	if last.Before(n.started) {
-		last = n.started
-	}
-	return max(time.Since(last), n.lag())
-}
+func (b *backend) StaleFor() time.Duration { return b.health.StaleFor() }
 
 // NodeName is the node's name.
 func (b *backend) NodeName() string { return b.identity.NodeName }
@@ -78,4 +67,34 @@ func (b *backend) NodeName() string { return b.identity.NodeName }
 func (b *backend) Status() api.Status { return b.status() }
 
 // Checks are the conditions of readiness.
-func (b *backend) Checks() []api.Check { return b.checks() }
+func (b *backend) Checks() []api.Check {
+	checks := b.health.Checks()
+	list := make([]api.Check, len(checks))
+	for i, c := range checks {
+		list[i] = api.Check(c)
+	}
+	return list
+}
+
+func (n *Node) status() api.Status {
+	v := n.machine.View()
+	format := v.Format()
+	v.Release()
+	s := api.Status{
+		Node: n.identity.ServerID, Role: health.Role(n.raft.State()), Term: n.raft.CurrentTerm(),
+		AppliedIndex: n.machine.Applied(), CommitIndex: n.raft.CommitIndex(),
+		Voters: n.raft.Voters(), Version: n.cfg.Version,
+		UptimeMillis: time.Since(n.started).Milliseconds(), Format: format, Membership: n.members.Part(),
+	}
+	if id := n.raft.LeaderID(); id != "" {
+		s.Leader = &id
+	}
+	if d := n.health.Disk(); d != nil {
+		s.Disk = &api.DiskStatus{FreeBytes: d.Free, ReserveBytes: d.Reserve, Low: d.Low}
+	}
+	if err := n.health.LogFailure(); err != nil {
+		text := err.Error()
+		s.LogFailure = &text
+	}
+	return s
+}

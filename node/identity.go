@@ -98,8 +98,15 @@ func (n *Node) meta(fresh, leaving bool) cluster.Meta {
 		ClusterAddr: n.port.AdvertiseAddr(), HTTPAddr: n.httpAdvertise, Version: n.cfg.Version, Format: n.cfg.Tuning.Format,
 		ClusterID: n.clusterID(), Expect: n.cfg.BootstrapExpect, Fresh: fresh, NonVoter: n.cfg.NonVoter, Leaving: leaving,
 	}
-	if d := n.disk.Load(); d != nil {
-		m.FreeMiB, m.DiskLow = d.freeMiB(), d.low
+	if d := n.health.Disk(); d != nil {
+		m.FreeMiB, m.DiskLow = d.FreeMiB(), d.Low
 	}
 	return m
+}
+
+// named reports whether the state has the cluster's name, and with it its data key.
+func (n *Node) named() bool {
+	v := n.machine.View()
+	defer v.Release()
+	return v.ClusterID() != ""
 }

@@ -125,7 +125,7 @@ func (n *Node) observeRaft(ctx context.Context) {
 			n.pipeline.LeaderChanged()
 			if l, ok := o.Data.(raft.LeaderObservation); ok {
 				if id := string(l.LeaderID); id != "" && id != last {
-					n.leaderChanges.Add(1)
+					n.health.LeaderChanges.Add(1)
 					last = id
 				}
 				n.logger.InfoContext(ctx, "leader", "server", orNone(string(l.LeaderID)))

@@ -26,20 +26,22 @@ import (
 	"github.com/commons-cluster/commons/node/membership"
 	"github.com/commons-cluster/commons/node/propose"
 	"github.com/commons-cluster/commons/node/push"
+	"github.com/commons-cluster/commons/node/usage"
 
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/consensus"
 
 	"github.com/commons-cluster/commons/node/offline"
+
+	"github.com/commons-cluster/commons/node/health"
 )
 
 // Node is one running node. Methods are safe for concurrent use.
 type Node struct {
-	cfg     Config
-	logger  *slog.Logger
-	started time.Time
-
-	descriptors descriptors
+	cfg         Config
+	logger      *slog.Logger
+	started     time.Time
+	descriptors health.Descriptors
 
 	identity cluster.Identity
 	secrets  *cluster.Secrets
@@ -49,7 +51,7 @@ type Node struct {
 	streams  *consensus.Snapshots
 	port     *cluster.Port
 	pipeline *propose.Pipeline
-	usage    *usage
+	usage    *usage.Counter
 	registry *prometheus.Registry
 
 	receivers     *push.Client // of what is pushed to agents
@@ -70,25 +72,14 @@ type Node struct {
 	hadState  bool                           // there was Raft state when the node started
 	raft      *consensus.Raft
 	members   *membership.Membership
+	health    *health.Health
 
 	cluster      atomic.Pointer[string]      // the cluster's id, once known
 	fingerprints atomic.Pointer[[]byte]      // the key of fingerprints, once known
 	signing      atomic.Pointer[cipher.AEAD] // seals the keys that deliveries are signed with, once known
 	joined       chan struct{}               // closed once fingerprints is set
 	joinOnce     sync.Once
-	caughtUp     atomic.Bool
-	wasReady     atomic.Bool
 	stopping     atomic.Bool
-	commands     atomic.Uint64 // applied since the start
-	dog          *watchdog
-	condition    condition             // what operators are shown
-	logFailure   atomic.Pointer[error] // why the log cannot be written; nil while it can
-	behind       atomic.Pointer[mark]  // what this node lacked when the leader was asked last
-	disk         atomic.Pointer[diskState]
-	diskFull     atomic.Pointer[command.Unavailable] // why writes are refused; nil while they are not
-
-	leaderChanges atomic.Uint64 // seen since the start
-	refusedWrites *prometheus.CounterVec
 
 	workCtx context.Context
 	endWork context.CancelFunc
@@ -112,7 +103,7 @@ func Start(ctx context.Context, cfg Config, logger *slog.Logger) (*Node, error) 
 	}
 	cfg.Tuning = cfg.Tuning.withDefaults()
 	n := &Node{
-		cfg: cfg, logger: logger, started: time.Now(), dog: newWatchdog(), refusedWrites: newRefusedWrites(),
+		cfg: cfg, logger: logger, started: time.Now(),
 		joined: make(chan struct{}), begun: make(chan struct{}), done: make(chan struct{}),
 	}
 	defer close(n.begun)
@@ -137,6 +128,11 @@ func Start(ctx context.Context, cfg Config, logger *slog.Logger) (*Node, error) 
 // onEnd notes how to undo a step of the start.
 func (n *Node) onEnd(undo func(ending) error) { n.undo = append(n.undo, undo) }
 
+func (n *Node) countDescriptors() (err error) {
+	n.descriptors, err = health.CountDescriptors(n.logger)
+	return err
+}
+
 func (n *Node) openDir() error {
 	lock, err := cluster.LockDir(n.cfg.DataDir)
 	if err != nil {
@@ -153,6 +149,11 @@ func (n *Node) openDir() error {
 	if n.secrets, err = cluster.LoadSecrets(n.cfg.SecretFile); err != nil {
 		return err
 	}
+	n.health = health.New(health.Config{
+		Started: n.started, ServerID: n.identity.ServerID, DataDir: n.cfg.DataDir, Logger: n.logger, Abandon: n.abandon,
+		Heartbeat: n.cfg.Heartbeat, Election: n.cfg.Election, HangTimeout: n.cfg.HangTimeout, Reserve: n.cfg.DiskReserve,
+		Around: n.cfg.Tuning.AroundWrite, DiskSpace: n.cfg.Tuning.DiskSpace,
+	})
 	n.book = cluster.OpenBook(filepath.Join(n.cfg.DataDir, offline.BookFile), n.logger)
 	return nil
 }
@@ -161,7 +162,7 @@ func (n *Node) openState() error {
 	machine, err := fsm.Open(fsm.Options{
 		Dir: filepath.Join(n.cfg.DataDir, offline.StateDir), Logger: n.logger,
 		Observer: observer{n}, DeliveriesEnded: n.deliveriesEnded, Fatal: n.fail, MaxFormat: n.cfg.Tuning.Format,
-		MaxOpenFiles: n.descriptors.stateFiles,
+		MaxOpenFiles: n.descriptors.StateFiles,
 	})
 	if err != nil {
 		return err
@@ -188,12 +189,12 @@ type observer struct{ n *Node }
 
 // Applied implements fsm.Observer.
 func (o observer) Applied(boot command.BootID, seq uint64, r command.Result, index uint64) {
-	o.n.commands.Add(1)
+	o.n.health.Commands.Add(1)
 	o.n.pipeline.Applied(boot, seq, r, index)
 }
 
 func (n *Node) openLog() error {
-	log, err := offline.OpenLog(n.cfg.DataDir, &n.identity, n.machine, logstore.Options{Around: n.watched, Fatal: n.fail})
+	log, err := offline.OpenLog(n.cfg.DataDir, &n.identity, n.machine, logstore.Options{Around: n.health.Watch, Fatal: n.fail})
 	if err != nil {
 		return err
 	}
@@ -227,7 +228,10 @@ func (n *Node) openPort() (err error) {
 		ServerID: n.identity.ServerID, Client: n.port.Client(), Logger: n.logger,
 		Clock: n.cfg.clock(), Known: n.knownRequest, Limiter: n.limiter(),
 	})
-	n.usage = newUsage(n.pipeline.Boot())
+	n.usage = usage.New(usage.Config{
+		Boot: n.pipeline.Boot(), Interval: n.cfg.Tuning.UsageInterval, Logger: n.logger, Now: n.pipeline.Clocks().Corrected,
+		Refused: func() bool { return n.health.Refusal() != nil }, Propose: n.proposeOwn,
+	})
 	return nil
 }
 
@@ -237,6 +241,12 @@ func (n *Node) limiter() propose.Limiter {
 		return nil
 	}
 	return limit.New(float64(n.cfg.WriteRate), n.cfg.WriteBurst, time.Now)
+}
+
+// proposeOwn replicates a command of the node's own: no rate limit holds for it.
+func (n *Node) proposeOwn(ctx context.Context, body command.Payload) error {
+	_, _, err := n.pipeline.Propose(ctx, command.Sender{}, body)
+	return err
 }
 
 // knownRequest reports whether a command's request_id was used before.
@@ -286,7 +296,7 @@ func (n *Node) openRaft() (err error) {
 		Machine: n.machine.FSM(), RestoreOnStart: n.machine.RestoreOnStart(), Log: n.log, Snapshots: n.streams,
 		Stream: n.port.StreamLayer(), Logger: n.logger, Ending: n.stopping.Load,
 		Hooks: consensus.Hooks{
-			Around: n.watched, Stored: n.stored, Failed: n.noteLogFailure, Founded: n.joinCluster, Restored: n.restored,
+			Around: n.health.Watch, Stored: n.health.Stored, Failed: n.health.LogFailed, Founded: n.joinCluster, Restored: n.restored,
 			Abandon: func(err error) {
 				n.abandon(fmt.Errorf("%w; see to it that the disk of %s takes writes, and start the node again", err, n.cfg.DataDir))
 			},
@@ -303,7 +313,7 @@ func (n *Node) openRaft() (err error) {
 
 // restored is called when a snapshot was installed: the disk takes what comes.
 func (n *Node) restored() {
-	n.logWritable()
+	n.health.LogWritable()
 	v := n.machine.View()
 	defer v.Release()
 	n.pipeline.Recheck(v)
@@ -319,6 +329,10 @@ func (n *Node) openMembership() error {
 			_, _, err := n.pipeline.ProposeAsLeader(ctx, body)
 			return err
 		},
+	})
+	n.health.Connect(health.Sources{
+		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Members: n.members, Pipeline: n.pipeline, HTTPAddr: n.HTTPAddr(),
+		ClusterID: n.clusterID, Stopping: n.stopping.Load, Joined: func() bool { return n.fingerprints.Load() != nil },
 	})
 	return nil
 }
@@ -342,8 +356,8 @@ func (n *Node) openPrivate() error {
 func (n *Node) startWorkers() error {
 	for _, work := range []func(context.Context){
 		n.watchLeadership, n.observeRaft, n.learnCluster,
-		n.members.Run, n.watchCatchUp, n.watchLag, n.watchWrites, n.watchStalls, n.watchDisk, n.foldUsage, n.followOwnNames,
-		func(ctx context.Context) { n.raft.TakeSnapshots(ctx, n.room) },
+		n.members.Run, n.health.Run, n.usage.Run, n.followOwnNames,
+		func(ctx context.Context) { n.raft.TakeSnapshots(ctx, n.health.Room) },
 		func(ctx context.Context) { n.secrets.Watch(ctx, n.logger) },
 	} {
 		n.workers.Go(func() { work(n.workCtx) })
@@ -353,12 +367,13 @@ func (n *Node) startWorkers() error {
 }
 
 func (n *Node) serveHTTP() (err error) {
-	if n.registry, err = n.newRegistry(); err != nil {
+	registry, err := n.health.NewRegistry(n.deliveryCollectors()...)
+	if err != nil {
 		return err
 	}
 	n.server, err = api.New(api.Config{
-		Backend: &backend{n}, Logger: n.logger, RequestLog: n.cfg.RequestLog, Registry: n.registry,
-		Guard:          n.cfg.guardLimits(n.descriptors.connections),
+		Backend: &backend{n}, Logger: n.logger, RequestLog: n.cfg.RequestLog, Registry: registry,
+		Guard:          n.cfg.guardLimits(n.descriptors.Connections),
 		TrustedProxies: n.cfg.TrustedNetworks(), HouseAgents: n.cfg.HouseAgents,
 		PublicURL: n.cfg.PublicURL, Notify: n.notifyRules(), DualCard: n.cfg.AgentCard == agentCardDual, Counter: n.usage,
 		WriteRate: n.cfg.WriteRate, WriteBurst: n.cfg.WriteBurst, ClaimTTL: n.cfg.ClaimTTL, Now: n.pipeline.Clocks().Corrected,
@@ -391,3 +406,7 @@ func (n *Node) ServerID() string { return n.identity.ServerID }
 
 // Health returns this node's judgement of the servers. Only a leader has one.
 func (n *Node) Health() (h admin.Health, leading bool) { return n.members.Health() }
+
+// Digest returns the running hash over everything the state machine has applied
+// up to index. Nodes of one cluster have equal digests at equal indexes.
+func (n *Node) Digest() (index uint64, digest [32]byte) { return n.machine.Digest() }

@@ -59,7 +59,7 @@ func until(t *testing.T, what string, condition func() bool) {
 }
 
 func (n *Node) readyForTest() bool {
-	for _, c := range n.checks() {
+	for _, c := range (&backend{n}).Checks() {
 		if !c.OK {
 			return false
 		}
@@ -137,7 +137,7 @@ func TestWaitingNode(t *testing.T) {
 	c.Join = []string{"127.0.0.1:1"}
 	n := mustStart(t, c)
 	checks := map[string]api.Check{}
-	for _, check := range n.checks() {
+	for _, check := range (&backend{n}).Checks() {
 		checks[check.Name] = check
 	}
 	for name, detail := range map[string]string{"leader": "no leader is known", "cluster": "not part of a cluster yet"} {

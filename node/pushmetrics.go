@@ -1,7 +1,6 @@
 package node
 
 import (
-	"errors"
 	"log/slog"
 	"math"
 	"strings"
@@ -50,10 +49,6 @@ func newPushMetrics() *pushMetrics {
 		m.ended.WithLabelValues(fsm.DeliveryDropped.String(), reason)
 	}
 	return m
-}
-
-func (m *pushMetrics) register(to prometheus.Registerer) error {
-	return errors.Join(to.Register(m.attempts), to.Register(m.ended), to.Register(m.verifications), to.Register(m.seconds))
 }
 
 func (m *pushMetrics) attempted(a push.Answer) {
@@ -106,17 +101,18 @@ func (m *pushMetrics) end(logger *slog.Logger, ended []fsm.DeliveryEnd) {
 	}
 }
 
-// pushGauges are the measurements of what waits and what is under way.
-func (n *Node) pushGauges() []gauge {
-	return []gauge{
-		{
-			"push_sending", "Deliveries that this node is sending to receivers.",
-			func() float64 { return float64(n.deliveries.sending()) },
-		},
-		{
-			"push_waiting", "Deliveries that wait for their turn or for their next attempt, in the whole cluster.",
-			n.waitingDeliveries,
-		},
+// deliveryCollectors are the measurements of what is sent to receivers.
+func (n *Node) deliveryCollectors() []prometheus.Collector {
+	m := n.deliveries.metrics
+	return []prometheus.Collector{
+		m.attempts, m.ended, m.verifications, m.seconds,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "commons", Subsystem: "push", Name: "sending", Help: "Deliveries that this node is sending to receivers.",
+		}, func() float64 { return float64(n.deliveries.sending()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "commons", Subsystem: "push", Name: "waiting",
+			Help: "Deliveries that wait for their turn or for their next attempt, in the whole cluster.",
+		}, n.waitingDeliveries),
 	}
 }
 

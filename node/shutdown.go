@@ -60,7 +60,7 @@ func (n *Node) Shutdown(ctx context.Context) error {
 		})
 		closing.Wait()
 		n.finishDeliveries(ctx)
-		n.foldLast(ctx)
+		n.usage.Finish(ctx)
 		n.finish(ending{drain: ctx, polite: true}, nil)
 	})
 	<-n.done

@@ -11,6 +11,8 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/cluster"
+
+	"github.com/commons-cluster/commons/node/health"
 )
 
 // ConfigError lists everything that is wrong with a Config. Each problem names
@@ -46,7 +48,7 @@ func (c Config) Validate() error {
 	v.service(c)
 	v.pprof(c)
 	v.push(c)
-	if _, err := parseReserve(c.DiskReserve); err != nil {
+	if _, err := health.ParseReserve(c.DiskReserve); err != nil {
 		v.addf("--disk-reserve: %q %v; write it as 256MiB, 2GiB or 5%%, or 0 for none", c.DiskReserve, err)
 	}
 	v.logging(c)

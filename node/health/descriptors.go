@@ -1,7 +1,8 @@
-package node
+package health
 
 import (
 	"fmt"
+	"log/slog"
 	"syscall"
 
 	"github.com/commons-cluster/commons/api"
@@ -21,39 +22,38 @@ const (
 	otherDescriptors = 560
 )
 
-// descriptors says how the files and connections that the process may open are
+// Descriptors says how the files and connections that the process may open are
 // divided. Whatever opens one above the limit fails, also the log and the state.
-type descriptors struct {
+type Descriptors struct {
 	limit       int
-	connections int // of clients
-	stateFiles  int
+	Connections int // of clients
+	StateFiles  int
 }
 
 // divide divides a limit: half of a small one is for what keeps the node alive, and
 // all that is not reserved of a large one is for clients.
-func divide(limit uint64) (descriptors, error) {
+func divide(limit uint64) (Descriptors, error) {
 	if limit < minDescriptors {
-		return descriptors{}, fmt.Errorf("this process may open %d files and connections, a node needs %d; raise the limit with `ulimit -n`, LimitNOFILE of systemd, or nofile of the container engine",
+		return Descriptors{}, fmt.Errorf("this process may open %d files and connections, a node needs %d; raise the limit with `ulimit -n`, LimitNOFILE of systemd, or nofile of the container engine",
 			limit, minDescriptors)
 	}
 	total := int(min(limit, api.MaxConnections+reservedDescriptors)) // more is of no use
 	reserved := min(total/2, reservedDescriptors)
 	others := min(reserved/3, otherDescriptors)
-	return descriptors{total, total - reserved, min((reserved-others)/2, fsm.DefaultMaxOpenFiles)}, nil
+	return Descriptors{total, total - reserved, min((reserved-others)/2, fsm.DefaultMaxOpenFiles)}, nil
 }
 
-// countDescriptors reads the limit of this process. Go has raised it to the hard one
+// CountDescriptors divides the limit of this process. Go has raised it to the hard one
 // when the process began.
-func (n *Node) countDescriptors() error {
+func CountDescriptors(logger *slog.Logger) (Descriptors, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("reading the limit of open files: %w", err)
+		return Descriptors{}, fmt.Errorf("reading the limit of open files: %w", err)
 	}
-	var err error
-	if n.descriptors, err = divide(limit.Cur); err != nil {
-		return err
+	d, err := divide(limit.Cur)
+	if err != nil {
+		return d, err
 	}
-	n.logger.Info("open files and connections", "limit", limit.Cur, "clients", n.descriptors.connections, "state", n.descriptors.stateFiles,
-		"others", n.descriptors.limit-n.descriptors.connections-n.descriptors.stateFiles)
-	return nil
+	logger.Info("open files and connections", "limit", limit.Cur, "clients", d.Connections, "state", d.StateFiles, "others", d.limit-d.Connections-d.StateFiles)
+	return d, nil
 }

@@ -1,4 +1,4 @@
-package node
+package health
 
 import (
 	"errors"
@@ -38,8 +38,9 @@ var raftSink = sync.OnceValues(func() (prometheus.Collector, error) {
 	return sink, nil
 })
 
-// newRegistry returns what /metrics shows, but for the HTTP service's own part.
-func (n *Node) newRegistry() (*prometheus.Registry, error) {
+// NewRegistry returns what /metrics shows, with more, but without the HTTP service's
+// own part.
+func (h *Health) NewRegistry(more ...prometheus.Collector) (*prometheus.Registry, error) {
 	sink, err := raftSink()
 	if err != nil {
 		return nil, fmt.Errorf("collecting Raft's measurements: %w", err)
@@ -49,16 +50,18 @@ func (n *Node) newRegistry() (*prometheus.Registry, error) {
 		registry.Register(collectors.NewGoCollector()),
 		registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
 		registry.Register(sink),
-		n.deliveries.metrics.register(registry),
-		registry.Register(n.refusedWrites),
+		registry.Register(h.refusedWrites),
 		registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Namespace: "commons", Name: "commands_applied_total", Help: "Commands that the state machine has applied.",
-		}, func() float64 { return float64(n.commands.Load()) })),
+		}, func() float64 { return float64(h.Commands.Load()) })),
 		registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Namespace: "commons", Name: "leader_changes_total", Help: "Times that this node saw another leader than before.",
-		}, func() float64 { return float64(n.leaderChanges.Load()) })),
+		}, func() float64 { return float64(h.LeaderChanges.Load()) })),
 	)
-	for _, g := range slices.Concat(n.gauges(), n.conditionGauges(), n.diskGauges(), n.pushGauges()) {
+	for _, c := range more {
+		err = errors.Join(err, registry.Register(c))
+	}
+	for _, g := range slices.Concat(h.gauges(), h.conditionGauges(), h.diskGauges()) {
 		err = errors.Join(err, registry.Register(prometheus.NewGaugeFunc(
 			prometheus.GaugeOpts{Namespace: "commons", Name: g.name, Help: g.help}, g.value)))
 	}
@@ -71,43 +74,43 @@ type gauge struct {
 }
 
 // gauges are the node's own measurements. They are read when asked for.
-func (n *Node) gauges() []gauge {
+func (h *Health) gauges() []gauge {
 	return []gauge{
 		{
 			"applied_index", "Index of the newest log entry that the state machine has applied.",
-			func() float64 { return float64(n.machine.Applied()) },
+			func() float64 { return float64(h.src.Machine.Applied()) },
 		},
 		{
 			"commit_index", "Index of the newest log entry that this node knows to be committed.",
-			func() float64 { return float64(n.raft.CommitIndex()) },
+			func() float64 { return float64(h.src.Raft.CommitIndex()) },
 		},
 		{
 			"apply_lag_entries", "Committed log entries that the state machine has not applied.",
 			func() float64 {
-				return float64(n.raft.CommitIndex()) - float64(min(n.machine.Applied(), n.raft.CommitIndex()))
+				return float64(h.src.Raft.CommitIndex()) - float64(min(h.src.Machine.Applied(), h.src.Raft.CommitIndex()))
 			},
 		},
 		{
 			"log_bytes", "Bytes of log since the newest snapshot.",
-			func() float64 { return float64(n.raft.LogBytes()) },
+			func() float64 { return float64(h.src.Raft.LogBytes()) },
 		},
 		{
 			"leader", "1 when this node leads and takes writes.",
-			func() float64 { return boolGauge(n.pipeline.Stats().Leading) },
+			func() float64 { return boolGauge(h.src.Pipeline.Stats().Leading) },
 		},
-		{"term", "Raft's term.", func() float64 { return float64(n.raft.CurrentTerm()) }},
-		{"voters", "Servers with a vote.", func() float64 { return float64(len(n.raft.Voters())) }},
+		{"term", "Raft's term.", func() float64 { return float64(h.src.Raft.CurrentTerm()) }},
+		{"voters", "Servers with a vote.", func() float64 { return float64(len(h.src.Raft.Voters())) }},
 		{
 			"voter", "1 when this node has a vote.",
-			func() float64 { return boolGauge(n.members.Part() == admin.Voter) },
+			func() float64 { return boolGauge(h.src.Members.Part() == admin.Voter) },
 		},
-		{"servers", "Servers in the configuration.", func() float64 { return float64(len(n.raft.Servers())) }},
+		{"servers", "Servers in the configuration.", func() float64 { return float64(len(h.src.Raft.Servers())) }},
 		{
 			"members", "Live nodes that gossip knows, this one included.",
-			func() float64 { return float64(len(n.gossip.Members())) },
+			func() float64 { return float64(len(h.src.Gossip.Members())) },
 		},
 		{"ready", "1 when every condition of readiness holds.", func() float64 {
-			for _, c := range n.checks() {
+			for _, c := range h.Checks() {
 				if !c.OK {
 					return 0
 				}
@@ -116,67 +119,67 @@ func (n *Node) gauges() []gauge {
 		}},
 		{
 			"stale_seconds", "Time since this node heard from the leader, or for which it has lacked what the leader had applied; 0 on the leader.",
-			func() float64 { return n.staleFor().Seconds() },
+			func() float64 { return h.StaleFor().Seconds() },
 		},
 		{
 			"open_commands", "Commands taken in by this node and not answered.",
-			func() float64 { return float64(n.pipeline.Stats().Open) },
+			func() float64 { return float64(h.src.Pipeline.Stats().Open) },
 		},
 		{
 			"leader_queue_bytes", "Bytes of commands that wait at this node as the leader.",
-			func() float64 { return float64(n.pipeline.Stats().LeaderQueue) },
+			func() float64 { return float64(h.src.Pipeline.Stats().LeaderQueue) },
 		},
 		{
 			"clock_correction_seconds", "What this node adds to its clock when it stamps log entries.",
-			func() float64 { return n.pipeline.Clocks().Correction().Seconds() },
+			func() float64 { return h.src.Pipeline.Clocks().Correction().Seconds() },
 		},
 		{
 			"candidate", "1 while this node asks for votes.",
-			func() float64 { return boolGauge(n.raft.State() == raft.Candidate) },
+			func() float64 { return boolGauge(h.src.Raft.State() == raft.Candidate) },
 		},
 	}
 }
 
 // conditionGauges are what the node has measured of its own condition.
-func (n *Node) conditionGauges() []gauge {
+func (h *Health) conditionGauges() []gauge {
 	return []gauge{
 		{
 			"clock_ahead_seconds", "How far this node's clock is ahead of the voters' median.",
-			func() float64 { ahead, _ := n.clockOffset(); return ahead.Seconds() },
+			func() float64 { ahead, _ := h.clockOffset(); return ahead.Seconds() },
 		},
 		{
 			"stall_seconds", "How late this node ran at most in the last minute when it wanted to: for want of the processor, or stopped.",
 			func() float64 {
-				return n.condition.stalls.timing(n.sinceStart()).MostMillis / float64(time.Second/time.Millisecond)
+				return h.stalls.timing(h.sinceStart()).MostMillis / float64(time.Second/time.Millisecond)
 			},
 		},
 		{
 			"last_backup_timestamp_seconds", "When the newest backup that was saved was begun; 0 when none ever was.",
-			func() float64 { return n.instant((*fsm.View).LastBackup) },
+			func() float64 { return h.instant((*fsm.View).LastBackup) },
 		},
 		{
 			"first_entry_timestamp_seconds", "When the first entry was published; 0 when none was.",
-			func() float64 { return n.instant((*fsm.View).FirstEntry) },
+			func() float64 { return h.instant((*fsm.View).FirstEntry) },
 		},
 	}
 }
 
 // diskGauges are the measurements of the data directory's file system.
-func (n *Node) diskGauges() []gauge {
+func (h *Health) diskGauges() []gauge {
 	return []gauge{
 		{
 			"writes_refused", "1 while this node refuses writes because too few disks have space.",
-			func() float64 { return boolGauge(n.diskFull.Load() != nil) },
+			func() float64 { return boolGauge(h.diskFull.Load() != nil) },
 		},
 		{"disk_free_bytes", "Free space for the data directory; 0 when it cannot be told.", func() float64 {
-			free, _, err := n.machine.DiskSpace()
+			free, _, err := h.src.Machine.DiskSpace()
 			if err != nil {
 				return 0
 			}
 			return float64(free)
 		}},
 		{"disk_size_bytes", "Size of the file system that holds the data directory; 0 when it cannot be told.", func() float64 {
-			_, size, err := n.machine.DiskSpace()
+			_, size, err := h.src.Machine.DiskSpace()
 			if err != nil {
 				return 0
 			}
@@ -193,8 +196,8 @@ func newRefusedWrites() *prometheus.CounterVec {
 }
 
 // instant reads an instant in the state as seconds; 0 where that fails.
-func (n *Node) instant(read func(*fsm.View) (int64, error)) float64 {
-	v := n.machine.View()
+func (h *Health) instant(read func(*fsm.View) (int64, error)) float64 {
+	v := h.src.Machine.View()
 	defer v.Release()
 	at, err := read(v)
 	if err != nil {

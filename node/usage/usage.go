@@ -1,8 +1,13 @@
-package node
+// Package usage counts the calls that a node answers and folds the counts into the log.
+//
+// It is given what replicates a command and the time. What it holds is bounded, whatever
+// comes, and a fold that is repeated counts once. It knows no cluster and no HTTP.
+package usage
 
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -22,10 +27,22 @@ const (
 	lastFoldTimeout = 2 * time.Second
 )
 
-// usage counts the calls that a node answers and folds the counts into the log.
-// It is the HTTP service's api.Counter. What it holds is bounded, whatever comes.
-type usage struct {
-	boot command.BootID
+// Config is what a Counter needs.
+type Config struct {
+	Boot     command.BootID
+	Interval time.Duration // between folds
+	Logger   *slog.Logger
+	// Now returns the time of folds.
+	Now func() time.Time
+	// Refused reports whether the node takes no writes: counting goes on, folding waits.
+	Refused func() bool
+	// Propose replicates a command.
+	Propose func(context.Context, command.Payload) error
+}
+
+// Counter is the HTTP service's api.Counter.
+type Counter struct {
+	cfg Config
 
 	mu      sync.Mutex
 	calls   map[command.UsageRow]uint64 // by row without its Count
@@ -49,15 +66,16 @@ type sketch struct {
 	folded  []byte
 }
 
-func newUsage(boot command.BootID) *usage {
-	return &usage{
-		boot: boot, calls: make(map[command.UsageRow]uint64), senders: make(map[sendersOf]*sketch),
+// New returns a Counter that has counted nothing.
+func New(cfg Config) *Counter {
+	return &Counter{
+		cfg: cfg, calls: make(map[command.UsageRow]uint64), senders: make(map[sendersOf]*sketch),
 		folding: make(chan struct{}, 1),
 	}
 }
 
 // Count implements api.Counter.
-func (u *usage) Count(c api.Counted) {
+func (u *Counter) Count(c api.Counted) {
 	row := command.UsageRow{Day: command.DayOf(c.At.UnixMilli()), Surface: c.Surface, Action: c.Action, Client: c.Client}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -83,7 +101,7 @@ func (u *usage) Count(c api.Counted) {
 // fold brings one fold of what was counted into the log; none when nothing was.
 // A fold without an answer is repeated, by the next call, under its old number,
 // so that it counts once. It reports whether a fold went in.
-func (u *usage) fold(ctx context.Context, now time.Time, replicate func(context.Context, command.Payload) error) (bool, error) {
+func (u *Counter) fold(ctx context.Context, now time.Time, replicate func(context.Context, command.Payload) error) (bool, error) {
 	select {
 	case u.folding <- struct{}{}:
 		defer func() { <-u.folding }()
@@ -108,10 +126,10 @@ func (u *usage) fold(ctx context.Context, now time.Time, replicate func(context.
 }
 
 // take makes the next fold of what was counted; nil when that is nothing.
-func (u *usage) take(today command.Day) *command.AddUsage {
+func (u *Counter) take(today command.Day) *command.AddUsage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	f := &command.AddUsage{Boot: u.boot, Number: u.number + 1}
+	f := &command.AddUsage{Boot: u.cfg.Boot, Number: u.number + 1}
 	for row, count := range u.calls {
 		if len(f.Rows) == command.MaxUsageRows {
 			break
@@ -152,40 +170,36 @@ func (s *sketch) take(n int) (registers []byte) {
 	return registers
 }
 
-// foldUsage folds the counts into the log now and then.
-func (n *Node) foldUsage(ctx context.Context) {
-	tick := time.NewTicker(n.cfg.Tuning.UsageInterval)
+// Run folds the counts into the log now and then, until ctx ends.
+func (u *Counter) Run(ctx context.Context) {
+	tick := time.NewTicker(u.cfg.Interval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			n.foldOnce(ctx)
+			u.foldOnce(ctx)
 		}
 	}
 }
 
-// foldLast folds what is left when no more calls come in, as far as time allows.
-func (n *Node) foldLast(ctx context.Context) {
+// Finish folds what is left when no more calls come in, as far as time allows.
+func (u *Counter) Finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lastFoldTimeout)
 	defer cancel()
-	for n.foldOnce(ctx) {
+	for u.foldOnce(ctx) {
 	}
 }
 
-// foldOnce reports whether something was folded. While writes are refused nothing
-// is, and counting goes on.
-func (n *Node) foldOnce(ctx context.Context) bool {
-	if n.refusal() != nil {
+// foldOnce reports whether something was folded.
+func (u *Counter) foldOnce(ctx context.Context) bool {
+	if u.cfg.Refused() {
 		return false
 	}
-	folded, err := n.usage.fold(ctx, n.pipeline.Clocks().Corrected(), func(ctx context.Context, body command.Payload) error {
-		_, _, err := n.pipeline.Propose(ctx, command.Sender{}, body)
-		return err
-	})
+	folded, err := u.fold(ctx, u.cfg.Now(), u.cfg.Propose)
 	if err != nil && ctx.Err() == nil {
-		n.logger.DebugContext(ctx, "calls were not folded into the log", "error", err)
+		u.cfg.Logger.DebugContext(ctx, "calls were not folded into the log", "error", err)
 	}
 	return folded
 }

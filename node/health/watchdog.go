@@ -1,4 +1,4 @@
-package node
+package health
 
 import (
 	"context"
@@ -57,8 +57,8 @@ func (w *watchdog) hanging() string {
 }
 
 // watchWrites ends the node when a write hangs.
-func (n *Node) watchWrites(ctx context.Context) {
-	limit := n.cfg.HangTimeout
+func (h *Health) watchWrites(ctx context.Context) {
+	limit := h.cfg.HangTimeout
 	tick := time.NewTicker(limit / watchdogTicks)
 	defer tick.Stop()
 	for {
@@ -67,17 +67,17 @@ func (n *Node) watchWrites(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if what := n.dog.hanging(); what != "" {
-			n.abandon(fmt.Errorf("%s has not come back for %v: the disk of %s hangs", what, limit, n.cfg.DataDir))
+		if what := h.watchdog.hanging(); what != "" {
+			h.cfg.Abandon(fmt.Errorf("%s has not come back for %v: the disk of %s hangs", what, limit, h.cfg.DataDir))
 			return
 		}
 	}
 }
 
-// watched runs a write of this node.
-func (n *Node) watched(what string, do func() error) (err error) {
-	n.dog.watch(what, func() {
-		if around := n.cfg.Tuning.AroundWrite; around != nil {
+// Watch runs a write of this node.
+func (h *Health) Watch(what string, do func() error) (err error) {
+	h.watchdog.watch(what, func() {
+		if around := h.cfg.Around; around != nil {
 			err = around(what, do)
 		} else {
 			err = do()

@@ -1,4 +1,4 @@
-package node
+package usage
 
 import (
 	"bytes"
@@ -70,7 +70,7 @@ func (c *counts) total() (n uint64) {
 // what was counted.
 func TestFoldsCountOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		u, state, want := newUsage(command.BootID{1}), newCounts(), newCounts()
+		u, state, want := New(Config{Boot: command.BootID{1}}), newCounts(), newCounts()
 		sketches := map[sendersOf]*fsm.Senders{}
 		now := noon
 		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
@@ -131,7 +131,7 @@ func TestFoldsCountOnce(t *testing.T) {
 // TestUsageIsBounded counts more kinds of calls, days and senders than a node may
 // hold, and loses no call of them.
 func TestUsageIsBounded(t *testing.T) {
-	u, state := newUsage(command.BootID{1}), newCounts()
+	u, state := New(Config{Boot: command.BootID{1}}), newCounts()
 	const kinds, senders = 3 * maxCountedRows, 20_000
 	for i := range kinds {
 		u.Count(api.Counted{At: noon, Surface: command.SurfaceAPI, Action: fmt.Sprint("action", i), Client: "curl"})
@@ -172,7 +172,7 @@ func TestUsageIsBounded(t *testing.T) {
 
 // TestFoldIsNothingForNothing holds that a node where nobody calls writes nothing.
 func TestFoldIsNothingForNothing(t *testing.T) {
-	u := newUsage(command.BootID{1})
+	u := New(Config{Boot: command.BootID{1}})
 	call := api.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl", Sender: "one"}
 	u.Count(call)
 	for i, want := range []bool{true, false, false} {
@@ -207,7 +207,7 @@ func TestFoldIsGivenUp(t *testing.T) {
 		"not fit":         {errors.New("not fit for the log"), 0, 2},
 		"done":            {nil, 0, 2},
 	} {
-		u := newUsage(command.BootID{1})
+		u := New(Config{Boot: command.BootID{1}})
 		u.Count(api.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl"})
 		if _, err := u.fold(t.Context(), noon, func(context.Context, command.Payload) error { return test.err }); !errors.Is(err, test.err) {
 			t.Errorf("%s: %v", name, err)
@@ -221,7 +221,7 @@ func TestFoldIsGivenUp(t *testing.T) {
 			t.Errorf("%s: the next fold has number %d, %v, want %d", name, got, err, test.number)
 		}
 	}
-	u := newUsage(command.BootID{1})
+	u := New(Config{Boot: command.BootID{1}})
 	u.folding <- struct{}{}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -232,17 +232,16 @@ func TestFoldIsGivenUp(t *testing.T) {
 
 // TestNoFoldOnFullDisks holds that counts wait while the disks are full.
 func TestNoFoldOnFullDisks(t *testing.T) {
-	n := &Node{usage: newUsage(command.BootID{1})}
-	n.usage.Count(api.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl"})
-	n.diskFull.Store(&command.Unavailable{Code: command.CodeDiskFull})
-	if n.foldOnce(t.Context()) || len(n.usage.calls) != 1 || n.usage.pending != nil {
-		t.Errorf("folded; left are %v", n.usage.calls)
+	u := New(Config{Boot: command.BootID{1}, Refused: func() bool { return true }})
+	u.Count(api.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl"})
+	if u.foldOnce(t.Context()) || len(u.calls) != 1 || u.pending != nil {
+		t.Errorf("folded; left are %v", u.calls)
 	}
 }
 
 // BenchmarkCount is what counting adds to a call.
 func BenchmarkCount(b *testing.B) {
-	u := newUsage(command.BootID{1})
+	u := New(Config{Boot: command.BootID{1}})
 	c := api.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl", Sender: "0123456789abcdef0123456789abcdef"}
 	for b.Loop() {
 		u.Count(c)

@@ -1,4 +1,4 @@
-package node
+package health
 
 import (
 	"math"
@@ -22,10 +22,10 @@ func TestDescriptorsAreDivided(t *testing.T) {
 		{math.MaxUint64, api.MaxConnections, 1000},
 	} {
 		got, err := divide(tt.limit)
-		if err != nil || got.connections != tt.connections || got.stateFiles != tt.stateFiles {
+		if err != nil || got.Connections != tt.connections || got.StateFiles != tt.stateFiles {
 			t.Errorf("of %d: %+v, %v", tt.limit, got, err)
 		}
-		if rest := got.limit - got.connections - 2*got.stateFiles; rest < got.limit/12 && rest < otherDescriptors {
+		if rest := got.limit - got.Connections - 2*got.StateFiles; rest < got.limit/12 && rest < otherDescriptors {
 			t.Errorf("of %d: %d are left for the log and the other nodes while a snapshot is received", tt.limit, rest)
 		}
 	}

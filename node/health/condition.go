@@ -1,4 +1,4 @@
-package node
+package health
 
 import (
 	"context"
@@ -29,52 +29,44 @@ const (
 	slowStall = stallInterval / 2
 )
 
-// condition is what a node has measured of itself.
-type condition struct {
-	syncs   recent // writes of the log, through to the disk
-	writes  recent // of clients, from when they came to their answer
-	stalls  recent // by how much it was late when it wanted to run
-	refused refusals
-}
-
 // sinceStart is the instant for what is measured.
-func (n *Node) sinceStart() time.Duration { return time.Since(n.started) }
+func (h *Health) sinceStart() time.Duration { return time.Since(h.cfg.Started) }
 
-// noteWrite counts a client's write that began at an instant and ended now.
-func (n *Node) noteWrite(begun time.Duration, err error) {
-	at := n.sinceStart()
+// NoteWrite counts a client's write that began at an instant and ended now.
+func (h *Health) NoteWrite(begun time.Time, err error) {
+	at := h.sinceStart()
 	if err == nil {
-		n.condition.writes.add(at, at-begun)
+		h.writes.add(at, time.Since(begun))
 		return
 	}
 	if why, ok := errors.AsType[*command.Unavailable](err); ok {
-		n.condition.refused.add(at, why)
-		n.refusedWrites.WithLabelValues(string(why.Code)).Inc()
+		h.refused.add(at, why)
+		h.refusedWrites.WithLabelValues(string(why.Code)).Inc()
 	}
 }
 
 // watchStalls measures how late this node runs when it wants to: a process that is
 // not given the processor, or was stopped, sends its heartbeats just as late.
-func (n *Node) watchStalls(ctx context.Context) {
+func (h *Health) watchStalls(ctx context.Context) {
 	tick := time.NewTimer(stallInterval)
 	defer tick.Stop()
 	for {
-		due := n.sinceStart() + stallInterval
+		due := h.sinceStart() + stallInterval
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		at := n.sinceStart()
-		n.condition.stalls.add(at, max(at-due, 0))
+		at := h.sinceStart()
+		h.stalls.add(at, max(at-due, 0))
 		tick.Reset(stallInterval)
 	}
 }
 
 // clockOffset returns how far this node's clock is ahead of the voters' median, and
 // of how many clocks that is, its own included.
-func (n *Node) clockOffset() (ahead time.Duration, clocks int) {
-	return aheadOfMedian(n.pipeline.Clocks().Offsets())
+func (h *Health) clockOffset() (ahead time.Duration, clocks int) {
+	return aheadOfMedian(h.src.Pipeline.Clocks().Offsets())
 }
 
 // aheadOfMedian works that out of the others' offsets from this node's clock. Two
@@ -90,26 +82,26 @@ func aheadOfMedian(others map[string]time.Duration) (ahead time.Duration, clocks
 	return -median, len(offsets)
 }
 
-// measured is the node's condition as operators are shown it.
-func (n *Node) measured() admin.Condition {
-	at := n.sinceStart()
-	ahead, clocks := n.clockOffset()
-	commit := n.raft.CommitIndex()
+// Condition is the node's condition as operators are shown it.
+func (h *Health) Condition() admin.Condition {
+	at := h.sinceStart()
+	ahead, clocks := h.clockOffset()
+	commit := h.src.Raft.CommitIndex()
 	c := admin.Condition{
 		ClockAheadMillis: millis(ahead), Clocks: clocks,
-		ApplyLag: commit - min(n.machine.Applied(), commit), ApplyLagMillis: millis(n.lag()),
-		Sync: n.condition.syncs.timing(at), Write: n.condition.writes.timing(at), Stall: n.condition.stalls.timing(at),
-		Refused: n.condition.refused.list(at),
+		ApplyLag: commit - min(h.src.Machine.Applied(), commit), ApplyLagMillis: millis(h.lag()),
+		Sync: h.syncs.timing(at), Write: h.writes.timing(at), Stall: h.stalls.timing(at),
+		Refused: h.refused.list(at),
 	}
-	if why := n.refusal(); why != nil {
+	if why := h.Refusal(); why != nil {
 		c.Refuses = why.Error()
 	}
 	return c
 }
 
-// warnings says in words what is not well in a condition, though it keeps nobody
+// Warnings says in words what is not well in a condition, though it keeps nobody
 // from being served.
-func (n *Node) warnings(c *admin.Condition) []string {
+func (h *Health) Warnings(c *admin.Condition) []string {
 	list := []string{}
 	warn := func(when bool, format string, args ...any) {
 		if when {
@@ -121,7 +113,7 @@ func (n *Node) warnings(c *admin.Condition) []string {
 	}
 	warn(max(c.ClockAheadMillis, -c.ClockAheadMillis) > millis(propose.MaxClockSkew),
 		"its clock is %s the median of %d clocks; look at the time service of its machine", aheadText(c.ClockAheadMillis), c.Clocks)
-	warn(c.Stall.MostMillis >= millis(n.cfg.Heartbeat) || c.Stall.MeanMillis >= millis(slowStall),
+	warn(c.Stall.MostMillis >= millis(h.cfg.Heartbeat) || c.Stall.MeanMillis >= millis(slowStall),
 		"it is not given the processor in time: in the last minute it ran up to %v late, %v on average; its machine is too busy, its share too small, or it was stopped",
 		fromMillis(c.Stall.MostMillis), fromMillis(c.Stall.MeanMillis))
 	warn(c.Sync.MeanMillis >= millis(slowSync),
@@ -130,8 +122,8 @@ func (n *Node) warnings(c *admin.Condition) []string {
 		"it applies the log too slowly: for %v it has lacked what the leader has applied", fromMillis(c.ApplyLagMillis))
 	warn(c.Write.MeanMillis >= millis(slowWrite),
 		"writes through it are slow: in the last minute they took %v on average, up to %v", fromMillis(c.Write.MeanMillis), fromMillis(c.Write.MostMillis))
-	if d := n.disk.Load(); d != nil && d.low {
-		list = append(list, fmt.Sprintf("its disk is nearly full: %s are free, %s are reserved", formatBytes(d.free), formatBytes(d.reserve)))
+	if d := h.disk.Load(); d != nil && d.Low {
+		list = append(list, fmt.Sprintf("its disk is nearly full: %s are free, %s are reserved", formatBytes(d.Free), formatBytes(d.Reserve)))
 	}
 	return list
 }

@@ -1,23 +1,23 @@
-package node
+package health
 
 import "testing"
 
 func TestWatchdogCountsItsOwnTicks(t *testing.T) {
-	dog := newWatchdog()
+	w := newWatchdog()
 	ticks := func(n int) (what string) {
 		for range n {
-			what = dog.hanging()
+			what = w.hanging()
 		}
 		return what
 	}
 	if what := ticks(3 * watchdogTicks); what != "" {
 		t.Errorf("%s hangs, and nothing was written", what)
 	}
-	dog.watch("outer", func() {
+	w.watch("outer", func() {
 		if what := ticks(watchdogTicks); what != "" {
 			t.Errorf("%s hangs after %d ticks", what, watchdogTicks)
 		}
-		dog.watch("inner", func() {
+		w.watch("inner", func() {
 			if what := ticks(1); what != "outer" {
 				t.Errorf("%q hangs, want the outer write", what)
 			}

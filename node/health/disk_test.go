@@ -1,4 +1,4 @@
-package node
+package health
 
 import (
 	"errors"
@@ -10,12 +10,12 @@ func TestParseReserve(t *testing.T) {
 	for text, want := range map[string]uint64{
 		"": 0, "0": 0, "512KiB": 512 << 10, "256MiB": 256 << 20, "2GiB": 2 << 30, "1TiB": 1 << 40, "5%": 5 << 30, "0%": 0,
 	} {
-		if r, err := parseReserve(text); err != nil || r.of(disk) != want {
+		if r, err := ParseReserve(text); err != nil || r.of(disk) != want {
 			t.Errorf("%q: %d, %v, want %d", text, r.of(disk), err, want)
 		}
 	}
 	for _, text := range []string{"5", "MiB", "-1MiB", "1.5GiB", "99%", "%", "5 GiB", "99999999999999MiB"} {
-		if r, err := parseReserve(text); err == nil {
+		if r, err := ParseReserve(text); err == nil {
 			t.Errorf("%q is taken as %+v", text, r)
 		}
 	}
@@ -25,20 +25,20 @@ func TestParseReserve(t *testing.T) {
 // node change its mind each time.
 func TestLowDiskStaysLow(t *testing.T) {
 	const mib = 1 << 20
-	var d diskState
+	var d Disk
 	for i, step := range []struct {
 		free uint64
 		low  bool
 	}{{2000 * mib, false}, {800 * mib, false}, {799 * mib, true}, {801 * mib, true}, {899 * mib, true}, {900 * mib, false}, {801 * mib, false}, {0, true}} {
-		if d = d.look(step.free, 10000*mib, reserve{bytes: 800 * mib}); d.low != step.low {
-			t.Errorf("step %d: low %v with %s free", i, d.low, formatBytes(step.free))
+		if d = d.look(step.free, 10000*mib, Reserve{bytes: 800 * mib}); d.Low != step.low {
+			t.Errorf("step %d: low %v with %s free", i, d.Low, formatBytes(step.free))
 		}
 	}
 }
 
 func TestFreeSpaceInGossip(t *testing.T) {
 	for free, want := range map[uint64]uint64{0: 1, 1 << 20: 1, 64 << 20: 64, 127 << 20: 64, 10<<30 + 5<<20: 10 << 10} {
-		if got := (diskState{free: free}).freeMiB(); got != want {
+		if got := (Disk{Free: free}).FreeMiB(); got != want {
 			t.Errorf("%d bytes: %d, want %d", free, got, want)
 		}
 	}
@@ -64,12 +64,12 @@ func TestRoomLeavesTheReserve(t *testing.T) {
 		"no reserve":        {free: 5 << 20, want: 5 << 20},
 		"not known":         {err: errors.New("no answer"), want: 0},
 	} {
-		n := &Node{}
-		n.cfg.Tuning.DiskSpace = func() (free, size uint64, err error) { return tt.free, 100 << 30, tt.err }
+		h := New(Config{})
+		h.cfg.DiskSpace = func() (free, size uint64, err error) { return tt.free, 100 << 30, tt.err }
 		if tt.reserve > 0 {
-			n.disk.Store(&diskState{free: tt.free, reserve: tt.reserve})
+			h.disk.Store(&Disk{Free: tt.free, Reserve: tt.reserve})
 		}
-		if got := n.room(); got != tt.want {
+		if got := h.Room(); got != tt.want {
 			t.Errorf("%s: %d bytes of room, want %d", name, got, tt.want)
 		}
 	}

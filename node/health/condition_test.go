@@ -1,4 +1,4 @@
-package node
+package health
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func TestAheadOfMedian(t *testing.T) {
 }
 
 func TestWarnings(t *testing.T) {
-	n := &Node{cfg: Config{Heartbeat: 500 * time.Millisecond}}
+	h := New(Config{Heartbeat: 500 * time.Millisecond})
 	for want, c := range map[string]admin.Condition{
 		"":                                      {ClockAheadMillis: -1999, ApplyLag: 5, Sync: admin.Timing{MeanMillis: 99, MostMillis: 900}, Stall: admin.Timing{MostMillis: 499}},
 		"its clock is 10m0s behind the median":  {ClockAheadMillis: -600_000, Clocks: 3},
@@ -51,13 +51,13 @@ func TestWarnings(t *testing.T) {
 		"writes through it are slow":            {Write: admin.Timing{MeanMillis: 1000}},
 		"3 writes were refused here in the last minute, disk_full: full": {Refused: []admin.Refused{{Code: "disk_full", Count: 3, Reason: "full"}}},
 	} {
-		got := n.warnings(&c)
+		got := h.Warnings(&c)
 		if want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.Contains(got[0], want)) {
 			t.Errorf("%+v: warnings %q, want %q", c, got, want)
 		}
 	}
-	n.disk.Store(&diskState{free: 1 << 20, size: 1 << 30, reserve: 1 << 25, low: true})
-	if got := n.warnings(&admin.Condition{}); len(got) != 1 || !strings.Contains(got[0], "nearly full: 1.0 MiB are free") {
+	h.disk.Store(&Disk{Free: 1 << 20, Size: 1 << 30, Reserve: 1 << 25, Low: true})
+	if got := h.Warnings(&admin.Condition{}); len(got) != 1 || !strings.Contains(got[0], "nearly full: 1.0 MiB are free") {
 		t.Errorf("a full disk: %q", got)
 	}
 }
@@ -68,13 +68,13 @@ const stallVariable = "COMMONS_TEST_STALL"
 // TestStallOfAStoppedProcess holds that a process that was stopped knows for how long.
 func TestStallOfAStoppedProcess(t *testing.T) {
 	if os.Getenv(stallVariable) != "" {
-		n := &Node{started: time.Now()}
-		go n.watchStalls(context.Background())
+		h := New(Config{Started: time.Now()})
+		go h.watchStalls(context.Background())
 		for line := make([]byte, 1); ; { // each byte asks for the measurement
 			if _, err := os.Stdin.Read(line); err != nil {
 				os.Exit(0)
 			}
-			fmt.Printf("stalled %.0f %d\n", n.condition.stalls.timing(n.sinceStart()).MostMillis, n.condition.stalls.timing(n.sinceStart()).Count)
+			fmt.Printf("stalled %.0f %d\n", h.stalls.timing(h.sinceStart()).MostMillis, h.stalls.timing(h.sinceStart()).Count)
 		}
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStallOfAStoppedProcess$")

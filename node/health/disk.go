@@ -1,0 +1,209 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+const (
+	// diskInterval is how often the free space is looked at.
+	diskInterval = time.Second
+	// diskResume is the part of the reserve that has to be free above it before a
+	// disk no longer counts as low: 1/8.
+	diskResume = 8
+	// freeStep is how exactly gossip tells the free space, in MiB: every change
+	// is a message to all.
+	freeStep = 64
+)
+
+// Disk is what was last seen of the data directory's disk, in bytes.
+type Disk struct {
+	Free, Size, Reserve uint64
+	Low                 bool // less than the reserve is free
+}
+
+// look returns the state after a look at the disk. A disk that is low stays so
+// until there is clearly more than the reserve.
+func (d Disk) look(free, size uint64, keep Reserve) Disk {
+	next := Disk{Free: free, Size: size, Reserve: keep.of(size)}
+	next.Low = free < next.Reserve || d.Low && free < next.Reserve+next.Reserve/diskResume
+	return next
+}
+
+// FreeMiB is the free space as gossip tells it; 0 is unknown.
+func (d Disk) FreeMiB() uint64 {
+	mib := d.Free >> 20
+	return max(1, mib-mib%freeStep)
+}
+
+// Disk returns what was last seen of the disk; nil while it is not watched.
+func (h *Health) Disk() *Disk { return h.disk.Load() }
+
+// watchDisk keeps an eye on the free space of this node's disk, and on those of
+// the other voters.
+func (h *Health) watchDisk(ctx context.Context) {
+	keep, err := ParseReserve(h.cfg.Reserve)
+	if err != nil || keep == (Reserve{}) {
+		return // turned off; a value that cannot be read is refused at the start
+	}
+	tick := time.NewTicker(diskInterval)
+	defer tick.Stop()
+	failing := false
+	for {
+		free, size, err := h.diskSpace()
+		switch {
+		case err == nil:
+			h.sawDisk(ctx, free, size, keep)
+		case !failing:
+			h.cfg.Logger.WarnContext(ctx, "the free space of the disk is not known", "error", err)
+		}
+		failing = err != nil
+		h.weighDisks(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (h *Health) diskSpace() (free, size uint64, err error) {
+	if hook := h.cfg.DiskSpace; hook != nil {
+		return hook()
+	}
+	return h.src.Machine.DiskSpace()
+}
+
+func (h *Health) sawDisk(ctx context.Context, free, size uint64, keep Reserve) {
+	var was Disk
+	if d := h.disk.Load(); d != nil {
+		was = *d
+	}
+	now := was.look(free, size, keep)
+	h.disk.Store(&now)
+	switch {
+	case now.Low && !was.Low:
+		h.cfg.Logger.WarnContext(ctx, "the disk is nearly full; this node leads only while nobody else can, and writes stop when too few voters have space",
+			"free", formatBytes(now.Free), "reserve", formatBytes(now.Reserve), "data", h.cfg.DataDir)
+	case was.Low && !now.Low:
+		h.cfg.Logger.InfoContext(ctx, "the disk has enough free space again", "free", formatBytes(now.Free), "reserve", formatBytes(now.Reserve))
+	}
+}
+
+// weighDisks stops writes while fewer than a majority of the voters has space.
+func (h *Health) weighDisks(ctx context.Context) {
+	voters, room := h.src.Raft.Voters(), 0
+	var low []string
+	for _, id := range voters {
+		switch m, alive := h.src.Gossip.Member(id); {
+		case !alive: // says nothing
+		case m.DiskLow:
+			low = append(low, m.NodeName)
+		default:
+			room++
+		}
+	}
+	if len(low) == 0 || room > len(voters)/2 {
+		if h.diskFull.Swap(nil) != nil {
+			h.cfg.Logger.InfoContext(ctx, "writes are taken again: a majority of the disks has space")
+		}
+		return
+	}
+	stop := &command.Unavailable{
+		Code:   command.CodeDiskFull,
+		Reason: "the disks are nearly full (" + strings.Join(low, ", ") + "); reads go on, and writes as soon as the operator has made space",
+	}
+	if h.diskFull.Swap(stop) == nil {
+		h.cfg.Logger.WarnContext(ctx, "writes are refused: too few disks have space", "low", strings.Join(low, ","), "voters", len(voters))
+	}
+}
+
+// Room returns how many bytes of the disk are free above its reserve; 0 where that is
+// not known.
+func (h *Health) Room() uint64 {
+	free, _, err := h.diskSpace()
+	if err != nil {
+		return 0
+	}
+	reserved := uint64(0)
+	if d := h.disk.Load(); d != nil {
+		reserved = d.Reserve
+	}
+	return free - min(free, reserved)
+}
+
+// diskCheck is the line of /readyz. It never keeps a node from serving: reads go
+// on, and the cluster decides about writes.
+func (h *Health) diskCheck() Check {
+	c := Check{Name: "disk", OK: true, Detail: "not watched"}
+	if d := h.disk.Load(); d != nil {
+		c.Detail = formatBytes(d.Free) + " free"
+		if d.Low {
+			c.Detail += ", nearly full: less than the reserve of " + formatBytes(d.Reserve)
+		}
+	}
+	if stop := h.diskFull.Load(); stop != nil {
+		c.Detail += "; writes are refused: " + stop.Reason
+	}
+	return c
+}
+
+// Reserve is how much of a disk is to stay free: bytes, or a part of it.
+type Reserve struct {
+	bytes   uint64
+	percent uint64
+}
+
+// of returns the reserve of a disk, in bytes.
+func (r Reserve) of(size uint64) uint64 { return r.bytes + size/100*r.percent }
+
+// units of --disk-reserve.
+var units = []struct {
+	suffix string
+	bytes  uint64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}}
+
+// maxReservePercent leaves room to serve.
+const maxReservePercent = 90
+
+// ParseReserve reads a size such as 256MiB, or a part such as 5%. Nothing, or 0,
+// is no reserve.
+func ParseReserve(s string) (Reserve, error) {
+	if s == "" || s == "0" {
+		return Reserve{}, nil
+	}
+	if number, isPercent := strings.CutSuffix(s, "%"); isPercent {
+		percent, err := strconv.ParseUint(number, 10, 8)
+		if err != nil || percent > maxReservePercent {
+			return Reserve{}, fmt.Errorf("is no whole percentage up to %d", maxReservePercent)
+		}
+		return Reserve{percent: percent}, nil
+	}
+	for _, u := range units {
+		if number, is := strings.CutSuffix(s, u.suffix); is {
+			n, err := strconv.ParseUint(number, 10, 32)
+			if err != nil {
+				break
+			}
+			return Reserve{bytes: n * u.bytes}, nil
+		}
+	}
+	return Reserve{}, errors.New("is no size")
+}
+
+// formatBytes writes a size for a person.
+func formatBytes(n uint64) string {
+	for _, u := range slices.Backward(units) {
+		if n >= u.bytes {
+			return strconv.FormatFloat(float64(n)/float64(u.bytes), 'f', 1, 64) + " " + u.suffix
+		}
+	}
+	return strconv.FormatUint(n, 10) + " B"
+}

@@ -1,0 +1,255 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+const (
+	// maxReadyLag is how many committed log entries a node may have to apply and
+	// still call itself ready. Some entries never reach a state machine.
+	maxReadyLag = 1024
+	// catchUpRetry is the pause between two looks at how far behind this node is.
+	catchUpRetry = 100 * time.Millisecond
+	// catchUpWait is within what time a node that counts as caught up applies what
+	// the leader had when it was asked. It is well below maxLag, so that a node
+	// that is just too slow does not change its mind all the time.
+	catchUpWait = time.Second
+	// electionGrace is for how many times as long as an election takes at least a
+	// node calls itself ready without a leader. It keeps writes and answers reads
+	// meanwhile; a load balancer that left it would have the old leader alone, which
+	// may hang.
+	electionGrace = 3
+)
+
+// Role names a Raft state.
+func Role(s raft.RaftState) string {
+	switch s {
+	case raft.Leader:
+		return "leader"
+	case raft.Candidate:
+		return "candidate"
+	default:
+		return "follower"
+	}
+}
+
+// Checks are the conditions of readiness.
+func (h *Health) Checks() []Check {
+	leader, applied, commit := h.src.Raft.LeaderID(), h.src.Machine.Applied(), h.src.Raft.CommitIndex()
+	running := Check{Name: "running", OK: !h.src.Stopping(), Detail: "the node runs"}
+	if !running.OK {
+		running.Detail = "the node is shutting down"
+	}
+	known := Check{Name: "leader", OK: h.led(), Detail: leader + " leads"}
+	if leader == "" {
+		known.Detail = "no leader is known"
+	}
+	member := h.memberCheck()
+	caughtUp := Check{
+		Name: "caught-up", OK: h.caughtUp.Load() && applied+maxReadyLag >= commit,
+		Detail: fmt.Sprintf("applied %d of %d", applied, max(applied, commit, h.wanted())),
+	}
+	if lag := h.lag(); lag > maxLag {
+		caughtUp.Detail += fmt.Sprintf(", behind the leader for %v", lag.Round(time.Second))
+	} else if !h.caughtUp.Load() {
+		caughtUp.Detail += ", not caught up with the leader since it was last heard of, or too far ahead"
+	}
+	return []Check{running, known, member, caughtUp, h.logCheck(), h.diskCheck()}
+}
+
+// memberCheck is whether this node is part of the cluster that it is meant for.
+func (h *Health) memberCheck() Check {
+	c := Check{Name: "cluster", OK: h.src.Joined(), Detail: "part of cluster " + h.src.ClusterID()}
+	waiting := h.src.Members.Waiting()
+	stranger, strange := h.src.Gossip.Stranger()
+	switch {
+	case h.src.Members.Outside():
+		c.OK, c.Detail = false, "this server was removed from its cluster; stop it, or empty its data directory and start it to join as a new server"
+	case strange && len(h.src.Gossip.Members()) <= 1:
+		c.OK, c.Detail = false, fmt.Sprintf("this node belongs to cluster %s and is alone, and %s at the join address %s belongs to cluster %s; empty this node's data directory to join that, or take the address out of --join",
+			h.src.ClusterID(), stranger.ServerID, stranger.GossipAddr, stranger.ClusterID)
+	case h.src.ClusterID() == "" && waiting != "":
+		c.Detail = "not part of a cluster yet: " + waiting
+	case h.src.ClusterID() == "":
+		c.Detail = "not part of a cluster yet"
+	case !c.OK && !h.named():
+		c.Detail = fmt.Sprintf("cluster %s is not led yet: its first command is not applied here", h.src.ClusterID())
+	case !c.OK:
+		c.Detail = "the cluster's data key cannot be opened with this node's secret"
+	}
+	return c
+}
+
+// named reports whether the state has the cluster's name, and with it its data key.
+func (h *Health) named() bool {
+	v := h.src.Machine.View()
+	defer v.Release()
+	return v.ClusterID() != ""
+}
+
+// led reports whether there is a leader, or was so recently that the next one may be
+// elected any moment.
+func (h *Health) led() bool {
+	return h.src.Raft.LeaderID() != "" || time.Since(h.src.Raft.LastContact()) < electionGrace*(h.cfg.Heartbeat+h.cfg.Election)
+}
+
+// watchCatchUp finds out whether this node has everything that was acknowledged
+// before it started, lost the leader, or fell behind it: Raft tells a follower
+// only of commits that its own log has reached.
+func (h *Health) watchCatchUp(ctx context.Context) {
+	for ctx.Err() == nil {
+		if !h.led() || h.lag() > maxLag {
+			h.caughtUp.Store(false)
+		}
+		if !h.caughtUp.Load() && h.src.Raft.LeaderID() != "" && h.catchUp(ctx) {
+			h.caughtUp.Store(true)
+			if !h.wasReady.Swap(true) {
+				h.cfg.Logger.InfoContext(ctx, "ready", "http", h.src.HTTPAddr, "after", time.Since(h.cfg.Started).Round(time.Millisecond).String())
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(catchUpRetry):
+		}
+	}
+}
+
+// catchUp asks the leader for its index and reports whether it is applied here
+// soon.
+func (h *Health) catchUp(ctx context.Context) bool {
+	index, err := h.src.Pipeline.ReadIndex(ctx)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, catchUpWait)
+	defer cancel()
+	return h.src.Machine.Wait(ctx, index) == nil
+}
+
+// StaleFor returns for how long this node has not heard from a leader, or has
+// lacked what the leader had applied.
+func (h *Health) StaleFor() time.Duration {
+	if h.src.Raft.Leads() {
+		return 0
+	}
+	last := h.src.Raft.LastContact()
+	if last.Before(h.cfg.Started) {
+		last = h.cfg.Started
+	}
+	return max(time.Since(last), h.lag())
+}
+
+const (
+	// lagInterval is how often a node asks the leader how far it is.
+	lagInterval = time.Second
+	// maxLag is for how long a node may lack what the leader has applied and still
+	// call itself ready.
+	maxLag = 5 * time.Second
+)
+
+// mark is an index that the leader had applied at a time, and this node had not.
+type mark struct {
+	index uint64
+	since time.Time
+}
+
+// watchLag compares this node with the leader. Raft does not tell a node what it
+// lacks while its own log takes nothing.
+func (h *Health) watchLag(ctx context.Context) {
+	tick := time.NewTicker(lagInterval)
+	defer tick.Stop()
+	for {
+		h.compareWithLeader(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// compareWithLeader marks what the leader has and this node has not. What was
+// marked before stays until it is applied: a leader's applied index is committed,
+// so that it holds under every later leader.
+func (h *Health) compareWithLeader(ctx context.Context) {
+	leader := h.src.Raft.LeaderID()
+	if h.lag() > 0 || leader == "" || leader == h.cfg.ServerID {
+		return
+	}
+	asked := time.Now()
+	applied, err := h.src.Members.AppliedAt(ctx, leader)
+	if err != nil {
+		return // what Raft hears of the leader says enough
+	}
+	h.behind.Store(&mark{applied, asked})
+}
+
+// lag returns for how long this node has lacked what the leader had applied.
+func (h *Health) lag() time.Duration {
+	if m := h.behind.Load(); m != nil && h.src.Machine.Applied() < m.index {
+		return time.Since(m.since)
+	}
+	return 0
+}
+
+// wanted returns the index that the leader was last seen at.
+func (h *Health) wanted() uint64 {
+	if m := h.behind.Load(); m != nil {
+		return m.index
+	}
+	return 0
+}
+
+// Stored notes that the log has taken entries.
+func (h *Health) Stored(took time.Duration) {
+	h.syncs.add(h.sinceStart(), took)
+	h.LogWritable()
+}
+
+// LogFailed remembers an error of a write of the log. Raft tries again by
+// itself; until a write succeeds nothing that is written through this node could be
+// applied here, hence not be answered.
+func (h *Health) LogFailed(err error) {
+	if h.logFailure.Swap(&err) == nil {
+		h.cfg.Logger.Error("the log cannot be written: this node is not ready and takes no writes until it can", "error", err, "data", h.cfg.DataDir)
+	}
+}
+
+// LogWritable notes that the log has taken entries. A vote that was stored proves
+// less: it may fit where they do not. Whoever is elected sends an entry to all, so
+// that a log which failed to store a vote is tried as well.
+func (h *Health) LogWritable() {
+	if h.logFailure.Load() != nil && h.logFailure.Swap(nil) != nil {
+		h.cfg.Logger.Info("the log is written again")
+	}
+}
+
+// LogFailure returns why the log cannot be written; nil while it can.
+func (h *Health) LogFailure() error {
+	if failure := h.logFailure.Load(); failure != nil {
+		return *failure
+	}
+	return nil
+}
+
+// Refusal returns why this node takes no writes; nil while it does.
+func (h *Health) Refusal() *command.Unavailable {
+	if h.logFailure.Load() != nil {
+		return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "this node cannot write its log; write through another one"}
+	}
+	return h.diskFull.Load()
+}
+
+// logCheck is the line of /readyz.
+func (h *Health) logCheck() Check {
+	if failure := h.logFailure.Load(); failure != nil {
+		return Check{Name: "log", Detail: "cannot be written: " + (*failure).Error()}
+	}
+	return Check{Name: "log", OK: true, Detail: "is written"}
+}
