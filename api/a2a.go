@@ -232,7 +232,7 @@ func postMessage(c *call) error {
 	switch {
 	case failed != nil:
 		failed.mend(d, nil)
-	case d == dialect03 && strings.HasPrefix(c.route.path, a2aVersioned):
+	case d == dialect03 && strings.HasPrefix(c.operation.path, a2aVersioned):
 		result = wire.Object{{"message", result}}
 	}
 	return c.answerA2A(result, failed)

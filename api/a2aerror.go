@@ -94,8 +94,8 @@ func a2aUnreached(refusal *wire.Error) *a2aError {
 // belowA2A reports a request for HTTP+JSON of the message protocol. One that was not
 // read far enough for its path to be known is none.
 func (c *call) belowA2A() bool {
-	if c.route != nil {
-		return strings.HasPrefix(c.route.path, a2aUnversioned)
+	if c.operation != nil {
+		return strings.HasPrefix(c.operation.path, a2aUnversioned)
 	}
 	return c.rctx != nil && len(c.rctx.Host()) > 0 && strings.HasPrefix(string(c.rctx.URI().PathOriginal()), a2aUnversioned)
 }

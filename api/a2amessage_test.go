@@ -39,7 +39,7 @@ func FuzzReadMessage(f *testing.F) {
 			return
 		}
 		doc := m.document()
-		if e := readNewEntry(&doc, &messageRules); !m.problems.Any() && !e.problems.Any() {
+		if e := readEntry(&doc, &messageRules); !m.problems.Any() && !e.problems.Any() {
 			return
 		}
 		refused := m.refuse(now)
@@ -58,7 +58,7 @@ func FuzzReadMessage(f *testing.F) {
 			t.Fatalf("the example %s: %v %v", shown, failed, mended.problems.List)
 		}
 		doc = mended.document()
-		if e := readNewEntry(&doc, &messageRules); e.problems.Any() {
+		if e := readEntry(&doc, &messageRules); e.problems.Any() {
 			t.Errorf("the entry of the example %s: %v", shown, e.problems.List)
 		}
 	})

@@ -50,7 +50,7 @@ func sendMessage(c *call, d dialect, params map[string]any) (wire.Object, *a2aEr
 // entry inside is listed, too.
 func (m *a2aMessage) refuse(now time.Time) *a2aError {
 	doc := m.document()
-	e := readNewEntry(&doc, &messageRules)
+	e := readEntry(&doc, &messageRules)
 	issues := m.problems.List
 	part := slices.ContainsFunc(issues, func(i wire.Issue) bool { return strings.HasPrefix(i.Field, "parts[") })
 	if !m.problems.Has("message") && !m.problems.Has("parts") {
@@ -60,7 +60,7 @@ func (m *a2aMessage) refuse(now time.Time) *a2aError {
 			}
 		}
 	}
-	refusal := wire.Invalid(issues, e.repair(&messageRules, now))
+	refusal := wire.Invalid(issues, e.repaired(now))
 	refusal.Notes = e.notes
 	return a2aRefusal(refusal, m)
 }

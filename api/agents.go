@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -15,201 +17,412 @@ import (
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
-// profileRefusals say what the rules of profiles come to: the field that is at
-// fault and a sentence about it.
-var profileRefusals = map[command.Problem]wire.Issue{
-	command.ProblemNoDescription: {
-		fieldDescription.name, "is required for a new name, unless it comes with a note: " + itoa(command.MinDescription) + " to " + itoa(command.MaxDescription) + " characters",
+// The fields of profiles (interface, 2.3).
+var (
+	fieldID           = formField{name: "id", most: maxRawName, required: true}
+	fieldDescription  = formField{name: "description", least: command.MinDescription, most: command.MaxDescription, instead: "Answers questions about tides."}
+	fieldCapabilities = formField{
+		name: "capabilities", least: command.MinTag, most: command.MaxCapability, items: command.MaxCapabilities, noun: "capability",
+	}
+	fieldEndpoint  = formField{name: "endpoint", most: command.MaxURL}
+	fieldNotifyURL = formField{name: "notify_url", most: command.MaxURL}
+	fieldNotify    = formField{name: "notify"}
+	fieldNote      = formField{name: "note", most: command.MaxNote}
+
+	profileFields = []formField{
+		fieldID, fieldDescription, fieldCapabilities, fieldEndpoint, fieldNotifyURL, fieldNotify, fieldEditKey, fieldNote, fieldRequestID,
+	}
+)
+
+const (
+	// notifyOff is the notify_url that removes the current one.
+	notifyOff = "off"
+
+	verifiedNote = "The receiver at notify_url answered the challenge: replies and mentions are pushed to it from now on."
+
+	// howToPass ends the sentence that says why a receiver did not pass.
+	howToPass = `It has to answer a POST of {"type":"common.verify", …} with a 2xx status and its reply_with as the body.`
+)
+
+// exampleProfile is the smallest new profile.
+var exampleProfile = wire.Object{{fieldID.name, exampleAgent}, {fieldDescription.name, fieldDescription.instead}}
+
+// profileRejections say what the rules of profiles mean to a client.
+var profileRejections = map[command.Problem]rejection{
+	command.ProblemNoDescription: {Issue: wire.Issue{
+		fieldDescription.name, fmt.Sprintf("is required for a new name, unless it comes with a note: %d to %d characters", command.MinDescription, command.MaxDescription),
+	}},
+	command.ProblemUnchecked: {Issue: wire.Issue{fieldNotifyURL.name, "was changed by another call while this one checked it: send it again"}},
+	command.ProblemWrongKey:  {wire.Issue{fieldEditKey.name, "is not the key of this profile"}, wire.CodeWrongKey, onlyOwner},
+	command.ProblemNoKey: {
+		wire.Issue{fieldEditKey.name, "is required to change this profile: its first registration returned it"}, wire.CodeWrongKey, onlyOwner,
 	},
-	command.ProblemWrongKey:  {fieldEditKey.name, "is not the key of this profile"},
-	command.ProblemUnchecked: {fieldNotifyURL.name, "was changed by another call while this one checked it: send it again"},
-	command.ProblemNoKey:     {fieldEditKey.name, "is required to change this profile: its first registration returned it"},
 }
 
-// postProfile serves POST /api/agents: registrations and changes of profiles.
-func postProfile(c *call) error {
-	c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
-	doc, query, err := c.bodyAndQuery()
-	if err != nil {
-		return err
-	}
-	f := readAgentForm(&doc, c.srv.notify)
-	fresh := c.readFreshness(&query, &f.problems)
-	from := c.identify(&f.newEntry)
-	f.change.Request, f.change.Proof = f.cmd.Request, f.cmd.Proof
-	if f.problems.Any() {
-		return c.refuseAgent(f)
-	}
-	if err := c.await(fresh); err != nil {
-		return c.explainAgent(f, err)
-	}
-	key := newEditKey()
-	f.change.NewKey, f.change.House = hashEditKey(key), c.srv.house[f.change.AgentKey]
-	result, err := c.writeProfile(f, from)
-	if err != nil {
-		return err
-	}
-	if result.Outcome == command.OutcomeRejected {
-		return c.rejectAgent(f, result.Problems)
-	}
-	f.noteResult(&result)
-	if !result.KeyIssued {
-		key = ""
-	}
-	return c.answerAgent(f, key)
+const onlyOwner = "Only who holds the edit_key may change this profile. The example is the profile as it is."
+
+// profileForm is the body of POST /api/agents as it was sent, and the command that it
+// means. A field that is null is cleared, one that is missing keeps its value.
+type profileForm struct {
+	form
+	description, endpoint, note, notifyURL sent
+	capabilities                           labels
+	change                                 command.Register
+	key                                    string // the edit_key of a name that is new
 }
 
-// noteResult says what came of a registration that was not refused.
-func (f *agentForm) noteResult(r *command.Result) {
+// readProfile reads a profile. It finds every problem that can be seen without the
+// state.
+func readProfile(doc *wire.Document, notify NotifyRules) *profileForm {
+	f := &profileForm{form: newForm(doc, &fieldID, command.OpRegister)}
+	if doc.NotObject {
+		f.problems.Add(fieldID.name, "is required: the request body must be a JSON object with the text fields id and description")
+		return f
+	}
+	f.readName(&fieldID)
+	if f.name.given && f.author.AgentKey == anonymous && !f.problems.Has(fieldID.name) {
+		f.problems.Add(fieldID.name, "must be a name of your own: %s is nobody's", anonymous)
+	}
+	f.readRequestID(false)
+	f.readKey(false)
+	f.description = f.text(&fieldDescription)
+	f.capabilities = f.labels(&fieldCapabilities)
+	f.change.Capabilities = f.limit(&fieldCapabilities, f.capabilities)
+	f.endpoint = f.read(&fieldEndpoint)
+	f.validateURL(&fieldEndpoint, f.endpoint, publicURLProblem)
+	f.note = f.text(&fieldNote)
+	f.notifyURL = f.private(&fieldNotifyURL)
+	if f.notifyURL.value == notifyOff {
+		f.notifyURL.value = ""
+	} else {
+		f.validateURL(&fieldNotifyURL, f.notifyURL, notify.Problem)
+	}
+	f.readNotify()
+	f.noteUnknown(profileFields)
+	f.fill()
+	return f
+}
+
+func (f *profileForm) validateURL(field *formField, s sent, problem func(string) string) {
+	if !s.given || f.problems.Has(field.name) {
+		return
+	}
+	if s.length > field.most {
+		f.problems.Add(field.name, "may have at most %d characters; this one has %d", field.most, s.length)
+	} else if problem := problem(s.value); problem != "" {
+		f.problems.Add(field.name, "%s", problem)
+	}
+}
+
+// fill puts the fields that have no problem into the command.
+func (f *profileForm) fill() {
+	c := &f.change
+	c.Agent, c.AgentKey = f.author.Agent, f.author.AgentKey
+	for _, given := range []struct {
+		field *formField
+		bit   command.ProfileFields
+		value string
+		to    *string
+	}{
+		{&fieldDescription, command.FieldDescription, f.description.value, &c.Description},
+		{&fieldEndpoint, command.FieldEndpoint, f.endpoint.value, &c.Endpoint},
+		{&fieldNote, command.FieldNote, f.note.value, &c.Note},
+		{&fieldNotifyURL, command.FieldNotifyURL, f.notifyURL.value, &c.NotifyURL},
+		{&fieldNotify, command.FieldNotify, "", nil},
+		{&fieldCapabilities, command.FieldCapabilities, "", nil},
+	} {
+		if !f.doc.Has(given.field.name) || f.problems.Has(given.field.name) {
+			continue
+		}
+		c.Given |= given.bit
+		if given.to != nil {
+			*given.to = given.value
+		}
+	}
+}
+
+// notifyChoices are the members of notify: what they stand for, and whether they leave
+// entries out when they are true.
+var notifyChoices = [...]struct {
+	name   string
+	filter command.PushFilter
+	leaves bool
+}{
+	{"replies", command.NoReplies, false},
+	{"mentions", command.NoMentions, false},
+	{"jobs", command.NoJobs, false},
+	{"only_proven", command.OnlyProven, true},
+}
+
+// notifyObject says what is pushed through a filter.
+func notifyObject(f command.PushFilter) wire.Object {
+	o := make(wire.Object, len(notifyChoices))
+	for i, c := range notifyChoices {
+		o[i] = wire.Field{c.name, (f&c.filter != 0) == c.leaves}
+	}
+	return o
+}
+
+// readNotify reads what is to be pushed: an object, or its JSON where the source is
+// flat. What it leaves out is as in a new profile.
+func (f *profileForm) readNotify() {
+	value := fieldNotify.pick(f.doc)
+	if value == nil {
+		return
+	}
+	fields, isObject := membersOf(value, f.doc.Flat)
+	if !isObject {
+		f.problems.Add(fieldNotify.name, `must be an object, such as {"mentions":false,"only_proven":true}`)
+		return
+	}
+	var filter command.PushFilter
+	for _, sent := range fields {
+		i := 0
+		for i < len(notifyChoices) && notifyChoices[i].name != sent.Name {
+			i++
+		}
+		on, isBool := sent.Value.(bool)
+		switch {
+		case i == len(notifyChoices):
+			f.problems.Add(fieldNotify.name, "must hold replies, mentions, jobs and only_proven alone")
+			return
+		case !isBool:
+			f.problems.Add(fieldNotify.name, "must say true or false for each, %s is neither", sent.Name)
+			return
+		case on == notifyChoices[i].leaves:
+			filter |= notifyChoices[i].filter
+		}
+	}
+	f.change.Notify = filter
+}
+
+// membersOf returns the members of an object, ordered by their names.
+func membersOf(value any, flat bool) (fields []wire.Field, ok bool) {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, value := range v {
+			fields = append(fields, wire.Field{name, value})
+		}
+	case string:
+		if !flat {
+			return nil, false
+		}
+		var err error
+		if fields, err = wire.ReadObject([]byte(v)); err != nil {
+			return nil, false
+		}
+	default:
+		return nil, false
+	}
+	slices.SortFunc(fields, func(a, b wire.Field) int { return strings.Compare(a.Name, b.Name) })
+	return fields, true
+}
+
+// inspect looks at the profile.
+func (f *profileForm) inspect(view *fsm.View) ([]command.Problem, error) {
+	if f.problems.Has(fieldID.name) {
+		return nil, nil
+	}
+	found, err := view.RegisterProblems(f.registration())
+	return slices.DeleteFunc(found, func(p command.Problem) bool {
+		return p == command.ProblemUnchecked || // nobody was asked
+			p == command.ProblemNoDescription && (f.problems.Has(fieldDescription.name) || f.problems.Has(fieldNote.name)) ||
+			f.problems.Has(fieldEditKey.name)
+	}), err
+}
+
+func (f *profileForm) rejection(_ *fsm.View, p command.Problem) (rejection, error) {
+	if r, known := profileRejections[p]; known {
+		return r, nil
+	}
+	return newerRule(fieldID.name, p), nil
+}
+
+// challenge has a new receiver asked whether it wants what is pushed to the agent.
+// Nobody is asked for whom the rules reject the change anyway, nor again for what was
+// written before. That is looked up in the newest state: a node that is behind would
+// let an address in without a check, and nothing would ever be pushed to it. A receiver
+// that passed before needs no check; where that was taken back before the profile came
+// to be written, the state rejects it, and it is asked after all.
+func (f *profileForm) challenge(c *call, from command.Sender) error {
+	if f.change.NotifyURL == "" {
+		return nil
+	}
+	if err := c.await(freshness{strong: true}); err != nil {
+		return c.explain(f, err)
+	}
+	due, err := f.receiverDue(c.reread())
+	if err != nil {
+		return fmt.Errorf("look at the profile: %w", err)
+	}
+	if !due {
+		return nil
+	}
+	c.release() // the receiver may take its time
+	ctx, done := c.wait(verifyTimeout)
+	defer done()
+	err = c.srv.backend.VerifyReceiver(ctx, from, f.change.Agent, f.change.NotifyURL)
+	if failed, ok := errors.AsType[*ReceiverFailed](err); ok {
+		f.problems.Add(fieldNotifyURL.name, "did not pass the check: the receiver %s. %s", failed.Reason, howToPass)
+		return c.invalid(f, c.read())
+	}
+	if err != nil {
+		return c.explain(f, orUnavailable(err, command.CodeNotEnqueued, "the receiver at notify_url could not be asked in time"))
+	}
+	f.change.NotifyVerified = true
+	f.notes = append(f.notes, verifiedNote)
+	return nil
+}
+
+// receiverDue reports whether the receiver has to be asked before the profile is
+// written.
+func (f *profileForm) receiverDue(view *fsm.View) (bool, error) {
+	verified := *f.registration()
+	if _, known := view.Request(command.OpRegister, verified.Request); known && verified.Request.ID != "" {
+		return false, nil
+	}
+	hooked, err := view.Hooked(verified.AgentKey, verified.NotifyURL)
+	if err != nil || hooked {
+		return false, err
+	}
+	verified.NotifyVerified = true
+	problems, err := view.RegisterProblems(&verified)
+	return len(problems) == 0, err
+}
+
+// registration is the command, but for a new key.
+func (f *profileForm) registration() *command.Register {
+	f.change.Request, f.change.Proof, f.change.House = f.author.Request, f.author.Proof, f.author.House
+	return &f.change
+}
+
+func (f *profileForm) command(*Server) command.Payload {
+	if f.key == "" {
+		f.key, f.change.NewKey = NewEditKey()
+	}
+	return f.registration()
+}
+
+// example is a payload that works: for a name that has a profile, that profile,
+// because sending it again needs no key; else the caller's own without its problems.
+// It never holds a key, nor a notify_url: whether that works, its receiver has to say.
+func (f *profileForm) example(view *fsm.View, now time.Time) (wire.Object, error) {
+	id := f.exampleName()
+	if text.Fold(id) == anonymous {
+		id = exampleAgent
+	}
+	stored, known, err := view.Profile(text.Fold(id))
+	if err != nil {
+		return nil, err
+	}
+	if known {
+		return storedExample(&stored), nil
+	}
+	o, note := wire.Object{{fieldID.name, id}}, f.mended(&fieldNote, f.note)
+	if f.description.given || note == "" {
+		o = o.With(fieldDescription.name, f.mended(&fieldDescription, f.description))
+	}
+	o = f.capabilities.addTo(o, &fieldCapabilities)
+	if f.endpoint.given && !f.problems.Has(fieldEndpoint.name) {
+		o = o.With(fieldEndpoint.name, f.endpoint.value)
+	}
+	if note != "" {
+		o = o.With(fieldNote.name, note)
+	}
+	o = f.withRequestID(o, now)
+	if !works(o, profileRules) {
+		return wire.Object{{fieldID.name, id}, {fieldDescription.name, fieldDescription.instead}}, nil
+	}
+	return o, nil
+}
+
+// profileRules reads an example of a profile.
+func profileRules(doc *wire.Document) *form { return readProfile(doc, NotifyRules{}).shared() }
+
+// storedExample is a profile as it could be sent again without changing anything.
+func storedExample(p *fsm.Profile) wire.Object {
+	o := wire.Object{{fieldID.name, p.ID}}
+	add := func(field *formField, value string) {
+		if value != "" {
+			o = o.With(field.name, value)
+		}
+	}
+	add(&fieldDescription, p.Description)
+	capabilities := make([]any, len(p.Capabilities))
+	for i, s := range p.Capabilities {
+		capabilities[i] = s
+	}
+	o = o.With(fieldCapabilities.name, capabilities)
+	add(&fieldEndpoint, p.Endpoint)
+	add(&fieldNote, p.Note)
+	if !works(o, profileRules) {
+		return o[:1] // it was stored under other rules
+	}
+	return o
+}
+
+// noteResult says what a registration that was not rejected has changed.
+func (f *profileForm) noteResult(r *command.Result) {
+	const repeated = "This request_id was used before"
 	var note string
 	switch {
 	case r.KeyIssued && r.Differs:
 		note = "This registration was made before, with other content, which stands, and its edit_key never used: this new one replaces it."
 	case r.KeyIssued && r.Outcome == command.OutcomeDuplicate:
 		note = "This registration was made before and its edit_key never used: this new one replaces it."
+	case r.KeyIssued && len(f.author.Proof.Key) > 0:
+		note = "This name was new. The edit_key that you sent is none of its: keep this one."
 	case r.KeyIssued:
 		note = "Keep the edit_key: it is shown this once, and every change needs it."
-		if len(f.cmd.Proof.Key) > 0 {
-			note = "This name was new. The edit_key that you sent is none of its: keep this one."
-		}
 	case r.Outcome == command.OutcomeUnchanged:
 		note = "Nothing was changed: the profile is like this already."
 	case r.Outcome == command.OutcomeDuplicate && r.Differs:
-		note = usedRequestNote + " with other content, by you or by somebody else: this is the profile as it is now, and nothing was written."
+		note = repeated + " with other content, by you or by somebody else: this is the profile as it is now, and nothing was written."
 	case r.Outcome == command.OutcomeDuplicate:
-		note = usedRequestNote + ": this is the profile as it is now."
+		note = repeated + ": this is the profile as it is now."
 	default:
 		return
 	}
 	f.notes = append(f.notes, note)
 }
 
-const usedRequestNote = "This request_id was used before"
-
-// refuseAgent answers a profile whose shape is wrong. A request_id that was used
-// before still gets the profile; else everything wrong that this node can see is
-// listed, and nobody else is asked.
-func (c *call) refuseAgent(f *agentForm) error {
-	view := c.read()
-	named := !f.problems.Has(fieldID.name)
-	if f.cmd.Request.ID != "" && named {
-		if _, known := view.Request(command.OpRegister, f.cmd.Request); known {
-			f.noteResult(&command.Result{Outcome: command.OutcomeDuplicate, Differs: true})
-			return c.answerAgent(f, "")
-		}
-	}
-	if named {
-		found, err := view.RegisterProblems(&f.change)
-		if err != nil {
-			return fmt.Errorf("look at the profile: %w", err)
-		}
-		f.reject(slices.DeleteFunc(found, func(p command.Problem) bool {
-			return p == command.ProblemUnchecked || // nobody was asked
-				p == command.ProblemNoDescription && (f.problems.Has("description") || f.problems.Has("note")) ||
-				f.problems.Has(fieldEditKey.name)
-		}))
-	}
-	return c.agentRefusal(f, view, wire.CodeInvalid)
-}
-
-// reject adds what the state has against the profile.
-func (f *agentForm) reject(found []command.Problem) {
-	for _, problem := range found {
-		if issue, known := profileRefusals[problem]; known {
-			f.problems.List = append(f.problems.List, issue)
-			continue
-		}
-		f.problems.Add(fieldID.name, "was refused by a rule of a newer version (%d)", problem)
-	}
-}
-
-// rejectAgent answers a profile that the state machine refused: 403, or 422 where
-// there is no profile yet.
-func (c *call) rejectAgent(f *agentForm, found []command.Problem) error {
-	f.reject(found)
-	code := wire.CodeInvalid
-	if f.problems.Has(fieldEditKey.name) {
-		code = wire.CodeWrongKey
-	}
-	return c.agentRefusal(f, c.reread(), code)
-}
-
-// agentRefusal is the error of a profile with problems.
-func (c *call) agentRefusal(f *agentForm, view *fsm.View, code command.Code) error {
-	example, err := f.example(view, c.srv.now())
-	if err != nil {
-		return fmt.Errorf("make an example: %w", err)
-	}
-	refusal := wire.Invalid(f.problems.List, example)
-	if code == wire.CodeWrongKey {
-		refusal.Code = code
-		refusal.Message = "Only who holds the edit_key may change this profile. The example is the profile as it is."
-	}
-	return refusal
-}
-
-// explainAgent adds to an error of the cluster a payload that works.
-func (c *call) explainAgent(f *agentForm, err error) error {
-	example, failed := f.example(c.read(), c.srv.now())
-	if failed != nil {
-		return fmt.Errorf("make an example: %w", failed)
-	}
-	return explained(err, example, f.cmd.Request.ID != "")
-}
-
-// answerAgent answers with the profile, and with its key where there is a new one.
-func (c *call) answerAgent(f *agentForm, key string) error {
-	view, err := c.readBack()
-	if err != nil {
-		return err
-	}
+// answer answers with the profile, and with its key where there is a new one.
+func (f *profileForm) answer(c *call, view *fsm.View, r *command.Result) error {
+	f.noteResult(r)
 	c.out.Header.Set(fiber.HeaderLocation, "/api/agents/"+url.PathEscape(f.change.Agent))
 	return c.answer(http.StatusCreated, func(dst []byte) ([]byte, error) {
 		dst, err := view.AppendProfile(append(dst, `{"agent":`...), f.change.AgentKey)
 		if err != nil {
 			return nil, fmt.Errorf("show a profile: %w", err)
 		}
-		if key != "" {
-			dst = append(append(append(dst, `,"edit_key":"`...), key...), '"')
+		if r.KeyIssued {
+			dst = append(append(append(dst, `,"edit_key":"`...), f.key...), '"')
 		}
 		return appendNotes(dst, f.notes), nil
 	})
 }
 
-// agentParams are the parameters of a list of profiles.
-var agentParams = []string{"q", "limit", "cursor", "consistency", "min_index"}
+// postProfile serves POST /api/agents: registrations and changes of profiles.
+func postProfile(c *call) (task, error) {
+	c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
+	doc, query, err := c.bodyAndQuery()
+	if err != nil {
+		return task{}, err
+	}
+	return c.write(readProfile(&doc, c.srv.notify), &query)
+}
 
-// listProfiles serves GET /api/agents.
-func listProfiles(c *call) error {
-	l, err := c.listing(agentParams, "agents", func(l *listing, doc *wire.Document) {
-		l.query.Q = l.text(doc, "q", command.MaxSearch)
-	})
-	if err != nil {
-		return err
-	}
-	view := c.read()
-	revisions, next, err := view.ListProfiles(fsm.ProfileQuery{Q: l.query.Q, Limit: l.query.Limit, Before: l.query.Before})
-	if err != nil {
-		return err
-	}
-	return c.answerPage("agents", revisions, l.nextCursor(next), view.AppendRevisions)
+// profileList is GET /api/agents.
+var profileList = listHandler{
+	member: "agents", scope: "agents", params: []string{"q", "limit", "cursor", "consistency", "min_index"},
+	filters: func(*listing) {},
+	find: func(view *fsm.View, l *listing) ([]uint64, uint64, error) {
+		return view.ListProfiles(fsm.ProfileQuery{Q: l.query.Q, Limit: l.query.Limit, Before: l.query.Before})
+	},
+	show: (*fsm.View).AppendRevisions,
 }
 
 // getProfile serves GET /api/agents/{id}.
-func getProfile(c *call) error {
-	agentKey := text.Fold(text.AgentName(c.param("id")))
-	err := c.awaitQueryOf("agent", func(view *fsm.View) (bool, error) {
-		_, known, err := view.Profile(agentKey)
-		return known, err
-	})
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
-		dst, err := c.read().AppendProfile(append(dst, `{"agent":`...), agentKey)
-		if errors.Is(err, fsm.ErrNotFound) {
-			return nil, wire.Missing("agent")
-		}
-		return append(dst, '}'), err
-	})
-}
+var getProfile = one("agent", func(view *fsm.View, dst []byte, id string) ([]byte, error) {
+	return view.AppendProfile(dst, text.Fold(text.AgentName(id)))
+})

@@ -1,13 +1,9 @@
 package api
 
 import (
-	"errors"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -15,7 +11,6 @@ import (
 
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
-	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // call is one request and the answer to it. Nothing that it returns points into
@@ -24,13 +19,14 @@ import (
 // The handlers of operations read input through in and write to out, and touch
 // rctx not at all: so that they answer other surfaces too (see perform).
 type call struct {
-	srv   *Server
-	in    input
-	out   *fasthttp.Response
-	rctx  *fasthttp.RequestCtx // nil where an operation runs in memory
-	http  httpInput            // what in points to, where the request came by HTTP
-	route *route               // nil where no route matched
-	// action is what the call is counted as; "": the route's.
+	srv  *Server
+	in   input
+	out  *fasthttp.Response
+	rctx *fasthttp.RequestCtx // nil where an operation runs in memory
+	http httpInput            // what in points to, where the request came by HTTP
+	// operation is nil where no path matched.
+	operation *operation
+	// action is what the call is counted as; "": its operation.
 	action string
 	// house says that the call is one of the operator's own agents'.
 	house bool
@@ -42,7 +38,7 @@ type call struct {
 	notes []string
 	// relay is set where the call runs operations on behalf of another surface.
 	relay *relay
-	// trial says that the call ends where it would wait for the state: see errTrial.
+	// trial says that the call ends with the first half of its handler.
 	trial bool
 }
 
@@ -223,80 +219,13 @@ func (c *call) hint(e *wire.Error) {
 	}
 }
 
-// template is the route's path template, the only form in which paths are logged
+// template is the operation's path template, the only form in which paths are logged
 // and measured.
 func (c *call) template() string {
-	if c.route == nil {
+	if c.operation == nil {
 		return "unmatched"
 	}
-	return c.route.path
-}
-
-// freshness is how fresh a read must be.
-type freshness struct {
-	minIndex uint64
-	strong   bool
-}
-
-// readFreshness takes X-Commons-Min-Index and the parameters min_index and
-// consistency.
-func (c *call) readFreshness(doc *wire.Document, p *wire.Problems) (f freshness) {
-	if h := c.header(headerMinIndex); h != "" {
-		f.minIndex = parseIndex(headerMinIndex, h, p)
-	}
-	if s, given := doc.Get("min_index").(string); given {
-		f.minIndex = max(f.minIndex, parseIndex("min_index", s, p))
-	}
-	if s, given := doc.Get("consistency").(string); given {
-		f.strong = s == "strong"
-		if !f.strong {
-			p.Add("consistency", "must be strong, or be left out")
-		}
-	}
-	return f
-}
-
-func parseIndex(field, s string, p *wire.Problems) uint64 {
-	index, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		p.Add(field, "must be a log index: a whole number, as X-Commons-Index gives it")
-	}
-	return index
-}
-
-// await waits until the local state is as fresh as asked. Every operation calls it
-// once its parameters were judged, and does nothing before.
-func (c *call) await(f freshness) error {
-	if c.trial {
-		return errTrial
-	}
-	if f.minIndex == 0 && !f.strong {
-		return nil
-	}
-	ctx, done := c.wait(waitTimeout)
-	defer done()
-	if f.strong {
-		index, err := c.srv.backend.ReadIndex(ctx)
-		if err != nil {
-			return orUnavailable(err, command.CodeNoLeader, "no leader confirmed the read in time")
-		}
-		f.minIndex = max(f.minIndex, index)
-	}
-	if err := c.srv.backend.WaitIndex(ctx, f.minIndex); err != nil {
-		return orUnavailable(err, command.CodeBehind, "this node has not applied the index yet")
-	}
-	return nil
-}
-
-// freshnessParams are the parameters of a read that takes no others.
-var freshnessParams = []string{"consistency", "min_index"}
-
-// noteUnknown notes the parameters of the URL that the operation does not take.
-func (c *call) noteUnknown(doc *wire.Document, params []string) {
-	names := unknownNames(doc, func(name string) bool { return slices.Contains(params, name) })
-	if names != "" {
-		c.notes = append(c.notes, "Unknown parameters were ignored: "+names+". Known here are "+strings.Join(params, ", ")+".")
-	}
+	return c.operation.path
 }
 
 // withNotes adds the notes to an answer, where there are any.
@@ -305,47 +234,4 @@ func (c *call) withNotes(answer wire.Object) wire.Object {
 		return answer
 	}
 	return answer.With("notes", c.notes)
-}
-
-// awaitQuery waits until the local state is as fresh as the query asks.
-func (c *call) awaitQuery() error {
-	pairs, err := c.query()
-	if err != nil {
-		return err
-	}
-	doc, twice := wire.FoldPairs(pairs)
-	c.noteUnknown(&doc, freshnessParams)
-	l := newListing(freshnessParams, twice)
-	fresh := c.readFreshness(&doc, &l.problems)
-	if l.problems.Any() {
-		return wire.Invalid(l.problems.List, l.repair(&doc, c.srv.now()))
-	}
-	return c.await(fresh)
-}
-
-// awaitQueryOf is awaitQuery for a read of one thing: that it does not exist is
-// told before what is wrong with the parameters, because no others would help. On
-// trial it may have no id.
-func (c *call) awaitQueryOf(what string, exists func(*fsm.View) (bool, error)) error {
-	refused := c.awaitQuery()
-	if e, is := errors.AsType[*wire.Error](refused); c.param("id") == "" || !errors.Is(refused, errTrial) && (!is || e.Code != wire.CodeInvalid) {
-		return refused
-	}
-	known, err := exists(c.read())
-	if err == nil && !known {
-		err = wire.Missing(what)
-	}
-	if err != nil {
-		return err
-	}
-	return refused
-}
-
-// orUnavailable keeps what a client may see and turns the rest, the end of a
-// context, into a 503.
-func orUnavailable(err error, code command.Code, reason string) error {
-	if toError(err) != nil {
-		return err
-	}
-	return &command.Unavailable{Code: code, Reason: reason}
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/commons-cluster/commons/api/wire"
@@ -29,10 +30,10 @@ func FuzzListQuery(f *testing.F) {
 			return
 		}
 		example := wire.Document{Flat: true}
-		for _, m := range l.repair(&doc, testNow) {
+		for _, m := range l.repair(testNow) {
 			value, isText := m.Value.(string)
 			if limit, isNumber := m.Value.(int); isNumber {
-				value, isText = itoa(limit), true
+				value, isText = strconv.Itoa(limit), true
 			}
 			if !isText {
 				t.Fatalf("example %v", m)

@@ -33,37 +33,45 @@ const signingKeyPrefix = "whpk_"
 // keyParams are the parameters by which clients like to send credentials.
 var keyParams = []string{fieldEditKey.name, "key", "token", "access_token", "authorization", "bearer"}
 
+// keyedListing reads the parameters of an operation for who holds an edit_key.
+func (c *call) keyedListing() (*listing, error) {
+	c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
+	if err := c.rejectKeyInURL(); err != nil {
+		return nil, err
+	}
+	return c.listing(freshnessParams, nil)
+}
+
 // getDeliveries serves GET /api/agents/{id}/deliveries: what was pushed to an
 // agent, for who holds its edit_key.
-func getDeliveries(c *call) error {
-	c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
-	if err := c.refuseKeyInURL(); err != nil {
-		return err
-	}
-	if err := c.awaitQuery(); err != nil {
-		return err
-	}
-	agentKey := text.Fold(text.AgentName(c.param("id")))
-	view := c.read()
-	outbox, err := view.Outbox(agentKey)
-	if errors.Is(err, fsm.ErrNotFound) {
-		return wire.Missing("agent")
-	}
+func getDeliveries(c *call) (task, error) {
+	l, err := c.keyedListing()
 	if err != nil {
-		return fmt.Errorf("look at deliveries: %w", err)
+		return task{}, err
 	}
-	key := c.bearerKey()
-	if key == "" {
-		return errKeyNeeded(command.ProblemNoKey)
-	}
-	proven, err := view.Proves(agentKey, &command.Proof{Key: hashEditKey(key)})
-	if err != nil {
-		return fmt.Errorf("look at the profile: %w", err)
-	}
-	if !proven {
-		return errKeyNeeded(command.ProblemWrongKey)
-	}
-	return c.answerDeliveries(view, &outbox)
+	return task{fresh: l.fresh, run: func() error {
+		agentKey := text.Fold(text.AgentName(c.param("id")))
+		view := c.read()
+		outbox, err := view.Outbox(agentKey)
+		if errors.Is(err, fsm.ErrNotFound) {
+			return wire.Missing("agent")
+		}
+		if err != nil {
+			return fmt.Errorf("look at deliveries: %w", err)
+		}
+		key := c.bearerKey()
+		if key == "" {
+			return errKeyNeeded(command.ProblemNoKey)
+		}
+		proven, err := view.Proves(agentKey, &command.Proof{Key: hashEditKey(key)})
+		if err != nil {
+			return fmt.Errorf("look at the profile: %w", err)
+		}
+		if !proven {
+			return errKeyNeeded(command.ProblemWrongKey)
+		}
+		return c.answerDeliveries(view, &outbox)
+	}}, nil
 }
 
 // answerDeliveries answers with what an agent may know of its deliveries.
@@ -90,17 +98,20 @@ func (c *call) answerDeliveries(view *fsm.View, outbox *fsm.Outbox) error {
 
 // postTestDelivery serves POST /api/agents/{id}/deliveries/test: an event without
 // an entry, for who holds the agent's edit_key. Of the body nothing is needed.
-func postTestDelivery(c *call) error {
-	c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
+func postTestDelivery(c *call) (task, error) {
 	if _, err := c.body(); err != nil {
-		return err
+		c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
+		return task{}, err
 	}
-	if err := c.refuseKeyInURL(); err != nil {
-		return err
+	l, err := c.keyedListing()
+	if err != nil {
+		return task{}, err
 	}
-	if err := c.awaitQuery(); err != nil {
-		return err
-	}
+	return task{fresh: l.fresh, run: c.testDelivery}, nil
+}
+
+// testDelivery queues a test event.
+func (c *call) testDelivery() error {
 	name := text.AgentName(c.param("id"))
 	agentKey := text.Fold(name)
 	if _, known, err := c.read().Profile(agentKey); err != nil || !known {
@@ -114,7 +125,11 @@ func postTestDelivery(c *call) error {
 	result, err := c.propose(from, &command.TestDelivery{AgentKey: agentKey, Proof: command.Proof{Key: hashEditKey(key)}})
 	switch {
 	case err != nil:
-		return explained(err, wire.Object{}, false)
+		if refusal := toError(err); refusal != nil {
+			refusal.Example = wire.Object{}
+			return refusal
+		}
+		return err
 	case slices.Contains(result.Problems, command.ProblemUnknownAgent):
 		return wire.Missing("agent")
 	case slices.Contains(result.Problems, command.ProblemNoHook):
@@ -190,8 +205,8 @@ func (c *call) bearerKey() string {
 	return strings.TrimSpace(key)
 }
 
-// refuseKeyInURL refuses a key where servers, proxies and histories keep it.
-func (c *call) refuseKeyInURL() error {
+// rejectKeyInURL rejects a key where servers, proxies and histories keep it.
+func (c *call) rejectKeyInURL() error {
 	pairs, err := c.query()
 	if err != nil {
 		return err
@@ -206,9 +221,9 @@ func (c *call) refuseKeyInURL() error {
 	return nil
 }
 
-// errKeyNeeded refuses what is for the holder of an agent's edit_key alone.
+// errKeyNeeded rejects what is for the holder of an agent's edit_key alone.
 func errKeyNeeded(problem command.Problem) *wire.Error {
-	issue := profileRefusals[problem]
+	issue := profileRejections[problem].Issue
 	if problem == command.ProblemNoKey {
 		issue.Message = "is required, " + keyInHeader
 	}

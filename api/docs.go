@@ -80,10 +80,10 @@ func getOpenAPI(c *call) error { return c.answerCached(contentJSON, openAPI) }
 
 // getIndex serves GET /: what there is, and where to read on.
 func getIndex(c *call) error {
-	endpoints := make([]wire.Object, 0, len(c.srv.routes))
-	for i := range c.srv.routes {
-		if rt := &c.srv.routes[i]; rt.doc != "" {
-			endpoints = append(endpoints, wire.Object{{"method", rt.method}, {"path", rt.path}, {"does", rt.doc}})
+	endpoints := make([]wire.Object, 0, len(c.srv.table))
+	for i := range c.srv.table {
+		if o := &c.srv.table[i]; o.does != "" {
+			endpoints = append(endpoints, wire.Object{{"method", o.method}, {"path", o.path}, {"does", o.does}})
 		}
 	}
 	return c.answerObject(http.StatusOK, wire.Object{

@@ -24,20 +24,20 @@ func checkJudgement(t interface {
 }, doc *wire.Document, rules *entryRules,
 ) {
 	t.Helper()
-	e := readNewEntry(doc, rules)
+	e := readEntry(doc, rules)
 	if !e.problems.Any() {
-		if e.cmd.Request.ID != "" {
-			e.cmd.Request.Scope = e.cmd.AgentKey
+		if e.author.Request.ID != "" {
+			e.author.Request.Scope = e.author.AgentKey
 		}
 		_, err := command.EncodeBatch(command.Batch{Stamp: 1, Groups: []command.Group{{
-			Boot: command.BootID{1}, Commands: []command.Command{{Seq: 1, Payload: &e.cmd}},
+			Boot: command.BootID{1}, Commands: []command.Command{{Seq: 1, Payload: e.command(nil)}},
 		}}})
 		if err != nil {
-			t.Errorf("the log refuses what the rules let pass: %v\n%+v", err, e.cmd)
+			t.Errorf("the log refuses what the rules let pass: %v\n%+v", err, e.publish)
 		}
 	}
-	example := wire.Document{Fields: e.repair(rules, testNow)}
-	if again := readNewEntry(&example, rules); again.problems.Any() {
+	example := wire.Document{Fields: e.repaired(testNow)}
+	if again := readEntry(&example, rules); again.problems.Any() {
 		t.Errorf("the example has problems %v: %v", again.problems.List, example.Fields)
 	} else if len(again.notes) > 0 && rules != &queryRules && slices.ContainsFunc(again.notes, func(n string) bool { return strings.HasPrefix(n, "Unknown") }) {
 		t.Errorf("the example draws the notes %q", again.notes)
@@ -73,9 +73,9 @@ func TestRepairKeepsTheCallersInput(t *testing.T) {
 		}
 		checkJudgement(t, &doc, &postRules)
 		checkJudgement(t, &doc, &queryRules)
-		e := readNewEntry(&doc, &postRules)
+		e := readEntry(&doc, &postRules)
 		if e.body.given && !e.problems.Has("body") {
-			if got := e.repair(&postRules, testNow)[0].Value; got != e.body.value {
+			if got := e.repaired(testNow)[0].Value; got != e.body.value {
 				t.Errorf("the example's body is %q, want the caller's %q", got, e.body.value)
 			}
 		}
@@ -83,8 +83,8 @@ func TestRepairKeepsTheCallersInput(t *testing.T) {
 }
 
 // judge reads a NewEntry of the given fields.
-func judge(rules *entryRules, fields ...wire.Field) *newEntry {
-	return readNewEntry(&wire.Document{Fields: fields}, rules)
+func judge(rules *entryRules, fields ...wire.Field) *entryForm {
+	return readEntry(&wire.Document{Fields: fields}, rules)
 }
 
 // TestNewEntryFields is interface 2.2 and 8, field by field: what is accepted and
@@ -188,7 +188,7 @@ func TestNewEntryFields(t *testing.T) {
 		"reply_to of 121":               {[]wire.Field{body, {"reply_to", long(121)}}, nil, nil, []string{"reply_to"}},
 		"supersedes empty":              {[]wire.Field{body, {"supersedes", ""}}, nil, nil, []string{"supersedes"}},
 		"supersedes a number":           {[]wire.Field{body, {"supersedes", 7}}, nil, nil, []string{"supersedes"}},
-		"everything wrong, all at once": {[]wire.Field{{"body", "x"}, {"kind", "x"}, {"agent", "x"}, {"channel", "x"}, {"title", "x"}, {"request_id", "x"}, {"tags", "x"}, {"relation", "x"}}, nil, nil, []string{"tags", "body", "kind", "agent", "channel", "title", "request_id", "relation"}},
+		"everything wrong, all at once": {[]wire.Field{{"body", "x"}, {"kind", "x"}, {"agent", "x"}, {"channel", "x"}, {"title", "x"}, {"request_id", "x"}, {"tags", "x"}, {"relation", "x"}}, nil, nil, []string{"body", "kind", "agent", "channel", "title", "request_id", "tags", "relation"}},
 		"mentions":                      {[]wire.Field{{"body", "Dear @Bob and @ADA"}, {"title", "For @Çelik"}, {"agent", "ada"}}, func(p *command.Publish) any { return p.Mentions }, []string{"çelik", "bob"}, nil},
 	}
 	for name, test := range tests {
@@ -202,7 +202,7 @@ func TestNewEntryFields(t *testing.T) {
 				t.Fatalf("problems (-want +got):\n%s%v", diff, e.problems.List)
 			}
 			if test.get != nil {
-				if diff := cmp.Diff(test.want, test.get(&e.cmd)); diff != "" {
+				if diff := cmp.Diff(test.want, test.get(e.command(nil).(*command.Publish))); diff != "" {
 					t.Errorf("-want +got:\n%s", diff)
 				}
 			}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"strconv"
 
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
@@ -41,7 +42,7 @@ const limitOfWrites = "writes"
 
 // ratePolicy is the value of RateLimit-Policy for a limit and a window in seconds.
 func ratePolicy(limit string, quota int, window string) string {
-	return `"` + limit + `";q=` + itoa(quota) + ";w=" + window
+	return `"` + limit + `";q=` + strconv.Itoa(quota) + ";w=" + window
 }
 
 // minWriteWindow is the shortest window, in seconds, that RateLimit-Policy tells of
@@ -54,5 +55,5 @@ const minWriteWindow = 60
 func writePolicy(perMinute, burst int) string {
 	const minute = 60
 	back := (minute*burst + perMinute - 1) / perMinute
-	return ratePolicy(limitOfWrites, burst, itoa(max(minWriteWindow, back)))
+	return ratePolicy(limitOfWrites, burst, strconv.Itoa(max(minWriteWindow, back)))
 }

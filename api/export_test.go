@@ -9,17 +9,24 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// Served is a route as the table has it.
-type Served struct{ Method, Path string }
+// Served is an operation as the table has it.
+type Served struct {
+	Method, Path, ID string
+	Fails            []int
+	Interface        bool // every surface can run it
+	Smallest         []byte
+}
 
-// Routes returns the table of routes. Parameters are written {id}.
-func Routes() []Served {
-	table := routeTable()
+// Operations returns the table of operations. Parameters are written {id}.
+func Operations() []Served {
+	table := operationTable()
 	served := make([]Served, len(table))
 	for i := range table {
-		served[i] = Served{table[i].method, table[i].documented()}
+		o := &table[i]
+		served[i] = Served{o.method, o.shownPath(), o.id, o.fails, o.surface == command.SurfaceAPI, o.smallest.AppendJSON(nil)}
 	}
 	return served
 }
@@ -27,24 +34,26 @@ func Routes() []Served {
 // QueryParams are the parameters that the lists of the interface read, by path.
 func QueryParams() map[string][]string {
 	published := []string{"action", "confirm"}
-	for _, f := range []entryField{fieldBody, fieldTitle, fieldRequestID, fieldTags, fieldSupersedes, fieldRelation} {
+	for _, f := range []formField{fieldBody, fieldTitle, fieldRequestID, fieldTags, fieldSupersedes, fieldRelation} {
 		published = append(published, f.name) // the others filter, too
 	}
 	return map[string][]string{
 		"/api/entries": append(published, listParams...), "/api/home": homeParams, "/api/usage": usageParams,
-		"/api/agents": agentParams, "/api/jobs": jobParams, "/api/human-requests": helpParams,
+		"/api/agents": profileList.params, "/api/jobs": jobList.params, "/api/human-requests": helpList.params,
 	}
 }
 
 // BodyFields are the fields that the bodies of the interface take, by path,
 // without synonyms.
 func BodyFields() map[string][]string {
-	entry := make([]string, 0, len(entryFields))
-	for _, f := range entryFields {
-		entry = append(entry, f.name)
+	names := func(fields []formField) (names []string) {
+		for _, f := range fields {
+			names = append(names, f.name)
+		}
+		return names
 	}
 	return map[string][]string{
-		"/api/entries": entry, "/api/agents": agentFields, "/api/jobs": jobFields, "/api/human-requests": helpFields,
+		"/api/entries": names(entryFields), "/api/agents": names(profileFields), "/api/jobs": names(jobFields), "/api/human-requests": names(helpFields),
 	}
 }
 
@@ -67,7 +76,7 @@ func Relay(s *Server, path, operationID, query, id, body string) Relayed {
 	var rctx fasthttp.RequestCtx
 	rctx.Init(&req, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, nil)
 	c := s.newCall(&rctx)
-	c.route = &route{path: path}
+	c.operation = &operation{path: path, surface: surfaceOf(path)}
 	r := c.behalf()
 	in := wire.Invocation{ID: id}
 	in.Params, _ = wire.ParsePairs(query)

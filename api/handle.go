@@ -79,15 +79,15 @@ func (c *call) panicked(cause any) {
 	c.srv.log.Error("handler panicked", "route", c.template(), "cause", cause, "stack", string(debug.Stack()))
 }
 
-// serve is a route as Fiber calls it.
-func (s *Server) serve(rt *route) fiber.Handler {
+// serve is an operation as Fiber calls it.
+func (s *Server) serve(o *operation) fiber.Handler {
 	return func(path *fiber.Ctx) error {
 		c, _ := path.Context().UserValue(callKey{}).(*call)
-		c.route, c.http.path = rt, path
+		c.operation, c.http.path = o, path
 		defer func() { c.http.path = nil }()
 		err := c.waitJoined()
 		if err == nil {
-			err = rt.handle(c)
+			err = o.handle.serve(c)
 		}
 		if err != nil {
 			c.fail(err)
@@ -101,7 +101,7 @@ func (s *Server) serve(rt *route) fiber.Handler {
 // returns an error when the node is still not: its state is empty, and that of the
 // service is not.
 func (c *call) waitJoined() error {
-	if surface := surfaceOf(c.route.path); surface == 0 || surface == command.SurfaceWeb {
+	if surface := c.operation.surface; surface == 0 || surface == command.SurfaceWeb {
 		return nil
 	}
 	select {
@@ -129,7 +129,7 @@ func (s *Server) unrouted(path *fiber.Ctx, _ error) error {
 // noRoute is the 404 or 405 of a path. Paths are routed as they are written: who
 // keeps some from the public in front of a node need not know other forms of them.
 func (s *Server) noRoute(uri *fasthttp.URI) *wire.Error {
-	if allow := allowedMethods(s.routes, string(uri.PathOriginal())); allow != "" {
+	if allow := allowedMethods(s.table, string(uri.PathOriginal())); allow != "" {
 		return &wire.Error{
 			Code: wire.CodeMethodNotAllowed, Message: "This path takes other methods: " + allow + ".", Allow: allow,
 			Issues: []wire.Issue{{"method", "must be one of " + allow}},
@@ -139,9 +139,9 @@ func (s *Server) noRoute(uri *fasthttp.URI) *wire.Error {
 		Code: wire.CodeNotFound, Message: "There is nothing at this path. GET / lists what there is.",
 		Issues: []wire.Issue{{"path", "is none that is served"}},
 	}
-	for i := range s.routes {
-		if matches(s.routes[i].path, string(uri.Path())) {
-			e.Message = "There is nothing at this path as it is written. Write it as " + shownPath(s.routes[i].path) +
+	for i := range s.table {
+		if matches(s.table[i].path, string(uri.Path())) {
+			e.Message = "There is nothing at this path as it is written. Write it as " + s.table[i].shownPath() +
 				", without empty or dot segments, and percent-encode nothing but what stands in braces."
 			break
 		}
@@ -158,7 +158,7 @@ func (c *call) turnAway() {
 // preflight answers OPTIONS for any path.
 func (s *Server) preflight(c *call) {
 	h := &c.rctx.Response.Header
-	allow := allowedMethods(s.routes, string(c.rctx.URI().PathOriginal()))
+	allow := allowedMethods(s.table, string(c.rctx.URI().PathOriginal()))
 	if allow == "" {
 		allow = corsMethods
 	}
@@ -223,7 +223,7 @@ func (s *Server) unreadable(rctx *fasthttp.RequestCtx, err error) {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		c.fail(&wire.Error{
 			Code: wire.CodeBodyTooLarge, Message: "A request body may have 128 KiB.",
-			Issues: []wire.Issue{{"body", "may have at most " + itoa(wire.MaxBodyBytes) + " bytes"}},
+			Issues: []wire.Issue{{"body", "may have at most " + strconv.Itoa(wire.MaxBodyBytes) + " bytes"}},
 		})
 	case errors.As(err, &network) && network.Timeout():
 		c.fail(&wire.Error{Code: wire.CodeTimeout, Message: "The request did not arrive within 10 seconds."})

@@ -3,6 +3,7 @@ package api
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -13,7 +14,6 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/commons-cluster/commons/api/wire"
-	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
@@ -41,20 +41,43 @@ type homeCall struct {
 	key   string // folded
 	since int64  // milliseconds since the epoch; negative: none was given
 	wait  time.Duration
-	fresh freshness
 	notes []string
 }
 
 // getHome serves GET /api/home: what concerns one agent since its last call.
-func getHome(c *call) error {
-	h, err := c.readHome()
+func getHome(c *call) (task, error) {
+	h := &homeCall{}
+	l, err := c.listing(homeParams, h.read)
+	if invalid, is := errors.AsType[*wire.Error](err); is && l != nil && !invalid.Example.Has("for") {
+		invalid.Example = append(wire.Object{{"for", exampleAgent}}, invalid.Example...)
+	}
 	if err != nil {
-		return err
+		return task{}, err
 	}
+	h.notes = slices.Clone(c.notes)
 	c.house = c.srv.house[h.key]
-	if err := c.await(h.fresh); err != nil {
-		return err
+	return task{fresh: l.fresh, run: func() error { return c.home(h) }}, nil
+}
+
+// read reads the parameters.
+func (h *homeCall) read(l *listing) {
+	h.agent = l.agent("for")
+	h.key = text.Fold(h.agent)
+	if h.agent == "" && !l.problems.Has("for") {
+		l.problems.Add("for", "is required: the name of the agent whose home this is")
 	}
+	h.since = l.since()
+	if s := l.text("wait", maxNumber); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 0 || n > maxWait {
+			l.problems.Add("wait", "must be a whole number of seconds from 0 to %d", maxWait)
+		}
+		h.wait = time.Duration(n) * time.Second
+	}
+}
+
+// home answers a request whose parameters have no problems.
+func (c *call) home(h *homeCall) error {
 	now := c.read().Time()
 	if h.since > now {
 		c.catchUp(h.since)
@@ -73,46 +96,6 @@ func getHome(c *call) error {
 		}
 	}
 	return c.answerHome(h, max(h.since, c.read().Time()))
-}
-
-// readHome reads and judges the parameters.
-func (c *call) readHome() (*homeCall, error) {
-	pairs, err := c.query()
-	if err != nil {
-		return nil, err
-	}
-	doc, twice := wire.FoldPairs(pairs)
-	c.noteUnknown(&doc, homeParams)
-	l := newListing(homeParams, twice)
-	h := &homeCall{since: -1, notes: slices.Clone(c.notes)}
-	if s := l.text(&doc, "for", maxRawName); s != "" {
-		h.agent = l.name("for", text.AgentName(s), command.MaxName)
-		h.key = text.Fold(h.agent)
-	} else if !l.problems.Has("for") {
-		l.problems.Add("for", "is required: the name of the agent whose home this is")
-	}
-	if s := l.text(&doc, "since", maxSince); s != "" {
-		var ok bool
-		if h.since, ok = parseSince(s); !ok {
-			l.problems.Add("since", "must be epoch milliseconds or an ISO 8601 date or date-time")
-		}
-	}
-	if s := l.text(&doc, "wait", maxNumber); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < 0 || n > maxWait {
-			l.problems.Add("wait", "must be a whole number of seconds from 0 to %d", maxWait)
-		}
-		h.wait = time.Duration(n) * time.Second
-	}
-	h.fresh = c.readFreshness(&doc, &l.problems)
-	if !l.problems.Any() {
-		return h, nil
-	}
-	example := l.repair(&doc, c.srv.now())
-	if !example.Has("for") {
-		example = append(wire.Object{{"for", exampleAgent}}, example...)
-	}
-	return nil, wire.Invalid(l.problems.List, example)
 }
 
 // catchUp waits, for a bounded time, until the local state is as new as a since

@@ -1,221 +1,317 @@
 package api
 
 import (
+	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-
-	"github.com/gofiber/fiber/v2"
+	"time"
 
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/text"
 )
 
-// jobRefusals say what the rules of the job board come to: the code, the field
-// that is at fault, and a sentence about it.
-var jobRefusals = map[command.Problem]struct {
-	code           command.Code
-	field, message string
+// The fields of jobs (interface, 2.5 and 4.5).
+var (
+	fieldJobTitle = formField{name: "title", least: command.MinTitle, most: command.MaxTitle, required: true, instead: "Proofread a paragraph"}
+	fieldJobBody  = formField{
+		name: "body", least: command.MinBody, most: command.MaxBody, required: true,
+		instead: "Point out the mistakes in the paragraph below.",
+	}
+	fieldAction  = formField{name: "action", most: command.MaxName}
+	fieldJobID   = formField{name: "job_id", most: command.MaxTarget}
+	fieldJobNote = formField{name: "note", most: command.MaxJobNote}
+	fieldResult  = formField{
+		name: "result", least: command.MinJobResult, most: command.MaxJobResult, required: true,
+		instead: "Here is the result of the job.",
+	}
+	fieldPlainTags = fieldTags.plain()
+
+	jobFields = []formField{
+		fieldAgent, fieldAction, fieldJobTitle, fieldJobBody, fieldJobID, fieldJobNote, fieldResult,
+		fieldPlainTags, fieldRequestID, fieldEditKey,
+	}
+)
+
+// jobIDSource says where the id of a job comes from.
+const jobIDSource = "as GET /api/jobs gives it"
+
+// defaultAction is the action where none is named.
+const defaultAction = "post"
+
+// jobActions are the actions on the job board: the commands that they make, and the
+// names under which they are counted.
+var jobActions = map[string]struct {
+	op      command.Op
+	counted string
 }{
-	command.ProblemUnknownJob:    {wire.CodeUnknownJob, "job_id", "names no job that exists"},
-	command.ProblemOwnJob:        {wire.CodeOwnJob, "agent", "posted this job, and nobody may claim or finish a job of their own"},
-	command.ProblemNotPoster:     {wire.CodeNotPoster, "agent", "did not post this job, and only its poster may close it"},
-	command.ProblemJobClaimed:    {wire.CodeJobClaimed, "job_id", "names a job that is claimed"},
-	command.ProblemJobNotClaimed: {wire.CodeJobNotClaimed, "job_id", "names a job that nobody has claimed"},
-	command.ProblemJobDone:       {wire.CodeJobDone, "job_id", "names a job that is done"},
-	command.ProblemJobClosed:     {wire.CodeJobClosed, "job_id", "names a job that its poster has withdrawn"},
+	defaultAction: {command.OpPostJob, "postJob"},
+	"claim":       {command.OpClaimJob, "claimJob"},
+	"result":      {command.OpFinishJob, "finishJob"},
+	"release":     {command.OpReleaseJob, "releaseJob"},
+	"close":       {command.OpCloseJob, "closeJob"},
 }
 
-// postJob serves POST /api/jobs: every action on the job board.
-func postJob(c *call) error {
-	doc, query, err := c.bodyAndQuery()
-	if err != nil {
-		return err
+// jobRejections say what the rules of the job board mean to a client.
+var jobRejections = map[command.Problem]rejection{
+	command.ProblemUnknownJob:    {wire.Issue{"job_id", "names no job that exists"}, wire.CodeUnknownJob, ""},
+	command.ProblemOwnJob:        {wire.Issue{"agent", "posted this job, and nobody may claim or finish a job of their own"}, wire.CodeOwnJob, ""},
+	command.ProblemNotPoster:     {wire.Issue{"agent", "did not post this job, and only its poster may close it"}, wire.CodeNotPoster, ""},
+	command.ProblemJobClaimed:    {wire.Issue{"job_id", "names a job that is claimed"}, wire.CodeJobClaimed, ""},
+	command.ProblemJobNotClaimed: {wire.Issue{"job_id", "names a job that nobody has claimed"}, wire.CodeJobNotClaimed, ""},
+	command.ProblemJobDone:       {wire.Issue{"job_id", "names a job that is done"}, wire.CodeJobDone, ""},
+	command.ProblemJobClosed:     {wire.Issue{"job_id", "names a job that its poster has withdrawn"}, wire.CodeJobClosed, ""},
+}
+
+// exampleJob is the smallest new job.
+var exampleJob = wire.Object{{"agent", exampleAgent}, {"title", fieldJobTitle.instead}, {"body", fieldJobBody.instead}}
+
+// jobForm is the body of POST /api/jobs as it was sent.
+type jobForm struct {
+	form
+	action                           string
+	op                               command.Op // what the action does; OpPostJob where it is unknown
+	jobID, title, body, note, result sent
+	newTitle                         string // of the job that is posted
+	tags                             labels
+	newTags                          []string
+}
+
+// readJob reads an action. It finds every problem that can be seen without the state.
+// Fields that the action does not take are ignored.
+func readJob(doc *wire.Document) *jobForm {
+	j := &jobForm{form: newForm(doc, &fieldAgent, command.OpPostJob), op: command.OpPostJob}
+	if doc.NotObject {
+		j.problems.Add("agent", "is required: the request body must be a JSON object with the text fields agent and action")
+		return j
 	}
-	j := readJobForm(&doc)
-	c.action = jobCalls[j.op]
-	fresh := c.readFreshness(&query, &j.problems)
-	from := c.identify(&j.newEntry)
-	if j.problems.Any() {
-		return c.refuseJob(j)
-	}
-	if err := c.await(fresh); err != nil {
-		return c.explainJob(j, err)
-	}
-	result, err := c.propose(from, j.command(c.srv))
-	if err != nil {
-		return c.explainJob(j, err)
-	}
-	switch result.Outcome {
-	case command.OutcomeRejected:
-		return c.rejectJob(j, result.Problems)
-	case command.OutcomeDuplicate:
-		return c.answerJobAgain(j, result.Entry, result.Differs)
+	j.readName(&fieldAgent)
+	j.readAction()
+	j.readRequestID(false)
+	j.readKey(false)
+	switch j.op {
+	case command.OpPostJob:
+		j.readPost()
+	case command.OpClaimJob:
+		j.readJobID()
+		j.note = j.text(&fieldJobNote)
+		j.mention(j.note.value)
+	case command.OpFinishJob:
+		j.readJobID()
+		j.result = j.text(&fieldResult)
+		j.mention(j.result.value)
 	default:
-		if err := c.noteKey(&j.newEntry); err != nil {
-			return err
-		}
-		return c.answerJob(j, http.StatusCreated, result.Entry)
+		j.readJobID()
+	}
+	j.noteUnknown(jobFields)
+	return j
+}
+
+func (j *jobForm) readAction() {
+	action := j.read(&fieldAction)
+	if j.action = action.value; !action.given {
+		j.action = defaultAction
+	}
+	known, isKnown := jobActions[j.action]
+	switch {
+	case j.problems.Has(fieldAction.name):
+		j.repeats = 0
+	case !isKnown:
+		j.problems.Add(fieldAction.name, "must be post (the default), claim, result, release or close; %s is none of them", wire.Shorten(j.action, maxMethodShown))
+		j.repeats = 0
+	default:
+		j.op, j.repeats = known.op, known.op
 	}
 }
 
-// refuseJob answers an action whose shape is wrong. A request_id that was used
-// before still gets the first write; else everything wrong that this node can see
-// is listed, and nobody else is asked.
-func (c *call) refuseJob(j *jobForm) error {
-	view := c.read()
-	if j.cmd.Request.ID != "" && !j.problems.Has("agent") && !j.problems.Has("action") {
-		if seq, known := view.Request(j.op, j.cmd.Request); known {
-			return c.answerJobAgain(j, seq, true)
-		}
+// readPost reads what a new job takes. Where the action is unknown, so is which fields
+// it takes: they are read for the example alone, which posts a job.
+func (j *jobForm) readPost() {
+	if j.problems.Has(fieldAction.name) {
+		j.title, j.body, j.tags = j.read(&fieldJobTitle), j.read(&fieldJobBody), j.labels(&fieldPlainTags)
+		return
 	}
-	if j.op != command.OpPostJob && !j.problems.Has("job_id") {
-		found, err := view.JobProblems(j.op, j.jobID.value, j.cmd.AgentKey)
-		if err != nil {
-			return fmt.Errorf("look at the job: %w", err)
-		}
-		if j.problems.Has("agent") {
-			found = slices.DeleteFunc(found, hangsOnCaller)
-		}
-		if _, err := j.reject(view, found); err != nil {
-			return err
-		}
-	}
-	example, err := j.example(view, c.srv.now())
-	if err != nil {
-		return fmt.Errorf("make an example: %w", err)
-	}
-	return wire.Invalid(j.problems.List, example)
+	j.title, j.newTitle = j.readTitle(&fieldJobTitle, command.KindMessage, "")
+	j.body = j.text(&fieldJobBody)
+	j.tags = j.labels(&fieldPlainTags)
+	j.newTags = j.limit(&fieldPlainTags, j.tags)
+	j.mention(j.newTitle, j.body.value)
 }
 
-// hangsOnCaller reports a problem that another caller might not have.
-func hangsOnCaller(p command.Problem) bool {
-	return p == command.ProblemOwnJob || p == command.ProblemNotPoster || p == command.ProblemJobClaimed
-}
-
-// reject adds what the state has against the action, and returns the code of the
-// first of it.
-func (j *jobForm) reject(view *fsm.View, found []command.Problem) (command.Code, error) {
-	code := wire.CodeInvalid
-	for i, problem := range found {
-		refusal, known := jobRefusals[problem]
-		if !known {
-			j.problems.Add("action", "was refused by a rule of a newer version (%d)", problem)
-			continue
-		}
-		if i == 0 {
-			code = refusal.code
-		}
-		message := refusal.message
-		if problem == command.ProblemJobClaimed {
-			var err error
-			if message, err = j.claimed(view, message); err != nil {
-				return code, err
-			}
-		}
-		j.problems.Add(refusal.field, "%s", message)
+func (j *jobForm) readJobID() {
+	j.jobID = j.read(&fieldJobID)
+	switch n := j.jobID.length; {
+	case j.problems.Has(fieldJobID.name):
+	case n == 0:
+		j.problems.Add(fieldJobID.name, "is required: the id of a job, "+jobIDSource)
+	case n > fieldJobID.most:
+		j.problems.Add(fieldJobID.name, "may have at most %d characters; this one has %d", fieldJobID.most, n)
 	}
-	return code, nil
 }
 
-// claimed says who has claimed the job and until when, as far as the view knows it.
-func (j *jobForm) claimed(view *fsm.View, instead string) (string, error) {
+// inspect looks at the job. What another caller might do is no problem of a caller
+// whose name is not known.
+func (j *jobForm) inspect(view *fsm.View) ([]command.Problem, error) {
+	if j.op == command.OpPostJob || j.problems.Has(fieldJobID.name) {
+		return nil, nil
+	}
+	found, err := view.JobProblems(j.op, j.jobID.value, j.author.AgentKey)
+	if j.problems.Has(fieldAgent.name) {
+		found = slices.DeleteFunc(found, func(p command.Problem) bool {
+			return p == command.ProblemOwnJob || p == command.ProblemNotPoster || p == command.ProblemJobClaimed
+		})
+	}
+	return found, err
+}
+
+func (j *jobForm) rejection(view *fsm.View, p command.Problem) (rejection, error) {
+	r, known := jobRejections[p]
+	if !known {
+		return newerRule(fieldAction.name, p), nil
+	}
+	if p == command.ProblemJobClaimed {
+		if err := j.nameClaim(view, &r); err != nil {
+			return r, err
+		}
+	}
+	r.summary = fmt.Sprintf("The action %s was refused: %s %s.", j.action, r.Field, r.Message)
+	return r, nil
+}
+
+// nameClaim says who has claimed the job and until when, as far as the view knows it.
+func (j *jobForm) nameClaim(view *fsm.View, r *rejection) error {
 	seq, known := view.Resolve(j.jobID.value)
 	if !known {
-		return instead, nil
+		return nil
 	}
 	job, _, err := view.Job(seq)
 	if err != nil {
-		return "", fmt.Errorf("look at the claim: %w", err)
+		return fmt.Errorf("look at the claim: %w", err)
 	}
-	if job.Status != fsm.JobClaimed {
-		return instead, nil
+	if job.Status == fsm.JobClaimed {
+		r.Message = fmt.Sprintf("names a job that %s has claimed until %s (claimExpiresAt %d)", job.ClaimedBy, at(job.ClaimExpiresAt), job.ClaimExpiresAt)
 	}
-	return fmt.Sprintf("names a job that %s has claimed until %s (claimExpiresAt %d)", job.ClaimedBy, at(job.ClaimExpiresAt), job.ClaimExpiresAt), nil
+	return nil
 }
 
-// rejectJob answers an action that the state machine refused: 404 or 409.
-func (c *call) rejectJob(j *jobForm, found []command.Problem) error {
-	view := c.reread()
-	code, err := j.reject(view, found)
+func (j *jobForm) command(s *Server) command.Payload {
+	on := command.JobAction{Author: j.author, Job: j.jobID.value}
+	switch j.op {
+	case command.OpPostJob:
+		return &command.PostJob{Author: j.author, Title: j.newTitle, Body: j.body.value, Tags: j.newTags}
+	case command.OpClaimJob:
+		return &command.ClaimJob{JobAction: on, Note: j.note.value, TTL: s.claimTTL.Milliseconds()}
+	case command.OpFinishJob:
+		return &command.FinishJob{JobAction: on, Result: j.result.value}
+	case command.OpReleaseJob:
+		return &command.ReleaseJob{JobAction: on}
+	default:
+		return &command.CloseJob{JobAction: on}
+	}
+}
+
+// example is the caller's own action without its problems. It names no job that the
+// caller did not mean: where there is none to which the action can be done, the
+// example posts a job.
+func (j *jobForm) example(view *fsm.View, now time.Time) (wire.Object, error) {
+	id, err := j.exampleJobID(view)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	example, err := j.example(view, c.srv.now())
-	if err != nil {
-		return fmt.Errorf("make an example: %w", err)
-	}
-	refusal := wire.Invalid(j.problems.List, example)
-	if code != wire.CodeInvalid {
-		first := refusal.Issues[0]
-		refusal.Code = code
-		refusal.Message = fmt.Sprintf("The action %s was refused: %s %s.", j.action.value, first.Field, first.Message)
-	}
-	return refusal
-}
-
-// explainJob adds to an error of the cluster the request itself. Whether its job is
-// fit for it, this node may not know.
-func (c *call) explainJob(j *jobForm, err error) error {
-	return explained(err, j.exampleOn(j.jobID.value, c.srv.now()), j.cmd.Request.ID != "")
-}
-
-// answerJobAgain answers with what the request_id did before.
-func (c *call) answerJobAgain(j *jobForm, seq uint64, differs bool) error {
-	note := "This request_id was used before: this is what came of it."
-	if differs {
-		note = "This request_id was used before with other content: this is what came of it then, and nothing new was written."
-	}
-	j.notes = append(j.notes, note)
-	return c.answerJob(j, http.StatusOK, seq)
-}
-
-// answerJob answers an action: with the job, and before it the entry that a claim
-// or a result has left.
-func (c *call) answerJob(j *jobForm, status int, seq uint64) error {
-	view, err := c.readBack()
-	if err != nil {
-		return err
-	}
-	entryName := map[command.Op]string{command.OpClaimJob: "claim", command.OpFinishJob: "result"}[j.op]
-	job, location := seq, "/api/jobs/"+fsm.FormatID(fsm.StyleJob, seq)
-	if entryName != "" {
-		meta, found, err := view.Meta(seq)
-		if err != nil || !found {
-			return fmt.Errorf("look at entry %d: %w", seq, err)
+	o := wire.Object{{fieldAgent.name, j.exampleName()}}
+	if id == "" {
+		o = o.With(fieldAction.name, defaultAction)
+		o = j.with(j.with(o, &fieldJobTitle, j.title), &fieldJobBody, j.body)
+		o = j.tags.addTo(o, &fieldPlainTags)
+	} else {
+		o = o.With(fieldAction.name, j.action).With(fieldJobID.name, id)
+		o = j.with(o, &fieldJobNote, j.note)
+		if j.op == command.OpFinishJob {
+			o = j.with(o, &fieldResult, j.result)
 		}
-		job, location = meta.Parent, "/api/entries/"+fsm.EntryID(seq)
 	}
-	c.out.Header.Set(fiber.HeaderLocation, location)
-	return c.answer(status, func(dst []byte) ([]byte, error) {
-		dst = append(dst, '{')
+	o = j.withRequestID(o, now)
+	if !works(o, func(doc *wire.Document) *form { return readJob(doc).shared() }) {
+		return exampleJob, nil
+	}
+	return o, nil
+}
+
+// exampleJobID returns the id of the job that the caller means, if the action can be
+// done to it: the one that was named or, where that is no job and the action ends a
+// claim, the only one that the caller has claimed. Else, and when the action posts, it
+// returns "". A form without problems is not held against the state, which may be
+// behind here.
+func (j *jobForm) exampleJobID(view *fsm.View) (string, error) {
+	if j.op == command.OpPostJob || !j.problems.Any() {
+		return j.jobID.value, nil
+	}
+	found, err := view.JobProblems(j.op, j.jobID.value, text.Fold(j.exampleName()))
+	switch {
+	case err != nil:
+		return "", err
+	case len(found) == 0:
+		return j.jobID.value, nil
+	case !slices.Contains(found, command.ProblemUnknownJob),
+		j.op != command.OpFinishJob && j.op != command.OpReleaseJob,
+		!j.name.given || j.problems.Has(fieldAgent.name): // nobody's claims
+		return "", nil
+	}
+	claims, err := view.Held(j.author.AgentKey, 2)
+	if err != nil || len(claims) != 1 {
+		return "", err
+	}
+	return fsm.FormatID(fsm.StyleJob, claims[0]), nil
+}
+
+// answer answers with the job, and before it the entry that a claim or a result has
+// left.
+func (j *jobForm) answer(c *call, view *fsm.View, r *command.Result) error {
+	const before = "what came of it"
+	w := written{location: "/api/jobs/" + fsm.FormatID(fsm.StyleJob, r.Entry), same: before, differs: before + " then"}
+	job, entryName := r.Entry, map[command.Op]string{command.OpClaimJob: "claim", command.OpFinishJob: "result"}[j.op]
+	if entryName != "" {
+		meta, found, err := view.Meta(r.Entry)
+		if err != nil || !found {
+			return fmt.Errorf("look at entry %d: %w", r.Entry, err)
+		}
+		job, w.location = meta.Parent, "/api/entries/"+fsm.EntryID(r.Entry)
+	}
+	w.show = func(dst []byte) (_ []byte, err error) {
 		if entryName != "" {
 			dst = append(append(append(dst, '"'), entryName...), `":`...)
-			if dst, err = view.AppendEntry(dst, seq); err != nil {
-				return nil, fmt.Errorf("show entry %d: %w", seq, err)
+			if dst, err = view.AppendEntry(dst, r.Entry); err != nil {
+				return nil, err
 			}
 			dst = append(dst, ',')
 		}
-		dst, err := view.AppendJob(append(dst, `"job":`...), job)
-		if err != nil {
-			return nil, fmt.Errorf("show job %d: %w", job, err)
-		}
-		return appendOutcome(dst, status, j.notes), nil
-	})
+		return view.AppendJob(append(dst, `"job":`...), job)
+	}
+	return c.answerWritten(&j.form, view, r, &w)
 }
 
-// jobParams are the parameters of a list of jobs.
-var jobParams = []string{"status", "q", "limit", "cursor", "consistency", "min_index"}
+// postJob serves POST /api/jobs: every action on the job board.
+func postJob(c *call) (task, error) {
+	doc, query, err := c.bodyAndQuery()
+	if err != nil {
+		return task{}, err
+	}
+	j := readJob(&doc)
+	if c.action = jobActions[defaultAction].counted; j.repeats != 0 {
+		c.action = jobActions[j.action].counted
+	}
+	return c.write(j, &query)
+}
 
-// listJobs serves GET /api/jobs.
-func listJobs(c *call) error {
-	l, err := c.listing(jobParams, "jobs", func(l *listing, doc *wire.Document) {
-		l.status = fsm.JobOpen
-		switch s := l.text(doc, "status", command.MaxName); s {
+// jobList is GET /api/jobs.
+var jobList = listHandler{
+	member: "jobs", scope: "jobs", params: []string{"status", "q", "limit", "cursor", "consistency", "min_index"},
+	filters: func(l *listing) {
+		switch s := l.text("status", command.MaxName); s {
 		case "":
+			l.status = fsm.JobOpen
 		case "all":
-			l.status = 0
 		default:
 			status, known := fsm.ParseJobStatus(s)
 			if !known {
@@ -223,63 +319,22 @@ func listJobs(c *call) error {
 			}
 			l.status = status
 		}
-		l.query.Q = l.text(doc, "q", command.MaxSearch)
-	})
-	if err != nil {
-		return err
-	}
-	view := c.read()
-	seqs, next, err := view.ListJobs(fsm.JobQuery{
-		Status: l.status, Q: l.query.Q, Limit: l.query.Limit, Before: l.query.Before,
-	})
-	if err != nil {
-		return err
-	}
-	return c.answerPage("jobs", seqs, l.nextCursor(next), view.AppendJobs)
-}
-
-// listing reads the parameters of a list that is not that of entries, and waits
-// until the local state is as fresh as asked.
-func (c *call) listing(params []string, scope string, filters func(l *listing, doc *wire.Document)) (*listing, error) {
-	pairs, err := c.query()
-	if err != nil {
-		return nil, err
-	}
-	doc, twice := wire.FoldPairs(pairs)
-	c.noteUnknown(&doc, params)
-	l := newListing(params, twice)
-	l.scope = scope
-	filters(l, &doc)
-	l.readPage(&doc)
-	fresh := c.readFreshness(&doc, &l.problems)
-	if l.problems.Any() {
-		return nil, wire.Invalid(l.problems.List, l.repair(&doc, c.srv.now()))
-	}
-	return l, c.await(fresh)
+	},
+	find: func(view *fsm.View, l *listing) ([]uint64, uint64, error) {
+		q := &l.query
+		return view.ListJobs(fsm.JobQuery{Status: l.status, Q: q.Q, Limit: q.Limit, Before: q.Before})
+	},
+	show: (*fsm.View).AppendJobs,
 }
 
 // getJob serves GET /api/jobs/{id}.
-func getJob(c *call) error {
-	var seq uint64
-	find := func(view *fsm.View) (isJob bool, err error) {
-		var known bool
-		if seq, known = view.Resolve(c.param("id")); known {
-			_, isJob, err = view.Job(seq)
-		}
-		return isJob, err
+var getJob = one("job", func(view *fsm.View, dst []byte, id string) ([]byte, error) {
+	seq, known := view.Resolve(id)
+	if !known {
+		return nil, fsm.ErrNotFound
 	}
-	if err := c.awaitQueryOf("job", find); err != nil {
-		return err
+	if _, isJob, err := view.Job(seq); err != nil || !isJob {
+		return nil, errors.Join(err, fsm.ErrNotFound)
 	}
-	view := c.read()
-	if isJob, err := find(view); err != nil || !isJob {
-		if err == nil {
-			err = wire.Missing("job")
-		}
-		return err
-	}
-	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
-		dst, err := view.AppendJob(append(dst, `{"job":`...), seq)
-		return append(dst, '}'), err
-	})
-}
+	return view.AppendJob(dst, seq)
+})

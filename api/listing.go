@@ -1,6 +1,9 @@
 package api
 
 import (
+	"errors"
+	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,11 +21,13 @@ var listParams = []string{
 	"limit", "cursor", "consistency", "min_index",
 }
 
-// listing is the request for one page of entries.
+// listing are the parameters of a read as they were sent: for lists, which page.
 type listing struct {
+	doc      *wire.Document
 	problems wire.Problems
-	// params are the parameters that the list takes.
+	// params are the parameters that the read takes.
 	params []string
+	fresh  freshness
 	query  fsm.Query
 	// scope tells lists apart whose filters look alike; "" is that of entries.
 	scope string
@@ -32,31 +37,9 @@ type listing struct {
 	thread, replyTo string
 }
 
-// readListing reads and judges the parameters of a list. Parameters that it does
-// not know are ignored.
-func readListing(doc *wire.Document, twice []string, head bool) *listing {
-	l := newListing(listParams, twice)
-	if action, given := doc.Get("action").(string); given && !head && action != "publish" {
-		l.problems.Add("action", "must be publish, or be left out to list entries")
-	}
-	l.readNames(doc)
-	l.thread = l.text(doc, "thread", command.MaxTarget)
-	l.replyTo = l.text(doc, "reply_to", command.MaxTarget)
-	l.query.Q = l.text(doc, "q", command.MaxSearch)
-	if s := l.text(doc, "since", maxSince); s != "" {
-		since, ok := parseSince(s)
-		if !ok {
-			l.problems.Add("since", "must be epoch milliseconds or an ISO 8601 date or date-time")
-		}
-		l.query.Since = since
-	}
-	l.readPage(doc)
-	return l
-}
-
 // newListing is a listing of which nothing was read yet.
-func newListing(params, twice []string) *listing {
-	l := &listing{params: params, query: fsm.Query{Since: -1, Limit: command.DefaultList}}
+func newListing(doc *wire.Document, params, twice []string) *listing {
+	l := &listing{doc: doc, params: params, query: fsm.Query{Since: -1, Limit: command.DefaultList}}
 	for _, name := range twice {
 		if slices.Contains(params, name) && !l.problems.Has(name) {
 			l.problems.Add(name, "may be given once")
@@ -65,10 +48,162 @@ func newListing(params, twice []string) *listing {
 	return l
 }
 
+// listing reads the parameters of a read: filters those beside freshness. Its error
+// lists all problems.
+func (c *call) listing(params []string, filters func(l *listing)) (*listing, error) {
+	pairs, err := c.query()
+	if err != nil {
+		return nil, err
+	}
+	doc, twice := wire.FoldPairs(pairs)
+	c.noteUnknown(&doc, params)
+	l := newListing(&doc, params, twice)
+	if filters != nil {
+		filters(l)
+	}
+	return l, c.endListing(l)
+}
+
+// endListing reads how fresh a read must be, after all its other parameters.
+func (c *call) endListing(l *listing) error {
+	l.fresh = c.readFreshness(l.doc, &l.problems)
+	if l.problems.Any() {
+		return wire.Invalid(l.problems.List, l.repair(c.srv.now()))
+	}
+	return nil
+}
+
+// noteUnknown notes the parameters of the URL that the operation does not take.
+func (c *call) noteUnknown(doc *wire.Document, params []string) {
+	names := unknownNames(doc, func(name string) bool { return slices.Contains(params, name) })
+	if names != "" {
+		c.notes = append(c.notes, "Unknown parameters were ignored: "+names+". Known here are "+strings.Join(params, ", ")+".")
+	}
+}
+
+// listHandler is a list of the interface but for that of entries.
+type listHandler struct {
+	member, scope string // of the answer, and of cursors
+	params        []string
+	filters       func(l *listing)
+	find          func(view *fsm.View, l *listing) (seqs []uint64, next uint64, err error)
+	show          func(view *fsm.View, dst []byte, seqs []uint64) ([]byte, error)
+}
+
+// handle is the handler of a list.
+func (of *listHandler) handle(c *call) (task, error) {
+	l, err := c.listing(of.params, func(l *listing) {
+		l.scope = of.scope
+		of.filters(l)
+		l.query.Q = l.text("q", command.MaxSearch)
+		l.readPage()
+	})
+	if err != nil {
+		return task{}, err
+	}
+	return task{fresh: l.fresh, run: func() error {
+		view := c.read()
+		seqs, next, err := of.find(view, l)
+		if err != nil {
+			return fmt.Errorf("list %s: %w", of.scope, err)
+		}
+		return c.answerPage(of.member, seqs, l.nextCursor(next), func(dst []byte, seqs []uint64) ([]byte, error) {
+			return of.show(view, dst, seqs)
+		})
+	}}, nil
+}
+
+// answerPage answers with one page of a list, put together from stored bytes.
+// The cursor is null on the last page.
+func (c *call) answerPage(name string, seqs []uint64, cursor string, show func(dst []byte, seqs []uint64) ([]byte, error)) error {
+	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
+		dst = append(append(append(dst, `{"`...), name...), `":[`...)
+		dst, err := show(dst, seqs)
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", name, err)
+		}
+		dst = append(dst, `],"nextCursor":`...)
+		if cursor == "" {
+			dst = append(dst, `null`...)
+		} else {
+			dst = append(append(append(dst, '"'), cursor...), '"')
+		}
+		return c.endPage(dst), nil
+	})
+}
+
+// endPage ends an answer with what of the call was ignored, if anything.
+func (c *call) endPage(dst []byte) []byte {
+	if len(c.notes) > 0 {
+		return appendNotes(dst, c.notes)
+	}
+	return append(dst, '}')
+}
+
+// one is the handler of a read of one thing by its id. show appends it, or returns
+// fsm.ErrNotFound. That it does not exist is said before what is wrong with the
+// parameters, because no others would help.
+func one(what string, show func(view *fsm.View, dst []byte, id string) ([]byte, error)) handler {
+	return func(c *call) (task, error) {
+		l, rejected := c.listing(freshnessParams, nil)
+		if l == nil {
+			return task{}, rejected
+		}
+		id := c.param("id") // a trial may have none
+		if id != "" && (rejected != nil || c.trial) {
+			if _, err := show(c.read(), nil, id); errors.Is(err, fsm.ErrNotFound) {
+				return task{}, wire.Missing(what)
+			} else if err != nil {
+				return task{}, err
+			}
+		}
+		return task{fresh: l.fresh, run: func() error {
+			return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
+				dst, err := show(c.read(), append(append(append(dst, `{"`...), what...), `":`...), id)
+				if errors.Is(err, fsm.ErrNotFound) {
+					return nil, wire.Missing(what)
+				}
+				return append(dst, '}'), err
+			})
+		}}, rejected
+	}
+}
+
+// readListing reads and validates the parameters of a list of entries. Parameters that
+// it does not know are ignored.
+func readListing(doc *wire.Document, twice []string, head bool) *listing {
+	l := newListing(doc, listParams, twice)
+	if action, given := doc.Get("action").(string); given && !head && action != "publish" {
+		l.problems.Add("action", "must be publish, or be left out to list entries")
+	}
+	l.readNames()
+	l.thread = l.text("thread", command.MaxTarget)
+	l.replyTo = l.text("reply_to", command.MaxTarget)
+	l.query.Q = l.text("q", command.MaxSearch)
+	if since := l.since(); since >= 0 {
+		l.query.Since = since
+	}
+	l.readPage()
+	return l
+}
+
+// since reads an instant; -1 where none is given.
+func (l *listing) since() int64 {
+	s := l.text("since", maxSince)
+	if s == "" {
+		return -1
+	}
+	since, ok := parseSince(s)
+	if !ok {
+		l.problems.Add("since", "must be epoch milliseconds or an ISO 8601 date or date-time")
+	}
+	return since
+}
+
 // readPage reads which page of the list is asked for, after all filters.
-func (l *listing) readPage(doc *wire.Document) {
-	l.query.Limit = l.number(doc, "limit", command.MaxList, command.DefaultList)
-	if s := l.text(doc, "cursor", maxCursor); s != "" {
+func (l *listing) readPage() {
+	l.query.Limit = l.number("limit", command.MaxList, command.DefaultList)
+	if s := l.text("cursor", maxCursor); s != "" {
 		before, ok := l.parseCursor(s)
 		if !ok && !l.filterProblems() {
 			l.problems.Add("cursor", "is not a nextCursor of this list: start again without it, or with the same filters")
@@ -78,8 +213,8 @@ func (l *listing) readPage(doc *wire.Document) {
 }
 
 // number reads a number from 1 to most; the usual one where none is given.
-func (l *listing) number(doc *wire.Document, field string, most, usual int) int {
-	s := l.text(doc, field, maxNumber)
+func (l *listing) number(field string, most, usual int) int {
+	s := l.text(field, maxNumber)
 	if s == "" {
 		return usual
 	}
@@ -98,42 +233,44 @@ const (
 )
 
 // readNames reads the filters by kind and by name.
-func (l *listing) readNames(doc *wire.Document) {
-	if s := l.text(doc, "kind", command.MaxName); s != "" {
+func (l *listing) readNames() {
+	if s := l.text("kind", command.MaxName); s != "" {
 		kind, known := kindAliases[s]
 		if !known {
 			l.problems.Add("kind", "must be message, knowledge or feature_request")
 		}
 		l.query.Kind = kind
 	}
-	if s := l.text(doc, "channel", maxRawName); s != "" {
+	if s := l.text("channel", maxRawName); s != "" {
 		l.query.Channel = l.name("channel", text.ChannelName(s), command.MaxChannel)
 	}
-	if s := l.text(doc, "agent", maxRawName); s != "" {
-		l.query.AgentKey = text.Fold(l.name("agent", text.AgentName(s), command.MaxName))
-	}
-	if s := l.text(doc, "for", maxRawName); s != "" {
-		l.query.ForKey = text.Fold(l.name("for", text.AgentName(s), command.MaxName))
-	}
-	if s := l.text(doc, "tag", command.MaxTag); s != "" {
+	l.query.AgentKey = text.Fold(l.agent("agent"))
+	l.query.ForKey = text.Fold(l.agent("for"))
+	if s := l.text("tag", command.MaxTag); s != "" {
 		l.query.TagKey = text.FoldTag(s)
 	}
 }
 
-// maxRawName bounds a name before it is converted.
-const maxRawName = 400
+// agent reads the name of an agent; "" when it is absent or has a problem.
+func (l *listing) agent(field string) string {
+	s := l.text(field, maxRawName)
+	if s == "" {
+		return ""
+	}
+	return l.name(field, text.AgentName(s), command.MaxName)
+}
 
 func (l *listing) name(field, name string, longest int) string {
-	if why := nameProblem(name, longest); why != "" {
-		l.problems.Add(field, "%s", why)
+	if problem := nameProblem(name, longest); problem != "" {
+		l.problems.Add(field, "%s", problem)
 		return ""
 	}
 	return name
 }
 
 // text reads one parameter; "" when it is absent or has a problem.
-func (l *listing) text(doc *wire.Document, field string, longest int) string {
-	s, given := doc.Get(field).(string)
+func (l *listing) text(field string, longest int) string {
+	s, given := l.doc.Get(field).(string)
 	if !given || l.problems.Has(field) {
 		return ""
 	}
@@ -173,11 +310,11 @@ func (l *listing) resolve(view *fsm.View) bool {
 	return known
 }
 
-// repair is the caller's own list with its bad parameters mended or left out.
-func (l *listing) repair(doc *wire.Document, now time.Time) wire.Object {
+// repair is the caller's own list without its bad parameters, or with others in their place.
+func (l *listing) repair(now time.Time) wire.Object {
 	o := wire.Object{}
 	for _, name := range l.params {
-		s, given := doc.Get(name).(string)
+		s, given := l.doc.Get(name).(string)
 		if !given {
 			continue
 		}
@@ -186,9 +323,9 @@ func (l *listing) repair(doc *wire.Document, now time.Time) wire.Object {
 		switch {
 		case name == "min_index": // whether this node has it is not to be known here
 		case name == "limit":
-			o = o.With(name, mendNumber(s, command.MaxList, command.DefaultList))
+			o = o.With(name, inBounds(s, command.MaxList, command.DefaultList))
 		case name == "days":
-			o = o.With(name, mendNumber(s, command.MaxUsageDays, defaultUsageDays))
+			o = o.With(name, inBounds(s, command.MaxUsageDays, defaultUsageDays))
 		case !bad && (name != "cursor" || !l.filterProblems()):
 			o = o.With(name, s)
 		case name == "since":
@@ -196,9 +333,9 @@ func (l *listing) repair(doc *wire.Document, now time.Time) wire.Object {
 		case name == "kind":
 			o = o.With(name, command.KindMessage.String())
 		case name == "channel":
-			o = o.With(name, mendName(text.ChannelName(s), command.MaxChannel, "general"))
+			o = o.With(name, mendedName(text.ChannelName(s), command.MaxChannel, "general"))
 		case name == "agent" || name == "for":
-			o = o.With(name, mendName(text.AgentName(s), command.MaxName, exampleAgent))
+			o = o.With(name, mendedName(text.AgentName(s), command.MaxName, exampleAgent))
 		case name == "status":
 			o = o.With(name, fsm.JobOpen.String())
 		case name == "q":
@@ -210,9 +347,9 @@ func (l *listing) repair(doc *wire.Document, now time.Time) wire.Object {
 	return slices.DeleteFunc(o, func(m wire.Field) bool { return m.Value == "" })
 }
 
-// mendNumber brings a number from 1 to most into its bounds; what is none becomes
-// the usual one.
-func mendNumber(s string, most, usual int) int {
+// inBounds brings a number into the bounds of 1 and most; what is none becomes the
+// usual one.
+func inBounds(s string, most, usual int) int {
 	n, err := strconv.Atoi(s)
 	switch {
 	case err == nil:

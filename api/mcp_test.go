@@ -279,7 +279,7 @@ func TestMCPRefusals(t *testing.T) {
 		arguments          any
 		says               string
 	}{
-		{"publish_message", "validation_failed", "tags body", args{"body": "x", "tags": 1}, `Example: publish_message {"body":"Hello from an agent.","tags":[]}`},
+		{"publish_message", "validation_failed", "body tags", args{"body": "x", "tags": 1}, `Example: publish_message {"body":"Hello from an agent.","tags":[]}`},
 		{"publish_knowledge", "validation_failed", "body", args{}, `"kind":"knowledge"`},
 		{"read_entries", "validation_failed", "q kind limit", args{"q": true, "limit": 1000, "kind": "poem"}, `Example: read_entries {"kind":"message","limit":100}`},
 		{"read_entries", "validation_failed", "limit q since", args{"limit": "5", "q": 7, "since": true, "tag": "a"}, `Example: read_entries {"tag":"a"}`},

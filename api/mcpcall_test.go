@@ -11,6 +11,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/valyala/fasthttp"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // FuzzToolArguments holds that no arguments make a tool's decoder panic, that a tool
@@ -75,7 +77,7 @@ func FuzzPostMCP(f *testing.F) {
 		f.Add(seed, "2025-11-25")
 		f.Add(seed, "2026-07-28")
 	}
-	s := &Server{backend: silent{}, routes: routeTable()}
+	s := &Server{backend: silent{}, table: operationTable()}
 	var err error
 	if s.tools, err = bindTools(); err != nil {
 		f.Fatal(err)
@@ -91,7 +93,7 @@ func FuzzPostMCP(f *testing.F) {
 		var rctx fasthttp.RequestCtx
 		rctx.Init(&req, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, nil)
 		c := s.newCall(&rctx)
-		c.route = &route{path: "/mcp"}
+		c.operation = &operation{path: "/mcp", surface: command.SurfaceMCP}
 		if err := postMCP(c); err != nil {
 			c.fail(err)
 		}
@@ -169,13 +171,9 @@ func TestEveryOperationIsATool(t *testing.T) {
 			}
 		}
 	}
-	ids, err := operationIDs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for call, id := range ids {
-		if _, path, _ := strings.Cut(call, " "); strings.HasPrefix(path, "/api/") && !operations[id] {
-			t.Errorf("%s (%s) is no tool", id, call)
+	for _, o := range interfaceOperations() {
+		if !operations[o.id] {
+			t.Errorf("%s is no tool", o.id)
 		}
 	}
 	for action := range jobActions {

@@ -4,7 +4,11 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // httpsPort is the only port to which entries are pushed.
@@ -39,7 +43,7 @@ func (r NotifyRules) Problem(s string) string {
 	if !r.takesPort(u) {
 		why := "must be on port " + httpsPort
 		if r.Port != 0 {
-			why += " or " + itoa(int(r.Port))
+			why += " or " + strconv.Itoa(int(r.Port))
 		}
 		return why
 	}
@@ -76,7 +80,7 @@ func (r NotifyRules) takesPort(u *url.URL) bool {
 	case httpsPort:
 		return true
 	default:
-		return r.Port != 0 && port == itoa(int(r.Port))
+		return r.Port != 0 && port == strconv.Itoa(int(r.Port))
 	}
 }
 
@@ -87,4 +91,30 @@ func badLabel(label string) bool {
 		return true
 	}
 	return strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != ""
+}
+
+// publicURLProblem says what is wrong with an address that is shown to everybody;
+// "" is nothing.
+func publicURLProblem(s string) string {
+	_, why := parseHTTPS(s)
+	return why
+}
+
+// parseHTTPS reads an https address without credentials, or says what is wrong.
+func parseHTTPS(s string) (*url.URL, string) {
+	if n := wire.Count(s); n > command.MaxURL {
+		return nil, "may have at most " + strconv.Itoa(command.MaxURL) + " characters; this one has " + strconv.Itoa(n)
+	}
+	const scheme = "https://"
+	if len(s) < len(scheme) || !strings.EqualFold(s[:len(scheme)], scheme) {
+		return nil, "must start with https://"
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil, u.Hostname() == "", strings.ContainsAny(s, " \t\n\\"):
+		return nil, "must be a well-formed address"
+	case u.User != nil:
+		return nil, "must not hold a user name or password"
+	}
+	return u, ""
 }

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -265,6 +266,44 @@ func TestDocumentedNotModified(t *testing.T) {
 		again := s.Get(path, "If-None-Match", first.Header.Get("ETag"))
 		if first.Status != http.StatusOK || again.Status != http.StatusNotModified || len(again.Body) > 0 {
 			t.Errorf("GET %s: %d, and again %d", path, first.Status, again.Status)
+		}
+	}
+}
+
+// TestOperationsAreDocumented holds that the table of operations and the document
+// agree: on names, and on the errors of what every surface can run.
+func TestOperationsAreDocumented(t *testing.T) {
+	doc := apitest.Document(t)
+	documented := 0
+	for _, item := range doc.Paths.Map() {
+		documented += len(item.Operations())
+	}
+	table := api.Operations()
+	if documented != len(table) {
+		t.Errorf("%d operations are documented, %d are served", documented, len(table))
+	}
+	for _, o := range table {
+		item := doc.Paths.Value(o.Path)
+		if item == nil || item.GetOperation(o.Method) == nil {
+			t.Errorf("%s %s is not documented", o.Method, o.Path)
+			continue
+		}
+		operation := item.GetOperation(o.Method)
+		if operation.OperationID != o.ID {
+			t.Errorf("%s %s is %q in the document, %q in the table", o.Method, o.Path, operation.OperationID, o.ID)
+		}
+		var fails []int
+		for status := range operation.Responses.Map() {
+			if code, err := strconv.Atoi(status); err == nil && code >= http.StatusBadRequest {
+				fails = append(fails, code)
+			}
+		}
+		slices.Sort(fails)
+		if o.Interface && !slices.Equal(fails, slices.Sorted(slices.Values(o.Fails))) {
+			t.Errorf("%s: the document has the errors %v, the table %v", o.ID, fails, o.Fails)
+		}
+		if takes := operation.RequestBody != nil && operation.RequestBody.Value.Required; o.Interface && takes != (string(o.Smallest) != "{}") {
+			t.Errorf("%s: the smallest body is %s", o.ID, o.Smallest)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"errors"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -12,10 +11,6 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )
-
-// errTrial ends an operation on trial as soon as its parameters were judged and
-// nothing is wrong with them: before it waits for anything or writes.
-var errTrial = errors.New("only the parameters were to be judged")
 
 // relay is a surface that runs operations for a client of its own. Its methods may
 // be called from any goroutine while the request is being answered.
@@ -46,10 +41,10 @@ func (c *call) behalf() *relay {
 
 // perform runs one operation, named by its operationId in the OpenAPI document: the
 // handler of HTTP with all its rules. It counts as a call of the relaying surface.
-// A trial comes to nothing but what is wrong.
+// A trial returns nothing but what is wrong.
 func (r *relay) perform(operationID string, in wire.Invocation) (done wire.Performed) {
-	rt, known := r.srv.operations[operationID]
-	inner := &call{srv: r.srv, in: &memoryInput{r, &in}, out: fasthttp.AcquireResponse(), route: rt, relay: r, trial: in.Trial}
+	o, known := r.srv.operations[operationID]
+	inner := &call{srv: r.srv, in: &memoryInput{r, &in}, out: fasthttp.AcquireResponse(), operation: o, relay: r, trial: in.Trial}
 	defer fasthttp.ReleaseResponse(inner.out)
 	defer inner.release()
 	defer func() {
@@ -62,13 +57,13 @@ func (r *relay) perform(operationID string, in wire.Invocation) (done wire.Perfo
 	if !known {
 		return inner.outcome(inner.refusal(&wire.Error{Code: wire.CodeNotFound, Message: "There is no such operation."}))
 	}
-	err := rt.handle(inner)
+	err := o.handle.serve(inner)
 	inner.count()
-	if errors.Is(err, errTrial) {
-		return wire.Performed{}
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return inner.outcome(inner.refusal(err))
+	case in.Trial:
+		return wire.Performed{}
 	}
 	return inner.outcome(nil)
 }

@@ -31,7 +31,7 @@ var pathParams = strings.NewReplacer("{id}", "e1", "{task}", "t1", "{config}", "
 func writes(t *testing.T) (paths []string) {
 	t.Helper()
 	doc := apitest.Document(t)
-	for _, route := range api.Routes() {
+	for _, route := range api.Operations() {
 		if route.Method != http.MethodPost || !strings.HasPrefix(route.Path, "/api/") || doc.Paths.Value(route.Path).Post.RequestBody == nil {
 			continue
 		}
@@ -46,7 +46,7 @@ func writes(t *testing.T) (paths []string) {
 func reads(t *testing.T) (paths []string) {
 	t.Helper()
 	doc := apitest.Document(t)
-	for _, route := range api.Routes() {
+	for _, route := range api.Operations() {
 		if route.Method != http.MethodGet {
 			continue
 		}
@@ -262,7 +262,7 @@ func TestRefusedReads(t *testing.T) {
 			t.Errorf("GET %s without a leader: %d %s", path, r.Status, r.Body)
 		}
 	}
-	for _, route := range api.Routes() {
+	for _, route := range api.Operations() {
 		if route.Method != http.MethodGet || !strings.HasSuffix(route.Path, "/{id}") {
 			continue
 		}
@@ -320,7 +320,7 @@ func TestEveryRouteSurvivesPanics(t *testing.T) {
 func TestMethodsOfEveryRoute(t *testing.T) {
 	s := start(t)
 	methods := map[string][]string{}
-	for _, route := range api.Routes() {
+	for _, route := range api.Operations() {
 		path := pathParams.Replace(route.Path)
 		methods[path] = append(methods[path], route.Method)
 		if route.Method == http.MethodGet {

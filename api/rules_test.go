@@ -136,7 +136,7 @@ var refusedEntries = map[string]struct {
 	"retracted claimed job": {map[string]any{"body": "Hello", "agent": "eve", "supersedes": "j2", "relation": "retraction"}, "relation"},
 	"everything at once": {
 		map[string]any{"body": "x", "title": "y", "kind": "poem", "agent": "z", "channel": "c", "tags": 1, "relation": "sequel"},
-		"tags body kind agent channel title relation",
+		"body kind agent channel title tags relation",
 	},
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/guard"
 	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
@@ -103,11 +104,10 @@ type Server struct {
 	guard      *guard.Guard
 	claimTTL   time.Duration
 	counter    Counter
-	counted    map[*route]counted
 	now        func() time.Time
-	routes     []route
-	operations map[string]*route // those of the interface, by operationId
-	pages      map[string]string // of the documentation, by name
+	table      []operation
+	operations map[string]*operation // those of the interface, by id
+	pages      map[string]string     // of the documentation, by name
 	tools      []*boundTool
 	mcp        func() http.Handler
 	metrics    *metrics
@@ -134,16 +134,15 @@ func New(cfg Config) (*Server, error) {
 		clients:  clients{cfg.TrustedProxies},
 		house:    make(map[string]bool, len(cfg.HouseAgents)),
 		now:      cfg.Now,
-		routes:   routeTable(),
+		table:    operationTable(),
 
 		claimTTL:  cfg.ClaimTTL,
 		publicURL: strings.TrimSuffix(cfg.PublicURL, "/"),
 		notify:    cfg.Notify,
 		dualCard:  cfg.DualCard,
 		counter:   cfg.Counter,
-		counted:   make(map[*route]counted),
 
-		operations: make(map[string]*route),
+		operations: make(map[string]*operation),
 	}
 	if s.claimTTL == 0 {
 		s.claimTTL = DefaultClaimTTL
@@ -166,8 +165,10 @@ func New(cfg Config) (*Server, error) {
 	if s.metrics, err = newMetrics(registry); err != nil {
 		return nil, fmt.Errorf("register the measurements of the HTTP surface: %w", err)
 	}
-	if err := s.nameCalls(); err != nil {
-		return nil, err
+	for i := range s.table {
+		if o := &s.table[i]; o.surface == command.SurfaceAPI {
+			s.operations[o.id] = o
+		}
 	}
 	if s.pages, err = readPages(); err != nil {
 		return nil, err
@@ -189,7 +190,7 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// newRouter hands the table of routes to Fiber.
+// newRouter hands the table of operations to Fiber.
 func (s *Server) newRouter() fasthttp.RequestHandler {
 	app := fiber.New(fiber.Config{
 		DisableStartupMessage: true,
@@ -197,12 +198,12 @@ func (s *Server) newRouter() fasthttp.RequestHandler {
 		BodyLimit:             wire.MaxBodyBytes,
 		ErrorHandler:          s.unrouted,
 	})
-	for i := range s.routes {
-		rt := &s.routes[i]
-		for _, path := range spellings(rt.path) {
-			app.Add(rt.method, path, s.serve(rt))
-			if rt.method == http.MethodGet {
-				app.Add(http.MethodHead, path, s.serve(rt))
+	for i := range s.table {
+		o := &s.table[i]
+		for _, path := range spellings(o.path) {
+			app.Add(o.method, path, s.serve(o))
+			if o.method == http.MethodGet {
+				app.Add(http.MethodHead, path, s.serve(o))
 			}
 		}
 	}

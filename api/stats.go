@@ -20,22 +20,25 @@ var statsNotes = []string{
 }
 
 // getStats serves GET /api/stats.
-func getStats(c *call) error {
-	if err := c.awaitQuery(); err != nil {
-		return err
-	}
-	view := c.read()
-	stats, err := view.Stats(max(view.Time(), c.srv.now().UnixMilli()))
+func getStats(c *call) (task, error) {
+	l, err := c.listing(freshnessParams, nil)
 	if err != nil {
-		return fmt.Errorf("read stats: %w", err)
+		return task{}, err
 	}
-	return c.answerObject(http.StatusOK, wire.Object{
-		{"last24h", stats.Last24h},
-		{"last7d", stats.Last7d},
-		{"registeredAgents", stats.RegisteredAgents},
-		{"apiClients7d", stats.APIClients7d},
-		{"notes", slices.Concat(statsNotes, c.notes)},
-	})
+	return task{fresh: l.fresh, run: func() error {
+		view := c.read()
+		stats, err := view.Stats(max(view.Time(), c.srv.now().UnixMilli()))
+		if err != nil {
+			return fmt.Errorf("read stats: %w", err)
+		}
+		return c.answerObject(http.StatusOK, wire.Object{
+			{"last24h", stats.Last24h},
+			{"last7d", stats.Last7d},
+			{"registeredAgents", stats.RegisteredAgents},
+			{"apiClients7d", stats.APIClients7d},
+			{"notes", slices.Concat(statsNotes, c.notes)},
+		})
+	}}, nil
 }
 
 const defaultUsageDays = 7
@@ -44,30 +47,24 @@ const defaultUsageDays = 7
 var usageParams = []string{"days", "consistency", "min_index"}
 
 // getUsage serves GET /api/usage: the calls of the last days, today included.
-func getUsage(c *call) error {
-	pairs, err := c.query()
+func getUsage(c *call) (task, error) {
+	var days int
+	l, err := c.listing(usageParams, func(l *listing) {
+		days = l.number("days", command.MaxUsageDays, defaultUsageDays)
+	})
 	if err != nil {
-		return err
+		return task{}, err
 	}
-	doc, twice := wire.FoldPairs(pairs)
-	c.noteUnknown(&doc, usageParams)
-	l := newListing(usageParams, twice)
-	days := l.number(&doc, "days", command.MaxUsageDays, defaultUsageDays)
-	fresh := c.readFreshness(&doc, &l.problems)
-	if l.problems.Any() {
-		return wire.Invalid(l.problems.List, l.repair(&doc, c.srv.now()))
-	}
-	if err := c.await(fresh); err != nil {
-		return err
-	}
-	view := c.read()
-	last := command.DayOf(max(view.Time(), c.srv.now().UnixMilli()))
-	first := last - min(last, command.Day(days-1))
-	usage, err := view.Usage(first, last)
-	if err != nil {
-		return fmt.Errorf("read usage: %w", err)
-	}
-	return c.answerUsage(first, days, &usage)
+	return task{fresh: l.fresh, run: func() error {
+		view := c.read()
+		last := command.DayOf(max(view.Time(), c.srv.now().UnixMilli()))
+		first := last - min(last, command.Day(days-1))
+		usage, err := view.Usage(first, last)
+		if err != nil {
+			return fmt.Errorf("read usage: %w", err)
+		}
+		return c.answerUsage(first, days, &usage)
+	}}, nil
 }
 
 // answerUsage answers with the calls from a day on.

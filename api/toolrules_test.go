@@ -111,7 +111,7 @@ var toolRules = []struct {
 	{"post_job", args{"agent": "ada", "title": "A job", "body": "To be done", "tags": "a,b"}, "validation_failed", "tags"},
 	{"post_job", args{"agent": "ada", "title": "A job", "body": "To be done", "request_id": "short"}, "validation_failed", "request_id"},
 	{"post_job", args{"agent": "ada", "title": "A job", "body": "To be done", "request_id": letters(command.MaxRequestID + 1)}, "validation_failed", "request_id"},
-	{"post_job", args{"agent": "a", "title": "b", "body": "c", "tags": 1, "request_id": "d"}, "validation_failed", "agent request_id tags title body"},
+	{"post_job", args{"agent": "a", "title": "b", "body": "c", "tags": 1, "request_id": "d"}, "validation_failed", "agent request_id title body tags"},
 
 	{"claim_job", args{}, "validation_failed", "agent job_id"},
 	{"claim_job", args{"agent": "bob", "job_id": 4}, "validation_failed", "job_id"},

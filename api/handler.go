@@ -1,0 +1,365 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// handler is the first half of an operation: it reads a request and collects all
+// that is wrong with it. It has no effect and waits for nothing, so that a call can
+// be tried. The second half is the task that it returns where nothing is wrong.
+type handler func(c *call) (task, error)
+
+// task is what remains to be done of a request in which nothing is wrong.
+type task struct {
+	fresh freshness // how fresh the local state must be before run
+	run   func() error
+	// explain adds to an error of the wait what the client can do; nil adds nothing.
+	explain func(error) error
+}
+
+// simple is the handler of an operation that takes nothing that could be wrong, or
+// that finds it while it runs.
+func simple(run func(*call) error) handler {
+	return func(c *call) (task, error) { return task{run: func() error { return run(c) }}, nil }
+}
+
+// serve carries a request out. A trial ends after the first half.
+func (h handler) serve(c *call) error {
+	todo, err := h(c)
+	if err != nil || c.trial {
+		return err
+	}
+	if err := c.await(todo.fresh); err != nil {
+		if todo.explain != nil {
+			return todo.explain(err)
+		}
+		return err
+	}
+	return todo.run()
+}
+
+// draft is a write as it was sent. Those of its methods that have no effect belong to
+// the first half of the handler, which ends in call.write.
+type draft interface {
+	// shared is what all writes have.
+	shared() *form
+	// inspect returns what a view has against a draft that has problems already.
+	inspect(view *fsm.View) ([]command.Problem, error)
+	// rejection says what a problem of the state means to the client.
+	rejection(view *fsm.View, p command.Problem) (rejection, error)
+	// example is a payload that would have worked, made of the caller's own.
+	example(view *fsm.View, now time.Time) (wire.Object, error)
+	// challenge has others agree who must, once nothing else is wrong.
+	challenge(c *call, from command.Sender) error
+	// command is the command of a draft without problems.
+	command(s *Server) command.Payload
+	// answer answers with what was written. The view holds it.
+	answer(c *call, view *fsm.View, r *command.Result) error
+}
+
+// rejection is one reason of the state against a write, as the client is shown it.
+type rejection struct {
+	wire.Issue
+	// code and summary are the error's where this is the first reason; "": it is
+	// one of the fields that break rules.
+	code    command.Code
+	summary string
+}
+
+// newerRule is a rejection that this version does not know.
+func newerRule(field string, p command.Problem) rejection {
+	return rejection{Issue: wire.Issue{field, fmt.Sprintf("was refused by a rule of a newer version (%d)", p)}}
+}
+
+// write ends the first half of every write. A draft with problems is refused; a
+// request_id that was used before still gets what it wrote.
+func (c *call) write(d draft, query *wire.Document) (task, error) {
+	f := d.shared()
+	fresh := c.readFreshness(query, &f.problems)
+	from := c.identify(f)
+	if !f.problems.Any() {
+		return task{
+			fresh:   fresh,
+			run:     func() error { return c.carryOut(d, from) },
+			explain: func(err error) error { return c.explain(d, err) },
+		}, nil
+	}
+	view := c.read()
+	if f.repeats != 0 && f.author.Request.ID != "" && !f.problems.Has(f.signed) {
+		if seq, known := view.Request(f.repeats, f.author.Request); known {
+			earlier := command.Result{Outcome: command.OutcomeDuplicate, Entry: seq, Differs: true}
+			return task{run: func() error { return c.answerWrite(d, &earlier) }}, nil
+		}
+	}
+	found, err := d.inspect(view)
+	if err != nil {
+		return task{}, fmt.Errorf("look for problems: %w", err)
+	}
+	if _, err := reject(d, view, found); err != nil {
+		return task{}, err
+	}
+	return task{}, c.invalid(d, view)
+}
+
+// identify finds out whose write this is, and the scope of its request_id.
+func (c *call) identify(f *form) command.Sender {
+	from := command.Sender{Fingerprint: c.srv.backend.Fingerprint(c.sender()), AgentKey: f.author.AgentKey}
+	f.author.House = c.srv.house[from.AgentKey]
+	c.house = f.author.House
+	c.notes = append(c.notes, f.notes...)
+	scope := from.AgentKey
+	if scope == anonymous {
+		// No agent name holds an @, so no name can pose as a fingerprint.
+		from.AgentKey, scope = "", "@"+from.Fingerprint
+		f.author.Proof.Key = nil
+	}
+	if f.doc.MessageID != "" {
+		scope = messageScope + scope
+	}
+	if f.author.Request.ID != "" {
+		f.author.Request.Scope = scope
+	}
+	f.author.Proof.Sender = from.Fingerprint
+	return from
+}
+
+// reject adds to a draft what the state has against it, and returns the first of it.
+func reject(d draft, view *fsm.View, found []command.Problem) (first rejection, err error) {
+	for i, p := range found {
+		r, err := d.rejection(view, p)
+		if err != nil {
+			return first, err
+		}
+		if i == 0 {
+			first = r
+		}
+		d.shared().problems.Add(r.Field, "%s", r.Message)
+	}
+	return first, nil
+}
+
+// invalid is the error of a draft with problems.
+func (c *call) invalid(d draft, view *fsm.View) error {
+	example, err := d.example(view, c.srv.now())
+	if err != nil {
+		return fmt.Errorf("make an example: %w", err)
+	}
+	f := d.shared()
+	refusal := wire.Invalid(f.problems.List, example)
+	if f.code != "" {
+		refusal.Code, refusal.Message = f.code, f.summary
+	}
+	return refusal
+}
+
+// explain adds to an error of the cluster the request itself, and whether it may be
+// repeated: with a request_id always.
+func (c *call) explain(d draft, err error) error {
+	refusal := toError(err)
+	if refusal == nil {
+		return err
+	}
+	example, err := d.example(c.read(), c.srv.now())
+	if err != nil {
+		return fmt.Errorf("make an example: %w", err)
+	}
+	refusal.Example = example
+	refusal.Repeatable = refusal.Code == command.CodeOutcomeUnknown && d.shared().author.Request.ID != ""
+	return refusal
+}
+
+// maxChallenges is how often a write is proposed while what others agreed to is taken
+// back before it is written.
+const maxChallenges = 3
+
+// carryOut is the second half of every write.
+func (c *call) carryOut(d draft, from command.Sender) error {
+	var result command.Result
+	for range maxChallenges {
+		err := d.challenge(c, from)
+		if err != nil {
+			return err
+		}
+		if result, err = c.propose(from, d.command(c.srv)); err != nil {
+			return c.explain(d, err)
+		}
+		if !slices.Contains(result.Problems, command.ProblemUnchecked) {
+			break
+		}
+	}
+	if result.Outcome != command.OutcomeRejected {
+		return c.answerWrite(d, &result)
+	}
+	view := c.reread()
+	first, err := reject(d, view, result.Problems)
+	if err != nil {
+		return err
+	}
+	f := d.shared()
+	f.code, f.summary = first.code, first.summary
+	return c.invalid(d, view)
+}
+
+// propose replicates a command. Its result says that the command was carried out,
+// now or before, or rejected. Errors: *Unavailable, *RateLimited, or what the backend
+// cannot explain.
+func (c *call) propose(from command.Sender, cmd command.Payload) (command.Result, error) {
+	ctx, cancel := context.WithTimeout(c.srv.writes, proposeTimeout)
+	defer cancel()
+	result, index, err := c.srv.backend.Propose(ctx, from, cmd)
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return result, &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "the write was not confirmed in time"}
+	case err != nil:
+		return result, err
+	case result.Outcome == command.OutcomeDropped:
+		return result, &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "the write was answered elsewhere"}
+	}
+	c.index = index
+	return result, nil
+}
+
+// readBack returns a view that holds the write.
+func (c *call) readBack() (*fsm.View, error) {
+	view := c.reread()
+	if view.Index() < c.index {
+		return nil, fmt.Errorf("the backend answered index %d ahead of its view at %d", c.index, view.Index())
+	}
+	return view, nil
+}
+
+// answerWrite answers with the result of a write.
+func (c *call) answerWrite(d draft, r *command.Result) error {
+	view, err := c.readBack()
+	if err != nil {
+		return err
+	}
+	return d.answer(c, view, r)
+}
+
+// written is how the answer to a write shows what was written: 201 where that is new,
+// 200 where the same request_id wrote it before.
+type written struct {
+	location string
+	// same and differs are what the request_id wrote before, as a note calls it: with
+	// the same content, and with other content.
+	same, differs string
+	show          func(dst []byte) ([]byte, error) // appends its members
+}
+
+func (c *call) answerWritten(f *form, view *fsm.View, r *command.Result, w *written) error {
+	status := http.StatusCreated
+	if r.Outcome == command.OutcomeDuplicate {
+		status = http.StatusOK
+		f.noteRepeated(r.Differs, w)
+	} else if err := f.noteKey(view); err != nil {
+		return err
+	}
+	c.out.Header.Set(fiber.HeaderLocation, w.location)
+	return c.answer(status, func(dst []byte) ([]byte, error) {
+		dst, err := w.show(append(dst, '{'))
+		if err != nil {
+			return nil, fmt.Errorf("show what %d wrote: %w", r.Entry, err)
+		}
+		dst = strconv.AppendBool(append(dst, `,"duplicate":`...), status == http.StatusOK)
+		return appendNotes(dst, f.notes), nil
+	})
+}
+
+// noteRepeated notes that a request_id was used before.
+func (f *form) noteRepeated(differs bool, w *written) {
+	note := "This " + fieldRequestID.name + " was used before"
+	if f.doc.MessageID != "" {
+		note = "This messageId was used before"
+	}
+	if differs {
+		note += " with other content: this is " + w.differs + ", and nothing new was written."
+	} else {
+		note += ": this is " + w.same + "."
+	}
+	f.notes = append(f.notes, note)
+}
+
+// appendNotes ends the answer to a write with its notes.
+func appendNotes(dst []byte, notes []string) []byte {
+	dst = append(dst, `,"notes":`...)
+	if len(notes) == 0 {
+		return append(dst, `[]}`...)
+	}
+	return append(wire.AppendJSON(dst, notes), '}')
+}
+
+// freshness is how fresh the local state must be.
+type freshness struct {
+	minIndex uint64
+	strong   bool
+}
+
+// freshnessParams are the parameters of a read that takes no others.
+var freshnessParams = []string{"consistency", "min_index"}
+
+// readFreshness takes X-Commons-Min-Index and the parameters min_index and
+// consistency.
+func (c *call) readFreshness(doc *wire.Document, p *wire.Problems) (f freshness) {
+	index := func(field, s string) {
+		i, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			p.Add(field, "must be a log index: a whole number, as X-Commons-Index gives it")
+		}
+		f.minIndex = max(f.minIndex, i)
+	}
+	if h := c.header(headerMinIndex); h != "" {
+		index(headerMinIndex, h)
+	}
+	if s, given := doc.Get("min_index").(string); given {
+		index("min_index", s)
+	}
+	if s, given := doc.Get("consistency").(string); given {
+		f.strong = s == "strong"
+		if !f.strong {
+			p.Add("consistency", "must be strong, or be left out")
+		}
+	}
+	return f
+}
+
+// await waits until the local state is as fresh as asked.
+func (c *call) await(f freshness) error {
+	if f.minIndex == 0 && !f.strong {
+		return nil
+	}
+	ctx, done := c.wait(waitTimeout)
+	defer done()
+	if f.strong {
+		index, err := c.srv.backend.ReadIndex(ctx)
+		if err != nil {
+			return orUnavailable(err, command.CodeNoLeader, "no leader confirmed the read in time")
+		}
+		f.minIndex = max(f.minIndex, index)
+	}
+	if err := c.srv.backend.WaitIndex(ctx, f.minIndex); err != nil {
+		return orUnavailable(err, command.CodeBehind, "this node has not applied the index yet")
+	}
+	return nil
+}
+
+// orUnavailable keeps what a client may see and turns the rest, the end of a
+// context, into a 503.
+func orUnavailable(err error, code command.Code, reason string) error {
+	if toError(err) != nil {
+		return err
+	}
+	return &command.Unavailable{Code: code, Reason: reason}
+}
