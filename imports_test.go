@@ -43,13 +43,13 @@ func room(importPath string) string {
 
 // ourRooms says which rooms each room may import, besides itself.
 var ourRooms = map[string][]string{
-	"main":    {"node"},
-	"node":    {"api", "cluster", "fsm"},
-	"api":     {"fsm"},
-	"cluster": {},
-	"fsm":     {},
+	"main":     {"node"},
+	"node":     {"api", "cluster", "fsm"},
+	"api":      {"fsm"},
+	"cluster":  {},
+	"fsm":      {},
 	"internal": {},
-	"scripts": {}, // black boxes all: they know the program by its doors
+	"scripts":  {}, // black boxes all: they know the program by its doors
 }
 
 // helpers of tests know nothing of the product, and every room may import them.
@@ -168,6 +168,26 @@ func TestImportRules(t *testing.T) {
 	for _, must := range []string{"main", "node", "api", "cluster", "fsm"} {
 		if !seen[must] {
 			t.Errorf("go list shows no package in %s: the rules were not checked", must)
+		}
+	}
+}
+
+// TestSurfacesKnowNoHandlers holds that the surfaces beside the handlers run operations
+// through api/wire alone, and that each library stays with the one that needs it.
+func TestSurfacesKnowNoHandlers(t *testing.T) {
+	const mcp = "github.com/modelcontextprotocol/"
+	for _, p := range listPackages(t, "./api/...") {
+		own, ours := strings.CutPrefix(p.ImportPath, module+"/api")
+		for _, imp := range p.Imports {
+			switch {
+			case ours && (own == "/wire" || own == "/a2a" || own == "/mcp") && (under(imp, "github.com/gofiber/") || under(imp, "github.com/valyala/")):
+				t.Errorf("%s imports %s: a surface knows no server", p.ImportPath, imp)
+			case (own == "/a2a" || own == "/mcp") && under(imp, module+"/api") && imp != module+"/api/wire",
+				own == "/wire" && under(imp, module+"/api") && imp != module+"/api/credentials":
+				t.Errorf("%s imports %s", p.ImportPath, imp)
+			case own != "" && own != "/mcp" && under(imp, mcp):
+				t.Errorf("%s imports %s, which belongs to api/mcp", p.ImportPath, imp)
+			}
 		}
 	}
 }

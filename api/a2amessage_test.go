@@ -1,16 +1,42 @@
 package api
 
 import (
-	"encoding/json"
+	"net/http"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/wire"
 )
 
-// FuzzReadMessage holds that no message makes its decoder panic, and that what is
-// shown as an example to a message that is refused is read without a problem.
-func FuzzReadMessage(f *testing.F) {
+// sentMessage is a message to a service without a state: what could be published is.
+type sentMessage struct {
+	body []byte
+	srv  Server
+}
+
+func (r *sentMessage) Header(string) string        { return "" }
+func (r *sentMessage) Param(string) string         { return "" }
+func (r *sentMessage) Query() ([]wire.Pair, error) { return nil, nil }
+func (r *sentMessage) Body() []byte                { return r.body }
+func (r *sentMessage) BaseURL() string             { return "https://commons.example" }
+func (r *sentMessage) Sender() string              { return "sender" }
+func (r *sentMessage) Draft(doc *wire.Document) *wire.Error {
+	r.srv.now = func() time.Time { return time.UnixMilli(0) }
+	return (&request{&relay{srv: &r.srv}, nil}).Draft(doc)
+}
+
+func (r *sentMessage) Perform(operation string, in wire.Invocation) wire.Performed {
+	if refusal := r.Draft(&in.Document); operation == callPublish && len(refusal.Issues) > 0 {
+		return wire.Performed{Status: refusal.Status(), Body: refusal.Object().AppendJSON(nil), Refusal: refusal}
+	}
+	return wire.Performed{Status: http.StatusOK, Body: []byte("{}")}
+}
+
+// FuzzSendMessage holds that no message makes its decoder panic, and that what is
+// shown as an example to a message that is refused is taken.
+func FuzzSendMessage(f *testing.F) {
 	for _, seed := range []string{
 		`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"Hello"},{"data":{"agent":"ada","tags":["a"],"reply_to":"e1"}}]}}`,
 		`{"message":{"message_id":"a","role":"ROLE_USER","content":[{"text":"ping"},{"data":{"data":{"agent":1}}}]}}`,
@@ -23,43 +49,28 @@ func FuzzReadMessage(f *testing.F) {
 		f.Add(seed, uint8(1))
 		f.Add(seed, uint8(2))
 	}
-	now := time.UnixMilli(0)
+	routes := a2a.Routes()
+	send := func(path string, body []byte) wire.Reply {
+		at := slices.IndexFunc(routes, func(rt a2a.Route) bool { return rt.Path == path })
+		return routes[at].Serve(&sentMessage{body: body})
+	}
 	f.Fuzz(func(t *testing.T, body string, form uint8) {
-		d := dialect(form % 3)
-		fields, err := wire.ReadObject([]byte(body))
-		if err != nil {
+		path := "/a2a"
+		switch form % 3 {
+		case 0:
+			body = `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":` + body + `}`
+		case 1:
+			body = `{"jsonrpc":"2.0","id":1,"method":"message/send","params":` + body + `}`
+		default:
+			path = "/a2a/v1/message:send"
+		}
+		refused := send(path, []byte(body)).Refusal
+		if refused == nil {
 			return
 		}
-		params := map[string]any{}
-		for _, field := range fields {
-			params[field.Name] = field.Value
-		}
-		m, failed := readMessage(params)
-		if failed != nil {
-			return
-		}
-		doc := m.document()
-		if e := readEntry(&doc, &messageRules); !m.problems.Any() && !e.problems.Any() {
-			return
-		}
-		refused := m.refuse(now)
-		refused.mend(d, nil)
-		shown, err := json.Marshal(refused.refusal.Example)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := wire.ReadObject(shown)
-		if err != nil {
-			t.Fatalf("the example %s: %v", shown, err)
-		}
-		message, _ := again[0].Value.(map[string]any)
-		mended, failed := readMessage(map[string]any{"message": message})
-		if failed != nil || mended.problems.Any() {
-			t.Fatalf("the example %s: %v %v", shown, failed, mended.problems.List)
-		}
-		doc = mended.document()
-		if e := readEntry(&doc, &messageRules); e.problems.Any() {
-			t.Errorf("the entry of the example %s: %v", shown, e.problems.List)
+		example := refused.Example.AppendJSON(nil)
+		if again := send(path, example).Refusal; again != nil {
+			t.Errorf("the example %s: %v", example, again.Issues)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 
+	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 )
@@ -193,7 +194,7 @@ func (c *call) refusal(err error) *wire.Error {
 	resp.Header.SetContentType(contentJSON)
 	body := e.Object()
 	if c.belowA2A() {
-		body = a2aUnreached(e).http()
+		body = a2a.Unreached(e)
 	}
 	resp.SetBody(body.AppendJSON(nil))
 	return e

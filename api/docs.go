@@ -1,14 +1,22 @@
 package api
 
 import (
+	"crypto/sha256"
 	"embed"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"path"
 	"strings"
 
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/wire"
 )
+
+// documentCaching is how long cards and pages may be kept, in seconds.
+const documentCaching = "public, max-age=300"
 
 //go:embed openapi.json
 var openAPI string
@@ -73,6 +81,35 @@ func (c *call) answerDocument(name string) error {
 		return c.answerCached(contentHTML, pageHTML(text))
 	}
 	return c.answerCached(contentMarkdown, text)
+}
+
+// answerCached answers with a body that changes rarely, or with 304 where the
+// client has it.
+func (c *call) answerCached(contentType, body string) error {
+	sum := sha256.Sum256([]byte(body))
+	tag := `"` + base64.RawURLEncoding.EncodeToString(sum[:tagBytes]) + `"`
+	c.out.Header.Set(fiber.HeaderETag, tag)
+	c.out.Header.Set(fiber.HeaderCacheControl, documentCaching)
+	if matchesTag(c.header(fiber.HeaderIfNoneMatch), tag) {
+		c.out.SetStatusCode(http.StatusNotModified)
+		return nil
+	}
+	return c.answerText(http.StatusOK, contentType, body)
+}
+
+// getCard serves GET /.well-known/agent-card.json.
+func getCard(c *call) error {
+	return c.answerCard(a2a.Card(c.baseURL(), c.srv.backend.Status().Version, c.srv.dualCard))
+}
+
+// getOldCard serves GET /.well-known/agent.json.
+func getOldCard(c *call) error {
+	return c.answerCard(a2a.Card03(c.baseURL(), c.srv.backend.Status().Version))
+}
+
+// answerCard answers with a card, or with 304 where the client has it.
+func (c *call) answerCard(card wire.Object) error {
+	return c.answerCached(contentJSON, string(card.AppendJSON(nil)))
 }
 
 // getOpenAPI serves GET /openapi.json.

@@ -19,7 +19,7 @@ import (
 // The fields of NewEntry (interface, 2.2).
 var (
 	fieldBody = formField{
-		name: "body", synonyms: []string{"content", "text", "message", "description"},
+		name: "body", synonyms: wire.TextNames[1:],
 		least: command.MinBody, most: command.MaxBody, required: true, instead: exampleBody,
 	}
 	fieldKind       = formField{name: "kind", synonyms: []string{"type"}, most: command.MaxName}

@@ -81,7 +81,7 @@ func Relay(s *Server, path, operationID, query, id, body string) Relayed {
 	in := wire.Invocation{ID: id}
 	in.Params, _ = wire.ParsePairs(query)
 	in.Document, _ = wire.DecodeBody(contentJSON, []byte(body))
-	done := r.perform(operationID, in)
+	done := r.Perform(operationID, in)
 	return Relayed{done.Status, done.Body, done.Refusal, done.Index}
 }
 

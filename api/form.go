@@ -17,11 +17,11 @@ import (
 )
 
 // anonymous is the author of entries that name none.
-const anonymous = "anonymous"
+const anonymous = wire.Anonymous
 
 // The texts of examples that cannot be made of the caller's own.
 const (
-	exampleBody  = "Hello from an agent."
+	exampleBody  = wire.ExampleBody
 	exampleAgent = "my-agent"
 )
 
@@ -360,7 +360,7 @@ func (f *form) readRequestID(inURL bool) {
 	s := f.read(&fieldRequestID)
 	name, n := fieldRequestID.name, s.length
 	if f.doc.MessageID != "" {
-		f.author.Request.ID = shortHash(f.doc.MessageID)
+		f.author.Request.ID = wire.ShortHash(f.doc.MessageID)
 		if s.given {
 			f.notes = append(f.notes, "The request_id was ignored: the messageId keeps a message from being published twice.")
 		}

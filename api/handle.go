@@ -11,6 +11,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 
+	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/guard"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
@@ -19,7 +20,7 @@ import (
 // The headers of cross-origin access: any origin, no credentials.
 const (
 	corsMethods = "GET, HEAD, POST, DELETE, OPTIONS"
-	corsHeaders = "Content-Type, Authorization, If-None-Match, " + headerMinIndex + ", " + headerA2AVersion + ", A2A-Extensions, X-A2A-Extensions" +
+	corsHeaders = "Content-Type, Authorization, If-None-Match, " + headerMinIndex + ", " + a2a.HeaderVersion + ", A2A-Extensions, X-A2A-Extensions" +
 		", " + headerMCPVersion + ", Mcp-Session-Id, Mcp-Method, Mcp-Name, Last-Event-ID"
 	corsExposed = headerNode + ", " + headerIndex + ", " + headerStale + ", ETag, Location, Allow, Retry-After, " +
 		headerRateLimit + ", " + headerRateLimitPolicy

@@ -118,7 +118,7 @@ func (j *jobForm) readAction() {
 	case j.problems.Has(fieldAction.name):
 		j.repeats = 0
 	case !isKnown:
-		j.problems.Add(fieldAction.name, "must be post (the default), claim, result, release or close; %s is none of them", wire.Shorten(j.action, maxMethodShown))
+		j.problems.Add(fieldAction.name, "must be post (the default), claim, result, release or close; %s is none of them", wire.Shorten(j.action, wire.MaxMethodShown))
 		j.repeats = 0
 	default:
 		j.op, j.repeats = known.op, known.op

@@ -142,7 +142,7 @@ func (s *Server) noTool(name string) error {
 	for i, b := range s.tools {
 		names[i] = b.name
 	}
-	message := "There is no tool " + wire.Shown(name, maxMethodShown) + ": tools/list names those that there are."
+	message := "There is no tool " + wire.Shown(name, wire.MaxMethodShown) + ": tools/list names those that there are."
 	if near := text.Nearest(name, names); near != "" {
 		message += " Did you mean " + near + "?"
 	}
@@ -165,7 +165,7 @@ func readLatest(ctx context.Context, _ *mcp.ReadResourceRequest) (*mcp.ReadResou
 	if !known {
 		return nil, failedMCP(wire.Internal())
 	}
-	done := x.relay.perform("listEntries", wire.Invocation{Params: []wire.Pair{{"limit", latestShown}}})
+	done := x.relay.Perform("listEntries", wire.Invocation{Params: []wire.Pair{{"limit", latestShown}}})
 	if done.Refusal != nil {
 		return nil, failedMCP(done.Refusal)
 	}
@@ -212,7 +212,7 @@ func postMCP(c *call) error {
 		if c.header(headerMCPVersion) >= mcpStatusVersion {
 			status = http.StatusNotFound
 		}
-		return c.refuseRPC(status, id, rpcNoMethod, "There is no method "+wire.Shown(name, maxMethodShown)+" here: nothing is streamed, subscribed to or kept in a session.")
+		return c.refuseRPC(status, id, rpcNoMethod, "There is no method "+wire.Shown(name, wire.MaxMethodShown)+" here: nothing is streamed, subscribed to or kept in a session.")
 	case id == nil:
 		return c.refuseRPC(http.StatusBadRequest, nil, rpcBadRequest, "id is required: a text or a whole number.")
 	}
@@ -222,7 +222,7 @@ func postMCP(c *call) error {
 // refuseMCPVersion answers a request of a version that there is none of, so that a
 // client which knows an older one goes on with that.
 func (c *call) refuseMCPVersion(id any) error {
-	asked := wire.Shorten(c.header(headerMCPVersion), maxMethodShown)
+	asked := wire.Shorten(c.header(headerMCPVersion), wire.MaxMethodShown)
 	return c.answerObject(http.StatusBadRequest, wire.Object{
 		{"jsonrpc", "2.0"}, {"id", id}, {"error", wire.Object{
 			{"code", mcp.CodeUnsupportedProtocolVersion},

@@ -174,7 +174,7 @@ func (b *boundTool) perform(r *relay, t *toolCall) wire.Performed {
 		return refused(t.unread)
 	}
 	t.in.Trial = t.problems.Any()
-	done := r.perform(b.operation, t.in)
+	done := r.Perform(b.operation, t.in)
 	switch {
 	case done.Refusal != nil && done.Refusal.Code != wire.CodeInvalid, done.Refusal == nil && !t.in.Trial, b.body:
 		return done

@@ -8,6 +8,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 
+	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -39,10 +40,9 @@ func (c *call) behalf() *relay {
 	return c.relay
 }
 
-// perform runs one operation, named by its operationId in the OpenAPI document: the
-// handler of HTTP with all its rules. It counts as a call of the relaying surface.
-// A trial returns nothing but what is wrong.
-func (r *relay) perform(operationID string, in wire.Invocation) (done wire.Performed) {
+// Perform runs one operation: the handler of HTTP with all its rules. It counts as a
+// call of the relaying surface.
+func (r *relay) Perform(operationID string, in wire.Invocation) (done wire.Performed) {
 	o, known := r.srv.operations[operationID]
 	inner := &call{srv: r.srv, in: &memoryInput{r, &in}, out: fasthttp.AcquireResponse(), operation: o, relay: r, trial: in.Trial}
 	defer fasthttp.ReleaseResponse(inner.out)
@@ -66,6 +66,62 @@ func (r *relay) perform(operationID string, in wire.Invocation) (done wire.Perfo
 		return wire.Performed{}
 	}
 	return inner.outcome(nil)
+}
+
+// request is a call as a surface sees it that runs operations.
+type request struct {
+	*relay
+	c *call
+}
+
+var _ a2a.Request = (*request)(nil)
+
+// surface is the handler of a surface that runs operations.
+func surface(serve func(*request) wire.Reply) handler {
+	return simple(func(c *call) error {
+		reply := serve(&request{c.behalf(), c})
+		if reply.Cause != nil {
+			c.srv.log.Error("request failed", "route", c.template(), "err", reply.Cause)
+		}
+		if reply.Refusal != nil {
+			c.hint(reply.Refusal)
+		}
+		c.out.SetStatusCode(reply.Status)
+		if len(reply.Body) > 0 {
+			c.out.Header.SetContentType(contentJSON)
+			c.out.SetBodyRaw(reply.Body)
+		}
+		return nil
+	})
+}
+
+func (r *request) Header(name string) string   { return r.c.header(name) }
+func (r *request) Param(name string) string    { return r.c.param(name) }
+func (r *request) Query() ([]wire.Pair, error) { return r.c.query() }
+func (r *request) Body() []byte                { return r.c.rctx.Request.Body() }
+func (r *request) BaseURL() string             { return r.c.baseURL() }
+func (r *request) Sender() string              { return r.srv.backend.Fingerprint(r.caller) }
+
+// Draft says what publishing has against the entry of a message.
+func (r *request) Draft(doc *wire.Document) *wire.Error {
+	e := readEntry(doc, &messageRules)
+	return &wire.Error{Code: wire.CodeInvalid, Issues: e.problems.List, Example: e.repaired(r.srv.now()), Notes: e.notes}
+}
+
+// messageScope keeps the keys made of messageIds apart from request_ids: no scope
+// of these holds a slash.
+const messageScope = "a2a/"
+
+// messageRules are the rules of publishing by a message.
+var messageRules = entryRules{maxBody: command.MaxBody, room: "a2a"}
+
+// belowA2A reports a request for HTTP+JSON of the message protocol. One that was not
+// read far enough for its path to be known is none.
+func (c *call) belowA2A() bool {
+	if c.operation != nil {
+		return a2a.Below(c.operation.path)
+	}
+	return c.rctx != nil && len(c.rctx.Host()) > 0 && a2a.Below(string(c.rctx.URI().PathOriginal()))
 }
 
 // outcome takes what the handler answered out of the response.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -118,24 +119,16 @@ func interfaceOperations() []operation {
 // otherOperations are those of the other surfaces, the documents, and what is for
 // operators: method, path, id, handler, and the line for GET /.
 func otherOperations() []operation {
-	const get, post, del = http.MethodGet, http.MethodPost, http.MethodDelete
-	noStream, noPush, noCard := simple(httpA2A(refuseStream)), simple(httpA2A(refusePush)), simple(httpA2A(refuseExtendedCard))
+	const get, post = http.MethodGet, http.MethodPost
 	row := func(method, path, id string, handle handler, does string) operation {
 		return operation{method: method, path: path, id: id, handle: handle, does: does}
 	}
-	table := []operation{
-		row(post, "/a2a", "callA2A", simple(postA2A), "The message protocol (A2A 1.0 and 0.3) by JSON-RPC"),
-		row(post, "/a2a/v1/message:send", "sendMessage", simple(postMessage), "The message protocol by HTTP+JSON"),
-		row(post, "/a2a/v1/message:stream", "streamMessage", noStream, ""),
-		row(get, "/a2a/v1/tasks", "listTasks", simple(getTasks), ""),
-		row(get, "/a2a/v1/tasks/:task", "getTask", simple(getTask), ""),
-		row(post, "/a2a/v1/tasks/:task", "changeTask", simple(postTask), ""),
-		row(get, "/a2a/v1/tasks/:task/pushNotificationConfigs", "listTaskPushConfigs", noPush, ""),
-		row(post, "/a2a/v1/tasks/:task/pushNotificationConfigs", "createTaskPushConfig", noPush, ""),
-		row(get, "/a2a/v1/tasks/:task/pushNotificationConfigs/:config", "getTaskPushConfig", noPush, ""),
-		row(del, "/a2a/v1/tasks/:task/pushNotificationConfigs/:config", "deleteTaskPushConfig", noPush, ""),
-		row(get, "/a2a/v1/extendedAgentCard", "getExtendedCard", noCard, ""),
-		row(get, "/a2a/v1/card", "getExtendedCard03", noCard, ""),
+	var table []operation
+	for _, rt := range a2a.Routes() {
+		serve := surface(func(r *request) wire.Reply { return rt.Serve(r) })
+		table = append(table, row(rt.Method, rt.Path, rt.Operation, serve, rt.Does))
+	}
+	return append(table, []operation{
 		row(post, "/mcp", "callMCP", simple(postMCP), "The tool interface (MCP) by streamable HTTP"),
 		row(get, "/.well-known/agent-card.json", "getAgentCard", simple(getCard), "This service as an A2A agent"),
 		row(get, "/.well-known/agent.json", "getAgentCard03", simple(getOldCard), "The card in the form of A2A 0.3"),
@@ -149,21 +142,8 @@ func otherOperations() []operation {
 		row(get, "/readyz", "getReady", simple(getReady), "Whether this node serves, one line per check"),
 		row(get, "/status", "getStatus", simple(getStatus), "This node and its part in the cluster"),
 		row(get, "/metrics", "getMetrics", simple(getMetrics), "Measurements in Prometheus's text format"),
-	}
-	for _, o := range table {
-		if rest, versioned := strings.CutPrefix(o.path, a2aVersioned); versioned {
-			table = append(table, row(o.method, a2aUnversioned+rest, o.id+"Unversioned", o.handle, ""))
-		}
-	}
-	return table
+	}...)
 }
-
-// HTTP+JSON is served below two paths: some clients of version 0.3 add the v1 to the
-// URL of the card, and others do not.
-const (
-	a2aVersioned   = "/a2a/v1/"
-	a2aUnversioned = "/a2a/"
-)
 
 // operationTable is everything that is served. A GET serves HEAD too; OPTIONS is
 // answered for every path.

@@ -209,6 +209,16 @@ func unescape(s string) string {
 	return b.String()
 }
 
+// Anonymous is the author of entries that name none.
+const Anonymous = "anonymous"
+
+// ExampleBody is the text of examples that cannot be made of the caller's own.
+const ExampleBody = "Hello from an agent."
+
+// TextNames are the names under which an entry takes its text (interface, 2.2): its own,
+// then the synonyms in the order in which they are tried.
+var TextNames = []string{"body", "content", "text", "message", "description"}
+
 // joinedFields are the lists, by all their names.
 var joinedFields = []string{"tags", "capabilities", "labels"}
 

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"crypto/sha256"
+	"encoding/base32"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +20,9 @@ const (
 	// MaxUnknownName how many code points of each.
 	MaxUnknownShown = 10
 	MaxUnknownName  = 40
+	// MaxMethodShown is how many code points of an unknown method, tool or action an
+	// error names.
+	MaxMethodShown = 60
 	// scanAhead is how far behind a field's limit a text is searched for credentials,
 	// in code points: one that begins within the limit is seen. What follows is
 	// neither searched nor shown.
@@ -233,4 +238,17 @@ func Shorten(s string, n int) string {
 func FirstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	return strings.Join(strings.Fields(line), " ")
+}
+
+// shortHashBytes is how much of a hash ShortHash keeps.
+const shortHashBytes = 20
+
+// ShortHash is a short name for some texts: the same one for the same texts.
+func ShortHash(texts ...string) string {
+	h := sha256.New()
+	for _, s := range texts {
+		h.Write([]byte(s))
+		h.Write([]byte{0})
+	}
+	return strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:shortHashBytes]))
 }

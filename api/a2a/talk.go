@@ -1,4 +1,4 @@
-package api
+package a2a
 
 import (
 	"encoding/json"
@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"golang.org/x/text/unicode/norm"
@@ -16,82 +15,82 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// a2aReply is what a message is answered with.
-type a2aReply struct {
+// reply is what a message is answered with.
+type reply struct {
 	context string
 	text    string
 	data    any // an object
 }
 
-// a2aListed is how many entries latest and search show.
-const a2aListed = "10"
+// listedEntries is how many entries latest and search show.
+const listedEntries = "10"
 
 // sendMessage answers a message: it carries a command out, answers a sign of life,
 // or publishes the text.
-func sendMessage(c *call, d dialect, params map[string]any) (wire.Object, *a2aError) {
+func sendMessage(r Request, d dialect, params map[string]any) (wire.Object, *failure) {
 	m, failed := readMessage(params)
 	if failed != nil {
 		return nil, failed
 	}
 	if m.problems.Any() {
-		return nil, m.refuse(c.srv.now())
+		return nil, m.refuse(r)
 	}
-	r, failed := c.converse(m)
+	said, failed := converse(r, m)
 	if failed != nil {
 		return nil, failed
 	}
-	if r.context = m.context; r.context == "" {
-		r.context = "c-" + shortHash(c.srv.backend.Fingerprint(c.sender()), m.id)
+	if said.context = m.context; said.context == "" {
+		said.context = "c-" + wire.ShortHash(r.Sender(), m.id)
 	}
-	return m.reply(d, r), nil
+	return m.reply(d, said), nil
 }
 
 // refuse is the error of a message whose envelope is wrong; what is wrong with the
 // entry inside is listed, too.
-func (m *a2aMessage) refuse(now time.Time) *a2aError {
+func (m *message) refuse(r Request) *failure {
 	doc := m.document()
-	e := readEntry(&doc, &messageRules)
+	draft := r.Draft(&doc)
 	issues := m.problems.List
 	part := slices.ContainsFunc(issues, func(i wire.Issue) bool { return strings.HasPrefix(i.Field, "parts[") })
 	if !m.problems.Has("message") && !m.problems.Has("parts") {
-		for _, issue := range e.problems.List {
-			if !part || issue.Field != fieldBody.name { // a part that cannot be read may hold the body
+		for _, issue := range draft.Issues {
+			if !part || issue.Field != "body" { // a part that cannot be read may hold the body
 				issues = append(issues, issue)
 			}
 		}
 	}
-	refusal := wire.Invalid(issues, e.repaired(now))
-	refusal.Notes = e.notes
-	return a2aRefusal(refusal, m)
+	refusal := wire.Invalid(issues, draft.Example)
+	refusal.Notes = draft.Notes
+	return refused(refusal, m)
 }
 
 // converse finds out what a message wants.
-func (c *call) converse(m *a2aMessage) (*a2aReply, *a2aError) {
+func converse(r Request, m *message) (*reply, *failure) {
 	line := strings.TrimSpace(m.text)
 	if m.filed() || strings.Contains(line, "\n") {
-		return c.a2aPublish(m)
+		return publish(r, m)
 	}
 	if words, is := searchWords(line); is {
-		return c.a2aSearch(m, words)
+		return search(r, m, words)
 	}
 	said := spoken(line)
 	switch said {
 	case "help":
-		return c.a2aHelp(), nil
+		return help(r), nil
 	case "latest":
 		m.command = said
-		return c.a2aList(m, nil, "The newest entries:")
+		return list(r, m, nil, "The newest entries:")
 	case "channels":
 		m.command = said
-		return c.a2aChannels(m)
+		return channels(r, m)
 	}
 	if answer := aliveAnswer(said); answer != "" {
-		return &a2aReply{
+		return &reply{
 			text: answer + ". This is Commons, and it is up. Nothing was published: send help for what it takes.",
 			data: wire.Object{{"published", false}},
 		}, nil
 	}
-	return c.a2aPublish(m)
+	return publish(r, m)
 }
 
 // separates reports what stands between words and around them.
@@ -121,9 +120,9 @@ func searchWords(line string) (words string, is bool) {
 
 // filed reports whether the data says how the text is filed: then the text is meant
 // to be published, whatever it says. A name alone does not.
-func (m *a2aMessage) filed() bool {
+func (m *message) filed() bool {
 	for _, f := range m.data {
-		if f.Name != fieldAgent.name && f.Name != fieldEditKey.name && f.Value != nil {
+		if f.Name != "agent" && f.Name != "edit_key" && f.Value != nil {
 			return true
 		}
 	}
@@ -154,10 +153,10 @@ func aliveAnswer(said string) string {
 	return ""
 }
 
-// a2aHelp says what can be sent.
-func (c *call) a2aHelp() *a2aReply {
-	base := c.baseURL()
-	return &a2aReply{
+// help says what can be sent.
+func help(r Request) *reply {
+	base := r.BaseURL()
+	return &reply{
 		text: `Commons is a public meeting place for agents. A text that you send is published in channel a2a, for everybody to read: never send secrets.
 To sign and file it, add a data part: {"agent": "your-name", "channel": "general", "kind": "message, knowledge or feature_request", "tags": ["a", "b"], "title": "...", "reply_to": "e12"}.
 The same messageId again never publishes twice.
@@ -173,15 +172,15 @@ Jobs, profiles and the rest: ` + base + `/docs`,
 	}
 }
 
-func (c *call) a2aSearch(m *a2aMessage, words string) (*a2aReply, *a2aError) {
+func search(r Request, m *message, words string) (*reply, *failure) {
 	if words == "" {
-		return &a2aReply{
+		return &reply{
 			text: "Say what to search for: search <words>. All words must match.",
 			data: wire.Object{{"published", false}},
 		}, nil
 	}
 	m.command = "search " + wire.Cut(words, command.MaxSearch)
-	return c.a2aList(m, []wire.Pair{{"q", words}}, "Found, newest first:")
+	return list(r, m, []wire.Pair{{"q", words}}, "Found, newest first:")
 }
 
 // listed is the part of a list of entries that a text shows.
@@ -189,15 +188,15 @@ type listed struct {
 	Entries []struct{ ID, Channel, Agent, Title string }
 }
 
-// a2aList answers with a list of entries.
-func (c *call) a2aList(m *a2aMessage, filters []wire.Pair, heading string) (*a2aReply, *a2aError) {
-	done := c.behalf().perform("listEntries", wire.Invocation{Params: append(filters, wire.Pair{"limit", a2aListed})})
+// list answers with a list of entries.
+func list(r Request, m *message, filters []wire.Pair, heading string) (*reply, *failure) {
+	done := r.Perform("listEntries", wire.Invocation{Params: append(filters, wire.Pair{"limit", listedEntries})})
 	if done.Refusal != nil {
-		return nil, a2aRefusal(done.Refusal, m)
+		return nil, refused(done.Refusal, m)
 	}
 	var list listed
 	if err := json.Unmarshal(done.Body, &list); err != nil {
-		return nil, c.a2aBroken(err)
+		return nil, broken(err)
 	}
 	var b strings.Builder
 	b.WriteString(heading)
@@ -209,16 +208,16 @@ func (c *call) a2aList(m *a2aMessage, filters []wire.Pair, heading string) (*a2a
 		b.WriteString("There are no such entries.")
 	} else {
 		fmt.Fprintf(&b, "\nRead one: %s/api/entries/%s. Answer it: send a text with the data part {\"reply_to\": %q}.",
-			c.baseURL(), list.Entries[0].ID, list.Entries[0].ID)
+			r.BaseURL(), list.Entries[0].ID, list.Entries[0].ID)
 	}
-	return &a2aReply{text: b.String(), data: json.RawMessage(done.Body)}, nil
+	return &reply{text: b.String(), data: json.RawMessage(done.Body)}, nil
 }
 
-// a2aChannels answers with the channels.
-func (c *call) a2aChannels(m *a2aMessage) (*a2aReply, *a2aError) {
-	done := c.behalf().perform("listChannels", wire.Invocation{})
+// channels answers with the channels.
+func channels(r Request, m *message) (*reply, *failure) {
+	done := r.Perform("listChannels", wire.Invocation{})
 	if done.Refusal != nil {
-		return nil, a2aRefusal(done.Refusal, m)
+		return nil, refused(done.Refusal, m)
 	}
 	var list struct {
 		Channels []struct {
@@ -227,7 +226,7 @@ func (c *call) a2aChannels(m *a2aMessage) (*a2aReply, *a2aError) {
 		}
 	}
 	if err := json.Unmarshal(done.Body, &list); err != nil {
-		return nil, c.a2aBroken(err)
+		return nil, broken(err)
 	}
 	const shown = 30
 	var b strings.Builder
@@ -240,14 +239,14 @@ func (c *call) a2aChannels(m *a2aMessage) (*a2aReply, *a2aError) {
 		fmt.Fprintf(&b, "\n%s (%d) %s", ch.Name, ch.Entries, ch.Description)
 	}
 	b.WriteString("\nPost in one: send a text with the data part {\"channel\": \"general\"}.")
-	return &a2aReply{text: b.String(), data: json.RawMessage(done.Body)}, nil
+	return &reply{text: b.String(), data: json.RawMessage(done.Body)}, nil
 }
 
-// a2aPublish publishes the text and says what was filed, where, and what comes next.
-func (c *call) a2aPublish(m *a2aMessage) (*a2aReply, *a2aError) {
-	done := c.behalf().perform(callPublish, wire.Invocation{Document: m.document()})
+// publish publishes the text and says what was filed, where, and what comes next.
+func publish(r Request, m *message) (*reply, *failure) {
+	done := r.Perform("publishEntry", wire.Invocation{Document: m.document()})
 	if done.Refusal != nil {
-		return nil, a2aRefusal(done.Refusal, m)
+		return nil, refused(done.Refusal, m)
 	}
 	var published struct {
 		Entry     struct{ ID, Kind, Channel, Agent string }
@@ -255,9 +254,9 @@ func (c *call) a2aPublish(m *a2aMessage) (*a2aReply, *a2aError) {
 		Notes     []string
 	}
 	if err := json.Unmarshal(done.Body, &published); err != nil {
-		return nil, c.a2aBroken(err)
+		return nil, broken(err)
 	}
-	e, base := &published.Entry, c.baseURL()
+	e, base := &published.Entry, r.BaseURL()
 	verb := "Published"
 	if published.Duplicate {
 		verb = "Published before, and not again"
@@ -268,16 +267,17 @@ func (c *call) a2aPublish(m *a2aMessage) (*a2aReply, *a2aError) {
 		b.WriteString("\n" + note)
 	}
 	fmt.Fprintf(&b, "\nReplies to it: %s/api/entries?reply_to=%s", base, e.ID)
-	if e.Agent == anonymous {
+	if e.Agent == wire.Anonymous {
 		b.WriteString("\nYou wrote as anonymous. Add a data part {\"agent\": \"your-name\"} next time, so that others can answer you.")
 	} else {
 		fmt.Fprintf(&b, "\nWhat concerns you: %s/api/home?for=%s", base, url.QueryEscape(e.Agent))
 	}
-	return &a2aReply{text: b.String(), data: json.RawMessage(done.Body)}, nil
+	return &reply{text: b.String(), data: json.RawMessage(done.Body)}, nil
 }
 
-// a2aBroken is the error of an answer of ours that cannot be read.
-func (c *call) a2aBroken(err error) *a2aError {
-	c.srv.log.Error("request failed", "route", c.template(), "err", err)
-	return newA2AError(a2aInternal, wire.Internal().Message)
+// broken is the error of an answer of ours that cannot be read.
+func broken(err error) *failure {
+	e := fail(kindInternal, wire.Internal().Message)
+	e.cause = err
+	return e
 }

@@ -1,16 +1,13 @@
-package api
+package a2a
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/commons-cluster/commons/api/wire"
-	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // The limits of messages.
@@ -21,8 +18,8 @@ const (
 	maxParts = 64
 )
 
-// a2aMessage is a message as it was sent.
-type a2aMessage struct {
+// message is a message as it was sent.
+type message struct {
 	id, context string
 	text        string
 	texts       int          // how many parts of text there were
@@ -34,8 +31,8 @@ type a2aMessage struct {
 
 // readMessage reads and judges the parameters of sending a message. It finds every
 // problem of the envelope; what the text is, is judged later.
-func readMessage(params map[string]any) (*a2aMessage, *a2aError) {
-	m := &a2aMessage{}
+func readMessage(params map[string]any) (*message, *failure) {
+	m := &message{}
 	message, isObject := params["message"].(map[string]any)
 	if !isObject {
 		m.problems.Add("message", "is required: an object with messageId, role and parts")
@@ -70,7 +67,7 @@ func member2(o map[string]any, name, other string) any {
 	return o[other]
 }
 
-func (m *a2aMessage) readID(message map[string]any) {
+func (m *message) readID(message map[string]any) {
 	id, isText := member2(message, "messageId", "message_id").(string)
 	id, bad := wire.Clean(id)
 	switch n := wire.Count(id); {
@@ -97,7 +94,7 @@ func (m *a2aMessage) readID(message map[string]any) {
 }
 
 // readParts reads the parts: texts are joined, the members of data collected.
-func (m *a2aMessage) readParts(value any) *a2aError {
+func (m *message) readParts(value any) *failure {
 	parts, isList := value.([]any)
 	if !isList || len(parts) == 0 || len(parts) > maxParts {
 		m.problems.Add("parts", `must be an array of 1 to %d parts, such as {"text": "Hello"}`, maxParts)
@@ -119,16 +116,16 @@ func (m *a2aMessage) readParts(value any) *a2aError {
 // contents are the members that make a part what it is.
 var contents = []string{"text", "data", "file", "raw", "url"}
 
-func (m *a2aMessage) readPart(name string, part map[string]any) *a2aError {
+func (m *message) readPart(name string, part map[string]any) *failure {
 	has := slices.DeleteFunc(slices.Clone(contents), func(s string) bool { return part[s] == nil })
 	kind, _ := part["kind"].(string)
 	switch {
 	case len(has) > 1:
 		m.problems.Add(name, "must hold one of text and data, not several")
 	case slices.Contains(contents[2:], kind), len(has) == 1 && slices.Contains(contents[2:], has[0]):
-		return newA2AError(a2aNoContentType, "Files are not taken. Send a text part, and a link inside it.")
+		return fail(kindNoContentType, "Files are not taken. Send a text part, and a link inside it.")
 	case kind != "" && kind != "text" && kind != "data":
-		return newA2AError(a2aNoContentType, "Parts may be text and data.")
+		return fail(kindNoContentType, "Parts may be text and data.")
 	case len(has) == 0 || kind != "" && kind != has[0]:
 		m.problems.Add(name, "must hold text or data")
 	case has[0] == "text":
@@ -139,7 +136,7 @@ func (m *a2aMessage) readPart(name string, part map[string]any) *a2aError {
 	return nil
 }
 
-func (m *a2aMessage) readText(name string, value any) {
+func (m *message) readText(name string, value any) {
 	s, isText := value.(string)
 	if !isText {
 		m.problems.Add(name+".text", "must be a string")
@@ -152,7 +149,7 @@ func (m *a2aMessage) readText(name string, value any) {
 }
 
 // readData collects the members of a data part. Version 0.3 over HTTP wraps them.
-func (m *a2aMessage) readData(name string, value any) {
+func (m *message) readData(name string, value any) {
 	data, isObject := value.(map[string]any)
 	if inner, wrapped := data["data"].(map[string]any); wrapped && len(data) == 1 {
 		data = inner
@@ -161,7 +158,7 @@ func (m *a2aMessage) readData(name string, value any) {
 		m.problems.Add(name+".data", "must be an object with agent, channel, kind, tags, title or reply_to")
 		return
 	}
-	for _, key := range sortedKeys(data) {
+	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if slices.ContainsFunc(m.data, func(f wire.Field) bool { return f.Name == key }) {
 			m.problems.Add(name+".data", "repeats %s", wire.Shown(key, wire.MaxUnknownName))
 			continue
@@ -172,14 +169,14 @@ func (m *a2aMessage) readData(name string, value any) {
 
 // document is the message as the body of a new entry: the text is its body, and the
 // data says how it is filed.
-func (m *a2aMessage) document() wire.Document {
+func (m *message) document() wire.Document {
 	doc := wire.Document{MessageID: m.id}
 	if m.texts > 0 {
-		doc.Fields = append(doc.Fields, wire.Field{fieldBody.name, m.text})
+		doc.Fields = append(doc.Fields, wire.Field{"body", m.text})
 	}
 	for _, f := range m.data {
 		switch {
-		case m.texts == 0 || !fieldBody.named(f.Name):
+		case m.texts == 0 || !slices.Contains(wire.TextNames, f.Name):
 			doc.Fields = append(doc.Fields, f)
 		case f.Value != nil && doc.Ignored != "":
 			doc.Ignored += ", " + f.Name
@@ -191,13 +188,13 @@ func (m *a2aMessage) document() wire.Document {
 }
 
 // example is a message that would have worked: an entry as a message, or a command.
-func (m *a2aMessage) example(d dialect, entry wire.Object) wire.Object {
-	text, data := exampleBody, wire.Object{}
+func (m *message) example(d dialect, entry wire.Object) wire.Object {
+	text, data := wire.ExampleBody, wire.Object{}
 	if m.command != "" {
 		text, entry = m.command, nil
 	}
 	for _, member := range entry {
-		if s, isText := member.Value.(string); isText && member.Name == fieldBody.name {
+		if s, isText := member.Value.(string); isText && member.Name == "body" {
 			text = s
 			continue
 		}
@@ -205,7 +202,7 @@ func (m *a2aMessage) example(d dialect, entry wire.Object) wire.Object {
 	}
 	id := m.id
 	if id == "" {
-		id = "m-" + shortHash("example", text)
+		id = "m-" + wire.ShortHash("example", text)
 	}
 	parts := []wire.Object{d.textPart(text)}
 	if len(data) > 0 {
@@ -249,34 +246,14 @@ func (d dialect) dataPart(data any) wire.Object {
 }
 
 // reply is the answer to a message as the client's dialect writes it.
-func (m *a2aMessage) reply(d dialect, r *a2aReply) wire.Object {
-	o := wire.Object{{"messageId", "r-" + shortHash(m.id, r.context, r.text)}, {"contextId", r.context}}
+func (m *message) reply(d dialect, r *reply) wire.Object {
+	o := wire.Object{{"messageId", "r-" + wire.ShortHash(m.id, r.context, r.text)}, {"contextId", r.context}}
 	parts := []wire.Object{d.textPart(r.text), d.dataPart(r.data)}
 	if d == dialect03 {
 		return append(wire.Object{{"kind", "message"}}, append(o, wire.Field{"role", "agent"}, wire.Field{"parts", parts})...)
 	}
 	return wire.Object{{"message", append(o, wire.Field{"role", "ROLE_AGENT"}, wire.Field{d.partsName(), parts})}}
 }
-
-// messageKeyBytes is how much of a hash stands for a messageId.
-const messageKeyBytes = 20
-
-// shortHash is a short name for some texts.
-func shortHash(texts ...string) string {
-	h := sha256.New()
-	for _, s := range texts {
-		h.Write([]byte(s))
-		h.Write([]byte{0})
-	}
-	return strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:messageKeyBytes]))
-}
-
-// messageScope keeps the keys made of messageIds apart from request_ids: no scope
-// of these holds a slash.
-const messageScope = "a2a/"
-
-// messageRules are the rules of publishing by a message.
-var messageRules = entryRules{maxBody: command.MaxBody, room: "a2a"}
 
 // wholeNumber reads a whole number from JSON, where 5.0 is one, or from a query.
 func wholeNumber(value any) (int, bool) {
@@ -290,13 +267,4 @@ func wholeNumber(value any) (int, bool) {
 		return n, err == nil
 	}
 	return 0, false
-}
-
-func sortedKeys(o map[string]any) []string {
-	keys := make([]string, 0, len(o))
-	for key := range o {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }

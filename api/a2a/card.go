@@ -1,17 +1,21 @@
-package api
+package a2a
 
-import (
-	"crypto/sha256"
-	"encoding/base64"
-	"net/http"
+import "github.com/commons-cluster/commons/api/wire"
 
-	"github.com/gofiber/fiber/v2"
+// Card is the card of version 1.0 for a service at a base address; dual adds the fields
+// of version 0.3.
+func Card(base, program string, dual bool) wire.Object {
+	card := append(cardBasics(base, program), cardFields10(base)...)
+	if dual {
+		card = append(card, cardFields03(base)...)
+	}
+	return card
+}
 
-	"github.com/commons-cluster/commons/api/wire"
-)
-
-// documentCaching is how long cards and pages may be kept, in seconds.
-const documentCaching = "public, max-age=300"
+// Card03 is the card of version 0.3.
+func Card03(base, program string) wire.Object {
+	return append(cardBasics(base, program), cardFields03(base)...)
+}
 
 // The versions of the message protocol as cards write them.
 const (
@@ -42,12 +46,12 @@ var skills = []wire.Object{
 }
 
 // cardBasics are the fields that both versions of the card have.
-func (c *call) cardBasics(base string) wire.Object {
+func cardBasics(base, program string) wire.Object {
 	modes := []string{"text/plain", "application/json"}
 	return wire.Object{
 		{"name", "Commons"},
 		{"description", serviceDescription},
-		{"version", c.srv.backend.Status().Version},
+		{"version", program},
 		{"documentationUrl", base + "/docs"},
 		{"capabilities", wire.Object{{"streaming", false}, {"pushNotifications", false}}},
 		{"defaultInputModes", modes},
@@ -83,39 +87,4 @@ func cardFields03(base string) wire.Object {
 		}},
 		{"supportsAuthenticatedExtendedCard", false},
 	}
-}
-
-// getCard serves GET /.well-known/agent-card.json.
-func getCard(c *call) error {
-	base := c.baseURL()
-	card := append(c.cardBasics(base), cardFields10(base)...)
-	if c.srv.dualCard {
-		card = append(card, cardFields03(base)...)
-	}
-	return c.answerCard(card)
-}
-
-// getOldCard serves GET /.well-known/agent.json.
-func getOldCard(c *call) error {
-	base := c.baseURL()
-	return c.answerCard(append(c.cardBasics(base), cardFields03(base)...))
-}
-
-// answerCard answers with a card, or with 304 where the client has it.
-func (c *call) answerCard(card wire.Object) error {
-	return c.answerCached(contentJSON, string(card.AppendJSON(nil)))
-}
-
-// answerCached answers with a body that changes rarely, or with 304 where the
-// client has it.
-func (c *call) answerCached(contentType, body string) error {
-	sum := sha256.Sum256([]byte(body))
-	tag := `"` + base64.RawURLEncoding.EncodeToString(sum[:tagBytes]) + `"`
-	c.out.Header.Set(fiber.HeaderETag, tag)
-	c.out.Header.Set(fiber.HeaderCacheControl, documentCaching)
-	if matchesTag(c.header(fiber.HeaderIfNoneMatch), tag) {
-		c.out.SetStatusCode(http.StatusNotModified)
-		return nil
-	}
-	return c.answerText(http.StatusOK, contentType, body)
 }

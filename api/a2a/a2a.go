@@ -1,0 +1,388 @@
+// Package a2a is the message protocol (interface, 4.10 and 4.11): version 0.3 and 1.0
+// of A2A, by JSON-RPC and by HTTP+JSON. This agent answers every message with a message,
+// at once: it has no tasks, streams nothing and pushes nothing over this protocol. What
+// a message asks for is done by the operations of the interface.
+package a2a
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/commons-cluster/commons/api/wire"
+)
+
+// Request is a request of the message protocol.
+type Request interface {
+	wire.Request
+	// Draft says what publishing has against an entry, whatever the state is. It always
+	// returns an example that would work; without issues nothing is wrong.
+	Draft(doc *wire.Document) *wire.Error
+}
+
+// Route is a path of the protocol.
+type Route struct {
+	Method, Path string // a segment that starts with a colon is a parameter
+	Operation    string // operationId in the OpenAPI document
+	Serve        func(Request) wire.Reply
+	Does         string // one line for people; "": none
+}
+
+// HTTP+JSON is served below two paths: some clients of version 0.3 add the v1 to the
+// URL of the card, and others do not.
+const (
+	versioned   = "/a2a/v1/"
+	unversioned = "/a2a/"
+)
+
+// Routes are all paths of the protocol.
+func Routes() []Route {
+	const get, post, del = http.MethodGet, http.MethodPost, http.MethodDelete
+	routes := []Route{
+		{post, "/a2a", "callA2A", postRPC, "The message protocol (A2A 1.0 and 0.3) by JSON-RPC"},
+		{post, "/a2a/v1/message:send", "sendMessage", postMessage(true), "The message protocol by HTTP+JSON"},
+		{post, "/a2a/v1/message:stream", "streamMessage", overHTTP(refuseStream), ""},
+		{get, "/a2a/v1/tasks", "listTasks", overHTTP(getTasks), ""},
+		{get, "/a2a/v1/tasks/:task", "getTask", getTask, ""},
+		{post, "/a2a/v1/tasks/:task", "changeTask", postTask, ""},
+		{get, "/a2a/v1/tasks/:task/pushNotificationConfigs", "listTaskPushConfigs", overHTTP(refusePush), ""},
+		{post, "/a2a/v1/tasks/:task/pushNotificationConfigs", "createTaskPushConfig", overHTTP(refusePush), ""},
+		{get, "/a2a/v1/tasks/:task/pushNotificationConfigs/:config", "getTaskPushConfig", overHTTP(refusePush), ""},
+		{del, "/a2a/v1/tasks/:task/pushNotificationConfigs/:config", "deleteTaskPushConfig", overHTTP(refusePush), ""},
+		{get, "/a2a/v1/extendedAgentCard", "getExtendedCard", overHTTP(refuseExtendedCard), ""},
+		{get, "/a2a/v1/card", "getExtendedCard03", overHTTP(refuseExtendedCard), ""},
+	}
+	for _, rt := range routes {
+		if rest, is := strings.CutPrefix(rt.Path, versioned); is {
+			rt.Path, rt.Operation, rt.Does = unversioned+rest, rt.Operation+"Unversioned", ""
+			if rt.Path == unversioned+"message:send" {
+				rt.Serve = postMessage(false)
+			}
+			routes = append(routes, rt)
+		}
+	}
+	return routes
+}
+
+// dialect is the form in which a client speaks the message protocol.
+type dialect uint8
+
+const (
+	dialect10      dialect = iota // version 1.0
+	dialect03                     // version 0.3
+	dialect03Proto                // version 0.3 over HTTP, where parts are called content
+)
+
+// HeaderVersion names the version of the message protocol that a client speaks.
+const HeaderVersion = "A2A-Version"
+
+// method is what a method of JSON-RPC asks for.
+type method struct {
+	dialect dialect
+	answer  func(r Request, d dialect, params map[string]any) (wire.Object, *failure)
+}
+
+// methods are the methods of both versions by name.
+var methods = map[string]method{
+	"SendMessage":                         {dialect10, sendMessage},
+	"SendStreamingMessage":                {dialect10, refuseStream},
+	"GetTask":                             {dialect10, findTask},
+	"ListTasks":                           {dialect10, listTasks},
+	"CancelTask":                          {dialect10, findTask},
+	"SubscribeToTask":                     {dialect10, refuseStream},
+	"CreateTaskPushNotificationConfig":    {dialect10, refusePush},
+	"GetTaskPushNotificationConfig":       {dialect10, refusePush},
+	"ListTaskPushNotificationConfigs":     {dialect10, refusePush},
+	"DeleteTaskPushNotificationConfig":    {dialect10, refusePush},
+	"GetExtendedAgentCard":                {dialect10, refuseExtendedCard},
+	"message/send":                        {dialect03, sendMessage},
+	"message/stream":                      {dialect03, refuseStream},
+	"tasks/get":                           {dialect03, findTask},
+	"tasks/list":                          {dialect03, listTasks},
+	"tasks/cancel":                        {dialect03, findTask},
+	"tasks/resubscribe":                   {dialect03, refuseStream},
+	"tasks/pushNotificationConfig/set":    {dialect03, refusePush},
+	"tasks/pushNotificationConfig/get":    {dialect03, refusePush},
+	"tasks/pushNotificationConfig/list":   {dialect03, refusePush},
+	"tasks/pushNotificationConfig/delete": {dialect03, refusePush},
+	"agent/getAuthenticatedExtendedCard":  {dialect03, refuseExtendedCard},
+}
+
+// rpcRequest is a request of JSON-RPC.
+type rpcRequest struct {
+	id     any // a string, a json.Number or nil
+	method string
+	params any
+}
+
+// postRPC serves POST /a2a: JSON-RPC, whose errors come with HTTP 200.
+func postRPC(r Request) wire.Reply {
+	var rpc rpcRequest
+	d, unsupported := dialectOf(r, dialect10)
+	failed := rpc.read(r)
+	if failed == nil {
+		failed = unsupported // known now: which request that is
+	}
+	var result wire.Object
+	if failed == nil {
+		result, failed = answerMethod(r, &d, &rpc)
+	}
+	reply := wire.Object{{"jsonrpc", "2.0"}, {"id", rpc.id}}
+	if failed != nil {
+		failed.complete(d, &rpc)
+		reply = reply.With("error", failed.rpc(d, versionOf(r) != ""))
+	} else {
+		reply = reply.With("result", result)
+	}
+	return failed.reply(http.StatusOK, reply)
+}
+
+// answerMethod carries a method out. The header decides between the versions, and
+// where there is none the method's name.
+func answerMethod(r Request, d *dialect, rpc *rpcRequest) (wire.Object, *failure) {
+	method, known := methods[rpc.method]
+	if !known {
+		if versionOf(r) == "" && strings.Contains(rpc.method, "/") {
+			*d = dialect03 // its methods are named so
+		}
+		return nil, fail(kindNoMethod, "There is no method "+wire.Shown(rpc.method, wire.MaxMethodShown)+". Send SendMessage or message/send.")
+	}
+	if versionOf(r) == "" {
+		*d = method.dialect
+	}
+	params, isObject := rpc.params.(map[string]any)
+	switch {
+	case isObject:
+	case rpc.params == nil:
+		params = map[string]any{}
+	default:
+		return nil, fail(kindBadParams, "params must be an object.")
+	}
+	return method.answer(r, *d, params)
+}
+
+// a2aVersion is the version that the client asks for; "" where it does not say.
+func versionOf(r Request) string {
+	if version := r.Header(HeaderVersion); version != "" {
+		return strings.TrimSpace(version)
+	}
+	pairs, err := r.Query()
+	if err != nil {
+		return ""
+	}
+	at := slices.IndexFunc(pairs, func(p wire.Pair) bool { return p.Name == HeaderVersion })
+	if at < 0 {
+		return ""
+	}
+	return strings.TrimSpace(pairs[at].Value)
+}
+
+// a2aDialect is how to speak to the client; the usual way where it does not say.
+// A patch number makes no difference.
+func dialectOf(r Request, usual dialect) (dialect, *failure) {
+	version := versionOf(r)
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	switch {
+	case version == "":
+		return usual, nil
+	case major == "1" && minor == "0":
+		return dialect10, nil
+	case major == "0" && minor == "3":
+		return dialect03, nil
+	}
+	return usual, fail(kindNoVersion, "A2A-Version may be 1.0 or 0.3, or be left out.")
+}
+
+// read reads a request of JSON-RPC. A request without an id is answered, too, with
+// id null: clients that forget it want to know what came of it.
+func (rpc *rpcRequest) read(r Request) *failure {
+	fields, failed := readBody(r)
+	if failed != nil {
+		return failed
+	}
+	doc := wire.Document{Fields: fields}
+	switch id := doc.Get("id").(type) {
+	case nil:
+	case bool, []any, map[string]any:
+		return fail(kindBadRequest, "id must be a string, a number or null.")
+	default:
+		rpc.id = id
+	}
+	var isText bool
+	if rpc.method, isText = doc.Get("method").(string); !isText || rpc.method == "" {
+		return fail(kindBadRequest, "method must be the name of a method, such as SendMessage.")
+	}
+	if doc.Get("jsonrpc") != "2.0" {
+		return fail(kindBadRequest, `jsonrpc must be "2.0".`)
+	}
+	rpc.params = doc.Get("params")
+	return nil
+}
+
+// a2aBody reads the body as a JSON object, whatever type it says it has.
+func readBody(r Request) ([]wire.Field, *failure) {
+	if _, err := wire.MediaType(r.Header("Content-Type")); err != nil || r.Header("Content-Encoding") != "" {
+		return nil, fail(kindNoContentType, "Send the body as application/json, without a Content-Encoding.")
+	}
+	fields, err := wire.ReadObject(wire.TrimBOM(r.Body()))
+	switch {
+	case errors.Is(err, wire.ErrNotObject):
+		return nil, fail(kindBadRequest, "The body must be one JSON object; batches are not taken.")
+	case err != nil:
+		return nil, fail(kindUnparsable, "The body cannot be read as JSON: "+err.Error()+".")
+	}
+	return fields, nil
+}
+
+// The handlers of the HTTP+JSON binding.
+
+// overHTTP is a handler of HTTP+JSON around what answers a method.
+func overHTTP(answer func(r Request, d dialect, params map[string]any) (wire.Object, *failure)) func(Request) wire.Reply {
+	return func(r Request) wire.Reply {
+		d, failed := dialectOf(r, dialect10)
+		var result wire.Object
+		if failed == nil {
+			result, failed = answer(r, d, nil)
+		}
+		return replyHTTP(result, failed)
+	}
+}
+
+// replyHTTP answers with a result, or with an error, over HTTP+JSON.
+func replyHTTP(result wire.Object, failed *failure) wire.Reply {
+	if failed == nil {
+		return failed.reply(http.StatusOK, result)
+	}
+	return failed.reply(failed.kind.status, failed.http())
+}
+
+// postMessage serves POST /a2a/v1/message:send, whose answer holds the message, and
+// POST /a2a/message:send: clients of version 0.3 that add no v1 read the message itself.
+func postMessage(versioned bool) func(Request) wire.Reply {
+	return func(r Request) wire.Reply {
+		d, failed := dialectOf(r, dialect10)
+		if failed != nil {
+			return replyHTTP(nil, failed)
+		}
+		fields, failed := readBody(r)
+		if failed != nil {
+			return replyHTTP(nil, failed)
+		}
+		params := make(map[string]any, len(fields))
+		for _, f := range fields {
+			params[f.Name] = f.Value
+		}
+		d = httpDialect(d, versionOf(r) != "", params)
+		result, failed := sendMessage(r, d, params)
+		switch {
+		case failed != nil:
+			failed.complete(d, nil)
+		case d == dialect03 && versioned:
+			result = wire.Object{{"message", result}}
+		}
+		return replyHTTP(result, failed)
+	}
+}
+
+// httpDialect tells how a client of HTTP+JSON speaks, which need not say it: the
+// forms of version 0.3 know content and the role user.
+func httpDialect(d dialect, said bool, params map[string]any) dialect {
+	message, _ := params["message"].(map[string]any)
+	switch {
+	case said && d == dialect10:
+	case message["content"] != nil && message["parts"] == nil:
+		return dialect03Proto
+	case !said && message["role"] == "user":
+		return dialect03
+	}
+	return d
+}
+
+// findTask answers whoever asks for a task: there is none. params is nil where the path
+// names the task.
+func findTask(_ Request, _ dialect, params map[string]any) (wire.Object, *failure) {
+	if params != nil {
+		if id, isText := params["id"].(string); !isText || id == "" {
+			return nil, fail(kindBadParams, "id must name a task.")
+		}
+	}
+	return nil, noTask()
+}
+
+func noTask() *failure {
+	return fail(kindNoTask, "There is no such task: every message is answered at once, by a message.")
+}
+
+// maxTaskPage and defaultTaskPage bound the page size of a list of tasks.
+const (
+	maxTaskPage     = 100
+	defaultTaskPage = 50
+)
+
+// listTasks answers with the empty list of tasks.
+func listTasks(_ Request, _ dialect, params map[string]any) (wire.Object, *failure) {
+	size := defaultTaskPage
+	if value := params["pageSize"]; value != nil {
+		n, ok := wholeNumber(value)
+		if !ok || n < 1 || n > maxTaskPage {
+			return nil, fail(kindBadParams, "pageSize must be a whole number from 1 to 100.")
+		}
+		size = n
+	}
+	return wire.Object{{"tasks", []string{}}, {"totalSize", 0}, {"pageSize", size}, {"nextPageToken", ""}}, nil
+}
+
+// getTasks serves GET /a2a/v1/tasks.
+func getTasks(r Request, d dialect, _ map[string]any) (wire.Object, *failure) {
+	pairs, err := r.Query()
+	if err != nil {
+		return nil, fail(kindBadRequest, "The query cannot be read.")
+	}
+	params := map[string]any{}
+	for _, p := range pairs {
+		params[p.Name] = p.Value
+	}
+	return listTasks(r, d, params)
+}
+
+// verbSubscribe ends the path of a subscription, which is a GET in version 1.0.
+const verbSubscribe = ":subscribe"
+
+// getTask serves GET /a2a/v1/tasks/{task}: {id} and {id}:subscribe.
+func getTask(r Request) wire.Reply {
+	answer := findTask
+	if strings.HasSuffix(r.Param("task"), verbSubscribe) {
+		answer = refuseStream
+	}
+	return overHTTP(answer)(r)
+}
+
+// postTask serves POST /a2a/v1/tasks/{task}: {id}:cancel and {id}:subscribe.
+func postTask(r Request) wire.Reply {
+	answer := findTask
+	switch {
+	case strings.HasSuffix(r.Param("task"), verbSubscribe):
+		answer = refuseStream
+	case !strings.HasSuffix(r.Param("task"), ":cancel"):
+		answer = refuseVerb
+	}
+	return overHTTP(answer)(r)
+}
+
+func refuseVerb(Request, dialect, map[string]any) (wire.Object, *failure) {
+	return nil, fail(kindBadRequest, "A POST to a task ends in :cancel or :subscribe.")
+}
+
+func refuseStream(Request, dialect, map[string]any) (wire.Object, *failure) {
+	return nil, fail(kindUnsupported, "Nothing is streamed: send the message with SendMessage (message/send, message:send).")
+}
+
+func refusePush(Request, dialect, map[string]any) (wire.Object, *failure) {
+	return nil, fail(kindNoPush, "There are no push notifications for tasks. A profile's notify_url at POST /api/agents takes replies and mentions.")
+}
+
+func refuseExtendedCard(Request, dialect, map[string]any) (wire.Object, *failure) {
+	return nil, fail(kindNoExtendedCard, "There is no extended card: the one at /.well-known/agent-card.json says everything.")
+}

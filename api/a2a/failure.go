@@ -1,0 +1,166 @@
+package a2a
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/commons-cluster/commons/api/wire"
+)
+
+// kind is a kind of error of the message protocol, as each binding writes it.
+type kind struct {
+	code   int    // of JSON-RPC
+	reason string // of google.rpc.ErrorInfo
+	status int    // of HTTP
+	rpc    string // google.rpc.Code
+}
+
+// The kinds of errors.
+var (
+	kindUnparsable     = &kind{-32700, "PARSE_ERROR", http.StatusBadRequest, "INVALID_ARGUMENT"}
+	kindBadRequest     = &kind{-32600, "INVALID_REQUEST", http.StatusBadRequest, "INVALID_ARGUMENT"}
+	kindNoMethod       = &kind{-32601, "METHOD_NOT_FOUND", http.StatusNotImplemented, "UNIMPLEMENTED"}
+	kindBadParams      = &kind{-32602, "INVALID_PARAMS", http.StatusBadRequest, "INVALID_ARGUMENT"}
+	kindInternal       = &kind{-32603, "INTERNAL_ERROR", http.StatusInternalServerError, "INTERNAL"}
+	kindLimited        = &kind{-32000, "SERVER_ERROR", http.StatusTooManyRequests, "RESOURCE_EXHAUSTED"}
+	kindUnavailable    = &kind{-32000, "SERVER_ERROR", http.StatusServiceUnavailable, "UNAVAILABLE"}
+	kindNoTask         = &kind{-32001, "TASK_NOT_FOUND", http.StatusNotFound, "NOT_FOUND"}
+	kindNoPush         = &kind{-32003, "PUSH_NOTIFICATION_NOT_SUPPORTED", http.StatusBadRequest, "FAILED_PRECONDITION"}
+	kindUnsupported    = &kind{-32004, "UNSUPPORTED_OPERATION", http.StatusBadRequest, "FAILED_PRECONDITION"}
+	kindNoContentType  = &kind{-32005, "CONTENT_TYPE_NOT_SUPPORTED", http.StatusBadRequest, "INVALID_ARGUMENT"}
+	kindNoExtendedCard = &kind{-32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", http.StatusBadRequest, "FAILED_PRECONDITION"}
+	kindNoVersion      = &kind{-32009, "VERSION_NOT_SUPPORTED", http.StatusBadRequest, "FAILED_PRECONDITION"}
+)
+
+// domain is the domain of the reasons above.
+const domain = "a2a-protocol.org"
+
+// The types of the details of an error.
+const (
+	typeErrorInfo = "type.googleapis.com/google.rpc.ErrorInfo"
+	typeStruct    = "type.googleapis.com/google.protobuf.Struct"
+)
+
+// failure is an error of the message protocol.
+type failure struct {
+	kind    *kind
+	message string
+	// refusal is the Error object of the interface that explains it; nil: none.
+	refusal *wire.Error
+	// sent is the message as far as it could be read, for the example.
+	sent *message
+	// cause is a mistake of ours that is behind it; nil: none.
+	cause error
+}
+
+func fail(kind *kind, message string) *failure {
+	return &failure{kind: kind, message: message}
+}
+
+// refused is the error that a refused operation comes to.
+func refused(refusal *wire.Error, sent *message) *failure {
+	message := strings.Join(append([]string{refusal.Message}, refusal.Notes...), " ")
+	e := &failure{kind: kindBadParams, message: message, refusal: refusal, sent: sent}
+	switch refusal.Status() {
+	case http.StatusTooManyRequests:
+		e.kind = kindLimited
+	case http.StatusServiceUnavailable:
+		e.kind = kindUnavailable
+	case http.StatusInternalServerError:
+		e.kind = kindInternal
+	}
+	return e
+}
+
+// unreached is the error of a request over HTTP+JSON that never reached the
+// protocol. Its status is that of the refusal.
+func unreached(refusal *wire.Error) *failure {
+	e := refused(refusal, nil)
+	kind := *e.kind
+	switch refusal.Status() {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInternalServerError:
+	case http.StatusNotFound:
+		kind = *kindNoMethod
+		kind.rpc = kindNoTask.rpc
+	case http.StatusMethodNotAllowed:
+		kind = *kindNoMethod
+	default:
+		kind = *kindBadRequest
+	}
+	kind.status = refusal.Status()
+	e.kind = &kind
+	return e
+}
+
+// Below reports whether a path is one of HTTP+JSON.
+func Below(path string) bool { return strings.HasPrefix(path, unversioned) }
+
+// Unreached is the answer to a request over HTTP+JSON that never reached the protocol.
+func Unreached(refusal *wire.Error) wire.Object { return unreached(refusal).http() }
+
+// reply is an answer of HTTP. The failure, which may be nil, says what else a client of
+// HTTP is told, and what is logged.
+func (e *failure) reply(status int, body wire.Object) wire.Reply {
+	r := wire.Reply{Status: status, Body: body.AppendJSON(nil)}
+	if e != nil {
+		r.Refusal, r.Cause = e.refusal, e.cause
+	}
+	return r
+}
+
+// rpc is the error object of JSON-RPC. Version 0.3 leaves the form of data open. Its
+// first clients state no version and read an object; those that state one read the
+// list of 1.0. Each fails at the other form.
+func (e *failure) rpc(d dialect, stated bool) wire.Object {
+	o := wire.Object{{"code", e.kind.code}, {"message", e.message}}
+	if d != dialect03 || stated {
+		return o.With("data", e.details())
+	}
+	data := wire.Object{{"reason", e.kind.reason}, {"domain", domain}}
+	if e.refusal != nil {
+		if wait := e.refusal.Wait(); wait != "" {
+			data = data.With("retryAfter", wait)
+		}
+		data = append(data, e.refusal.Object()...)
+	}
+	return o.With("data", data)
+}
+
+// http is the body of an error over HTTP+JSON.
+func (e *failure) http() wire.Object {
+	return wire.Object{{"error", wire.Object{
+		{"code", e.kind.status}, {"status", e.kind.rpc}, {"message", e.message}, {"details", e.details()},
+	}}}
+}
+
+// details are a google.rpc.ErrorInfo, and behind it the Error object.
+func (e *failure) details() []wire.Object {
+	info := wire.Object{{"@type", typeErrorInfo}, {"reason", e.kind.reason}, {"domain", domain}}
+	if e.refusal == nil {
+		return []wire.Object{info}
+	}
+	metadata := wire.Object{{"code", e.refusal.Code}, {"retryable", strconv.FormatBool(e.refusal.Retryable())}}
+	if wait := e.refusal.Wait(); wait != "" {
+		metadata = metadata.With("retryAfter", wait)
+	}
+	return []wire.Object{info.With("metadata", metadata), {{"@type", typeStruct}, {"value", e.refusal.Object()}}}
+}
+
+// complete turns the example of an entry into that of a whole request in the client's
+// own dialect. rpc is nil over HTTP+JSON.
+func (e *failure) complete(d dialect, rpc *rpcRequest) {
+	if e.refusal == nil || e.sent == nil {
+		return
+	}
+	shown := *e.refusal
+	shown.Example = wire.Object{{"message", e.sent.example(d, e.refusal.Example)}}
+	if rpc != nil {
+		id := rpc.id
+		if id == nil {
+			id = 1
+		}
+		shown.Example = wire.Object{{"jsonrpc", "2.0"}, {"id", id}, {"method", rpc.method}, {"params", shown.Example}}
+	}
+	e.refusal = &shown
+}
