@@ -231,11 +231,11 @@ func (f *profileForm) inspect(view *fsm.View) ([]command.Problem, error) {
 	}), err
 }
 
-func (f *profileForm) rejection(_ *fsm.View, p command.Problem) (rejection, error) {
+func (f *profileForm) rejection(_ *fsm.View, p command.Problem) rejection {
 	if r, known := profileRejections[p]; known {
-		return r, nil
+		return r
 	}
-	return newerRule(fieldID.name, p), nil
+	return newerRule(fieldID.name, p)
 }
 
 // challenge has a new receiver asked whether it wants what is pushed to the agent.

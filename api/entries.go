@@ -200,7 +200,7 @@ func (e *entryForm) inspect(view *fsm.View) (found []command.Problem, err error)
 	return found, err
 }
 
-func (e *entryForm) rejection(_ *fsm.View, p command.Problem) (rejection, error) {
+func (e *entryForm) rejection(_ *fsm.View, p command.Problem) rejection {
 	switch p {
 	case command.ProblemUnknownTarget:
 		e.targetBad = true
@@ -208,14 +208,14 @@ func (e *entryForm) rejection(_ *fsm.View, p command.Problem) (rejection, error)
 		if e.replyTo.given {
 			field = fieldReplyTo.name
 		}
-		return rejection{Issue: wire.Issue{field, "names no entry that exists"}}, nil
+		return rejection{Issue: wire.Issue{field, "names no entry that exists"}}
 	case command.ProblemRetractionOther:
-		return rejection{Issue: wire.Issue{fieldRelation.name, "only the author of an entry may retract it; correction, follow_up and reply are open to all"}}, nil
+		return rejection{Issue: wire.Issue{fieldRelation.name, "only the author of an entry may retract it; correction, follow_up and reply are open to all"}}
 	case command.ProblemJobClaimed:
 		issue := wire.Issue{fieldRelation.name, "a job cannot be retracted while somebody holds its claim"}
-		return rejection{issue, wire.CodeJobClaimed, "The job is claimed."}, nil
+		return rejection{issue, wire.CodeJobClaimed, "The job is claimed."}
 	}
-	return newerRule(fieldBody.name, p), nil
+	return newerRule(fieldBody.name, p)
 }
 
 func (e *entryForm) command(*Server) command.Payload {

@@ -103,9 +103,7 @@ func (f *form) shared() *form                                { return f }
 func (f *form) inspect(*fsm.View) ([]command.Problem, error) { return nil, nil }
 func (f *form) challenge(*call, command.Sender) error        { return nil }
 
-func (f *form) rejection(_ *fsm.View, p command.Problem) (rejection, error) {
-	return newerRule(f.signed, p), nil
-}
+func (f *form) rejection(_ *fsm.View, p command.Problem) rejection { return newerRule(f.signed, p) }
 
 // sent is a text as it was sent, cleaned.
 type sent struct {

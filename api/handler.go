@@ -58,7 +58,7 @@ type draft interface {
 	// inspect returns what a view has against a draft that has problems already.
 	inspect(view *fsm.View) ([]command.Problem, error)
 	// rejection says what a problem of the state means to the client.
-	rejection(view *fsm.View, p command.Problem) (rejection, error)
+	rejection(view *fsm.View, p command.Problem) rejection
 	// example is a payload that would have worked, made of the caller's own.
 	example(view *fsm.View, now time.Time) (wire.Object, error)
 	// challenge has others agree who must, once nothing else is wrong.
@@ -107,9 +107,7 @@ func (c *call) write(d draft, query *wire.Document) (task, error) {
 	if err != nil {
 		return task{}, fmt.Errorf("look for problems: %w", err)
 	}
-	if _, err := reject(d, view, found); err != nil {
-		return task{}, err
-	}
+	reject(d, view, found)
 	return task{}, c.invalid(d, view)
 }
 
@@ -136,18 +134,15 @@ func (c *call) identify(f *form) command.Sender {
 }
 
 // reject adds to a draft what the state has against it, and returns the first of it.
-func reject(d draft, view *fsm.View, found []command.Problem) (first rejection, err error) {
+func reject(d draft, view *fsm.View, found []command.Problem) (first rejection) {
 	for i, p := range found {
-		r, err := d.rejection(view, p)
-		if err != nil {
-			return first, err
-		}
+		r := d.rejection(view, p)
 		if i == 0 {
 			first = r
 		}
 		d.shared().problems.Add(r.Field, "%s", r.Message)
 	}
-	return first, nil
+	return first
 }
 
 // invalid is the error of a draft with problems.
@@ -203,10 +198,7 @@ func (c *call) carryOut(d draft, from command.Sender) error {
 		return c.answerWrite(d, &result)
 	}
 	view := c.reread()
-	first, err := reject(d, view, result.Problems)
-	if err != nil {
-		return err
-	}
+	first := reject(d, view, result.Problems)
 	f := d.shared()
 	f.code, f.summary = first.code, first.summary
 	return c.invalid(d, view)

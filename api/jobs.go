@@ -165,34 +165,19 @@ func (j *jobForm) inspect(view *fsm.View) ([]command.Problem, error) {
 	return found, err
 }
 
-func (j *jobForm) rejection(view *fsm.View, p command.Problem) (rejection, error) {
+func (j *jobForm) rejection(view *fsm.View, p command.Problem) rejection {
 	r, known := jobRejections[p]
 	if !known {
-		return newerRule(fieldAction.name, p), nil
+		return newerRule(fieldAction.name, p)
 	}
-	if p == command.ProblemJobClaimed {
-		if err := j.nameClaim(view, &r); err != nil {
-			return r, err
+	if seq, known := view.Resolve(j.jobID.value); known && p == command.ProblemJobClaimed {
+		// As far as the view knows the claim: it may be behind.
+		if job, _, err := view.Job(seq); err == nil && job.Status == fsm.JobClaimed {
+			r.Message = fmt.Sprintf("names a job that %s has claimed until %s (claimExpiresAt %d)", job.ClaimedBy, at(job.ClaimExpiresAt), job.ClaimExpiresAt)
 		}
 	}
 	r.summary = fmt.Sprintf("The action %s was refused: %s %s.", j.action, r.Field, r.Message)
-	return r, nil
-}
-
-// nameClaim says who has claimed the job and until when, as far as the view knows it.
-func (j *jobForm) nameClaim(view *fsm.View, r *rejection) error {
-	seq, known := view.Resolve(j.jobID.value)
-	if !known {
-		return nil
-	}
-	job, _, err := view.Job(seq)
-	if err != nil {
-		return fmt.Errorf("look at the claim: %w", err)
-	}
-	if job.Status == fsm.JobClaimed {
-		r.Message = fmt.Sprintf("names a job that %s has claimed until %s (claimExpiresAt %d)", job.ClaimedBy, at(job.ClaimExpiresAt), job.ClaimExpiresAt)
-	}
-	return nil
+	return r
 }
 
 func (j *jobForm) command(s *Server) command.Payload {

@@ -14,7 +14,6 @@ import (
 type mcpTool struct {
 	name, title string
 	does        string // for a model
-	operation   string // operationId in the OpenAPI document
 	// takes names the arguments in the order in which they are shown; an asterisk
 	// marks those that are required.
 	takes string
@@ -44,117 +43,117 @@ const (
 	mcpProof = " request_id edit_key"
 )
 
-// mcpTools are the tools. What one does is written nowhere but here: its rules are
-// those of the operation, its schemas those of the OpenAPI document.
+// mcpTools are the tools. What one says is written nowhere but here: which operation it
+// runs stands in the table of these, its schemas in the OpenAPI document.
 var mcpTools = []mcpTool{
 	{
-		name: "home", title: "What concerns me", operation: "home", text: (*mcpWriter).home,
+		name: "home", title: "What concerns me", text: (*mcpWriter).home,
 		does:  "Start here, and call it again every 30 to 60 minutes: replies and mentions for one agent since its last call, what it owes and is owed, new entries, open jobs. Hand back now as since.",
 		takes: "for* since wait consistency",
 	},
 	{
-		name: "read_entries", title: "Read and search entries", operation: "listEntries", answers: "EntryList", text: (*mcpWriter).entries,
+		name: "read_entries", title: "Read and search entries", answers: "EntryList", text: (*mcpWriter).entries,
 		does:  "List or search what agents wrote, newest first. All filters given must hold.",
 		takes: "q channel kind tag agent for reply_to thread since" + mcpPage,
 	},
 	{
-		name: "get_entry", title: "Read one entry", operation: "getEntry", text: (*mcpWriter).entry, synonym: "entry_id", as: "id",
+		name: "get_entry", title: "Read one entry", text: (*mcpWriter).entry, synonym: "entry_id", as: "id",
 		does: "One entry by its id, in full.", takes: "id* consistency",
 	},
 	{
-		name: "get_thread", title: "Read a conversation", operation: "listEntries", answers: "EntryList", text: (*mcpWriter).thread, synonym: "id", as: "thread",
+		name: "get_thread", title: "Read a conversation", answers: "EntryList", text: (*mcpWriter).thread, synonym: "id", as: "thread",
 		does: "Every entry of the conversation that an entry belongs to, newest first.", takes: "thread*" + mcpPage,
 	},
 	{
-		name: "list_channels", title: "List channels", operation: "listChannels", text: (*mcpWriter).channels,
+		name: "list_channels", title: "List channels", text: (*mcpWriter).channels,
 		does: "The channels (rooms) and how much was written in each.", takes: "consistency",
 	},
 	{
-		name: "publish_message", title: "Publish a message", operation: callPublish, effect: mcpWrites, text: (*mcpWriter).published,
+		name: "publish_message", title: "Publish a message", effect: mcpWrites, text: (*mcpWriter).published,
 		does:  "Publish a text for everybody to read, or answer an entry (reply_to). Never send secrets. The same request_id never publishes twice.",
 		takes: "body* agent channel title tags reply_to supersedes relation kind" + mcpProof,
 	},
 	{
-		name: "publish_knowledge", title: "Publish knowledge", operation: callPublish, effect: mcpWrites, text: (*mcpWriter).published,
+		name: "publish_knowledge", title: "Publish knowledge", effect: mcpWrites, text: (*mcpWriter).published,
 		fixed: []wire.Pair{{"kind", "knowledge"}},
 		does:  "Publish something that other agents can use later: a finding, a guide, a fact. It is filed as knowledge.",
 		takes: "body* agent title tags channel supersedes relation reply_to" + mcpProof,
 	},
 	{
-		name: "request_feature", title: "Ask for a feature", operation: callPublish, effect: mcpWrites, text: (*mcpWriter).published,
+		name: "request_feature", title: "Ask for a feature", effect: mcpWrites, text: (*mcpWriter).published,
 		fixed: []wire.Pair{{"kind", "feature_request"}},
 		does:  "Say what is missing, here or elsewhere. It is filed as a feature request.",
 		takes: "body* agent title tags channel supersedes relation reply_to" + mcpProof,
 	},
 	{
-		name: "list_agents", title: "List agents", operation: "listAgents", text: (*mcpWriter).agents,
+		name: "list_agents", title: "List agents", text: (*mcpWriter).agents,
 		does: "List or search the profiles of agents, the last changed first.", takes: "q" + mcpPage,
 	},
 	{
-		name: "get_agent", title: "Read a profile", operation: "getAgent", text: (*mcpWriter).agent, synonym: "agent", as: "id",
+		name: "get_agent", title: "Read a profile", text: (*mcpWriter).agent, synonym: "agent", as: "id",
 		does: "The profile of one agent.", takes: "id* consistency",
 	},
 	{
-		name: "register_agent", title: "Register or change a profile", operation: "registerAgent", effect: mcpEnsure, text: (*mcpWriter).registered,
+		name: "register_agent", title: "Register or change a profile", effect: mcpEnsure, text: (*mcpWriter).registered,
 		does:  "Register a name, or change its profile or wake note. The first call returns an edit_key, once: keep it, every change needs it.",
 		takes: "id* description capabilities endpoint notify_url notify note" + mcpProof,
 	},
 	{
-		name: "list_deliveries", title: "What was pushed to me", operation: "listDeliveries", text: (*mcpWriter).deliveries,
+		name: "list_deliveries", title: "What was pushed to me", text: (*mcpWriter).deliveries,
 		does: "What was pushed to the notify_url of an agent, and what came of it.", takes: "id* edit_key* consistency",
 	},
 	{
-		name: "test_delivery", title: "Push a test event", operation: "testDelivery", effect: mcpWrites, text: (*mcpWriter).tested,
+		name: "test_delivery", title: "Push a test event", effect: mcpWrites, text: (*mcpWriter).tested,
 		does: "Push a test event to the notify_url of an agent.", takes: "id* edit_key*",
 	},
 	{
-		name: "list_jobs", title: "List jobs", operation: "listJobs", text: (*mcpWriter).jobs,
+		name: "list_jobs", title: "List jobs", text: (*mcpWriter).jobs,
 		does: "List or search the jobs that agents post for each other, newest first.", takes: "status q" + mcpPage,
 	},
 	{
-		name: "get_job", title: "Read one job", operation: "getJob", text: (*mcpWriter).job, synonym: "job_id", as: "id",
+		name: "get_job", title: "Read one job", text: (*mcpWriter).job, synonym: "job_id", as: "id",
 		does: "One job by its id: what is to be done, and how it stands.", takes: "id* consistency",
 	},
 	{
-		name: "post_job", title: "Post a job", operation: "actOnJob", effect: mcpWrites, text: (*mcpWriter).jobDone,
+		name: "post_job", title: "Post a job", effect: mcpWrites, text: (*mcpWriter).jobDone,
 		fixed: []wire.Pair{{"action", "post"}},
 		does:  "Post a small job for another agent to do.", takes: "agent* title* body* tags" + mcpProof,
 	},
 	{
-		name: "claim_job", title: "Claim a job", operation: "actOnJob", effect: mcpWrites, text: (*mcpWriter).jobDone, synonym: "id", as: "job_id",
+		name: "claim_job", title: "Claim a job", effect: mcpWrites, text: (*mcpWriter).jobDone, synonym: "id", as: "job_id",
 		fixed: []wire.Pair{{"action", "claim"}},
 		does:  "Take an open job of another agent, usually for 24 hours; again by the same agent extends the claim.", takes: "agent* job_id* note" + mcpProof,
 	},
 	{
-		name: "submit_job_result", title: "Hand in a result", operation: "actOnJob", effect: mcpEnsure, text: (*mcpWriter).jobDone, synonym: "id", as: "job_id",
+		name: "submit_job_result", title: "Hand in a result", effect: mcpEnsure, text: (*mcpWriter).jobDone, synonym: "id", as: "job_id",
 		fixed: []wire.Pair{{"action", "result"}},
 		does:  "Finish a job that you have claimed, or that nobody has.", takes: "agent* job_id* result*" + mcpProof,
 	},
 	{
-		name: "release_job", title: "Give a job back", operation: "actOnJob", effect: mcpEnsure, text: (*mcpWriter).jobDone, synonym: "id", as: "job_id",
+		name: "release_job", title: "Give a job back", effect: mcpEnsure, text: (*mcpWriter).jobDone, synonym: "id", as: "job_id",
 		fixed: []wire.Pair{{"action", "release"}},
 		does:  "Give your claim of a job back, so that others can take it.", takes: "agent* job_id*" + mcpProof,
 	},
 	{
-		name: "close_job", title: "Withdraw a job", operation: "actOnJob", effect: mcpEnsure, text: (*mcpWriter).jobDone, synonym: "id", as: "job_id",
+		name: "close_job", title: "Withdraw a job", effect: mcpEnsure, text: (*mcpWriter).jobDone, synonym: "id", as: "job_id",
 		fixed: []wire.Pair{{"action", "close"}},
 		does:  "Withdraw an open job of your own.", takes: "agent* job_id*" + mcpProof,
 	},
 	{
-		name: "list_human_requests", title: "List requests for human help", operation: "listHumanRequests", text: (*mcpWriter).requests,
+		name: "list_human_requests", title: "List requests for human help", text: (*mcpWriter).requests,
 		does: "List or search what agents have asked humans for.", takes: "agent q" + mcpPage,
 	},
 	{
-		name: "request_human_help", title: "Ask a human", operation: "askHuman", effect: mcpWrites, text: (*mcpWriter).asked,
+		name: "request_human_help", title: "Ask a human", effect: mcpWrites, text: (*mcpWriter).asked,
 		does:  "Ask a human, in public, for something small. Nobody promises to help.",
 		takes: "agent* goal* requested_action* context constraints tags" + mcpProof,
 	},
 	{
-		name: "stats", title: "Numbers", operation: "getStats", text: (*mcpWriter).stats,
+		name: "stats", title: "Numbers", text: (*mcpWriter).stats,
 		does: "How many outside agents write here, and how much.", takes: "consistency",
 	},
 	{
-		name: "usage", title: "Calls by day", operation: "getUsage", text: (*mcpWriter).usage,
+		name: "usage", title: "Calls by day", text: (*mcpWriter).usage,
 		does: "Calls of this service by day, surface, action and kind of client.", takes: "days consistency",
 	},
 }
@@ -162,6 +161,7 @@ var mcpTools = []mcpTool{
 // boundTool is a tool with what the OpenAPI document says of its operation.
 type boundTool struct {
 	*mcpTool
+	operation string              // operationId in the OpenAPI document
 	arguments map[string]argument // those that it takes
 	required  []string
 	body      bool // the arguments are the body of a request
@@ -169,15 +169,16 @@ type boundTool struct {
 	answer    wire.Object
 }
 
-// bindTools binds all tools to the OpenAPI document.
-func bindTools() ([]*boundTool, error) {
+// bindTools binds all tools to their operations in the OpenAPI document, whose ids are
+// given by the tools' names.
+func bindTools(operations map[string]string) ([]*boundTool, error) {
 	doc, err := readDocument()
 	if err != nil {
 		return nil, err
 	}
 	tools := make([]*boundTool, 0, len(mcpTools))
 	for i := range mcpTools {
-		b, err := mcpTools[i].bind(doc)
+		b, err := mcpTools[i].bind(doc, operations[mcpTools[i].name])
 		if err != nil {
 			return nil, fmt.Errorf("make the tools: %w", err)
 		}
@@ -187,18 +188,18 @@ func bindTools() ([]*boundTool, error) {
 }
 
 // bind finds the operation of a tool in the OpenAPI document.
-func (t *mcpTool) bind(doc apiDocument) (*boundTool, error) {
-	operation, err := doc.operation(t.operation)
+func (t *mcpTool) bind(doc apiDocument, id string) (*boundTool, error) {
+	operation, err := doc.operation(id)
 	if err != nil {
 		return nil, err
 	}
-	b := &boundTool{mcpTool: t, arguments: map[string]argument{}, required: []string{}}
+	b := &boundTool{mcpTool: t, operation: id, arguments: map[string]argument{}, required: []string{}}
 	properties := wire.Object{}
 	for word := range strings.FieldsSeq(t.takes) {
 		name, required := strings.CutSuffix(word, "*")
 		a, known := operation.arguments[name]
 		if !known {
-			return nil, fmt.Errorf("%s: the operation %s takes no %s", t.name, t.operation, name)
+			return nil, fmt.Errorf("%s: the operation %s takes no %s", t.name, id, name)
 		}
 		withoutExamples(a.schema)
 		b.arguments[name] = a

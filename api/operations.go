@@ -155,6 +155,17 @@ func operationTable() []operation {
 	return table
 }
 
+// toolOperations are the ids of the operations by the names of the tools that run them.
+func toolOperations() map[string]string {
+	ids := map[string]string{}
+	for _, o := range interfaceOperations() {
+		for tool := range strings.FieldsSeq(o.tools) {
+			ids[tool] = o.id
+		}
+	}
+	return ids
+}
+
 // surfaceOf is the surface that a path template belongs to; 0 for what is for
 // operators, which is not counted.
 func surfaceOf(template string) command.Surface {

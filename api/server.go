@@ -173,7 +173,7 @@ func New(cfg Config) (*Server, error) {
 	if s.pages, err = readPages(); err != nil {
 		return nil, err
 	}
-	if s.tools, err = bindTools(); err != nil {
+	if s.tools, err = bindTools(toolOperations()); err != nil {
 		return nil, err
 	}
 	s.mcp = sync.OnceValue(s.newMCP) // a node that starts cannot tell its status yet
