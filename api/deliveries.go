@@ -175,7 +175,7 @@ func deliveryObject(view *fsm.View, d *fsm.Delivery) (wire.Object, error) {
 		if err != nil {
 			return nil, fmt.Errorf("show a delivery: %w", err)
 		}
-		entry = fsm.FormatID(meta.Style, d.Entry)
+		entry = fsm.FormatID(meta.Type, d.Entry)
 	}
 	if d.Reason != "" {
 		reason = d.Reason

@@ -67,11 +67,11 @@ func (w *homeWriter) items() {
 	list(w, `,"lastWith":`, home.LastWith, w.partner)
 	list(w, `,"forYou":`, home.ForYou, func(item fsm.InboxItem) {
 		w.entry(item.Seq, homeBodyForYou)
-		w.add(`"why":"` + item.Why.String() + `"`)
+		w.add(`"why":"` + item.Reason.String() + `"`)
 	})
 	list(w, `,"openItems":{"owedByYou":`, home.OwedByYou, func(item fsm.InboxItem) {
 		w.summary(item.Seq)
-		w.add(`"why":"` + item.Why.String() + `"`)
+		w.add(`"why":"` + item.Reason.String() + `"`)
 	})
 	list(w, `,"owedToYou":`, home.OwedToYou, w.owed)
 	list(w, `,"toDeliver":`, home.ToDeliver, func(seq uint64) { w.job(seq, true) })
@@ -129,10 +129,10 @@ func (w *homeWriter) owed(seq uint64) {
 		return
 	}
 	kind, status := "question", fsm.JobOpen
-	switch meta.Style {
-	case fsm.StyleHelp:
+	switch meta.Type {
+	case fsm.TypeHelp:
 		kind = "human_request"
-	case fsm.StyleJob:
+	case fsm.TypeJob:
 		kind = "job"
 		job, _, err := w.view.Job(seq)
 		if err != nil {
@@ -220,5 +220,5 @@ func (w *homeWriter) id(seq uint64) string {
 	if err != nil && w.err == nil {
 		w.err = err
 	}
-	return fsm.FormatID(meta.Style, seq)
+	return fsm.FormatID(meta.Type, seq)
 }

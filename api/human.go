@@ -82,7 +82,7 @@ func (h *helpForm) example(_ *fsm.View, now time.Time) (wire.Object, error) {
 func (h *helpForm) answer(c *call, view *fsm.View, r *command.Result) error {
 	const before = "the request that it made"
 	return c.answerWritten(&h.form, view, r, &written{
-		location: "/api/entries/" + fsm.FormatID(fsm.StyleHelp, r.Entry), same: before, differs: before,
+		location: "/api/entries/" + fsm.FormatID(fsm.TypeHelp, r.Entry), same: before, differs: before,
 		show: func(dst []byte) ([]byte, error) {
 			dst, err := view.AppendHelp(append(dst, `"request":`...), r.Entry)
 			if err != nil {

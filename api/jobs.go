@@ -247,14 +247,14 @@ func (j *jobForm) exampleJobID(view *fsm.View) (string, error) {
 	if err != nil || len(claims) != 1 {
 		return "", err
 	}
-	return fsm.FormatID(fsm.StyleJob, claims[0]), nil
+	return fsm.FormatID(fsm.TypeJob, claims[0]), nil
 }
 
 // answer answers with the job, and before it the entry that a claim or a result has
 // left.
 func (j *jobForm) answer(c *call, view *fsm.View, r *command.Result) error {
 	const before = "what came of it"
-	w := written{location: "/api/jobs/" + fsm.FormatID(fsm.StyleJob, r.Entry), same: before, differs: before + " then"}
+	w := written{location: "/api/jobs/" + fsm.FormatID(fsm.TypeJob, r.Entry), same: before, differs: before + " then"}
 	job, entryName := r.Entry, map[command.Op]string{command.OpClaimJob: "claim", command.OpFinishJob: "result"}[j.op]
 	if entryName != "" {
 		meta, found, err := view.Meta(r.Entry)

@@ -15,7 +15,7 @@ const (
 	// many others are remembered.
 	maxTopics   = 32
 	maxPartners = command.MaxPartners
-	// activitiesKept bounds the activities that are kept in memory: about 2 KiB each.
+	// activitiesKept bounds the activities that are kept in caches: about 2 KiB each.
 	activitiesKept = 4096
 )
 
@@ -24,8 +24,8 @@ const (
 type activity struct {
 	topics   []topic
 	partners []partner // the most recent first
-	// pooled are the seqs of the agent in each pool, lowest first.
-	pooled [pools][]uint64
+	// waiting are the seqs of the agent in each waiting list, lowest first.
+	waiting [waitingLists][]uint64
 
 	// What the call has changed: the row of partActivity, and topics that gave
 	// way to others. Those that were counted say so themselves.
@@ -118,7 +118,7 @@ func (a *activity) append(dst []byte) []byte {
 		}
 		dst = append(dst, theirs)
 	}
-	for _, seqs := range a.pooled {
+	for _, seqs := range a.waiting {
 		dst = binary.AppendUvarint(dst, uint64(len(seqs)))
 		for _, seq := range seqs {
 			dst = binary.AppendUvarint(dst, seq)
@@ -136,9 +136,9 @@ func (a *activity) decode(row []byte) error {
 		}
 		a.partners = append(a.partners, p)
 	}
-	for i := range a.pooled {
+	for i := range a.waiting {
 		for n := r.uint(); n > 0 && !r.bad; n-- {
-			a.pooled[i] = append(a.pooled[i], r.uint())
+			a.waiting[i] = append(a.waiting[i], r.uint())
 		}
 	}
 	return r.done("activity row")
@@ -183,16 +183,5 @@ func (a *activity) write(tx *txn, agent string) {
 // activity returns an agent's activity, to be changed: it is written at the end
 // of the call.
 func (tx *txn) activity(agent string) *activity {
-	if a := tx.activities[agent]; a != nil {
-		return a
-	}
-	a := tx.memory.activities.get(agent)
-	if a == nil {
-		var err error
-		a, err = loadActivity(tx.db, agent)
-		tx.must(err)
-		tx.memory.activities.put(agent, a)
-	}
-	tx.activities[agent] = a
-	return a
+	return use(tx, &tx.caches.activities, tx.activities, agent, func() (*activity, error) { return loadActivity(tx.db, agent) })
 }

@@ -53,9 +53,9 @@ func (m *Machine) apply(entries []logEntry) {
 	}
 	m.commit(tx)
 	m.publish()
-	m.watchers.tell(tx.added)
+	m.watchers.notify(tx.added)
 	if len(tx.outboxes) > 0 {
-		m.watchers.tellDeliveries()
+		m.watchers.notifyDeliveries()
 	}
 	if len(tx.ended) > 0 && m.opts.DeliveriesEnded != nil {
 		m.opts.DeliveriesEnded(tx.ended)
@@ -82,9 +82,9 @@ func (m *Machine) begin() *txn {
 		firstFresh: m.head.lastSeq + 1,
 		nextDue:    m.nextDue,
 		activities: make(map[string]*activity),
-		spreads:    make(map[string]*spread),
+		recents:    make(map[string]*recentByAuthor),
 		owned:      make(map[string][]uint64),
-		memory:     m.store.memory,
+		caches:     m.store.caches,
 		outboxes:   make(map[string]*outbox),
 		revision:   m.revision,
 	}

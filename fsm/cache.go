@@ -104,8 +104,8 @@ func (l *laterBits) load(seq uint64) (*laterBlock, error) {
 	}
 	n := seq / laterBlockBits
 	b := new(laterBlock)
-	lower, upper := makeSeqKey(spaceCounts, n*laterBlockBits), makeSeqKey(spaceCounts, (n+1)*laterBlockBits)
-	err := scanSpace(l.db, lower[:], upper[:], func(key, _ []byte) error {
+	lower, upper := seqKey(spaceCounts, n*laterBlockBits), seqKey(spaceCounts, (n+1)*laterBlockBits)
+	err := scanSpace(l.db, lower, upper, func(key, _ []byte) error {
 		b.set(seqOfKey(key))
 		return nil
 	})
@@ -124,18 +124,18 @@ func (l *laterBits) load(seq uint64) (*laterBlock, error) {
 	return b, nil
 }
 
-// memo keeps values that were used last, between one and two generations of
+// cache keeps values that were used last, between one and two generations of
 // them. It is for the apply goroutine.
-type memo[T any] struct {
+type cache[T any] struct {
 	young, old map[string]*T
 	generation int // how many values make one
 }
 
-func newMemo[T any](keep int) memo[T] {
-	return memo[T]{young: make(map[string]*T), generation: keep / 2}
+func newCache[T any](keep int) cache[T] {
+	return cache[T]{young: make(map[string]*T), generation: keep / 2}
 }
 
-func (m *memo[T]) get(key string) *T {
+func (m *cache[T]) get(key string) *T {
 	v := m.young[key]
 	if v == nil {
 		if v = m.old[key]; v != nil {
@@ -145,25 +145,42 @@ func (m *memo[T]) get(key string) *T {
 	return v
 }
 
-func (m *memo[T]) put(key string, v *T) {
+func (m *cache[T]) put(key string, v *T) {
 	if len(m.young) >= m.generation {
 		m.old, m.young = m.young, make(map[string]*T, m.generation)
 	}
 	m.young[key] = v
 }
 
-// memory is what the apply goroutine remembers of rows that it changes again and
+// use returns a value to be changed, from the cache or as load returns it. It is
+// among used for the rest of the call.
+func use[T any](tx *txn, c *cache[T], used map[string]*T, key string, load func() (*T, error)) *T {
+	if v := used[key]; v != nil {
+		return v
+	}
+	v := c.get(key)
+	if v == nil {
+		var err error
+		v, err = load()
+		tx.must(err)
+		c.put(key, v)
+	}
+	used[key] = v
+	return v
+}
+
+// caches are what the apply goroutine keeps in memory of rows that it changes again and
 // again.
-type memory struct {
-	activities memo[activity]
-	spreads    memo[spread]
-	outboxes   memo[outbox]
+type caches struct {
+	activities cache[activity]
+	recents    cache[recentByAuthor]
+	outboxes   cache[outbox]
 	hooks      hookSet
 }
 
-func newMemory() *memory {
-	return &memory{
-		activities: newMemo[activity](activitiesKept), spreads: newMemo[spread](notesKept),
-		outboxes: newMemo[outbox](outboxesKept),
+func newCaches() *caches {
+	return &caches{
+		activities: newCache[activity](activitiesKept), recents: newCache[recentByAuthor](notesKept),
+		outboxes: newCache[outbox](outboxesKept),
 	}
 }

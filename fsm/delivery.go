@@ -123,22 +123,15 @@ func decodeDeliveryRow(row []byte) (d deliveryRow, err error) {
 
 // loadDelivery returns a delivery; false when it is not kept any more.
 func loadDelivery(r pebble.Reader, agentKey string, number uint64) (deliveryRow, bool, error) {
-	row, ok, err := getRow(r, deliveryKey(agentKey, number))
-	if err != nil || !ok {
-		return deliveryRow{}, false, err
-	}
-	d, err := decodeDeliveryRow(row)
-	return d, err == nil, err
+	return load(r, deliveryKey(agentKey, number), decodeDeliveryRow)
 }
 
 // delivery returns a delivery that waits, as the call has left it so far.
 func (tx *txn) delivery(agentKey string, number uint64) deliveryRow {
-	row, ok := tx.get(deliveryKey(agentKey, number))
+	d, ok := read(tx, deliveryKey(agentKey, number), decodeDeliveryRow)
 	if !ok {
 		tx.must(fmt.Errorf("%w: delivery %d of %q is missing", ErrCorrupt, number, agentKey))
 	}
-	d, err := decodeDeliveryRow(row)
-	tx.must(err)
 	return d
 }
 
@@ -153,10 +146,10 @@ func (tx *txn) keepDelivery(agentKey string, number uint64, d *deliveryRow) {
 	tx.keep(deliveryKey(agentKey, number), d.append(nil))
 }
 
-// tellHooks queues a delivery for everybody whom an entry is to be pushed to: who
+// notifyReceivers queues a delivery for everybody whom an entry is to be pushed to: who
 // is answered and who is mentioned, each once. The zero target stands for none.
-func (tx *txn) tellHooks(e *entryRow, p *command.Publish, target *entryRow) {
-	hooks := tx.memory.hooks
+func (tx *txn) notifyReceivers(e *entryRow, p *command.Publish, target *entryRow) {
+	hooks := tx.caches.hooks
 	if len(hooks) == 0 {
 		return
 	}
@@ -215,7 +208,7 @@ func (tx *txn) endDelivery(agentKey string, o *outbox, i int, d *deliveryRow, st
 	}
 	tx.countWaiting(-1)
 	tx.putDelivery(agentKey, number, d, status)
-	tx.tellEnd(agentKey, number, d)
+	tx.noteEnd(agentKey, number, d)
 	if number+command.MaxListedDeliveries <= o.last {
 		tx.keep(deliveryKey(agentKey, number), nil)
 	}
@@ -228,8 +221,8 @@ func (tx *txn) dropDelivery(agentKey string, o *outbox, i int, reason string) {
 	tx.endDelivery(agentKey, o, i, &d, DeliveryDropped)
 }
 
-// tellEnd notes that a delivery has come to its end.
-func (tx *txn) tellEnd(agentKey string, number uint64, d *deliveryRow) {
+// noteEnd notes that a delivery has come to its end.
+func (tx *txn) noteEnd(agentKey string, number uint64, d *deliveryRow) {
 	p, _ := tx.profile(agentKey)
 	tx.ended = append(tx.ended, DeliveryEnd{
 		AgentKey: agentKey, ID: string(appendDeliveryID(nil, &p, number, d.queuedAt)),
@@ -247,4 +240,135 @@ func (tx *txn) dropDeliveries(agentKey string, o *outbox, reason string) {
 // countWaiting counts deliveries that begin or cease to wait.
 func (tx *txn) countWaiting(change int64) {
 	tx.keep(keyWaiting, binary.AppendUvarint(nil, uint64(int64(tx.number(keyWaiting))+change)))
+}
+
+const (
+	// DeliveryLease is for how long an attempt is left to the leader that began it,
+	// in milliseconds of log time. After that the next attempt may begin.
+	DeliveryLease = 15_000
+)
+
+// retryPauses are the pauses after each failed attempt, in milliseconds. After
+// one more failure the delivery is given up.
+var retryPauses = [...]int64{5_000, 5 * 60_000, 30 * 60_000, 2 * 60 * 60_000, 5 * 60 * 60_000}
+
+// retryPause returns the pause after so many failures of a delivery, in
+// milliseconds; false when it is given up.
+func retryPause(failures uint64) (pause int64, again bool) {
+	if failures == 0 || failures > uint64(len(retryPauses)) {
+		return 0, false
+	}
+	return retryPauses[failures-1], true
+}
+
+func (tx *txn) applyBeginDeliveries(c *command.BeginDeliveries) command.Result {
+	for i := range c.Attempts {
+		tx.beginAttempt(c.Holder, &c.Attempts[i])
+	}
+	return command.Result{Outcome: command.OutcomeDone}
+}
+
+func (tx *txn) beginAttempt(holder command.BootID, a *command.Attempt) {
+	o := tx.outbox(a.AgentKey)
+	i := o.next(tx.now)
+	if i < 0 || o.queue[i].number != a.Delivery {
+		return
+	}
+	d := tx.delivery(a.AgentKey, a.Delivery)
+	if a.Number != d.attempts+1 {
+		return
+	}
+	if o.sending != 0 && o.sending != a.Delivery { // its lease is over
+		lost := tx.delivery(a.AgentKey, o.sending)
+		tx.putDelivery(a.AgentKey, o.sending, &lost, DeliveryWaiting)
+	}
+	if d.hook != o.hook { // the present receiver has not failed yet
+		d.failures = 0
+	}
+	d.attempts, d.holder, d.hook = a.Number, holder, o.hook
+	tx.putDelivery(a.AgentKey, a.Delivery, &d, DeliverySending)
+	o.begin(i, tx.now)
+}
+
+func (tx *txn) applyAckDelivery(c *command.AckDelivery) command.Result {
+	o := tx.outbox(c.AgentKey)
+	i, waits := o.find(c.Delivery)
+	if !waits || o.sending != c.Delivery {
+		return command.Result{Outcome: command.OutcomeUnchanged}
+	}
+	d := tx.delivery(c.AgentKey, c.Delivery)
+	if d.attempts != c.Number {
+		return command.Result{Outcome: command.OutcomeUnchanged}
+	}
+	d.reason = c.Reason
+	o.sending = 0
+	switch {
+	case c.Outcome == command.AttemptDelivered:
+		o.taken(tx.now)
+		tx.endDelivery(c.AgentKey, o, i, &d, DeliveryDelivered)
+	case d.hook != o.hook: // the agent has another receiver by now
+		o.probe(tx.now)
+		tx.putDelivery(c.AgentKey, c.Delivery, &d, DeliveryWaiting)
+	case c.Outcome == command.AttemptGone:
+		d.failures++
+		tx.endDelivery(c.AgentKey, o, i, &d, DeliveryFailed)
+		tx.ended[len(tx.ended)-1].Gone = true
+		tx.removeHook(c.AgentKey, o)
+	default:
+		tx.failDelivery(c, o, i, &d)
+	}
+	return command.Result{Outcome: command.OutcomeDone}
+}
+
+// failDelivery counts a failure, after which the delivery waits for its next attempt or
+// is given up. One that was not its own turn changes nothing for it, unless the
+// receiver asked to be left alone for longer.
+func (tx *txn) failDelivery(c *command.AckDelivery, o *outbox, i int, d *deliveryRow) {
+	q := &o.queue[i]
+	turn := q.ready <= tx.now
+	o.refused(q, turn, tx.now, func(pause int64) int64 { return retryWait(c, pause) })
+	if !turn {
+		q.ready = max(q.ready, tx.now+c.RetryAfter)
+		tx.putDelivery(c.AgentKey, c.Delivery, d, DeliveryWaiting)
+		return
+	}
+	d.failures++
+	pause, again := retryPause(d.failures)
+	if !again {
+		tx.endDelivery(c.AgentKey, o, i, d, DeliveryFailed)
+		return
+	}
+	q.ready = tx.now + retryWait(c, pause)
+	tx.putDelivery(c.AgentKey, c.Delivery, d, DeliveryWaiting)
+}
+
+// retryWait returns how long a pause takes, in milliseconds.
+func retryWait(c *command.AckDelivery, pause int64) int64 {
+	return max(pause+pause*c.Jitter/1000, c.RetryAfter)
+}
+
+func (tx *txn) applyTestDelivery(c *command.TestDelivery) command.Result {
+	p, known := tx.profile(c.AgentKey)
+	if problems := againstTest(c, &p, known); len(problems) > 0 {
+		return command.Result{Outcome: command.OutcomeRejected, Problems: problems}
+	}
+	tx.useKey(c.AgentKey, &p)
+	number := tx.queueDelivery(c.AgentKey, DeliveryTest, 0, provenSender(c.AgentKey))
+	tx.outbox(c.AgentKey).probe(tx.now)
+	return command.Result{Outcome: command.OutcomeDone, Entry: number}
+}
+
+// againstTest returns every rule against the command, given the profile.
+func againstTest(c *command.TestDelivery, p *profileRow, known bool) []command.Problem {
+	switch {
+	case !known:
+		return []command.Problem{command.ProblemUnknownAgent}
+	case len(c.Proof.Key) == 0:
+		return []command.Problem{command.ProblemNoKey}
+	case !p.opens(c.Proof.Key):
+		return []command.Problem{command.ProblemWrongKey}
+	case !p.hooked():
+		return []command.Problem{command.ProblemNoHook}
+	}
+	return nil
 }

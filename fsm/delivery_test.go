@@ -122,7 +122,7 @@ func (r *rig) summary(agent string) string {
 	r.t.Helper()
 	var words []string
 	for _, d := range slices.Backward(r.outbox(agent).Newest) {
-		word := strings.TrimPrefix(d.Kind.String(), "common.") + " " + FormatID(StyleEntry, d.Entry) + " " + d.Status.String()
+		word := strings.TrimPrefix(d.Kind.String(), "common.") + " " + FormatID(TypeEntry, d.Entry) + " " + d.Status.String()
 		if d.Reason != "" {
 			word += " " + d.Reason
 		}

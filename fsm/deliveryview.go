@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
@@ -100,18 +99,18 @@ func (v *View) dueDelivery(agentKey string, now int64) (Delivery, bool, error) {
 // that of the next log entry then counts.
 func (v *View) DueDeliveries(now int64, skip func(agentKey string) bool, send func(Delivery) (more bool)) error {
 	now = max(now, v.head.now+1)
-	err := scanOutboxes(v.snap, func(at int64, agentKey string) (more bool, err error) {
+	err := scanOutboxes(v.snap, func(at int64, agentKey string) error {
 		if at > now {
-			return false, nil
+			return errEnough
 		}
 		if skip(agentKey) {
-			return true, nil
+			return nil
 		}
 		d, ok, err := v.dueDelivery(agentKey, now)
-		if err != nil {
-			return false, err
+		if err == nil && ok && !send(d) {
+			return errEnough
 		}
-		return !ok || send(d), nil
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("list due deliveries: %w", err)
@@ -123,9 +122,9 @@ func (v *View) DueDeliveries(now int64, skip func(agentKey string) bool, send fu
 // since the epoch; 0 when the next log entry could begin it already, and false when
 // nothing waits.
 func (v *View) NextDelivery() (at int64, ok bool, err error) {
-	err = scanOutboxes(v.snap, func(due int64, _ string) (bool, error) {
+	err = scanOutboxes(v.snap, func(due int64, _ string) error {
 		at, ok = due, true
-		return false, nil
+		return errEnough
 	})
 	if at <= v.head.now+1 {
 		at = 0
@@ -133,28 +132,17 @@ func (v *View) NextDelivery() (at int64, ok bool, err error) {
 	return at, ok, err
 }
 
-// scanOutboxes calls f with the agents for which deliveries wait, those that are
-// due first first, until it says that it has enough.
-func scanOutboxes(r pebble.Reader, f func(at int64, agentKey string) (more bool, err error)) error {
+// scanOutboxes calls f with the agents for which deliveries wait, in the order in
+// which they are due, until f returns an error.
+func scanOutboxes(r pebble.Reader, f func(at int64, agentKey string) error) error {
 	lower, upper := spaceBounds(spaceOutboxDue)
-	err := scanSpace(r, lower, upper, func(key, _ []byte) error {
+	return scanSpace(r, lower, upper, func(key, _ []byte) error {
 		if len(key) < outboxDueKeyBytes {
 			return fmt.Errorf("%w: key of a due outbox", ErrCorrupt)
 		}
-		more, err := f(int64(seqOfKey(key)), string(key[outboxDueKeyBytes:]))
-		if err == nil && !more {
-			err = errEnough
-		}
-		return err
+		return f(int64(seqOfKey(key)), string(key[outboxDueKeyBytes:]))
 	})
-	if errors.Is(err, errEnough) {
-		return nil
-	}
-	return err
 }
-
-// errEnough ends a scan early.
-var errEnough = errors.New("enough")
 
 // Begun returns the delivery of an attempt that a BeginDeliveries of this holder
 // has begun and that has no outcome yet; false when it is not to be sent.
@@ -237,11 +225,7 @@ func (v *View) Outbox(agentKey string) (Outbox, error) {
 
 // WaitingDeliveries returns how many deliveries wait for all agents together.
 func (v *View) WaitingDeliveries() (int, error) {
-	row, _, err := getRow(v.snap, keyWaiting)
-	if err != nil {
-		return 0, err
-	}
-	n, err := decodeNumber(row)
+	n, _, err := load(v.snap, keyWaiting, decodeNumber)
 	return int(min(n, math.MaxInt)), err
 }
 

@@ -29,7 +29,7 @@ func (tx *txn) applyAskHuman(c *command.AskHuman) command.Result {
 			}
 		}
 		title := cutText(helpTitle+oneLine.Replace(c.Goal), command.MaxTitle)
-		seq := tx.publish(StyleHelp, entryBy(&c.Author, helpChannel, title, helpBody(c), tags...), entryRow{})
+		seq := tx.publish(TypeHelp, entryBy(&c.Author, helpChannel, title, helpBody(c), tags...), entryRow{})
 		tx.putHelp(seq, helpRow{status: HelpOpen, json: appendHelpJSON(c, nil)})
 		return seq, nil
 	})
@@ -70,9 +70,9 @@ func appendOptional(dst []byte, s string) []byte {
 	return appendString(dst, s)
 }
 
-// tellHelp moves a request on: a reply by somebody else answers it, its
+// updateHelp moves a request on: a reply by somebody else answers it, its
 // retraction, which only the author can make, closes it for good.
-func (tx *txn) tellHelp(e, request *entryRow) {
+func (tx *txn) updateHelp(e, request *entryRow) {
 	h := tx.help(request.Seq)
 	next := h.status
 	switch {
@@ -117,36 +117,21 @@ func decodeHelpRow(row []byte) (helpRow, error) {
 }
 
 func (tx *txn) help(seq uint64) helpRow {
-	key := makeSeqKey(spaceHelp, seq)
-	row, ok := tx.get(key[:])
+	h, ok := read(tx, seqKey(spaceHelp, seq), decodeHelpRow)
 	if !ok {
 		tx.must(fmt.Errorf("%w: request for help %d is missing", ErrCorrupt, seq))
 	}
-	h, err := decodeHelpRow(row)
-	tx.must(err)
 	return h
 }
 
 func (tx *txn) putHelp(seq uint64, h helpRow) {
-	key := makeSeqKey(spaceHelp, seq)
-	tx.keep(key[:], append([]byte{byte(h.status)}, h.json...))
-}
-
-// help returns the row of a request; false when the entry is none.
-func (v *View) help(seq uint64) (helpRow, bool, error) {
-	key := makeSeqKey(spaceHelp, seq)
-	row, ok, err := getRow(v.snap, key[:])
-	if err != nil || !ok {
-		return helpRow{}, false, err
-	}
-	h, err := decodeHelpRow(row)
-	return h, err == nil, err
+	tx.keep(seqKey(spaceHelp, seq), append([]byte{byte(h.status)}, h.json...))
 }
 
 // HelpStatus returns the state of the request for human help with the given seq;
 // false when the entry is none.
 func (v *View) HelpStatus(seq uint64) (HelpStatus, bool, error) {
-	h, ok, err := v.help(seq)
+	h, ok, err := load(v.snap, seqKey(spaceHelp, seq), decodeHelpRow)
 	return h.status, ok, err
 }
 
@@ -190,7 +175,7 @@ func (v *View) ListHelp(q HelpQuery) (seqs []uint64, next uint64, err error) {
 		q.Limit = command.DefaultList
 	}
 	search := index.Query{
-		All: []string{termStyle + string(rune(StyleHelp))}, Min: 1, Before: q.Before, Limit: min(q.Limit, command.MaxList),
+		All: []string{termType + string(rune(TypeHelp))}, Min: 1, Before: q.Before, Limit: min(q.Limit, command.MaxList),
 	}
 	if q.AgentKey != "" {
 		search.All = append(search.All, termAgent+q.AgentKey)

@@ -2,32 +2,29 @@ package fsm
 
 import (
 	"encoding/binary"
-	"errors"
 	"slices"
-
-	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// tellHome keeps what home shows up to date with an entry that was filed. The
+// updateHome keeps what home shows up to date with an entry that was filed. The
 // zero target stands for none.
-func (tx *txn) tellHome(e *entryRow, p *command.Publish, target *entryRow) {
-	tx.spread(keyNewest).add(authored{e.Seq, e.AgentKey}, newestShown)
+func (tx *txn) updateHome(e *entryRow, p *command.Publish, target *entryRow) {
+	tx.recentByAuthor(keyNewest).add(authored{e.Seq, e.AgentKey}, newestShown)
 	a := tx.activity(e.AgentKey)
 	for _, name := range topicsOf(e.Channel, p.Tags) {
 		a.count(name, e.CreatedAt)
 		if e.Kind == command.KindKnowledge {
-			tx.spread(notesKey(name)).add(authored{e.Seq, e.AgentKey}, notesShown)
+			tx.recentByAuthor(notesKey(name)).add(authored{e.Seq, e.AgentKey}, notesShown)
 		}
 	}
 	for _, name := range e.inbox {
-		why := []byte{byte(WhyMention)}
+		reason := []byte{byte(ReasonMention)}
 		if name == target.AgentKey {
-			why[0] = byte(WhyReply)
+			reason[0] = byte(ReasonReply)
 		}
-		tx.set(memberSeqKey(name, partInbox, e.Seq), why)
-		tx.set(memberSeqKey(name, partOwed, e.Seq), why)
+		tx.set(memberSeqKey(name, partInbox, e.Seq), reason)
+		tx.set(memberSeqKey(name, partOwed, e.Seq), reason)
 	}
 	if e.waits() {
 		tx.addOwn(partAsked, e.AgentKey, e.Seq)
@@ -38,7 +35,7 @@ func (tx *txn) tellHome(e *entryRow, p *command.Publish, target *entryRow) {
 }
 
 // waits reports whether the entry waits for an answer until it gets one.
-func (e *entryRow) waits() bool { return e.question || e.Style == StyleHelp }
+func (e *entryRow) waits() bool { return e.question || e.Type == TypeHelp }
 
 // settle notes what an entry means for the one that it relates to: its writer has
 // answered it; a question has its answer; what is retracted needs none.
@@ -59,9 +56,9 @@ func (tx *txn) settle(e, target *entryRow) {
 	}
 }
 
-// tellHomeOfJob keeps the lists of a job's poster and of its claimants up to date
+// updateHomeOfJob keeps the lists of a job's poster and of its claimants up to date
 // with a change of its state.
-func (tx *txn) tellHomeOfJob(seq uint64, old, next jobRow) {
+func (tx *txn) updateHomeOfJob(seq uint64, old, next jobRow) {
 	if old.status == JobClaimed {
 		tx.keep(heldKey(old.claimantKey, old.expires, seq), nil)
 	}
@@ -124,24 +121,24 @@ func (tx *txn) finishHome() {
 	for agent, a := range tx.activities {
 		a.write(tx, agent)
 	}
-	for key, s := range tx.spreads {
+	for key, s := range tx.recents {
 		buf = s.append(buf[:0])
 		tx.set([]byte(key), buf)
 	}
 }
 
-// The sizes of spreads: twice what a reader is shown, because up to half of it
+// The sizes of recents: twice what a reader is shown, because up to half of it
 // can be the reader's own.
 const (
 	newestShown = command.MaxNew
 	notesShown  = command.MaxTopicNotes
-	// notesKept bounds the spreads of topics that are kept in memory.
+	// notesKept bounds the recents of topics that are kept in memory.
 	notesKept = 1024
 )
 
-// spread is a list of the newest entries that holds, for every reader, the newest
+// recentByAuthor is a list of the newest entries that holds, for every reader, the newest
 // n that are not the reader's own: 2n entries, at most n of one author.
-type spread []authored
+type recentByAuthor []authored
 
 // authored is an entry and who wrote it.
 type authored struct {
@@ -150,7 +147,7 @@ type authored struct {
 }
 
 // add adds an entry that is newer than all others.
-func (s *spread) add(e authored, n int) {
+func (s *recentByAuthor) add(e authored, n int) {
 	same, oldest := 0, 0
 	for i, old := range slices.Backward(*s) {
 		if old.author == e.author {
@@ -169,7 +166,7 @@ func (s *spread) add(e authored, n int) {
 
 // others returns the newest n entries that a reader has not written and that are
 // not older than least, newest first.
-func (s spread) others(reader string, least uint64, n int) []uint64 {
+func (s recentByAuthor) others(reader string, least uint64, n int) []uint64 {
 	var seqs []uint64
 	for _, e := range slices.Backward(s) {
 		if len(seqs) == n || e.seq < least {
@@ -182,7 +179,7 @@ func (s spread) others(reader string, least uint64, n int) []uint64 {
 	return seqs
 }
 
-func (s spread) append(dst []byte) []byte {
+func (s recentByAuthor) append(dst []byte) []byte {
 	for _, e := range s {
 		dst = binary.AppendUvarint(dst, e.seq)
 		dst = appendBlob(dst, e.author)
@@ -190,47 +187,35 @@ func (s spread) append(dst []byte) []byte {
 	return dst
 }
 
-func decodeSpread(row []byte) (spread, error) {
+func decodeRecentByAuthor(row []byte) (recentByAuthor, error) {
 	r := rowReader{rest: row}
-	var s spread
+	var s recentByAuthor
 	for len(r.rest) > 0 && !r.bad {
 		s = append(s, authored{seq: r.uint(), author: r.text()})
 	}
-	return s, r.done("spread row")
+	return s, r.done("recentByAuthor row")
 }
 
-// spread returns the spread of a row, to be changed: it is written at the end of
+// recentByAuthor returns the recentByAuthor of a row, to be changed: it is written at the end of
 // the call.
-func (tx *txn) spread(key []byte) *spread {
-	if s := tx.spreads[string(key)]; s != nil {
-		return s
-	}
-	s := tx.memory.spreads.get(string(key))
-	if s == nil {
-		s = new(spread)
-		row, ok, err := getRow(tx.db, key)
-		tx.must(err)
-		if ok {
-			*s, err = decodeSpread(row)
-			tx.must(err)
-		}
-		tx.memory.spreads.put(string(key), s)
-	}
-	tx.spreads[string(key)] = s
-	return s
+func (tx *txn) recentByAuthor(key []byte) *recentByAuthor {
+	return use(tx, &tx.caches.recents, tx.recents, string(key), func() (*recentByAuthor, error) {
+		s, _, err := load(tx.db, key, decodeRecentByAuthor)
+		return &s, err
+	})
 }
 
-// A pool holds what waits for anybody: unanswered questions and requests for
-// help, or open jobs. Of each author only the newest poolPerAuthor are in it, so
+// A waiting list holds what waits for anybody: unanswered questions and requests for
+// help, or open jobs. Of each author only the newest waitingPerAuthor are in it, so
 // that a reader has few of its own to skip. The author's whole list is in its
-// own part; from there the pool is filled up when something leaves it.
+// own part; from there the waiting list is filled up when something leaves it.
 const (
-	pools         = 2
-	poolPerAuthor = 10
+	waitingLists     = 2
+	waitingPerAuthor = 10
 )
 
-// poolOf returns the number of the pool that is filled from a part.
-func poolOf(p part) (n int, pooled bool) {
+// waitingListOf returns the number of the waiting list that is filled from a part.
+func waitingListOf(p part) (n int, waiting bool) {
 	switch p {
 	case partAsked:
 		return 0, true
@@ -240,67 +225,65 @@ func poolOf(p part) (n int, pooled bool) {
 	return 0, false
 }
 
-// addOwn adds an entry to one of its author's lists, and to the pool.
+// addOwn adds an entry to one of its author's lists, and to the waiting list.
 func (tx *txn) addOwn(p part, author string, seq uint64) {
 	key := memberSeqKey(author, p, seq)
 	tx.keep(key, []byte{})
-	n, pooled := poolOf(p)
-	if !pooled {
+	n, waiting := waitingListOf(p)
+	if !waiting {
 		return
 	}
 	list := string(key[:len(key)-8])
 	tx.owned[list] = append(tx.owned[list], seq)
 	a := tx.activity(author)
-	seqs := a.pooled[n]
+	seqs := a.waiting[n]
 	at, _ := slices.BinarySearch(seqs, seq)
-	if len(seqs) == poolPerAuthor {
+	if len(seqs) == waitingPerAuthor {
 		if at == 0 {
 			return
 		}
-		tx.keep(poolKey(p, seqs[0]), nil)
+		tx.keep(waitingListKey(p, seqs[0]), nil)
 		seqs = slices.Delete(seqs, 0, 1)
 		at--
 	}
-	a.pooled[n], a.changed = slices.Insert(seqs, at, seq), true
-	tx.keep(poolKey(p, seq), []byte(author))
+	a.waiting[n], a.changed = slices.Insert(seqs, at, seq), true
+	tx.keep(waitingListKey(p, seq), []byte(author))
 }
 
 // dropOwn takes an entry from one of its author's lists, if it is there, and from
-// the pool, where the next older one takes its place.
+// the waiting list, where the next older one takes its place.
 func (tx *txn) dropOwn(p part, author string, seq uint64) {
 	key := memberSeqKey(author, p, seq)
 	if _, there := tx.get(key); !there {
 		return
 	}
 	tx.keep(key, nil)
-	n, pooled := poolOf(p)
-	if !pooled {
+	n, waiting := waitingListOf(p)
+	if !waiting {
 		return
 	}
 	a := tx.activity(author)
-	seqs := a.pooled[n]
+	seqs := a.waiting[n]
 	at, found := slices.BinarySearch(seqs, seq)
 	if !found {
 		return
 	}
-	tx.keep(poolKey(p, seq), nil)
+	tx.keep(waitingListKey(p, seq), nil)
 	var older uint64
-	if len(seqs) == poolPerAuthor {
-		var err error
-		older, err = tx.newestOwn(p, author, seqs[0])
-		tx.must(err)
+	if len(seqs) == waitingPerAuthor {
+		older = tx.newestOwn(p, author, seqs[0])
 	}
 	seqs = slices.Delete(seqs, at, at+1)
 	if older != 0 {
 		seqs = slices.Insert(seqs, 0, older)
-		tx.keep(poolKey(p, older), []byte(author))
+		tx.keep(waitingListKey(p, older), []byte(author))
 	}
-	a.pooled[n], a.changed = seqs, true
+	a.waiting[n], a.changed = seqs, true
 }
 
 // newestOwn returns the newest entry of an author's list with a seq below before,
 // as the call has left the list so far; 0 when there is none.
-func (tx *txn) newestOwn(p part, author string, before uint64) (newest uint64, err error) {
+func (tx *txn) newestOwn(p part, author string, before uint64) (newest uint64) {
 	list := memberKey(author, p)
 	for _, seq := range tx.owned[string(list)] {
 		if seq > newest && seq < before && tx.rows[string(memberSeqKey(author, p, seq))] != nil {
@@ -308,16 +291,12 @@ func (tx *txn) newestOwn(p part, author string, before uint64) (newest uint64, e
 		}
 	}
 	upper := memberSeqKey(author, p, before)
-	iter, err := tx.db.NewIter(&pebble.IterOptions{LowerBound: list, UpperBound: upper})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, iter.Close()) }()
-	for ok := iter.Last(); ok; ok = iter.Prev() {
-		if row, changed := tx.rows[string(iter.Key())]; changed && row == nil {
-			continue
+	tx.must(scanBack(tx.db, list, upper, func(key, _ []byte) error {
+		if row, changed := tx.rows[string(key)]; changed && row == nil {
+			return nil
 		}
-		return max(newest, binary.BigEndian.Uint64(iter.Key()[len(list):])), nil
-	}
-	return newest, iter.Error()
+		newest = max(newest, binary.BigEndian.Uint64(key[len(list):]))
+		return errEnough
+	}))
+	return newest
 }

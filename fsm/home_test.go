@@ -26,12 +26,12 @@ func (r *rig) home(agent string, since int64) *Home {
 
 func asking(p *command.Publish) { p.Question = true }
 
-// TestPoolFillsUp answers questions outside and inside the pool in one call: what
+// TestPoolFillsUp answers questions outside and inside the waiting list in one call: what
 // comes after them is the newest one that still waits.
 func TestPoolFillsUp(t *testing.T) {
 	r := newRig(t)
 	var asked []uint64
-	for range poolPerAuthor + 5 {
+	for range waitingPerAuthor + 5 {
 		asked = append(asked, r.publish(asking))
 	}
 	answer := func(seq uint64) command.Payload { return post("bob", relate(command.RelationReply, seq)) }
@@ -48,18 +48,18 @@ func TestPoolFillsUp(t *testing.T) {
 
 func TestPoolKeepsSpaceSmall(t *testing.T) {
 	r := newRig(t)
-	for range 3 * poolPerAuthor {
+	for range 3 * waitingPerAuthor {
 		r.publish(asking)
 	}
 	v := r.View()
 	defer v.Release()
 	rows := 0
-	lower, upper := spaceBounds(spacePool)
+	lower, upper := spaceBounds(spaceWaitingList)
 	if err := scanSpace(v.snap, lower, upper, func(_, _ []byte) error { rows++; return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if rows != poolPerAuthor {
-		t.Errorf("%d rows of one author in the pool, want %d", rows, poolPerAuthor)
+	if rows != waitingPerAuthor {
+		t.Errorf("%d rows of one author in the waiting list, want %d", rows, waitingPerAuthor)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestTopicsSurviveRestart(t *testing.T) {
 }
 
 func TestMemoKeepsWhatWasUsedLast(t *testing.T) {
-	m := newMemo[int](4)
+	m := newCache[int](4)
 	for i := range 10 {
 		m.put(fmt.Sprint(i), &i)
 		if m.get("0") == nil {
@@ -187,7 +187,7 @@ func TestMemoKeepsWhatWasUsedLast(t *testing.T) {
 }
 
 func TestHomeRowsRefuseDamage(t *testing.T) {
-	a := activity{partners: []partner{{"bob", 7, true}}, pooled: [pools][]uint64{{1, 2}, {3}}}
+	a := activity{partners: []partner{{"bob", 7, true}}, waiting: [waitingLists][]uint64{{1, 2}, {3}}}
 	row := a.append(nil)
 	for i := range row {
 		if err := new(activity).decode(row[:i]); err == nil {
@@ -197,14 +197,14 @@ func TestHomeRowsRefuseDamage(t *testing.T) {
 	if err := new(activity).decode(append(row, 0)); err == nil {
 		t.Error("an activity with a byte too much was taken")
 	}
-	if _, err := decodeSpread(spread{{1, "ada"}}.append(nil)[:2]); err == nil {
-		t.Error("a cut spread was taken")
+	if _, err := decodeRecentByAuthor(recentByAuthor{{1, "ada"}}.append(nil)[:2]); err == nil {
+		t.Error("a cut recentByAuthor was taken")
 	}
 	if _, err := decodeTopic([]byte("den"), []byte{1}); err == nil {
 		t.Error("a cut topic was taken")
 	}
 	for _, row := range [][]byte{nil, {0}, {3}, {1, 1}} {
-		if _, err := decodeWhy(row); err == nil {
+		if _, err := decodeReason(row); err == nil {
 			t.Errorf("inbox row %v was taken", row)
 		}
 	}

@@ -56,14 +56,14 @@ func factsOf(t tester, v *View, filed map[uint64]*command.Publish) *homeModel {
 func (m *homeModel) at(seq uint64) homeFact { return m.entries[seq-1] }
 
 // why says for what reason an entry concerns an agent; 0 when it does not.
-func (m *homeModel) why(e homeFact, agent string) Why {
+func (m *homeModel) why(e homeFact, agent string) Reason {
 	switch {
 	case e.AgentKey == agent:
 		return 0
 	case e.Parent != 0 && m.at(e.Parent).AgentKey == agent:
-		return WhyReply
+		return ReasonReply
 	case slices.Contains(e.mentions, agent):
-		return WhyMention
+		return ReasonMention
 	}
 	return 0
 }
@@ -74,7 +74,7 @@ func (m *homeModel) related(seq uint64, f func(e homeFact) bool) bool {
 
 // waits reports a question or a request for help that nobody else has answered.
 func (m *homeModel) waits(e homeFact) bool {
-	return (e.question || e.Style == StyleHelp) && !m.related(e.Seq, func(r homeFact) bool {
+	return (e.question || e.Type == TypeHelp) && !m.related(e.Seq, func(r homeFact) bool {
 		return r.Relation == command.RelationRetraction || r.Relation == command.RelationReply && r.AgentKey != e.AgentKey
 	})
 }
@@ -205,12 +205,12 @@ func drawHomeCommand(t *rapid.T, lastSeq uint64) command.Payload {
 		p.Agent = strings.ToUpper(p.Agent[:1]) + p.Agent[1:]
 	}
 	p.Question = rapid.Bool().Draw(t, "question")
-	style := rapid.SampledFrom([]byte{StyleEntry, StyleEntry, StyleHelp, StyleJob}).Draw(t, "target style")
+	entryType := rapid.SampledFrom([]EntryType{TypeEntry, TypeEntry, TypeHelp, TypeJob}).Draw(t, "target entryType")
 	if _, seq, ok := ParseID(p.Target); ok {
 		if rapid.Bool().Draw(t, "recent") {
 			seq = lastSeq - min(lastSeq-1, rapid.Uint64Range(0, 30).Draw(t, "distance"))
 		}
-		p.Target = FormatID(style, seq)
+		p.Target = FormatID(entryType, seq)
 	}
 	return p
 }

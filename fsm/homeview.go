@@ -39,8 +39,8 @@ type Home struct {
 
 // InboxItem is an entry that concerns an agent.
 type InboxItem struct {
-	Seq uint64
-	Why Why
+	Seq    uint64
+	Reason Reason
 }
 
 // Topic is a channel or a tag that an agent writes to.
@@ -69,7 +69,7 @@ func (v *View) Home(agentKey string, since int64) (*Home, error) {
 	}
 	err = errors.Join(v.fillInbox(h, rows, since), v.fillOwed(h, rows), rows.close())
 	if err == nil {
-		err = v.fillPools(h, agentKey)
+		err = v.fillWaiting(h, agentKey)
 	}
 	if err == nil {
 		err = v.fillNew(h, agentKey, since)
@@ -116,11 +116,11 @@ func (v *View) fillInbox(h *Home, rows *memberRows, since int64) error {
 			h.Now = last.CreatedAt
 			return false, err
 		}
-		why, err := decodeWhy(value)
+		reason, err := decodeReason(value)
 		if err != nil {
 			return false, err
 		}
-		h.ForYou = append(h.ForYou, InboxItem{seq, why})
+		h.ForYou = append(h.ForYou, InboxItem{seq, reason})
 		if len(h.ForYou) == command.MaxForYou {
 			end, err = v.nextCommit(seq)
 		}
@@ -149,8 +149,8 @@ func (v *View) fillOwed(h *Home, rows *memberRows) error {
 	}
 	if some {
 		err = rows.newest(partOwed, least, command.MaxOwed, func(seq uint64, value []byte) error {
-			why, err := decodeWhy(value)
-			h.OwedByYou = append(h.OwedByYou, InboxItem{seq, why})
+			reason, err := decodeReason(value)
+			h.OwedByYou = append(h.OwedByYou, InboxItem{seq, reason})
 			return err
 		})
 		if err != nil {
@@ -195,40 +195,35 @@ func (r *memberRows) held(now int64, limit int) (seqs []uint64, err error) {
 	return seqs, err
 }
 
-// fillPools lists what waits for anybody but the agent.
-func (v *View) fillPools(h *Home, agentKey string) error {
+// fillWaiting lists what waits for anybody but the agent.
+func (v *View) fillWaiting(h *Home, agentKey string) error {
 	least, some, err := v.firstAfter(max(0, v.head.now-waitingWindow))
 	if err != nil {
 		return err
 	}
 	if some {
-		if h.Waiting, err = v.pool(partAsked, agentKey, least, command.MaxWaiting); err != nil {
+		if h.Waiting, err = v.waitingList(partAsked, agentKey, least, command.MaxWaiting); err != nil {
 			return err
 		}
 	}
-	h.OpenJobs, err = v.pool(partOpen, agentKey, 0, command.MaxOpenJobs)
+	h.OpenJobs, err = v.waitingList(partOpen, agentKey, 0, command.MaxOpenJobs)
 	return err
 }
 
-// pool returns the newest seqs of a pool that are not below least and not the
+// waiting list returns the newest seqs of a waiting list that are not below least and not the
 // agent's own.
-func (v *View) pool(p part, agentKey string, least uint64, limit int) (seqs []uint64, err error) {
-	lower, upper := poolKey(p, least), []byte{spacePool, byte(p) + 1}
-	iter, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
-	if err != nil {
-		return nil, fmt.Errorf("read pool: %w", err)
-	}
-	defer func() { err = errors.Join(err, iter.Close()) }()
-	for ok := iter.Last(); ok && len(seqs) < limit; ok = iter.Prev() {
-		author, err := iter.ValueAndErr()
-		if err != nil {
-			return nil, fmt.Errorf("read pool: %w", err)
-		}
+func (v *View) waitingList(p part, agentKey string, least uint64, limit int) (seqs []uint64, err error) {
+	lower, upper := waitingListKey(p, least), []byte{spaceWaitingList, byte(p) + 1}
+	err = scanBack(v.snap, lower, upper, func(key, author []byte) error {
 		if string(author) != agentKey {
-			seqs = append(seqs, binary.BigEndian.Uint64(iter.Key()[2:]))
+			seqs = append(seqs, binary.BigEndian.Uint64(key[2:]))
 		}
-	}
-	return seqs, iter.Error()
+		if len(seqs) == limit {
+			return errEnough
+		}
+		return nil
+	})
+	return seqs, err
 }
 
 // fillNew lists the newest entries of others.
@@ -237,17 +232,9 @@ func (v *View) fillNew(h *Home, agentKey string, since int64) error {
 	if err != nil || !some {
 		return err
 	}
-	newest, err := v.spread(keyNewest)
+	newest, _, err := load(v.snap, keyNewest, decodeRecentByAuthor)
 	h.New = newest.others(agentKey, first, command.MaxNew)
 	return err
-}
-
-func (v *View) spread(key []byte) (spread, error) {
-	row, ok, err := getRow(v.snap, key)
-	if err != nil || !ok {
-		return nil, err
-	}
-	return decodeSpread(row)
 }
 
 // fillActivity lists the agent's topics, what others know about them, and with
@@ -260,7 +247,7 @@ func (v *View) fillActivity(h *Home, agentKey string) error {
 	slices.SortFunc(a.topics, func(t, u topic) int { return t.compare(&u) })
 	for _, t := range a.topics[:min(len(a.topics), command.MaxYourTopics)] {
 		h.Topics = append(h.Topics, Topic{Name: t.name, Entries: t.entries, LastEntryAt: t.lastAt})
-		notes, err := v.spread(notesKey(t.name))
+		notes, _, err := load(v.snap, notesKey(t.name), decodeRecentByAuthor)
 		if err != nil {
 			return err
 		}

@@ -1,11 +1,14 @@
 package fsm
 
-// The styles of public ids: the first letter says what the id names. All of them
-// are entries and share one sequence of numbers.
+// EntryType says what an entry is. It is the first letter of the public id. All types
+// share one sequence of numbers.
+type EntryType byte
+
+// The types of entries.
 const (
-	StyleEntry = 'e'
-	StyleJob   = 'j' // a job: an entry with a state (Job)
-	StyleHelp  = 'h' // a request for human help: an entry with a state (Help)
+	TypeEntry EntryType = 'e' // a plain entry
+	TypeJob   EntryType = 'j' // an entry with a state (Job)
+	TypeHelp  EntryType = 'h' // a request for human help: an entry with a state (Help)
 )
 
 // idAlphabet is Crockford's base 32 in lower case: no i, l, o and u.
@@ -23,26 +26,22 @@ var idDigits = func() (t [256]uint8) {
 }()
 
 // EntryID returns the public id of the plain entry with the given seq.
-func EntryID(seq uint64) string { return FormatID(StyleEntry, seq) }
+func EntryID(seq uint64) string { return FormatID(TypeEntry, seq) }
 
-// FormatID returns the public id of the entry with the given style and seq.
-func FormatID(style byte, seq uint64) string {
-	return string(appendID(make([]byte, 0, maxIDDigits+1), style, seq))
-}
-
-// knownStyle reports whether ids begin with this letter.
-func knownStyle(style byte) bool {
-	return style == StyleEntry || style == StyleJob || style == StyleHelp
+// FormatID returns the public id of the entry with the given type and seq.
+func FormatID(t EntryType, seq uint64) string {
+	return string(appendID(make([]byte, 0, maxIDDigits+1), t, seq))
 }
 
 // ParseID takes a public id apart. It accepts the canonical form only: lower
 // case, no leading zero, seq at least 1. It does not know whether such an
-// entry exists, and whether it is of that style.
-func ParseID(id string) (style byte, seq uint64, ok bool) {
+// entry exists, and whether it is of that type.
+func ParseID(id string) (t EntryType, seq uint64, ok bool) {
 	if len(id) < 2 || len(id) > 1+maxIDDigits || id[1] == '0' {
 		return 0, 0, false
 	}
-	if !knownStyle(id[0]) {
+	t = EntryType(id[0])
+	if t != TypeEntry && t != TypeJob && t != TypeHelp {
 		return 0, 0, false
 	}
 	for i := 1; i < len(id); i++ {
@@ -52,12 +51,12 @@ func ParseID(id string) (style byte, seq uint64, ok bool) {
 		}
 		seq = seq<<5 | uint64(d-1)
 	}
-	return id[0], seq, true
+	return t, seq, true
 }
 
-// appendID appends the public id of style and seq to dst.
-func appendID(dst []byte, style byte, seq uint64) []byte {
-	dst = append(dst, style)
+// appendID appends the public id of type and seq to dst.
+func appendID(dst []byte, t EntryType, seq uint64) []byte {
+	dst = append(dst, byte(t))
 	shift := 0
 	for seq>>shift>>5 != 0 {
 		shift += 5

@@ -3,8 +3,6 @@ package fsm
 import (
 	"cmp"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"unicode/utf8"
@@ -60,7 +58,7 @@ func ParseJobStatus(name string) (JobStatus, bool) {
 func (tx *txn) applyPostJob(c *command.PostJob) command.Result {
 	content := func() contentSum { return hashContent([]string{c.Agent, c.Title, c.Body}, c.Tags) }
 	return tx.once(command.OpPostJob, c.Request, content, func() (uint64, []command.Problem) {
-		seq := tx.publish(StyleJob, entryBy(&c.Author, jobsChannel, c.Title, c.Body, c.Tags...), entryRow{})
+		seq := tx.publish(TypeJob, entryBy(&c.Author, jobsChannel, c.Title, c.Body, c.Tags...), entryRow{})
 		tx.putJob(seq, jobRow{}, jobRow{status: JobOpen})
 		return seq, nil
 	})
@@ -118,7 +116,7 @@ func (tx *txn) actOnJob(a *command.JobAction, op command.Op, said string, do fun
 	content := func() contentSum { return hashContent([]string{a.Agent, a.Job, said}) }
 	return tx.once(op, a.Request, content, func() (uint64, []command.Problem) {
 		job, ok := tx.resolve(a.Job)
-		if !ok || job.Style != StyleJob {
+		if !ok || job.Type != TypeJob {
 			return 0, []command.Problem{command.ProblemUnknownJob}
 		}
 		stored := tx.job(job.Seq)
@@ -136,7 +134,7 @@ func (tx *txn) replyToJob(a *command.JobAction, job *entryRow, title, body strin
 	tx.must(err)
 	p := entryBy(&a.Author, jobsChannel, cutText(title+texts.Title, command.MaxTitle), body)
 	p.Relation = command.RelationReply
-	return tx.publish(StyleEntry, p, *job)
+	return tx.publish(TypeEntry, p, *job)
 }
 
 // jobProblems are the rules of the job board: everything against an action on a
@@ -161,8 +159,8 @@ func jobProblems(op command.Op, j jobRow, poster, agent string) (problems []comm
 	return problems
 }
 
-// tellJob closes an open job that is retracted.
-func (tx *txn) tellJob(e *entryRow) {
+// updateJob closes an open job that is retracted.
+func (tx *txn) updateJob(e *entryRow) {
 	if e.Relation != command.RelationRetraction {
 		return
 	}
@@ -215,21 +213,17 @@ func decodeJobRow(row []byte) (jobRow, error) {
 
 // job returns a job's row as it is stored.
 func (tx *txn) job(seq uint64) jobRow {
-	key := makeSeqKey(spaceJob, seq)
-	row, ok := tx.get(key[:])
+	j, ok := read(tx, seqKey(spaceJob, seq), decodeJobRow)
 	if !ok {
 		tx.must(errMissingJob(seq))
 	}
-	j, err := decodeJobRow(row)
-	tx.must(err)
 	return j
 }
 
 // putJob replaces a job's row and moves it between the lists that it is in. The
 // zero row stands for a job that is new.
 func (tx *txn) putJob(seq uint64, old, next jobRow) {
-	key := makeSeqKey(spaceJob, seq)
-	tx.keep(key[:], next.encode())
+	tx.keep(seqKey(spaceJob, seq), next.encode())
 	if old.status != next.status {
 		if old.status != 0 {
 			tx.keep(jobsKey(old.status, seq), nil)
@@ -242,7 +236,7 @@ func (tx *txn) putJob(seq uint64, old, next jobRow) {
 	if next.status == JobClaimed {
 		tx.addClaim(dueClaim{next.expires, seq})
 	}
-	tx.tellHomeOfJob(seq, old, next)
+	tx.updateHomeOfJob(seq, old, next)
 }
 
 // noClaims is the nextDue of a state without claims.
@@ -294,46 +288,40 @@ func (tx *txn) earliestClaims(limit int) ([]dueClaim, error) {
 		}
 	}
 	stored := 0
-	err := scanClaims(tx.db, func(c dueClaim) (more bool) {
+	err := scanClaims(tx.db, func(c dueClaim) error {
 		if row, changed := tx.rows[string(dueKey(c))]; changed && row == nil {
-			return true
+			return nil
 		}
 		claims = append(claims, c)
-		stored++
-		return c.expires <= tx.now && stored < limit
+		if stored++; c.expires > tx.now || stored >= limit {
+			return errEnough
+		}
+		return nil
 	})
 	slices.SortFunc(claims, dueClaim.compare)
 	claims = slices.Compact(claims)
 	return claims[:min(len(claims), limit)], err
 }
 
-// scanClaims calls f with the stored claims, those that end first first, until it
-// says that it has enough.
-func scanClaims(r pebble.Reader, f func(dueClaim) (more bool)) (err error) {
+// scanClaims calls f with the stored claims in the order in which they end, until f
+// returns an error.
+func scanClaims(r pebble.Reader, f func(dueClaim) error) error {
 	lower, upper := spaceBounds(spaceDue)
-	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
-	if err != nil {
-		return fmt.Errorf("list claims: %w", err)
-	}
-	defer func() { err = errors.Join(err, iter.Close()) }()
-	for ok := iter.First(); ok; ok = iter.Next() {
-		c, err := parseDueKey(iter.Key())
+	return scanSpace(r, lower, upper, func(key, _ []byte) error {
+		c, err := parseDueKey(key)
 		if err != nil {
 			return err
 		}
-		if !f(c) {
-			return nil
-		}
-	}
-	return iter.Error()
+		return f(c)
+	})
 }
 
 // loadNextDue returns when the first claim ends; noClaims without one.
 func loadNextDue(r pebble.Reader) (int64, error) {
 	next := int64(noClaims)
-	err := scanClaims(r, func(c dueClaim) bool {
+	err := scanClaims(r, func(c dueClaim) error {
 		next = c.expires
-		return false
+		return errEnough
 	})
 	return next, err
 }
@@ -349,12 +337,12 @@ func (v *View) NextClaimEnd() (at int64, ok bool) {
 // overdue returns the jobs whose claim has run out in the view but was not
 // reopened yet, in no order. There are hardly ever any.
 func (v *View) overdue() (jobs []uint64, err error) {
-	err = scanClaims(v.snap, func(c dueClaim) bool {
+	err = scanClaims(v.snap, func(c dueClaim) error {
 		if c.expires > v.head.now {
-			return false
+			return errEnough
 		}
 		jobs = append(jobs, c.job)
-		return true
+		return nil
 	})
 	return jobs, err
 }

@@ -20,7 +20,7 @@ func postJob(agent string) *command.PostJob {
 }
 
 func onJob(agent string, job uint64) command.JobAction {
-	return command.JobAction{Author: author(agent), Job: FormatID(StyleJob, job)}
+	return command.JobAction{Author: author(agent), Job: FormatID(TypeJob, job)}
 }
 
 func claim(agent string, job uint64) *command.ClaimJob {
@@ -40,7 +40,7 @@ func closeJob(agent string, job uint64) *command.CloseJob {
 }
 
 func retract(agent string, job uint64) *command.Publish {
-	return post(agent, func(p *command.Publish) { p.Relation, p.Target = command.RelationRetraction, FormatID(StyleJob, job) })
+	return post(agent, func(p *command.Publish) { p.Relation, p.Target = command.RelationRetraction, FormatID(TypeJob, job) })
 }
 
 // job returns a job's state and its JSON.
@@ -187,7 +187,7 @@ func TestStylesOfTargets(t *testing.T) {
 			continue
 		}
 		doc, raw := r.read(got.Entry)
-		if *doc.Supersedes != id || doc.Channel != want || doc.ID[0] != StyleEntry {
+		if *doc.Supersedes != id || doc.Channel != want || EntryType(doc.ID[0]) != TypeEntry {
 			t.Errorf("reply to %s: %s", id, raw)
 		}
 		if root, raw := r.read(map[string]uint64{"j1": 1, "h2": 2, "e3": 3}[id]); root.ID != id || len(root.SupersededBy) != 1 {

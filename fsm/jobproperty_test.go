@@ -58,7 +58,7 @@ func (m *jobModel) apply(b command.Payload, request command.RequestKey) (entry u
 
 func (m *jobModel) act(b command.Payload) (entry uint64, ok bool) {
 	find := func(id string) *modelJob {
-		i := slices.IndexFunc(m.jobs, func(j *modelJob) bool { return FormatID(StyleJob, j.seq) == id })
+		i := slices.IndexFunc(m.jobs, func(j *modelJob) bool { return FormatID(TypeJob, j.seq) == id })
 		if i < 0 {
 			return nil
 		}

@@ -3,11 +3,8 @@ package fsm
 import (
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/index"
@@ -35,13 +32,7 @@ type Job struct {
 // Job returns the state of the job with the given seq; false when the entry is
 // no job.
 func (v *View) Job(seq uint64) (Job, bool, error) {
-	key := makeSeqKey(spaceJob, seq)
-	row, ok, err := getRow(v.snap, key[:])
-	if err != nil || !ok {
-		return Job{}, false, err
-	}
-	job, err := v.job(row)
-	return job, err == nil, err
+	return load(v.snap, seqKey(spaceJob, seq), v.job)
 }
 
 // job is the state of a job with a row.
@@ -85,7 +76,7 @@ func (v *View) appendJob(dst []byte, seq uint64, entry, state []byte) ([]byte, e
 	}
 	dst = append(dst, `,"results":[`...)
 	if job.Result != 0 {
-		dst = appendID(append(dst, '"'), StyleEntry, job.Result)
+		dst = appendID(append(dst, '"'), TypeEntry, job.Result)
 		dst = append(dst, '"')
 	}
 	return append(dst, "]}"...), nil
@@ -155,7 +146,7 @@ func cutPage(seqs []uint64, limit int) (page []uint64, next uint64) {
 
 // searchJobs finds jobs by words.
 func (v *View) searchJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
-	search := index.Query{All: []string{termStyle + string(rune(StyleJob))}, Min: 1, Before: q.Before, Limit: q.Limit}
+	search := index.Query{All: []string{termType + string(rune(TypeJob))}, Min: 1, Before: q.Before, Limit: q.Limit}
 	if !addWords(q.Q, &search) {
 		return nil, 0, nil
 	}
@@ -248,13 +239,12 @@ func (v *View) seqsBefore(prefix []byte, before uint64, limit int) (seqs []uint6
 	} else {
 		upper[len(upper)-1]++
 	}
-	iter, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: upper})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, iter.Close()) }()
-	for ok := iter.Last(); ok && len(seqs) < limit; ok = iter.Prev() {
-		seqs = append(seqs, binary.BigEndian.Uint64(iter.Key()[len(prefix):]))
-	}
-	return seqs, iter.Error()
+	err = scanBack(v.snap, prefix, upper, func(key, _ []byte) error {
+		if len(seqs) == limit {
+			return errEnough
+		}
+		seqs = append(seqs, binary.BigEndian.Uint64(key[len(prefix):]))
+		return nil
+	})
+	return seqs, err
 }

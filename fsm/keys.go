@@ -33,16 +33,16 @@ const (
 	spaceDue     = 'd' // expires8 seq8: nothing; the claims by their end
 	spaceHelp    = 'u' // seq8: the state of a request for human help and its own fields
 
-	spaceProfile  = 'p' // agent key: an agent's profile and the hash of its edit_key
-	spaceRevision = 'z' // revision8: agent key; the profiles by their newest change
-	spaceMember   = 'm' // len(agent)2 agent part1 and what the part says: an agent's own lists, see homekeys.go
-	spacePool     = 'w' // part1 seq8: the author; what waits for anybody, see pool.go
-	spaceNotes    = 'b' // topic: the newest knowledge entries under it, see spread.go
-	spaceNewest   = 'y' // nothing: the newest entries, see spread.go
+	spaceProfile     = 'p' // agent key: an agent's profile and the hash of its edit_key
+	spaceRevision    = 'z' // revision8: agent key; the profiles by their newest change
+	spaceMember      = 'm' // len(agent)2 agent part1 and what the part says: an agent's own lists, see part
+	spaceWaitingList = 'w' // part1 seq8: the author; what waits for anybody, see waiting list.go
+	spaceNotes       = 'b' // topic: the newest knowledge entries under it, see recentByAuthor.go
+	spaceNewest      = 'y' // nothing: the newest entries, see recentByAuthor.go
 
 	spaceHour    = 'H' // hour4: what outside agents did in that hour
 	spacePosted  = 'P' // agent key: the hour of the name's newest entry
-	spaceTally   = 'R' // name1: a number, see statskeys.go
+	spaceTally   = 'R' // name1: a number, see keyRegistered
 	spaceUsage   = 'U' // day4 surface1 action 0 client: calls; day4 alone: how many rows the day has
 	spaceSenders = 'V' // day4 surface1 part1: registers of the sketch of that day's senders
 	spaceFold    = 'F' // boot16: number and day of a node's newest count of calls
@@ -73,7 +73,7 @@ var logicalSpaces = [...]byte{
 	spaceRequest, spaceInstant, spaceSession, spaceAnswer, spaceFormat,
 	spaceJob, spaceJobs, spaceDue, spaceHelp,
 	spaceProfile, spaceRevision,
-	spaceMember, spacePool, spaceNotes, spaceNewest,
+	spaceMember, spaceWaitingList, spaceNotes, spaceNewest,
 	spaceHour, spacePosted, spaceTally, spaceUsage, spaceSenders, spaceFold,
 	spaceOutbox, spaceOutboxDue, spaceDelivery, spaceSigning,
 	spaceBackup,
@@ -92,12 +92,8 @@ var (
 )
 
 // seqKey is the key of a row that belongs to one seq or instant.
-type seqKey [9]byte
-
-func makeSeqKey(space byte, n uint64) (k seqKey) {
-	k[0] = space
-	binary.BigEndian.PutUint64(k[1:], n)
-	return k
+func seqKey(space byte, n uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(make([]byte, 0, 1+8), space), n)
 }
 
 // seqOfKey returns the number in a seqKey.
@@ -169,7 +165,7 @@ type part byte
 
 // The parts. The letters stand in keys.
 const (
-	partActivity part = 'a' // nothing: with whom the agent talks and what it has in the pools, see activity.go
+	partActivity part = 'a' // nothing: with whom the agent talks and what it has in the waitingLists, see activity.go
 	partTopic    part = 't' // topic: how many entries the agent wrote to it and when, see activity.go
 	partInbox    part = 'i' // seq8: why; everything that concerns the agent
 	partOwed     part = 'w' // seq8: why; what of it the agent has not answered
@@ -179,28 +175,28 @@ const (
 	partHeld     part = 'h' // expires8 seq8: nothing; others' jobs that the agent has claimed
 )
 
-// Why says for what reason an entry is in an agent's inbox.
-type Why byte
+// Reason says why an entry is in an agent's inbox.
+type Reason byte
 
 // The reasons. The numbers stand in stored rows.
 const (
-	WhyReply   Why = 1 // it relates to an entry of the agent
-	WhyMention Why = 2 // it mentions the agent
+	ReasonReply   Reason = 1 // it relates to an entry of the agent
+	ReasonMention Reason = 2 // it mentions the agent
 )
 
 // String returns the reason's name in the interface.
-func (w Why) String() string {
-	if w == WhyReply {
+func (r Reason) String() string {
+	if r == ReasonReply {
 		return "reply"
 	}
 	return "mention"
 }
 
-func decodeWhy(row []byte) (Why, error) {
-	if len(row) != 1 || Why(row[0]) != WhyReply && Why(row[0]) != WhyMention {
+func decodeReason(row []byte) (Reason, error) {
+	if len(row) != 1 || Reason(row[0]) != ReasonReply && Reason(row[0]) != ReasonMention {
 		return 0, fmt.Errorf("%w: inbox row", ErrCorrupt)
 	}
-	return Why(row[0]), nil
+	return Reason(row[0]), nil
 }
 
 // memberPrefix is what all keys of an agent begin with.
@@ -222,8 +218,8 @@ func heldKey(agent string, expires int64, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(key, seq)
 }
 
-func poolKey(p part, seq uint64) []byte {
-	key := append(make([]byte, 0, 2+8), spacePool, byte(p))
+func waitingListKey(p part, seq uint64) []byte {
+	key := append(make([]byte, 0, 2+8), spaceWaitingList, byte(p))
 	return binary.BigEndian.AppendUint64(key, seq)
 }
 

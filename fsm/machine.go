@@ -115,7 +115,7 @@ func Open(opts Options) (*Machine, error) {
 
 func newMachine(opts Options) *Machine {
 	opts.setDefaults()
-	m := &Machine{opts: opts, cache: newCache(&opts)}
+	m := &Machine{opts: opts, cache: newBlockCache(&opts)}
 	m.snaps = snapshot.New(states{m}, snapshot.Options{
 		Dir: opts.Dir, Logger: opts.Logger, Fatal: opts.Fatal, Failpoint: opts.failpoint,
 	})
@@ -173,7 +173,7 @@ func (m *Machine) adopt(s *store) {
 	m.nextDue, m.revision = l.nextDue, l.revision
 	m.digests.reset(&m.head)
 	m.publish()
-	m.watchers.tellAll()
+	m.watchers.notifyAll()
 	if old != nil {
 		old.unref()
 	}
@@ -308,7 +308,7 @@ func (m *Machine) Abandon() error {
 func (m *Machine) release() error {
 	m.closed = true
 	m.waiters.close()
-	m.watchers.tellAll()
+	m.watchers.notifyAll()
 	m.view.Swap(nil).Release()
 	m.store.unref()
 	released := make(chan struct{})
@@ -326,3 +326,13 @@ func (m *Machine) release() error {
 	m.cache.Unref()
 	return nil
 }
+
+// The errors that callers tell apart.
+var (
+	// ErrNotFound means that there is no such entry.
+	ErrNotFound = errors.New("no such entry")
+	// ErrClosed means that the machine was closed.
+	ErrClosed = errors.New("state machine is closed")
+	// ErrCorrupt means that stored or received bytes are not what was written.
+	ErrCorrupt = errors.New("corrupt data")
+)

@@ -3,8 +3,6 @@ package fsm
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
-	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -33,50 +31,30 @@ func (tx *txn) applyReseal(c *command.Reseal) command.Result {
 }
 
 func (tx *txn) applyRecordBackup(c *command.RecordBackup) command.Result {
-	row, _ := tx.get(keyBackup)
-	newest, err := decodeBackup(row)
-	tx.must(err)
 	at := min(c.At, tx.now) // a fast clock must not hide that no more are made
-	if at <= newest {
+	if at <= int64(tx.number(keyBackup)) {
 		return command.Result{Outcome: command.OutcomeUnchanged}
 	}
 	tx.keep(keyBackup, binary.AppendUvarint(nil, uint64(at)))
 	return command.Result{Outcome: command.OutcomeDone}
 }
 
-// decodeBackup reads the row; no backup was made where there is none.
-func decodeBackup(row []byte) (at int64, err error) {
-	if len(row) == 0 {
-		return 0, nil
-	}
-	r := rowReader{rest: row}
-	at = int64(r.uint()) //nolint:gosec // bounded when it was set
-	return at, r.done("backup row")
-}
-
 // LastBackup returns when the newest backup was begun, in milliseconds since the
 // epoch; 0: none was made.
 func (v *View) LastBackup() (int64, error) {
-	row, _, err := getRow(v.snap, keyBackup)
-	if err != nil {
-		return 0, err
-	}
-	return decodeBackup(row)
+	at, _, err := load(v.snap, keyBackup, decodeNumber)
+	return int64(at), err //nolint:gosec // bounded when it was set
 }
 
 // FirstEntry returns when the first entry was published, in milliseconds since the
 // epoch; 0: none was. Without a backup this is the oldest that can be lost.
 func (v *View) FirstEntry() (at int64, err error) {
 	lower, upper := spaceBounds(spaceInstant)
-	iter, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
-	if err != nil {
-		return 0, fmt.Errorf("look up the first instant: %w", err)
-	}
-	defer func() { err = errors.Join(err, iter.Close()) }()
-	if !iter.First() {
-		return 0, iter.Error()
-	}
-	return int64(seqOfKey(iter.Key())), nil //nolint:gosec // an instant
+	err = scanSpace(v.snap, lower, upper, func(key, _ []byte) error {
+		at = int64(seqOfKey(key)) //nolint:gosec // an instant
+		return errEnough
+	})
+	return at, err
 }
 
 func (tx *txn) applySetFormat(c *command.SetFormat) command.Result {
@@ -96,11 +74,9 @@ func (m *Machine) Format() int {
 }
 
 func loadFormat(r pebble.Reader) (int, error) {
-	row, ok, err := getRow(r, keyFormat)
+	n, ok, err := load(r, keyFormat, decodeNumber)
 	if err != nil || !ok {
 		return command.InitialFormat, err
 	}
-	rr := rowReader{rest: row}
-	n := int(rr.uint()) //nolint:gosec // bounded when it was set
-	return n, rr.done("format row")
+	return int(n), nil //nolint:gosec // bounded when it was set
 }

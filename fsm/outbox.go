@@ -10,7 +10,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// outboxesKept bounds the outboxes that are kept in memory: up to 7 KiB each.
+// outboxesKept bounds the outboxes that are kept in caches: up to 7 KiB each.
 const outboxesKept = 1024
 
 // outbox is what is to be pushed to an agent, and when it was pushed to before:
@@ -129,28 +129,17 @@ func (o *outbox) find(number uint64) (int, bool) {
 
 // loadOutbox reads an agent's outbox; an empty one when there is none.
 func loadOutbox(r pebble.Reader, agentKey string) (*outbox, error) {
-	row, ok, err := getRow(r, outboxKey(agentKey))
+	o, ok, err := load(r, outboxKey(agentKey), decodeOutbox)
 	if err != nil || !ok {
 		return new(outbox), err
 	}
-	return decodeOutbox(row)
+	return o, nil
 }
 
 // outbox returns an agent's outbox, to be changed: it is written at the end of the
 // call.
 func (tx *txn) outbox(agentKey string) *outbox {
-	if o := tx.outboxes[agentKey]; o != nil {
-		return o
-	}
-	o := tx.memory.outboxes.get(agentKey)
-	if o == nil {
-		var err error
-		o, err = loadOutbox(tx.db, agentKey)
-		tx.must(err)
-		tx.memory.outboxes.put(agentKey, o)
-	}
-	tx.outboxes[agentKey] = o
-	return o
+	return use(tx, &tx.caches.outboxes, tx.outboxes, agentKey, func() (*outbox, error) { return loadOutbox(tx.db, agentKey) })
 }
 
 // finishOutboxes writes the outboxes of the call.
@@ -205,12 +194,12 @@ func (tx *txn) followHook(agentKey string, old, next *profileFields) {
 	o.active = next.hooked()
 	if !o.active {
 		o.hook++
-		delete(tx.memory.hooks, agentKey)
+		delete(tx.caches.hooks, agentKey)
 		tx.dropDeliveries(agentKey, o, ReasonHookOff)
 		return
 	}
 	o.filter = next.filter
-	tx.memory.hooks[agentKey] = next.filter
+	tx.caches.hooks[agentKey] = next.filter
 	if other {
 		o.hook++
 		o.renew(tx.now)
@@ -221,7 +210,7 @@ func (tx *txn) followHook(agentKey string, old, next *profileFields) {
 func (tx *txn) removeHook(agentKey string, o *outbox) {
 	o.hook++
 	o.active = false
-	delete(tx.memory.hooks, agentKey)
+	delete(tx.caches.hooks, agentKey)
 	tx.dropDeliveries(agentKey, o, ReasonHookGone)
 	if p, known := tx.profile(agentKey); known {
 		p.notifyURL, p.notifyVerified = "", false

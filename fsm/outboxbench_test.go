@@ -6,7 +6,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// BenchmarkOutbox measures what one change of an outbox costs in memory: one with a
+// BenchmarkOutbox measures what one change of an outbox costs in caches: one with a
 // single delivery, and one that is as full as can be, with as many senders.
 func BenchmarkOutbox(b *testing.B) {
 	const now = 10 * hourMillis

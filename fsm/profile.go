@@ -78,14 +78,12 @@ func (tx *txn) changeProfile(c *command.Register, p profileRow, sum contentSum) 
 // putRevision stores the next revision of a profile, and that the request_id made it.
 func (tx *txn) putRevision(c *command.Register, p *profileRow, sum contentSum) {
 	if p.revision != 0 {
-		old := makeSeqKey(spaceRevision, p.revision)
-		tx.keep(old[:], nil)
+		tx.keep(seqKey(spaceRevision, p.revision), nil)
 	}
 	tx.revision++
 	p.revision, p.updatedAt = tx.revision, tx.now
 	tx.putProfile(c.AgentKey, p)
-	key := makeSeqKey(spaceRevision, p.revision)
-	tx.keep(key[:], []byte(c.AgentKey))
+	tx.keep(seqKey(spaceRevision, p.revision), []byte(c.AgentKey))
 	tx.revised = append(tx.revised, revised{p.revision, p.texts()})
 	if c.Request != (command.RequestKey{}) {
 		tx.keep(requestKey(command.OpRegister, c.Request), requestRow{entry: p.revision, content: sum}.append(nil))
@@ -260,13 +258,7 @@ func decodeProfileRow(row []byte) (p profileRow, err error) {
 // profile returns an agent's profile as the call has left it so far; false when
 // it has none.
 func (tx *txn) profile(agentKey string) (profileRow, bool) {
-	row, ok := tx.get(profileKey(agentKey))
-	if !ok {
-		return profileRow{}, false
-	}
-	p, err := decodeProfileRow(row)
-	tx.must(err)
-	return p, true
+	return read(tx, profileKey(agentKey), decodeProfileRow)
 }
 
 // putProfile stores a profile.

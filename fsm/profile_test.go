@@ -264,9 +264,9 @@ func TestNameVerified(t *testing.T) {
 		{"a name without a profile", "eve", command.Proof{Key: keyHash("k1"), Sender: "sender-1"}, false},
 	} {
 		author := command.Author{Agent: tt.agent, AgentKey: tt.agent, Proof: tt.proof}
-		claim := &command.ClaimJob{JobAction: command.JobAction{Author: author, Job: FormatID(StyleJob, job)}, TTL: 1}
+		claim := &command.ClaimJob{JobAction: command.JobAction{Author: author, Job: FormatID(TypeJob, job)}, TTL: 1}
 		if tt.agent == "eve" {
-			claim.Job = FormatID(StyleJob, r.run(postJob("ada"))[0].Entry)
+			claim.Job = FormatID(TypeJob, r.run(postJob("ada"))[0].Entry)
 		}
 		results := r.run(
 			post(tt.agent, func(p *command.Publish) { p.Proof = tt.proof }),

@@ -36,12 +36,7 @@ func (v *View) Profile(agentKey string) (Profile, bool, error) {
 }
 
 func (v *View) profile(agentKey string) (profileRow, bool, error) {
-	row, ok, err := getRow(v.snap, profileKey(agentKey))
-	if err != nil || !ok {
-		return profileRow{}, false, err
-	}
-	p, err := decodeProfileRow(row)
-	return p, err == nil, err
+	return load(v.snap, profileKey(agentKey), decodeProfileRow)
 }
 
 // RegisterProblems returns everything against a change of a profile, as far as
@@ -77,8 +72,7 @@ func (v *View) AppendRevisions(dst []byte, revisions []uint64) ([]byte, error) {
 }
 
 func (v *View) appendRevision(dst []byte, revision uint64) ([]byte, error) {
-	key := makeSeqKey(spaceRevision, revision)
-	agentKey, ok, err := getRow(v.snap, key[:])
+	agentKey, ok, err := getRow(v.snap, seqKey(spaceRevision, revision))
 	if err != nil {
 		return dst, err
 	}
@@ -146,8 +140,7 @@ func (v *View) searchProfiles(q ProfileQuery) (found []uint64, next uint64, err 
 			return nil, 0, err
 		}
 		for _, revision := range hits {
-			key := makeSeqKey(spaceRevision, revision)
-			if _, newest, err := getRow(v.snap, key[:]); err != nil || !newest {
+			if _, newest, err := getRow(v.snap, seqKey(spaceRevision, revision)); err != nil || !newest {
 				if err != nil {
 					return nil, 0, err
 				}

@@ -31,7 +31,7 @@ func (tx *txn) applyPublish(p *command.Publish) command.Result {
 		if len(problems) > 0 {
 			return 0, problems
 		}
-		return tx.publish(StyleEntry, p, target), nil
+		return tx.publish(TypeEntry, p, target), nil
 	})
 }
 
@@ -44,9 +44,7 @@ func (tx *txn) once(op command.Op, request command.RequestKey, content func() co
 	var sum contentSum
 	if known {
 		key, sum = requestKey(op, request), content()
-		if row, ok := tx.get(key); ok {
-			first, err := decodeRequestRow(row)
-			tx.must(err)
+		if first, ok := read(tx, key, decodeRequestRow); ok {
 			return command.Result{Outcome: command.OutcomeDuplicate, Entry: first.entry, Differs: first.content != sum}
 		}
 	}
@@ -77,28 +75,28 @@ func (tx *txn) targetOf(p *command.Publish) (entryRow, []command.Problem) {
 	if target.AgentKey != p.AgentKey {
 		problems = append(problems, command.ProblemRetractionOther)
 	}
-	if target.Style == StyleJob && tx.job(target.Seq).at(tx.now).status == JobClaimed {
+	if target.Type == TypeJob && tx.job(target.Seq).at(tx.now).status == JobClaimed {
 		problems = append(problems, command.ProblemJobClaimed)
 	}
 	return target, problems
 }
 
-// resolve returns the entry with a public id, of whatever style.
+// resolve returns the entry with a public id, of whatever type.
 func (tx *txn) resolve(id string) (entryRow, bool) {
-	style, seq, ok := ParseID(id)
+	entryType, seq, ok := ParseID(id)
 	if !ok {
 		return entryRow{}, false
 	}
 	e, ok := tx.entry(seq)
-	return e, ok && e.Style == style
+	return e, ok && e.Type == entryType
 }
 
 // publish files an entry that passed all rules, and returns its seq. The zero
 // target stands for none.
-func (tx *txn) publish(style byte, p *command.Publish, target entryRow) uint64 {
+func (tx *txn) publish(entryType EntryType, p *command.Publish, target entryRow) uint64 {
 	tx.head.lastSeq++
-	e := entryRow{parentStyle: target.Style, Meta: Meta{
-		Seq: tx.head.lastSeq, CreatedAt: tx.now, AgentKey: p.AgentKey, Channel: p.Channel, Style: style,
+	e := entryRow{parentType: target.Type, Meta: Meta{
+		Seq: tx.head.lastSeq, CreatedAt: tx.now, AgentKey: p.AgentKey, Channel: p.Channel, Type: entryType,
 		Kind: p.Kind, Relation: p.Relation, House: p.House, Parent: target.Seq, Thread: target.Thread,
 	}}
 	if e.Parent == 0 {
@@ -111,37 +109,36 @@ func (tx *txn) publish(style byte, p *command.Publish, target entryRow) uint64 {
 		e.Channel = defaultChannels[p.Kind]
 	}
 	e.inbox = inboxKeys(p, target.AgentKey)
-	e.question = p.Question && p.Kind == command.KindMessage && style == StyleEntry
+	e.question = p.Question && p.Kind == command.KindMessage && entryType == TypeEntry
 	e.verified = tx.verify(p.AgentKey, &p.Proof)
 
 	row := e.append(make([]byte, 0, rowSize(p)), p)
-	key := makeSeqKey(spaceEntry, e.Seq)
-	tx.set(key[:], row)
+	key := seqKey(spaceEntry, e.Seq)
+	tx.set(key, row)
 	tx.fresh = append(tx.fresh, row)
 	tx.added = append(tx.added, indexed{entry: e, texts: entryTexts{p.Title, p.Body, p.Tags}})
 	if !tx.timed {
 		tx.timed = true
-		key := makeSeqKey(spaceInstant, uint64(tx.now))
-		tx.set(key[:], binary.AppendUvarint(nil, e.Seq))
+		tx.set(seqKey(spaceInstant, uint64(tx.now)), binary.AppendUvarint(nil, e.Seq))
 	}
 	tx.countChannel(&e)
 	tx.countPost(&e)
 	if e.Parent != 0 {
 		tx.supersede(&e, p.Agent)
-		tx.tellTarget(&e, &target)
+		tx.updateTarget(&e, &target)
 	}
-	tx.tellHome(&e, p, &target)
-	tx.tellHooks(&e, p, &target)
+	tx.updateHome(&e, p, &target)
+	tx.notifyReceivers(&e, p, &target)
 	return e.Seq
 }
 
-// tellTarget lets a job or a request for help know of an entry that relates to it.
-func (tx *txn) tellTarget(e, target *entryRow) {
-	switch target.Style {
-	case StyleJob:
-		tx.tellJob(e)
-	case StyleHelp:
-		tx.tellHelp(e, target)
+// updateTarget lets a job or a request for help know of an entry that relates to it.
+func (tx *txn) updateTarget(e, target *entryRow) {
+	switch target.Type {
+	case TypeJob:
+		tx.updateJob(e)
+	case TypeHelp:
+		tx.updateHelp(e, target)
 	}
 }
 
@@ -163,41 +160,34 @@ func inboxKeys(p *command.Publish, author string) []string {
 // countChannel counts an entry into its channel.
 func (tx *txn) countChannel(e *entryRow) {
 	key := channelKey(e.Channel)
-	var c channelRow
-	if row, ok := tx.get(key); ok {
-		var err error
-		c, _, err = decodeChannelRow(row)
-		tx.must(err)
-		old := makeSeqKey(spaceRecent, c.lastSeq)
-		tx.keep(old[:], nil)
+	c, known := read(tx, key, func(row []byte) (channelRow, error) {
+		c, _, err := decodeChannelRow(row)
+		return c, err
+	})
+	if known {
+		tx.keep(seqKey(spaceRecent, c.lastSeq), nil)
 	}
 	c.entries++
 	c.lastSeq, c.lastAt = e.Seq, e.CreatedAt
 	row := c.append(nil)
 	tx.keep(key, row)
-	recent := makeSeqKey(spaceRecent, c.lastSeq)
-	tx.keep(recent[:], append(slices.Clip(row), e.Channel...))
+	tx.keep(seqKey(spaceRecent, c.lastSeq), append(slices.Clip(row), e.Channel...))
 }
 
 // supersede notes the entry at the one that it relates to.
 func (tx *txn) supersede(e *entryRow, agent string) {
-	countsKey := makeSeqKey(spaceCounts, e.Parent)
-	var counts laterCounts
-	if row, ok := tx.get(countsKey[:]); ok {
-		var err error
-		counts, err = decodeLaterCounts(row)
-		tx.must(err)
-	}
+	countsKey := seqKey(spaceCounts, e.Parent)
+	counts, _ := read(tx, countsKey, decodeLaterCounts)
 	if counts.total < command.MaxSuccessors {
-		laterKey := makeSeqKey(spaceLater, e.Parent)
-		items, _ := tx.get(laterKey[:])
-		tx.keep(laterKey[:], appendSuccessor(slices.Clip(items), e.Seq, agent, e.Relation, e.CreatedAt))
+		laterKey := seqKey(spaceLater, e.Parent)
+		items, _ := tx.get(laterKey)
+		tx.keep(laterKey, appendSuccessor(slices.Clip(items), e.Seq, agent, e.Relation, e.CreatedAt))
 	}
 	counts.total++
 	if e.Relation == command.RelationReply {
 		counts.replies++
 	}
-	tx.keep(countsKey[:], counts.append(nil))
+	tx.keep(countsKey, counts.append(nil))
 	tx.superseded = append(tx.superseded, e.Parent)
 }
 

@@ -6,7 +6,7 @@ import "github.com/commons-cluster/commons/fsm/command"
 // when it is not. The zero target stands for none.
 func pushKind(f command.PushFilter, agentKey string, e *entryRow, p *command.Publish, target *entryRow) (DeliveryKind, bool) {
 	replies := command.NoReplies
-	if target.Style == StyleJob {
+	if target.Type == TypeJob {
 		replies = command.NoJobs
 	}
 	switch {

@@ -29,7 +29,7 @@ func TestPushFilter(t *testing.T) {
 		relate(command.RelationReply, 1)(p)
 		mention("ada")(p)
 	}
-	replyToJob := func(p *command.Publish) { p.Relation, p.Target = command.RelationReply, FormatID(StyleJob, 2) }
+	replyToJob := func(p *command.Publish) { p.Relation, p.Target = command.RelationReply, FormatID(TypeJob, 2) }
 	for name, tt := range map[string]struct {
 		body   command.Payload
 		pushed map[command.PushFilter]string

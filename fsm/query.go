@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -110,30 +109,20 @@ func (v *View) firstAfter(since int64) (seq uint64, ok bool, err error) {
 	if since >= v.head.now {
 		return 0, false, nil
 	}
-	lower := makeSeqKey(spaceInstant, uint64(since)+1)
 	_, upper := spaceBounds(spaceInstant)
-	iter, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: lower[:], UpperBound: upper})
-	if err != nil {
-		return 0, false, fmt.Errorf("look up an instant: %w", err)
-	}
-	defer func() { err = errors.Join(err, iter.Close()) }()
-	if !iter.First() {
-		return 0, false, iter.Error()
-	}
-	row, err := iter.ValueAndErr()
-	if err != nil {
-		return 0, false, fmt.Errorf("look up an instant: %w", err)
-	}
-	seq, n := binary.Uvarint(row)
-	if n != len(row) {
-		return 0, false, fmt.Errorf("%w: instant row", ErrCorrupt)
-	}
-	return seq, true, nil
+	err = scanSpace(v.snap, seqKey(spaceInstant, uint64(since)+1), upper, func(_, row []byte) (err error) {
+		if seq, err = decodeNumber(row); err != nil {
+			return err
+		}
+		ok = true
+		return errEnough
+	})
+	return seq, ok, err
 }
 
-// A page shows rows that lie apart. A point read opens an iterator on each level
-// of the LSM tree, which gets dearer as the store grows; one iterator that goes
-// through all of a page's keys in their order does not.
+// A page shows rows that are not next to each other. A point read opens an iterator
+// on each level of the LSM tree, which costs more as the store grows; one iterator
+// that goes through all of a page's keys in their order does not.
 
 // AppendEntries appends the JSON of entries to dst, with commas between them. It
 // returns ErrNotFound when there is no such entry.
@@ -210,21 +199,20 @@ func (v *View) readRows(space byte, seqs []uint64, rows [][]byte) (err error) {
 	case 0:
 		return nil
 	case 1: // an iterator has to find the row behind it, too
-		key := makeSeqKey(space, seqs[missing[0]])
-		rows[missing[0]], _, err = getRow(v.snap, key[:])
+		key := seqKey(space, seqs[missing[0]])
+		rows[missing[0]], _, err = getRow(v.snap, key)
 		return err
 	}
 	slices.SortFunc(missing, func(a, b int) int { return cmp.Compare(seqs[a], seqs[b]) })
-	lower, last := makeSeqKey(space, seqs[missing[0]]), makeSeqKey(space, seqs[missing[len(missing)-1]])
-	iter, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: lower[:], UpperBound: append(last[:], 0)})
+	lower, last := seqKey(space, seqs[missing[0]]), seqKey(space, seqs[missing[len(missing)-1]])
+	iter, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: append(last, 0)})
 	if err != nil {
 		return fmt.Errorf("read a page: %w", err)
 	}
 	defer func() { err = errors.Join(err, iter.Close()) }()
 	var arena []byte
 	for _, i := range missing {
-		key := makeSeqKey(space, seqs[i])
-		if !iter.SeekGE(key[:]) {
+		if !iter.SeekGE(seqKey(space, seqs[i])) {
 			break
 		}
 		if seqOfKey(iter.Key()) != seqs[i] {

@@ -19,11 +19,11 @@ import (
 // reading an entry is copying these bytes and adding what came later.
 type entryRow struct {
 	Meta
-	verified    bool
-	question    bool     // a message that asks something, but no job and no request for help
-	parentStyle byte     // of the entry that this one relates to; set while it is filed
-	inbox       []string // whose inbox the entry is in
-	json        []byte
+	verified   bool
+	question   bool      // a message that asks something, but no job and no request for help
+	parentType EntryType // of the entry that this one relates to; set while it is filed
+	inbox      []string  // whose inbox the entry is in
+	json       []byte
 }
 
 const (
@@ -54,10 +54,10 @@ func (e *entryRow) append(dst []byte, p *command.Publish) []byte {
 	if e.question {
 		flags |= flagQuestion
 	}
-	switch e.Style {
-	case StyleJob:
+	switch e.Type {
+	case TypeJob:
 		flags |= flagJob
-	case StyleHelp:
+	case TypeHelp:
 		flags |= flagHelp
 	}
 	dst = append(dst, entryRowVersion, 0, 0, 0, 0, byte(e.Kind), byte(e.Relation), flags)
@@ -77,7 +77,7 @@ func (e *entryRow) append(dst []byte, p *command.Publish) []byte {
 // appendJSON writes the fields that never change, in the interface's order.
 func (e *entryRow) appendJSON(dst []byte, p *command.Publish) []byte {
 	dst = append(dst, `{"id":"`...)
-	dst = appendID(dst, e.Style, e.Seq)
+	dst = appendID(dst, e.Type, e.Seq)
 	dst = append(dst, `","kind":"`...)
 	dst = append(dst, e.Kind.String()...)
 	dst = append(dst, `","channel":`...)
@@ -101,7 +101,7 @@ func (e *entryRow) appendJSON(dst []byte, p *command.Publish) []byte {
 		dst = append(dst, `,"supersedes":null,"relation":null`...)
 	} else {
 		dst = append(dst, `,"supersedes":"`...)
-		dst = appendID(dst, e.parentStyle, e.Parent)
+		dst = appendID(dst, e.parentType, e.Parent)
 		dst = append(dst, `","relation":"`...)
 		dst = append(dst, e.Relation.String()...)
 		dst = append(dst, '"')
@@ -135,7 +135,7 @@ func decodeEntryRow(seq uint64, row []byte) (entryRow, error) {
 	e.Kind, e.Relation = command.Kind(row[5]), command.Relation(row[6])
 	e.House, e.verified = row[entryRowFlags]&flagHouse != 0, row[entryRowFlags]&flagVerified != 0
 	e.question = row[entryRowFlags]&flagQuestion != 0
-	e.Style = styleOfFlags(row[entryRowFlags])
+	e.Type = typeOfFlags(row[entryRowFlags])
 	r := rowReader{rest: row[entryRowFixed : len(row)-len(text)]}
 	e.CreatedAt = int64(r.uint())
 	e.Parent = r.uint()
@@ -151,15 +151,15 @@ func decodeEntryRow(seq uint64, row []byte) (entryRow, error) {
 	return e, nil
 }
 
-// styleOfFlags returns the style of an entry's id.
-func styleOfFlags(flags byte) byte {
+// typeOfFlags returns the type of an entry's id.
+func typeOfFlags(flags byte) EntryType {
 	switch {
 	case flags&flagJob != 0:
-		return StyleJob
+		return TypeJob
 	case flags&flagHelp != 0:
-		return StyleHelp
+		return TypeHelp
 	}
-	return StyleEntry
+	return TypeEntry
 }
 
 // entryTexts are the texts of an entry that are searched.
@@ -201,7 +201,7 @@ func appendSuccessor(dst []byte, seq uint64, agent string, relation command.Rela
 		dst = append(dst, ',')
 	}
 	dst = append(dst, `{"id":"`...)
-	dst = appendID(dst, StyleEntry, seq)
+	dst = appendID(dst, TypeEntry, seq)
 	dst = append(dst, `","agent":`...)
 	dst = appendString(dst, agent)
 	dst = append(dst, `,"relation":"`...)

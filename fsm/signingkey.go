@@ -3,8 +3,6 @@ package fsm
 import (
 	"encoding/binary"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
@@ -19,9 +17,7 @@ const (
 )
 
 func (tx *txn) applyRotateSigningKey(c *command.RotateSigningKey) command.Result {
-	row, _ := tx.get(keySigning)
-	keys, err := decodeSigningKeys(row)
-	tx.must(err)
+	keys, _ := read(tx, keySigning, decodeSigningKeys)
 	newest := uint64(0)
 	if len(keys) > 0 {
 		newest = keys[0].Number
@@ -76,11 +72,7 @@ func appendSigningKeys(dst []byte, keys []SigningKey) []byte {
 	return dst
 }
 
-// decodeSigningKeys reads the row; there are no keys in none.
 func decodeSigningKeys(row []byte) (keys []SigningKey, err error) {
-	if len(row) == 0 {
-		return nil, nil
-	}
 	r := rowReader{rest: row}
 	if version := r.bytes(1); version != nil {
 		r.bad = version[0] != signingKeysVersion
@@ -94,18 +86,10 @@ func decodeSigningKeys(row []byte) (keys []SigningKey, err error) {
 	return keys, r.done("row of signing keys")
 }
 
-func loadSigningKeys(r pebble.Reader) ([]SigningKey, error) {
-	row, _, err := getRow(r, keySigning)
-	if err != nil {
-		return nil, err
-	}
-	return decodeSigningKeys(row)
-}
-
 // SigningKeys returns the keys that deliveries are signed with and receivers check
 // against, the newest first; none in a cluster that has made none yet.
 func (v *View) SigningKeys() ([]SigningKey, error) {
-	keys, err := loadSigningKeys(v.snap)
+	keys, _, err := load(v.snap, keySigning, decodeSigningKeys)
 	if err != nil {
 		return nil, err
 	}

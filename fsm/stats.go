@@ -44,7 +44,7 @@ func (tx *txn) countPost(e *entryRow) {
 		return
 	}
 	hour := uint64(tx.now / hourMillis)
-	h, known := tx.hour(hour)
+	h, known := read(tx, hourKey(hour), decodeHourRow)
 	if !known {
 		tx.dropRange([]byte{spaceHour}, hourKey(oldestHour(hour)))
 	}
@@ -61,13 +61,12 @@ func (tx *txn) countPost(e *entryRow) {
 // moveNewest notes the hour of a name's newest entry; false when it is so already.
 func (tx *txn) moveNewest(agentKey string, hour uint64) bool {
 	key := postedKey(agentKey)
-	row, posted := tx.get(key)
-	last := tx.decodeNumber(row)
+	last, posted := read(tx, key, decodeNumber)
 	if posted && last == hour {
 		return false
 	}
 	if posted && last >= oldestHour(hour) {
-		if h, ok := tx.hour(last); ok {
+		if h, ok := read(tx, hourKey(last), decodeHourRow); ok {
 			h.agents--
 			tx.keep(hourKey(last), h.append(nil))
 		}
@@ -78,16 +77,6 @@ func (tx *txn) moveNewest(agentKey string, hour uint64) bool {
 
 // oldestHour is the oldest of the hours that are kept at an hour.
 func oldestHour(hour uint64) uint64 { return hour - min(hour, hoursKept-1) }
-
-func (tx *txn) hour(hour uint64) (hourRow, bool) {
-	row, ok := tx.get(hourKey(hour))
-	if !ok {
-		return hourRow{}, false
-	}
-	h, err := decodeHourRow(row)
-	tx.must(err)
-	return h, true
-}
 
 // countRegistration counts a name that got its edit_key.
 func (tx *txn) countRegistration(house bool) {
@@ -120,11 +109,8 @@ type Stats struct {
 // hour and the day of the instant are the newest that are counted.
 func (v *View) Stats(now int64) (Stats, error) {
 	var s Stats
-	row, _, err := getRow(v.snap, keyRegistered)
-	if err != nil {
-		return s, err
-	}
-	if s.RegisteredAgents, err = decodeNumber(row); err != nil {
+	var err error
+	if s.RegisteredAgents, _, err = load(v.snap, keyRegistered, decodeNumber); err != nil {
 		return s, err
 	}
 	hour := uint64(max(0, now) / hourMillis)

@@ -31,7 +31,7 @@ type store struct {
 	profiles *index.Index
 	recent   recentRows
 	later    laterBits
-	memory   *memory // of the apply goroutine
+	caches   *caches // of the apply goroutine
 	loaded   loaded
 	refs     atomic.Int64
 	closed   func(*store) // called once, when the last reference is gone
@@ -55,7 +55,7 @@ type states struct{ m *Machine }
 
 // OpenState opens or creates the database in path and checks that it is ours.
 func (x states) OpenState(path, name string) (snapshot.State, error) {
-	s := &store{m: x.m, dir: name, memory: newMemory()}
+	s := &store{m: x.m, dir: name, caches: newCaches()}
 	log := x.m.opts.Logger
 	po := pebbleOptions(&x.m.opts, x.m.cache, s.fatal)
 	po.EventListener.BackgroundError = func(err error) { s.backgroundError(log, err) }
@@ -131,7 +131,7 @@ func (s *store) Load() (err error) {
 	if l.revision, err = loadRevision(s.db); err != nil {
 		return err
 	}
-	if s.memory.hooks, err = loadHooks(s.db); err != nil {
+	if s.caches.hooks, err = loadHooks(s.db); err != nil {
 		return err
 	}
 	if err := s.openIndex(l.head.lastSeq); err != nil {
@@ -331,22 +331,48 @@ func closeRow(c io.Closer) error {
 	return nil
 }
 
-// scanSpace calls f for each row of a keyspace in key order. The slices are
-// valid during the call only.
-func scanSpace(r pebble.Reader, lower, upper []byte, f func(key, value []byte) error) (err error) {
+// load returns what decode makes of a row; false when there is none.
+func load[T any](r pebble.Reader, key []byte, decode func(row []byte) (T, error)) (v T, ok bool, err error) {
+	row, ok, err := getRow(r, key)
+	if err == nil && ok {
+		v, err = decode(row)
+	}
+	return v, ok && err == nil, err
+}
+
+// errEnough ends a scan early, without an error.
+var errEnough = errors.New("enough")
+
+// scanSpace calls f for each row of a keyspace in key order, until f returns an
+// error. The slices are valid during the call only.
+func scanSpace(r pebble.Reader, lower, upper []byte, f func(key, value []byte) error) error {
+	return scanRows(r, lower, upper, (*pebble.Iterator).First, (*pebble.Iterator).Next, f)
+}
+
+// scanBack is scanSpace from the last row to the first.
+func scanBack(r pebble.Reader, lower, upper []byte, f func(key, value []byte) error) error {
+	return scanRows(r, lower, upper, (*pebble.Iterator).Last, (*pebble.Iterator).Prev, f)
+}
+
+func scanRows(r pebble.Reader, lower, upper []byte, first, next func(*pebble.Iterator) bool, f func(key, value []byte) error) (err error) {
 	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {
 		return fmt.Errorf("scan rows: %w", err)
 	}
 	defer func() { err = errors.Join(err, iter.Close()) }()
-	for ok := iter.First(); ok; ok = iter.Next() {
+	for ok := first(iter); ok; ok = next(iter) {
 		value, err := iter.ValueAndErr()
 		if err != nil {
 			return fmt.Errorf("scan rows: %w", err)
 		}
-		if err := f(iter.Key(), value); err != nil {
+		if err := f(iter.Key(), value); errors.Is(err, errEnough) {
+			return nil
+		} else if err != nil {
 			return err
 		}
+	}
+	if err := iter.Error(); err != nil {
+		return fmt.Errorf("scan rows: %w", err)
 	}
 	return nil
 }
@@ -379,9 +405,9 @@ const (
 	flushSplitBytes = 2 << 20
 )
 
-// newCache returns the block cache. Pebble takes the memtables' memory out of it,
+// newBlockCache returns the block cache. Pebble takes the memtables' memory out of it,
 // so it is made larger by as much; what the memtables leave is cache.
-func newCache(opts *Options) *pebble.Cache {
+func newBlockCache(opts *Options) *pebble.Cache {
 	return pebble.NewCache(opts.CacheBytes + memTablesBeforeStop*opts.MemTableBytes)
 }
 

@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -17,10 +16,10 @@ const (
 	termAgent   = "agent:"
 	termKind    = "kind:"
 	termTag     = "tag:"
-	termParent  = "parent:" // id of the entry that this one replies to
-	termThread  = "thread:" // id of the first entry of the conversation, not on that one itself
-	termInbox   = "inbox:"  // agent key of whoever the entry concerns
-	termStyle   = "style:"  // the letter of the id, on what is no plain entry
+	termParent  = "parent:"    // id of the entry that this one replies to
+	termThread  = "thread:"    // id of the first entry of the conversation, not on that one itself
+	termInbox   = "inbox:"     // agent key of whoever the entry concerns
+	termType    = "entryType:" // the letter of the id, on what is no plain entry
 	termWord    = "w:"
 )
 
@@ -45,8 +44,8 @@ func (b *termBuilder) terms(e *entryRow, t entryTexts) []string {
 	if e.Thread != e.Seq {
 		b.add(termThread, EntryID(e.Thread))
 	}
-	if e.Style != StyleEntry {
-		b.add(termStyle, string(rune(e.Style)))
+	if e.Type != TypeEntry {
+		b.add(termType, string(rune(e.Type)))
 	}
 	for _, key := range e.inbox {
 		b.add(termInbox, key)
@@ -101,9 +100,8 @@ func (s *store) openIndex(lastSeq uint64) error {
 	}
 	next := x.Sealed()
 	var tb termBuilder
-	lower := makeSeqKey(spaceEntry, next)
 	_, upper := spaceBounds(spaceEntry)
-	err = scanSpace(s.db, lower[:], upper, func(key, value []byte) error {
+	err = scanSpace(s.db, seqKey(spaceEntry, next), upper, func(key, value []byte) error {
 		seq := seqOfKey(key)
 		e, err := decodeEntryRow(seq, value)
 		if err != nil {
@@ -156,15 +154,11 @@ type revised struct {
 // without one. The newest is never replaced by an older one, so its row is there.
 func loadRevision(r pebble.Reader) (revision uint64, err error) {
 	lower, upper := spaceBounds(spaceRevision)
-	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
-	if err != nil {
-		return 0, fmt.Errorf("find the newest profile: %w", err)
-	}
-	defer func() { err = errors.Join(err, iter.Close()) }()
-	if iter.Last() {
-		revision = seqOfKey(iter.Key())
-	}
-	return revision, iter.Error()
+	err = scanBack(r, lower, upper, func(key, _ []byte) error {
+		revision = seqOfKey(key)
+		return errEnough
+	})
+	return revision, err
 }
 
 // openProfileIndex opens the store's index of profiles and adds the revisions
@@ -183,20 +177,15 @@ func (s *store) openProfileIndex(last uint64) error {
 		return fmt.Errorf("%w: the index of profiles is sealed up to %d, there are %d", ErrCorrupt, next, last)
 	}
 	var tb termBuilder
-	lower := makeSeqKey(spaceRevision, next)
 	_, upper := spaceBounds(spaceRevision)
-	err = scanSpace(s.db, lower[:], upper, func(key, agentKey []byte) error {
+	err = scanSpace(s.db, seqKey(spaceRevision, next), upper, func(key, agentKey []byte) error {
 		revision := seqOfKey(key)
-		row, ok, err := getRow(s.db, profileKey(string(agentKey)))
+		p, ok, err := load(s.db, profileKey(string(agentKey)), decodeProfileRow)
 		if err != nil {
 			return err
 		}
 		if !ok {
 			return fmt.Errorf("%w: profile %d is missing", ErrCorrupt, revision)
-		}
-		p, err := decodeProfileRow(row)
-		if err != nil {
-			return err
 		}
 		for ; next < revision; next++ {
 			x.Add(next, nil)

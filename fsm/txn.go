@@ -32,12 +32,12 @@ type txn struct {
 	// in this call.
 	nextDue int64
 	claimed []dueClaim
-	// activities and spreads are the rows of home that this call has changed, and
+	// activities and recents are the rows of home that this call has changed, and
 	// owned are the entries that were added to their authors' lists, by list.
 	activities map[string]*activity
-	spreads    map[string]*spread
+	recents    map[string]*recentByAuthor
 	owned      map[string][]uint64
-	memory     *memory
+	caches     *caches
 	// outboxes are those that this call has looked at.
 	outboxes map[string]*outbox
 	ended    []DeliveryEnd
@@ -91,6 +91,18 @@ func (tx *txn) get(key []byte) ([]byte, bool) {
 	return row, ok
 }
 
+// read returns what decode makes of a row as the call has left it so far; false
+// when there is none.
+func read[T any](tx *txn, key []byte, decode func(row []byte) (T, error)) (v T, ok bool) {
+	row, ok := tx.get(key)
+	if ok {
+		var err error
+		v, err = decode(row)
+		tx.must(err)
+	}
+	return v, ok
+}
+
 // entry returns an entry by its seq.
 func (tx *txn) entry(seq uint64) (entryRow, bool) {
 	if seq == 0 || seq > tx.head.lastSeq {
@@ -100,12 +112,8 @@ func (tx *txn) entry(seq uint64) (entryRow, bool) {
 	if seq >= tx.firstFresh {
 		row = tx.fresh[seq-tx.firstFresh]
 	} else if row = tx.recent.get(seq); row == nil {
-		key := makeSeqKey(spaceEntry, seq)
 		var ok bool
-		var err error
-		row, ok, err = getRow(tx.db, key[:])
-		tx.must(err)
-		if !ok {
+		if row, ok = tx.get(seqKey(spaceEntry, seq)); !ok {
 			tx.must(fmt.Errorf("%w: entry %d is missing", ErrCorrupt, seq))
 		}
 	}

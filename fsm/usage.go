@@ -22,12 +22,8 @@ const (
 func (tx *txn) applyAddUsage(c *command.AddUsage) command.Result {
 	today := command.DayOf(tx.now)
 	key := foldKey(c.Boot)
-	if row, ok := tx.get(key); ok {
-		last, err := decodeFoldRow(row)
-		tx.must(err)
-		if c.Number <= last.number {
-			return command.Result{Outcome: command.OutcomeDuplicate}
-		}
+	if last, ok := read(tx, key, decodeFoldRow); ok && c.Number <= last.number {
+		return command.Result{Outcome: command.OutcomeDuplicate}
 	}
 	tx.pruneUsage(today)
 	tx.keep(key, foldRow{c.Number, today}.append(nil))
@@ -49,7 +45,7 @@ func (tx *txn) applyAddUsage(c *command.AddUsage) command.Result {
 // addUsage adds a row to that of its day.
 func (tx *txn) addUsage(r *command.UsageRow) {
 	key := usageKey(r.Day, r.Surface, r.Action, r.Client)
-	row, known := tx.get(key)
+	calls, known := read(tx, key, decodeNumber)
 	if !known {
 		rows := tx.number(usageDayKey(r.Day))
 		if rows >= maxDayRows && (r.Action != command.OtherCalls || r.Client != command.OtherCalls) {
@@ -60,7 +56,7 @@ func (tx *txn) addUsage(r *command.UsageRow) {
 		}
 		tx.keep(usageDayKey(r.Day), binary.AppendUvarint(nil, rows+1))
 	}
-	tx.keep(key, binary.AppendUvarint(nil, tx.decodeNumber(row)+r.Count))
+	tx.keep(key, binary.AppendUvarint(nil, calls+r.Count))
 }
 
 // addSenders brings the sketch of a day up to the registers of a row.
@@ -94,13 +90,7 @@ func (tx *txn) pruneUsage(today command.Day) {
 		tx.dropRange([]byte{space}, binary.BigEndian.AppendUint32([]byte{space}, uint32(oldest)))
 	}
 	for _, key := range tx.keysOf(spaceFold) {
-		row, ok := tx.get(key)
-		if !ok {
-			continue
-		}
-		f, err := decodeFoldRow(row)
-		tx.must(err)
-		if f.day < today.Minus(foldDays) {
+		if f, ok := read(tx, key, decodeFoldRow); ok && f.day < today.Minus(foldDays) {
 			tx.keep(key, nil)
 		}
 	}
@@ -108,21 +98,12 @@ func (tx *txn) pruneUsage(today command.Day) {
 
 // number returns the number that a row holds; 0 when there is none.
 func (tx *txn) number(key []byte) uint64 {
-	row, _ := tx.get(key)
-	return tx.decodeNumber(row)
-}
-
-func (tx *txn) decodeNumber(row []byte) uint64 {
-	n, err := decodeNumber(row)
-	tx.must(err)
+	n, _ := read(tx, key, decodeNumber)
 	return n
 }
 
-// decodeNumber reads a row of one number; 0 from no row.
+// decodeNumber reads a row of one number.
 func decodeNumber(row []byte) (uint64, error) {
-	if len(row) == 0 {
-		return 0, nil
-	}
 	r := rowReader{rest: row}
 	n := r.uint()
 	return n, r.done("row of a number")

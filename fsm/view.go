@@ -99,20 +99,15 @@ func (v *View) Format() int { return v.format }
 
 // Result returns what became of a command, while its session still keeps it.
 func (v *View) Result(boot command.BootID, seq uint64) (command.Result, bool) {
-	row, ok, err := getRow(v.snap, answerKey(boot, seq))
+	r, ok, err := load(v.snap, answerKey(boot, seq), decodeResult)
 	v.must(err)
-	if !ok {
-		return command.Result{}, false
-	}
-	r, err := decodeResult(row)
-	v.must(err)
-	return r, true
+	return r, ok
 }
 
 // Resolve returns the seq of the entry, job or request for help with the given
-// public id; false when there is none, or the number belongs to another style.
+// public id; false when there is none, or the number belongs to another type.
 func (v *View) Resolve(id string) (seq uint64, ok bool) {
-	style, seq, ok := ParseID(id)
+	entryType, seq, ok := ParseID(id)
 	if !ok || seq > v.head.lastSeq {
 		return 0, false
 	}
@@ -120,7 +115,7 @@ func (v *View) Resolve(id string) (seq uint64, ok bool) {
 		if _, err := entryJSON(row); err != nil {
 			return err
 		}
-		ok = styleOfFlags(row[entryRowFlags]) == style
+		ok = typeOfFlags(row[entryRowFlags]) == entryType
 		return nil
 	})
 	v.must(err)
@@ -160,8 +155,7 @@ func (v *View) appendEntry(dst []byte, seq uint64, row []byte) ([]byte, error) {
 	}
 	dst = append(dst, `,"supersededBy":[`...)
 	if counts.total > 0 {
-		key := makeSeqKey(spaceLater, seq)
-		items, closer, err := v.snap.Get(key[:])
+		items, closer, err := v.snap.Get(seqKey(spaceLater, seq))
 		if err != nil {
 			return dst[:start], fmt.Errorf("successors of entry %d: %w", seq, err)
 		}
@@ -182,8 +176,7 @@ func (v *View) row(seq uint64, f func(row []byte) error) error {
 	if row := v.store.recent.get(seq); row != nil {
 		return f(row)
 	}
-	key := makeSeqKey(spaceEntry, seq)
-	row, closer, err := v.snap.Get(key[:])
+	row, closer, err := v.snap.Get(seqKey(spaceEntry, seq))
 	if err != nil {
 		return fmt.Errorf("read entry %d: %w", seq, err)
 	}
@@ -196,12 +189,8 @@ func (v *View) row(seq uint64, f func(row []byte) error) error {
 
 // counts returns how many entries relate to an entry.
 func (v *View) counts(seq uint64) (laterCounts, error) {
-	key := makeSeqKey(spaceCounts, seq)
-	row, ok, err := getRow(v.snap, key[:])
-	if err != nil || !ok {
-		return laterCounts{}, err
-	}
-	return decodeLaterCounts(row)
+	c, _, err := load(v.snap, seqKey(spaceCounts, seq), decodeLaterCounts)
+	return c, err
 }
 
 // Meta returns an entry's head; false when there is no such entry.
@@ -237,14 +226,9 @@ func (v *View) Request(op command.Op, key command.RequestKey) (seq uint64, ok bo
 	if key == (command.RequestKey{}) {
 		return 0, false
 	}
-	row, ok, err := getRow(v.snap, requestKey(op, key))
+	q, ok, err := load(v.snap, requestKey(op, key), decodeRequestRow)
 	v.must(err)
-	if !ok {
-		return 0, false
-	}
-	q, err := decodeRequestRow(row)
-	v.must(err)
-	return q.entry, true
+	return q.entry, ok
 }
 
 // Channels returns the most recently active channels, newest first, at most
@@ -268,27 +252,16 @@ func (v *View) must(err error) {
 
 func (v *View) readChannels() ([]Channel, error) {
 	lower, upper := spaceBounds(spaceRecent)
-	iter, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
-	if err != nil {
-		return nil, fmt.Errorf("list channels: %w", err)
-	}
-	defer iter.Close()
 	var out []Channel
-	for ok := iter.Last(); ok && len(out) < command.MaxChannels; ok = iter.Prev() {
-		row, err := iter.ValueAndErr()
-		if err != nil {
-			return nil, fmt.Errorf("list channels: %w", err)
+	err := scanBack(v.snap, lower, upper, func(_, row []byte) error {
+		if len(out) == command.MaxChannels {
+			return errEnough
 		}
 		c, name, err := decodeChannelRow(row)
-		if err != nil {
-			return nil, err
-		}
 		out = append(out, Channel{Name: string(name), Entries: c.entries, LastEntryAt: c.lastAt})
-	}
-	if err := iter.Error(); err != nil {
-		return nil, fmt.Errorf("list channels: %w", err)
-	}
-	return out, nil
+		return err
+	})
+	return out, err
 }
 
 // Meta is what the state knows about an entry beside its text.
@@ -298,7 +271,7 @@ type Meta struct {
 	AgentKey   string
 	Channel    string
 	Kind       command.Kind
-	Style      byte // the letter of the id: StyleEntry, StyleJob or StyleHelp
+	Type       EntryType
 	Relation   command.Relation
 	House      bool
 	Parent     uint64 // the entry this one relates to; 0: none

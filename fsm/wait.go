@@ -150,7 +150,7 @@ func (ws *watchers) remove(agentKey string, w *watcher) {
 }
 
 // tell wakes whom the entries concern.
-func (ws *watchers) tell(added []indexed) {
+func (ws *watchers) notify(added []indexed) {
 	if ws.count.Load() == 0 {
 		return
 	}
@@ -171,8 +171,8 @@ func (m *Machine) WatchDeliveries() (wake <-chan struct{}, stop func()) {
 	return m.Watch(watchDeliveries)
 }
 
-// tellDeliveries wakes who watches the deliveries.
-func (ws *watchers) tellDeliveries() {
+// notifyDeliveries wakes who watches the deliveries.
+func (ws *watchers) notifyDeliveries() {
 	if ws.count.Load() == 0 {
 		return
 	}
@@ -181,8 +181,8 @@ func (ws *watchers) tellDeliveries() {
 	wakeAll(ws.by[watchDeliveries])
 }
 
-// tellAll wakes everybody.
-func (ws *watchers) tellAll() {
+// notifyAll wakes everybody.
+func (ws *watchers) notifyAll() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	for _, set := range ws.by {

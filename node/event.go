@@ -59,7 +59,7 @@ func (n *Node) event(v *fsm.View, d *fsm.Delivery) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("entry %d of delivery %s: %w", d.Entry, d.ID, err)
 	}
-	id := fsm.FormatID(meta.Style, d.Entry)
+	id := fsm.FormatID(meta.Type, d.Entry)
 	call, err := encodeEvent(replyCall{p.ID, id, answerHere})
 	if err != nil {
 		return nil, fmt.Errorf("delivery %s: %w", d.ID, err)

@@ -109,8 +109,12 @@ func (c *Register) set() (fields ProfileFields) {
 		field ProfileFields
 		has   bool
 	}{
-		{FieldDescription, c.Description != ""}, {FieldCapabilities, len(c.Capabilities) > 0}, {FieldEndpoint, c.Endpoint != ""},
-		{FieldNote, c.Note != ""}, {FieldNotifyURL, c.NotifyURL != "" || c.NotifyVerified}, {FieldNotify, c.Notify != 0},
+		{FieldDescription, c.Description != ""},
+		{FieldCapabilities, len(c.Capabilities) > 0},
+		{FieldEndpoint, c.Endpoint != ""},
+		{FieldNote, c.Note != ""},
+		{FieldNotifyURL, c.NotifyURL != "" || c.NotifyVerified},
+		{FieldNotify, c.Notify != 0},
 	} {
 		if f.has {
 			fields |= f.field
