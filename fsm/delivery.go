@@ -10,10 +10,10 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// DeliveryKind says what a delivery tells its receiver of (interface, 6).
+// DeliveryKind says what a delivery is about (interface, 6).
 type DeliveryKind uint8
 
-// The kinds of deliveries. The numbers stand in stored rows.
+// The kinds of deliveries. The numbers are stored.
 const (
 	DeliveryReply   DeliveryKind = 1 // a reply to an entry of the agent
 	DeliveryMention DeliveryKind = 2 // an entry that mentions the agent
@@ -32,10 +32,10 @@ func (k DeliveryKind) String() string {
 	return deliveryKindNames[k]
 }
 
-// DeliveryStatus says what became of a delivery.
+// DeliveryStatus is the state of a delivery.
 type DeliveryStatus uint8
 
-// The statuses of deliveries. The numbers stand in stored rows.
+// The statuses of deliveries. The numbers are stored.
 const (
 	DeliveryWaiting   DeliveryStatus = 1 // for its turn, or for the next attempt
 	DeliverySending   DeliveryStatus = 2 // an attempt has begun and has no outcome yet
@@ -64,7 +64,7 @@ const (
 	ReasonHookGone  = "hook_removed" // the receiver answered that it is gone
 )
 
-// DeliveryEnd tells of a delivery that nothing more becomes of.
+// DeliveryEnd describes a delivery that has come to its end.
 type DeliveryEnd struct {
 	AgentKey string // folded name of the agent
 	ID       string // the webhook-id
@@ -242,11 +242,9 @@ func (tx *txn) countWaiting(change int64) {
 	tx.keep(keyWaiting, binary.AppendUvarint(nil, uint64(int64(tx.number(keyWaiting))+change)))
 }
 
-const (
-	// DeliveryLease is for how long an attempt is left to the leader that began it,
-	// in milliseconds of log time. After that the next attempt may begin.
-	DeliveryLease = 15_000
-)
+// DeliveryLease is for how long an attempt is left to the leader that began it, in
+// milliseconds of log time. After that the next attempt may begin.
+const DeliveryLease = 15_000
 
 // retryPauses are the pauses after each failed attempt, in milliseconds. After
 // one more failure the delivery is given up.

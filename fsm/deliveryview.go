@@ -65,16 +65,22 @@ func (v *View) queuedDelivery(agentKey string, o *outbox, number uint64) (Delive
 	if err != nil || !known {
 		return Delivery{}, deliveryRow{}, false, err
 	}
-	row, ok, err := loadDelivery(v.snap, agentKey, number)
-	if err == nil && !ok {
-		err = fmt.Errorf("%w: delivery %d of %q is missing", ErrCorrupt, number, agentKey)
-	}
+	row, err := v.waitingDelivery(agentKey, number)
 	if err != nil {
 		return Delivery{}, deliveryRow{}, false, err
 	}
 	d := row.show(&p, agentKey, o, turn{}, number)
 	d.URL = p.notifyURL
 	return d, row, true, nil
+}
+
+// waitingDelivery returns the row of a delivery that waits, and so must be there.
+func (v *View) waitingDelivery(agentKey string, number uint64) (deliveryRow, error) {
+	row, ok, err := loadDelivery(v.snap, agentKey, number)
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: delivery %d of %q is missing", ErrCorrupt, number, agentKey)
+	}
+	return row, err
 }
 
 // dueDelivery returns the delivery of an agent that can be attempted at an instant;
@@ -211,10 +217,7 @@ func (v *View) Outbox(agentKey string) (Outbox, error) {
 	if next.number == 0 {
 		return out, nil
 	}
-	row, ok, err := loadDelivery(v.snap, agentKey, next.number)
-	if err == nil && !ok {
-		err = fmt.Errorf("%w: delivery %d of %q is missing", ErrCorrupt, next.number, agentKey)
-	}
+	row, err := v.waitingDelivery(agentKey, next.number)
 	if err != nil {
 		return Outbox{}, err
 	}

@@ -171,24 +171,15 @@ type HelpQuery struct {
 // ListHelp returns the seqs of the requests that match q, newest first, and the
 // Before of the next page; 0 on the last page.
 func (v *View) ListHelp(q HelpQuery) (seqs []uint64, next uint64, err error) {
-	if q.Limit <= 0 {
-		q.Limit = command.DefaultList
-	}
-	search := index.Query{
-		All: []string{termType + string(rune(TypeHelp))}, Min: 1, Before: q.Before, Limit: min(q.Limit, command.MaxList),
-	}
+	search := index.Query{All: []string{termType + string(rune(TypeHelp))}, Min: 1, Before: q.Before, Limit: pageLimit(q.Limit)}
 	if q.AgentKey != "" {
 		search.All = append(search.All, termAgent+q.AgentKey)
 	}
 	if !addWords(q.Q, &search) {
 		return nil, 0, nil
 	}
-	seqs, more, err := v.cut.Search(v.snap, search)
-	if err != nil {
+	if seqs, next, err = v.search(search); err != nil {
 		return nil, 0, fmt.Errorf("list requests for help: %w", err)
-	}
-	if more {
-		next = seqs[len(seqs)-1]
 	}
 	return seqs, next, nil
 }

@@ -32,7 +32,7 @@ const (
 // JobStatus is the state of a job (interface, 3.1).
 type JobStatus uint8
 
-// The states of a job. The numbers stand in stored rows.
+// The states of a job. The numbers are stored.
 const (
 	JobOpen    JobStatus = 1
 	JobClaimed JobStatus = 2
@@ -47,12 +47,8 @@ func (s JobStatus) String() string { return jobStatusNames[s] }
 
 // ParseJobStatus returns the status with the given interface name.
 func ParseJobStatus(name string) (JobStatus, bool) {
-	for s := JobOpen; int(s) < len(jobStatusNames); s++ {
-		if jobStatusNames[s] == name {
-			return s, true
-		}
-	}
-	return 0, false
+	i := slices.Index(jobStatusNames[:], name)
+	return JobStatus(max(i, 0)), i > 0
 }
 
 func (tx *txn) applyPostJob(c *command.PostJob) command.Result {

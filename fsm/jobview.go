@@ -115,10 +115,7 @@ type JobQuery struct {
 // Before of the next page; 0 on the last page. A page of a search for jobs of one
 // status may be short, or even empty, and yet not the last one.
 func (v *View) ListJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
-	if q.Limit <= 0 {
-		q.Limit = command.DefaultList
-	}
-	q.Limit = min(q.Limit, command.MaxList)
+	q.Limit = pageLimit(q.Limit)
 	switch {
 	case q.Q != "" && q.Status != 0:
 		seqs, next, err = v.searchJobsOf(q)
@@ -150,11 +147,7 @@ func (v *View) searchJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
 	if !addWords(q.Q, &search) {
 		return nil, 0, nil
 	}
-	seqs, more, err := v.cut.Search(v.snap, search)
-	if err != nil || !more {
-		return seqs, 0, err
-	}
-	return seqs, seqs[len(seqs)-1], nil
+	return v.search(search)
 }
 
 // searchJobsOf finds jobs by words and leaves out those of another status. It
@@ -172,8 +165,8 @@ func (v *View) searchJobsOf(q JobQuery) (found []uint64, next uint64, err error)
 		if err != nil {
 			return nil, 0, err
 		}
-		states := make([][]byte, len(hits))
-		if err := v.readRows(spaceJob, hits, states); err != nil {
+		states, err := v.readRows(spaceJob, hits, nil)
+		if err != nil {
 			return nil, 0, err
 		}
 		for i, seq := range hits {

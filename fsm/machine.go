@@ -327,7 +327,7 @@ func (m *Machine) release() error {
 	return nil
 }
 
-// The errors that callers tell apart.
+// The errors that callers distinguish.
 var (
 	// ErrNotFound means that there is no such entry.
 	ErrNotFound = errors.New("no such entry")

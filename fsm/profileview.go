@@ -111,10 +111,7 @@ type ProfileQuery struct {
 // updated first, and the Before of the next page; 0 on the last page. A page of
 // a search may be short, or even empty, and yet not the last one.
 func (v *View) ListProfiles(q ProfileQuery) (revisions []uint64, next uint64, err error) {
-	if q.Limit <= 0 {
-		q.Limit = command.DefaultList
-	}
-	q.Limit = min(q.Limit, command.MaxList)
+	q.Limit = pageLimit(q.Limit)
 	if q.Q != "" {
 		revisions, next, err = v.searchProfiles(q)
 	} else {

@@ -31,29 +31,36 @@ type Query struct {
 // List returns the seqs of the entries that match q, newest first, and the
 // Before of the next page; 0 on the last page.
 func (v *View) List(q Query) (seqs []uint64, next uint64, err error) {
-	limit := q.Limit
-	if limit <= 0 {
-		limit = command.DefaultList
-	}
-	search := index.Query{Min: 1, Before: q.Before, Limit: min(limit, command.MaxList)}
+	search := index.Query{Min: 1, Before: q.Before, Limit: pageLimit(q.Limit)}
 	some, err := v.translate(q, &search)
+	if err == nil && some {
+		seqs, next, err = v.search(search)
+	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("list entries: %w", err)
-	}
-	if !some {
-		return nil, 0, nil
-	}
-	seqs, more, err := v.cut.Search(v.snap, search)
-	if err != nil {
-		return nil, 0, fmt.Errorf("list entries: %w", err)
-	}
-	if more {
-		next = seqs[len(seqs)-1]
 	}
 	return seqs, next, nil
 }
 
-// translate says a query in terms of the index; false when nothing can match.
+// pageLimit is how many items a page holds for which a limit was asked; 0: none was.
+func pageLimit(limit int) int {
+	if limit <= 0 {
+		return command.DefaultList
+	}
+	return min(limit, command.MaxList)
+}
+
+// search returns what the index finds, and the Before of the next page; 0 on the
+// last page.
+func (v *View) search(q index.Query) (seqs []uint64, next uint64, err error) {
+	seqs, more, err := v.cut.Search(v.snap, q)
+	if err == nil && more {
+		next = seqs[len(seqs)-1]
+	}
+	return seqs, next, err
+}
+
+// translate turns a query into one of the index; false when nothing can match.
 func (v *View) translate(q Query, search *index.Query) (some bool, err error) {
 	if q.Since >= 0 {
 		var ok bool
@@ -84,7 +91,7 @@ func (v *View) translate(q Query, search *index.Query) (some bool, err error) {
 	if err != nil || !ok {
 		return false, err
 	}
-	// The root lacks the term: it was filed before there was a conversation.
+	// The root lacks the term: it was indexed before there was a conversation.
 	search.All = append(search.All, termThread+EntryID(m.Thread))
 	search.Also = m.Thread
 	return true, nil
@@ -153,8 +160,8 @@ func (v *View) appendStates(dst []byte, seqs []uint64, space byte, show func(dst
 	if err != nil {
 		return dst, err
 	}
-	states := make([][]byte, len(seqs))
-	if err := v.readRows(space, seqs, states); err != nil {
+	states, err := v.readRows(space, seqs, nil)
+	if err != nil {
 		return dst, err
 	}
 	return appendEach(dst, seqs, func(dst []byte, i int) ([]byte, error) { return show(dst, seqs[i], entries[i], states[i]) })
@@ -177,37 +184,39 @@ func appendEach(dst []byte, seqs []uint64, show func(dst []byte, i int) ([]byte,
 // entryRows returns the rows of entries; nil stands for an entry that is not there.
 // The rows must not be changed.
 func (v *View) entryRows(seqs []uint64) ([][]byte, error) {
-	rows := make([][]byte, len(seqs))
-	for i, seq := range seqs {
-		if seq <= v.head.lastSeq {
-			rows[i] = v.store.recent.get(seq)
+	return v.readRows(spaceEntry, seqs, func(seq uint64) []byte {
+		if seq > v.head.lastSeq {
+			return nil
 		}
-	}
-	return rows, v.readRows(spaceEntry, seqs, rows)
+		return v.store.recent.get(seq)
+	})
 }
 
-// readRows reads the rows of a keyspace that are nil into rows, which has a place
-// for each seq. Those that are not there stay nil.
-func (v *View) readRows(space byte, seqs []uint64, rows [][]byte) (err error) {
+// readRows returns the rows of a keyspace, nil for one that is not there. Those that
+// known returns are not read; known may be nil.
+func (v *View) readRows(space byte, seqs []uint64, known func(seq uint64) []byte) (rows [][]byte, err error) {
+	rows = make([][]byte, len(seqs))
 	missing := make([]int, 0, len(seqs))
-	for i := range seqs {
+	for i, seq := range seqs {
+		if known != nil {
+			rows[i] = known(seq)
+		}
 		if rows[i] == nil {
 			missing = append(missing, i)
 		}
 	}
 	switch len(missing) {
 	case 0:
-		return nil
+		return rows, nil
 	case 1: // an iterator has to find the row behind it, too
-		key := seqKey(space, seqs[missing[0]])
-		rows[missing[0]], _, err = getRow(v.snap, key)
-		return err
+		rows[missing[0]], _, err = getRow(v.snap, seqKey(space, seqs[missing[0]]))
+		return rows, err
 	}
 	slices.SortFunc(missing, func(a, b int) int { return cmp.Compare(seqs[a], seqs[b]) })
 	lower, last := seqKey(space, seqs[missing[0]]), seqKey(space, seqs[missing[len(missing)-1]])
 	iter, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: append(last, 0)})
 	if err != nil {
-		return fmt.Errorf("read a page: %w", err)
+		return nil, fmt.Errorf("read a page: %w", err)
 	}
 	defer func() { err = errors.Join(err, iter.Close()) }()
 	var arena []byte
@@ -220,14 +229,14 @@ func (v *View) readRows(space byte, seqs []uint64, rows [][]byte) (err error) {
 		}
 		value, err := iter.ValueAndErr()
 		if err != nil {
-			return fmt.Errorf("read a page: %w", err)
+			return nil, fmt.Errorf("read a page: %w", err)
 		}
 		start := len(arena)
 		arena = append(arena, value...)
 		rows[i] = arena[start:len(arena):len(arena)]
 	}
 	if err := iter.Error(); err != nil {
-		return fmt.Errorf("read a page: %w", err)
+		return nil, fmt.Errorf("read a page: %w", err)
 	}
-	return nil
+	return rows, nil
 }
