@@ -2,12 +2,14 @@ package node
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
 
+	"github.com/commons-cluster/commons/node/delivery"
 	"github.com/commons-cluster/commons/node/health"
 )
 
@@ -97,4 +99,14 @@ func (n *Node) status() api.Status {
 		s.LogFailure = &text
 	}
 	return s
+}
+
+// VerifyReceiver has the leader ask a receiver whether it wants what is pushed to
+// an agent.
+func (b *backend) VerifyReceiver(ctx context.Context, from command.Sender, agent, notifyURL string) error {
+	err := b.delivery.Verify(ctx, from.Fingerprint, agent, notifyURL)
+	if failed, ok := errors.AsType[*delivery.FailedError](err); ok {
+		return &api.ReceiverFailed{Reason: failed.Reason}
+	}
+	return err
 }

@@ -20,11 +20,9 @@ const (
 
 // setDataKey makes the cluster's data key known.
 func (n *Node) setDataKey(key []byte) error {
-	sealer, err := newSigningSealer(key)
-	if err != nil {
+	if err := n.delivery.SetDataKey(key); err != nil {
 		return err
 	}
-	n.signing.Store(&sealer)
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(fingerprintPurpose))
 	derived := mac.Sum(nil)

@@ -73,8 +73,7 @@ func (n *Node) establishLeadership(ctx context.Context) {
 	defer workers.Wait()
 	workers.Go(func() { n.endClaims(ctx) })
 	workers.Go(func() { n.keepResealed(ctx) })
-	workers.Go(func() { n.keepSigningKey(ctx) })
-	workers.Go(func() { n.deliver(ctx) })
+	workers.Go(func() { n.delivery.Lead(ctx) })
 	n.members.Lead(ctx)
 }
 

@@ -2,13 +2,11 @@ package node
 
 import (
 	"context"
-	"crypto/cipher"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -25,7 +23,6 @@ import (
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/membership"
 	"github.com/commons-cluster/commons/node/propose"
-	"github.com/commons-cluster/commons/node/push"
 	"github.com/commons-cluster/commons/node/usage"
 
 	"github.com/commons-cluster/commons/node/admin"
@@ -33,6 +30,7 @@ import (
 
 	"github.com/commons-cluster/commons/node/offline"
 
+	"github.com/commons-cluster/commons/node/delivery"
 	"github.com/commons-cluster/commons/node/health"
 )
 
@@ -54,14 +52,6 @@ type Node struct {
 	usage    *usage.Counter
 	registry *prometheus.Registry
 
-	receivers     *push.Client // of what is pushed to agents
-	verifications *push.Quota
-	verifying     chan struct{} // holds one token per receiver that is being asked
-	deliveries    *deliverer
-	makeEvent     func(v *fsm.View, d *fsm.Delivery) ([]byte, error) // event; tests let it fail
-	ownNames      atomic.Pointer[map[string][]netip.Addr]            // where the names lead that nodes advertise
-	warnNoBase    sync.Once                                          // that events hold no whole addresses
-
 	httpListener  net.Listener
 	httpAdvertise string
 	server        *api.Server
@@ -73,11 +63,11 @@ type Node struct {
 	raft      *consensus.Raft
 	members   *membership.Membership
 	health    *health.Health
+	delivery  *delivery.Service
 
-	cluster      atomic.Pointer[string]      // the cluster's id, once known
-	fingerprints atomic.Pointer[[]byte]      // the key of fingerprints, once known
-	signing      atomic.Pointer[cipher.AEAD] // seals the keys that deliveries are signed with, once known
-	joined       chan struct{}               // closed once fingerprints is set
+	cluster      atomic.Pointer[string] // the cluster's id, once known
+	fingerprints atomic.Pointer[[]byte] // the key of fingerprints, once known
+	joined       chan struct{}          // closed once fingerprints is set
 	joinOnce     sync.Once
 	stopping     atomic.Bool
 
@@ -109,7 +99,7 @@ func Start(ctx context.Context, cfg Config, logger *slog.Logger) (*Node, error) 
 	defer close(n.begun)
 	n.workCtx, n.endWork = context.WithCancel(context.Background())
 	for _, step := range []func() error{
-		n.countDescriptors, n.openDir, n.openState, n.openLog, n.openPush, n.openPort, n.openHTTP,
+		n.countDescriptors, n.openDir, n.openState, n.openLog, n.openPort, n.openDelivery, n.openHTTP,
 		n.openGossip, n.openRaft, n.openMembership, n.openPrivate, n.startWorkers, n.openPprof, n.serveHTTP,
 	} {
 		err := ctx.Err()
@@ -161,7 +151,7 @@ func (n *Node) openDir() error {
 func (n *Node) openState() error {
 	machine, err := fsm.Open(fsm.Options{
 		Dir: filepath.Join(n.cfg.DataDir, offline.StateDir), Logger: n.logger,
-		Observer: observer{n}, DeliveriesEnded: n.deliveriesEnded, Fatal: n.fail, MaxFormat: n.cfg.Tuning.Format,
+		Observer: observer{n}, DeliveriesEnded: func(ended []fsm.DeliveryEnd) { n.delivery.Ended(ended) }, Fatal: n.fail, MaxFormat: n.cfg.Tuning.Format,
 		MaxOpenFiles: n.descriptors.StateFiles,
 	})
 	if err != nil {
@@ -261,6 +251,50 @@ func (n *Node) knownRequest(body command.Payload) bool {
 	return known
 }
 
+// openDelivery makes what sends to receivers. The state has something for it only once
+// Raft runs.
+func (n *Node) openDelivery() error {
+	roots, err := n.cfg.pushRoots()
+	if err != nil {
+		return fmt.Errorf("authorities of receivers: %w", err)
+	}
+	if flags := n.cfg.pushFlags(); len(flags) > 0 {
+		n.logger.Warn("FOR TESTS ONLY: what is pushed may reach addresses that are not public", "flags", flags)
+	}
+	n.delivery = delivery.New(delivery.Config{
+		ServerID: n.identity.ServerID, Version: n.cfg.Version, PublicURL: n.cfg.PublicURL, Machine: n.machine, Client: n.port.Client(), Logger: n.logger,
+		Check: func(rawURL string) string { return n.notifyRules().Problem(rawURL) }, Members: n.liveMembers,
+		Resolver: n.cfg.Tuning.Resolver, Port: uint16(n.cfg.PushPort), Roots: roots, AllowNets: parseNetworks(n.cfg.PushAllowNet),
+		Work: n.workCtx, Go: n.workers.Go,
+		Boot: n.pipeline.Boot(), Propose: n.proposeOwn, ProposeAsLeader: n.proposeAsLeader,
+		Stamp: n.pipeline.Clocks().Stamp, Now: n.pipeline.Clocks().Corrected,
+		LeaderID: func() string { return n.raft.LeaderID() }, Leading: n.leading, UntilAnotherLeads: n.pipeline.UntilAnotherLeads,
+	})
+	return nil
+}
+
+// notifyRules say which addresses entries may be pushed to.
+func (n *Node) notifyRules() api.NotifyRules {
+	return api.NotifyRules{Port: uint16(n.cfg.PushPort), Local: len(n.cfg.PushAllowNet) > 0, OwnHosts: n.delivery.OwnHosts}
+}
+
+// liveMembers returns what gossip knows, none before it runs.
+func (n *Node) liveMembers() []cluster.Member {
+	if g := n.gossiping.Load(); g != nil {
+		return g.Members()
+	}
+	return nil
+}
+
+// leading reports whether this node leads and takes writes.
+func (n *Node) leading() bool { return n.pipeline.Stats().Leading }
+
+// proposeAsLeader replicates a command while this node leads.
+func (n *Node) proposeAsLeader(ctx context.Context, body command.Payload) error {
+	_, _, err := n.pipeline.ProposeAsLeader(ctx, body)
+	return err
+}
+
 func (n *Node) openHTTP() (err error) {
 	var lc net.ListenConfig
 	if n.httpListener, err = lc.Listen(n.workCtx, "tcp", n.cfg.HTTPAddr); err != nil {
@@ -324,11 +358,8 @@ func (n *Node) openMembership() error {
 		ServerID: n.identity.ServerID, Expect: n.cfg.BootstrapExpect, Join: n.cfg.Join, NonVoter: n.cfg.NonVoter,
 		Heartbeat: n.cfg.Heartbeat, Election: n.cfg.Election, DeadFor: n.cfg.DeadServerThreshold, Timing: n.cfg.Tuning.Timing,
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Book: n.book, Client: n.port.Client(), Logger: n.logger,
-		ClusterID: n.clusterID, Meta: n.meta, Leading: func() bool { return n.pipeline.Stats().Leading }, Fail: n.fail,
-		Propose: func(ctx context.Context, body command.Payload) error {
-			_, _, err := n.pipeline.ProposeAsLeader(ctx, body)
-			return err
-		},
+		ClusterID: n.clusterID, Meta: n.meta, Leading: n.leading, Fail: n.fail,
+		Propose: n.proposeAsLeader,
 	})
 	n.health.Connect(health.Sources{
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Members: n.members, Pipeline: n.pipeline, HTTPAddr: n.HTTPAddr(),
@@ -343,7 +374,7 @@ func (n *Node) openPrivate() error {
 	mux := http.NewServeMux()
 	n.members.Handle(mux)
 	n.handleAdmin(mux)
-	mux.HandleFunc("POST "+pathVerify, n.serveVerify)
+	n.delivery.Handle(mux)
 	mux.Handle("/", n.pipeline.Handler())
 	go func() {
 		if err := n.port.Serve(mux); err != nil && !errors.Is(err, http.ErrServerClosed) {
@@ -356,7 +387,7 @@ func (n *Node) openPrivate() error {
 func (n *Node) startWorkers() error {
 	for _, work := range []func(context.Context){
 		n.watchLeadership, n.observeRaft, n.learnCluster,
-		n.members.Run, n.health.Run, n.usage.Run, n.followOwnNames,
+		n.members.Run, n.health.Run, n.usage.Run, n.delivery.Run,
 		func(ctx context.Context) { n.raft.TakeSnapshots(ctx, n.health.Room) },
 		func(ctx context.Context) { n.secrets.Watch(ctx, n.logger) },
 	} {
@@ -367,7 +398,7 @@ func (n *Node) startWorkers() error {
 }
 
 func (n *Node) serveHTTP() (err error) {
-	registry, err := n.health.NewRegistry(n.deliveryCollectors()...)
+	registry, err := n.health.NewRegistry(n.delivery.Collectors()...)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (n *Node) Shutdown(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-time.After(n.cfg.ShutdownDelay):
 		}
-		n.deliveries.end()
+		n.delivery.Stop()
 		// Reads end and writes go on while leadership moves: they are answered
 		// by way of the next leader.
 		var closing sync.WaitGroup
@@ -59,7 +59,7 @@ func (n *Node) Shutdown(ctx context.Context) error {
 			}
 		})
 		closing.Wait()
-		n.finishDeliveries(ctx)
+		n.delivery.Finish(ctx)
 		n.usage.Finish(ctx)
 		n.finish(ending{drain: ctx, polite: true}, nil)
 	})

@@ -1,10 +1,13 @@
 package node
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -352,4 +355,52 @@ func isLoopback(addr string) bool {
 	}
 	a, err := netip.ParseAddr(host)
 	return err == nil && a.Unmap().IsLoopback()
+}
+
+// maxCAFile bounds what is read of a file of authorities, in bytes.
+const maxCAFile = 1 << 20
+
+// pushFlags returns the flags that are set and only for tests.
+func (c Config) pushFlags() []string {
+	var set []string
+	if c.PushPort != 0 {
+		set = append(set, "push-port")
+	}
+	if c.PushCAFile != "" {
+		set = append(set, "push-ca-file")
+	}
+	if len(c.PushAllowNet) > 0 {
+		set = append(set, "push-allow-net")
+	}
+	return set
+}
+
+func (v *validation) push(c Config) {
+	if c.PushPort < 0 || c.PushPort > math.MaxUint16 {
+		v.addf("--push-port: %d is out of range; give 1 to %d", c.PushPort, math.MaxUint16)
+	}
+	if _, err := c.pushRoots(); err != nil {
+		v.addf("--push-ca-file: %v", err)
+	}
+	for _, s := range c.PushAllowNet {
+		if _, err := parseNetwork(s); err != nil {
+			v.addf("--push-allow-net: %q is neither a network such as 127.0.0.0/8 nor an address", s)
+		}
+	}
+}
+
+// pushRoots returns the authorities of receivers' certificates; nil is the system's.
+func (c Config) pushRoots() (*x509.CertPool, error) {
+	if c.PushCAFile == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(c.PushCAFile)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if len(data) > maxCAFile || !roots.AppendCertsFromPEM(data) {
+		return nil, fmt.Errorf("%s: %w", c.PushCAFile, errors.New("holds no certificate in PEM form"))
+	}
+	return roots, nil
 }

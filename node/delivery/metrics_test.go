@@ -1,4 +1,4 @@
-package node
+package delivery
 
 import (
 	"bytes"
@@ -40,7 +40,7 @@ func TestEndedDeliveriesAreLogged(t *testing.T) {
 		"removed": {fsm.DeliveryEnd{Status: fsm.DeliveryDropped, Reason: fsm.ReasonHookGone}, fsm.ReasonHookGone, ""},
 	} {
 		var out bytes.Buffer
-		m := newPushMetrics()
+		m := newMetrics()
 		tt.end.ID, tt.end.AgentKey = "w1-2-3", "ada"
 		m.end(slog.New(slog.NewTextHandler(&out, nil)), []fsm.DeliveryEnd{tt.end})
 		registry := prometheus.NewRegistry()

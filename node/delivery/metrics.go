@@ -1,4 +1,4 @@
-package node
+package delivery
 
 import (
 	"log/slog"
@@ -14,16 +14,16 @@ import (
 // outcomePassed is the outcome of an attempt or a check that did not fail.
 const outcomePassed = "ok"
 
-// pushMetrics measures what is sent to receivers.
-type pushMetrics struct {
+// metrics measures what is sent to receivers.
+type metrics struct {
 	attempts      *prometheus.CounterVec
 	ended         *prometheus.CounterVec
 	verifications *prometheus.CounterVec
 	seconds       prometheus.Histogram
 }
 
-func newPushMetrics() *pushMetrics {
-	m := &pushMetrics{
+func newMetrics() *metrics {
+	m := &metrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "commons", Subsystem: "push", Name: "attempts_total",
 			Help: "Attempts of this node to deliver to receivers, by what came of them.",
@@ -51,12 +51,12 @@ func newPushMetrics() *pushMetrics {
 	return m
 }
 
-func (m *pushMetrics) attempted(a push.Answer) {
+func (m *metrics) attempted(a push.Answer) {
 	m.attempts.WithLabelValues(outcomeOf(a.Reason)).Inc()
 	m.seconds.Observe(a.Took.Seconds())
 }
 
-func (m *pushMetrics) verified(r push.Reason) { m.verifications.WithLabelValues(outcomeOf(r)).Inc() }
+func (m *metrics) verified(r push.Reason) { m.verifications.WithLabelValues(outcomeOf(r)).Inc() }
 
 // outcomeOf is the label of a reason: statuses are told apart by their first
 // digit alone.
@@ -78,15 +78,15 @@ func outcomeText(r push.Reason) string {
 	return string(r)
 }
 
-// deliveriesEnded measures and logs deliveries that came to their end, on the node
+// Ended measures and logs deliveries that came to their end, on the node
 // that leads. What an agent drops by taking its notify_url back is no news.
-func (n *Node) deliveriesEnded(ended []fsm.DeliveryEnd) {
-	if n.pipeline.Stats().Leading { // else another one does it, or the log is applied again after a start
-		n.deliveries.metrics.end(n.logger, ended)
+func (s *Service) Ended(ended []fsm.DeliveryEnd) {
+	if s.cfg.Leading() { // else another one does it, or the log is applied again after a start
+		s.metrics.end(s.cfg.Logger, ended)
 	}
 }
 
-func (m *pushMetrics) end(logger *slog.Logger, ended []fsm.DeliveryEnd) {
+func (m *metrics) end(logger *slog.Logger, ended []fsm.DeliveryEnd) {
 	for i := range ended {
 		e := &ended[i]
 		m.ended.WithLabelValues(e.Status.String(), outcomeOf(push.Reason(e.Reason))).Inc()
@@ -101,23 +101,23 @@ func (m *pushMetrics) end(logger *slog.Logger, ended []fsm.DeliveryEnd) {
 	}
 }
 
-// deliveryCollectors are the measurements of what is sent to receivers.
-func (n *Node) deliveryCollectors() []prometheus.Collector {
-	m := n.deliveries.metrics
+// Collectors are the measurements of what is sent to receivers.
+func (s *Service) Collectors() []prometheus.Collector {
+	m := s.metrics
 	return []prometheus.Collector{
 		m.attempts, m.ended, m.verifications, m.seconds,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: "commons", Subsystem: "push", Name: "sending", Help: "Deliveries that this node is sending to receivers.",
-		}, func() float64 { return float64(n.deliveries.sending()) }),
+		}, func() float64 { return float64(s.attempts.sending()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: "commons", Subsystem: "push", Name: "waiting",
 			Help: "Deliveries that wait for their turn or for their next attempt, in the whole cluster.",
-		}, n.waitingDeliveries),
+		}, s.waitingDeliveries),
 	}
 }
 
-func (n *Node) waitingDeliveries() float64 {
-	v := n.machine.View()
+func (s *Service) waitingDeliveries() float64 {
+	v := s.cfg.Machine.View()
 	defer v.Release()
 	waiting, err := v.WaitingDeliveries()
 	if err != nil {

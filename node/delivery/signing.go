@@ -1,4 +1,4 @@
-package node
+package delivery
 
 import (
 	"context"
@@ -75,12 +75,12 @@ func openSigningKeys(sealer cipher.AEAD, keys []fsm.SigningKey) ([]ed25519.Priva
 
 // signingKeys returns the keys that a delivery is signed with now, the newest
 // first. Errors: errNoDataKey; errNoSigningKey; keys that cannot be read or opened.
-func (n *Node) signingKeys() ([]ed25519.PrivateKey, error) {
-	sealer := n.signing.Load()
+func (s *Service) signingKeys() ([]ed25519.PrivateKey, error) {
+	sealer := s.signing.Load()
 	if sealer == nil {
 		return nil, errNoDataKey
 	}
-	v := n.machine.View()
+	v := s.cfg.Machine.View()
 	defer v.Release()
 	keys, err := v.SigningKeys()
 	if err == nil && len(keys) == 0 {
@@ -94,13 +94,13 @@ func (n *Node) signingKeys() ([]ed25519.PrivateKey, error) {
 
 // keepSigningKey sees to it that there is a key to sign deliveries with, and that
 // it is not too old, for as long as this node leads.
-func (n *Node) keepSigningKey(ctx context.Context) {
+func (s *Service) keepSigningKey(ctx context.Context) {
 	tick := time.NewTicker(signingInterval)
 	defer tick.Stop()
 	complained := false
 	for {
-		if err := n.renewSigningKey(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, errNoDataKey) && !complained {
-			n.logger.WarnContext(ctx, "no key was made to sign deliveries with; it is tried again", "error", err)
+		if err := s.renewSigningKey(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, errNoDataKey) && !complained {
+			s.cfg.Logger.WarnContext(ctx, "no key was made to sign deliveries with; it is tried again", "error", err)
 			complained = true
 		}
 		select {
@@ -121,18 +121,18 @@ func signingKeyDue(keys []fsm.SigningKey, now int64) (after uint64, due bool) {
 }
 
 // renewSigningKey makes a key where there is none, or the newest is too old.
-func (n *Node) renewSigningKey(ctx context.Context) error {
-	sealer := n.signing.Load()
+func (s *Service) renewSigningKey(ctx context.Context) error {
+	sealer := s.signing.Load()
 	if sealer == nil {
 		return errNoDataKey
 	}
-	v := n.machine.View()
+	v := s.cfg.Machine.View()
 	keys, err := v.SigningKeys()
 	v.Release()
 	if err != nil {
 		return err
 	}
-	after, due := signingKeyDue(keys, n.pipeline.Clocks().Stamp())
+	after, due := signingKeyDue(keys, s.cfg.Stamp())
 	if !due {
 		return nil
 	}
@@ -140,9 +140,9 @@ func (n *Node) renewSigningKey(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, _, err := n.pipeline.ProposeAsLeader(ctx, next); err != nil {
+	if err := s.cfg.ProposeAsLeader(ctx, next); err != nil {
 		return err
 	}
-	n.logger.InfoContext(ctx, "made a new key to sign deliveries with", "replaces", after)
+	s.cfg.Logger.InfoContext(ctx, "made a new key to sign deliveries with", "replaces", after)
 	return nil
 }

@@ -1,4 +1,4 @@
-package node
+package delivery
 
 import (
 	"crypto/ed25519"
@@ -58,31 +58,27 @@ func TestSigningKeysAreSealed(t *testing.T) {
 
 // TestSigningKeyIsMade holds that a cluster makes itself a key, once.
 func TestSigningKeyIsMade(t *testing.T) {
-	c := local(t)
-	n := mustStart(t, c)
+	h := newTestbed(t, nil)
 	var first []ed25519.PrivateKey
 	made := func() bool {
-		keys, err := n.signingKeys()
+		keys, err := h.signingKeys()
 		first = keys
 		return err == nil && len(keys) > 0
 	}
+	h.lead(t)
 	until(t, "a key", made)
 	before := first
-	shutdown(t, n)
-	n = mustStart(t, c)
-	until(t, "ready again", n.readyForTest)
-	until(t, "the key again", made)
-	if err := n.renewSigningKey(t.Context()); err != nil {
+	if err := h.renewSigningKey(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if made(); !slices.EqualFunc(before, first, func(a, b ed25519.PrivateKey) bool { return a.Equal(b) }) {
-		t.Errorf("%d keys after a restart, which are not those before", len(first))
+		t.Errorf("%d keys when it looks again, which are not those before", len(first))
 	}
-	next, err := newSigningKey(*n.signing.Load(), 1)
+	next, err := newSigningKey(*h.signing.Load(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := n.pipeline.ProposeAsLeader(t.Context(), next); err != nil {
+	if err := h.propose(t.Context(), next); err != nil {
 		t.Fatal(err)
 	}
 	if made(); len(first) != 2 || !first[1].Equal(before[0]) || !first[0].Public().(ed25519.PublicKey).Equal(ed25519.PublicKey(next.Public)) {

@@ -1,4 +1,4 @@
-package node
+package delivery
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/push"
@@ -39,19 +38,27 @@ type verifyAnswer struct {
 	Shared bool        `json:"shared,omitempty"` // by several who share an allowance
 }
 
+// FailedError is the error of a receiver that did not pass its check.
+type FailedError struct {
+	Reason string // the end of a sentence that begins "The receiver"
+}
+
+func (e *FailedError) Error() string { return "the receiver " + e.Reason }
+
 // errNotLeading is the answer of a node that has no right to ask.
 var errNotLeading = errors.New("this node does not lead")
 
-// VerifyReceiver has the leader ask a receiver whether it wants what is pushed to
-// an agent.
-func (b *backend) VerifyReceiver(ctx context.Context, from command.Sender, agent, notifyURL string) error {
-	q := verifyQuestion{URL: notifyURL, Agent: agent, Sender: from.Fingerprint}
+// Verify has the leader ask a receiver whether it wants what is pushed to
+// an agent; sender is the fingerprint of who asks for it. Errors: a *FailedError, a
+// *command.RateLimited, a *command.Unavailable.
+func (s *Service) Verify(ctx context.Context, sender, agent, notifyURL string) error {
+	q := verifyQuestion{URL: notifyURL, Agent: agent, Sender: sender}
 	for {
-		a, err := b.verifyByLeader(ctx, q)
+		a, err := s.verifyByLeader(ctx, q)
 		if err == nil {
 			return a.asError()
 		}
-		b.logger.DebugContext(ctx, "a receiver could not be asked; it is tried again", "error", err)
+		s.cfg.Logger.DebugContext(ctx, "a receiver could not be asked; it is tried again", "error", err)
 		select {
 		case <-ctx.Done():
 			return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "no leader could ask the receiver at notify_url"}
@@ -70,7 +77,7 @@ func (a verifyAnswer) asError() error {
 		}
 		return &command.RateLimited{RetryAfter: time.Duration(a.WaitMs) * time.Millisecond, Limit: limit}
 	case a.Reason != "":
-		return &api.ReceiverFailed{Reason: a.Reason.Sentence()}
+		return &FailedError{Reason: a.Reason.Sentence()}
 	}
 	return nil
 }
@@ -89,62 +96,65 @@ func newVerificationLimit(message string) command.RateLimit {
 	}
 }
 
-func (n *Node) verifyByLeader(ctx context.Context, q verifyQuestion) (verifyAnswer, error) {
-	switch leader := n.raft.LeaderID(); leader {
+func (s *Service) verifyByLeader(ctx context.Context, q verifyQuestion) (verifyAnswer, error) {
+	switch leader := s.cfg.LeaderID(); leader {
 	case "":
 		return verifyAnswer{}, errors.New("no leader is known")
-	case n.identity.ServerID:
-		return n.verifyHere(ctx, q)
+	case s.cfg.ServerID:
+		return s.verifyHere(ctx, q)
 	default:
-		return n.verifyAt(ctx, leader, q)
+		return s.verifyAt(ctx, leader, q)
 	}
 }
 
 // verifyHere asks the receiver, if this node leads.
-func (n *Node) verifyHere(ctx context.Context, q verifyQuestion) (verifyAnswer, error) {
-	if !n.raft.Leads() {
+func (s *Service) verifyHere(ctx context.Context, q verifyQuestion) (verifyAnswer, error) {
+	if s.cfg.LeaderID() != s.cfg.ServerID {
 		return verifyAnswer{}, errNotLeading
 	}
-	keys, err := n.signingKeys()
+	keys, err := s.signingKeys()
 	if err != nil {
 		return verifyAnswer{}, err
 	}
 	select {
-	case n.verifying <- struct{}{}:
-		defer func() { <-n.verifying }()
+	case s.verifying <- struct{}{}:
+		defer func() { <-s.verifying }()
 	case <-ctx.Done():
 		return verifyAnswer{}, ctx.Err()
 	}
 	// From here on somebody is asked: what ends before counts against nobody, because
 	// it is tried again.
 	host := hostOf(q.URL)
-	if wait, shared := n.verifications.Admit(host, q.Sender); wait > 0 {
+	if wait, shared := s.verifications.Admit(host, q.Sender); wait > 0 {
 		return verifyAnswer{WaitMs: max(1, wait.Milliseconds()), Shared: shared}, nil
 	}
-	a := n.receivers.Verify(ctx, q.URL, q.Agent, keys)
-	n.deliveries.metrics.verified(a.Reason)
-	n.logger.InfoContext(ctx, "asked a receiver", "agent", q.Agent, "host", host, "outcome", outcomeText(a.Reason), "took", a.Took.Round(time.Millisecond).String())
+	a := s.receivers.Verify(ctx, q.URL, q.Agent, keys)
+	s.metrics.verified(a.Reason)
+	s.cfg.Logger.InfoContext(ctx, "asked a receiver", "agent", q.Agent, "host", host, "outcome", outcomeText(a.Reason), "took", a.Took.Round(time.Millisecond).String())
 	return verifyAnswer{Reason: a.Reason}, nil
 }
 
 // verifyAt has another node ask, for as long as nobody else leads.
-func (n *Node) verifyAt(ctx context.Context, leader string, q verifyQuestion) (verifyAnswer, error) {
-	ctx, cancel := n.pipeline.UntilAnotherLeads(ctx, leader)
+func (s *Service) verifyAt(ctx context.Context, leader string, q verifyQuestion) (verifyAnswer, error) {
+	ctx, cancel := s.cfg.UntilAnotherLeads(ctx, leader)
 	defer cancel()
-	return cluster.Ask[verifyAnswer](ctx, n.port.Client(), leader, pathVerify, q)
+	return cluster.Ask[verifyAnswer](ctx, s.cfg.Client, leader, pathVerify, q)
 }
 
+// Handle answers other nodes that have this one ask a receiver.
+func (s *Service) Handle(mux *http.ServeMux) { mux.HandleFunc("POST "+pathVerify, s.serveVerify) }
+
 // serveVerify asks a receiver for another node.
-func (n *Node) serveVerify(w http.ResponseWriter, r *http.Request) {
+func (s *Service) serveVerify(w http.ResponseWriter, r *http.Request) {
 	var q verifyQuestion
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxVerifyQuestion)).Decode(&q); err != nil {
 		http.Error(w, "the question cannot be read", http.StatusBadRequest)
 		return
 	}
-	a, err := n.verifyHere(r.Context(), q)
+	a, err := s.verifyHere(r.Context(), q)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusMisdirectedRequest)
 		return
 	}
-	cluster.Reply(w, n.logger, http.StatusOK, a)
+	cluster.Reply(w, s.cfg.Logger, http.StatusOK, a)
 }

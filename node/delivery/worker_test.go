@@ -1,4 +1,4 @@
-package node
+package delivery
 
 import (
 	"crypto/sha256"
@@ -12,13 +12,14 @@ import (
 
 // TestEventThatCannotBeMade holds that it is the only one of its batch that fails.
 func TestEventThatCannotBeMade(t *testing.T) {
-	n := mustStart(t, local(t))
-	until(t, "a key", func() bool { _, err := n.signingKeys(); return err == nil })
-	n.makeEvent = func(v *fsm.View, d *fsm.Delivery) ([]byte, error) {
+	h := newTestbed(t, func(c *Config) {
+		c.Check = func(string) string { return "must be public" } // as of addresses on loopback
+	})
+	h.makeEvent = func(v *fsm.View, d *fsm.Delivery) ([]byte, error) {
 		if d.AgentKey == "a1" {
 			return nil, errors.New("for this test")
 		}
-		return n.event(v, d)
+		return h.event(v, d)
 	}
 	key := sha256.Sum256(nil)
 	mention := &command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Channel: "general", Title: "A title", Body: "You all."}
@@ -29,17 +30,18 @@ func TestEventThatCannotBeMade(t *testing.T) {
 			Agent: name, AgentKey: name, Given: command.FieldDescription | command.FieldNotifyURL, Description: "Listens.",
 			NotifyURL: fmt.Sprintf("https://127.0.0.%d/", i+1), NotifyVerified: true, NewKey: key[:], // nothing is sent there
 		}
-		if _, _, err := n.pipeline.Propose(t.Context(), command.Sender{}, c); err != nil {
+		if err := h.propose(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := n.pipeline.Propose(t.Context(), command.Sender{}, mention); err != nil {
+	if err := h.propose(t.Context(), mention); err != nil {
 		t.Fatal(err)
 	}
+	h.lead(t)
 	for _, name := range mention.Mentions {
 		var o fsm.Outbox
 		until(t, "the outcome for "+name, func() bool {
-			v := n.machine.View()
+			v := h.machine.View()
 			defer v.Release()
 			var err error
 			o, err = v.Outbox(name)

@@ -1,4 +1,4 @@
-package node
+package delivery
 
 import (
 	"context"
@@ -8,9 +8,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/commons-cluster/commons/api"
-	"github.com/commons-cluster/commons/cluster"
 )
 
 const (
@@ -20,26 +17,18 @@ const (
 	ownNamesTimeout  = 2 * time.Second
 )
 
-// notifyRules say which addresses entries may be pushed to.
-func (n *Node) notifyRules() api.NotifyRules {
-	return api.NotifyRules{Port: uint16(n.cfg.PushPort), Local: len(n.cfg.PushAllowNet) > 0, OwnHosts: n.ownHosts}
-}
-
-// ownHosts are the hosts of this service: of its public URL, and of every live node.
-func (n *Node) ownHosts() []string {
-	hosts := n.memberHosts()
-	if u, err := url.Parse(n.cfg.PublicURL); err == nil && u.Hostname() != "" {
+// OwnHosts are the hosts of this service: of its public URL, and of every live node.
+func (s *Service) OwnHosts() []string {
+	hosts := s.memberHosts()
+	if u, err := url.Parse(s.cfg.PublicURL); err == nil && u.Hostname() != "" {
 		hosts = append(hosts, u.Hostname())
 	}
 	return hosts
 }
 
 // memberHosts are the hosts that the live nodes advertise, names and addresses.
-func (n *Node) memberHosts() (hosts []string) {
-	var members []cluster.Member
-	if g := n.gossiping.Load(); g != nil {
-		members = g.Members()
-	}
+func (s *Service) memberHosts() (hosts []string) {
+	members := s.cfg.Members()
 	for i := range members {
 		for _, at := range []string{members[i].HTTPAddr, members[i].ClusterAddr, members[i].GossipAddr} {
 			if host, _, err := net.SplitHostPort(at); err == nil && !slices.Contains(hosts, host) {
@@ -52,7 +41,7 @@ func (n *Node) memberHosts() (hosts []string) {
 
 // ownAddress reports an address of this machine or of a node of the cluster. That of
 // the public URL is none: a provider may have others' hosts there, too.
-func (n *Node) ownAddress(addr netip.Addr) bool {
+func (s *Service) ownAddress(addr netip.Addr) bool {
 	if here, err := net.InterfaceAddrs(); err == nil {
 		for _, a := range here {
 			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap() == addr {
@@ -60,8 +49,8 @@ func (n *Node) ownAddress(addr netip.Addr) bool {
 			}
 		}
 	}
-	named := n.ownNames.Load()
-	for _, host := range n.memberHosts() {
+	named := s.ownNames.Load()
+	for _, host := range s.memberHosts() {
 		if a, err := netip.ParseAddr(host); err == nil && a.Unmap() == addr {
 			return true
 		}
@@ -74,11 +63,11 @@ func (n *Node) ownAddress(addr netip.Addr) bool {
 
 // followOwnNames keeps what ownAddress knows of names up to date: while a
 // connection is made there is no time to look them up.
-func (n *Node) followOwnNames(ctx context.Context) {
+func (s *Service) followOwnNames(ctx context.Context) {
 	tick := time.NewTicker(ownNamesInterval)
 	defer tick.Stop()
 	for {
-		n.lookUpOwnNames(ctx)
+		s.lookUpOwnNames(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -89,18 +78,18 @@ func (n *Node) followOwnNames(ctx context.Context) {
 
 // lookUpOwnNames looks the names up that nodes advertise. One that DNS says nothing
 // of leads where it led before.
-func (n *Node) lookUpOwnNames(ctx context.Context) {
+func (s *Service) lookUpOwnNames(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, ownNamesTimeout)
 	defer cancel()
-	resolver := n.cfg.Tuning.Resolver
+	resolver := s.cfg.Resolver
 	if resolver == nil {
 		resolver = net.DefaultResolver
 	}
-	before := n.ownNames.Load()
+	before := s.ownNames.Load()
 	var mu sync.Mutex
 	found := make(map[string][]netip.Addr)
 	var lookups sync.WaitGroup
-	for _, host := range n.memberHosts() {
+	for _, host := range s.memberHosts() {
 		if _, err := netip.ParseAddr(host); err == nil {
 			continue
 		}
@@ -119,5 +108,5 @@ func (n *Node) lookUpOwnNames(ctx context.Context) {
 		})
 	}
 	lookups.Wait()
-	n.ownNames.Store(&found)
+	s.ownNames.Store(&found)
 }

@@ -1,4 +1,4 @@
-package node
+package delivery
 
 import (
 	"bytes"
@@ -34,15 +34,15 @@ const answerHere = "(your answer)"
 
 // event makes the body of a delivery. The addresses in it are paths where no public
 // URL is known: receivers are third parties, and a node's own address is not for them.
-func (n *Node) event(v *fsm.View, d *fsm.Delivery) ([]byte, error) {
+func (s *Service) event(v *fsm.View, d *fsm.Delivery) ([]byte, error) {
 	p, _, err := v.Profile(d.AgentKey)
 	if err != nil {
 		return nil, fmt.Errorf("profile of %q: %w", d.AgentKey, err)
 	}
-	base := strings.TrimSuffix(n.cfg.PublicURL, "/")
+	base := strings.TrimSuffix(s.cfg.PublicURL, "/")
 	if base == "" {
-		n.warnNoBase.Do(func() {
-			n.logger.Warn("events are pushed with paths alone: give --public-url, and receivers are shown whole addresses")
+		s.warnNoBase.Do(func() {
+			s.cfg.Logger.Warn("events are pushed with paths alone: give --public-url, and receivers are shown whole addresses")
 		})
 	}
 	e := event{

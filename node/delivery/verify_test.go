@@ -1,15 +1,14 @@
-package node
+package delivery
 
 import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/api"
-	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/push"
 )
@@ -28,7 +27,7 @@ func TestVerifyAnswers(t *testing.T) {
 	} {
 		err := tt.a.asError()
 		limited, isLimited := errors.AsType[*command.RateLimited](err)
-		failed, isFailed := errors.AsType[*api.ReceiverFailed](err)
+		failed, isFailed := errors.AsType[*FailedError](err)
 		if isLimited != (tt.limited != "") || isFailed != (tt.failed != "") {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -45,18 +44,23 @@ func TestVerifyAnswers(t *testing.T) {
 // TestVerifyTurnsToTheNextLeader asks a node that does not answer, and does not lead:
 // this one does.
 func TestVerifyTurnsToTheNextLeader(t *testing.T) {
-	n := mustStart(t, local(t))
-	until(t, "it leads", n.raft.Leads)
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts and never says a word
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
-	hung := cluster.Member{Meta: cluster.Meta{ServerID: "hung", ClusterAddr: silent.Addr().String()}}
-	if err := n.book.Update([]cluster.Member{hung}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := n.verifyAt(t.Context(), "hung", verifyQuestion{}); !errors.Is(err, context.Canceled) {
+	led := make(chan struct{})
+	h := newTestbed(t, func(c *Config) {
+		hung := silent(t).Addr().String()
+		c.Client = &http.Client{Transport: &http.Transport{DialTLSContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			close(led)
+			return (&net.Dialer{}).DialContext(ctx, network, hung)
+		}}}
+		c.UntilAnotherLeads = func(ctx context.Context, _ string) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			go func() {
+				<-led // it was asked; now another one leads
+				cancel()
+			}()
+			return ctx, cancel
+		}
+	})
+	if _, err := h.verifyAt(t.Context(), "hung", verifyQuestion{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("it waited for the one that does not lead: %v", err)
 	}
 }
@@ -64,31 +68,31 @@ func TestVerifyTurnsToTheNextLeader(t *testing.T) {
 // TestChecksThatAreNotMade holds that only what is really asked counts against a
 // receiver and a sender.
 func TestChecksThatAreNotMade(t *testing.T) {
-	n := mustStart(t, local(t))
-	until(t, "a key", func() bool { _, err := n.signingKeys(); return err == nil })
+	h := newTestbed(t, nil)
+	h.lead(t)
 	q := verifyQuestion{URL: "https://127.0.0.1/", Agent: "ada", Sender: "sender"}
-	sealer := n.signing.Swap(nil)
+	sealer := h.signing.Swap(nil)
 	for range 2 * push.VerificationsPerHour {
-		if a, err := n.verifyHere(t.Context(), q); !errors.Is(err, errNoDataKey) {
+		if a, err := h.verifyHere(t.Context(), q); !errors.Is(err, errNoDataKey) {
 			t.Fatalf("without the data key: %+v, %v", a, err)
 		}
 	}
-	n.signing.Store(sealer)
+	h.signing.Store(sealer)
 	for range maxVerifying {
-		n.verifying <- struct{}{}
+		h.verifying <- struct{}{}
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 2 * push.VerificationsPerHour {
-		if a, err := n.verifyHere(ended, q); !errors.Is(err, context.Canceled) {
+		if a, err := h.verifyHere(ended, q); !errors.Is(err, context.Canceled) {
 			t.Fatalf("while too many are asked: %+v, %v", a, err)
 		}
 	}
 	for range maxVerifying {
-		<-n.verifying
+		<-h.verifying
 	}
 	for i := range push.VerificationsPerHour + 1 {
-		a, err := n.verifyHere(t.Context(), q)
+		a, err := h.verifyHere(t.Context(), q)
 		if err != nil || (a.WaitMs > 0) != (i == push.VerificationsPerHour) || a.Shared {
 			t.Errorf("check %d: %+v, %v", i, a, err)
 		}

@@ -1,10 +1,11 @@
-package node
+package delivery
 
 import (
 	"net/netip"
 	"slices"
 	"testing"
 
+	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/node/push/pushtest"
 )
 
@@ -13,26 +14,29 @@ import (
 func TestOwnHosts(t *testing.T) {
 	names := pushtest.NewNames(t)
 	names.Set("node1.example.net", "192.0.2.7", "2001:db8::7")
-	c := local(t)
-	c.HTTPAdvertise, c.PublicURL, c.Tuning.Resolver = "node1.example.net:8080", "https://commons.example.org", names.Resolver()
-	n := mustStart(t, c)
+	node := cluster.Member{Meta: cluster.Meta{HTTPAddr: "node1.example.net:8080", ClusterAddr: "127.0.0.1:7000"}}
+	h := newTestbed(t, func(c *Config) {
+		c.PublicURL, c.Resolver = "https://commons.example.org", names.Resolver()
+		c.Members = func() []cluster.Member { return []cluster.Member{node} }
+	})
 	for _, host := range []string{"node1.example.net", "commons.example.org"} {
-		if !slices.Contains(n.ownHosts(), host) || n.notifyRules().Problem("https://"+host+"/hook") == "" {
-			t.Errorf("own hosts %q, without %s", n.ownHosts(), host)
+		if !slices.Contains(h.OwnHosts(), host) {
+			t.Errorf("own hosts %q, without %s", h.OwnHosts(), host)
 		}
 	}
 	owns := func() string {
 		own := ""
 		for _, addr := range []string{"127.0.0.1", "192.0.2.7", "2001:db8::7", "192.0.2.8"} {
-			if n.ownAddress(netip.MustParseAddr(addr)) {
+			if h.ownAddress(netip.MustParseAddr(addr)) {
 				own += addr + " "
 			}
 		}
 		return own
 	}
+	h.lookUpOwnNames(t.Context())
 	until(t, "the addresses of a name", func() bool { return owns() == "127.0.0.1 192.0.2.7 2001:db8::7 " })
 	names.Silence()
-	n.lookUpOwnNames(t.Context())
+	h.lookUpOwnNames(t.Context())
 	if got := owns(); got != "127.0.0.1 192.0.2.7 2001:db8::7 " {
 		t.Errorf("without DNS: %s", got)
 	}

@@ -1,4 +1,4 @@
-package node
+package delivery
 
 import (
 	"context"
@@ -38,12 +38,11 @@ const (
 	reasonInternal = "internal_error"
 )
 
-// deliverer knows what this node is sending to receivers. Attempts belong to the
+// attempts is what this node is sending to receivers. Attempts belong to the
 // node, not to its leadership: one that has begun comes to its end, and its
 // outcome reaches the log by way of whoever leads then.
-type deliverer struct {
-	metrics *pushMetrics
-	freed   chan struct{} // gets a value when an attempt ends
+type attempts struct {
+	freed chan struct{} // gets a value when an attempt ends
 
 	mu     sync.Mutex
 	ending bool              // no further attempt begins
@@ -52,15 +51,15 @@ type deliverer struct {
 	parked map[string]string // host, by agents whose host had no room
 }
 
-func newDeliverer(m *pushMetrics) *deliverer {
-	return &deliverer{
-		metrics: m, freed: make(chan struct{}, 1),
+func newAttempts() *attempts {
+	return &attempts{
+		freed:  make(chan struct{}, 1),
 		agents: make(map[string]string), hosts: make(map[string]int), parked: make(map[string]string),
 	}
 }
 
 // sending returns how many attempts are under way.
-func (d *deliverer) sending() int {
+func (d *attempts) sending() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.agents)
@@ -68,7 +67,7 @@ func (d *deliverer) sending() int {
 
 // pick takes deliveries that are due at an instant, as many as there is room for.
 // Each of them has to be released.
-func (d *deliverer) pick(v *fsm.View, now int64) (picked []fsm.Delivery, err error) {
+func (d *attempts) pick(v *fsm.View, now int64) (picked []fsm.Delivery, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ending || len(d.agents) >= maxSending {
@@ -99,14 +98,14 @@ func (d *deliverer) pick(v *fsm.View, now int64) (picked []fsm.Delivery, err err
 }
 
 // end lets no further attempt begin: those under way come to their end.
-func (d *deliverer) end() {
+func (d *attempts) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ending = true
 }
 
 // skips reports an agent that has an attempt under way or whose host has no room.
-func (d *deliverer) skips(agentKey string) bool {
+func (d *attempts) skips(agentKey string) bool {
 	if _, busy := d.agents[agentKey]; busy {
 		return true
 	}
@@ -115,7 +114,7 @@ func (d *deliverer) skips(agentKey string) bool {
 }
 
 // release ends what pick began, for an attempt that was made.
-func (d *deliverer) release(agentKey string) {
+func (d *attempts) release(agentKey string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.free(agentKey)
@@ -126,13 +125,13 @@ func (d *deliverer) release(agentKey string) {
 }
 
 // drop ends what pick began, for attempts that are not made now.
-func (d *deliverer) drop(agentKey string) {
+func (d *attempts) drop(agentKey string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.free(agentKey)
 }
 
-func (d *deliverer) free(agentKey string) {
+func (d *attempts) free(agentKey string) {
 	host := d.agents[agentKey]
 	delete(d.agents, agentKey)
 	if d.hosts[host]--; d.hosts[host] == 0 {
@@ -149,20 +148,23 @@ func hostOf(rawURL string) string {
 	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 }
 
+// Stop lets no further attempt begin: those under way come to their end.
+func (s *Service) Stop() { s.attempts.end() }
+
 // deliver sends what is due to receivers, for as long as this node leads.
-func (n *Node) deliver(ctx context.Context) {
-	wake, stop := n.machine.WatchDeliveries()
+func (s *Service) deliver(ctx context.Context) {
+	wake, stop := s.cfg.Machine.WatchDeliveries()
 	defer stop()
 	complained := false
 	for {
 		start := time.Now()
-		picked, wait, err := n.pickDue()
+		picked, wait, err := s.pickDue()
 		pause := max(deliverPause, deliverShare*time.Since(start))
 		if len(picked) > 0 {
-			err = n.begin(ctx, picked)
+			err = s.begin(ctx, picked)
 		}
 		if err != nil && ctx.Err() == nil && !complained {
-			n.logger.WarnContext(ctx, "deliveries were not begun; it is tried again", "error", err)
+			s.cfg.Logger.WarnContext(ctx, "deliveries were not begun; it is tried again", "error", err)
 		}
 		complained = err != nil
 		select {
@@ -174,7 +176,7 @@ func (n *Node) deliver(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-wake:
-		case <-n.deliveries.freed:
+		case <-s.attempts.freed:
 		case <-time.After(wait):
 		}
 	}
@@ -182,10 +184,10 @@ func (n *Node) deliver(ctx context.Context) {
 
 // pickDue takes deliveries that are due, and says how long to wait for the next
 // if nothing happens.
-func (n *Node) pickDue() (picked []fsm.Delivery, wait time.Duration, err error) {
-	v := n.machine.View()
+func (s *Service) pickDue() (picked []fsm.Delivery, wait time.Duration, err error) {
+	v := s.cfg.Machine.View()
 	defer v.Release()
-	now := n.pipeline.Clocks().Stamp()
+	now := s.cfg.Stamp()
 	next, waiting, err := v.NextDelivery()
 	switch {
 	case err != nil, !waiting:
@@ -193,36 +195,36 @@ func (n *Node) pickDue() (picked []fsm.Delivery, wait time.Duration, err error) 
 	case next > now:
 		return nil, min(time.Duration(next-now)*time.Millisecond, deliverInterval), nil
 	}
-	picked, err = n.deliveries.pick(v, now)
+	picked, err = s.attempts.pick(v, now)
 	return picked, deliverInterval, err
 }
 
 // begin has the log begin attempts, and makes those that it has begun: not all
 // have to be, for instance those beyond an agent's hourly limit.
-func (n *Node) begin(ctx context.Context, picked []fsm.Delivery) error {
-	c := &command.BeginDeliveries{Holder: n.pipeline.Boot()}
+func (s *Service) begin(ctx context.Context, picked []fsm.Delivery) error {
+	c := &command.BeginDeliveries{Holder: s.cfg.Boot}
 	for i := range picked {
 		c.Attempts = append(c.Attempts, picked[i].NextAttempt())
 	}
-	keys, err := n.signingKeys()
+	keys, err := s.signingKeys()
 	if err == nil {
-		_, _, err = n.pipeline.Propose(ctx, command.Sender{}, c)
+		err = s.cfg.Propose(ctx, c)
 	}
-	v := n.machine.View()
+	v := s.cfg.Machine.View()
 	defer v.Release()
 	var failures error // each of one attempt alone
 	for _, a := range c.Attempts {
 		d, begun, failed := v.Begun(c.Holder, a)
 		if err != nil || failed != nil || !begun {
-			n.deliveries.drop(a.AgentKey)
+			s.attempts.drop(a.AgentKey)
 			failures = errors.Join(failures, failed)
 			continue
 		}
-		body, failed := n.makeEvent(v, &d)
+		body, failed := s.makeEvent(v, &d)
 		failures = errors.Join(failures, failed)
-		n.workers.Go(func() {
-			defer n.deliveries.release(a.AgentKey)
-			n.attempt(&d, a, body, keys)
+		s.cfg.Go(func() {
+			defer s.attempts.release(a.AgentKey)
+			s.attempt(&d, a, body, keys)
 		})
 	}
 	return errors.Join(err, failures)
@@ -230,11 +232,11 @@ func (n *Node) begin(ctx context.Context, picked []fsm.Delivery) error {
 
 // attempt makes one attempt and has its outcome written into the log. A node that
 // ends meanwhile leaves it open: it is made again when its lease is over.
-func (n *Node) attempt(d *fsm.Delivery, a command.Attempt, body []byte, keys []ed25519.PrivateKey) {
-	ctx := n.workCtx
+func (s *Service) attempt(d *fsm.Delivery, a command.Attempt, body []byte, keys []ed25519.PrivateKey) {
+	ctx := s.cfg.Work
 	ack := &command.AckDelivery{Attempt: a, Outcome: command.AttemptFailed, Reason: reasonInternal}
 	if body != nil {
-		answer := n.receivers.Send(ctx, d.URL, push.Message{ID: d.ID, Body: body, Keys: keys})
+		answer := s.receivers.Send(ctx, d.URL, push.Message{ID: d.ID, Body: body, Keys: keys})
 		if ctx.Err() != nil {
 			return
 		}
@@ -245,25 +247,25 @@ func (n *Node) attempt(d *fsm.Delivery, a command.Attempt, body []byte, keys []e
 		case answer.Reason != "":
 			ack.Outcome = command.AttemptFailed
 		}
-		n.deliveries.metrics.attempted(answer)
-		n.logger.InfoContext(ctx, "delivery attempted", "id", d.ID, "agent", d.AgentKey, "host", hostOf(d.URL),
+		s.metrics.attempted(answer)
+		s.cfg.Logger.InfoContext(ctx, "delivery attempted", "id", d.ID, "agent", d.AgentKey, "host", hostOf(d.URL),
 			"attempt", a.Number, "outcome", outcomeText(answer.Reason), "took", answer.Took.Round(time.Millisecond).String())
 	}
 	if ack.Outcome == command.AttemptFailed {
 		ack.Jitter = rand.Int64N(command.MaxRetryJitter + 1)
 	}
-	if _, _, err := n.pipeline.Propose(ctx, command.Sender{}, ack); err != nil && ctx.Err() == nil {
-		n.logger.WarnContext(ctx, "the outcome of a delivery was lost; it is sent again", "id", d.ID, "error", err)
+	if err := s.cfg.Propose(ctx, ack); err != nil && ctx.Err() == nil {
+		s.cfg.Logger.WarnContext(ctx, "the outcome of a delivery was lost; it is sent again", "id", d.ID, "error", err)
 	}
 }
 
-// finishDeliveries waits until no attempt is under way, for a while.
-func (n *Node) finishDeliveries(ctx context.Context) {
+// Finish waits until no attempt is under way, for a while.
+func (s *Service) Finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lastDeliveriesTimeout)
 	defer cancel()
 	tick := time.NewTicker(deliverPause)
 	defer tick.Stop()
-	for n.deliveries.sending() > 0 {
+	for s.attempts.sending() > 0 {
 		select {
 		case <-ctx.Done():
 			return
