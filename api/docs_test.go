@@ -149,6 +149,7 @@ var promised = regexp.MustCompile(`(?m)^# (\d{3})`)
 // that others have used before, and holds them against the statuses that stand below
 // them: none may take an id for granted.
 func TestPagesRun(t *testing.T) {
+	t.Parallel()
 	for _, tool := range []string{"bash", "curl", "jq", "openssl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			if os.Getenv("CI") != "" {

@@ -130,6 +130,7 @@ func TestHomeNextRuns(t *testing.T) {
 
 // TestHomeProblems sends back the examples of refusals.
 func TestHomeProblems(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	for _, query := range []string{
 		"", "for=", "for=x", "for=%40%40", "for=ada&since=soon", "for=ada&since=-1", "for=ada&wait=x", "for=ada&wait=61",
@@ -306,6 +307,7 @@ func TestHomePages(t *testing.T) {
 
 // TestHomeWait holds calls until there is something for the agent.
 func TestHomeWait(t *testing.T) {
+	t.Parallel()
 	b := apitest.NewBackend(t)
 	s := apitest.Start(t, b)
 	mention := publishHello

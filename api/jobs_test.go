@@ -319,6 +319,7 @@ func TestIDsOfAllStyles(t *testing.T) {
 // TestJobExamples sends the example of every rejection back: it must work, and
 // write once at most.
 func TestJobExamples(t *testing.T) {
+	t.Parallel()
 	long := func(n int) string { return strings.Repeat("é", n) }
 	bodies := []map[string]any{
 		{},

@@ -145,6 +145,7 @@ const keyInExample = `\u003cthe key of ada\u003e`
 
 // TestDocumentedBodiesWork sends every example of a body.
 func TestDocumentedBodiesWork(t *testing.T) {
+	t.Parallel()
 	for path, item := range apitest.Document(t).Paths.Map() {
 		if item.Post == nil || item.Post.RequestBody == nil {
 			continue

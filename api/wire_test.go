@@ -135,6 +135,7 @@ func bomb(t *testing.T) string {
 // TestBadInput is faults 16: every kind of bad input gets a 4xx with the Error
 // object, and nothing of it reaches the state.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	typed := "Content-Type: application/json\r\n"
 	good := `{"body":"Hello"}`
@@ -286,6 +287,7 @@ func TestRefusedClientMayFinishSending(t *testing.T) {
 // TestPipelinedRequests is faults 15: mixed requests down one connection, none of
 // which may change a field that another one stored or logged.
 func TestPipelinedRequests(t *testing.T) {
+	t.Parallel()
 	const connections = 4
 	total := 10_000
 	if testing.Short() {

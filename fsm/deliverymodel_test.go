@@ -518,6 +518,7 @@ func feedBySnapshot(rt *rapid.T, l *raftLog, m *Machine) {
 // applies the log in pieces, with restarts and crashes, or takes a part of it by a
 // snapshot, and must agree.
 func TestDeliveriesAgainstModel(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		r := &pushRun{T: rt, log: newLog(t), m: tempMachine(rt), model: &pushModel{agents: map[string]*pushAgent{"ada": {}, "bob": {}}}}
 		defer func() { dropMachine(rt, r.m) }()

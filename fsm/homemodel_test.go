@@ -218,6 +218,7 @@ func drawHomeCommand(t *rapid.T, lastSeq uint64) command.Payload {
 // TestHomeAgainstModel draws entries, jobs and requests for help, applies them in
 // pieces with restarts, and holds home against the model in between.
 func TestHomeAgainstModel(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		l, filed := newLog(t), map[uint64]*command.Publish{}
 		m := tempMachine(rt)

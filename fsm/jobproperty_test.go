@@ -143,6 +143,7 @@ func drawJobCommand(t *rapid.T, lastSeq uint64) (command.Payload, command.Reques
 // machine applies the same log in other pieces, with restarts and crashes, and a
 // third one takes a part as a snapshot: all must end in the same state.
 func TestJobsAgainstModel(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		l := newLog(t)
 		want := &jobModel{requests: map[command.Op]map[command.RequestKey]uint64{}}

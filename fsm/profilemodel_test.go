@@ -105,6 +105,7 @@ func drawRegister(t *rapid.T, agent, newKey string) *command.Register {
 // keys and clock steps, and holds results, keys and the order of the list against
 // a model. A second machine that applies the log in pieces must agree.
 func TestProfilesAgainstModel(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		l, obs := newLog(t), &recorder{}
 		m, other := tempMachine(rt), tempMachine(rt)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
+
+	_ "github.com/commons-cluster/commons/internal/longtest" // fewer checks of rapid
 )
 
 var (
@@ -134,6 +136,7 @@ func drawQuery(t *rapid.T, m *model) Query {
 // TestMachineAgainstModel applies a drawn log and asks drawn queries, following
 // each to its last page.
 func TestMachineAgainstModel(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		l, want := drawLog(t, rt)
 		m := tempMachine(rt)
@@ -199,6 +202,7 @@ func checkSuccessors(t *rapid.T, v *View, want *model) {
 // entry by entry; in drawn pieces with restarts and crashes; and a part of it by
 // a snapshot. All must end in the same state.
 func TestMachinesAgree(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		l, _ := drawLog(t, rt)
 		one := tempMachine(rt)

@@ -116,6 +116,7 @@ func write(t *testing.T, leader *raftNode, seq *uint64, count int) {
 // TestUnderRaft runs three machines under a real Raft: one lags behind the
 // truncated log and gets a snapshot; all are then killed and started again.
 func TestUnderRaft(t *testing.T) {
+	t.Parallel()
 	nodes := []*raftNode{newRaftNode(t, "n1"), newRaftNode(t, "n2"), newRaftNode(t, "n3")}
 	var servers raft.Configuration
 	for _, n := range nodes {

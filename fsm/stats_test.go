@@ -57,6 +57,7 @@ func TestStats(t *testing.T) {
 
 // TestStatsProperty holds the counts of entries over months against a plain model.
 func TestStatsProperty(t *testing.T) {
+	t.Parallel()
 	type post struct {
 		hour  int64
 		agent string

@@ -37,6 +37,7 @@ func (l *lines) count(text string) int {
 // Pebble tries again with pauses and says so once each time, and the state closes, with what
 // was flushed before. What is missing comes from the log.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	var full atomic.Bool
 	var tries atomic.Int64
 	var out lines

@@ -355,6 +355,7 @@ func (m *usageModel) check(t *rapid.T, v *View, days int) {
 // TestUsageProperty draws folds, some of them sent again or late, over months,
 // and holds them against a plain model; and that other batches give equal bytes.
 func TestUsageProperty(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		one := tempMachine(rt)
 		defer func() { dropMachine(rt, one) }()

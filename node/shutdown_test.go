@@ -73,6 +73,7 @@ func TestShutdownDuringTheStart(t *testing.T) {
 // TestFailureDuringHangingWork: a node that cannot go on ends although its work in
 // the background does not.
 func TestFailureDuringHangingWork(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("waits for workersTimeout")
 	}

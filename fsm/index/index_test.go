@@ -8,6 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"pgregory.net/rapid"
+
+	_ "github.com/commons-cluster/commons/internal/longtest" // fewer checks of rapid
 )
 
 // world is an index under test with its model, its Pebble and cuts taken before.

@@ -99,6 +99,7 @@ func TestWriteSendsUniqueBodiesOverKeptConnections(t *testing.T) {
 }
 
 func TestModes(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		mode          Mode
 		writes, reads bool
@@ -369,6 +370,7 @@ func TestSurfacesTakeTurns(t *testing.T) {
 // TestToolsTellSuccess holds that a tool's refusal, which has no status, is counted as
 // a failure, and its success as a write.
 func TestToolsTellSuccess(t *testing.T) {
+	t.Parallel()
 	s := apitest.Start(t, apitest.NewBackend(t))
 	o := options(Write, s.URL)
 	o.Duration = time.Second

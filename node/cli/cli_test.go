@@ -240,6 +240,7 @@ func TestLogFormats(t *testing.T) {
 }
 
 func TestBenchPrintsAReport(t *testing.T) {
+	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusCreated)
 	}))

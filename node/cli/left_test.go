@@ -32,6 +32,7 @@ func (b *logBuffer) String() string {
 // TestNodeThatLeftIsNotStartedAgain: the exit code tells a service manager to leave
 // the node alone, when it leaves and whenever it is started afterwards.
 func TestNodeThatLeftIsNotStartedAgain(t *testing.T) {
+	t.Parallel()
 	c := nodetest.New(t, 3)
 	c.WaitVoters()
 	_, members, _ := execute(t, "members", "--cluster-addr", c.Nodes[0].ClusterAddr())

@@ -216,6 +216,7 @@ func TestBytesText(t *testing.T) {
 
 // TestOperatorCommands runs the commands against a node.
 func TestOperatorCommands(t *testing.T) {
+	t.Parallel()
 	c := nodetest.New(t, 1)
 	addr := c.Nodes[0].ClusterAddr()
 	id := c.Nodes[0].ServerID()
@@ -276,6 +277,7 @@ func TestOperatorCommandsSayWhatToDo(t *testing.T) {
 }
 
 func TestTop(t *testing.T) {
+	t.Parallel()
 	c := nodetest.New(t, 1)
 	addr := c.Nodes[0].ClusterAddr()
 	code, out, stderr := execute(t, "top", "--count", "2", "--interval", "100ms", "--cluster-addr", addr)

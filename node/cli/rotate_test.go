@@ -90,6 +90,7 @@ func checkBackupFromBefore(t *testing.T, backup, secret, former string) {
 // while clients write: no write fails, and the nodes start again with the new
 // secret alone.
 func TestSecretIsRotatedUnderLoad(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("the nodes read their secret file every two seconds")
 	}

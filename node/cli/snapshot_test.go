@@ -13,6 +13,7 @@ import (
 )
 
 func TestSnapshotCommands(t *testing.T) {
+	t.Parallel()
 	c := nodetest.New(t, 1)
 	c.MustPublish(0, nodetest.Post{Body: "worth a backup"})
 	dir := t.TempDir()

@@ -12,6 +12,7 @@ import (
 // TestOwnHosts holds what a node takes for this service itself when it advertises a
 // name, also while DNS is away.
 func TestOwnHosts(t *testing.T) {
+	t.Parallel()
 	names := pushtest.NewNames(t)
 	names.Set("node1.example.net", "192.0.2.7", "2001:db8::7")
 	node := cluster.Member{Meta: cluster.Meta{HTTPAddr: "node1.example.net:8080", ClusterAddr: "127.0.0.1:7000"}}

@@ -61,6 +61,7 @@ func readAll(path string, want []*raft.Log) (opened bool, err error) {
 
 // TestBitFlip flips single bits all over entries; each is either found or harmless.
 func TestBitFlip(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "raft.db")
 	logs := entries(1, 20, 3, 2000)
 	data := write(t, path, logs)
@@ -101,6 +102,7 @@ func flippedEntries() []*raft.Log { return entries(1, 40, 3, 300) }
 // refused, or the flip was harmless, but no entry is returned changed. Children
 // read the files because bbolt panics on a goroutine of its own at some damage.
 func TestFlipAnywhere(t *testing.T) {
+	t.Parallel()
 	if path := os.Getenv(flippedFile); path != "" {
 		if _, err := readAll(path, flippedEntries()); err != nil {
 			t.Fatal(err)

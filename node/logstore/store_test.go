@@ -11,6 +11,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"pgregory.net/rapid"
+
+	_ "github.com/commons-cluster/commons/internal/longtest" // fewer checks of rapid
 )
 
 // open opens a store in a new directory; it is closed with the test.
@@ -59,6 +61,7 @@ func span(t testing.TB, s raft.LogStore) [2]uint64 {
 
 // TestModel runs what Raft does to a log against a map, with restarts.
 func TestModel(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	n := 0
 	rapid.Check(t, func(t *rapid.T) {

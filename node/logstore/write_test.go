@@ -233,6 +233,7 @@ func TestDamageFoundWhileWriting(t *testing.T) {
 // TestFaults runs what Raft does to a log on a disk that lets transactions fail. The
 // log ends, or Raft's idea of it and the disk agree; what was committed stays.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	dir, n := t.TempDir(), 0
 	rapid.Check(t, func(t *rapid.T) {
 		n++

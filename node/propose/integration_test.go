@@ -120,6 +120,7 @@ func leaderOf(nodes []*realNode) *realNode {
 // a live node sees an error, every text is there once, on every live node, and a
 // strong read covers what was acknowledged.
 func TestRealRaftAndMachine(t *testing.T) {
+	t.Parallel()
 	nodes := newRealCluster(t, 3)
 	eventually(t, "a leader is elected", func() bool { return leaderOf(nodes) != nil })
 	doomed := leaderOf(nodes)

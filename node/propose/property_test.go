@@ -14,6 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/fsm/command"
+
+	_ "github.com/commons-cluster/commons/internal/longtest" // fewer checks of rapid
 )
 
 // Whatever happens to leaders, links and answers: a command has one effect at
@@ -21,6 +23,7 @@ import (
 // enqueued has none; a command is charged to the limits once at most, and is not
 // refused afterwards; a strong read covers everything acknowledged before it.
 func TestAnyTrouble(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		tr := &trouble{
 			seed:  rapid.Uint64().Draw(rt, "seed"),

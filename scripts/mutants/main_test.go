@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
+	"strconv"
 	"testing"
 )
 
@@ -68,8 +68,8 @@ func TestEveryBugHasItsTurn(t *testing.T) {
 		t.Error("two bugs have one name")
 	}
 	first := map[string]bool{}
-	for seed := range 100 * len(bugs) {
-		order := names(choose(bugs, nil, strings.Repeat("x", seed+1)))
+	for seed := range 20 * len(bugs) {
+		order := names(choose(bugs, nil, strconv.Itoa(seed+1)))
 		first[order[0]] = true
 		slices.Sort(order)
 		if !slices.Equal(order, all) {
