@@ -8,7 +8,7 @@ import (
 func checkTag(tag string) error { return checkText("tag", tag, MinTag, MaxTag) }
 
 // Check reports a payload that must never reach the log: a field over its bound or
-// outside its set. A leader asks before it proposes.
+// outside its set. Encode and DecodeGroup do so.
 func Check(p Payload) error { return p.check() }
 
 func checkAll(field string, items []string, most int, check func(string) error) error {

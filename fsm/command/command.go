@@ -20,28 +20,35 @@ func (b BootID) String() string { return hex.EncodeToString(b[:]) }
 type Batch struct {
 	// Stamp is the leader's clock in milliseconds since the epoch. The instant
 	// of the batch is max(Stamp, last instant + 1).
-	Stamp int64 `cbor:"1,keyasint"`
+	Stamp int64
 	// Groups are applied in order.
-	Groups []Group `cbor:"2,keyasint"`
+	Groups []Group
 }
 
 // Group is a run of commands that one node took in.
 type Group struct {
-	Boot BootID `cbor:"1,keyasint"`
+	Boot BootID
 	// Floor and Open declare which commands of this boot may still come: those
 	// from Floor on, and the numbers in Open, which rise and are below Floor. All
 	// others have been answered: their results are dropped, and so is a late
 	// arrival of one of them.
-	Floor    uint64    `cbor:"2,keyasint"`
-	Commands []Command `cbor:"3,keyasint"`
-	Open     []uint64  `cbor:"4,keyasint,omitempty"`
+	Floor    uint64
+	Commands []Command
+	Open     []uint64
 }
 
 // Command is one command with its place in the session of its boot.
-// On the wire it is [seq, op, payload].
 type Command struct {
 	Seq     uint64
 	Payload Payload
+	// Data is the payload as it travels, from Encode or DecodeGroup. A command
+	// without it is encoded where it is written.
+	Data []byte
+	// From and Charged go with the command to the leader and never into the log.
+	// Charged says that an earlier attempt was charged to the rate limits, by this
+	// leader or another one, whatever became of it.
+	From    Sender
+	Charged bool
 }
 
 // Payload is what a command does. The implementations are the rows of the command
@@ -88,16 +95,16 @@ const (
 // Result is what became of a command. It is part of the replicated state: the
 // session keeps it until its node has answered.
 type Result struct {
-	Outcome Outcome `cbor:"1,keyasint"`
+	Outcome Outcome
 	// Entry is the seq of the entry that was created, or that the request_id
 	// created before. Zero when there is none.
-	Entry uint64 `cbor:"2,keyasint,omitempty"`
+	Entry uint64
 	// Differs is set on a duplicate whose content is not the first one's.
-	Differs bool `cbor:"3,keyasint,omitempty"`
+	Differs bool
 	// Problems are all reasons of a rejection.
-	Problems []Problem `cbor:"4,keyasint,omitempty"`
+	Problems []Problem
 	// KeyIssued is set when the NewKey of a Register is the agent's key from now on.
-	KeyIssued bool `cbor:"5,keyasint,omitempty"`
+	KeyIssued bool
 }
 
 // Outcome sorts results.
@@ -146,21 +153,8 @@ func RequestOf(p Payload) RequestKey {
 	return RequestKey{}
 }
 
-// check reports a batch that must never reach the log.
-func (b *Batch) check() error {
-	if err := b.checkShape(); err != nil {
-		return err
-	}
-	for i := range b.Groups {
-		if err := b.Groups[i].check(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkShape is check without a look at the commands: those were checked when they
-// came, and a leader makes the rest.
+// checkShape reports a batch that a state machine could not read, whatever its
+// payloads are.
 func (b *Batch) checkShape() error {
 	if b.Stamp < 0 || b.Stamp > MaxStamp {
 		return fmt.Errorf("stamp %d, 0 to %d are allowed", b.Stamp, int64(MaxStamp))
@@ -176,6 +170,16 @@ func (b *Batch) checkShape() error {
 	return nil
 }
 
+// Size returns how many bytes the group takes in a batch, at most. Commands without
+// Data are not counted.
+func (g *Group) Size() int {
+	n := GroupBytes + len(g.Open)*OpenBytes
+	for i := range g.Commands {
+		n += CommandBytes + len(g.Commands[i].Data)
+	}
+	return n
+}
+
 func (g *Group) checkShape() error {
 	if g.Boot == (BootID{}) {
 		return errors.New("group without a boot id")
@@ -184,74 +188,6 @@ func (g *Group) checkShape() error {
 		return fmt.Errorf("%d commands, at most %d", len(g.Commands), MaxGroupCommands)
 	}
 	return g.checkWindow()
-}
-
-// check reports a group that must never reach the log.
-func (g *Group) check() error {
-	if err := g.checkShape(); err != nil {
-		return err
-	}
-	for i := range g.Commands {
-		c := &g.Commands[i]
-		if c.Payload == nil {
-			return fmt.Errorf("command %d: no payload", c.Seq)
-		}
-		if err := c.Payload.check(); err != nil {
-			return fmt.Errorf("command %d: %s: %w", c.Seq, c.Payload.op(), err)
-		}
-	}
-	return nil
-}
-
-// String returns the command's name, for logs and metrics.
-func (o Op) String() string {
-	if row, ok := commands[o]; ok {
-		return row.name
-	}
-	return fmt.Sprintf("op(%d)", uint8(o))
-}
-
-// MarshalCBOR writes [seq, op, payload].
-func (c Command) MarshalCBOR() ([]byte, error) {
-	if c.Payload == nil {
-		return nil, errors.New("command without a payload")
-	}
-	payload, err := encMode.Marshal(c.Payload)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Payload.op(), err)
-	}
-	return encMode.Marshal(wireCommand{Seq: c.Seq, Op: c.Payload.op(), Payload: payload})
-}
-
-// UnmarshalCBOR reads [seq, op, payload]; the op says what the payload is.
-func (c *Command) UnmarshalCBOR(data []byte) error {
-	var w wireCommand
-	if err := decMode.Unmarshal(data, &w); err != nil {
-		return err
-	}
-	row, ok := commands[w.Op]
-	if !ok {
-		return fmt.Errorf("unknown command %d", w.Op)
-	}
-	payload := row.payload()
-	if err := decMode.Unmarshal(w.Payload, payload); err != nil {
-		return fmt.Errorf("%s: %w", row.name, err)
-	}
-	c.Seq, c.Payload = w.Seq, payload
-	return nil
-}
-
-// UnmarshalCBOR reads a byte string of exactly the right length.
-func (b *BootID) UnmarshalCBOR(data []byte) error {
-	var raw []byte
-	if err := decMode.Unmarshal(data, &raw); err != nil {
-		return err
-	}
-	if len(raw) != len(b) {
-		return fmt.Errorf("boot id of %d bytes", len(raw))
-	}
-	copy(b[:], raw)
-	return nil
 }
 
 // SealedDataKey returns the sealed data key that a state with this one has when the

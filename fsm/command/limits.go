@@ -1,8 +1,8 @@
 package command
 
 // The interface's limits. Lengths count Unicode code points unless a name ends
-// in Bytes. The interface layer checks them first and explains; the state
-// machine checks them again because the log must never carry anything else.
+// in Bytes. The interface layer checks them first and explains; Encode checks
+// them again because the log must never carry anything else.
 const (
 	MinBody      = 4
 	MaxBody      = 5000
@@ -75,9 +75,17 @@ const (
 	MaxUsageListed = 10_000
 	// MaxBatchBytes is the size up to which commands are gathered into one batch.
 	MaxBatchBytes = 128 << 10
-	// MaxEncodedBytes is the largest encoded batch or group that is accepted: a
+	// MaxEncodedBytes is the largest encoded batch that is accepted: a
 	// full batch, one more command of the largest size, and the framing.
 	MaxEncodedBytes = 2 * MaxBatchBytes
+	// MaxForwardBytes is the largest group that is accepted on its way to the leader,
+	// with its senders.
+	MaxForwardBytes = 1 << 20
+	// GroupBytes, CommandBytes and OpenBytes are what a group, a command beside its
+	// payload, and an open number take in a batch, at most.
+	GroupBytes   = 16 + 10 + 2 + 2
+	CommandBytes = 10 + 1 + 3
+	OpenBytes    = 10
 	// MaxBatchGroups and MaxGroupCommands bound what one batch can hold.
 	MaxBatchGroups   = 1024
 	MaxGroupCommands = 4096
@@ -104,9 +112,10 @@ const (
 	MaxClusterIDBytes = 64
 	// MaxSealedKeyBytes bounds the sealed data key.
 	MaxSealedKeyBytes = 1024
-	// maxNesting and maxMapPairs bound the shape of what is decoded.
-	maxNesting  = 8
-	maxMapPairs = 32
+	// maxNesting, maxArrayElements and maxMapPairs bound the shape of payloads.
+	maxNesting       = 8
+	maxArrayElements = 4096
+	maxMapPairs      = 32
 	// MaxStamp is the latest stamp of a batch, the last millisecond of the year 9999.
 	MaxStamp = 253402300799999
 	// KeyHashBytes is the length of the hash of an edit_key: SHA-256. The key

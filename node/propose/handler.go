@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // Handler serves the private port's paths of the write path and the read path:
@@ -21,22 +23,23 @@ func (p *Pipeline) Handler() http.Handler {
 
 // servePropose takes a group in as the leader and answers when it is applied.
 func (p *Pipeline) servePropose(w http.ResponseWriter, r *http.Request) {
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxEnvelopeBytes))
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, command.MaxForwardBytes))
 	if err != nil {
 		http.Error(w, "the group cannot be read", http.StatusBadRequest)
 		return
 	}
-	e, size, err := decodeEnvelope(data)
-	v := verdict{status: statusInvalid}
+	g, err := command.DecodeGroup(data)
 	if err != nil {
-		v.reason = err.Error()
 		p.logger.ErrorContext(r.Context(), "a forwarded group was refused", "error", err)
-	} else {
-		v = p.leader.submit(r.Context(), e, size)
+		writeAnswer(w, result{Status: statusInvalid, Reason: shorten(err.Error())})
+		return
 	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	_, _ = w.Write(encodeReply(v)) // the other side retries when it is lost
+	answer := p.leader.submit(r.Context(), g)
+	answer.Reason = shorten(answer.Reason)
+	writeAnswer(w, answer)
 }
+
+func shorten(reason string) string { return reason[:min(len(reason), maxReasonBytes)] }
 
 func (p *Pipeline) serveReadIndex(w http.ResponseWriter, r *http.Request) {
 	index, err := p.readAsLeader(r.Context())

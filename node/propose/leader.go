@@ -28,24 +28,24 @@ type leader struct {
 	state       State
 	term        uint64 // in which this node leads; 0: it does not
 	newest      uint64 // term that it ever led in
-	queue       []*submission
+	queue       []*pending
 	queuedBytes int
-	urgent      []*submission // commands of the node itself, led or not
+	urgent      []*pending // commands of the node itself, led or not
 	closed      bool
 }
 
-// submission is a group that waits for its log entry.
-type submission struct {
+// pending is a group that waits for its log entry.
+type pending struct {
 	ctx   context.Context // nobody waits for the answer once it has ended
 	group command.Group
 	size  int
-	end   chan verdict // holds one
+	end   chan result // holds one
 }
 
 // entry is a log entry on its way.
 type entry struct {
 	future raft.ApplyFuture
-	groups []*submission
+	groups []*pending
 }
 
 func newLeader(stamp func() int64, limiter Limiter, known func(command.Payload) bool) *leader {
@@ -91,7 +91,7 @@ func (l *leader) close() {
 	l.closed = true
 	l.flush()
 	for _, s := range l.urgent {
-		s.end <- verdict{status: statusNotEnqueued, reason: reasonClosing}
+		s.end <- result{Status: statusNotEnqueued, Reason: reasonClosing}
 	}
 	l.urgent = nil
 	close(l.done)
@@ -105,8 +105,8 @@ func (l *leader) flush() {
 	l.queue, l.queuedBytes = nil, 0
 }
 
-func notLeading() verdict {
-	return verdict{status: statusNotEnqueued, reason: "this node does not lead"}
+func notLeading() result {
+	return result{Status: statusNotEnqueued, Reason: "this node does not lead"}
 }
 
 // leads reports whether this node leads as far as it knows, in the term that it
@@ -126,51 +126,53 @@ func (l *leader) leadingTerm() uint64 {
 }
 
 // refuse returns why a group of this size cannot be taken now. The lock is held.
-func (l *leader) refuse(size int) (verdict, bool) {
+func (l *leader) refuse(size int) (result, bool) {
 	switch {
 	case l.closed || !l.leads():
 		return notLeading(), true
 	case size > maxGroupBytes:
-		return verdict{status: statusInvalid, reason: "the group is too large"}, true
+		return result{Status: statusInvalid, Reason: "the group is too large"}, true
 	case l.queuedBytes+size > MaxLeaderQueuedBytes:
-		return verdict{status: statusOverloaded, reason: "too many writes are waiting at the leader"}, true
+		return result{Status: statusOverloaded, Reason: "too many writes are waiting at the leader"}, true
 	}
 	if commit, applied := l.raft.CommitIndex(), l.state.Applied(); commit > applied+MaxApplyLag {
-		return verdict{status: statusOverloaded, reason: "the leader is behind with applying"}, true
+		return result{Status: statusOverloaded, Reason: "the leader is behind with applying"}, true
 	}
-	return verdict{}, false
+	return result{}, false
 }
 
-// submit has a group applied and returns when that is done, or ctx ends.
-func (l *leader) submit(ctx context.Context, e envelope, size int) verdict {
+// submit has a group applied and returns when that is done, or ctx ends. Every
+// payload of the group was checked here: when it was made, or when it was decoded.
+func (l *leader) submit(ctx context.Context, g command.Group) result {
+	size := g.Size()
 	l.mu.Lock()
-	v, refused := l.refuse(size)
+	r, refused := l.refuse(size)
 	l.mu.Unlock()
 	if refused {
-		return v
+		return r
 	}
-	group, over := l.admit(e)
-	if len(group.Commands) == 0 {
-		return verdict{status: statusApplied, charged: true, refused: over}
+	g, over := l.admit(g)
+	if len(g.Commands) == 0 {
+		return result{Status: statusApplied, Charged: true, Rejected: over}
 	}
-	s := &submission{ctx: ctx, group: group, size: size, end: make(chan verdict, 1)}
+	s := &pending{ctx: ctx, group: g, size: size, end: make(chan result, 1)}
 	l.mu.Lock()
-	if v, refused = l.refuse(size); !refused {
+	if r, refused = l.refuse(size); !refused {
 		l.queue = append(l.queue, s)
 		l.queuedBytes += size
 	}
 	l.mu.Unlock()
 	if !refused {
-		v = l.await(ctx, s)
+		r = l.await(ctx, s)
 	}
-	v.charged, v.refused = true, over
-	return v
+	r.Charged, r.Rejected = true, over
+	return r
 }
 
 // submitUrgent is submit for a command of the node itself: no limits, and
 // whether or not the node leads already.
-func (l *leader) submitUrgent(ctx context.Context, g command.Group, size int) verdict {
-	s := &submission{ctx: ctx, group: g, size: size, end: make(chan verdict, 1)}
+func (l *leader) submitUrgent(ctx context.Context, g command.Group) result {
+	s := &pending{ctx: ctx, group: g, size: g.Size(), end: make(chan result, 1)}
 	l.mu.Lock()
 	closed := l.closed || l.raft == nil
 	if !closed {
@@ -183,13 +185,13 @@ func (l *leader) submitUrgent(ctx context.Context, g command.Group, size int) ve
 	return l.await(ctx, s)
 }
 
-func (l *leader) await(ctx context.Context, s *submission) verdict {
+func (l *leader) await(ctx context.Context, s *pending) result {
 	l.poke()
 	select {
 	case v := <-s.end:
 		return v
 	case <-ctx.Done():
-		return verdict{status: statusUnknown, reason: "nobody waited for the log any longer", cause: ctx.Err()}
+		return result{Status: statusUnknown, Reason: "nobody waited for the log any longer", cause: ctx.Err()}
 	case <-l.done:
 	}
 	// The queues were answered before done was closed.
@@ -197,7 +199,7 @@ func (l *leader) await(ctx context.Context, s *submission) verdict {
 	case v := <-s.end:
 		return v
 	default:
-		return verdict{status: statusUnknown, reason: reasonClosing, cause: errors.New(reasonClosing)}
+		return result{Status: statusUnknown, Reason: reasonClosing, cause: errors.New(reasonClosing)}
 	}
 }
 
@@ -212,33 +214,22 @@ func (l *leader) poke() {
 // whatever leader, and returns the group without those over a limit. What comes
 // from a node itself has no sender, and no limit. That a command was charged is its
 // node's word: nodes trust each other.
-func (l *leader) admit(e envelope) (command.Group, []refusal) {
+func (l *leader) admit(g command.Group) (command.Group, []rejection) {
 	if l.limiter == nil {
-		return e.group, nil
+		return g, nil
 	}
-	var over []refusal
-	for i, c := range e.group.Commands {
-		m := e.members[i]
-		if m.Charged || m.Sender == (command.Sender{}) || (l.known != nil && l.known(c.Payload)) {
-			continue
+	var over []rejection
+	admitted := make([]command.Command, 0, len(g.Commands))
+	for i, c := range g.Commands {
+		if !c.Charged && c.From != (command.Sender{}) && (l.known == nil || !l.known(c.Payload)) {
+			if ok, after := l.limiter.Admit(c.From); !ok {
+				over = append(over, rejection{Position: i, RetryAfter: after})
+				continue
+			}
 		}
-		if ok, after := l.limiter.Admit(m.Sender); !ok {
-			over = append(over, refusal{pos: i, retryAfter: after})
-		}
+		admitted = append(admitted, c)
 	}
-	if len(over) == 0 {
-		return e.group, nil
-	}
-	g := e.group
-	g.Commands = make([]command.Command, 0, len(e.group.Commands)-len(over))
-	next := 0
-	for i, c := range e.group.Commands {
-		if next < len(over) && over[next].pos == i {
-			next++
-			continue
-		}
-		g.Commands = append(g.Commands, c)
-	}
+	g.Commands = admitted
 	return g, over
 }
 
@@ -263,7 +254,7 @@ func (l *leader) apply() {
 
 // next blocks until groups wait and returns those that fit into one batch; nil
 // once closed.
-func (l *leader) next() []*submission {
+func (l *leader) next() []*pending {
 	for {
 		l.mu.Lock()
 		groups, closed := l.pack(), l.closed
@@ -282,16 +273,16 @@ func (l *leader) next() []*submission {
 }
 
 // pack takes the next groups out of the queue. The lock is held.
-func (l *leader) pack() []*submission {
+func (l *leader) pack() []*pending {
 	if len(l.urgent) > 0 {
 		s := l.urgent[0]
 		l.urgent = l.urgent[1:]
-		return []*submission{s}
+		return []*pending{s}
 	}
 	if len(l.queue) > 0 && !l.leads() {
 		l.flush()
 	}
-	var groups []*submission
+	var groups []*pending
 	bytes, taken := 0, 0
 	for _, s := range l.queue {
 		if len(groups) == command.MaxBatchGroups || (bytes+s.size > maxGroupBytes && bytes > 0) {
@@ -310,7 +301,7 @@ func (l *leader) pack() []*submission {
 }
 
 // propose makes the groups one log entry; false when that failed before Raft.
-func (l *leader) propose(groups []*submission) bool {
+func (l *leader) propose(groups []*pending) bool {
 	batch := command.Batch{Stamp: l.stamp(), Groups: make([]command.Group, len(groups))}
 	for i, s := range groups {
 		batch.Groups[i] = s.group
@@ -318,7 +309,7 @@ func (l *leader) propose(groups []*submission) bool {
 	data, err := command.EncodeBatch(batch)
 	if err != nil {
 		for _, s := range groups {
-			s.end <- verdict{status: statusInvalid, reason: err.Error(), cause: err}
+			s.end <- result{Status: statusInvalid, Reason: err.Error(), cause: err}
 		}
 		return false
 	}
@@ -336,7 +327,7 @@ func (l *leader) resolve() {
 		case <-l.done:
 			return
 		}
-		v := raftVerdict(e.future)
+		v := raftResult(e.future)
 		<-l.slots
 		for _, s := range e.groups {
 			s.end <- v

@@ -11,11 +11,8 @@ import (
 var groups atomic.Uint64
 
 // groupOf is a group of another node with one command.
-func groupOf(text string) envelope {
-	return envelope{
-		group:   command.Group{Boot: command.BootID{9}, Floor: 1, Commands: []command.Command{{Seq: groups.Add(1), Payload: entryOf(text)}}},
-		members: []member{{Sender: sender}},
-	}
+func groupOf(text string) command.Group {
+	return command.Group{Boot: command.BootID{9}, Floor: 1, Commands: []command.Command{{Seq: groups.Add(1), Payload: entryOf(text), From: sender}}}
 }
 
 // busyLeader is a leader with as many entries in flight as there may be.
@@ -25,7 +22,7 @@ func busyLeader(t *testing.T) *fakeNode {
 	n := c.lead("node-0")
 	n.set(func(n *fakeNode) { n.stalled = true })
 	for i := range MaxInFlight {
-		go n.leader.submit(context.Background(), groupOf("filler"), 100)
+		go n.leader.submit(context.Background(), groupOf("filler"))
 		eventually(t, "it is in flight", func() bool {
 			return n.get(func(n *fakeNode) int { return len(n.uncommitted) }) == i+1
 		})
@@ -34,11 +31,11 @@ func busyLeader(t *testing.T) *fakeNode {
 }
 
 // queue submits a group and waits until it stands in the leader's queue.
-func queue(ctx context.Context, t *testing.T, n *fakeNode, text string) <-chan verdict {
+func queue(ctx context.Context, t *testing.T, n *fakeNode, text string) <-chan result {
 	t.Helper()
 	before := n.Stats().LeaderQueue
-	ch := make(chan verdict, 1)
-	go func() { ch <- n.leader.submit(ctx, groupOf(text), 100) }()
+	ch := make(chan result, 1)
+	go func() { ch <- n.leader.submit(ctx, groupOf(text)) }()
 	eventually(t, "it is queued", func() bool { return n.Stats().LeaderQueue > before })
 	return ch
 }
@@ -47,8 +44,8 @@ func TestQueueIsRefusedWhenLeadershipEnds(t *testing.T) {
 	n := busyLeader(t)
 	ch := queue(context.Background(), t, n, "some text")
 	n.StopLeading()
-	if v := <-ch; v.status != statusNotEnqueued {
-		t.Errorf("verdict %+v", v)
+	if v := <-ch; v.Status != statusNotEnqueued {
+		t.Errorf("result %+v", v)
 	}
 	n.StartLeading(n.CurrentTerm())
 	n.set(func(n *fakeNode) { n.stalled = false })
@@ -87,8 +84,8 @@ func TestQueueIsRefusedInAnotherTerm(t *testing.T) {
 		n.myTerm = n.c.term
 		n.stalled = false
 	})
-	if v := <-ch; v.status != statusNotEnqueued {
-		t.Errorf("verdict %+v", v)
+	if v := <-ch; v.Status != statusNotEnqueued {
+		t.Errorf("result %+v", v)
 	}
 	if n.sm.count("some text") != 0 {
 		t.Error("what was refused showed up")
@@ -101,12 +98,12 @@ func TestNobodyWaitsForAGroup(t *testing.T) {
 	gone := queue(ctx, t, n, "gone text")
 	stays := queue(context.Background(), t, n, "other text")
 	cancel()
-	if v := <-gone; v.status != statusUnknown {
-		t.Errorf("verdict %+v", v)
+	if v := <-gone; v.Status != statusUnknown {
+		t.Errorf("result %+v", v)
 	}
 	n.set(func(n *fakeNode) { n.stalled = false })
-	if v := <-stays; v.status != statusApplied {
-		t.Errorf("verdict %+v", v)
+	if v := <-stays; v.Status != statusApplied {
+		t.Errorf("result %+v", v)
 	}
 	if n.sm.count("gone text") != 0 || n.sm.count("other text") != 1 {
 		t.Error("a group that nobody waits for was proposed")
@@ -116,7 +113,9 @@ func TestNobodyWaitsForAGroup(t *testing.T) {
 func TestOversizedGroupIsRefused(t *testing.T) {
 	c := newCluster(t, 1)
 	n := c.lead("node-0")
-	if v := n.leader.submit(context.Background(), groupOf("some text"), maxGroupBytes+1); v.status != statusInvalid {
-		t.Errorf("verdict %+v", v)
+	g := groupOf("some text")
+	g.Commands[0].Data = make([]byte, maxGroupBytes)
+	if v := n.leader.submit(context.Background(), g); v.Status != statusInvalid {
+		t.Errorf("result %+v", v)
 	}
 }

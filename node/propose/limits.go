@@ -64,28 +64,19 @@ const (
 
 // Sizes on the private port and in the log.
 const (
-	// batchReserve is left free in a batch for what encloses its groups.
-	batchReserve = 1 << 10
-	// maxGroupBytes bounds an encoded group, so that it fits into a batch alone.
-	maxGroupBytes = command.MaxBatchBytes - batchReserve
-	// commandReserve is added to a command's measured size: its number may need
-	// more bytes than the one it was measured with.
-	commandReserve = 16
-	// openBytes is what a number that is listed below the floor takes in a group.
-	openBytes = 12
-	// maxCommandBytes bounds a measured command, so that it fits into a group with
-	// any list of open numbers.
-	maxCommandBytes = maxGroupBytes - command.MaxOpen*openBytes
+	// maxGroupBytes bounds a group, so that it fits into a batch alone.
+	maxGroupBytes = command.MaxBatchBytes
+	// maxCommandBytes bounds a command, so that it fits into a group with any list of
+	// open numbers.
+	maxCommandBytes = maxGroupBytes - command.GroupBytes - command.MaxOpen*command.OpenBytes
 	// callOverhead is what an unanswered command costs in memory beside its bytes.
 	callOverhead = 512
-	// maxSenderBytes bounds each of a sender's two strings.
-	maxSenderBytes = command.MaxNameKeyBytes
-	// maxEnvelopeBytes bounds the body of a forwarded group.
-	maxEnvelopeBytes = 1 << 20
-	// maxReplyBytes bounds the leader's answer to it.
-	maxReplyBytes = 64 << 10
+	// maxReplyBytes bounds the leader's answer to a forwarded group.
+	maxReplyBytes = 256 << 10
 	// maxReasonBytes bounds the clause for a person in it.
 	maxReasonBytes = 200
+	// maxRetryAfter bounds the wait of a rejected command in it.
+	maxRetryAfter = 24 * time.Hour
 	// maxJSONBytes bounds the small answers of the private port.
 	maxJSONBytes = 4 << 10
 )

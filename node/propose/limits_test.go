@@ -70,7 +70,7 @@ func TestUnfitCommandsGoNowhere(t *testing.T) {
 			t.Errorf("%v: error %v", body, err)
 		}
 	}
-	_, _, err := n.Propose(context.Background(), command.Sender{Fingerprint: strings.Repeat("x", maxSenderBytes+1)}, entryOf("some text"))
+	_, _, err := n.Propose(context.Background(), command.Sender{Fingerprint: strings.Repeat("x", command.MaxNameKeyBytes+1)}, entryOf("some text"))
 	if err == nil {
 		t.Error("a sender without bounds was taken")
 	}
@@ -214,11 +214,11 @@ func TestLoadShed(t *testing.T) {
 	t.Run("queue of the node", func(t *testing.T) {
 		c := newCluster(t, 1)
 		n := c.nodes[0]
-		size, err := measure(n.Boot(), sender, entryOf("text 0"))
+		c0, err := n.newCall(sender, entryOf("text 0"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.session.maxBytes = 3 * (callOverhead + size)
+		n.session.maxBytes = 3 * (callOverhead + c0.size)
 		var chans []<-chan outcome
 		for i := range 3 {
 			chans = append(chans, n.start(fmt.Sprint("text ", i)))

@@ -13,7 +13,7 @@ type status uint8
 
 const (
 	// statusApplied: the leader's state machine has applied the group, apart
-	// from the commands that the rate limits refused.
+	// from the commands over a rate limit.
 	statusApplied status = 1
 	// statusNotEnqueued: nothing of the group was handed to Raft, or Raft
 	// certainly did not append it. Another attempt may succeed.
@@ -26,32 +26,47 @@ const (
 	statusUnknown status = 5
 )
 
-// verdict is the end of one attempt.
-type verdict struct {
-	status  status
-	index   uint64    // of the log entry, with statusApplied; 0 when all were refused
-	refused []refusal // by the rate limits, whatever the status; ascending
-	charged bool      // the rate limits were asked: what is not refused was charged
-	reason  string    // one clause for a person
-	cause   error     // local attempts only
+// result is the end of one attempt. Its exported fields travel as JSON.
+type result struct {
+	Status   status      `json:"status"`
+	Index    uint64      `json:"index,omitempty"`    // of the log entry, with statusApplied; 0 when all were rejected
+	Rejected []rejection `json:"rejected,omitempty"` // by the rate limits, whatever the status; ascending
+	Charged  bool        `json:"charged,omitempty"`  // the rate limits were asked: what is not rejected was charged
+	Reason   string      `json:"reason,omitempty"`   // one clause for a person
+	cause    error       // local attempts only
 }
 
-// refusal is one command over a rate limit. It was not handed to Raft.
-type refusal struct {
-	pos        int // in the group
-	retryAfter time.Duration
+// rejection is one command over a rate limit. It was not handed to Raft.
+type rejection struct {
+	Position   int           `json:"position"` // in the group
+	RetryAfter time.Duration `json:"retryAfter"`
 }
 
-// raftVerdict waits for a log entry and returns the verdict on its groups.
-func raftVerdict(f raft.ApplyFuture) verdict {
+// check reports a result that nobody can have sent about a group of n commands.
+func (r *result) check(n int) error {
+	if r.Status < statusApplied || r.Status > statusUnknown {
+		return errors.New("unknown status")
+	}
+	last := -1
+	for _, over := range r.Rejected {
+		if over.Position <= last || over.Position >= n || over.RetryAfter < 0 || over.RetryAfter > maxRetryAfter {
+			return errors.New("rejections out of order or out of range")
+		}
+		last = over.Position
+	}
+	return nil
+}
+
+// raftResult waits for a log entry and returns the result of its groups.
+func raftResult(f raft.ApplyFuture) result {
 	err := f.Error()
 	switch {
 	case err == nil:
-		return verdict{status: statusApplied, index: f.Index()}
+		return result{Status: statusApplied, Index: f.Index()}
 	case neverAppended(err):
-		return verdict{status: statusNotEnqueued, reason: err.Error(), cause: err}
+		return result{Status: statusNotEnqueued, Reason: err.Error(), cause: err}
 	}
-	return verdict{status: statusUnknown, reason: err.Error(), cause: err}
+	return result{Status: statusUnknown, Reason: err.Error(), cause: err}
 }
 
 // neverAppended reports whether an error of raft.Apply's future proves that the

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // The paths of the private port that Handler serves.
@@ -25,39 +27,50 @@ type peers struct {
 	client *http.Client
 }
 
-// propose brings a group to the leader and returns its verdict.
-func (p peers) propose(ctx context.Context, id string, e envelope) verdict {
-	data, err := encodeEnvelope(e)
+// propose brings a group to the leader and returns its result.
+func (p peers) propose(ctx context.Context, id string, g command.Group) result {
+	data, err := command.EncodeGroup(g)
 	if err != nil {
-		return verdict{status: statusInvalid, reason: err.Error()}
+		return result{Status: statusInvalid, Reason: err.Error()}
 	}
 	body := &onceBody{data: bytes.NewReader(data)}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+id+pathPropose, body)
 	if err != nil {
-		return verdict{status: statusNotEnqueued, reason: err.Error()}
+		return result{Status: statusNotEnqueued, Reason: err.Error()}
 	}
 	req.ContentLength = int64(len(data))
 	req.Header.Set("Content-Type", "application/octet-stream")
 	resp, err := p.client.Do(req)
 	if err != nil {
 		if body.revoke() {
-			return verdict{status: statusNotEnqueued, reason: "the leader cannot be reached: " + err.Error()}
+			return result{Status: statusNotEnqueued, Reason: "the leader cannot be reached: " + err.Error()}
 		}
-		return verdict{status: statusUnknown, reason: "the leader did not answer: " + err.Error()}
+		return result{Status: statusUnknown, Reason: "the leader did not answer: " + err.Error()}
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return verdict{status: statusUnknown, reason: "the leader answered " + resp.Status}
+		return result{Status: statusUnknown, Reason: "the leader answered " + resp.Status}
 	}
 	reply, err := io.ReadAll(io.LimitReader(resp.Body, maxReplyBytes+1))
 	if err != nil {
-		return verdict{status: statusUnknown, reason: "the leader's answer broke off: " + err.Error()}
+		return result{Status: statusUnknown, Reason: "the leader's answer broke off: " + err.Error()}
 	}
-	v, err := decodeReply(reply, len(e.group.Commands))
+	r, err := decodeReply(reply, len(g.Commands))
 	if err != nil {
-		return verdict{status: statusUnknown, reason: err.Error()}
+		return result{Status: statusUnknown, Reason: err.Error()}
 	}
-	return v
+	return r
+}
+
+// decodeReply reads the leader's answer to a group of n commands.
+func decodeReply(data []byte, n int) (r result, err error) {
+	if err := decodeAnswer(data, maxReplyBytes, &r); err != nil {
+		return result{}, fmt.Errorf("the leader's answer: %w", err)
+	}
+	if err := r.check(n); err != nil {
+		return result{}, fmt.Errorf("the leader's answer: %w", err)
+	}
+	return r, nil
 }
 
 // readIndex asks the leader for an index that covers everything acknowledged.
@@ -98,7 +111,7 @@ func (p peers) get(ctx context.Context, id, path string, into any) error {
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s answered %s", id, resp.Status)
 	}
-	if err := decodeAnswer(data, into); err != nil {
+	if err := decodeAnswer(data, maxJSONBytes, into); err != nil {
 		return fmt.Errorf("answer of %s: %w", id, err)
 	}
 	return nil
@@ -118,8 +131,8 @@ type (
 )
 
 // decodeAnswer reads one JSON value that has the fields of into and no others.
-func decodeAnswer(data []byte, into any) error {
-	if len(data) > maxJSONBytes {
+func decodeAnswer(data []byte, limit int, into any) error {
+	if len(data) > limit {
 		return errors.New("answer too long")
 	}
 	d := json.NewDecoder(bytes.NewReader(data))

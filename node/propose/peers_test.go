@@ -3,6 +3,7 @@ package propose
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -15,9 +16,15 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-var oneCommand = envelope{
-	group:   command.Group{Boot: command.BootID{1}, Floor: 1, Commands: []command.Command{{Seq: 1, Payload: entryOf("some text")}}},
-	members: []member{{Sender: sender}},
+var oneCommand = command.Group{Boot: command.BootID{1}, Floor: 1, Commands: []command.Command{{Seq: 1, Payload: entryOf("some text"), From: sender}}}
+
+// encodeReply is an answer as the leader writes it.
+func encodeReply(r result) []byte {
+	data, err := json.Marshal(r)
+	if err != nil {
+		panic(err)
+	}
+	return data
 }
 
 // h2Client is a client as the private port's: HTTP/2 alone, any name reaches addr.
@@ -45,7 +52,7 @@ func h2Server(t *testing.T, h http.HandlerFunc) *httptest.Server {
 
 // What a real transport does decides what is certain.
 func TestForwardOverHTTP2(t *testing.T) {
-	applied := verdict{status: statusApplied, index: 9}
+	applied := result{Status: statusApplied, Index: 9}
 	tests := []struct {
 		name    string
 		handler http.HandlerFunc
@@ -53,7 +60,7 @@ func TestForwardOverHTTP2(t *testing.T) {
 	}{
 		{"applied", func(w http.ResponseWriter, r *http.Request) {
 			data, _ := io.ReadAll(r.Body)
-			if _, _, err := decodeEnvelope(data); err != nil || r.ProtoMajor != 2 || r.ContentLength != int64(len(data)) {
+			if _, err := command.DecodeGroup(data); err != nil || r.ProtoMajor != 2 || r.ContentLength != int64(len(data)) {
 				w.WriteHeader(http.StatusTeapot)
 				return
 			}
@@ -81,8 +88,8 @@ func TestForwardOverHTTP2(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := h2Server(t, tt.handler)
 			p := peers{client: h2Client(s.Listener.Addr().String())}
-			if v := p.propose(context.Background(), "leader", oneCommand); v.status != tt.want {
-				t.Errorf("verdict %+v, want %d", v, tt.want)
+			if v := p.propose(context.Background(), "leader", oneCommand); v.Status != tt.want {
+				t.Errorf("result %+v, want %d", v, tt.want)
 			}
 		})
 	}
@@ -105,8 +112,8 @@ func TestForwardWithoutAConnection(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			defer cancel()
 			p := peers{client: h2Client(addr)}
-			if v := p.propose(ctx, "leader", oneCommand); v.status != statusNotEnqueued {
-				t.Errorf("verdict %+v", v)
+			if v := p.propose(ctx, "leader", oneCommand); v.Status != statusNotEnqueued {
+				t.Errorf("result %+v", v)
 			}
 		})
 	}
@@ -122,8 +129,8 @@ func TestHungLeaderLeavesTheOutcomeUnknown(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	p := peers{client: h2Client(s.Listener.Addr().String())}
-	if v := p.propose(ctx, "leader", oneCommand); v.status != statusUnknown {
-		t.Errorf("verdict %+v", v)
+	if v := p.propose(ctx, "leader", oneCommand); v.Status != statusUnknown {
+		t.Errorf("result %+v", v)
 	}
 }
 
@@ -156,10 +163,10 @@ func TestHandlerRefusesWhatItCannotRead(t *testing.T) {
 		return w
 	}
 	w := post(strings.NewReader("rubbish"))
-	if v, err := decodeReply(w.Body.Bytes(), 1); err != nil || v.status != statusInvalid {
+	if v, err := decodeReply(w.Body.Bytes(), 1); err != nil || v.Status != statusInvalid {
 		t.Errorf("rubbish: %+v, %v", v, err)
 	}
-	if w := post(strings.NewReader(strings.Repeat("x", maxEnvelopeBytes+1))); w.Code != http.StatusBadRequest {
+	if w := post(strings.NewReader(strings.Repeat("x", command.MaxForwardBytes+1))); w.Code != http.StatusBadRequest {
 		t.Errorf("too long: status %d", w.Code)
 	}
 	for _, r := range []*http.Request{

@@ -168,7 +168,7 @@ func (p *Pipeline) Recheck(v Results) {
 // Clocks returns the comparison of this node's clock with those of the voters.
 func (p *Pipeline) Clocks() *ClockSync { return p.sync }
 
-// Stats is a picture of the Pipeline for metrics.
+// Stats is the Pipeline's state for metrics.
 type Stats struct {
 	Open        int // commands taken in and not answered
 	OpenBytes   int // what they hold in memory
@@ -180,7 +180,7 @@ type Stats struct {
 // Stats returns the present numbers.
 func (p *Pipeline) Stats() Stats {
 	p.session.mu.Lock()
-	s := Stats{Open: len(p.session.calls), OpenBytes: p.session.bytes, Waiting: p.session.queued}
+	s := Stats{Open: len(p.session.calls), OpenBytes: p.session.bytes, Waiting: p.session.waiting.Len()}
 	p.session.mu.Unlock()
 	p.leader.mu.Lock()
 	defer p.leader.mu.Unlock()

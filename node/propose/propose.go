@@ -16,12 +16,11 @@ import (
 // when the command will certainly never be applied, with CodeOutcomeUnknown when
 // it may be; any other error says that the command is not fit for the log, and
 // was not sent.
-func (p *Pipeline) Propose(ctx context.Context, from command.Sender, body command.Payload) (command.Result, uint64, error) {
-	size, err := p.fit(from, body)
-	if err != nil {
-		return command.Result{}, 0, err
+func (p *Pipeline) Propose(ctx context.Context, from command.Sender, payload command.Payload) (command.Result, uint64, error) {
+	c, err := p.newCall(from, payload)
+	if err == nil {
+		err = p.session.add(c)
 	}
-	c, err := p.session.add(from, body, size)
 	if err != nil {
 		return command.Result{}, 0, err
 	}
@@ -32,27 +31,27 @@ func (p *Pipeline) Propose(ctx context.Context, from command.Sender, body comman
 // ProposeAsLeader brings a command of the node itself straight into this node's
 // log, whether or not it leads already; Lead and Init go this way. There is no
 // second attempt. It returns like Propose; errors wrap Raft's own.
-func (p *Pipeline) ProposeAsLeader(ctx context.Context, body command.Payload) (command.Result, uint64, error) {
-	size, err := p.fit(command.Sender{}, body)
+func (p *Pipeline) ProposeAsLeader(ctx context.Context, payload command.Payload) (command.Result, uint64, error) {
+	c, err := p.newCall(command.Sender{}, payload)
 	if err != nil {
 		return command.Result{}, 0, err
 	}
 	if err := p.knowClocks(ctx); err != nil {
-		return command.Result{}, 0, fmt.Errorf("propose %T as the leader: %w", body, err)
+		return command.Result{}, 0, fmt.Errorf("propose %T as the leader: %w", payload, err)
 	}
-	c, g, err := p.session.addInFlight(body, size)
+	g, err := p.session.addInFlight(c)
 	if err != nil {
 		return command.Result{}, 0, err
 	}
-	v := p.leader.submitUrgent(ctx, g, size)
-	if v.status != statusApplied {
-		p.session.abandon(c, v.reason)
-		if v.cause == nil {
-			v.cause = errors.New(v.reason)
+	r := p.leader.submitUrgent(ctx, g)
+	if r.Status != statusApplied {
+		p.session.abandon(c, r.Reason)
+		if r.cause == nil {
+			r.cause = errors.New(r.Reason)
 		}
-		return command.Result{}, 0, fmt.Errorf("propose %T as the leader: %w", body, v.cause)
+		return command.Result{}, 0, fmt.Errorf("propose %T as the leader: %w", payload, r.cause)
 	}
-	p.session.settle(parcel{calls: []*call{c}}, v)
+	p.session.settle(batch{calls: []*call{c}}, r)
 	p.await(ctx, c, "the command was not applied in time")
 	return c.result, c.index, c.err
 }
@@ -99,42 +98,27 @@ func (p *Pipeline) lookUp(c *call) {
 	p.session.recheck(c, v)
 }
 
-// fit is measure, and also refuses what not every node of the cluster knows yet.
-func (p *Pipeline) fit(from command.Sender, body command.Payload) (int, error) {
-	size, err := measure(p.session.boot, from, body)
+// newCall encodes a command, once for all of its way. It takes none that a state
+// machine could not apply, that is too large, or that not every node of the cluster
+// knows yet.
+func (p *Pipeline) newCall(from command.Sender, payload command.Payload) (*call, error) {
+	data, err := command.Encode(payload)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	needs, d := command.FormatOf(body), p.deps.Load()
+	c := newCall(from, payload, data)
+	if c.size > maxCommandBytes {
+		return nil, fmt.Errorf("%T takes %d bytes, more than %d", payload, c.size, maxCommandBytes)
+	}
+	if len(from.Fingerprint) > command.MaxNameKeyBytes || len(from.AgentKey) > command.MaxNameKeyBytes {
+		return nil, fmt.Errorf("sender of %T: longer than %d bytes", payload, command.MaxNameKeyBytes)
+	}
+	needs, d := command.FormatOf(payload), p.deps.Load()
 	if needs == command.InitialFormat || d == nil || d.state.Format() >= needs {
-		return size, nil
+		return c, nil
 	}
-	return 0, &command.Unavailable{
+	return nil, &command.Unavailable{
 		Code:   command.CodeNotEnqueued,
 		Reason: fmt.Sprintf("not every node of the cluster is upgraded yet: this needs format %d, and the cluster has %d", needs, d.state.Format()),
 	}
-}
-
-// measure returns an upper bound for the command's size in a group. It refuses
-// what a state machine would refuse: a command that cannot be read must not get
-// anywhere near the log, and one from another node is checked when it is decoded.
-func measure(boot command.BootID, from command.Sender, body command.Payload) (int, error) {
-	if body == nil {
-		return 0, errors.New("no command")
-	}
-	if len(from.Fingerprint) > maxSenderBytes || len(from.AgentKey) > maxSenderBytes {
-		return 0, fmt.Errorf("sender of %T: longer than %d bytes", body, maxSenderBytes)
-	}
-	if err := command.Check(body); err != nil {
-		return 0, fmt.Errorf("%T is not fit for the log: %w", body, err)
-	}
-	data, err := command.EncodeGroup(command.Group{Boot: boot, Floor: 1, Commands: []command.Command{{Seq: 1, Payload: body}}})
-	if err != nil {
-		return 0, fmt.Errorf("encode %T: %w", body, err)
-	}
-	size := len(data) + commandReserve
-	if size > maxCommandBytes {
-		return 0, fmt.Errorf("%T takes %d bytes, more than %d", body, size, maxCommandBytes)
-	}
-	return size, nil
 }

@@ -2,6 +2,8 @@ package propose
 
 import (
 	"context"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // send is one of the node's senders: it takes whatever waits to the leader, one
@@ -17,15 +19,15 @@ func (p *Pipeline) send() {
 			p.pause(p.ctx, changed, failures)
 			continue
 		}
-		parcel := p.session.take()
-		if len(parcel.calls) == 0 {
+		b := p.session.take()
+		if len(b.calls) == 0 {
 			continue
 		}
-		v := p.attempt(target, parcel)
-		p.session.settle(parcel, v)
-		if v.status == statusApplied {
+		r := p.attempt(target, b.group)
+		p.session.settle(b, r)
+		if r.Status == statusApplied {
 			failures = 0
-			p.recheckApplied(parcel, v.index)
+			p.recheckApplied(b, r.Index)
 			continue
 		}
 		failures++
@@ -34,16 +36,15 @@ func (p *Pipeline) send() {
 }
 
 // attempt brings a group to the leader once.
-func (p *Pipeline) attempt(target string, parcel parcel) verdict {
-	e := envelope{group: parcel.group, members: parcel.members}
+func (p *Pipeline) attempt(target string, g command.Group) result {
 	if target == p.self {
-		return p.leader.submit(p.ctx, e, parcel.size)
+		return p.leader.submit(p.ctx, g)
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, p.timing.attempt)
 	defer cancel()
 	ctx, stop := p.UntilAnotherLeads(ctx, target)
 	defer stop()
-	return p.peers.propose(ctx, target, e)
+	return p.peers.propose(ctx, target, g)
 }
 
 // UntilAnotherLeads returns a context that ends with ctx, or when somebody else than
@@ -70,12 +71,12 @@ func (p *Pipeline) UntilAnotherLeads(ctx context.Context, leader string) (contex
 
 // recheckApplied looks up the calls of a group that this node passed by without
 // the Observer: a snapshot was installed while the leader's answer was on its way.
-func (p *Pipeline) recheckApplied(parcel parcel, index uint64) {
+func (p *Pipeline) recheckApplied(b batch, index uint64) {
 	d := p.deps.Load()
 	if d.state.Applied() < index {
 		return
 	}
-	for _, c := range parcel.calls {
+	for _, c := range b.calls {
 		p.lookUp(c)
 	}
 }

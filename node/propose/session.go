@@ -1,6 +1,7 @@
 package propose
 
 import (
+	"container/list"
 	"log/slog"
 	"slices"
 	"sync"
@@ -19,10 +20,9 @@ type session struct {
 	work    sync.Cond // there is something to take, or closed
 	nextSeq uint64
 	calls   map[uint64]*call
-	open    list // all unanswered calls, by seq
-	waiting list // those that wait for a sender, retries first
-	queued  int  // number of waiting calls
-	bytes   int  // of all open calls
+	open    *list.List // all unanswered calls, by seq
+	waiting *list.List // those that wait for a sender, retries first
+	bytes   int        // of all open calls
 	closed  bool
 }
 
@@ -31,65 +31,60 @@ func newSession(boot command.BootID, logger *slog.Logger) *session {
 		boot: boot, logger: logger, maxBytes: MaxQueuedBytes, maxLag: MaxLag,
 		nextSeq: 1,
 		calls:   make(map[uint64]*call),
-		open:    list{which: listOpen}, waiting: list{which: listWaiting},
+		open:    list.New(), waiting: list.New(),
 	}
 	s.work.L = &s.mu
 	return s
 }
 
 // add takes a command in and lets it wait for a sender.
-func (s *session) add(from command.Sender, body command.Payload, size int) (*call, error) {
-	c := &call{body: body, from: from, size: size, done: make(chan struct{})}
+func (s *session) add(c *call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-		return nil, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: reasonClosing}
-	case s.bytes+size+callOverhead > s.maxBytes:
-		return nil, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "too many writes are waiting on this node"}
+	if !s.closed && s.bytes+c.size+callOverhead > s.maxBytes {
+		return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "too many writes are waiting on this node"}
 	}
-	s.register(c)
-	s.enqueue(c, (*list).pushBack)
-	return c, nil
+	if err := s.register(c); err != nil {
+		return err
+	}
+	c.waiting = s.waiting.PushBack(c)
+	s.work.Signal()
+	return nil
 }
 
 // addInFlight takes a command in that its caller brings to the leader's queue
 // itself, and returns the group to bring.
-func (s *session) addInFlight(body command.Payload, size int) (*call, command.Group, error) {
-	c := &call{body: body, size: size, done: make(chan struct{}), inFlight: true}
+func (s *session) addInFlight(c *call) (command.Group, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return nil, command.Group{}, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: reasonClosing}
+	if err := s.register(c); err != nil {
+		return command.Group{}, err
 	}
-	s.register(c)
+	c.inFlight = true
 	g := s.group()
-	g.Commands = []command.Command{{Seq: c.seq, Payload: body}}
-	return c, g, nil
+	g.Commands = []command.Command{c.Command}
+	return g, nil
 }
 
 // register gives the call its number. The lock is held.
-func (s *session) register(c *call) {
-	c.seq = s.nextSeq
+func (s *session) register(c *call) error {
+	if s.closed {
+		return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: reasonClosing}
+	}
+	c.Seq = s.nextSeq
 	s.nextSeq++
-	s.calls[c.seq] = c
-	s.open.pushBack(c)
+	s.calls[c.Seq] = c
+	c.open = s.open.PushBack(c)
 	s.bytes += c.size + callOverhead
+	return nil
 }
 
-// enqueue lets the call wait for a sender. The lock is held.
-func (s *session) enqueue(c *call, push func(*list, *call)) {
-	push(&s.waiting, c)
-	c.queued = true
-	s.queued++
-	s.work.Signal()
-}
-
-// dequeue takes the call out of the waiting list. The lock is held.
+// dequeue takes the call out of the waiting list, if it is there. The lock is held.
 func (s *session) dequeue(c *call) {
-	s.waiting.remove(c)
-	c.queued = false
-	s.queued--
+	if c.waiting != nil {
+		s.waiting.Remove(c.waiting)
+		c.waiting = nil
+	}
 }
 
 // group returns a group without commands, which declares what may still be sent.
@@ -97,12 +92,13 @@ func (s *session) dequeue(c *call) {
 // that takes long would hold the floor, and all results above it. The lock is held.
 func (s *session) group() command.Group {
 	g := command.Group{Boot: s.boot, Floor: s.nextSeq}
-	for c := s.open.head; c != nil; c = s.open.next(c) {
-		if len(g.Open) == command.MaxOpen || c.seq+s.maxLag >= s.nextSeq {
-			g.Floor = c.seq
+	for e := s.open.Front(); e != nil; e = e.Next() {
+		seq := e.Value.(*call).Seq
+		if len(g.Open) == command.MaxOpen || seq+s.maxLag >= s.nextSeq {
+			g.Floor = seq
 			break
 		}
-		g.Open = append(g.Open, c.seq)
+		g.Open = append(g.Open, seq)
 	}
 	return g
 }
@@ -120,112 +116,105 @@ func (s *session) awaitWork() bool {
 // first returns the call that is to be sent next; nil when there is none, or
 // when it is too far ahead of the floor. The lock is held.
 func (s *session) first(floor uint64) *call {
-	c := s.waiting.head
-	if c == nil || c.seq >= floor+MaxSpan {
-		return nil
+	if e := s.waiting.Front(); e != nil && e.Value.(*call).Seq < floor+MaxSpan {
+		return e.Value.(*call)
 	}
-	return c
+	return nil
 }
 
-// parcel is a group on its way to the leader.
-type parcel struct {
-	calls   []*call
-	group   command.Group
-	members []member
-	size    int
+// batch is the calls of a group on its way to the leader.
+type batch struct {
+	calls []*call
+	group command.Group
 }
 
 // take returns the waiting calls that fit into one group, oldest first; none
 // when nothing waits.
-func (s *session) take() parcel {
+func (s *session) take() batch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := parcel{group: s.group()}
-	p.size = len(p.group.Open) * openBytes
-	floor := p.group.Floor
-	for c := s.first(floor); c != nil && len(p.calls) < command.MaxGroupCommands; c = s.first(floor) {
-		if len(p.calls) > 0 && p.size+c.size > maxGroupBytes {
+	b := batch{group: s.group()}
+	size, floor := b.group.Size(), b.group.Floor
+	for c := s.first(floor); c != nil && len(b.calls) < command.MaxGroupCommands; c = s.first(floor) {
+		if size += c.size; len(b.calls) > 0 && size > maxGroupBytes {
 			break
 		}
 		s.dequeue(c)
 		c.inFlight = true
-		p.size += c.size
-		p.calls = append(p.calls, c)
-		p.members = append(p.members, member{Sender: c.from, Charged: c.charged})
-		p.group.Commands = append(p.group.Commands, command.Command{Seq: c.seq, Payload: c.body})
+		b.calls = append(b.calls, c)
+		b.group.Commands = append(b.group.Commands, c.Command)
 	}
 	if s.first(floor) != nil {
 		s.work.Signal()
 	}
-	return p
+	return b
 }
 
-// settle draws the consequences of an attempt for each call of the parcel.
+// settle draws the consequences of an attempt for each call of the batch.
 // Calls that go on waiting do so ahead of newer ones, in their order.
-func (s *session) settle(p parcel, v verdict) {
+func (s *session) settle(b batch, r result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	refused := len(v.refused)
-	for i, c := range slices.Backward(p.calls) {
-		var over *refusal
-		if refused > 0 && v.refused[refused-1].pos == i {
-			refused--
-			over = &v.refused[refused]
+	rejected := len(r.Rejected)
+	for i, c := range slices.Backward(b.calls) {
+		var over *rejection
+		if rejected > 0 && r.Rejected[rejected-1].Position == i {
+			rejected--
+			over = &r.Rejected[rejected]
 		}
 		if c.answered {
 			continue
 		}
 		c.inFlight = false
-		s.settleCall(c, v, over)
+		s.settleCall(c, r, over)
 	}
 }
 
 // settleCall is settle for one call. The lock is held.
-func (s *session) settleCall(c *call, v verdict, over *refusal) {
+func (s *session) settleCall(c *call, r result, over *rejection) {
 	// When the answer is lost, nobody knows: better a write that was never charged
-	// than one that is refused because it was charged twice.
-	if over == nil && (v.charged || v.status == statusUnknown) {
-		c.charged = true
+	// than one that is rejected because it was charged twice.
+	if over == nil && (r.Charged || r.Status == statusUnknown) {
+		c.Charged = true
 	}
 	switch {
 	case over != nil && !c.uncertain():
-		s.finish(c, &command.RateLimited{RetryAfter: over.retryAfter})
+		s.finish(c, &command.RateLimited{RetryAfter: over.RetryAfter})
 		return
 	case over != nil:
 		// It was charged before, so this leader is mistaken.
-	case v.status == statusApplied:
+	case r.Status == statusApplied:
 		c.handed, c.confirmed = true, true
 		if c.applied {
 			s.finish(c, nil)
 		}
 		return
-	case v.status == statusUnknown:
+	case r.Status == statusUnknown:
 		c.handed = true
-	case v.status == statusNotEnqueued:
+	case r.Status == statusNotEnqueued:
 	case !c.uncertain():
-		s.finish(c, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: v.reason})
+		s.finish(c, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: r.Reason})
 		return
 	}
 	switch {
 	case s.closed:
 		s.finish(c, unavailable(c, reasonClosing))
 	case c.expired:
-		s.finish(c, unavailable(c, v.reason))
+		s.finish(c, unavailable(c, r.Reason))
 	default:
-		s.enqueue(c, (*list).pushFront)
+		c.waiting = s.waiting.PushFront(c)
+		s.work.Signal()
 	}
 }
 
 // finish answers a call; a nil err means its result. The lock is held.
 func (s *session) finish(c *call, err error) {
-	if c.queued {
-		s.dequeue(c)
-	}
-	s.open.remove(c)
-	if s.waiting.head != nil {
+	s.dequeue(c)
+	s.open.Remove(c.open)
+	if s.waiting.Len() > 0 {
 		s.work.Signal() // the floor may rise
 	}
-	delete(s.calls, c.seq)
+	delete(s.calls, c.Seq)
 	s.bytes -= c.size + callOverhead
 	c.err = err
 	c.answered = true
@@ -280,7 +269,7 @@ func (s *session) deliver(c *call, r command.Result, index uint64) {
 		return
 	}
 	if r.Outcome == command.OutcomeDropped {
-		s.logger.Error("an unanswered command was dropped as answered", "boot", s.boot, "seq", c.seq, "index", index)
+		s.logger.Error("an unanswered command was dropped as answered", "boot", s.boot, "seq", c.Seq, "index", index)
 		return
 	}
 	c.applied, c.result, c.index = true, r, index
@@ -291,7 +280,7 @@ func (s *session) deliver(c *call, r command.Result, index uint64) {
 
 // recheck looks up one call in a view.
 func (s *session) recheck(c *call, v Results) {
-	r, ok := v.Result(s.boot, c.seq)
+	r, ok := v.Result(s.boot, c.Seq)
 	if !ok {
 		return
 	}
@@ -307,8 +296,8 @@ func (s *session) unapplied() []*call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var calls []*call
-	for c := s.open.head; c != nil; c = s.open.next(c) {
-		if !c.applied {
+	for e := s.open.Front(); e != nil; e = e.Next() {
+		if c := e.Value.(*call); !c.applied {
 			calls = append(calls, c)
 		}
 	}
@@ -325,12 +314,13 @@ func (s *session) missing(c *call) bool {
 
 const reasonClosing = "this node is shutting down"
 
-// close answers everything and refuses what comes later.
+// close answers everything and takes nothing more in.
 func (s *session) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	for c := s.open.head; c != nil; c = s.open.head {
+	for e := s.open.Front(); e != nil; e = s.open.Front() {
+		c := e.Value.(*call)
 		s.finish(c, unavailable(c, reasonClosing))
 	}
 	s.work.Broadcast()

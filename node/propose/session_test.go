@@ -11,36 +11,48 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
+// addTo takes a command in.
+func addTo(s *session, text string) *call {
+	data, err := command.Encode(entryOf(text))
+	if err == nil {
+		c := newCall(sender, entryOf(text), data)
+		if err = s.add(c); err == nil {
+			return c
+		}
+	}
+	panic(err)
+}
+
 func TestExpiry(t *testing.T) {
-	add := func() (*session, *call, parcel) {
+	add := func() (*session, *call, batch) {
 		s := newSession(command.BootID{1}, nil)
-		c, _ := s.add(sender, entryOf("text"), 10)
+		c := addTo(s, "text")
 		p := s.take()
 		return s, c, p
 	}
 	tests := []struct {
 		name string
-		end  func(s *session, c *call, p parcel)
+		end  func(s *session, c *call, p batch)
 		code command.Code
 	}{
-		{"the last attempt was refused", func(s *session, c *call, p parcel) {
+		{"the last attempt was refused", func(s *session, c *call, p batch) {
 			s.expire(c, "late")
 			s.settle(p, notLeading())
 		}, command.CodeNotEnqueued},
-		{"the last attempt is unknown", func(s *session, c *call, p parcel) {
+		{"the last attempt is unknown", func(s *session, c *call, p batch) {
 			s.expire(c, "late")
-			s.settle(p, verdict{status: statusUnknown})
+			s.settle(p, result{Status: statusUnknown})
 		}, command.CodeOutcomeUnknown},
-		{"the last attempt does not end", func(s *session, c *call, p parcel) {
+		{"the last attempt does not end", func(s *session, c *call, p batch) {
 			s.expire(c, "late")
 			s.abandon(c, "later")
 		}, command.CodeOutcomeUnknown},
-		{"no attempt under way", func(s *session, c *call, p parcel) {
+		{"no attempt under way", func(s *session, c *call, p batch) {
 			s.settle(p, notLeading())
 			s.expire(c, "late")
 		}, command.CodeNotEnqueued},
-		{"an earlier attempt is unknown", func(s *session, c *call, p parcel) {
-			s.settle(p, verdict{status: statusUnknown})
+		{"an earlier attempt is unknown", func(s *session, c *call, p batch) {
+			s.settle(p, result{Status: statusUnknown})
 			s.take()
 			s.expire(c, "late")
 		}, command.CodeOutcomeUnknown},
@@ -129,14 +141,14 @@ func TestFloorIsTheSmallestUnanswered(t *testing.T) {
 		t.Errorf("floors %v", floors)
 	}
 	s := n.session
-	one, _ := s.add(sender, entryOf("one"), 10)
-	two, _ := s.add(sender, entryOf("two"), 10)
-	if g := declared(s); g.Floor != one.seq {
-		t.Errorf("floor %d with %d unanswered", g.Floor, one.seq)
+	one := addTo(s, "first text")
+	two := addTo(s, "second text")
+	if g := declared(s); g.Floor != one.Seq {
+		t.Errorf("floor %d with %d unanswered", g.Floor, one.Seq)
 	}
 	s.abandon(one, "")
 	s.abandon(two, "")
-	if g := declared(s); g.Floor != two.seq+1 {
+	if g := declared(s); g.Floor != two.Seq+1 {
 		t.Errorf("floor %d after everything is answered", g.Floor)
 	}
 }
@@ -157,34 +169,34 @@ func TestSlowCallDoesNotHoldTheFloor(t *testing.T) {
 			s := newSession(command.BootID{1}, slog.New(slog.DiscardHandler))
 			s.maxLag = 4
 			m := newFakeMachine(s)
-			apply := func(p parcel) {
+			apply := func(p batch) {
 				data, err := command.EncodeBatch(command.Batch{Stamp: 1, Groups: []command.Group{p.group}})
 				if err != nil {
 					t.Fatal(err)
 				}
 				m.apply(t, m.applied+1, data)
 			}
-			slow, _ := s.add(sender, entryOf("slow"), 10)
+			slow := addTo(s, "slow")
 			late := s.take()
 			if first == statusUnknown {
 				apply(late)
 			}
 			for i := range 100 {
-				_, _ = s.add(sender, entryOf(fmt.Sprint("text ", i)), 10)
+				addTo(s, fmt.Sprint("text ", i))
 				p := s.take()
 				apply(p)
-				s.settle(p, verdict{status: statusApplied, index: m.applied})
+				s.settle(p, result{Status: statusApplied, Index: m.applied})
 			}
-			if g := declared(s); g.Floor < slow.seq+100 {
+			if g := declared(s); g.Floor < slow.Seq+100 {
 				t.Errorf("floor %d", g.Floor)
 			}
 			if kept := len(m.sessions[s.boot].results); kept > 10 {
 				t.Errorf("%d results kept", kept)
 			}
-			s.settle(late, verdict{status: first})
+			s.settle(late, result{Status: first})
 			p := s.take()
 			apply(p)
-			s.settle(p, verdict{status: statusApplied, index: m.applied})
+			s.settle(p, result{Status: statusApplied, Index: m.applied})
 			select {
 			case <-slow.done:
 				if slow.err != nil || slow.result.Outcome != command.OutcomeDone {
@@ -204,7 +216,9 @@ func TestSpanIsBounded(t *testing.T) {
 	s := newSession(command.BootID{1}, nil)
 	// As many calls as can be listed by themselves, and one that holds the floor.
 	for range command.MaxOpen + 1 {
-		if _, err := s.add(sender, entryOf("first"), 1); err != nil {
+		c := newCall(sender, entryOf("first"), nil)
+		c.size = 1
+		if err := s.add(c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -214,7 +228,9 @@ func TestSpanIsBounded(t *testing.T) {
 	}
 	sent := 1 // that one
 	for range MaxSpan + 10 {
-		if _, err := s.add(sender, entryOf("more"), 1); err != nil {
+		c := newCall(sender, entryOf("more"), nil)
+		c.size = 1
+		if err := s.add(c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -225,9 +241,9 @@ func TestSpanIsBounded(t *testing.T) {
 		}
 		sent += len(p.calls)
 		for _, c := range p.calls {
-			s.Applied(s.boot, c.seq, command.Result{Outcome: command.OutcomeDone}, 1)
+			s.Applied(s.boot, c.Seq, command.Result{Outcome: command.OutcomeDone}, 1)
 		}
-		s.settle(p, verdict{status: statusApplied, index: 1})
+		s.settle(p, result{Status: statusApplied, Index: 1})
 	}
 	if sent != MaxSpan {
 		t.Errorf("sent %d numbers from the floor on, want %d", sent, MaxSpan)
@@ -247,14 +263,14 @@ func TestSpanIsBounded(t *testing.T) {
 func TestRequeuedCallsKeepTheirOrder(t *testing.T) {
 	s := newSession(command.BootID{1}, nil)
 	for range 4 {
-		_, _ = s.add(sender, entryOf("text"), 10)
+		addTo(s, "text")
 	}
 	p := s.take()
-	_, _ = s.add(sender, entryOf("text"), 10)
-	s.settle(p, verdict{status: statusNotEnqueued, refused: []refusal{{pos: 2}}})
+	addTo(s, "text")
+	s.settle(p, result{Status: statusNotEnqueued, Rejected: []rejection{{Position: 2}}})
 	var seqs []uint64
 	for _, c := range s.take().calls {
-		seqs = append(seqs, c.seq)
+		seqs = append(seqs, c.Seq)
 	}
 	if fmt.Sprint(seqs) != "[1 2 4 5]" {
 		t.Errorf("order %v", seqs)

@@ -1,0 +1,44 @@
+package fsm
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+func samplePublish() *command.Publish {
+	return &command.Publish{
+		Agent: "Ada", AgentKey: "ada", Kind: command.KindKnowledge, Channel: "general",
+		Title: "A title", Body: "A body of some words.", Tags: []string{"one", "Two"},
+		Target: "e1", Relation: command.RelationReply, Mentions: []string{"bob"}, House: true,
+		Request: command.RequestKey{Scope: "ada", ID: "request-1"},
+	}
+}
+
+// checkRoundTrip encodes and decodes commands.
+func checkRoundTrip(t *testing.T, bodies ...command.Payload) {
+	t.Helper()
+	b := command.Batch{Stamp: 1, Groups: []command.Group{{Boot: boot1}}}
+	for i, body := range bodies {
+		b.Groups[0].Commands = append(b.Groups[0].Commands, command.Command{Seq: uint64(i), Payload: body})
+	}
+	checkBatch(t, b)
+}
+
+func checkBatch(t *testing.T, want command.Batch) {
+	t.Helper()
+	data, err := command.EncodeBatch(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := command.DecodeBatch(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("batch (-want +got):\n%s", diff)
+	}
+}
