@@ -24,10 +24,27 @@ type answered struct {
 	res   command.Result
 }
 
+// Apply applies one batch, from command.EncodeBatch, as the committed log entry with
+// this index and term. It panics like apply.
+func (m *Machine) Apply(index, term uint64, batch []byte) {
+	m.applyAll([]logEntry{{index: index, term: term, data: batch}})
+}
+
+// applyAll applies log entries in order, and stops where somebody waits for the view
+// of one index.
+func (m *Machine) applyAll(entries []logEntry) {
+	for len(entries) > 0 {
+		n := m.captures.next(entries)
+		m.apply(entries[:n])
+		m.captures.serve(m)
+		entries = entries[n:]
+	}
+}
+
 // apply carries out committed log entries, in order, in one write, and publishes
-// the view after them. What the state already holds is skipped. It panics when
-// the log is not the one that the state was made of, and when an entry cannot be applied: a state machine that skips one is no copy of the
-// others any more.
+// the view after them. What the state already holds is skipped. It panics when the log
+// is not the one that the state was made of, and when an entry cannot be decoded: a
+// state machine that skips one is no copy of the others any more.
 func (m *Machine) apply(entries []logEntry) {
 	m.applyMu.Lock()
 	defer m.applyMu.Unlock()

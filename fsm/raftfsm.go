@@ -34,12 +34,7 @@ func (f raftFSM) ApplyBatch(logs []*raft.Log) []any {
 			})
 		}
 	}
-	for len(entries) > 0 {
-		n := f.m.captures.next(entries)
-		f.m.apply(entries[:n])
-		f.m.captures.serve(f.m)
-		entries = entries[n:]
-	}
+	f.m.applyAll(entries)
 	return make([]any, len(logs))
 }
 
