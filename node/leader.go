@@ -72,7 +72,7 @@ func (n *Node) establishLeadership(ctx context.Context) {
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	workers.Go(func() { n.endClaims(ctx) })
-	workers.Go(func() { n.keepResealed(ctx) })
+	workers.Go(func() { n.operator.KeepSealed(ctx) })
 	workers.Go(func() { n.delivery.Lead(ctx) })
 	n.members.Lead(ctx)
 }

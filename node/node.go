@@ -22,6 +22,7 @@ import (
 	"github.com/commons-cluster/commons/node/limit"
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/membership"
+	"github.com/commons-cluster/commons/node/operator"
 	"github.com/commons-cluster/commons/node/propose"
 	"github.com/commons-cluster/commons/node/usage"
 
@@ -64,6 +65,7 @@ type Node struct {
 	members   *membership.Membership
 	health    *health.Health
 	delivery  *delivery.Service
+	operator  *operator.Operator
 
 	cluster      atomic.Pointer[string] // the cluster's id, once known
 	fingerprints atomic.Pointer[[]byte] // the key of fingerprints, once known
@@ -100,7 +102,7 @@ func Start(ctx context.Context, cfg Config, logger *slog.Logger) (*Node, error) 
 	n.workCtx, n.endWork = context.WithCancel(context.Background())
 	for _, step := range []func() error{
 		n.countDescriptors, n.openDir, n.openState, n.openLog, n.openPort, n.openDelivery, n.openHTTP,
-		n.openGossip, n.openRaft, n.openMembership, n.openPrivate, n.startWorkers, n.openPprof, n.serveHTTP,
+		n.openGossip, n.openRaft, n.openParts, n.openPrivate, n.startWorkers, n.openPprof, n.serveHTTP,
 	} {
 		err := ctx.Err()
 		if err == nil {
@@ -353,7 +355,8 @@ func (n *Node) restored() {
 	n.pipeline.Recheck(v)
 }
 
-func (n *Node) openMembership() error {
+// openParts makes the parts that need Raft.
+func (n *Node) openParts() error {
 	n.members = membership.New(membership.Config{
 		ServerID: n.identity.ServerID, Expect: n.cfg.BootstrapExpect, Join: n.cfg.Join, NonVoter: n.cfg.NonVoter,
 		Heartbeat: n.cfg.Heartbeat, Election: n.cfg.Election, DeadFor: n.cfg.DeadServerThreshold, Timing: n.cfg.Tuning.Timing,
@@ -365,6 +368,34 @@ func (n *Node) openMembership() error {
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Members: n.members, Pipeline: n.pipeline, HTTPAddr: n.HTTPAddr(),
 		ClusterID: n.clusterID, Stopping: n.stopping.Load, Joined: func() bool { return n.fingerprints.Load() != nil },
 	})
+	n.operator = operator.New(operator.Config{
+		ServerID: n.identity.ServerID, NodeName: n.identity.NodeName, Version: n.cfg.Version, DataDir: n.cfg.DataDir,
+		HTTPAddr: n.httpAdvertise, PrivateAddr: n.port.AdvertiseAddr(), Started: n.started,
+		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Members: n.members, Health: n.health, Pipeline: n.pipeline,
+		Secrets: n.secrets, Client: n.port.Client(), Logger: n.logger,
+		Work: n.workCtx, ClusterID: n.clusterID, Requests: n.requests, NewEditKey: api.NewEditKey, Shutdown: n.Shutdown,
+	})
+	return nil
+}
+
+// requests returns how many public requests were answered.
+func (n *Node) requests() uint64 {
+	if server := n.serving.Load(); server != nil {
+		return server.Requests()
+	}
+	return 0
+}
+
+// openPprof serves Go's profiles, where the configuration names an address.
+func (n *Node) openPprof() error {
+	if n.cfg.PprofAddr == "" {
+		return nil
+	}
+	server, err := operator.ServeProfiles(n.workCtx, n.cfg.PprofAddr, n.logger)
+	if err != nil {
+		return err
+	}
+	n.onEnd(func(ending) error { return server.Close() })
 	return nil
 }
 
@@ -373,7 +404,7 @@ func (n *Node) openMembership() error {
 func (n *Node) openPrivate() error {
 	mux := http.NewServeMux()
 	n.members.Handle(mux)
-	n.handleAdmin(mux)
+	n.operator.Handle(mux)
 	n.delivery.Handle(mux)
 	mux.Handle("/", n.pipeline.Handler())
 	go func() {

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,9 +12,6 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 )
-
-// maxAnswerBytes bounds an answer that is read as a whole.
-const maxAnswerBytes = 4 << 20
 
 // Client asks one node.
 type Client struct {
@@ -60,11 +56,7 @@ func Call[Answer any](ctx context.Context, c *Client, path string, request any) 
 		return answer, err
 	}
 	defer func() { _ = body.Close() }() // read to its end
-	data, err := io.ReadAll(io.LimitReader(body, maxAnswerBytes))
-	if err == nil {
-		err = json.Unmarshal(data, &answer)
-	}
-	if err != nil {
+	if err := cluster.ReadAnswer(body, &answer); err != nil {
 		return answer, &CallError{Message: fmt.Sprintf("the answer of %s is cut off or not understood: %v", c.name, err)}
 	}
 	return answer, nil
@@ -72,18 +64,10 @@ func Call[Answer any](ctx context.Context, c *Client, path string, request any) 
 
 // Stream is Call for an answer that is read as it comes. The caller closes it.
 func (c *Client) Stream(ctx context.Context, path string, request any) (io.ReadCloser, error) {
-	body := []byte("{}")
-	if request != nil {
-		var err error
-		if body, err = json.Marshal(request); err != nil {
-			return nil, err
-		}
+	if request == nil {
+		request = struct{}{}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+c.host+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	res, err := c.http.Do(req)
+	res, err := cluster.Send(ctx, c.http, c.host, path, request)
 	if err != nil {
 		return nil, c.explain(err)
 	}

@@ -311,7 +311,7 @@ var bugs = []bug{
 	},
 	{
 		name:  "all is green while writes are refused",
-		edits: []edit{{"node/adminreport.go", "if r.Refuses != \"\" {", "if false {"}},
+		edits: []edit{{"node/operator/report.go", "if r.Refuses != \"\" {", "if false {"}},
 		pkg:   "./node/integration", run: "ConditionsAreTrue",
 		because: "operators look elsewhere while nobody can write",
 	},

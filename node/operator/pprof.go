@@ -1,8 +1,10 @@
-package node
+package operator
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -13,16 +15,13 @@ import (
 // what it wants.
 const profileHeaderTimeout = 5 * time.Second
 
-// openPprof serves Go's profiles, where the configuration names an address. It
-// is a loopback one: profiles show what is in memory.
-func (n *Node) openPprof() error {
-	if n.cfg.PprofAddr == "" {
-		return nil
-	}
+// ServeProfiles serves Go's profiles at an address until the server is closed. The
+// address is a loopback one: profiles show what is in memory.
+func ServeProfiles(ctx context.Context, addr string, logger *slog.Logger) (*http.Server, error) {
 	var lc net.ListenConfig
-	listener, err := lc.Listen(n.workCtx, "tcp", n.cfg.PprofAddr)
+	listener, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
-		return fmt.Errorf("profiles: %w", err)
+		return nil, fmt.Errorf("profiles: %w", err)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -31,12 +30,11 @@ func (n *Node) openPprof() error {
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: profileHeaderTimeout}
-	n.onEnd(func(ending) error { return server.Close() })
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			n.logger.Error("profiles are not served any more", "error", err)
+			logger.Error("profiles are not served any more", "error", err)
 		}
 	}()
-	n.logger.Info("serving profiles", "url", "http://"+listener.Addr().String()+"/debug/pprof/")
-	return nil
+	logger.Info("serving profiles", "url", "http://"+listener.Addr().String()+"/debug/pprof/")
+	return server, nil
 }

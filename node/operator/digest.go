@@ -1,4 +1,4 @@
-package node
+package operator
 
 import (
 	"context"
@@ -27,45 +27,45 @@ const (
 )
 
 // digestAt returns this node's digest at an index, once it has applied it.
-func (n *Node) digestAt(ctx context.Context, request admin.DigestRequest) (admin.Digest, error) {
+func (o *Operator) digestAt(ctx context.Context, request admin.DigestRequest) (admin.Digest, error) {
 	if request.Rows {
-		return n.rowDigestAt(ctx, request.Index)
+		return o.rowDigestAt(ctx, request.Index)
 	}
-	id := n.identity.ServerID
+	id := o.cfg.ServerID
 	if request.Index == 0 {
-		index, digest := n.machine.Digest()
+		index, digest := o.cfg.Machine.Digest()
 		return admin.Digest{ID: id, Index: index, Digest: hex.EncodeToString(digest[:])}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, digestWait)
 	defer cancel()
-	if err := n.machine.Wait(ctx, request.Index); err != nil {
-		return admin.Digest{}, n.notReached(request.Index)
+	if err := o.cfg.Machine.Wait(ctx, request.Index); err != nil {
+		return admin.Digest{}, o.notReached(request.Index)
 	}
-	digest, ok := n.machine.DigestAt(request.Index)
+	digest, ok := o.cfg.Machine.DigestAt(request.Index)
 	if !ok {
 		return admin.Digest{}, refusef(http.StatusGone, "%s does not remember its digest at %d any more", id, request.Index)
 	}
 	return admin.Digest{ID: id, Index: request.Index, Digest: hex.EncodeToString(digest[:])}, nil
 }
 
-func (n *Node) notReached(index uint64) error {
-	return refusef(http.StatusServiceUnavailable, "%s is at index %d and did not reach %d in time", n.identity.ServerID, n.machine.Applied(), index)
+func (o *Operator) notReached(index uint64) error {
+	return refusef(http.StatusServiceUnavailable, "%s is at index %d and did not reach %d in time", o.cfg.ServerID, o.cfg.Machine.Applied(), index)
 }
 
 // rowDigestAt is digestAt with the hash of the rows.
-func (n *Node) rowDigestAt(ctx context.Context, index uint64) (admin.Digest, error) {
-	id := n.identity.ServerID
-	view, err := n.viewAt(ctx, index)
+func (o *Operator) rowDigestAt(ctx context.Context, index uint64) (admin.Digest, error) {
+	id := o.cfg.ServerID
+	view, err := o.viewAt(ctx, index)
 	switch {
 	case errors.Is(err, fsm.ErrPassed):
-		return admin.Digest{}, refusef(http.StatusGone, "%s is at index %d and was not stopped at %d; repeat", id, n.machine.Applied(), index)
+		return admin.Digest{}, refusef(http.StatusGone, "%s is at index %d and was not stopped at %d; repeat", id, o.cfg.Machine.Applied(), index)
 	case err != nil:
-		return admin.Digest{}, n.notReached(index)
+		return admin.Digest{}, o.notReached(index)
 	}
 	defer view.Release()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(n.workCtx, cancel)() // the state cannot be closed meanwhile
+	defer context.AfterFunc(o.cfg.Work, cancel)() // the state cannot be closed meanwhile
 	rows, err := view.RowDigest(ctx)
 	if err != nil {
 		return admin.Digest{}, refusef(http.StatusServiceUnavailable, "%s: %v", id, err)
@@ -75,17 +75,17 @@ func (n *Node) rowDigestAt(ctx context.Context, index uint64) (admin.Digest, err
 }
 
 // viewAt waits for the view of an index, but not for long.
-func (n *Node) viewAt(ctx context.Context, index uint64) (*fsm.View, error) {
+func (o *Operator) viewAt(ctx context.Context, index uint64) (*fsm.View, error) {
 	ctx, cancel := context.WithTimeout(ctx, digestWait)
 	defer cancel()
-	return n.machine.ViewAt(ctx, index)
+	return o.cfg.Machine.ViewAt(ctx, index)
 }
 
 // compareDigests asks all servers of the configuration for their digest at one
 // index that covers everything acknowledged so far. Under load the index is one to
 // come, by the time that it is asked for: as far ahead as the log went during the
 // round before, twice.
-func (n *Node) compareDigests(ctx context.Context, request admin.CompareRequest) (admin.Comparison, error) {
+func (o *Operator) compareDigests(ctx context.Context, request admin.CompareRequest) (admin.Comparison, error) {
 	patience := time.Duration(request.PatienceMillis) * time.Millisecond
 	if patience <= 0 {
 		patience = digestPatience
@@ -95,7 +95,7 @@ func (n *Node) compareDigests(ctx context.Context, request admin.CompareRequest)
 	var c admin.Comparison
 	var last uint64
 	for round := range digestRounds {
-		index, err := n.pipeline.ReadIndex(ctx)
+		index, err := o.cfg.Pipeline.ReadIndex(ctx)
 		if err != nil {
 			return c, refusef(http.StatusServiceUnavailable, "no index to compare at: %v; see `commons members`, and repeat", err)
 		}
@@ -105,8 +105,8 @@ func (n *Node) compareDigests(ctx context.Context, request admin.CompareRequest)
 		}
 		last = index
 		var passed bool
-		c, passed = n.compareAt(ctx, index+ahead, round < digestRounds-1)
-		if !passed && n.machine.Applied() >= c.Index {
+		c, passed = o.compareAt(ctx, index+ahead, round < digestRounds-1)
+		if !passed && o.cfg.Machine.Applied() >= c.Index {
 			break // else the load has ended before that index
 		}
 	}
@@ -114,18 +114,18 @@ func (n *Node) compareDigests(ctx context.Context, request admin.CompareRequest)
 }
 
 // askDigest returns a server's digest.
-func (n *Node) askDigest(ctx context.Context, id string, request admin.DigestRequest) (admin.Digest, error) {
-	if id == n.identity.ServerID {
-		return n.digestAt(ctx, request)
+func (o *Operator) askDigest(ctx context.Context, id string, request admin.DigestRequest) (admin.Digest, error) {
+	if id == o.cfg.ServerID {
+		return o.digestAt(ctx, request)
 	}
-	return call[admin.Digest](ctx, n, id, admin.PathDigest, request)
+	return call[admin.Digest](ctx, o, id, admin.PathDigest, request)
 }
 
 // compareAt asks all servers of the configuration at the same time. It reports
 // whether one of them did not stop at the index; if that is tried again, the
 // others need not go on.
-func (n *Node) compareAt(ctx context.Context, index uint64, again bool) (c admin.Comparison, passed bool) {
-	servers := n.raft.Servers()
+func (o *Operator) compareAt(ctx context.Context, index uint64, again bool) (c admin.Comparison, passed bool) {
+	servers := o.cfg.Raft.Servers()
 	c = admin.Comparison{Index: index, Equal: true, Digests: make([]admin.Digest, len(servers))}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -133,7 +133,7 @@ func (n *Node) compareAt(ctx context.Context, index uint64, again bool) (c admin
 	var mu sync.Mutex
 	for i, s := range servers {
 		wg.Go(func() {
-			d, err := n.askDigest(ctx, string(s.ID), admin.DigestRequest{Index: index, Rows: true})
+			d, err := o.askDigest(ctx, string(s.ID), admin.DigestRequest{Index: index, Rows: true})
 			if err != nil {
 				d = admin.Digest{ID: string(s.ID), Index: index, Error: fmt.Sprint(err)}
 			}

@@ -1,4 +1,4 @@
-package node
+package operator
 
 import (
 	"context"
@@ -20,61 +20,61 @@ const backupStall = time.Minute
 // serveSnapshot streams a backup of the state to an operator: everything that
 // was acknowledged before the call. Whether it was saved only the operator's side
 // knows, which says so to recordBackup.
-func (n *Node) serveSnapshot(w http.ResponseWriter, r *http.Request) {
+func (o *Operator) serveSnapshot(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), adminTimeout)
 	defer cancel()
-	begun := n.pipeline.Clocks().Corrected()
-	export, err := n.exportState(ctx)
+	begun := o.cfg.Pipeline.Clocks().Corrected()
+	export, err := o.exportState(ctx)
 	if err != nil {
-		n.refuse(w, err)
+		o.refuse(w, err)
 		return
 	}
 	defer func() {
 		if err := export.Close(); err != nil {
-			n.logger.WarnContext(ctx, "the copy of the state for a backup was not removed", "error", err)
+			o.cfg.Logger.WarnContext(ctx, "the copy of the state for a backup was not removed", "error", err)
 		}
 	}()
 	w.Header().Set("Content-Type", "application/zstd")
 	info := backup.Info{
-		CreatedAt: begun.UnixMilli(), Node: n.identity.ServerID, Program: n.cfg.Version,
+		CreatedAt: begun.UnixMilli(), Node: o.cfg.ServerID, Program: o.cfg.Version,
 		SealedUnder: cluster.SealedUnder(export.SealedDataKey),
 	}
 	start := time.Now()
 	if err := backup.Write(steadyWriter{w, http.NewResponseController(w)}, export, info); err != nil {
 		// The reader finds a backup without an end.
-		n.logger.WarnContext(r.Context(), "a backup was broken off", "error", err)
+		o.cfg.Logger.WarnContext(r.Context(), "a backup was broken off", "error", err)
 		return
 	}
-	n.logger.InfoContext(r.Context(), "sent a backup", "index", export.Index, "bytes", export.Size(),
+	o.cfg.Logger.InfoContext(r.Context(), "sent a backup", "index", export.Index, "bytes", export.Size(),
 		"took", time.Since(start).Round(time.Millisecond).String(), "by", cluster.PeerID(r.Context()))
 }
 
 // recordBackup has every node know when the newest backup that was saved was begun.
-func (n *Node) recordBackup(ctx context.Context, saved admin.SavedBackup) (answer struct{}, err error) {
+func (o *Operator) recordBackup(ctx context.Context, saved admin.SavedBackup) (answer struct{}, err error) {
 	body := &command.RecordBackup{At: saved.CreatedAt}
 	if err := command.Check(body); err != nil {
 		return answer, refusef(http.StatusBadRequest, "%v: give the createdAt of its header", err)
 	}
-	if _, _, err := n.pipeline.Propose(ctx, command.Sender{}, body); err != nil {
+	if _, _, err := o.cfg.Pipeline.Propose(ctx, command.Sender{}, body); err != nil {
 		return answer, refusef(http.StatusServiceUnavailable, "whether it was recorded is not known: %v", err)
 	}
-	n.logger.InfoContext(ctx, "a backup was saved", "begun", time.UnixMilli(saved.CreatedAt).UTC().Format(time.RFC3339), "by", cluster.PeerID(ctx))
+	o.cfg.Logger.InfoContext(ctx, "a backup was saved", "begun", time.UnixMilli(saved.CreatedAt).UTC().Format(time.RFC3339), "by", cluster.PeerID(ctx))
 	return answer, nil
 }
 
 // exportState begins an export that holds everything acknowledged so far.
-func (n *Node) exportState(ctx context.Context) (*fsm.Export, error) {
-	index, err := n.pipeline.ReadIndex(ctx)
+func (o *Operator) exportState(ctx context.Context) (*fsm.Export, error) {
+	index, err := o.cfg.Pipeline.ReadIndex(ctx)
 	if err != nil {
 		return nil, refusef(http.StatusServiceUnavailable, "no leader can say what belongs into the backup: %v; see `commons members`", err)
 	}
-	if err := n.machine.Wait(ctx, index); err != nil {
-		return nil, refusef(http.StatusServiceUnavailable, "%s does not keep up with the leader; ask another node", n.identity.ServerID)
+	if err := o.cfg.Machine.Wait(ctx, index); err != nil {
+		return nil, refusef(http.StatusServiceUnavailable, "%s does not keep up with the leader; ask another node", o.cfg.ServerID)
 	}
-	export, err := n.machine.Export()
+	export, err := o.cfg.Machine.Export()
 	switch {
 	case errors.Is(err, snapshot.ErrExporting):
-		return nil, refusef(http.StatusConflict, "%s makes a backup already; wait for it, or ask another node", n.identity.ServerID)
+		return nil, refusef(http.StatusConflict, "%s makes a backup already; wait for it, or ask another node", o.cfg.ServerID)
 	case err != nil:
 		return nil, refusef(http.StatusInternalServerError, "%v; ask another node", err)
 	}

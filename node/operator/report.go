@@ -1,4 +1,4 @@
-package node
+package operator
 
 import (
 	"context"
@@ -22,24 +22,24 @@ import (
 const reportTimeout = 2 * time.Second
 
 // report is what this node says about itself to operators.
-func (n *Node) report() admin.NodeReport {
-	v := n.machine.View()
+func (o *Operator) report() admin.NodeReport {
+	v := o.cfg.Machine.View()
 	format, entries, sealed := v.Format(), v.LastSeq(), v.SealedDataKey()
 	v.Release()
-	stats := n.pipeline.Stats()
+	stats := o.cfg.Pipeline.Stats()
 	r := admin.NodeReport{
-		ID: n.identity.ServerID, Name: n.identity.NodeName, Version: n.cfg.Version, ClusterID: n.clusterID(),
-		HTTP: n.httpAdvertise, Private: n.port.AdvertiseAddr(), Gossip: n.gossip.Addr(),
-		Role: health.Role(n.raft.State()), Leader: n.raft.LeaderID(), Term: n.raft.CurrentTerm(),
-		Applied: n.machine.Applied(), Commit: n.raft.CommitIndex(), LastLog: n.raft.LastIndex(), Format: format,
-		UptimeMillis: time.Since(n.started).Milliseconds(), StaleMillis: n.health.StaleFor().Milliseconds(),
-		Commands: n.health.Commands.Load(), Open: stats.Open, QueueBytes: stats.LeaderQueue,
-		Entries: entries, LogBytes: n.raft.LogBytes(), MemoryBytes: heldMemory(),
-		Secrets: n.secrets.KeyIDs(), SealedUnder: cluster.SealedUnder(sealed),
-		Problems: []string{}, Condition: n.health.Condition(),
+		ID: o.cfg.ServerID, Name: o.cfg.NodeName, Version: o.cfg.Version, ClusterID: o.cfg.ClusterID(),
+		HTTP: o.cfg.HTTPAddr, Private: o.cfg.PrivateAddr, Gossip: o.cfg.Gossip.Addr(),
+		Role: health.Role(o.cfg.Raft.State()), Leader: o.cfg.Raft.LeaderID(), Term: o.cfg.Raft.CurrentTerm(),
+		Applied: o.cfg.Machine.Applied(), Commit: o.cfg.Raft.CommitIndex(), LastLog: o.cfg.Raft.LastIndex(), Format: format,
+		UptimeMillis: time.Since(o.cfg.Started).Milliseconds(), StaleMillis: o.cfg.Health.StaleFor().Milliseconds(),
+		Commands: o.cfg.Health.Commands.Load(), Open: stats.Open, QueueBytes: stats.LeaderQueue,
+		Entries: entries, LogBytes: o.cfg.Raft.LogBytes(), MemoryBytes: heldMemory(),
+		Secrets: o.cfg.Secrets.KeyIDs(), SealedUnder: cluster.SealedUnder(sealed),
+		Problems: []string{}, Condition: o.cfg.Health.Condition(),
 	}
-	r.Warnings = n.health.Warnings(&r.Condition)
-	for _, c := range n.health.Checks() {
+	r.Warnings = o.cfg.Health.Warnings(&r.Condition)
+	for _, c := range o.cfg.Health.Checks() {
 		if !c.OK {
 			r.Problems = append(r.Problems, c.Name+": "+c.Detail)
 		}
@@ -48,12 +48,10 @@ func (n *Node) report() admin.NodeReport {
 	if r.Refuses != "" {
 		r.Problems = append(r.Problems, "writes are refused: "+r.Refuses)
 	}
-	if server := n.serving.Load(); server != nil {
-		r.Requests = server.Requests()
-	}
+	r.Requests = o.cfg.Requests()
 	var err error
-	if r.DiskFree, r.DiskSize, err = n.machine.DiskSpace(); err != nil {
-		n.logger.Debug("the free space is not known", "error", err)
+	if r.DiskFree, r.DiskSize, err = o.cfg.Machine.DiskSpace(); err != nil {
+		o.cfg.Logger.Debug("the free space is not known", "error", err)
 	}
 	return r
 }
@@ -68,22 +66,22 @@ func heldMemory() uint64 {
 
 // clusterReport gathers the reports of all servers that the configuration or
 // gossip knows.
-func (n *Node) clusterReport(ctx context.Context) admin.ClusterReport {
+func (o *Operator) clusterReport(ctx context.Context) admin.ClusterReport {
 	report := admin.ClusterReport{
-		ClusterID: n.clusterID(), AskedNode: n.identity.ServerID, Leader: n.raft.LeaderID(), Servers: n.knownServers(),
+		ClusterID: o.cfg.ClusterID(), AskedNode: o.cfg.ServerID, Leader: o.cfg.Raft.LeaderID(), Servers: o.knownServers(),
 	}
 	var wg sync.WaitGroup
 	for i := range report.Servers {
 		s := &report.Servers[i]
-		if s.ID == n.identity.ServerID {
-			own := n.report()
+		if s.ID == o.cfg.ServerID {
+			own := o.report()
 			s.Report = &own
 			continue
 		}
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 			defer cancel()
-			r, err := call[admin.NodeReport](ctx, n, s.ID, admin.PathNode, nil)
+			r, err := call[admin.NodeReport](ctx, o, s.ID, admin.PathNode, nil)
 			if err != nil {
 				s.Error = err.Error()
 				return
@@ -96,12 +94,12 @@ func (n *Node) clusterReport(ctx context.Context) admin.ClusterReport {
 }
 
 // knownServers lists the servers of the configuration and of gossip, by id.
-func (n *Node) knownServers() []admin.Server {
+func (o *Operator) knownServers() []admin.Server {
 	alive := map[string]bool{}
-	for _, m := range n.gossip.Members() {
+	for _, m := range o.cfg.Gossip.Members() {
 		alive[m.ServerID] = true
 	}
-	known := n.raft.Servers()
+	known := o.cfg.Raft.Servers()
 	servers := make([]admin.Server, 0, len(known)+len(alive))
 	for _, s := range known {
 		part := admin.NonVoter
@@ -119,10 +117,10 @@ func (n *Node) knownServers() []admin.Server {
 }
 
 // healthReport gathers it.
-func (n *Node) healthReport(ctx context.Context, _ struct{}) (admin.HealthReport, error) {
-	h, leading := n.members.Health()
+func (o *Operator) healthReport(ctx context.Context, _ struct{}) (admin.HealthReport, error) {
+	h, leading := o.cfg.Members.Health()
 	if !leading {
-		return admin.HealthReport{}, refusef(http.StatusServiceUnavailable, "%s does not lead yet; repeat", n.identity.ServerID)
+		return admin.HealthReport{}, refusef(http.StatusServiceUnavailable, "%s does not lead yet; repeat", o.cfg.ServerID)
 	}
-	return admin.HealthReport{Health: h, Reports: n.clusterReport(ctx).Servers}, nil
+	return admin.HealthReport{Health: h, Reports: o.clusterReport(ctx).Servers}, nil
 }

@@ -1,14 +1,13 @@
-package node
+package operator
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/commons-cluster/commons/cluster"
 )
 
 // tripper answers requests by a function.
@@ -20,7 +19,7 @@ func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r
 // TestPassedOnCallEnds holds that a call that is passed on to another node has an end
 // that the caller hears of, whether or not that node answers.
 func TestPassedOnCallEnds(t *testing.T) {
-	n := &Node{logger: quiet(), identity: cluster.Identity{ServerID: "n1-x"}}
+	o := New(Config{Logger: slog.New(slog.DiscardHandler), ServerID: "n1-x"})
 	deaf := &http.Client{Transport: tripper(func(r *http.Request) (*http.Response, error) {
 		end, ok := r.Context().Deadline()
 		if left := time.Until(end); !ok || left > passOnTimeout {
@@ -29,7 +28,7 @@ func TestPassedOnCallEnds(t *testing.T) {
 		return nil, context.DeadlineExceeded
 	})}
 	w := httptest.NewRecorder()
-	n.passOn(deaf, w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/admin", http.NoBody), "n2-x")
+	o.passOn(deaf, w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/admin", http.NoBody), "n2-x")
 	if w.Code != http.StatusBadGateway || !strings.Contains(w.Body.String(), "n2-x does not answer") {
 		t.Errorf("status %d, %s", w.Code, w.Body)
 	}

@@ -1,4 +1,4 @@
-package node
+package operator
 
 import (
 	"context"
@@ -16,16 +16,16 @@ import (
 // sealed anew.
 const resealInterval = time.Second
 
-// keepResealed seals the data key under the secret in use when that has changed,
+// KeepSealed seals the data key under the secret in use when that has changed,
 // for as long as this node leads, so that the former secret can go.
-func (n *Node) keepResealed(ctx context.Context) {
+func (o *Operator) KeepSealed(ctx context.Context) {
 	tick := time.NewTicker(resealInterval)
 	defer tick.Stop()
 	said := ""
 	for {
-		if err := n.reseal(ctx); err != nil && ctx.Err() == nil && err.Error() != said {
+		if err := o.reseal(ctx); err != nil && ctx.Err() == nil && err.Error() != said {
 			said = err.Error()
-			n.logger.WarnContext(ctx, "the data key was not sealed under the new secret; it is tried again", "error", err)
+			o.cfg.Logger.WarnContext(ctx, "the data key was not sealed under the new secret; it is tried again", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -38,29 +38,29 @@ func (n *Node) keepResealed(ctx context.Context) {
 // reseal seals the data key under the secret in use, unless it is already. Every
 // server of the configuration must say that it has that secret: it could not open
 // the key else.
-func (n *Node) reseal(ctx context.Context) error {
-	v := n.machine.View()
+func (o *Operator) reseal(ctx context.Context) error {
+	v := o.cfg.Machine.View()
 	sealed := v.SealedDataKey()
 	v.Release()
-	if len(sealed) == 0 || !n.secrets.NeedsReseal(sealed) {
+	if len(sealed) == 0 || !o.cfg.Secrets.NeedsReseal(sealed) {
 		return nil
 	}
-	inUse := n.secrets.KeyIDs()[0]
-	if err := checkAllHave(n.clusterReport(ctx).Servers, inUse); err != nil {
+	inUse := o.cfg.Secrets.KeyIDs()[0]
+	if err := checkAllHave(o.clusterReport(ctx).Servers, inUse); err != nil {
 		return err
 	}
-	key, err := n.secrets.OpenDataKey(sealed)
+	key, err := o.cfg.Secrets.OpenDataKey(sealed)
 	if err != nil {
 		return err
 	}
-	anew, err := n.secrets.SealDataKey(key)
+	anew, err := o.cfg.Secrets.SealDataKey(key)
 	if err != nil {
 		return err
 	}
-	if _, _, err := n.pipeline.ProposeAsLeader(ctx, &command.Reseal{Former: sealed, SealedDataKey: anew}); err != nil {
+	if _, _, err := o.cfg.Pipeline.ProposeAsLeader(ctx, &command.Reseal{Former: sealed, SealedDataKey: anew}); err != nil {
 		return err
 	}
-	n.logger.InfoContext(ctx, "sealed the data key under another secret", "secret", cluster.SealedUnder(anew))
+	o.cfg.Logger.InfoContext(ctx, "sealed the data key under another secret", "secret", cluster.SealedUnder(anew))
 	return nil
 }
 

@@ -1,0 +1,174 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/consensus"
+	"github.com/commons-cluster/commons/node/health"
+	"github.com/commons-cluster/commons/node/membership"
+	"github.com/commons-cluster/commons/node/propose"
+)
+
+// Config is what an Operator needs.
+type Config struct {
+	ServerID, NodeName, Version, DataDir string
+	HTTPAddr, PrivateAddr                string // that others are told
+	Started                              time.Time
+
+	Raft     *consensus.Raft
+	Machine  *fsm.Machine
+	Gossip   *cluster.Gossip
+	Members  *membership.Membership
+	Health   *health.Health
+	Pipeline *propose.Pipeline
+	Secrets  *cluster.Secrets
+	Client   *http.Client // for the private ports of other nodes
+	Logger   *slog.Logger
+
+	// Work ends before the state is closed.
+	Work context.Context //nolint:containedctx // bounds what reads the state for long
+	// ClusterID returns the cluster that this node is part of, "" while it is of none.
+	ClusterID func() string
+	// Requests returns how many public requests were answered.
+	Requests func() uint64
+	// NewEditKey returns a key of an agent and its hash.
+	NewEditKey func() (key string, hash []byte)
+	// Shutdown ends the node in good order.
+	Shutdown func(context.Context) error
+}
+
+// Operator answers operators. Its methods are safe for concurrent use.
+type Operator struct{ cfg Config }
+
+// New returns the Operator of a running node.
+func New(cfg Config) *Operator { return &Operator{cfg} }
+
+// adminTimeout bounds one call of an operator, but for those that stream.
+const adminTimeout = 30 * time.Second
+
+// passOnTimeout bounds a call that another node answers: it has adminTimeout to do
+// so, and this one's connection gives up later than this.
+const passOnTimeout = adminTimeout + 10*time.Second
+
+// refusal is why an operator's call is not carried out, and what to do instead.
+type refusal struct {
+	status int
+	reason string
+}
+
+// Error returns the reason.
+func (r *refusal) Error() string { return r.reason }
+
+func refusef(status int, format string, args ...any) error {
+	return &refusal{status, fmt.Sprintf(format, args...)}
+}
+
+// Handle serves operators on the private port: whoever has the cluster's
+// secret may do everything.
+func (o *Operator) Handle(mux *http.ServeMux) {
+	mux.HandleFunc("POST "+admin.PathNode, serve(o, func(context.Context, struct{}) (admin.NodeReport, error) { return o.report(), nil }))
+	mux.HandleFunc("POST "+admin.PathCluster, serve(o, func(ctx context.Context, _ struct{}) (admin.ClusterReport, error) { return o.clusterReport(ctx), nil }))
+	mux.HandleFunc("POST "+admin.PathDigest, serveFor(o, digestTimeout, o.digestAt))
+	mux.HandleFunc("POST "+admin.PathCompare, serveFor(o, digestTimeout, o.compareDigests))
+	mux.HandleFunc("POST "+admin.PathSnapshot, o.serveSnapshot)
+	mux.HandleFunc("POST "+admin.PathSaved, serve(o, o.recordBackup))
+	mux.HandleFunc("POST "+admin.PathHealth, o.onLeader(serve(o, o.healthReport)))
+	mux.HandleFunc("POST "+admin.PathLeave, serve(o, o.leave))
+	mux.HandleFunc("POST "+admin.PathTransfer, o.onLeader(serve(o, o.transferLeadership)))
+	mux.HandleFunc("POST "+admin.PathResetKey, o.onLeader(serve(o, o.resetKey)))
+	mux.HandleFunc("POST "+admin.PathRemove, o.onLeader(serve(o, o.removeServer)))
+}
+
+// serve turns a function into the handler of a call.
+func serve[Request, Answer any](o *Operator, do func(context.Context, Request) (Answer, error)) http.HandlerFunc {
+	return serveFor(o, adminTimeout, do)
+}
+
+// serveFor is serve for what may take longer.
+func serveFor[Request, Answer any](o *Operator, timeout time.Duration, do func(context.Context, Request) (Answer, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), timeout)
+		defer cancel()
+		if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout + adminTimeout)); err != nil {
+			o.refuse(w, err)
+			return
+		}
+		var request Request
+		d := json.NewDecoder(io.LimitReader(r.Body, admin.MaxRequestBytes))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&request); err != nil {
+			o.refuse(w, refusef(http.StatusBadRequest, "the call is not understood: %v; use a command of this version", err))
+			return
+		}
+		answer, err := do(ctx, request)
+		if err != nil {
+			o.refuse(w, err)
+			return
+		}
+		cluster.Reply(w, o.cfg.Logger, http.StatusOK, answer)
+	}
+}
+
+// refuse answers a call that was not carried out.
+func (o *Operator) refuse(w http.ResponseWriter, err error) {
+	status := http.StatusServiceUnavailable
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		status = refused.status
+	}
+	cluster.Reply(w, o.cfg.Logger, status, admin.Failure{Error: err.Error()})
+}
+
+// onLeader passes a call on to the leader, unless this node leads.
+func (o *Operator) onLeader(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		leader := o.cfg.Raft.LeaderID()
+		switch {
+		case leader == o.cfg.ServerID:
+			h(w, r)
+		case leader == "":
+			o.refuse(w, refusef(http.StatusServiceUnavailable, "no leader is known at %s; see `commons members`, and repeat", o.cfg.ServerID))
+		case r.Header.Get(admin.HeaderPassedOn) != "":
+			o.refuse(w, refusef(http.StatusMisdirectedRequest, "leadership is moving; repeat"))
+		default:
+			o.passOn(o.cfg.Client, w, r, leader)
+		}
+	}
+}
+
+// passOn lets another node answer.
+func (o *Operator) passOn(client *http.Client, w http.ResponseWriter, r *http.Request, id string) {
+	ctx, cancel := context.WithTimeout(r.Context(), passOnTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+id+r.URL.Path, io.LimitReader(r.Body, admin.MaxRequestBytes))
+	if err != nil {
+		o.refuse(w, err)
+		return
+	}
+	req.Header.Set(admin.HeaderPassedOn, o.cfg.ServerID)
+	res, err := client.Do(req)
+	if err != nil {
+		o.refuse(w, refusef(http.StatusBadGateway, "%s does not answer: %v; repeat", id, err))
+		return
+	}
+	defer func() { _ = res.Body.Close() }() // read to its end
+	w.Header().Set("Content-Type", res.Header.Get("Content-Type"))
+	w.WriteHeader(res.StatusCode)
+	if _, err := io.Copy(w, res.Body); err != nil {
+		o.cfg.Logger.DebugContext(r.Context(), "an answer on the private port was lost", "error", err)
+	}
+}
+
+// call asks another node as an operator does.
+func call[Answer any](ctx context.Context, o *Operator, id, path string, request any) (Answer, error) {
+	return admin.Call[Answer](ctx, admin.NewNodeClient(o.cfg.Client, id), path, request)
+}
