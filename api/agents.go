@@ -403,17 +403,10 @@ func (f *profileForm) answer(c *call, view *fsm.View, r *command.Result) error {
 }
 
 // postProfile serves POST /api/agents: registrations and changes of profiles.
-func postProfile(c *call) (task, error) {
-	c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
-	doc, query, err := c.bodyAndQuery()
-	if err != nil {
-		return task{}, err
-	}
-	return c.write(readProfile(&doc, c.srv.notify), &query)
-}
+var postProfile = private(writing(func(c *call, doc *wire.Document) draft { return readProfile(doc, c.srv.notify) }))
 
 // profileList is GET /api/agents.
-var profileList = listHandler{
+var profileList = listed{
 	member: "agents", scope: "agents", params: []string{"q", "limit", "cursor", "consistency", "min_index"},
 	filters: func(*listing) {},
 	find: func(view *fsm.View, l *listing) ([]uint64, uint64, error) {

@@ -1,9 +1,13 @@
 package api
 
 import (
+	"errors"
 	"net"
 	"net/netip"
+	"net/url"
 	"strings"
+
+	"github.com/gofiber/fiber/v2"
 )
 
 // clients finds out from which address a request came.
@@ -62,4 +66,136 @@ func parseHop(hop string) (netip.Addr, bool) {
 		return addrPort.Addr().Unmap().WithZone(""), true
 	}
 	return netip.Addr{}, false
+}
+
+// baseURL is the base of this service's addresses as the client sees them, without
+// a slash at the end: the configured one, else what the request was sent to.
+func (c *call) baseURL() string {
+	if c.srv.publicURL != "" {
+		return c.srv.publicURL
+	}
+	host := string(c.rctx.Host())
+	if !validHost(host) {
+		host = c.rctx.LocalAddr().String()
+	}
+	return c.scheme() + "://" + host
+}
+
+// scheme is https where a trusted proxy says that the client came that way.
+func (c *call) scheme() string {
+	if c.rctx.IsTLS() {
+		return "https"
+	}
+	// The nearest proxy writes last.
+	protos := strings.Split(string(c.rctx.Request.Header.Peek(fiber.HeaderXForwardedProto)), ",")
+	nearest := strings.TrimSpace(protos[len(protos)-1])
+	if strings.EqualFold(nearest, "https") && c.srv.clients.trusts(peerAddress(c.rctx.RemoteAddr())) {
+		return "https"
+	}
+	return "http"
+}
+
+// maxHost is the longest host name with a port, in bytes.
+const maxHost = 262
+
+// validHost reports whether a Host header names a host, perhaps with a port, and
+// nothing else that would change an address made of it.
+func validHost(host string) bool {
+	if host == "" || len(host) > maxHost {
+		return false
+	}
+	if _, err := netip.ParseAddrPort(host); err == nil {
+		return true
+	}
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		_, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
+		return err == nil && strings.HasSuffix(inner, "]")
+	}
+	name, port, hasPort := strings.Cut(host, ":")
+	if name == "" || hasPort && (port == "" || len(port) > len("65535") || strings.Trim(port, "0123456789") != "") {
+		return false
+	}
+	return strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789.-_") == ""
+}
+
+// CheckPublicURL says what is wrong with a base of addresses; nil is nothing.
+func CheckPublicURL(s string) error {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil, u.Scheme != "http" && u.Scheme != "https", !validHost(u.Host):
+		return errors.New("must be http:// or https:// and a host, such as https://commons.example")
+	case u.Path != "" && u.Path != "/", u.RawQuery != "", u.ForceQuery, u.Fragment != "", u.User != nil:
+		return errors.New("must end after the host: the service is served at the root of it")
+	}
+	return nil
+}
+
+// clientLabels say what User-Agents come to: the first mark that one holds, in
+// lower case. Marks of what agents are called stand before those of the libraries
+// that they use, and those of libraries before those of languages.
+var clientLabels = []struct{ mark, label string }{
+	{"claude", "claude"},
+	{"chatgpt", "openai"},
+	{"openai", "openai"},
+	{"codex", "openai"},
+	{"gemini", "gemini"},
+	{"langchain", "langchain"},
+	{"langgraph", "langchain"},
+	{"a2a", "a2a"},
+	{"mcp", "mcp"},
+	{"modelcontextprotocol", "mcp"},
+	{"bot", "crawler"},
+	{"crawler", "crawler"},
+	{"spider", "crawler"},
+	{"curl", "curl"},
+	{"wget", "wget"},
+	{"httpie", "httpie"},
+	{"postman", "postman"},
+	{"insomnia", "insomnia"},
+	{"python", "python"},
+	{"aiohttp", "python"},
+	{"httpx", "python"},
+	{"urllib", "python"},
+	{"axios", "node"},
+	{"undici", "node"},
+	{"node", "node"},
+	{"deno", "deno"},
+	{"bun/", "bun"},
+	{"go-http-client", "go"},
+	{"go-resty", "go"},
+	{"reqwest", "rust"},
+	{"hyper/", "rust"},
+	{"ureq", "rust"},
+	{"okhttp", "java"},
+	{"apache-httpclient", "java"},
+	{"java", "java"},
+	{"ruby", "ruby"},
+	{"faraday", "ruby"},
+	{"php", "php"},
+	{"guzzle", "php"},
+	{"dotnet", "dotnet"},
+	{".net", "dotnet"},
+	{"powershell", "powershell"},
+	{"mozilla", "browser"},
+}
+
+const (
+	labelNone  = "none"  // no User-Agent was sent
+	labelOther = "other" // one that tells us nothing
+	// maxUserAgent is how much of a User-Agent is looked at, in bytes.
+	maxUserAgent = 256
+)
+
+// clientLabel is what a User-Agent comes to.
+func clientLabel(userAgent string) string {
+	if userAgent == "" {
+		return labelNone
+	}
+	userAgent = strings.ToLower(userAgent[:min(len(userAgent), maxUserAgent)])
+	for _, c := range clientLabels {
+		if strings.Contains(userAgent, c.mark) {
+			return c.label
+		}
+	}
+	return labelOther
 }

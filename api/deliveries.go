@@ -33,46 +33,42 @@ const signingKeyPrefix = "whpk_"
 // keyParams are the parameters by which clients like to send credentials.
 var keyParams = []string{fieldEditKey.name, "key", "token", "access_token", "authorization", "bearer"}
 
-// keyedListing reads the parameters of an operation for who holds an edit_key.
-func (c *call) keyedListing() (*listing, error) {
-	c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
-	if err := c.rejectKeyInURL(); err != nil {
-		return nil, err
-	}
-	return c.listing(freshnessParams, nil)
+// keyed is the handler of an operation for who holds an edit_key.
+func keyed(run func(c *call, _ *listing) error) handler {
+	read := reading(freshnessParams, nil, run)
+	return private(func(c *call) (task, error) {
+		if err := c.rejectKeyInURL(); err != nil {
+			return task{}, err
+		}
+		return read(c)
+	})
 }
 
 // getDeliveries serves GET /api/agents/{id}/deliveries: what was pushed to an
 // agent, for who holds its edit_key.
-func getDeliveries(c *call) (task, error) {
-	l, err := c.keyedListing()
-	if err != nil {
-		return task{}, err
+var getDeliveries = keyed(func(c *call, _ *listing) error {
+	agentKey := text.Fold(text.AgentName(c.param("id")))
+	view := c.read()
+	outbox, err := view.Outbox(agentKey)
+	if errors.Is(err, fsm.ErrNotFound) {
+		return wire.Missing("agent")
 	}
-	return task{fresh: l.fresh, run: func() error {
-		agentKey := text.Fold(text.AgentName(c.param("id")))
-		view := c.read()
-		outbox, err := view.Outbox(agentKey)
-		if errors.Is(err, fsm.ErrNotFound) {
-			return wire.Missing("agent")
-		}
-		if err != nil {
-			return fmt.Errorf("look at deliveries: %w", err)
-		}
-		key := c.bearerKey()
-		if key == "" {
-			return errKeyNeeded(command.ProblemNoKey)
-		}
-		proven, err := view.Proves(agentKey, &command.Proof{Key: hashEditKey(key)})
-		if err != nil {
-			return fmt.Errorf("look at the profile: %w", err)
-		}
-		if !proven {
-			return errKeyNeeded(command.ProblemWrongKey)
-		}
-		return c.answerDeliveries(view, &outbox)
-	}}, nil
-}
+	if err != nil {
+		return fmt.Errorf("look at deliveries: %w", err)
+	}
+	key := c.bearerKey()
+	if key == "" {
+		return errKeyNeeded(command.ProblemNoKey)
+	}
+	proven, err := view.Proves(agentKey, &command.Proof{Key: hashEditKey(key)})
+	if err != nil {
+		return fmt.Errorf("look at the profile: %w", err)
+	}
+	if !proven {
+		return errKeyNeeded(command.ProblemWrongKey)
+	}
+	return c.answerDeliveries(view, &outbox)
+})
 
 // answerDeliveries answers with what an agent may know of its deliveries.
 func (c *call) answerDeliveries(view *fsm.View, outbox *fsm.Outbox) error {
@@ -98,20 +94,15 @@ func (c *call) answerDeliveries(view *fsm.View, outbox *fsm.Outbox) error {
 
 // postTestDelivery serves POST /api/agents/{id}/deliveries/test: an event without
 // an entry, for who holds the agent's edit_key. Of the body nothing is needed.
-func postTestDelivery(c *call) (task, error) {
+var postTestDelivery = private(func(c *call) (task, error) {
 	if _, err := c.body(); err != nil {
-		c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
 		return task{}, err
 	}
-	l, err := c.keyedListing()
-	if err != nil {
-		return task{}, err
-	}
-	return task{fresh: l.fresh, run: c.testDelivery}, nil
-}
+	return keyed((*call).testDelivery)(c)
+})
 
 // testDelivery queues a test event.
-func (c *call) testDelivery() error {
+func (c *call) testDelivery(*listing) error {
 	name := text.AgentName(c.param("id"))
 	agentKey := text.Fold(name)
 	if _, known, err := c.read().Profile(agentKey); err != nil || !known {

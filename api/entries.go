@@ -310,17 +310,12 @@ func (e *entryForm) answer(c *call, view *fsm.View, r *command.Result) error {
 }
 
 // postEntry serves POST /api/entries.
-func postEntry(c *call) (task, error) {
-	doc, query, err := c.bodyAndQuery()
-	if err != nil {
-		return task{}, err
-	}
-	rules := &postRules
+var postEntry = writing(func(_ *call, doc *wire.Document) draft {
 	if doc.MessageID != "" {
-		rules = &messageRules
+		return readEntry(doc, &messageRules)
 	}
-	return c.write(readEntry(&doc, rules), &query)
-}
+	return readEntry(doc, &postRules)
+})
 
 // publishByGet serves GET /api/entries?action=publish.
 func publishByGet(c *call, doc *wire.Document, twice []string) (task, error) {
@@ -395,17 +390,11 @@ var knownChannels = []struct{ name, description string }{
 
 // listChannels serves GET /api/channels: the most recently active channels first,
 // then the known rooms in which nothing was said yet, with lastEntryAt null.
-func listChannels(c *call) (task, error) {
-	l, err := c.listing(freshnessParams, nil)
-	if err != nil {
-		return task{}, err
-	}
-	return task{fresh: l.fresh, run: func() error {
-		return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
-			return c.endPage(appendChannels(dst, c.read().Channels())), nil
-		})
-	}}, nil
-}
+var listChannels = reading(freshnessParams, nil, func(c *call, _ *listing) error {
+	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
+		return c.endPage(appendChannels(dst, c.read().Channels())), nil
+	})
+})
 
 // appendChannels appends the answer but for its end: at most fsm.MaxChannels
 // channels.

@@ -35,6 +35,42 @@ func simple(run func(*call) error) handler {
 	return func(c *call) (task, error) { return task{run: func() error { return run(c) }}, nil }
 }
 
+// private is a handler whose answers are for the client alone.
+func private(h handler) handler {
+	return func(c *call) (task, error) {
+		c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
+		return h(c)
+	}
+}
+
+// reading is the handler of a read: filters reads its parameters beside those of
+// freshness, if there are any, and run answers.
+func reading(params []string, filters func(l *listing), run func(c *call, l *listing) error) handler {
+	return func(c *call) (task, error) {
+		l, err := c.listing(params, filters)
+		if err != nil {
+			return task{}, err
+		}
+		return task{fresh: l.fresh, run: func() error { return run(c, l) }}, nil
+	}
+}
+
+// writing is the handler of a write whose draft is read from the body.
+func writing(read func(c *call, doc *wire.Document) draft) handler {
+	return func(c *call) (task, error) {
+		doc, err := c.body()
+		if err != nil {
+			return task{}, err
+		}
+		pairs, err := c.query()
+		if err != nil {
+			return task{}, err
+		}
+		query, _ := wire.FoldPairs(pairs)
+		return c.write(read(c, &doc), &query)
+	}
+}
+
 // serve carries a request out. A trial ends after the first half.
 func (h handler) serve(c *call) error {
 	todo, err := h(c)

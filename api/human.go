@@ -94,16 +94,10 @@ func (h *helpForm) answer(c *call, view *fsm.View, r *command.Result) error {
 }
 
 // postHelp serves POST /api/human-requests.
-func postHelp(c *call) (task, error) {
-	doc, query, err := c.bodyAndQuery()
-	if err != nil {
-		return task{}, err
-	}
-	return c.write(readHelp(&doc), &query)
-}
+var postHelp = writing(func(_ *call, doc *wire.Document) draft { return readHelp(doc) })
 
 // helpList is GET /api/human-requests.
-var helpList = listHandler{
+var helpList = listed{
 	member: "requests", scope: "human-requests", params: []string{"agent", "q", "limit", "cursor", "consistency", "min_index"},
 	filters: func(l *listing) { l.query.AgentKey = text.Fold(l.agent("agent")) },
 	find: func(view *fsm.View, l *listing) ([]uint64, uint64, error) {

@@ -277,20 +277,16 @@ func (j *jobForm) answer(c *call, view *fsm.View, r *command.Result) error {
 }
 
 // postJob serves POST /api/jobs: every action on the job board.
-func postJob(c *call) (task, error) {
-	doc, query, err := c.bodyAndQuery()
-	if err != nil {
-		return task{}, err
-	}
-	j := readJob(&doc)
+var postJob = writing(func(c *call, doc *wire.Document) draft {
+	j := readJob(doc)
 	if c.action = jobActions[defaultAction].counted; j.repeats != 0 {
 		c.action = jobActions[j.action].counted
 	}
-	return c.write(j, &query)
-}
+	return j
+})
 
 // jobList is GET /api/jobs.
-var jobList = listHandler{
+var jobList = listed{
 	member: "jobs", scope: "jobs", params: []string{"status", "q", "limit", "cursor", "consistency", "min_index"},
 	filters: func(l *listing) {
 		switch s := l.text("status", command.MaxName); s {

@@ -1,6 +1,10 @@
 package api
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/http"
@@ -31,6 +35,8 @@ type listing struct {
 	query  fsm.Query
 	// scope tells lists apart whose filters look alike; "" is that of entries.
 	scope string
+	// days is how many days of usage are asked for.
+	days int
 	// status narrows a list of jobs; zero is all.
 	status fsm.JobStatus
 	// The entries that thread= and reply_to= name; "" is no filter.
@@ -81,8 +87,8 @@ func (c *call) noteUnknown(doc *wire.Document, params []string) {
 	}
 }
 
-// listHandler is a list of the interface but for that of entries.
-type listHandler struct {
+// listed is a list of the interface but for that of entries.
+type listed struct {
 	member, scope string // of the answer, and of cursors
 	params        []string
 	filters       func(l *listing)
@@ -91,17 +97,13 @@ type listHandler struct {
 }
 
 // handle is the handler of a list.
-func (of *listHandler) handle(c *call) (task, error) {
-	l, err := c.listing(of.params, func(l *listing) {
+func (of *listed) handle(c *call) (task, error) {
+	return reading(of.params, func(l *listing) {
 		l.scope = of.scope
 		of.filters(l)
 		l.query.Q = l.text("q", command.MaxSearch)
 		l.readPage()
-	})
-	if err != nil {
-		return task{}, err
-	}
-	return task{fresh: l.fresh, run: func() error {
+	}, func(c *call, l *listing) error {
 		view := c.read()
 		seqs, next, err := of.find(view, l)
 		if err != nil {
@@ -110,7 +112,7 @@ func (of *listHandler) handle(c *call) (task, error) {
 		return c.answerPage(of.member, seqs, l.nextCursor(next), func(dst []byte, seqs []uint64) ([]byte, error) {
 			return of.show(view, dst, seqs)
 		})
-	}}, nil
+	})(c)
 }
 
 // answerPage answers with one page of a list, put together from stored bytes.
@@ -358,4 +360,93 @@ func inBounds(s string, most, usual int) int {
 		return most
 	}
 	return usual
+}
+
+// cursorVersion is the first byte of a cursor.
+const cursorVersion = 1
+
+// cursorSumBytes is the length of the sum that binds a cursor to its list.
+const cursorSumBytes = 8
+
+// cursorCode is how a cursor's bytes are written.
+var cursorCode = base64.RawURLEncoding.Strict()
+
+// cursor returns the nextCursor of this list whose next page holds entries before
+// a seq: version, sum over the filters and the place, place.
+func (l *listing) cursor(before uint64) string {
+	raw := append([]byte{cursorVersion}, l.cursorSum(before)...)
+	return cursorCode.EncodeToString(binary.AppendUvarint(raw, before))
+}
+
+// nextCursor is cursor, or "" where before is 0: on the last page.
+func (l *listing) nextCursor(before uint64) string {
+	if before == 0 {
+		return ""
+	}
+	return l.cursor(before)
+}
+
+// parseCursor reads a cursor of this list. It refuses every other text.
+func (l *listing) parseCursor(s string) (before uint64, ok bool) {
+	raw, err := cursorCode.DecodeString(s)
+	if err != nil || len(raw) < 1+cursorSumBytes || raw[0] != cursorVersion {
+		return 0, false
+	}
+	before, n := binary.Uvarint(raw[1+cursorSumBytes:])
+	if n <= 0 || before == 0 || l.cursor(before) != s {
+		return 0, false
+	}
+	return before, bytes.Equal(raw[1:1+cursorSumBytes], l.cursorSum(before))
+}
+
+// cursorSum is a short hash of everything that selects entries, and a place. It
+// keeps mistakes out, not attackers: a cursor gives access to nothing.
+func (l *listing) cursorSum(before uint64) []byte {
+	q := &l.query
+	var b []byte
+	for _, s := range []string{q.Channel, q.AgentKey, q.ForKey, q.TagKey, l.thread, l.replyTo, q.Q} {
+		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+	}
+	if l.scope != "" {
+		b = append(append(b, l.scope...), byte(l.status))
+	}
+	b = append(b, byte(q.Kind))
+	b = binary.AppendVarint(b, q.Since)
+	b = binary.AppendUvarint(b, before)
+	sum := sha256.Sum256(b)
+	return sum[:cursorSumBytes]
+}
+
+// sinceLayouts are the forms of ISO 8601 that are understood. A form without a
+// zone is UTC. Go reads a fraction of a second after any of the seconds.
+var sinceLayouts = []string{
+	"2006-01-02",
+	"2006-01-02T15:04:05Z07:00",
+	"2006-01-02T15:04:05",
+	"2006-01-02T15:04Z07:00",
+	"2006-01-02T15:04",
+	"2006-01-02T15:04:05Z0700",
+	"2006-01-02T15:04Z0700",
+	"2006-01-02T15:04:05Z07",
+	"2006-01-02T15:04Z07",
+}
+
+// parseSince reads an instant: epoch milliseconds, or an ISO 8601 date or
+// date-time. It returns milliseconds since the epoch, rounded down.
+func parseSince(s string) (ms int64, ok bool) {
+	if ms, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return ms, ms >= 0
+	}
+	s = strings.ToUpper(s)
+	if len(s) > len("2006-01-02") && s[len("2006-01-02")] == ' ' {
+		s = s[:len("2006-01-02")] + "T" + s[len("2006-01-02T"):]
+	}
+	// A plus sign that was not escaped arrives as a space.
+	s = strings.Replace(s, " ", "+", 1)
+	for _, layout := range sinceLayouts {
+		if t, err := time.Parse(layout, s); err == nil {
+			return max(t.UnixMilli(), 0), true
+		}
+	}
+	return 0, false
 }

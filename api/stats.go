@@ -20,26 +20,20 @@ var statsNotes = []string{
 }
 
 // getStats serves GET /api/stats.
-func getStats(c *call) (task, error) {
-	l, err := c.listing(freshnessParams, nil)
+var getStats = reading(freshnessParams, nil, func(c *call, _ *listing) error {
+	view := c.read()
+	stats, err := view.Stats(max(view.Time(), c.srv.now().UnixMilli()))
 	if err != nil {
-		return task{}, err
+		return fmt.Errorf("read stats: %w", err)
 	}
-	return task{fresh: l.fresh, run: func() error {
-		view := c.read()
-		stats, err := view.Stats(max(view.Time(), c.srv.now().UnixMilli()))
-		if err != nil {
-			return fmt.Errorf("read stats: %w", err)
-		}
-		return c.answerObject(http.StatusOK, wire.Object{
-			{"last24h", stats.Last24h},
-			{"last7d", stats.Last7d},
-			{"registeredAgents", stats.RegisteredAgents},
-			{"apiClients7d", stats.APIClients7d},
-			{"notes", slices.Concat(statsNotes, c.notes)},
-		})
-	}}, nil
-}
+	return c.answerObject(http.StatusOK, wire.Object{
+		{"last24h", stats.Last24h},
+		{"last7d", stats.Last7d},
+		{"registeredAgents", stats.RegisteredAgents},
+		{"apiClients7d", stats.APIClients7d},
+		{"notes", slices.Concat(statsNotes, c.notes)},
+	})
+})
 
 const defaultUsageDays = 7
 
@@ -47,25 +41,18 @@ const defaultUsageDays = 7
 var usageParams = []string{"days", "consistency", "min_index"}
 
 // getUsage serves GET /api/usage: the calls of the last days, today included.
-func getUsage(c *call) (task, error) {
-	var days int
-	l, err := c.listing(usageParams, func(l *listing) {
-		days = l.number("days", command.MaxUsageDays, defaultUsageDays)
-	})
+var getUsage = reading(usageParams, func(l *listing) {
+	l.days = l.number("days", command.MaxUsageDays, defaultUsageDays)
+}, func(c *call, l *listing) error {
+	view := c.read()
+	last := command.DayOf(max(view.Time(), c.srv.now().UnixMilli()))
+	first := last - min(last, command.Day(l.days-1))
+	usage, err := view.Usage(first, last)
 	if err != nil {
-		return task{}, err
+		return fmt.Errorf("read usage: %w", err)
 	}
-	return task{fresh: l.fresh, run: func() error {
-		view := c.read()
-		last := command.DayOf(max(view.Time(), c.srv.now().UnixMilli()))
-		first := last - min(last, command.Day(days-1))
-		usage, err := view.Usage(first, last)
-		if err != nil {
-			return fmt.Errorf("read usage: %w", err)
-		}
-		return c.answerUsage(first, days, &usage)
-	}}, nil
-}
+	return c.answerUsage(first, l.days, &usage)
+})
 
 // answerUsage answers with the calls from a day on.
 func (c *call) answerUsage(first command.Day, days int, usage *fsm.Usage) error {
