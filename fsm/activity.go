@@ -97,7 +97,7 @@ func (a *activity) exchange(p partner) {
 
 // append encodes the row of partTopic.
 func (t *topic) append(dst []byte) []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(dst, t.entries), uint64(t.lastAt))
+	return appendUints(dst, t.entries, uint64(t.lastAt))
 }
 
 func decodeTopic(name, row []byte) (topic, error) {
@@ -111,18 +111,10 @@ func (a *activity) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(a.partners)))
 	for _, p := range a.partners {
 		dst = appendBlob(dst, p.agent)
-		dst = binary.AppendUvarint(dst, p.entry)
-		theirs := byte(0)
-		if p.theirs {
-			theirs = 1
-		}
-		dst = append(dst, theirs)
+		dst = append(binary.AppendUvarint(dst, p.entry), bit(p.theirs, 1))
 	}
 	for _, seqs := range a.waiting {
-		dst = binary.AppendUvarint(dst, uint64(len(seqs)))
-		for _, seq := range seqs {
-			dst = binary.AppendUvarint(dst, seq)
-		}
+		dst = appendUints(binary.AppendUvarint(dst, uint64(len(seqs))), seqs...)
 	}
 	return dst
 }
@@ -130,11 +122,7 @@ func (a *activity) append(dst []byte) []byte {
 func (a *activity) decode(row []byte) error {
 	r := rowReader{rest: row}
 	for n := r.uint(); n > 0 && !r.bad; n-- {
-		p := partner{agent: r.text(), entry: r.uint()}
-		if theirs := r.bytes(1); theirs != nil {
-			p.theirs = theirs[0] != 0
-		}
-		a.partners = append(a.partners, p)
+		a.partners = append(a.partners, partner{agent: r.text(), entry: r.uint(), theirs: r.byte() != 0})
 	}
 	for i := range a.waiting {
 		for n := r.uint(); n > 0 && !r.bad; n-- {

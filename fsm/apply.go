@@ -91,19 +91,15 @@ func (m *Machine) begin() *txn {
 		db:         m.store.db,
 		batch:      m.store.db.NewBatch(),
 		recent:     &m.store.recent,
-		head:       m.head,
-		cluster:    m.cluster,
-		format:     m.format,
+		loaded:     m.loaded,
 		maxFormat:  m.opts.MaxFormat,
 		rows:       make(map[string][]byte),
 		firstFresh: m.head.lastSeq + 1,
-		nextDue:    m.nextDue,
 		activities: make(map[string]*activity),
 		recents:    make(map[string]*recentByAuthor),
 		owned:      make(map[string][]uint64),
 		caches:     m.store.caches,
 		outboxes:   make(map[string]*outbox),
-		revision:   m.revision,
 	}
 }
 
@@ -198,7 +194,7 @@ func (m *Machine) commit(tx *txn) {
 	}
 	tx.must(tx.batch.Close())
 	m.digests.add(tx.rolled)
-	m.head, m.cluster, m.format, m.nextDue, m.revision = tx.head, tx.cluster, tx.format, tx.nextDue, tx.revision
+	m.loaded = tx.loaded
 	for i, row := range tx.fresh {
 		m.store.recent.put(tx.firstFresh+uint64(i), row)
 	}

@@ -98,9 +98,7 @@ const deliveryRowVersion = 1
 
 func (d *deliveryRow) append(dst []byte) []byte {
 	dst = append(dst, deliveryRowVersion, byte(d.kind), byte(d.status))
-	for _, n := range [...]uint64{d.entry, uint64(d.queuedAt), uint64(d.changedAt), d.attempts, d.failures, d.hook} {
-		dst = binary.AppendUvarint(dst, n)
-	}
+	dst = appendUints(dst, d.entry, uint64(d.queuedAt), uint64(d.changedAt), d.attempts, d.failures, d.hook)
 	holder := d.holder[:]
 	if d.status != DeliverySending {
 		holder = nil
@@ -110,10 +108,8 @@ func (d *deliveryRow) append(dst []byte) []byte {
 
 func decodeDeliveryRow(row []byte) (d deliveryRow, err error) {
 	r := rowReader{rest: row}
-	if head := r.bytes(3); head != nil {
-		r.bad = head[0] != deliveryRowVersion
-		d.kind, d.status = DeliveryKind(head[1]), DeliveryStatus(head[2])
-	}
+	r.version(deliveryRowVersion)
+	d.kind, d.status = DeliveryKind(r.byte()), DeliveryStatus(r.byte())
 	d.entry, d.queuedAt, d.changedAt = r.uint(), int64(r.uint()), int64(r.uint())
 	d.attempts, d.failures, d.hook = r.uint(), r.uint(), r.uint()
 	copy(d.holder[:], r.text())

@@ -166,7 +166,7 @@ func (s *store) found(c snapshot.Contents, as Founding) error {
 		err,
 		b.Set(keyCluster, named.append(nil), nil),
 		b.Set(keyConfig, servers.append(nil), nil),
-		b.Set(keyCovered, appendPosition(nil, c.Position), nil),
+		b.Set(keyCovered, appendUints(nil, c.Index, c.Term), nil),
 		s.db.Apply(b, pebble.NoSync),
 		b.Close(),
 	)

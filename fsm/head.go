@@ -26,11 +26,7 @@ type head struct {
 }
 
 func (h *head) append(dst []byte) []byte {
-	dst = binary.AppendUvarint(dst, h.applied)
-	dst = binary.AppendUvarint(dst, h.term)
-	dst = binary.AppendUvarint(dst, uint64(h.now))
-	dst = binary.AppendUvarint(dst, h.lastSeq)
-	return append(dst, h.rolling[:]...)
+	return append(appendUints(dst, h.applied, h.term, uint64(h.now), h.lastSeq), h.rolling[:]...)
 }
 
 func loadHead(r pebble.Reader) (head, error) {
@@ -92,11 +88,6 @@ func loadCluster(r pebble.Reader) (cluster, error) {
 	rr := rowReader{rest: row}
 	c := cluster{id: rr.text(), sealedKey: []byte(rr.text())}
 	return c, rr.done("cluster row")
-}
-
-// appendPosition appends the row of a position.
-func appendPosition(dst []byte, p snapshot.Position) []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(dst, p.Index), p.Term)
 }
 
 // covers returns the position in the Raft log up to which the state holds

@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"cmp"
-	"encoding/binary"
 	"math"
 	"slices"
 	"unicode/utf8"
@@ -189,18 +188,15 @@ func (j jobRow) encode() []byte {
 	dst := []byte{byte(j.status)}
 	dst = appendBlob(dst, j.claimant)
 	dst = appendBlob(dst, j.claimantKey)
-	dst = binary.AppendUvarint(dst, uint64(j.expires))
-	return binary.AppendUvarint(dst, j.result)
+	return appendUints(dst, uint64(j.expires), j.result)
 }
 
 func decodeJobRow(row []byte) (jobRow, error) {
 	r := rowReader{rest: row}
-	var j jobRow
-	if status := r.bytes(1); status != nil {
-		j.status = JobStatus(status[0])
+	j := jobRow{
+		status: JobStatus(r.byte()), claimant: r.text(), claimantKey: r.text(),
+		expires: int64(r.uint()), result: r.uint(),
 	}
-	j.claimant, j.claimantKey = r.text(), r.text()
-	j.expires, j.result = int64(r.uint()), r.uint()
 	if j.status < JobOpen || j.status > JobClosed {
 		r.bad = true
 	}

@@ -88,17 +88,12 @@ type Machine struct {
 
 	// applyMu serialises what changes the state: apply, restore, seals of the
 	// index, close.
-	applyMu  sync.Mutex
-	store    *store
-	head     head
-	cluster  cluster
-	format   int
-	sessions sessions
-	nextDue  int64 // no later than the end of any claim
-	revision uint64
-	terms    termBuilder
-	newest   *store // that was loaded, for tests that crash
-	closed   bool
+	applyMu sync.Mutex
+	store   *store
+	loaded
+	terms  termBuilder
+	newest *store // that was loaded, for tests that crash
+	closed bool
 }
 
 // Open opens the state in opts.Dir, or makes an empty one. It finishes or clears
@@ -163,14 +158,13 @@ func (m *Machine) open() error {
 // adopt makes a loaded store the live one and publishes its view. The caller holds
 // applyMu.
 func (m *Machine) adopt(s *store) {
-	old, l := m.store, s.loaded
+	old := m.store
 	s.closed = m.closeStore
 	s.live.Store(true)
 	s.ref()
 	m.inUse.Add(1)
 	m.stores.Add(1)
-	m.store, m.head, m.cluster, m.format, m.sessions = s, l.head, l.cluster, l.format, l.sessions
-	m.nextDue, m.revision = l.nextDue, l.revision
+	m.store, m.loaded = s, s.loaded
 	m.digests.reset(&m.head)
 	m.publish()
 	m.watchers.notifyAll()

@@ -54,23 +54,11 @@ const (
 )
 
 func (o *outbox) encode() []byte {
-	var flags byte
-	if o.active {
-		flags |= flagHookActive
-	}
-	dst := []byte{outboxRowVersion, flags, byte(o.filter)}
-	for _, n := range [...]uint64{o.hook, o.last, o.sending, uint64(o.notBefore), o.tried, o.failing, uint64(len(o.queue))} {
-		dst = binary.AppendUvarint(dst, n)
-	}
+	dst := []byte{outboxRowVersion, bit(o.active, flagHookActive), byte(o.filter)}
+	dst = appendUints(dst, o.hook, o.last, o.sending, uint64(o.notBefore), o.tried, o.failing, uint64(len(o.queue)))
 	before := uint64(0)
 	for _, q := range o.queue {
-		ready := uint64(q.ready) << queuedFlagBits
-		if q.failed {
-			ready |= flagFailed
-		}
-		if q.outage {
-			ready |= flagOutage
-		}
+		ready := uint64(q.ready)<<queuedFlagBits | uint64(bit(q.failed, flagFailed)|bit(q.outage, flagOutage))
 		dst = binary.AppendUvarint(dst, q.number-before)
 		dst = binary.LittleEndian.AppendUint64(dst, uint64(q.from))
 		dst = binary.AppendUvarint(dst, ready)
@@ -89,10 +77,8 @@ func (o *outbox) encode() []byte {
 func decodeOutbox(row []byte) (*outbox, error) {
 	r := rowReader{rest: row}
 	o := new(outbox)
-	if head := r.bytes(3); head != nil {
-		r.bad = head[0] != outboxRowVersion
-		o.active, o.filter = head[1]&flagHookActive != 0, command.PushFilter(head[2])
-	}
+	r.version(outboxRowVersion)
+	o.active, o.filter = r.byte()&flagHookActive != 0, command.PushFilter(r.byte())
 	o.hook, o.last, o.sending, o.notBefore, o.tried, o.failing = r.uint(), r.uint(), r.uint(), int64(r.uint()), r.uint(), r.uint()
 	number := uint64(0)
 	for n := r.uint(); n > 0 && !r.bad; n-- {

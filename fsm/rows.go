@@ -186,7 +186,7 @@ type laterCounts struct {
 }
 
 func (c laterCounts) append(dst []byte) []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(dst, c.total), c.replies)
+	return appendUints(dst, c.total, c.replies)
 }
 
 func decodeLaterCounts(row []byte) (laterCounts, error) {
@@ -220,9 +220,7 @@ type channelRow struct {
 }
 
 func (c channelRow) append(dst []byte) []byte {
-	dst = binary.AppendUvarint(dst, c.entries)
-	dst = binary.AppendUvarint(dst, c.lastSeq)
-	return binary.AppendUvarint(dst, uint64(c.lastAt))
+	return appendUints(dst, c.entries, c.lastSeq, uint64(c.lastAt))
 }
 
 // decodeChannelRow returns the row and what stands behind it.
@@ -254,6 +252,22 @@ func decodeRequestRow(row []byte) (q requestRow, err error) {
 	return q, r.done("request row")
 }
 
+// appendUints appends numbers as uvarints.
+func appendUints(dst []byte, numbers ...uint64) []byte {
+	for _, n := range numbers {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	return dst
+}
+
+// bit is a flag that is set or not.
+func bit(set bool, flag byte) byte {
+	if set {
+		return flag
+	}
+	return 0
+}
+
 // appendBlob writes a text preceded by its length.
 func appendBlob[T string | []byte](dst []byte, s T) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
@@ -274,6 +288,17 @@ func (r *rowReader) uint() uint64 {
 	r.rest = r.rest[size:]
 	return n
 }
+
+// byte reads one byte.
+func (r *rowReader) byte() byte {
+	if b := r.bytes(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+// version reads the version of the row, which must be the known one.
+func (r *rowReader) version(known byte) { r.bad = r.byte() != known || r.bad }
 
 func (r *rowReader) bytes(n uint64) []byte {
 	if n > uint64(len(r.rest)) {

@@ -33,11 +33,7 @@ type session struct {
 // append encodes the row of spaceSession: the floor, the last use, and the open
 // numbers up to the row's end.
 func (s *session) append(dst []byte) []byte {
-	dst = binary.AppendUvarint(binary.AppendUvarint(dst, s.floor), uint64(s.lastUse))
-	for _, seq := range s.open {
-		dst = binary.AppendUvarint(dst, seq)
-	}
-	return dst
+	return appendUints(appendUints(dst, s.floor, uint64(s.lastUse)), s.open...)
 }
 
 // open returns the session of a group's boot, brought up to the group's window.
@@ -156,16 +152,8 @@ const (
 
 // appendResult encodes a result for its row and for the digest.
 func appendResult(dst []byte, r command.Result) []byte {
-	var flags byte
-	if r.Differs {
-		flags |= flagDiffers
-	}
-	if r.KeyIssued {
-		flags |= flagKeyIssued
-	}
-	dst = append(dst, byte(r.Outcome), flags)
-	dst = binary.AppendUvarint(dst, r.Entry)
-	dst = binary.AppendUvarint(dst, uint64(len(r.Problems)))
+	dst = append(dst, byte(r.Outcome), bit(r.Differs, flagDiffers)|bit(r.KeyIssued, flagKeyIssued))
+	dst = appendUints(dst, r.Entry, uint64(len(r.Problems)))
 	for _, p := range r.Problems {
 		dst = append(dst, byte(p))
 	}
@@ -174,12 +162,9 @@ func appendResult(dst []byte, r command.Result) []byte {
 
 func decodeResult(row []byte) (command.Result, error) {
 	r := rowReader{rest: row}
-	head := r.bytes(2)
-	if head == nil {
-		return command.Result{}, r.done("answer row")
-	}
-	res := command.Result{Outcome: command.Outcome(head[0]), Entry: r.uint()}
-	res.Differs, res.KeyIssued = head[1]&flagDiffers != 0, head[1]&flagKeyIssued != 0
+	res := command.Result{Outcome: command.Outcome(r.byte())}
+	flags := r.byte()
+	res.Entry, res.Differs, res.KeyIssued = r.uint(), flags&flagDiffers != 0, flags&flagKeyIssued != 0
 	for _, p := range r.bytes(r.uint()) {
 		res.Problems = append(res.Problems, command.Problem(p))
 	}

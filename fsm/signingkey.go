@@ -1,8 +1,6 @@
 package fsm
 
 import (
-	"encoding/binary"
-
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
@@ -64,9 +62,7 @@ func appendSigningKeys(dst []byte, keys []SigningKey) []byte {
 	dst = append(dst, signingKeysVersion)
 	for i := range keys {
 		k := &keys[i]
-		for _, n := range [...]uint64{k.Number, uint64(k.CreatedAt), uint64(k.ReplacedAt)} {
-			dst = binary.AppendUvarint(dst, n)
-		}
+		dst = appendUints(dst, k.Number, uint64(k.CreatedAt), uint64(k.ReplacedAt))
 		dst = appendBlob(appendBlob(dst, k.Public), k.Sealed)
 	}
 	return dst
@@ -74,9 +70,7 @@ func appendSigningKeys(dst []byte, keys []SigningKey) []byte {
 
 func decodeSigningKeys(row []byte) (keys []SigningKey, err error) {
 	r := rowReader{rest: row}
-	if version := r.bytes(1); version != nil {
-		r.bad = version[0] != signingKeysVersion
-	}
+	r.version(signingKeysVersion)
 	for len(r.rest) > 0 && !r.bad {
 		keys = append(keys, SigningKey{
 			Number: r.uint(), CreatedAt: int64(r.uint()), ReplacedAt: int64(r.uint()),

@@ -27,9 +27,7 @@ type hourRow struct {
 }
 
 func (h hourRow) append(dst []byte) []byte {
-	dst = binary.AppendUvarint(dst, h.posts)
-	dst = binary.AppendUvarint(dst, h.replies)
-	return binary.AppendUvarint(dst, h.agents)
+	return appendUints(dst, h.posts, h.replies, h.agents)
 }
 
 func decodeHourRow(row []byte) (hourRow, error) {

@@ -44,9 +44,9 @@ type store struct {
 type loaded struct {
 	head     head
 	cluster  cluster
-	format   int
+	format   int // replicated format number
 	sessions sessions
-	nextDue  int64
+	nextDue  int64  // no later than the end of any claim
 	revision uint64 // newest revision of any profile
 }
 
@@ -165,7 +165,7 @@ func (s *store) Covers() (snapshot.Position, error) { return covers(s.db) }
 // Cover writes that position. Pebble makes writes durable in order: with this row,
 // all before it.
 func (s *store) Cover(at snapshot.Position) error {
-	return s.db.Set(keyCovered, appendPosition(nil, at), pebble.NoSync)
+	return s.db.Set(keyCovered, appendUints(nil, at.Index, at.Term), pebble.NoSync)
 }
 
 // Checkpoint links the tables as they are on disk.

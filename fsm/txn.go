@@ -10,14 +10,12 @@ import (
 // txn gathers the writes of one ApplyBatch call. Reads see what was written
 // before in the same call. Everything in it is for the apply goroutine.
 type txn struct {
-	db      *pebble.DB
-	batch   *pebble.Batch
-	recent  *recentRows
-	head    head
-	cluster cluster
-	// format is the replicated format number, maxFormat the newest known here.
-	format, maxFormat int
-	now               int64 // instant of the log entry that is being applied
+	db        *pebble.DB
+	batch     *pebble.Batch
+	recent    *recentRows
+	loaded          // as the call has left it so far
+	maxFormat int   // newest format that is known here
+	now       int64 // instant of the log entry that is being applied
 	// rows are the rows written in this call that may be read or written again
 	// in it; they enter the batch once, at the end. A nil row is a deleted one.
 	rows map[string][]byte
@@ -26,12 +24,9 @@ type txn struct {
 	fresh      [][]byte
 	firstFresh uint64
 	added      []indexed
-	superseded []uint64 // entries that got a successor
-	timed      bool     // the log entry has its row in spaceInstant
-	// nextDue is no later than the end of any claim; claimed are the claims made
-	// in this call.
-	nextDue int64
-	claimed []dueClaim
+	superseded []uint64   // entries that got a successor
+	timed      bool       // the log entry has its row in spaceInstant
+	claimed    []dueClaim // in this call
 	// activities and recents are the rows of home that this call has changed, and
 	// owned are the entries that were added to their authors' lists, by list.
 	activities map[string]*activity
@@ -41,11 +36,8 @@ type txn struct {
 	// outboxes are those that this call has looked at.
 	outboxes map[string]*outbox
 	ended    []DeliveryEnd
-	// revision is the number of the newest revision of any profile; revised are
-	// those made in this call.
-	revision uint64
-	revised  []revised
-	rolled   []rolled // the running digest after each log entry
+	revised  []revised // profiles in this call
+	rolled   []rolled  // the running digest after each log entry
 }
 
 // indexed is an entry on its way into the index.

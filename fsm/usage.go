@@ -116,7 +116,7 @@ type foldRow struct {
 }
 
 func (f foldRow) append(dst []byte) []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(dst, f.number), uint64(f.day))
+	return appendUints(dst, f.number, uint64(f.day))
 }
 
 func decodeFoldRow(row []byte) (foldRow, error) {
