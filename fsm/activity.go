@@ -19,7 +19,7 @@ const (
 	activitiesKept = 4096
 )
 
-// activity is what an agent writes to and with whom: its rows of partActivity and
+// activity is where an agent writes and who it talks with: its rows of partActivity and
 // partTopic.
 type activity struct {
 	topics   []topic
@@ -34,7 +34,7 @@ type activity struct {
 }
 
 // topic is a channel or a tag that an agent writes to, in lower case as far as
-// ASCII goes: apply must not hang on Unicode tables.
+// ASCII goes: apply must not depend on Unicode tables.
 type topic struct {
 	name    string
 	entries uint64
@@ -42,7 +42,7 @@ type topic struct {
 	changed bool // in the call
 }
 
-// partner is somebody with whom an agent has exchanged replies.
+// partner is another agent that has exchanged replies with this one.
 type partner struct {
 	agent  string // folded
 	entry  uint64 // the newest of these replies

@@ -185,7 +185,7 @@ func (tx *txn) carryOut(p command.Payload) command.Result {
 	return command.Result{}
 }
 
-// commit writes the transaction and brings what is in memory up to it.
+// commit writes the transaction and updates what is kept in memory.
 func (m *Machine) commit(tx *txn) {
 	tx.finish()
 	tx.set(keyHead, tx.head.append(nil))

@@ -42,8 +42,8 @@ func (r *recentRows) get(seq uint64) []byte {
 	return nil
 }
 
-// laterBits says of each entry whether a later one relates to it, so that the
-// many without need no second lookup: one bit for each entry, in blocks that are
+// laterBits says for each entry whether a later one relates to it, so that the many
+// without need no second lookup: one bit for each entry, in blocks that are
 // read when first asked for. A bit may be set for a view that does not know the
 // later entry yet; it is never missing.
 type laterBits struct {

@@ -142,8 +142,8 @@ func (tx *txn) keepDelivery(agentKey string, number uint64, d *deliveryRow) {
 	tx.keep(deliveryKey(agentKey, number), d.append(nil))
 }
 
-// notifyReceivers queues a delivery for everybody whom an entry is to be pushed to: who
-// is answered and who is mentioned, each once. The zero target stands for none.
+// notifyReceivers queues the deliveries of an entry: one for each agent with a receiver
+// that it answers or mentions. The zero target means that there is none.
 func (tx *txn) notifyReceivers(e *entryRow, p *command.Publish, target *entryRow) {
 	hooks := tx.caches.hooks
 	if len(hooks) == 0 {
@@ -320,7 +320,7 @@ func (tx *txn) applyAckDelivery(c *command.AckDelivery) command.Result {
 func (tx *txn) failDelivery(c *command.AckDelivery, o *outbox, i int, d *deliveryRow) {
 	q := &o.queue[i]
 	turn := q.ready <= tx.now
-	o.refused(q, turn, tx.now, func(pause int64) int64 { return retryWait(c, pause) })
+	o.rejected(q, turn, tx.now, func(pause int64) int64 { return retryWait(c, pause) })
 	if !turn {
 		q.ready = max(q.ready, tx.now+c.RetryAfter)
 		tx.putDelivery(c.AgentKey, c.Delivery, d, DeliveryWaiting)

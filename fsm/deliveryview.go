@@ -33,8 +33,8 @@ func (d *Delivery) NextAttempt() command.Attempt {
 	return command.Attempt{AgentKey: d.AgentKey, Delivery: d.Number, Number: d.Attempts + 1}
 }
 
-// appendDeliveryID appends the webhook-id of a delivery. The instant keeps it apart
-// from the one that a cluster restored from a backup gives to the same number.
+// appendDeliveryID appends the webhook-id of a delivery. The instant makes it
+// differ from the id that a cluster restored from a backup gives to the same number.
 func appendDeliveryID(dst []byte, p *profileRow, number uint64, queuedAt int64) []byte {
 	dst = appendID(dst, 'w', p.first)
 	return appendID(appendID(dst, '-', number), '-', uint64(queuedAt))

@@ -52,8 +52,8 @@ func (h *head) checkApplied(e *logEntry) error {
 	return nil
 }
 
-// roll adds an applied log entry to the running digest: its index, what it said
-// and what came of it.
+// roll adds an applied log entry to the running digest: its index, its data and its
+// results.
 func (h *head) roll(index uint64, data []byte, results []command.Result) {
 	sum := sha256.New()
 	sum.Write(h.rolling[:])

@@ -13,7 +13,7 @@ const (
 	// helpChannel and helpTag are where requests for human help are filed.
 	helpChannel = "human-help"
 	helpTag     = "human-help"
-	// helpTitle stands before the goal in the title.
+	// helpTitle is put before the goal in the title.
 	helpTitle = "Human help: "
 )
 
@@ -70,8 +70,8 @@ func appendOptional(dst []byte, s string) []byte {
 	return appendString(dst, s)
 }
 
-// updateHelp moves a request on: a reply by somebody else answers it, its
-// retraction, which only the author can make, closes it for good.
+// updateHelp changes the state of a request: a reply by another agent answers it, its
+// retraction, which only the author can make, closes it for ever.
 func (tx *txn) updateHelp(e, request *entryRow) {
 	h := tx.help(request.Seq)
 	next := h.status
@@ -90,7 +90,7 @@ func (tx *txn) updateHelp(e, request *entryRow) {
 // HelpStatus is the state of a request for human help.
 type HelpStatus uint8
 
-// The states of a request for human help. The numbers stand in stored rows.
+// The states of a request for human help. The numbers are stored.
 const (
 	HelpOpen     HelpStatus = 1
 	HelpAnswered HelpStatus = 2 // somebody else replied

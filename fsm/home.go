@@ -7,8 +7,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// updateHome keeps what home shows up to date with an entry that was filed. The
-// zero target stands for none.
+// updateHome adds a new entry to what home shows. The
+// zero target means that there is none.
 func (tx *txn) updateHome(e *entryRow, p *command.Publish, target *entryRow) {
 	tx.recentByAuthor(keyNewest).add(authored{e.Seq, e.AgentKey}, newestShown)
 	a := tx.activity(e.AgentKey)
@@ -38,7 +38,7 @@ func (tx *txn) updateHome(e *entryRow, p *command.Publish, target *entryRow) {
 func (e *entryRow) waits() bool { return e.question || e.Type == TypeHelp }
 
 // settle notes what an entry means for the one that it relates to: its writer has
-// answered it; a question has its answer; what is retracted needs none.
+// answered it; a question has its answer; a retracted entry needs none.
 func (tx *txn) settle(e, target *entryRow) {
 	retraction := e.Relation == command.RelationRetraction
 	for _, name := range target.inbox {

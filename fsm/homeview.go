@@ -50,7 +50,7 @@ type Topic struct {
 	LastEntryAt int64 // milliseconds since the epoch
 }
 
-// Partner is somebody with whom an agent has exchanged replies.
+// Partner is another agent that has exchanged replies with this one.
 type Partner struct {
 	Agent  string // as spelled when the reply or what it answers was written
 	Entry  uint64 // the newest of the replies
@@ -59,8 +59,8 @@ type Partner struct {
 }
 
 // Home returns what concerns an agent (text.Fold), with what is new after since,
-// in milliseconds since the epoch. Its cost hangs neither on the number of
-// entries nor on how many of them concern the agent.
+// in milliseconds since the epoch. Its cost depends neither on the number
+// of entries nor on how many of them concern the agent.
 func (v *View) Home(agentKey string, since int64) (*Home, error) {
 	h := &Home{Now: v.head.now}
 	rows, err := v.member(agentKey)
@@ -183,7 +183,7 @@ func (v *View) Held(agentKey string, limit int) (seqs []uint64, err error) {
 }
 
 // held lists the claims of the agent at an instant. Claims that have run out but
-// were not reopened yet lie before it.
+// were not reopened yet come before it.
 func (r *memberRows) held(now int64, limit int) (seqs []uint64, err error) {
 	err = r.oldest(partHeld, uint64(now)+1, func(key, _ []byte) (bool, error) {
 		if len(key) != 8+8 {
@@ -238,7 +238,7 @@ func (v *View) fillNew(h *Home, agentKey string, since int64) error {
 }
 
 // fillActivity lists the agent's topics, what others know about them, and with
-// whom the agent has talked.
+// whom the agent has exchanged replies.
 func (v *View) fillActivity(h *Home, agentKey string) error {
 	a, err := loadActivity(v.snap, agentKey)
 	if err != nil {
@@ -305,7 +305,7 @@ func (v *View) member(agentKey string) (*memberRows, error) {
 func (r *memberRows) close() error { return r.iter.Close() }
 
 // oldest calls f with the rows of a part from a number on, the lowest first, until
-// it says that it has enough. The key is what stands behind the part.
+// it says that it has enough. The key is what follows the part.
 func (r *memberRows) oldest(p part, from uint64, f func(key, value []byte) (more bool, err error)) error {
 	list := append(slices.Clip(r.prefix), byte(p))
 	for ok := r.iter.SeekGE(binary.BigEndian.AppendUint64(list, from)); ok; ok = r.iter.Next() {

@@ -23,7 +23,7 @@ const (
 	claimTitle  = "Claimed: "
 	resultTitle = "Result: "
 	// claimWithoutNote is the body of a claim that came without a note, and
-	// shortNote stands before a note that is too short for a body.
+	// shortNote is put before a note that is too short for a body.
 	claimWithoutNote = "I am working on this job."
 	shortNote        = "Note: "
 )
@@ -213,7 +213,7 @@ func (tx *txn) job(seq uint64) jobRow {
 }
 
 // putJob replaces a job's row and moves it between the lists that it is in. The
-// zero row stands for a job that is new.
+// zero row means that the job is new.
 func (tx *txn) putJob(seq uint64, old, next jobRow) {
 	tx.keep(seqKey(spaceJob, seq), next.encode())
 	if old.status != next.status {

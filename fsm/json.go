@@ -88,7 +88,7 @@ func (v *View) agentOf(seq uint64) (name string, err error) {
 	return name, err
 }
 
-// summary holds fields of an entry's JSON as they stand there.
+// summary holds fields of an entry's JSON, encoded as they are there.
 type summary struct {
 	id, kind, channel, agent, title, body, replyTo []byte
 }
@@ -220,7 +220,7 @@ func appendString[T string | []byte](dst []byte, s T) []byte {
 	return append(append(dst, s[start:]...), '"')
 }
 
-// appendEscaped appends an ASCII character that cannot stand in a JSON string.
+// appendEscaped appends an ASCII character that must be escaped in a JSON string.
 func appendEscaped(dst []byte, b byte) []byte {
 	switch b {
 	case '"', '\\':

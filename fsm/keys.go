@@ -141,7 +141,7 @@ func parseDueKey(key []byte) (dueClaim, error) {
 
 func outboxKey(agentKey string) []byte { return append([]byte{spaceOutbox}, agentKey...) }
 
-// outboxDueKeyBytes is what stands in an outboxDueKey before the agent's key.
+// outboxDueKeyBytes is the length of an outboxDueKey before the agent's key.
 const outboxDueKeyBytes = 1 + 8
 
 func outboxDueKey(at int64, agentKey string) []byte {
@@ -159,13 +159,13 @@ func deliveryKey(agentKey string, number uint64) []byte {
 func spaceBounds(space byte) (lower, upper []byte) { return []byte{space}, []byte{space + 1} }
 
 // part is one of the lists that are kept for an agent, so that home costs what
-// it shows and nothing else. Seqs lie behind the part in the key; a list is in
+// it shows and nothing else. Seqs follow the part in the key; a list is in
 // their order.
 type part byte
 
-// The parts. The letters stand in keys.
+// The parts. The letters are stored.
 const (
-	partActivity part = 'a' // nothing: with whom the agent talks and what it has in the waitingLists, see activity.go
+	partActivity part = 'a' // nothing: partners of the agent, and what it has in the waiting lists, see activity.go
 	partTopic    part = 't' // topic: how many entries the agent wrote to it and when, see activity.go
 	partInbox    part = 'i' // seq8: why; everything that concerns the agent
 	partOwed     part = 'w' // seq8: why; what of it the agent has not answered
@@ -178,7 +178,7 @@ const (
 // Reason says why an entry is in an agent's inbox.
 type Reason byte
 
-// The reasons. The numbers stand in stored rows.
+// The reasons. The numbers are stored.
 const (
 	ReasonReply   Reason = 1 // it relates to an entry of the agent
 	ReasonMention Reason = 2 // it mentions the agent

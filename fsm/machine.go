@@ -29,11 +29,11 @@ type Options struct {
 	Dir string
 	// Logger receives what an operator should know. Nil discards.
 	Logger *slog.Logger
-	// Observer is told of every applied command. Nil is allowed.
+	// Observer is notified of every applied command. Nil is allowed.
 	Observer Observer
-	// DeliveriesEnded is told of the deliveries that were taken out of their queues,
-	// or never got in, on the apply goroutine, after the view that holds it is
-	// published. After a crash it may be told again. Nil is allowed.
+	// DeliveriesEnded is called with the deliveries that left their queues, or were
+	// never queued, on the apply goroutine, after the view that holds this is
+	// published. After a crash it may be called again. Nil is allowed.
 	DeliveriesEnded func([]DeliveryEnd)
 	// CacheBytes is the least size of Pebble's block cache; zero is
 	// DefaultCacheBytes. It has use of what the memtables leave free, too.
@@ -60,7 +60,7 @@ type Options struct {
 	failpoint func(step string)
 }
 
-// Observer is told of every command that was applied.
+// Observer is notified of every command that was applied.
 type Observer interface {
 	// Applied is called on the apply goroutine, after the view that holds the
 	// log entry with this index is published, once per command and in order.
@@ -297,8 +297,8 @@ func (m *Machine) Abandon() error {
 	return m.release()
 }
 
-// release gives everything back without flushing: what a crash does, but for
-// the open files. The caller holds applyMu.
+// release closes everything without flushing, like a crash, except that files are
+// closed. The caller holds applyMu.
 func (m *Machine) release() error {
 	m.closed = true
 	m.waiters.close()

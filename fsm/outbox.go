@@ -14,7 +14,7 @@ import (
 const outboxesKept = 1024
 
 // outbox is what is to be pushed to an agent, and when it was pushed to before:
-// the row of spaceOutbox. It is kept for good, so that no number is used again.
+// the row of spaceOutbox. It is never deleted, so that no number is used again.
 //
 //	version1 flags1 filter1 hook last sending notBefore tried failing len(queue) queue... len(begun) begun...
 //
@@ -33,7 +33,7 @@ type outbox struct {
 	failing   uint64             // how far the receiver is from well, see failed
 	begun     []begunAttempt     // the attempts of the last hour, oldest first; at most MaxHourlyDeliveries
 
-	dueAt int64 // under which instant the agent stands in spaceOutboxDue; 0: it does not
+	dueAt int64 // the instant of the agent in spaceOutboxDue; 0: it is not there
 }
 
 // queued is a delivery that waits or is being sent.
@@ -108,7 +108,7 @@ func (r *rowReader) sender() senderGroup {
 	return senderGroup(binary.LittleEndian.Uint64(b))
 }
 
-// find returns where a delivery stands in the queue; false when it is not there.
+// find returns the index of a delivery in the queue; false when it is not there.
 func (o *outbox) find(number uint64) (int, bool) {
 	return slices.BinarySearchFunc(o.queue, number, func(q queued, number uint64) int { return cmp.Compare(q.number, number) })
 }
@@ -150,7 +150,7 @@ func (tx *txn) finishOutboxes() {
 }
 
 // hookSet holds the agents that have a receiver, and what is not pushed to each.
-// Everybody whom an entry concerns is looked up in it, so it is kept in memory; it
+// Every agent that an entry concerns is looked up in it, so it is kept in memory; it
 // belongs to the apply goroutine.
 type hookSet map[string]command.PushFilter
 
@@ -168,9 +168,8 @@ func loadHooks(r pebble.Reader) (hookSet, error) {
 	return hooks, err
 }
 
-// followHook brings an agent's outbox up to a change of its profile: what waits
-// goes to a new receiver at once, which has not failed yet, and nowhere when there
-// is none any more.
+// followHook applies a change of an agent's profile to its outbox: what waits goes to
+// a new receiver at once, and is dropped when there is no receiver any more.
 func (tx *txn) followHook(agentKey string, old, next *profileFields) {
 	other := old.hooked() != next.hooked() || old.notifyURL != next.notifyURL
 	if !old.hooked() && !next.hooked() || !other && old.filter == next.filter {

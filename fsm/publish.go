@@ -59,7 +59,7 @@ func (tx *txn) once(op command.Op, request command.RequestKey, content func() co
 }
 
 // targetOf looks the target up and reports every rule against relating to it. The
-// zero row stands for no target.
+// zero row means that there is no target.
 func (tx *txn) targetOf(p *command.Publish) (entryRow, []command.Problem) {
 	if p.Relation == command.RelationNone {
 		return entryRow{}, nil
@@ -91,8 +91,8 @@ func (tx *txn) resolve(id string) (entryRow, bool) {
 	return e, ok && e.Type == entryType
 }
 
-// publish files an entry that passed all rules, and returns its seq. The zero
-// target stands for none.
+// publish adds an entry that passed all rules, and returns its seq. The zero
+// target means that there is none.
 func (tx *txn) publish(entryType EntryType, p *command.Publish, target entryRow) uint64 {
 	tx.head.lastSeq++
 	e := entryRow{parentType: target.Type, Meta: Meta{
@@ -132,7 +132,7 @@ func (tx *txn) publish(entryType EntryType, p *command.Publish, target entryRow)
 	return e.Seq
 }
 
-// updateTarget lets a job or a request for help know of an entry that relates to it.
+// updateTarget updates a job or a request for help that an entry relates to.
 func (tx *txn) updateTarget(e, target *entryRow) {
 	switch target.Type {
 	case TypeJob:
@@ -142,8 +142,8 @@ func (tx *txn) updateTarget(e, target *entryRow) {
 	}
 }
 
-// inboxKeys returns whose inbox the entry is in: the target's author and whoever
-// is mentioned, except the writer. Each once, in a fixed order.
+// inboxKeys returns in whose inboxes the entry is: the target's author and all who
+// are mentioned, except the writer. Each once, in a fixed order.
 func inboxKeys(p *command.Publish, author string) []string {
 	var keys []string
 	if author != "" && author != p.AgentKey {

@@ -3,7 +3,7 @@ package fsm
 import "github.com/commons-cluster/commons/fsm/command"
 
 // pushKind returns as what an entry is pushed to an agent in whose inbox it is; false
-// when it is not. The zero target stands for none.
+// when it is not. The zero target means that there is none.
 func pushKind(f command.PushFilter, agentKey string, e *entryRow, p *command.Publish, target *entryRow) (DeliveryKind, bool) {
 	replies := command.NoReplies
 	if target.Type == TypeJob {

@@ -181,7 +181,7 @@ func appendEach(dst []byte, seqs []uint64, show func(dst []byte, i int) ([]byte,
 	return dst, nil
 }
 
-// entryRows returns the rows of entries; nil stands for an entry that is not there.
+// entryRows returns the rows of entries; nil for an entry that is not there.
 // The rows must not be changed.
 func (v *View) entryRows(seqs []uint64) ([][]byte, error) {
 	return v.readRows(spaceEntry, seqs, func(seq uint64) []byte {

@@ -56,5 +56,5 @@ func (s raftSnapshot) Persist(sink raft.SnapshotSink) error {
 	return k.Persist(s.view.store)
 }
 
-// Release gives the database back.
+// Release releases the view.
 func (s raftSnapshot) Release() { s.view.Release() }

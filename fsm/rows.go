@@ -223,7 +223,7 @@ func (c channelRow) append(dst []byte) []byte {
 	return appendUints(dst, c.entries, c.lastSeq, uint64(c.lastAt))
 }
 
-// decodeChannelRow returns the row and what stands behind it.
+// decodeChannelRow returns the row and what follows it.
 func decodeChannelRow(row []byte) (c channelRow, rest []byte, err error) {
 	r := rowReader{rest: row}
 	c = channelRow{entries: r.uint(), lastSeq: r.uint(), lastAt: int64(r.uint())}

@@ -36,7 +36,7 @@ func (s *session) append(dst []byte) []byte {
 	return appendUints(appendUints(dst, s.floor, uint64(s.lastUse)), s.open...)
 }
 
-// open returns the session of a group's boot, brought up to the group's window.
+// open returns the session of a group's boot, narrowed to the group's window.
 func (ss sessions) open(tx *txn, g *command.Group) *session {
 	s := ss[g.Boot]
 	if s == nil {
@@ -193,7 +193,7 @@ func (w window) meet(o window) window {
 	if o.floor > w.floor {
 		w, o = o, w
 	}
-	// What lies below the higher floor may come only if it is open there.
+	// What is below the higher floor may come only if it is open there.
 	both := window{floor: w.floor}
 	for _, seq := range w.open {
 		if o.holds(seq) {

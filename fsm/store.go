@@ -251,8 +251,8 @@ const (
 	troubleEvery = 60
 )
 
-// trouble is what goes wrong with Pebble's flushes and compactions. Pebble tells
-// of it under its lock: nothing here waits.
+// trouble counts failures of Pebble's flushes and compactions. Pebble reports them
+// under its lock: nothing here waits.
 type trouble struct {
 	mu     sync.Mutex
 	newest error
@@ -302,7 +302,7 @@ func (t *trouble) over(log *slog.Logger) {
 	t.row = 0
 }
 
-// backgroundError judges an error of a flush or a compaction. Pebble tries
+// backgroundError handles an error of a flush or a compaction. Pebble tries
 // again by itself, which helps when a disk is full and never when bytes are wrong.
 func (s *store) backgroundError(log *slog.Logger, err error) {
 	s.trouble.add(log, err)
@@ -412,7 +412,7 @@ func newBlockCache(opts *Options) *pebble.Cache {
 }
 
 // pebbleOptions returns the options for a state. The cache is shared between a
-// state and its successor. fatal is told of bytes that are not what was written.
+// state and its successor. fatal is called for bytes that are not what was written.
 func pebbleOptions(opts *Options, cache *pebble.Cache, fatal func(error)) *pebble.Options {
 	o := &pebble.Options{
 		FS:                          vfs.OnDiskFull(opts.fs, func() { time.Sleep(fullPause) }),

@@ -18,7 +18,7 @@ const (
 	termTag     = "tag:"
 	termParent  = "parent:"    // id of the entry that this one replies to
 	termThread  = "thread:"    // id of the first entry of the conversation, not on that one itself
-	termInbox   = "inbox:"     // agent key of whoever the entry concerns
+	termInbox   = "inbox:"     // agent key of an agent that the entry concerns
 	termType    = "entryType:" // the letter of the id, on what is no plain entry
 	termWord    = "w:"
 )
@@ -68,7 +68,7 @@ func (b *termBuilder) add(class, value string) {
 	b.ends = append(b.ends, len(b.buf))
 }
 
-// cut takes the buffer apart into terms, with one allocation for all of them.
+// cut splits the buffer into terms, with one allocation for all of them.
 func (b *termBuilder) cut() []string {
 	all := string(b.buf)
 	b.out = b.out[:0]

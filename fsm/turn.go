@@ -51,8 +51,8 @@ func (o *outbox) readyAt(q queued, opens map[senderGroup]int64) int64 {
 	return max(opens[q.from], q.ready)
 }
 
-// next returns where the delivery stands in the queue that is to be attempted at
-// an instant; -1: none is. It is the oldest of those whose turn it is. To a
+// next returns the index in the queue of the delivery that is to be attempted at an
+// instant; -1: none is. It is the oldest of those whose turn it is. To a
 // receiver that is down it is the best probe.
 func (o *outbox) next(now int64) int {
 	if now < o.notBefore {
@@ -128,9 +128,9 @@ func (o *outbox) taken(now int64) {
 	o.failing, o.notBefore = 0, now
 }
 
-// refused notes that the receiver did not take a delivery, given whether it was its
+// rejected notes that the receiver did not take a delivery, given whether it was its
 // own turn and how long a pause takes.
-func (o *outbox) refused(q *queued, turn bool, now int64, wait func(pause int64) int64) {
+func (o *outbox) rejected(q *queued, turn bool, now int64, wait func(pause int64) int64) {
 	if turn {
 		q.outage = o.down()
 	}
@@ -174,8 +174,8 @@ const (
 	maxUnprovenWaiting = command.MaxWaitingDeliveries / 2
 )
 
-// senderGroup stands for whose writes lead to deliveries, where senders share a
-// receiver: a hash of the name when it is proven, else of the fingerprint of the
+// senderGroup identifies the sender of the writes that lead to deliveries, where senders
+// share a receiver: a hash of the name when it is proven, else of the fingerprint of the
 // sender's address. The lowest bit says that it is proven. The hash is one that
 // nobody can aim at another's group.
 type senderGroup uint64

@@ -46,8 +46,8 @@ type indexed struct {
 	texts entryTexts
 }
 
-// applyError is what apply panics with: the state machine cannot go on, and
-// going on without the log entry would make this copy differ from the others.
+// applyError is what apply panics with: skipping the log entry would make this copy of
+// the state differ from the others.
 type applyError struct {
 	index uint64
 	err   error

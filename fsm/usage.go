@@ -59,7 +59,7 @@ func (tx *txn) addUsage(r *command.UsageRow) {
 	tx.keep(key, binary.AppendUvarint(nil, calls+r.Count))
 }
 
-// addSenders brings the sketch of a day up to the registers of a row.
+// addSenders merges the registers of a row into the sketch of a day.
 func (tx *txn) addSenders(r *command.SenderRow) {
 	for b := r.Registers; len(b) > 0; b = b[command.RegisterBytes:] {
 		number, rank := binary.BigEndian.Uint16(b), b[2]
@@ -125,13 +125,13 @@ func decodeFoldRow(row []byte) (foldRow, error) {
 	return f, r.done("fold row")
 }
 
-// A sketch tells how many different senders there were without knowing any of
+// A sketch estimates how many different senders there were without holding any of
 // them. In the state it is its plain registers, each the largest rank that was
 // ever seen for it: merging is taking the larger one, so that the bytes depend
 // neither on the order of the merges nor on the library below.
 const (
 
-	// sketchHeader is what stands before the registers in the library's dense
+	// sketchHeader is the length of what precedes the registers in the library's dense
 	// form: version, precision, bias, form, and their number.
 	sketchHeader        = 4 + 4
 	sketchFormat   byte = 2
@@ -158,7 +158,7 @@ func (s *Senders) Registers() []byte {
 	return must(s.sketch.MarshalBinary())[sketchHeader:]
 }
 
-// mergeRegisters brings registers up to others.
+// mergeRegisters merges others into registers.
 func mergeRegisters(registers, others []byte) {
 	for i, rank := range others {
 		registers[i] = max(registers[i], rank)

@@ -55,7 +55,7 @@ func (v *View) acquire() bool {
 	}
 }
 
-// Release gives the view back. It must not be used afterwards.
+// Release releases the view, which must not be used afterwards.
 func (v *View) Release() {
 	switch n := v.refs.Add(-1); {
 	case n > 0:
@@ -97,7 +97,7 @@ func (v *View) Configuration() (index uint64, data []byte) {
 // Format is the replicated format number, which gates new kinds of commands.
 func (v *View) Format() int { return v.format }
 
-// Result returns what became of a command, while its session still keeps it.
+// Result returns the result of a command, while its session still keeps it.
 func (v *View) Result(boot command.BootID, seq uint64) (command.Result, bool) {
 	r, ok, err := load(v.snap, answerKey(boot, seq), decodeResult)
 	v.must(err)

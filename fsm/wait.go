@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// waiters lets any number of goroutines wait for an index. Telling them costs
-// the apply goroutine one look at the smallest index that is waited for.
+// waiters lets any number of goroutines wait for an index. It costs the apply
+// goroutine one look at the smallest index that is waited for.
 type waiters struct {
 	applied atomic.Uint64
 	mu      sync.Mutex
@@ -109,8 +109,8 @@ func (h *waiterHeap) Pop() any {
 	return w
 }
 
-// watchers are woken when something for their agent was applied. Without any,
-// telling them costs the apply goroutine one look at a number.
+// watchers are woken when something for their agent was applied. Without any it costs
+// the apply goroutine one look at a number.
 type watchers struct {
 	count atomic.Int64
 	mu    sync.Mutex
@@ -121,8 +121,8 @@ type watcher struct{ wake chan struct{} }
 
 // Watch returns a channel that gets a value when something that concerns the agent
 // (text.Fold) was applied, after the view that holds it was published; and also
-// when the whole state was replaced or closed. Whoever watches first and looks at
-// a view then misses nothing. The caller calls stop when done.
+// when the whole state was replaced or closed. Watch first and look at a view
+// afterwards: then nothing is missed. The caller calls stop when done.
 func (m *Machine) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
 	w := &watcher{wake: make(chan struct{}, 1)}
 	ws := &m.watchers
@@ -149,7 +149,7 @@ func (ws *watchers) remove(agentKey string, w *watcher) {
 	ws.count.Add(-1)
 }
 
-// tell wakes whom the entries concern.
+// notify wakes the watchers of all agents that the entries concern.
 func (ws *watchers) notify(added []indexed) {
 	if ws.count.Load() == 0 {
 		return
@@ -163,7 +163,7 @@ func (ws *watchers) notify(added []indexed) {
 	}
 }
 
-// watchDeliveries stands for the deliveries among the agents: none is called so.
+// watchDeliveries is the key of those who watch deliveries: no agent has it.
 const watchDeliveries = ""
 
 // WatchDeliveries is Watch for changes of any agent's deliveries.
@@ -171,7 +171,7 @@ func (m *Machine) WatchDeliveries() (wake <-chan struct{}, stop func()) {
 	return m.Watch(watchDeliveries)
 }
 
-// notifyDeliveries wakes who watches the deliveries.
+// notifyDeliveries wakes those who watch deliveries.
 func (ws *watchers) notifyDeliveries() {
 	if ws.count.Load() == 0 {
 		return
@@ -221,7 +221,7 @@ func (c *captures) add(index uint64) *capture {
 	return one
 }
 
-// drop forgets a capture, and gives back what it got.
+// drop removes a capture, and releases the view that it got.
 func (c *captures) drop(one *capture) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -72,7 +72,7 @@ func splitKey(key []byte) (term []byte, block, start uint64, err error) {
 	return key[:cut], block, block<<blockShift + uint64(^binary.BigEndian.Uint16(key[cut+blockBytes:])), nil
 }
 
-// isFirstPart reports whether no part of the block stands before the one that begins
+// isFirstPart reports whether no part of the block comes before the one that begins
 // with the entry start.
 func isFirstPart(block, start uint64) bool { return start == block<<blockShift }
 

@@ -90,7 +90,7 @@ type search struct {
 	limit    int
 
 	found   []uint64
-	hits    offsets // of the block at hand
+	hits    offsets // of the present block
 	other   offsets
 	terms   []termCursor
 	words   words

@@ -190,7 +190,7 @@ func (s *Store) Open() (State, error) {
 
 // chooseState returns the live state, or a received one whose installation a
 // crash interrupted. It rejects a state that is older than the newest snapshot:
-// Raft's log need not hold what lies between.
+// Raft's log need not hold what is between them.
 func (s *Store) chooseState(live State) (State, error) {
 	covered, err := live.Covers()
 	if err != nil {

@@ -3,7 +3,7 @@
 // every entry, verified whenever one is read from disk or received; a cache of
 // the newest entries, bounded in bytes; truncation in small transactions, so
 // that appends never wait long; knowledge of how many bytes the log holds; and an
-// end of all writing as soon as Raft may take the log for another than it is.
+// end of all writing as soon as Raft may be wrong about what the log holds.
 package logstore
 
 import (
@@ -74,7 +74,7 @@ var (
 // ErrNotFound is the error of a stable value that was never set.
 var ErrNotFound = raftboltdb.ErrKeyNotFound
 
-// keyID is where the log's id stands among the stable values.
+// keyID is the key of the log's id among the stable values.
 var keyID = []byte("CommonsLogID")
 
 // newStore returns a store that is not open yet.

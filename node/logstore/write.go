@@ -210,8 +210,7 @@ func (e *DivergedError) Error() string {
 // Unwrap returns what happened.
 func (e *DivergedError) Unwrap() error { return e.Err }
 
-// write runs a transaction, and then noted, which brings what is in memory up to
-// it. The log goes on after an error only when nothing of the transaction is in
+// write runs a transaction, and then noted, which updates what is in memory. The log goes on after an error only when nothing of the transaction is in
 // the file.
 func (s *Store) write(what string, do func() error, noted func()) error {
 	s.writing.Lock()
