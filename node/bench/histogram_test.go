@@ -9,42 +9,42 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestQuantilesAreWithinTheResolution(t *testing.T) {
+func TestPercentilesAreWithinTheResolution(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		values := rapid.SliceOfN(rapid.Int64Range(0, int64(time.Hour)), 1, 200).Draw(t, "durations")
-		q := rapid.Float64Range(0, 1).Draw(t, "q")
+		values := rapid.SliceOfN(rapid.Int64Range(0, int64(maxLatency)), 1, 200).Draw(t, "durations")
+		p := rapid.Float64Range(0.1, 100).Draw(t, "p")
 		cut := rapid.IntRange(0, len(values)).Draw(t, "cut")
-		var left, right histogram
+		left, right := newHistogram(), newHistogram()
 		for i, v := range values {
 			if i < cut {
-				left.record(time.Duration(v))
+				record(left, time.Duration(v))
 			} else {
-				right.record(time.Duration(v))
+				record(right, time.Duration(v))
 			}
 		}
-		left.merge(&right)
+		left.Merge(right)
 		slices.Sort(values)
-		exact := values[max(int(q*float64(len(values))+0.5), 1)-1]
-		got := int64(left.quantile(q))
-		if got < exact || got > exact+exact/subBuckets {
-			t.Fatalf("quantile %v is %d, exactly %d", q, got, exact)
+		exact := values[max(int(p/100*float64(len(values))+0.5), 1)-1]
+		if got := left.ValueAtPercentile(p); got < exact || got > exact+exact/100+int64(minLatency) {
+			t.Fatalf("percentile %v is %d, exactly %d", p, got, exact)
 		}
-		if int64(left.max) != values[len(values)-1] || left.total != uint64(len(values)) {
-			t.Fatalf("max %v, total %d", left.max, left.total)
+		if left.TotalCount() != int64(len(values)) {
+			t.Fatalf("total %d", left.TotalCount())
 		}
 	})
 }
 
-func TestBucketsCoverEveryDuration(t *testing.T) {
-	for _, ns := range []uint64{0, 1, 63, 64, 65, 127, 128, 1<<62 + 1, 1<<63 - 1} {
-		b := bucketOf(ns)
-		if b < 0 || b >= bucketCount || upperBound(b) < ns || (b > 0 && upperBound(b-1) >= ns) {
-			t.Errorf("%d ns lies in bucket %d, up to %d", ns, b, upperBound(b))
-		}
+// TestEveryLatencyCounts holds that what is out of bounds counts as the bound.
+func TestEveryLatencyCounts(t *testing.T) {
+	h := newHistogram()
+	if got := percentile(h, 50); got != 0 {
+		t.Errorf("an empty histogram has the median %v", got)
 	}
-	var empty histogram
-	if empty.quantile(0.5) != 0 {
-		t.Error("an empty histogram has a median")
+	for _, d := range []time.Duration{-1, 0, 1, maxLatency, 3 * maxLatency} {
+		record(h, d)
+	}
+	if got, most := percentile(h, 100), milliseconds(maxLatency)*1.01; h.TotalCount() != 5 || got < milliseconds(maxLatency) || got > most {
+		t.Errorf("%d latencies, the highest of %v ms", h.TotalCount(), got)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"text/tabwriter"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // Report is what was measured.
@@ -46,14 +48,14 @@ func summarize(o Options, workers []*worker, elapsed time.Duration) *Report {
 		Mode: o.Mode, Connections: len(workers), DurationMillis: milliseconds(elapsed),
 		Latency: map[string]Latency{}, Statuses: map[string]uint64{}, Failures: map[string]uint64{},
 	}
-	merged := map[string]*histogram{all: {}}
+	merged := map[string]*hdrhistogram.Histogram{all: newHistogram()}
 	for _, w := range workers {
 		for name, h := range w.latencies {
 			if merged[name] == nil {
-				merged[name] = &histogram{}
+				merged[name] = newHistogram()
 			}
-			merged[name].merge(h)
-			merged[all].merge(h)
+			merged[name].Merge(h)
+			merged[all].Merge(h)
 		}
 		for status, n := range w.statuses {
 			r.Statuses[strconv.Itoa(status)] += n
@@ -72,13 +74,37 @@ func summarize(o Options, workers []*worker, elapsed time.Duration) *Report {
 			continue
 		}
 		r.Latency[name] = Latency{
-			Requests: h.total,
-			P50:      milliseconds(h.quantile(0.50)), P90: milliseconds(h.quantile(0.90)),
-			P99: milliseconds(h.quantile(0.99)), Max: milliseconds(h.max),
+			Requests: uint64(h.TotalCount()),
+			P50:      percentile(h, 50), P90: percentile(h, 90), P99: percentile(h, 99), Max: percentile(h, 100),
 		}
 	}
 	r.RequestsPerSecond = float64(r.Requests) / elapsed.Seconds()
 	return r
+}
+
+// Latencies are recorded in nanoseconds, from a microsecond to an hour, and reported
+// at most 1/100 or a microsecond above the true value.
+const (
+	minLatency    = time.Microsecond
+	maxLatency    = time.Hour
+	latencyDigits = 2
+)
+
+// newHistogram returns a histogram of latencies. It is not safe for concurrent use:
+// each connection has one, and they are merged at the end.
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(int64(minLatency), int64(maxLatency), latencyDigits)
+}
+
+// record counts a latency.
+func record(h *hdrhistogram.Histogram, took time.Duration) {
+	_ = h.RecordValue(int64(min(max(took, 0), maxLatency))) // fails out of these bounds only
+}
+
+// percentile returns the latency in milliseconds that so many percent of the
+// recorded ones do not exceed; 0 when nothing was recorded.
+func percentile(h *hdrhistogram.Histogram, p float64) float64 {
+	return milliseconds(time.Duration(h.ValueAtPercentile(p)))
 }
 
 func milliseconds(d time.Duration) float64 {

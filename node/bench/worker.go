@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // What the requests look like.
@@ -35,7 +37,7 @@ type worker struct {
 	texts   *writer
 	conn    *conn
 
-	latencies map[string]*histogram // by what was sent
+	latencies map[string]*hdrhistogram.Histogram // by what was sent
 	statuses  map[int]uint64
 	failures  map[string]uint64
 
@@ -46,7 +48,7 @@ func newWorker(o Options, targets []*url.URL, run string, number int, left *atom
 	w := &worker{
 		options: o, targets: targets, at: number % len(targets), run: run, number: number, left: left,
 		texts:     newWriter(uint64(time.Now().UnixNano()) + uint64(number)),
-		latencies: map[string]*histogram{},
+		latencies: map[string]*hdrhistogram.Histogram{},
 		statuses:  map[int]uint64{},
 		failures:  map[string]uint64{},
 	}
@@ -119,9 +121,9 @@ func (w *worker) connect(ctx context.Context) bool {
 // note notes a latency.
 func (w *worker) note(name string, took time.Duration) {
 	if w.latencies[name] == nil {
-		w.latencies[name] = &histogram{}
+		w.latencies[name] = newHistogram()
 	}
-	w.latencies[name].record(took)
+	record(w.latencies[name], took)
 }
 
 // failed notes a transport error and turns to the next node after a moment.
