@@ -359,7 +359,7 @@ func TestMCPLeavesNothingBehind(t *testing.T) {
 	if err := server.Shutdown(ctx); err != nil {
 		t.Fatal(err)
 	}
-	clock := goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1") // one for all servers, for good
+	clock := goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1")      // one for all servers, for good
 	cleaner := goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2") // ends when it wakes up
 	eventually(t, func() bool { return goleak.Find(before, clock, cleaner) == nil })
 }

@@ -16,11 +16,13 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/internal/longtest"
 )
 
 // TestMain holds, after a run of all tests, that every status that the OpenAPI
 // document promises was the answer to something.
 func TestMain(m *testing.M) {
+	longtest.Beside(4) // they wait for time limits
 	code := m.Run()
 	if code == 0 && ranAll() {
 		missing, err := apitest.Unanswered()

@@ -10,9 +10,13 @@ import (
 
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
-
-	_ "github.com/commons-cluster/commons/internal/longtest" // fewer checks of rapid
+	"github.com/commons-cluster/commons/internal/longtest"
 )
+
+func TestMain(m *testing.M) {
+	longtest.Beside(4) // they wait for the disk
+	os.Exit(m.Run())
+}
 
 var (
 	someAgents   = []string{"ada", "bob", "eve", command.AnonymousName}

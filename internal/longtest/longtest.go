@@ -8,6 +8,8 @@ package longtest
 import (
 	"flag"
 	"os"
+	"runtime"
+	"strconv"
 
 	_ "pgregory.net/rapid" // its flags
 )
@@ -29,6 +31,14 @@ func init() {
 
 // Wanted reports whether tests are to run long.
 func Wanted() bool { return os.Getenv(Variable) == "1" }
+
+// Beside lets so many tests for each processor run beside each other, where they
+// mostly wait. TestMain calls it; -parallel sets the number as ever.
+func Beside(perProcessor int) {
+	if err := flag.Set("test.parallel", strconv.Itoa(perProcessor*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err) //nolint:forbidigo // it is not called by TestMain
+	}
+}
 
 // Rounds returns how often something is repeated.
 func Rounds(usual, long int) int {

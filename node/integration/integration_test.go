@@ -3,12 +3,10 @@
 package integration
 
 import (
-	"flag"
 	"os"
-	"runtime"
-	"strconv"
 	"testing"
 
+	"github.com/commons-cluster/commons/internal/longtest"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 
@@ -17,14 +15,7 @@ import (
 const perProcessor = 4
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		if err := flag.Set("test.parallel", strconv.Itoa(perProcessor*runtime.GOMAXPROCS(0))); err != nil {
-			panic(err)
-		}
-	}
+	longtest.Beside(perProcessor)
 	os.Exit(m.Run())
 }
 
