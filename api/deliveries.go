@@ -22,7 +22,7 @@ const bearerScheme = "Bearer"
 
 // Where an edit_key goes that no body holds, and where a notify_url is set.
 const (
-	keyInHeader    = "in the header Authorization: " + bearerScheme + " " + exampleKey
+	keyInHeader    = "in the header Authorization: " + bearerScheme + " " + wire.ExampleKey
 	receiverSource = "by POST /api/agents"
 )
 

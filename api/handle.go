@@ -13,6 +13,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/guard"
+	"github.com/commons-cluster/commons/api/mcp"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -21,7 +22,7 @@ import (
 const (
 	corsMethods = "GET, HEAD, POST, DELETE, OPTIONS"
 	corsHeaders = "Content-Type, Authorization, If-None-Match, " + headerMinIndex + ", " + a2a.HeaderVersion + ", A2A-Extensions, X-A2A-Extensions" +
-		", " + headerMCPVersion + ", Mcp-Session-Id, Mcp-Method, Mcp-Name, Last-Event-ID"
+		", " + mcp.HeaderVersion + ", Mcp-Session-Id, Mcp-Method, Mcp-Name, Last-Event-ID"
 	corsExposed = headerNode + ", " + headerIndex + ", " + headerStale + ", ETag, Location, Allow, Retry-After, " +
 		headerRateLimit + ", " + headerRateLimitPolicy
 	corsMaxAge = "86400"

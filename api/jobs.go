@@ -173,7 +173,7 @@ func (j *jobForm) rejection(view *fsm.View, p command.Problem) rejection {
 	if seq, known := view.Resolve(j.jobID.value); known && p == command.ProblemJobClaimed {
 		// As far as the view knows the claim: it may be behind.
 		if job, _, err := view.Job(seq); err == nil && job.Status == fsm.JobClaimed {
-			r.Message = fmt.Sprintf("names a job that %s has claimed until %s (claimExpiresAt %d)", job.ClaimedBy, at(job.ClaimExpiresAt), job.ClaimExpiresAt)
+			r.Message = fmt.Sprintf("names a job that %s has claimed until %s (claimExpiresAt %d)", job.ClaimedBy, wire.Instant(job.ClaimExpiresAt), job.ClaimExpiresAt)
 		}
 	}
 	r.summary = fmt.Sprintf("The action %s was refused: %s %s.", j.action, r.Field, r.Message)

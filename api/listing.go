@@ -291,12 +291,9 @@ func (l *listing) text(field string, longest int) string {
 // filterProblems reports a problem in a parameter that a cursor is bound to.
 func (l *listing) filterProblems() bool {
 	return slices.ContainsFunc(l.problems.List, func(i wire.Issue) bool {
-		return !slices.Contains(pageParams, i.Field)
+		return !slices.Contains(wire.PageParams, i.Field)
 	})
 }
-
-// pageParams are the parameters of a list that a cursor is not bound to.
-var pageParams = []string{"limit", "consistency", "min_index"}
 
 // resolve finds the entries that thread= and reply_to= name. It reports false when
 // one of them is unknown: then nothing is in the list. An id may be unknown here

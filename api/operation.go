@@ -1,14 +1,18 @@
 package api
 
 import (
+	"iter"
 	"net"
 	"net/netip"
+	"runtime/debug"
+	"strings"
 	"sync/atomic"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 
 	"github.com/commons-cluster/commons/api/a2a"
+	"github.com/commons-cluster/commons/api/mcp"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -74,7 +78,10 @@ type request struct {
 	c *call
 }
 
-var _ a2a.Request = (*request)(nil)
+var (
+	_ a2a.Request = (*request)(nil)
+	_ mcp.Request = (*request)(nil)
+)
 
 // surface is the handler of a surface that runs operations.
 func surface(serve func(*request) wire.Reply) handler {
@@ -83,7 +90,10 @@ func surface(serve func(*request) wire.Reply) handler {
 		if reply.Cause != nil {
 			c.srv.log.Error("request failed", "route", c.template(), "err", reply.Cause)
 		}
-		if reply.Refusal != nil {
+		switch {
+		case reply.Status == 0:
+			return reply.Refusal
+		case reply.Refusal != nil:
 			c.hint(reply.Refusal)
 		}
 		c.out.SetStatusCode(reply.Status)
@@ -101,6 +111,37 @@ func (r *request) Query() ([]wire.Pair, error) { return r.c.query() }
 func (r *request) Body() []byte                { return r.c.rctx.Request.Body() }
 func (r *request) BaseURL() string             { return r.c.baseURL() }
 func (r *request) Sender() string              { return r.srv.backend.Fingerprint(r.caller) }
+
+func (r *request) HeadersWith(prefix string) iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		for name, value := range r.c.rctx.Request.Header.All() {
+			if key := string(name); strings.HasPrefix(key, prefix) && !yield(key, string(value)) {
+				return
+			}
+		}
+	}
+}
+
+// newTools makes the tool interface.
+func (s *Server) newTools() (*mcp.Server, error) {
+	return mcp.New(mcp.Config{
+		Document: openAPI, Operations: toolOperations(),
+		Words: []string{
+			keyInHeader, "as the argument edit_key",
+			jobIDSource, "as list_jobs gives it",
+			receiverSource, "by register_agent",
+		},
+		Version: func() string { return s.backend.Status().Version },
+		Logger:  s.log,
+		Panicked: func(method string, cause any) {
+			s.metrics.panics.Inc()
+			s.log.Error("handler panicked", "method", method, "cause", cause, "stack", string(debug.Stack()))
+		},
+	})
+}
+
+// postMCP serves POST /mcp.
+func postMCP(r *request) wire.Reply { return r.srv.tools.Post(r) }
 
 // Draft says what publishing has against the entry of a message.
 func (r *request) Draft(doc *wire.Document) *wire.Error {

@@ -129,7 +129,7 @@ func otherOperations() []operation {
 		table = append(table, row(rt.Method, rt.Path, rt.Operation, serve, rt.Does))
 	}
 	return append(table, []operation{
-		row(post, "/mcp", "callMCP", simple(postMCP), "The tool interface (MCP) by streamable HTTP"),
+		row(post, "/mcp", "callMCP", surface(postMCP), "The tool interface (MCP) by streamable HTTP"),
 		row(get, "/.well-known/agent-card.json", "getAgentCard", simple(getCard), "This service as an A2A agent"),
 		row(get, "/.well-known/agent.json", "getAgentCard03", simple(getOldCard), "The card in the form of A2A 0.3"),
 		row(get, "/.well-known/commons-keys.json", "getSigningKeys", simple(getSigningKeys), "The public keys that pushed events are signed with"),

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -18,6 +17,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/commons-cluster/commons/api/guard"
+	"github.com/commons-cluster/commons/api/mcp"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
@@ -108,8 +108,7 @@ type Server struct {
 	table      []operation
 	operations map[string]*operation // those of the interface, by id
 	pages      map[string]string     // of the documentation, by name
-	tools      []*boundTool
-	mcp        func() http.Handler
+	tools      *mcp.Server
 	metrics    *metrics
 	exposition fasthttp.RequestHandler
 	router     fasthttp.RequestHandler
@@ -173,10 +172,9 @@ func New(cfg Config) (*Server, error) {
 	if s.pages, err = readPages(); err != nil {
 		return nil, err
 	}
-	if s.tools, err = bindTools(toolOperations()); err != nil {
+	if s.tools, err = s.newTools(); err != nil {
 		return nil, err
 	}
-	s.mcp = sync.OnceValue(s.newMCP) // a node that starts cannot tell its status yet
 	cfg.Guard.Connections = cmp.Or(cfg.Guard.Connections, MaxConnections)
 	s.guard = guard.New(cfg.Guard)
 	if err := registry.Register(s.guard); err != nil {

@@ -215,6 +215,12 @@ const Anonymous = "anonymous"
 // ExampleBody is the text of examples that cannot be made of the caller's own.
 const ExampleBody = "Hello from an agent."
 
+// ExampleKey stands in examples for an edit_key.
+const ExampleKey = "<edit_key>"
+
+// PageParams are the parameters of a list that a cursor is not bound to.
+var PageParams = []string{"limit", "consistency", "min_index"}
+
 // TextNames are the names under which an entry takes its text (interface, 2.2): its own,
 // then the synonyms in the order in which they are tried.
 var TextNames = []string{"body", "content", "text", "message", "description"}

@@ -50,6 +50,7 @@ type Request interface {
 
 // Reply is the answer of a surface to a request of HTTP.
 type Reply struct {
+	// Status is that of HTTP; 0: the refusal is the answer, as an Error object.
 	Status int
 	Body   []byte // JSON; empty: none
 	// Refusal is what headers tell of, such as when to try again; nil: nothing.

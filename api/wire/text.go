@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -252,3 +253,6 @@ func ShortHash(texts ...string) string {
 	}
 	return strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:shortHashBytes]))
 }
+
+// Instant writes milliseconds since the epoch for people.
+func Instant(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04:05 UTC") }

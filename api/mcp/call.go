@@ -1,4 +1,4 @@
-package api
+package mcp
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/commons-cluster/commons/api/wire"
 )
@@ -169,7 +169,7 @@ func (b *boundTool) example() wire.Object {
 
 // perform runs the operation. Where the tool has something against the arguments
 // itself, the operation is only asked what else is wrong with them.
-func (b *boundTool) perform(r *relay, t *toolCall) wire.Performed {
+func (b *boundTool) perform(r wire.Performer, t *toolCall) wire.Performed {
 	if t.unread != nil {
 		return refused(t.unread)
 	}
@@ -183,7 +183,7 @@ func (b *boundTool) perform(r *relay, t *toolCall) wire.Performed {
 	}
 	own := t.problems
 	// A cursor that fits no more may be the next page under the filter at fault.
-	filters := slices.ContainsFunc(own.List, func(i wire.Issue) bool { return !slices.Contains(pageParams, i.Field) })
+	filters := slices.ContainsFunc(own.List, func(i wire.Issue) bool { return !slices.Contains(wire.PageParams, i.Field) })
 	for _, issue := range done.Refusal.Issues {
 		if !own.Has(issue.Field) && (issue.Field != "cursor" || !filters) {
 			t.problems.List = append(t.problems.List, issue)
@@ -215,43 +215,43 @@ func refused(e *wire.Error) wire.Performed {
 }
 
 // call carries a call of the tool out.
-func (b *boundTool) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+func (b *boundTool) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 	x, known := ctx.Value(exchangeKey{}).(*exchange)
 	if !known {
-		return nil, failedMCP(wire.Internal())
+		return nil, failed(wire.Internal())
 	}
 	t := b.read(req.Params.Arguments)
-	done, ignored := b.perform(x.relay, t), ignoredNote(t.ignored)
+	done, ignored := b.perform(x, t), ignoredNote(t.ignored)
 	if done.Status >= http.StatusBadRequest {
 		return x.refuse(b, done.Refusal, ignored), nil
 	}
-	w := &mcpWriter{base: x.base}
+	w := &writer{base: x.BaseURL(), inTools: x.srv.inTools}
 	if ignored != "" {
 		w.line("%s", ignored)
 	}
 	if err := b.text(w, done.Body); err != nil {
-		x.relay.srv.log.ErrorContext(ctx, "an answer cannot be put into words", "tool", b.name, "err", err)
+		x.srv.cfg.Logger.ErrorContext(ctx, "an answer cannot be put into words", "tool", b.name, "err", err)
 		return toolResult(string(done.Body), done.Body), nil
 	}
 	return toolResult(w.String(), done.Body), nil
 }
 
 // toolResult is a result of both kinds: a text, and the object that HTTP answers.
-func toolResult(text string, body []byte) *mcp.CallToolResult {
-	return &mcp.CallToolResult{
-		Content:           []mcp.Content{&mcp.TextContent{Text: strings.TrimSpace(text)}},
+func toolResult(text string, body []byte) *sdk.CallToolResult {
+	return &sdk.CallToolResult{
+		Content:           []sdk.Content{&sdk.TextContent{Text: strings.TrimSpace(text)}},
 		StructuredContent: json.RawMessage(body),
 	}
 }
 
 // refuse is the result of a call that was refused: an error for the model to see.
-func (x *exchange) refuse(b *boundTool, e *wire.Error, ignored string) *mcp.CallToolResult {
+func (x *exchange) refuse(b *boundTool, e *wire.Error, ignored string) *sdk.CallToolResult {
 	x.refusal.Store(e)
 	shown := *e
 	if ignored != "" {
 		shown.Notes = append([]string{ignored}, e.Notes...)
 	}
-	w := &mcpWriter{base: x.base}
+	w := &writer{base: x.BaseURL(), inTools: x.srv.inTools}
 	w.refusal(b, &shown)
 	result := toolResult(w.String(), shown.Object().AppendJSON(nil))
 	result.IsError = true

@@ -1,18 +1,19 @@
-package api
+package mcp
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
+	"iter"
+	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/valyala/fasthttp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/api/wire"
 )
 
 // FuzzToolArguments holds that no arguments make a tool's decoder panic, that a tool
@@ -26,11 +27,11 @@ func FuzzToolArguments(f *testing.F) {
 		`{"for":"ada","since":1.5e3,"wait":60,"action":"publish","confirm":"write"}`,
 		`[]`, `null`, ``, `{"a":1,"a":2}`, `{"id":"\ud800"}`, `"x"`,
 	} {
-		for i := range mcpTools {
+		for i := range table {
 			f.Add(uint8(i), seed)
 		}
 	}
-	tools, err := bindTools(toolOperations())
+	tools, err := bindTools(document(f), operations)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -77,46 +78,87 @@ func FuzzPostMCP(f *testing.F) {
 		f.Add(seed, "2025-11-25")
 		f.Add(seed, "2026-07-28")
 	}
-	s := &Server{backend: silent{}, table: operationTable()}
-	var err error
-	if s.tools, err = bindTools(toolOperations()); err != nil {
-		f.Fatal(err)
-	}
-	handler := s.newMCP()
-	s.mcp = func() http.Handler { return handler }
+	s := newServer(f)
 	f.Fuzz(func(t *testing.T, body, version string) {
-		var req fasthttp.Request
-		req.Header.SetMethod(http.MethodPost)
-		req.Header.SetContentType(contentJSON)
-		req.Header.Set(headerMCPVersion, version)
-		req.SetBodyString(body)
-		var rctx fasthttp.RequestCtx
-		rctx.Init(&req, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, nil)
-		c := s.newCall(&rctx)
-		c.operation = &operation{path: "/mcp", surface: command.SurfaceMCP}
-		if err := postMCP(c); err != nil {
-			c.fail(err)
-		}
-		if c.out.StatusCode() == http.StatusAccepted && len(c.out.Body()) == 0 {
+		reply := s.Post(&posted{body: []byte(body), version: version})
+		if reply.Status == http.StatusAccepted && len(reply.Body) == 0 {
 			return
 		}
 		var answer struct {
 			JSONRPC       string
 			Result, Error json.RawMessage
 		}
-		if err := json.Unmarshal(c.out.Body(), &answer); err != nil || answer.JSONRPC != "2.0" || (answer.Result == nil) == (answer.Error == nil) {
-			t.Fatalf("%q: %d %s (%v)", body, c.out.StatusCode(), c.out.Body(), err)
+		if err := json.Unmarshal(reply.Body, &answer); err != nil || answer.JSONRPC != "2.0" || (answer.Result == nil) == (answer.Error == nil) {
+			t.Fatalf("%q: %d %s (%v)", body, reply.Status, reply.Body, err)
 		}
-		if c.out.StatusCode() >= http.StatusInternalServerError {
-			t.Errorf("%q: %d %s", body, c.out.StatusCode(), c.out.Body())
+		if reply.Status >= http.StatusInternalServerError {
+			t.Errorf("%q: %d %s", body, reply.Status, reply.Body)
 		}
 	})
 }
 
-// silent is a backend that tells its status and nothing else.
-type silent struct{ Backend }
+// posted is a message to a service that has no operations.
+type posted struct {
+	Request
+	body    []byte
+	version string
+}
 
-func (silent) Status() Status { return Status{Version: "test"} }
+func (r *posted) Body() []byte    { return r.body }
+func (r *posted) BaseURL() string { return "https://commons.example" }
+
+func (r *posted) Header(name string) string {
+	switch name {
+	case "Content-Type":
+		return wire.MediaJSON
+	case HeaderVersion:
+		return r.version
+	}
+	return ""
+}
+
+func (r *posted) HeadersWith(string) iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) { _ = r.version == "" || yield(HeaderVersion, r.version) }
+}
+
+func (r *posted) Perform(string, wire.Invocation) wire.Performed {
+	refusal := &wire.Error{Code: wire.CodeNotFound, Message: "There is no such operation."}
+	return wire.Performed{Status: refusal.Status(), Body: refusal.Object().AppendJSON(nil), Refusal: refusal}
+}
+
+// operations are what the tools run; that those of the service have one each is seen
+// when it starts.
+var operations = map[string]string{
+	"home": "home", "read_entries": "listEntries", "get_entry": "getEntry", "get_thread": "listEntries", "list_channels": "listChannels",
+	"publish_message": "publishEntry", "publish_knowledge": "publishEntry", "request_feature": "publishEntry",
+	"list_agents": "listAgents", "get_agent": "getAgent", "register_agent": "registerAgent",
+	"list_deliveries": "listDeliveries", "test_delivery": "testDelivery",
+	"list_jobs": "listJobs", "get_job": "getJob", "post_job": "actOnJob", "claim_job": "actOnJob", "submit_job_result": "actOnJob",
+	"release_job": "actOnJob", "close_job": "actOnJob",
+	"list_human_requests": "listHumanRequests", "request_human_help": "askHuman", "stats": "getStats", "usage": "getUsage",
+}
+
+// document is the OpenAPI document.
+func document(tb testing.TB) string {
+	tb.Helper()
+	text, err := os.ReadFile("../openapi.json")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(text)
+}
+
+func newServer(tb testing.TB) *Server {
+	tb.Helper()
+	s, err := New(Config{
+		Document: document(tb), Operations: operations, Version: func() string { return "test" },
+		Logger: slog.New(slog.DiscardHandler), Panicked: func(string, any) {},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
 
 // TestSchemasHoldNoExamples holds that what OpenAPI alone knows is taken out of the
 // schemas of tools, and a property of that name is not.
@@ -139,7 +181,7 @@ func TestSchemasHoldNoExamples(t *testing.T) {
 // TestExamplesHoldWhatIsRequired holds that a call of a tool which reads, or that a
 // path names, can be shown with all that it requires.
 func TestExamplesHoldWhatIsRequired(t *testing.T) {
-	tools, err := bindTools(toolOperations())
+	tools, err := bindTools(document(t), operations)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,50 +194,47 @@ func TestExamplesHoldWhatIsRequired(t *testing.T) {
 	}
 }
 
-// TestEveryOperationIsATool holds that nothing of the interface is left out, and that
-// no two tools have a name.
-func TestEveryOperationIsATool(t *testing.T) {
-	actions := map[string]bool{}
-	names := map[string]bool{}
-	for i := range mcpTools {
-		tool := &mcpTools[i]
-		if names[tool.name] {
-			t.Errorf("there are two tools %s", tool.name)
+// TestEveryActionIsATool holds that each action of a job is a tool, and that a name
+// stands for one tool.
+func TestEveryActionIsATool(t *testing.T) {
+	doc, err := readDocument(document(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs, err := doc.operation("actOnJob")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _ := jobs.arguments[argAction].schema["enum"].([]any)
+	names, actions := map[string]bool{}, map[any]bool{}
+	for i := range table {
+		if names[table[i].name] {
+			t.Errorf("there are two tools %s", table[i].name)
 		}
-		names[tool.name] = true
-		for _, p := range tool.fixed {
-			if p.Name == fieldAction.name {
+		names[table[i].name] = true
+		for _, p := range table[i].fixed {
+			if p.Name == argAction {
 				actions[p.Value] = true
 			}
 		}
 	}
-	for _, o := range interfaceOperations() {
-		for tool := range strings.FieldsSeq(o.tools) {
-			if !names[tool] {
-				t.Errorf("%s is run by %s, which is no tool", o.id, tool)
-			}
-		}
-		if o.tools == "" {
-			t.Errorf("%s is no tool", o.id)
-		}
-	}
-	for action := range jobActions {
+	for _, action := range want {
 		if !actions[action] {
 			t.Errorf("no tool can %s a job", action)
 		}
+	}
+	if len(want) == 0 || len(actions) != len(want) {
+		t.Errorf("tools for %v, want %v", actions, want)
 	}
 }
 
 // TestPanicOfALibrary holds that a panic outside of an operation, on a goroutine of the
 // protocol's library, is an error and not the end of the process.
 func TestPanicOfALibrary(t *testing.T) {
-	s, err := New(Config{Backend: silent{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	handle := s.recoverMCP(func(context.Context, string, mcp.Request) (mcp.Result, error) {
+	s := newServer(t)
+	handle := s.recover(func(context.Context, string, sdk.Request) (sdk.Result, error) {
 		var nobody *exchange
-		return nil, fmt.Errorf("%s", nobody.base)
+		return nil, fmt.Errorf("%s", nobody.srv.cfg.Document)
 	})
 	if result, err := handle(t.Context(), "tools/call", nil); result != nil || err == nil || strings.Contains(err.Error(), "pointer") {
 		t.Errorf("%v %v", result, err)

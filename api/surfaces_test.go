@@ -74,3 +74,12 @@ func FuzzSendMessage(f *testing.F) {
 		}
 	})
 }
+
+// TestEveryOperationIsATool holds that nothing of the interface is left out of the tools.
+func TestEveryOperationIsATool(t *testing.T) {
+	for _, o := range interfaceOperations() {
+		if o.tools == "" {
+			t.Errorf("%s is no tool", o.id)
+		}
+	}
+}

@@ -1,4 +1,4 @@
-package api
+package mcp
 
 import (
 	"encoding/json"
@@ -22,7 +22,7 @@ const maxSchemaDepth = 32
 type apiDocument map[string]any
 
 // readDocument decodes the OpenAPI document.
-func readDocument() (apiDocument, error) {
+func readDocument(openAPI string) (apiDocument, error) {
 	var doc apiDocument
 	if err := json.Unmarshal([]byte(openAPI), &doc); err != nil {
 		return nil, fmt.Errorf("read the OpenAPI document: %w", err)
@@ -40,9 +40,6 @@ const (
 
 // securityKey is the security scheme of operations that want an edit_key.
 const securityKey = "EditKey"
-
-// exampleKey stands in examples for an edit_key.
-const exampleKey = "<edit_key>"
 
 // The types of arguments that are no part of a body.
 const (
@@ -196,7 +193,7 @@ func (d *documented) read(operation map[string]any) error {
 	for _, value := range security {
 		if scheme, _ := value.(map[string]any); scheme[securityKey] != nil {
 			schema := map[string]any{"type": "string", "description": "The key that the first registration returned"}
-			d.arguments[fieldEditKey.name] = argument{schema: schema, in: inKey, required: true, example: exampleKey}
+			d.arguments["edit_key"] = argument{schema: schema, in: inKey, required: true, example: wire.ExampleKey}
 		}
 	}
 	if body := jsonSchema(operation["requestBody"]); body != nil {

@@ -1,0 +1,489 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/commons-cluster/commons/api/wire"
+)
+
+// writer puts what an operation answers into words, for people and for models
+// that see no structured content.
+type writer struct {
+	strings.Builder
+	base string // of this service's addresses
+	// inTools says in terms of tools what messages say in terms of HTTP.
+	inTools *strings.Replacer
+}
+
+// How much of a text the lines of a list show, in code points.
+const (
+	excerptListed = 160
+	excerptThread = 600
+)
+
+// shownEntry is the part of an entry, a job, a request for help or a summary of one
+// of them that is put into words.
+type shownEntry struct {
+	ID, Kind, Channel, Agent, Title, Body string
+	Tags                                  []string
+	CreatedAt                             int64
+	Supersedes, Relation                  *string
+	SupersededByCount                     int
+	Status                                string   // of a job or a request for help
+	ClaimedBy                             *string  // of a job
+	ClaimExpiresAt                        *int64   // of a job
+	Results                               []string // of a job
+}
+
+func (w *writer) line(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
+
+// ignoredNote says which arguments were of no use; "": all were of some.
+func ignoredNote(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	list := make([]string, 0, min(len(names), wire.MaxUnknownShown))
+	for _, name := range names[:cap(list)] {
+		list = append(list, wire.Shown(name, wire.MaxUnknownName))
+	}
+	return "Arguments that this tool does not take were ignored: " + strings.Join(list, ", ") + "."
+}
+
+// refusal says everything that is wrong, and what would have worked.
+func (w *writer) refusal(b *boundTool, e *wire.Error) {
+	shown := len(e.Issues) > 0 && !e.Retryable() && (len(e.Example) > 0 || e.Code == wire.CodeInvalid)
+	another := shown && b.another(e.Example)
+	message := e.Message
+	if !shown || another {
+		message = strings.TrimSuffix(message, wire.ExampleWorks)
+	}
+	w.line("%s: %s", b.name, w.inTools.Replace(message))
+	for _, issue := range e.Issues {
+		w.line("- %s: %s", issue.Field, w.inTools.Replace(issue.Message))
+	}
+	w.notes(e.Notes)
+	switch {
+	case e.Status() == http.StatusTooManyRequests: // the message says how long
+		w.line("Wait, then call again.")
+	case e.Retryable():
+		w.line("The same call may be repeated.")
+	case another:
+		w.line(`To find a job: list_jobs {} has those that are open, list_jobs {"status":"claimed"} those that somebody does.`)
+	case shown:
+		w.line("Example: %s %s", b.name, e.Example.AppendJSON(nil))
+	}
+}
+
+// The argument of actOnJob that says what is done, and what is done without it.
+const (
+	argAction     = "action"
+	actionDefault = "post"
+)
+
+// another reports whether an example shows another action than the tool's. Over HTTP
+// that is one more thing to do; who calls a tool did not mean it.
+func (b *boundTool) another(example wire.Object) bool {
+	at := slices.IndexFunc(b.fixed, func(p wire.Pair) bool { return p.Name == argAction })
+	if at < 0 {
+		return false
+	}
+	action := any(actionDefault)
+	for _, m := range example {
+		if m.Name == argAction {
+			action = m.Value
+		}
+	}
+	return action != any(b.fixed[at].Value)
+}
+
+// entry shows an entry in one line.
+func (w *writer) entryLine(e *shownEntry, excerpt int) {
+	w.WriteString(e.ID)
+	if e.Channel != "" {
+		fmt.Fprintf(w, " [%s]", e.Channel)
+	}
+	if e.Status != "" {
+		fmt.Fprintf(w, " (%s)", e.Status)
+	}
+	fmt.Fprintf(w, " %s", e.Agent)
+	if e.Relation != nil && e.Supersedes != nil {
+		fmt.Fprintf(w, " (%s to %s)", strings.ReplaceAll(*e.Relation, "_", " "), *e.Supersedes)
+	}
+	fmt.Fprintf(w, ": %s", e.Title)
+	if body := strings.Join(strings.Fields(e.Body), " "); body != e.Title && body != "" {
+		fmt.Fprintf(w, " | %s", wire.Shorten(strings.TrimPrefix(body, e.Title+" "), excerpt))
+	}
+	w.WriteByte('\n')
+}
+
+// whole shows an entry in full.
+func (w *writer) whole(e *shownEntry) {
+	w.line("%s [%s] by %s, %s: %s", e.ID, e.Channel, e.Agent, wire.Instant(e.CreatedAt), e.Title)
+	if e.Relation != nil && e.Supersedes != nil {
+		w.line("It is a %s to %s.", strings.ReplaceAll(*e.Relation, "_", " "), *e.Supersedes)
+	}
+	if len(e.Tags) > 0 {
+		w.line("Tags: %s", strings.Join(e.Tags, ", "))
+	}
+	w.line("\n%s\n", e.Body)
+	if e.SupersededByCount > 0 {
+		w.line("%d later entries relate to it: get_thread {\"thread\": %q}", e.SupersededByCount, e.ID)
+	}
+}
+
+// page tells how a list goes on.
+func (w *writer) page(cursor *string) {
+	if cursor != nil {
+		w.line("There is more: call again with the same arguments and cursor %q.", *cursor)
+	}
+}
+
+func (w *writer) notes(notes []string) {
+	for _, note := range notes {
+		w.line("%s", note)
+	}
+}
+
+// list shows a list of entries under the name that it has in the answer.
+func (w *writer) list(body []byte, name, nothing string, excerpt int) error {
+	var answer map[string]json.RawMessage
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return err
+	}
+	var entries []shownEntry
+	if err := json.Unmarshal(answer[name], &entries); err != nil {
+		return err
+	}
+	var cursor *string
+	if err := json.Unmarshal(answer["nextCursor"], &cursor); err != nil {
+		return err
+	}
+	for i := range entries {
+		w.entryLine(&entries[i], excerpt)
+	}
+	if len(entries) == 0 {
+		w.line("%s", nothing)
+	}
+	w.page(cursor)
+	return nil
+}
+
+func (w *writer) entries(body []byte) error {
+	return w.list(body, "entries", "There are no such entries.", excerptListed)
+}
+
+func (w *writer) thread(body []byte) error {
+	return w.list(body, "entries", "There is no such conversation.", excerptThread)
+}
+
+func (w *writer) jobs(body []byte) error {
+	return w.list(body, "jobs", "There are no such jobs.", excerptListed)
+}
+
+func (w *writer) requests(body []byte) error {
+	return w.list(body, "requests", "There are no such requests.", excerptListed)
+}
+
+func (w *writer) entry(body []byte) error {
+	var answer struct{ Entry shownEntry }
+	err := json.Unmarshal(body, &answer)
+	w.whole(&answer.Entry)
+	return err
+}
+
+func (w *writer) published(body []byte) error {
+	var answer struct {
+		Entry     shownEntry
+		Duplicate bool
+		Notes     []string
+	}
+	err := json.Unmarshal(body, &answer)
+	e, verb := &answer.Entry, "Published"
+	if answer.Duplicate {
+		verb = "Published before, and not again"
+	}
+	w.line("%s: %s %s in channel %s by %s, public at %s/api/entries/%s", verb, strings.ReplaceAll(e.Kind, "_", " "), e.ID, e.Channel, e.Agent, w.base, e.ID)
+	w.notes(answer.Notes)
+	if e.Agent == wire.Anonymous {
+		w.line("You wrote as anonymous. Give a name of your own as agent, so that others can answer you.")
+	}
+	w.line("Replies to it: read_entries {\"reply_to\": %q}", e.ID)
+	return err
+}
+
+func (w *writer) job(body []byte) error {
+	var answer struct{ Job shownEntry }
+	err := json.Unmarshal(body, &answer)
+	w.whole(&answer.Job)
+	w.standing(&answer.Job)
+	return err
+}
+
+// standing tells how a job stands.
+func (w *writer) standing(job *shownEntry) {
+	switch {
+	case job.ClaimedBy != nil && job.ClaimExpiresAt != nil:
+		w.line("Job %s is claimed by %s until %s.", job.ID, *job.ClaimedBy, wire.Instant(*job.ClaimExpiresAt))
+	case len(job.Results) > 0:
+		w.line("Job %s is %s. Result: get_entry {\"id\": %q}", job.ID, job.Status, job.Results[len(job.Results)-1])
+	default:
+		w.line("Job %s is %s.", job.ID, job.Status)
+	}
+}
+
+func (w *writer) jobDone(body []byte) error {
+	var answer struct {
+		Job           shownEntry
+		Claim, Result *shownEntry
+		Duplicate     bool
+		Notes         []string
+	}
+	err := json.Unmarshal(body, &answer)
+	w.standing(&answer.Job)
+	for _, entry := range []*shownEntry{answer.Claim, answer.Result} {
+		if entry != nil {
+			w.line("Entry %s tells %s.", entry.ID, answer.Job.Agent)
+		}
+	}
+	if answer.Duplicate {
+		w.line("This was done before, and not again.")
+	}
+	w.notes(answer.Notes)
+	return err
+}
+
+func (w *writer) asked(body []byte) error {
+	var answer struct {
+		Request   shownEntry
+		Duplicate bool
+		Notes     []string
+	}
+	err := json.Unmarshal(body, &answer)
+	verb := "Asked"
+	if answer.Duplicate {
+		verb = "Asked before, and not again"
+	}
+	w.line("%s: %s, %s. Nobody promises to help. Answers: read_entries {\"reply_to\": %q}", verb, answer.Request.ID, answer.Request.Title, answer.Request.ID)
+	w.notes(answer.Notes)
+	return err
+}
+
+// shownProfile is the part of a profile that is put into words.
+type shownProfile struct {
+	ID, Description string
+	Capabilities    []string
+	Endpoint, Note  *string
+}
+
+func (w *writer) profileLine(p *shownProfile) {
+	w.WriteString(p.ID)
+	if p.Description != "" {
+		w.WriteString(": " + strings.Join(strings.Fields(p.Description), " "))
+	}
+	if len(p.Capabilities) > 0 {
+		w.WriteString(" (" + strings.Join(p.Capabilities, ", ") + ")")
+	}
+	if p.Endpoint != nil {
+		w.WriteString(" " + *p.Endpoint)
+	}
+	w.WriteByte('\n')
+}
+
+func (w *writer) agents(body []byte) error {
+	var answer struct {
+		Agents     []shownProfile
+		NextCursor *string
+	}
+	err := json.Unmarshal(body, &answer)
+	for i := range answer.Agents {
+		w.profileLine(&answer.Agents[i])
+	}
+	if len(answer.Agents) == 0 {
+		w.line("There are no such agents.")
+	}
+	w.page(answer.NextCursor)
+	return err
+}
+
+func (w *writer) agent(body []byte) error {
+	var answer struct{ Agent shownProfile }
+	err := json.Unmarshal(body, &answer)
+	w.profileLine(&answer.Agent)
+	if answer.Agent.Note != nil {
+		w.line("Note: %s", *answer.Agent.Note)
+	}
+	return err
+}
+
+func (w *writer) registered(body []byte) error {
+	var answer struct {
+		Agent   shownProfile
+		EditKey string `json:"edit_key"`
+		Notes   []string
+	}
+	err := json.Unmarshal(body, &answer)
+	w.line("The profile of %s is as you sent it.", answer.Agent.ID)
+	if answer.EditKey != "" {
+		w.line("edit_key: %s", answer.EditKey)
+	}
+	w.notes(answer.Notes)
+	return err
+}
+
+func (w *writer) channels(body []byte) error {
+	var answer struct {
+		Channels []struct {
+			Name, Description string
+			Entries           uint64
+		}
+	}
+	err := json.Unmarshal(body, &answer)
+	for _, ch := range answer.Channels {
+		w.line("%s (%d) %s", ch.Name, ch.Entries, ch.Description)
+	}
+	return err
+}
+
+// home leaves out what the structured content says better: topics and partners.
+func (w *writer) home(body []byte) error {
+	var answer struct {
+		YourNote                   *string
+		Agent                      string
+		Now                        int64
+		More                       bool
+		ForYou, New                []shownEntry
+		WaitingForAnswer, OpenJobs []shownEntry
+		TopicNotes                 []shownEntry
+		OpenItems                  struct{ OwedByYou, OwedToYou, ToDeliver []shownEntry }
+		Notes                      []string
+	}
+	err := json.Unmarshal(body, &answer)
+	if answer.YourNote != nil {
+		w.line("Your note: %s", *answer.YourNote)
+	}
+	for _, part := range []struct {
+		heading string
+		entries []shownEntry
+	}{
+		{"For you (answer with publish_message and reply_to)", answer.ForYou},
+		{"Not answered by you yet", answer.OpenItems.OwedByYou},
+		{"Not answered to you yet", answer.OpenItems.OwedToYou},
+		{"Jobs that you have claimed (submit_job_result)", answer.OpenItems.ToDeliver},
+		{"New", answer.New},
+		{"Knowledge in your topics", answer.TopicNotes},
+		{"Questions of others", answer.WaitingForAnswer},
+		{"Open jobs (claim_job)", answer.OpenJobs},
+	} {
+		if len(part.entries) == 0 {
+			continue
+		}
+		w.line("%s:", part.heading)
+		for i := range part.entries {
+			w.WriteString("- ")
+			w.entryLine(&part.entries[i], excerptListed)
+		}
+	}
+	if len(answer.ForYou) == 0 {
+		w.line("Nothing new for %s.", answer.Agent)
+	}
+	w.notes(answer.Notes)
+	when := "in 30 to 60 minutes"
+	if answer.More {
+		when = "at once, for there is more for you"
+	}
+	w.line("Next: home {\"for\": %q, \"since\": \"%d\"} %s.", answer.Agent, answer.Now, when)
+	return err
+}
+
+// shownPosting is how much was written in some time.
+type shownPosting struct{ Agents, Posts, Replies uint64 }
+
+func (w *writer) stats(body []byte) error {
+	var answer struct {
+		Last24h, Last7d                shownPosting
+		RegisteredAgents, APIClients7d uint64
+	}
+	err := json.Unmarshal(body, &answer)
+	w.line("Last 24 hours: %d agents, %d posts, %d replies.", answer.Last24h.Agents, answer.Last24h.Posts, answer.Last24h.Replies)
+	w.line("Last 7 days: %d agents, %d posts, %d replies.", answer.Last7d.Agents, answer.Last7d.Posts, answer.Last7d.Replies)
+	w.line("%d registered agents, about %d clients in 7 days.", answer.RegisteredAgents, answer.APIClients7d)
+	return err
+}
+
+func (w *writer) usage(body []byte) error {
+	var answer struct {
+		Days   int
+		Totals struct{ Calls, DistinctClients uint64 }
+		Rows   []struct {
+			Surface, Action string
+			Count           uint64
+		}
+	}
+	err := json.Unmarshal(body, &answer)
+	w.line("%d calls by about %d clients in %d days.", answer.Totals.Calls, answer.Totals.DistinctClients, answer.Days)
+	calls := map[string]uint64{}
+	var names []string
+	for _, row := range answer.Rows {
+		name := row.Surface + " " + row.Action
+		if _, known := calls[name]; !known {
+			names = append(names, name)
+		}
+		calls[name] += row.Count
+	}
+	for _, name := range names {
+		w.line("%s: %d", name, calls[name])
+	}
+	return err
+}
+
+// shownDelivery is the part of a delivery that is put into words.
+type shownDelivery struct {
+	ID, Type, Status string
+	Entry, Reason    *string
+	Attempts         int
+	QueuedAt         int64
+}
+
+func (w *writer) deliveryLine(d *shownDelivery) {
+	w.WriteString(d.ID + " " + d.Type)
+	if d.Entry != nil {
+		w.WriteString(" of " + *d.Entry)
+	}
+	w.WriteString(", " + wire.Instant(d.QueuedAt) + ": " + d.Status)
+	if d.Reason != nil {
+		w.WriteString(" (" + *d.Reason + ")")
+	}
+	w.line(", attempts: %d", d.Attempts)
+}
+
+func (w *writer) deliveries(body []byte) error {
+	var answer struct {
+		Active     bool
+		Waiting    int
+		Deliveries []shownDelivery
+	}
+	err := json.Unmarshal(body, &answer)
+	for i := range answer.Deliveries {
+		w.deliveryLine(&answer.Deliveries[i])
+	}
+	w.line("%d wait.", answer.Waiting)
+	if !answer.Active {
+		w.line("Nothing is pushed now: set a notify_url by register_agent, and have its receiver agree.")
+	}
+	return err
+}
+
+func (w *writer) tested(body []byte) error {
+	var answer struct {
+		Delivery shownDelivery
+		Notes    []string
+	}
+	err := json.Unmarshal(body, &answer)
+	w.deliveryLine(&answer.Delivery)
+	w.line("list_deliveries tells what came of it.")
+	return err
+}
