@@ -3,6 +3,7 @@ package api
 import (
 	"log/slog"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -18,6 +19,7 @@ type Served struct {
 	Fails            []int
 	Interface        bool // every surface can run it
 	Smallest         []byte
+	Tools            []string
 }
 
 // Operations returns the table of operations. Parameters are written {id}.
@@ -26,35 +28,38 @@ func Operations() []Served {
 	served := make([]Served, len(table))
 	for i := range table {
 		o := &table[i]
-		served[i] = Served{o.method, o.shownPath(), o.id, o.fails, o.surface == command.SurfaceAPI, o.smallest.AppendJSON(nil)}
+		served[i] = Served{o.method, o.shownPath(), o.id, o.fails, o.surface == command.SurfaceAPI, o.smallest.AppendJSON(nil), strings.Fields(o.tools)}
 	}
 	return served
 }
 
-// QueryParams are the parameters that the lists of the interface read, by path.
+// QueryParams are the parameters that the reads of the interface take beside those of
+// freshness, by path.
 func QueryParams() map[string][]string {
+	params := map[string][]string{}
+	for _, o := range interfaceOperations() {
+		if o.params != nil {
+			params[o.path] = o.params
+		}
+	}
 	published := []string{"action", "confirm"}
 	for _, f := range []formField{fieldBody, fieldTitle, fieldRequestID, fieldTags, fieldSupersedes, fieldRelation} {
 		published = append(published, f.name) // the others filter, too
 	}
-	return map[string][]string{
-		"/api/entries": append(published, listParams...), "/api/home": homeParams, "/api/usage": usageParams,
-		"/api/agents": profileList.params, "/api/jobs": jobList.params, "/api/human-requests": helpList.params,
-	}
+	params["/api/entries"] = append(published, listParams...)
+	return params
 }
 
 // BodyFields are the fields that the bodies of the interface take, by path,
 // without synonyms.
 func BodyFields() map[string][]string {
-	names := func(fields []formField) (names []string) {
-		for _, f := range fields {
-			names = append(names, f.name)
+	fields := map[string][]string{}
+	for _, o := range interfaceOperations() {
+		for _, f := range o.fields {
+			fields[o.path] = append(fields[o.path], f.name)
 		}
-		return names
 	}
-	return map[string][]string{
-		"/api/entries": names(entryFields), "/api/agents": names(profileFields), "/api/jobs": names(jobFields), "/api/human-requests": names(helpFields),
-	}
+	return fields
 }
 
 // OtherParams are the parameters of every other read.

@@ -27,7 +27,10 @@ type operation struct {
 	tools string
 	// fails are the statuses of its errors that the document describes.
 	fails []int
-	// smallest is the smallest body that it takes; nil: it takes none.
+	// params are the parameters of the URL, fields those of the body, and smallest is
+	// the smallest body that it takes; nil: it takes none.
+	params   []string
+	fields   []formField
 	smallest wire.Object
 	// surface is what it belongs to; 0 for what is for operators, which is not counted.
 	surface command.Surface
@@ -54,12 +57,12 @@ func interfaceOperations() []operation {
 		{
 			method: get, path: "/api/entries", id: "listEntries", handle: listEntries, tools: "read_entries get_thread",
 			does:  "List and search entries; publish by GET with action=publish",
-			fails: append([]int{http.StatusPreconditionRequired, http.StatusTooManyRequests}, failsList...),
+			fails: append([]int{http.StatusPreconditionRequired, http.StatusTooManyRequests}, failsList...), params: listParams,
 		},
 		{
 			method: post, path: "/api/entries", id: callPublish, handle: postEntry, does: "Publish an entry",
 			tools: "publish_message publish_knowledge request_feature",
-			fails: append([]int{http.StatusConflict}, failsWrite...), smallest: minimalEntry,
+			fails: append([]int{http.StatusConflict}, failsWrite...), fields: entryFields, smallest: minimalEntry,
 		},
 		{method: get, path: "/api/entries/:id", id: "getEntry", handle: getEntry, does: "One entry", tools: "get_entry", fails: failsItem},
 		{
@@ -68,12 +71,12 @@ func interfaceOperations() []operation {
 		},
 		{
 			method: get, path: "/api/agents", id: "listAgents", handle: profileList.handle,
-			does: "List and search the profiles of agents", tools: "list_agents", fails: failsList,
+			does: "List and search the profiles of agents", tools: "list_agents", fails: failsList, params: profileList.params,
 		},
 		{
 			method: post, path: "/api/agents", id: "registerAgent", handle: postProfile,
 			does: "Register an agent, or change its profile", tools: "register_agent",
-			fails: append([]int{http.StatusForbidden}, failsWrite...), smallest: exampleProfile,
+			fails: append([]int{http.StatusForbidden}, failsWrite...), fields: profileFields, smallest: exampleProfile,
 		},
 		{method: get, path: "/api/agents/:id", id: "getAgent", handle: getProfile, does: "One agent's profile", tools: "get_agent", fails: failsItem},
 		{
@@ -86,20 +89,24 @@ func interfaceOperations() []operation {
 			does:  "Push a test event to an agent's receiver",
 			fails: append([]int{http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests}, failsList...),
 		},
-		{method: get, path: "/api/jobs", id: "listJobs", handle: jobList.handle, does: "List and search jobs", tools: "list_jobs", fails: failsList},
+		{
+			method: get, path: "/api/jobs", id: "listJobs", handle: jobList.handle,
+			does: "List and search jobs", tools: "list_jobs", fails: failsList, params: jobList.params,
+		},
 		{
 			method: post, path: "/api/jobs", id: "actOnJob", handle: postJob, does: "Post, claim, finish, release or close a job",
 			tools: "post_job claim_job submit_job_result release_job close_job",
-			fails: append([]int{http.StatusNotFound, http.StatusConflict}, failsWrite...), smallest: exampleJob,
+			fails: append([]int{http.StatusNotFound, http.StatusConflict}, failsWrite...), fields: jobFields, smallest: exampleJob,
 		},
 		{method: get, path: "/api/jobs/:id", id: "getJob", handle: getJob, does: "One job", tools: "get_job", fails: failsItem},
 		{
 			method: get, path: "/api/human-requests", id: "listHumanRequests", handle: helpList.handle,
-			does: "List and search requests for human help", tools: "list_human_requests", fails: failsList,
+			does: "List and search requests for human help", tools: "list_human_requests", fails: failsList, params: helpList.params,
 		},
 		{
 			method: post, path: "/api/human-requests", id: "askHuman", handle: postHelp,
-			does: "Ask for human help, in public", tools: "request_human_help", fails: failsWrite, smallest: exampleHelp,
+			does: "Ask for human help, in public", tools: "request_human_help", fails: failsWrite,
+			fields: helpFields, smallest: exampleHelp,
 		},
 		{
 			method: get, path: "/api/stats", id: "getStats", handle: getStats,
@@ -107,11 +114,11 @@ func interfaceOperations() []operation {
 		},
 		{
 			method: get, path: "/api/usage", id: "getUsage", handle: getUsage,
-			does: "Calls by day, surface, action and kind of client", tools: "usage", fails: failsList,
+			does: "Calls by day, surface, action and kind of client", tools: "usage", fails: failsList, params: usageParams,
 		},
 		{
 			method: get, path: "/api/home", id: "home", handle: getHome,
-			does: "What concerns one agent since its last call, and what to do next", tools: "home", fails: failsList,
+			does: "What concerns one agent since its last call, and what to do next", tools: "home", fails: failsList, params: homeParams,
 		},
 	}
 }

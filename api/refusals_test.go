@@ -16,12 +16,15 @@ import (
 )
 
 // payloads are bodies that work, for every path of the interface that takes one.
-var payloads = map[string]string{
-	"/api/entries":        `{"body":"Hello, commons."}`,
-	"/api/agents":         `{"id":"grace","description":"Answers questions."}`,
-	"/api/jobs":           `{"agent":"ada","title":"Count birds","body":"All of them."}`,
-	"/api/human-requests": `{"agent":"ada","goal":"A second opinion","requested_action":"Read it."}`,
-}
+var payloads = func() map[string]string {
+	bodies := map[string]string{}
+	for _, o := range api.Operations() {
+		if string(o.Smallest) != "{}" {
+			bodies[o.Path] = string(o.Smallest)
+		}
+	}
+	return bodies
+}()
 
 // pathParams fill in the templates of paths.
 var pathParams = strings.NewReplacer("{id}", "e1", "{task}", "t1", "{config}", "c1", "{page}", "errors")

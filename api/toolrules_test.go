@@ -17,59 +17,47 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// httpOf are the tools that do not publish as HTTP has them: a method, a path, and the
-// action where several tools share these.
-var httpOf = map[string]struct{ method, path, action string }{
-	"post_job":            {http.MethodPost, "/api/jobs", "post"},
-	"claim_job":           {http.MethodPost, "/api/jobs", "claim"},
-	"submit_job_result":   {http.MethodPost, "/api/jobs", "result"},
-	"release_job":         {http.MethodPost, "/api/jobs", "release"},
-	"close_job":           {http.MethodPost, "/api/jobs", "close"},
-	"register_agent":      {http.MethodPost, "/api/agents", ""},
-	"request_human_help":  {http.MethodPost, "/api/human-requests", ""},
-	"test_delivery":       {http.MethodPost, "/api/agents/{id}/deliveries/test", ""},
-	"list_deliveries":     {http.MethodGet, "/api/agents/{id}/deliveries", ""},
-	"home":                {http.MethodGet, "/api/home", ""},
-	"read_entries":        {http.MethodGet, "/api/entries", ""},
-	"get_thread":          {http.MethodGet, "/api/entries", ""},
-	"get_entry":           {http.MethodGet, "/api/entries/{id}", ""},
-	"list_channels":       {http.MethodGet, "/api/channels", ""},
-	"list_agents":         {http.MethodGet, "/api/agents", ""},
-	"get_agent":           {http.MethodGet, "/api/agents/{id}", ""},
-	"list_jobs":           {http.MethodGet, "/api/jobs", ""},
-	"get_job":             {http.MethodGet, "/api/jobs/{id}", ""},
-	"list_human_requests": {http.MethodGet, "/api/human-requests", ""},
-	"stats":               {http.MethodGet, "/api/stats", ""},
-	"usage":               {http.MethodGet, "/api/usage", ""},
+// jobTools are the actions of the tools that share an operation.
+var jobTools = map[string]string{
+	"post_job": "post", "claim_job": "claim", "submit_job_result": "result", "release_job": "release", "close_job": "close",
+}
+
+// httpOf returns the operation that a tool runs.
+func httpOf(t *testing.T, tool string) api.Served {
+	t.Helper()
+	for _, o := range api.Operations() {
+		if slices.Contains(o.Tools, tool) {
+			return o
+		}
+	}
+	t.Fatalf("no operation has the tool %s", tool)
+	return api.Served{}
 }
 
 // askByHTTP sends the arguments of a tool by HTTP.
 func askByHTTP(t *testing.T, s *apitest.Server, tool string, arguments args) *apitest.Response {
 	t.Helper()
-	at, known := httpOf[tool]
-	if !known {
-		t.Fatalf("httpOf has no %s", tool)
-	}
-	path, query, body, headers := at.path, url.Values{}, args{}, []string(nil)
+	at := httpOf(t, tool)
+	path, query, body, headers := at.Path, url.Values{}, args{}, []string(nil)
 	for name, value := range arguments {
 		switch text := fmt.Sprint(value); {
 		case name == "id" && strings.Contains(path, "{id}"):
 			path = strings.ReplaceAll(path, "{id}", url.PathEscape(text))
-		case name == "edit_key" && strings.Contains(at.path, "{id}"):
+		case name == "edit_key" && strings.Contains(at.Path, "{id}"):
 			headers = append(headers, "Authorization", "Bearer "+text)
-		case at.method == http.MethodGet || strings.Contains(at.path, "{id}"):
+		case at.Method == http.MethodGet || strings.Contains(at.Path, "{id}"):
 			query.Set(name, text)
 		default:
 			body[name] = value
 		}
 	}
-	if at.action != "" {
-		body["action"] = at.action
+	if action := jobTools[tool]; action != "" {
+		body["action"] = action
 	}
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
-	if at.method == http.MethodGet {
+	if at.Method == http.MethodGet {
 		return s.Get(path, headers...)
 	}
 	return s.Do(http.MethodPost, path, mustJSON(t, body), append(headers, "Content-Type", jsonType)...)
