@@ -77,13 +77,22 @@ var unreachable = map[string][]string{
 	"api":     {"github.com/hashicorp/memberlist", module + "/cluster", module + "/node"},
 }
 
+// surfaces are what serves clients: the parts of a node know nothing of it.
+var surfaces = []string{module + "/api", "github.com/gofiber/", "github.com/valyala/fasthttp", "github.com/modelcontextprotocol/"}
+
 // lean packages reach nothing of what is listed, by any way around.
 var lean = map[string][]string{
 	module + "/fsm/command": {
 		module, "net", "net/http", "github.com/gofiber/", "github.com/valyala/fasthttp", "github.com/hashicorp/", "github.com/cockroachdb/",
 	},
-	module + "/node/propose": {module + "/api", module + "/cluster", "github.com/gofiber/", "github.com/valyala/fasthttp", "github.com/modelcontextprotocol/"},
-	module + "/node/limit":   {module + "/api", "github.com/gofiber/", "github.com/cockroachdb/", "github.com/hashicorp/raft"},
+	module + "/node/propose":    {module + "/api", module + "/cluster", "github.com/gofiber/", "github.com/valyala/fasthttp", "github.com/modelcontextprotocol/"},
+	module + "/node/consensus":  append([]string{module + "/node/membership", module + "/node/propose"}, surfaces...),
+	module + "/node/membership": append([]string{module + "/node/propose", module + "/node/delivery"}, surfaces...),
+	module + "/node/delivery":   append([]string{module + "/node/membership", module + "/node/propose", module + "/node/consensus"}, surfaces...),
+	module + "/node/health":     surfaces,
+	module + "/node/operator":   surfaces,
+	module + "/node/offline":    append([]string{module + "/node/membership", module + "/node/propose"}, surfaces...),
+	module + "/node/limit":      {module + "/api", "github.com/gofiber/", "github.com/cockroachdb/", "github.com/hashicorp/raft"},
 }
 
 // nondeterministic packages must not be named by the state machine's code.

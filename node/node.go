@@ -121,7 +121,7 @@ func Start(ctx context.Context, cfg Config, logger *slog.Logger) (*Node, error) 
 func (n *Node) onEnd(undo func(ending) error) { n.undo = append(n.undo, undo) }
 
 func (n *Node) countDescriptors() (err error) {
-	n.descriptors, err = health.CountDescriptors(n.logger)
+	n.descriptors, err = health.CountDescriptors(api.MaxConnections, n.logger)
 	return err
 }
 

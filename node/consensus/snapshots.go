@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 const (
@@ -84,22 +86,15 @@ func (o *openStream) Close() error {
 // thousandfold in size, so it is kept from doing this. room returns how many bytes of
 // the disk are free above its reserve.
 func (r *Raft) TakeSnapshots(ctx context.Context, room func() uint64) {
-	tick := time.NewTicker(snapshotCheck)
-	defer tick.Stop()
 	failing := false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	loop.Every(ctx, snapshotCheck, func(ctx context.Context) {
 		if r.LogBytes() < r.cfg.SnapshotBytes {
-			continue
+			return
 		}
 		if err := r.takeSnapshot(room); ctx.Err() == nil {
 			failing = reportSnapshot(ctx, r.cfg.Logger, failing, err)
 		}
-	}
+	})
 }
 
 // LogBytes returns how many bytes of log came after the newest snapshot.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 const (
@@ -64,16 +66,7 @@ func (s *Service) ownAddress(addr netip.Addr) bool {
 // followOwnNames keeps what ownAddress knows of names up to date: while a
 // connection is made there is no time to look them up.
 func (s *Service) followOwnNames(ctx context.Context) {
-	tick := time.NewTicker(ownNamesInterval)
-	defer tick.Stop()
-	for {
-		s.lookUpOwnNames(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	loop.Every(ctx, ownNamesInterval, s.lookUpOwnNames)
 }
 
 // lookUpOwnNames looks the names up that nodes advertise. One that DNS says nothing

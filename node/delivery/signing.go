@@ -14,6 +14,8 @@ import (
 
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 const (
@@ -95,20 +97,13 @@ func (s *Service) signingKeys() ([]ed25519.PrivateKey, error) {
 // keepSigningKey sees to it that there is a key to sign deliveries with, and that
 // it is not too old, for as long as this node leads.
 func (s *Service) keepSigningKey(ctx context.Context) {
-	tick := time.NewTicker(signingInterval)
-	defer tick.Stop()
 	complained := false
-	for {
+	loop.Every(ctx, signingInterval, func(ctx context.Context) {
 		if err := s.renewSigningKey(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, errNoDataKey) && !complained {
 			s.cfg.Logger.WarnContext(ctx, "no key was made to sign deliveries with; it is tried again", "error", err)
 			complained = true
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }
 
 // signingKeyDue reports whether a new key has to be made at an instant, in

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"syscall"
 
-	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/fsm"
 )
 
@@ -32,25 +31,26 @@ type Descriptors struct {
 
 // divide divides a limit: half of a small one is for what keeps the node alive, and
 // all that is not reserved of a large one is for clients.
-func divide(limit uint64) (Descriptors, error) {
+func divide(limit uint64, maxClients int) (Descriptors, error) {
 	if limit < minDescriptors {
 		return Descriptors{}, fmt.Errorf("this process may open %d files and connections, a node needs %d; raise the limit with `ulimit -n`, LimitNOFILE of systemd, or nofile of the container engine",
 			limit, minDescriptors)
 	}
-	total := int(min(limit, api.MaxConnections+reservedDescriptors)) // more is of no use
+	total := int(min(limit, uint64(maxClients+reservedDescriptors))) // more is of no use
 	reserved := min(total/2, reservedDescriptors)
 	others := min(reserved/3, otherDescriptors)
 	return Descriptors{total, total - reserved, min((reserved-others)/2, fsm.DefaultMaxOpenFiles)}, nil
 }
 
-// CountDescriptors divides the limit of this process. Go has raised it to the hard one
+// CountDescriptors divides the limit of this process; maxClients is how many connections
+// of clients are of use. Go has raised it to the hard one
 // when the process began.
-func CountDescriptors(logger *slog.Logger) (Descriptors, error) {
+func CountDescriptors(maxClients int, logger *slog.Logger) (Descriptors, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return Descriptors{}, fmt.Errorf("reading the limit of open files: %w", err)
 	}
-	d, err := divide(limit.Cur)
+	d, err := divide(limit.Cur, maxClients)
 	if err != nil {
 		return d, err
 	}

@@ -21,7 +21,7 @@ func TestDescriptorsAreDivided(t *testing.T) {
 		{65_536, api.MaxConnections, 1000},
 		{math.MaxUint64, api.MaxConnections, 1000},
 	} {
-		got, err := divide(tt.limit)
+		got, err := divide(tt.limit, api.MaxConnections)
 		if err != nil || got.Connections != tt.connections || got.StateFiles != tt.stateFiles {
 			t.Errorf("of %d: %+v, %v", tt.limit, got, err)
 		}
@@ -29,7 +29,7 @@ func TestDescriptorsAreDivided(t *testing.T) {
 			t.Errorf("of %d: %d are left for the log and the other nodes while a snapshot is received", tt.limit, rest)
 		}
 	}
-	if _, err := divide(minDescriptors - 1); err == nil || !strings.Contains(err.Error(), "LimitNOFILE") {
+	if _, err := divide(minDescriptors-1, 1); err == nil || !strings.Contains(err.Error(), "LimitNOFILE") {
 		t.Errorf("too few: %v", err)
 	}
 }

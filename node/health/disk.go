@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
+
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 const (
@@ -53,10 +55,8 @@ func (h *Health) watchDisk(ctx context.Context) {
 	if err != nil || keep == (Reserve{}) {
 		return // turned off; a value that cannot be read is refused at the start
 	}
-	tick := time.NewTicker(diskInterval)
-	defer tick.Stop()
 	failing := false
-	for {
+	loop.Every(ctx, diskInterval, func(ctx context.Context) {
 		free, size, err := h.diskSpace()
 		switch {
 		case err == nil:
@@ -66,12 +66,7 @@ func (h *Health) watchDisk(ctx context.Context) {
 		}
 		failing = err != nil
 		h.weighDisks(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }
 
 func (h *Health) diskSpace() (free, size uint64, err error) {

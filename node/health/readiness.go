@@ -8,6 +8,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm/command"
+
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 const (
@@ -162,16 +164,7 @@ type mark struct {
 // watchLag compares this node with the leader. Raft does not tell a node what it
 // lacks while its own log takes nothing.
 func (h *Health) watchLag(ctx context.Context) {
-	tick := time.NewTicker(lagInterval)
-	defer tick.Stop()
-	for {
-		h.compareWithLeader(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	loop.Every(ctx, lagInterval, h.compareWithLeader)
 }
 
 // compareWithLeader marks what the leader has and this node has not. What was

@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
+
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 // watchdogTicks is how many ticks of its own a watchdog lets a write take.
@@ -59,19 +60,11 @@ func (w *watchdog) hanging() string {
 // watchWrites ends the node when a write hangs.
 func (h *Health) watchWrites(ctx context.Context) {
 	limit := h.cfg.HangTimeout
-	tick := time.NewTicker(limit / watchdogTicks)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	loop.Every(ctx, limit/watchdogTicks, func(context.Context) {
 		if what := h.watchdog.hanging(); what != "" {
 			h.cfg.Abandon(fmt.Errorf("%s has not come back for %v: the disk of %s hangs", what, limit, h.cfg.DataDir))
-			return
 		}
-	}
+	})
 }
 
 // Watch runs a write of this node.

@@ -3,39 +3,33 @@ package membership
 import (
 	"context"
 	"math"
-	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm/command"
+
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 // raiseFormat raises the replicated format number as soon as every server's
 // program knows a newer one, for as long as this node leads. Until then nothing
 // enters the log that an old program cannot read.
 func (ms *Membership) raiseFormat(ctx context.Context) {
-	tick := time.NewTicker(ms.cfg.ReconcileInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	loop.Every(ctx, ms.cfg.ReconcileInterval, func(ctx context.Context) {
 		has := ms.cfg.Machine.Format()
 		all := commonFormat(ms.cfg.Raft.Servers(), ms.cfg.Gossip.Members(), ms.cfg.ClusterID())
 		if all <= has {
-			continue
+			return
 		}
 		if err := ms.cfg.Propose(ctx, &command.SetFormat{Format: all}); err != nil {
 			if ctx.Err() == nil {
 				ms.cfg.Logger.WarnContext(ctx, "the format was not raised; it is tried again", "error", err)
 			}
-			continue
+			return
 		}
 		ms.cfg.Logger.InfoContext(ctx, "raised the format: every node is upgraded", "from", has, "to", all)
-	}
+	})
 }
 
 // commonFormat returns the newest format that every server knows, and every live

@@ -10,6 +10,8 @@ import (
 	"github.com/commons-cluster/commons/node/admin"
 
 	"github.com/commons-cluster/commons/node/consensus"
+
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 const (
@@ -51,15 +53,8 @@ func (ms *Membership) Outside() bool { return ms.outside.Load() }
 // leader goes on without it, and does not take it in again. A removed node says
 // so and keeps quiet.
 func (ms *Membership) watchRemoval(ctx context.Context) {
-	tick := time.NewTicker(ms.cfg.ReconcileInterval)
-	defer tick.Stop()
 	var since time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	loop.Every(ctx, ms.cfg.ReconcileInterval, func(ctx context.Context) {
 		leader := ms.leadsWithout(ctx)
 		switch {
 		case leader == "":
@@ -75,7 +70,7 @@ func (ms *Membership) watchRemoval(ctx context.Context) {
 				"leader", leader)
 			ms.setTimeouts(ctx, outsideTimeout, outsideTimeout)
 		}
-	}
+	})
 }
 
 // leadsWithout returns a leader of this node's cluster that does not have this

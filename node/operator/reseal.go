@@ -10,6 +10,8 @@ import (
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/admin"
+
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 // resealInterval is how often the leader looks whether the data key has to be
@@ -19,20 +21,13 @@ const resealInterval = time.Second
 // KeepSealed seals the data key under the secret in use when that has changed,
 // for as long as this node leads, so that the former secret can go.
 func (o *Operator) KeepSealed(ctx context.Context) {
-	tick := time.NewTicker(resealInterval)
-	defer tick.Stop()
 	said := ""
-	for {
+	loop.Every(ctx, resealInterval, func(ctx context.Context) {
 		if err := o.reseal(ctx); err != nil && ctx.Err() == nil && err.Error() != said {
 			said = err.Error()
 			o.cfg.Logger.WarnContext(ctx, "the data key was not sealed under the new secret; it is tried again", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }
 
 // reseal seals the data key under the secret in use, unless it is already. Every

@@ -14,6 +14,8 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 const (
@@ -172,16 +174,7 @@ func (s *sketch) take(n int) (registers []byte) {
 
 // Run folds the counts into the log now and then, until ctx ends.
 func (u *Counter) Run(ctx context.Context) {
-	tick := time.NewTicker(u.cfg.Interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			u.foldOnce(ctx)
-		}
-	}
+	loop.Every(ctx, u.cfg.Interval, func(ctx context.Context) { u.foldOnce(ctx) })
 }
 
 // Finish folds what is left when no more calls come in, as far as time allows.

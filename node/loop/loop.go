@@ -1,0 +1,21 @@
+// Package loop repeats work in the background.
+package loop
+
+import (
+	"context"
+	"time"
+)
+
+// Every calls do at once and then once in every interval, until ctx ends.
+func Every(ctx context.Context, interval time.Duration, do func(context.Context)) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		do(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
