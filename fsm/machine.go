@@ -1,5 +1,6 @@
 // Package fsm is the replicated state of Commons: a deterministic state machine
-// over a Pebble database, its command encoding, its index and its snapshots.
+// over a Pebble database, its index and its views. Commands and their results are
+// those of package fsm/command, which also says what is replicated.
 //
 // Nothing but the Raft log decides what the state is: no clock, no randomness,
 // no map iteration order, no environment and no I/O result reaches it.

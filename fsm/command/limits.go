@@ -73,6 +73,10 @@ const (
 	// many rows of them are listed at once.
 	MaxUsageDays   = 90
 	MaxUsageListed = 10_000
+)
+
+// The limits of what stands in the log.
+const (
 	// MaxBatchBytes is the size up to which commands are gathered into one batch.
 	MaxBatchBytes = 128 << 10
 	// MaxEncodedBytes is the largest encoded batch that is accepted: a

@@ -3,13 +3,13 @@
 //
 // # A command's way
 //
-// The node that takes a command in gives it the next sequence number of its
-// boot. Boot and number are the command's internal id: however often the command
+// The node that takes a command in checks and encodes it, and gives it the next
+// sequence number of its boot. Boot and number are the command's internal id: however often the command
 // is sent, the state machine carries it out once. Two senders take whatever waits,
 // as one group each, to the leader: into the queue of this very node, or in one
-// hop over the private port. The leader merges all waiting groups into one
-// batch, stamps it and hands it to Raft, from one goroutine, with two log entries
-// in flight.
+// hop over the private port. The leader checks what comes from other nodes, puts all
+// waiting groups into one batch, stamps it and hands it to Raft, from one goroutine,
+// with two log entries in flight. See package fsm/command for the bytes.
 //
 // # The answer
 //
