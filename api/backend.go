@@ -14,7 +14,7 @@ type Backend interface {
 	// Propose replicates one command and returns its result once this node has
 	// applied it, with the index of the log entry that carries it. Errors:
 	// *Unavailable, *RateLimited, or ctx's.
-	Propose(ctx context.Context, from command.Sender, body command.Payload) (command.Result, uint64, error)
+	Propose(ctx context.Context, from command.Sender, payload command.Payload) (command.Result, uint64, error)
 	// View returns the newest view of the local state; the caller releases it.
 	View() *fsm.View
 	// WaitIndex waits until this node has applied the log index. Errors:

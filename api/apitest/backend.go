@@ -33,9 +33,9 @@ type Backend struct {
 	Machine *fsm.Machine
 	// Refuse, where it returns an error, keeps a command from being applied. It may
 	// apply others before it.
-	Refuse func(from command.Sender, body command.Payload) error
+	Refuse func(from command.Sender, payload command.Payload) error
 	// Lost, where it returns an error, is returned although the command was applied.
-	Lost func(body command.Payload) error
+	Lost func(payload command.Payload) error
 	// Verify is what VerifyReceiver returns; nil lets every receiver pass.
 	Verify func(agent, notifyURL string) error
 	// ReadIndexErr is what ReadIndex returns, and ReadAhead by how much its index is
@@ -91,18 +91,18 @@ func NewBackend(tb testing.TB) *Backend {
 func (b *Backend) Applied(_ command.BootID, _ uint64, r command.Result, _ uint64) { b.result = r }
 
 // Apply carries a command out and returns its result and its index.
-func (b *Backend) Apply(body command.Payload) (command.Result, uint64) {
+func (b *Backend) Apply(payload command.Payload) (command.Result, uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.apply(body)
+	return b.apply(payload)
 }
 
-func (b *Backend) apply(body command.Payload) (command.Result, uint64) {
+func (b *Backend) apply(payload command.Payload) (command.Result, uint64) {
 	b.seq++
 	b.index++
 	stamp := int64(Epoch + Tick*b.seq)
 	data, err := command.EncodeBatch(command.Batch{Stamp: stamp, Groups: []command.Group{
-		{Boot: boot, Floor: b.seq, Commands: []command.Command{{Seq: b.seq, Payload: body}}},
+		{Boot: boot, Floor: b.seq, Commands: []command.Command{{Seq: b.seq, Payload: payload}}},
 	}})
 	if err != nil {
 		panic(err) //nolint:forbidigo // a command that the rules let pass and the log refuses
@@ -112,7 +112,7 @@ func (b *Backend) apply(body command.Payload) (command.Result, uint64) {
 }
 
 // Propose implements api.Backend.
-func (b *Backend) Propose(ctx context.Context, from command.Sender, body command.Payload) (command.Result, uint64, error) {
+func (b *Backend) Propose(ctx context.Context, from command.Sender, payload command.Payload) (command.Result, uint64, error) {
 	b.mayPanic()
 	b.mu.Lock()
 	b.Senders = append(b.Senders, from)
@@ -121,15 +121,15 @@ func (b *Backend) Propose(ctx context.Context, from command.Sender, body command
 		return command.Result{}, 0, err
 	}
 	if b.Refuse != nil {
-		if err := b.Refuse(from, body); err != nil {
+		if err := b.Refuse(from, payload); err != nil {
 			return command.Result{}, 0, err
 		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	result, index := b.apply(body)
+	result, index := b.apply(payload)
 	if b.Lost != nil {
-		if err := b.Lost(body); err != nil {
+		if err := b.Lost(payload); err != nil {
 			return command.Result{}, 0, err
 		}
 	}

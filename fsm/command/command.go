@@ -80,7 +80,7 @@ const (
 	OpAskHuman   Op = 11 // files a request for human help
 	OpAddUsage   Op = 12 // folds what a node has counted into the state
 
-	OpAckDelivery      Op = 13 // tells what came of an attempt to deliver
+	OpAckDelivery      Op = 13 // says how an attempt to deliver ended
 	OpTestDelivery     Op = 14 // queues a delivery that an agent asked for
 	OpRotateSigningKey Op = 15 // makes a new key sign the deliveries
 	OpBeginDeliveries  Op = 16 // begins attempts to deliver

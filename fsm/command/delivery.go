@@ -33,8 +33,8 @@ func (a *Attempt) check() error {
 }
 
 // BeginDeliveries is what the leader proposes before it sends: it begins those of
-// the attempts that are due, and counts them against the hourly limit. Which of
-// them have begun, View.Begun tells.
+// the attempts that are due, and counts them against the hourly limit. View.Begun says
+// which of them have begun.
 type BeginDeliveries struct {
 	// Holder is the run of the node that is going to send.
 	Holder   BootID    `cbor:"1,keyasint"`
@@ -64,7 +64,7 @@ const (
 	AttemptGone      DeliveryOutcome = 3 // it wants nothing any more
 )
 
-// AckDelivery tells what came of an attempt. It counts only while the attempt is
+// AckDelivery says how an attempt ended. It counts only while the attempt is
 // the delivery's newest.
 type AckDelivery struct {
 	Attempt

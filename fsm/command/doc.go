@@ -23,7 +23,7 @@
 //   - what the state machine makes of a command (package fsm): the rows that it
 //     writes, with the ready JSON of an entry and of a request for help in them, the
 //     sentences that it writes itself (titles of claims and results, "I am working on
-//     this job."), which hash tells a repeated request_id from another one, and the
+//     this job."), the hash by which a repeated request_id is compared, and the
 //     limits that it applies, such as the pauses between attempts to deliver.
 //
 // The saved data directory (testdata/data-v1) holds every command and pins all of it:

@@ -59,7 +59,7 @@ type UsageRow struct {
 	Count   uint64  `cbor:"5,keyasint"`
 }
 
-// SenderRow tells of registers of the sketch of one day's senders.
+// SenderRow holds registers of the sketch of one day's senders.
 type SenderRow struct {
 	Day     Day     `cbor:"1,keyasint"`
 	Surface Surface `cbor:"2,keyasint"`
@@ -112,7 +112,7 @@ func (c *AddUsage) check() error {
 	return errors.Join(append(errs, checkRange("registers", registers, 0, MaxSenderRegisters, ""))...)
 }
 
-// maxUsageCount bounds the calls that one row may tell of, so that sums do not
+// MaxUsageCount bounds the calls that one row counts, so that sums do not
 // run over.
 const MaxUsageCount = 1 << 40
 

@@ -25,6 +25,17 @@ import (
 	"github.com/commons-cluster/commons/node/push/pushtest"
 )
 
+// apply applies a log; one that cannot be read ends this test alone.
+func apply(t *testing.T, m *fsm.Machine, log []*raft.Log) {
+	t.Helper()
+	defer func() {
+		if problem := recover(); problem != nil {
+			t.Fatal(problem)
+		}
+	}()
+	m.FSM().ApplyBatch(log)
+}
+
 // stateIn returns the state in a data directory that no node uses, after a log
 // that it may have applied already.
 func stateIn(t *testing.T, dir string, log ...*raft.Log) (s savedState) {
@@ -33,7 +44,7 @@ func stateIn(t *testing.T, dir string, log ...*raft.Log) (s savedState) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.FSM().ApplyBatch(log)
+	apply(t, m, log)
 	index, digest := m.Digest()
 	v := m.View()
 	rows, err := v.RowDigest(t.Context())

@@ -33,7 +33,7 @@ const (
 	clockFirstTimeout = 300 * time.Millisecond
 )
 
-// Clock tells the time of this node.
+// Clock is the time of this node.
 type Clock interface {
 	// Read returns the time of the wall clock, which may be set, and that of the
 	// monotonic clock, which only goes on, both at the same moment.

@@ -51,7 +51,7 @@ type Config struct {
 	Limiter Limiter
 	// Known reports whether the state holds a command's request_id already, so
 	// that sending it again is free. Nil knows none.
-	Known func(body command.Payload) bool
+	Known func(payload command.Payload) bool
 	// Logger receives what an operator should know. Nil discards.
 	Logger *slog.Logger
 }
@@ -152,7 +152,7 @@ func (p *Pipeline) StopLeading() {
 	p.changed.fire()
 }
 
-// Applied tells the Pipeline of a command that the local state machine has
+// Applied notifies the Pipeline of a command that the local state machine has
 // applied. It makes the Pipeline an fsm.Observer.
 func (p *Pipeline) Applied(boot command.BootID, seq uint64, r command.Result, index uint64) {
 	p.session.Applied(boot, seq, r, index)

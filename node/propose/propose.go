@@ -12,7 +12,7 @@ import (
 // Propose replicates one command; one of the node itself, which the rate limits
 // let pass, comes from nobody: the zero Sender. It returns the command's result, and the index
 // of the log entry that carries it, once both this node and the leader have
-// applied it. Errors: *api.RateLimited; *api.Unavailable with CodeNotEnqueued
+// applied it. Errors: *command.RateLimited; *command.Unavailable with CodeNotEnqueued
 // when the command will certainly never be applied, with CodeOutcomeUnknown when
 // it may be; any other error says that the command is not fit for the log, and
 // was not sent.
@@ -87,7 +87,7 @@ func (p *Pipeline) await(ctx context.Context, c *call, reason string) {
 }
 
 // lookUp searches the newest view for a call that the leader has applied: the
-// Observer is not told of what a snapshot brings.
+// Observer does not see what a snapshot brings.
 func (p *Pipeline) lookUp(c *call) {
 	d := p.deps.Load()
 	if d == nil || !p.session.missing(c) {
