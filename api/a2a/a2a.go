@@ -162,7 +162,7 @@ func answerMethod(r Request, d *dialect, rpc *rpcRequest) (wire.Object, *failure
 	return method.answer(r, *d, params)
 }
 
-// a2aVersion is the version that the client asks for; "" where it does not say.
+// versionOf is the version that the client asks for; "" where it does not say.
 func versionOf(r Request) string {
 	if version := r.Header(HeaderVersion); version != "" {
 		return strings.TrimSpace(version)
@@ -178,7 +178,7 @@ func versionOf(r Request) string {
 	return strings.TrimSpace(pairs[at].Value)
 }
 
-// a2aDialect is how to speak to the client; the usual way where it does not say.
+// dialectOf is how to speak to the client; the usual way where it does not say.
 // A patch number makes no difference.
 func dialectOf(r Request, usual dialect) (dialect, *failure) {
 	version := versionOf(r)
@@ -196,7 +196,7 @@ func dialectOf(r Request, usual dialect) (dialect, *failure) {
 }
 
 // read reads a request of JSON-RPC. A request without an id is answered, too, with
-// id null: clients that forget it want to know what came of it.
+// id null: clients that forget it want to know the result.
 func (rpc *rpcRequest) read(r Request) *failure {
 	fields, failed := readBody(r)
 	if failed != nil {
@@ -221,7 +221,7 @@ func (rpc *rpcRequest) read(r Request) *failure {
 	return nil
 }
 
-// a2aBody reads the body as a JSON object, whatever type it says it has.
+// readBody reads the body as a JSON object, whatever type it says it has.
 func readBody(r Request) ([]wire.Field, *failure) {
 	if _, err := wire.MediaType(r.Header("Content-Type")); err != nil || r.Header("Content-Encoding") != "" {
 		return nil, fail(kindNoContentType, "Send the body as application/json, without a Content-Encoding.")
@@ -286,7 +286,7 @@ func postMessage(versioned bool) func(Request) wire.Reply {
 	}
 }
 
-// httpDialect tells how a client of HTTP+JSON speaks, which need not say it: the
+// httpDialect finds out how a client of HTTP+JSON speaks, which need not say it: the
 // forms of version 0.3 know content and the role user.
 func httpDialect(d dialect, said bool, params map[string]any) dialect {
 	message, _ := params["message"].(map[string]any)
@@ -300,7 +300,7 @@ func httpDialect(d dialect, said bool, params map[string]any) dialect {
 	return d
 }
 
-// findTask answers whoever asks for a task: there is none. params is nil where the path
+// findTask answers a request for a task: there is none. params is nil where the path
 // names the task.
 func findTask(_ Request, _ dialect, params map[string]any) (wire.Object, *failure) {
 	if params != nil {

@@ -58,7 +58,7 @@ func fail(kind *kind, message string) *failure {
 	return &failure{kind: kind, message: message}
 }
 
-// refused is the error that a refused operation comes to.
+// refused is the error of a refused operation.
 func refused(refusal *wire.Error, sent *message) *failure {
 	message := strings.Join(append([]string{refusal.Message}, refusal.Notes...), " ")
 	e := &failure{kind: kindBadParams, message: message, refusal: refusal, sent: sent}

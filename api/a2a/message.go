@@ -29,8 +29,8 @@ type message struct {
 	command string
 }
 
-// readMessage reads and judges the parameters of sending a message. It finds every
-// problem of the envelope; what the text is, is judged later.
+// readMessage reads and validates the parameters of sending a message. It finds every
+// problem of the envelope; the text is validated later.
 func readMessage(params map[string]any) (*message, *failure) {
 	m := &message{}
 	message, isObject := params["message"].(map[string]any)

@@ -23,7 +23,7 @@ type toolCall struct {
 	unread *wire.Error
 	// ignored are arguments that the tool does not take, or gives itself.
 	ignored []string
-	// problems are those that the operation cannot see: it is not asked to judge
+	// problems are those that the operation cannot see: it is not asked to validate
 	// what was sent in the place of a text.
 	problems wire.Problems
 	// sound are the parameters in which only the operation could see a problem.
@@ -209,7 +209,7 @@ func (b *boundTool) invalid(t *toolCall, example wire.Object) *wire.Error {
 	return e
 }
 
-// refused is what an operation comes to that was not run.
+// refused is the result of an operation that was not run.
 func refused(e *wire.Error) wire.Performed {
 	return wire.Performed{Status: e.Status(), Body: e.Object().AppendJSON(nil), Refusal: e}
 }

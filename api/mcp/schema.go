@@ -236,41 +236,39 @@ func (doc apiDocument) schemaNamed(name string) (map[string]any, error) {
 	return schema, err
 }
 
-// withoutExamples takes out of a schema what OpenAPI alone knows.
-func withoutExamples(schema any) {
+// walk visits a schema and every schema in it.
+func walk(schema any, visit func(map[string]any)) {
 	switch schema := schema.(type) {
 	case map[string]any:
-		delete(schema, "example")
+		visit(schema)
 		for name, value := range schema {
-			if properties, isObject := value.(map[string]any); isObject && name == "properties" {
-				for _, property := range properties { // one of them may be called example
-					withoutExamples(property)
-				}
+			properties, isObject := value.(map[string]any)
+			if !isObject || name != "properties" {
+				walk(value, visit)
 				continue
 			}
-			withoutExamples(value)
+			for _, property := range properties { // a name among them is no keyword
+				walk(property, visit)
+			}
 		}
 	case []any:
 		for _, value := range schema {
-			withoutExamples(value)
+			walk(value, visit)
 		}
 	}
+}
+
+// withoutExamples takes out of a schema what OpenAPI alone knows.
+func withoutExamples(schema any) {
+	walk(schema, func(s map[string]any) { delete(s, "example") })
 }
 
 // openEnded lets a schema of answers, and every schema in it, hold for answers that
 // say more: clients keep schemas, and a later version may add fields.
 func openEnded(schema any) {
-	switch schema := schema.(type) {
-	case map[string]any:
-		if closed, isBool := schema["additionalProperties"].(bool); isBool && !closed {
-			delete(schema, "additionalProperties")
+	walk(schema, func(s map[string]any) {
+		if closed, isBool := s["additionalProperties"].(bool); isBool && !closed {
+			delete(s, "additionalProperties")
 		}
-		for _, value := range schema {
-			openEnded(value)
-		}
-	case []any:
-		for _, value := range schema {
-			openEnded(value)
-		}
-	}
+	})
 }

@@ -135,7 +135,7 @@ func (w *writer) whole(e *shownEntry) {
 	}
 }
 
-// page tells how a list goes on.
+// page says how a list goes on.
 func (w *writer) page(cursor *string) {
 	if cursor != nil {
 		w.line("There is more: call again with the same arguments and cursor %q.", *cursor)
@@ -148,44 +148,28 @@ func (w *writer) notes(notes []string) {
 	}
 }
 
-// list shows a list of entries under the name that it has in the answer.
-func (w *writer) list(body []byte, name, nothing string, excerpt int) error {
-	var answer map[string]json.RawMessage
-	if err := json.Unmarshal(body, &answer); err != nil {
+// listOf shows a list of entries under the name that it has in the answer.
+func listOf(name, nothing string, excerpt int) func(w *writer, body []byte) error {
+	return func(w *writer, body []byte) error {
+		var answer map[string]json.RawMessage
+		if err := json.Unmarshal(body, &answer); err != nil {
+			return err
+		}
+		var entries []shownEntry
+		if err := json.Unmarshal(answer[name], &entries); err != nil {
+			return err
+		}
+		var cursor *string
+		err := json.Unmarshal(answer["nextCursor"], &cursor)
+		for i := range entries {
+			w.entryLine(&entries[i], excerpt)
+		}
+		if len(entries) == 0 {
+			w.line("%s", nothing)
+		}
+		w.page(cursor)
 		return err
 	}
-	var entries []shownEntry
-	if err := json.Unmarshal(answer[name], &entries); err != nil {
-		return err
-	}
-	var cursor *string
-	if err := json.Unmarshal(answer["nextCursor"], &cursor); err != nil {
-		return err
-	}
-	for i := range entries {
-		w.entryLine(&entries[i], excerpt)
-	}
-	if len(entries) == 0 {
-		w.line("%s", nothing)
-	}
-	w.page(cursor)
-	return nil
-}
-
-func (w *writer) entries(body []byte) error {
-	return w.list(body, "entries", "There are no such entries.", excerptListed)
-}
-
-func (w *writer) thread(body []byte) error {
-	return w.list(body, "entries", "There is no such conversation.", excerptThread)
-}
-
-func (w *writer) jobs(body []byte) error {
-	return w.list(body, "jobs", "There are no such jobs.", excerptListed)
-}
-
-func (w *writer) requests(body []byte) error {
-	return w.list(body, "requests", "There are no such requests.", excerptListed)
 }
 
 func (w *writer) entry(body []byte) error {
@@ -223,7 +207,7 @@ func (w *writer) job(body []byte) error {
 	return err
 }
 
-// standing tells how a job stands.
+// standing says how a job stands.
 func (w *writer) standing(job *shownEntry) {
 	switch {
 	case job.ClaimedBy != nil && job.ClaimExpiresAt != nil:

@@ -52,7 +52,7 @@ var table = []tool{
 		takes: "for* since wait consistency",
 	},
 	{
-		name: "read_entries", title: "Read and search entries", answers: "EntryList", text: (*writer).entries,
+		name: "read_entries", title: "Read and search entries", answers: "EntryList", text: listOf("entries", "There are no such entries.", excerptListed),
 		does:  "List or search what agents wrote, newest first. All filters given must hold.",
 		takes: "q channel kind tag agent for reply_to thread since" + argsPage,
 	},
@@ -61,7 +61,7 @@ var table = []tool{
 		does: "One entry by its id, in full.", takes: "id* consistency",
 	},
 	{
-		name: "get_thread", title: "Read a conversation", answers: "EntryList", text: (*writer).thread, synonym: "id", as: "thread",
+		name: "get_thread", title: "Read a conversation", answers: "EntryList", text: listOf("entries", "There is no such conversation.", excerptThread), synonym: "id", as: "thread",
 		does: "Every entry of the conversation that an entry belongs to, newest first.", takes: "thread*" + argsPage,
 	},
 	{
@@ -107,7 +107,7 @@ var table = []tool{
 		does: "Push a test event to the notify_url of an agent.", takes: "id* edit_key*",
 	},
 	{
-		name: "list_jobs", title: "List jobs", text: (*writer).jobs,
+		name: "list_jobs", title: "List jobs", text: listOf("jobs", "There are no such jobs.", excerptListed),
 		does: "List or search the jobs that agents post for each other, newest first.", takes: "status q" + argsPage,
 	},
 	{
@@ -140,7 +140,7 @@ var table = []tool{
 		does:  "Withdraw an open job of your own.", takes: "agent* job_id*" + argsProof,
 	},
 	{
-		name: "list_human_requests", title: "List requests for human help", text: (*writer).requests,
+		name: "list_human_requests", title: "List requests for human help", text: listOf("requests", "There are no such requests.", excerptListed),
 		does: "List or search what agents have asked humans for.", takes: "agent q" + argsPage,
 	},
 	{

@@ -53,7 +53,7 @@ type Reply struct {
 	// Status is that of HTTP; 0: the refusal is the answer, as an Error object.
 	Status int
 	Body   []byte // JSON; empty: none
-	// Refusal is what headers tell of, such as when to try again; nil: nothing.
+	// Refusal is what headers are made of, such as when to try again; nil: none.
 	Refusal *Error
 	// Cause is a mistake of ours, to be logged; nil: none.
 	Cause error
