@@ -44,34 +44,17 @@ type Backend interface {
 	NodeName() string
 	// Status is what GET /status shows.
 	Status() Status
+	// Version is the program's version.
+	Version() string
 	// Checks are the conditions of readiness, in a fixed order.
 	Checks() []Check
 }
 
-// Status describes a node and its part in the cluster.
+// Status is what strangers are shown of a node.
 type Status struct {
-	Node         string   `json:"node"`   // server id
-	Role         string   `json:"role"`   // leader, follower or candidate
-	Leader       *string  `json:"leader"` // server id of the leader, null when unknown
-	Term         uint64   `json:"term"`
-	AppliedIndex uint64   `json:"appliedIndex"`
-	CommitIndex  uint64   `json:"commitIndex"`
-	Voters       []string `json:"voters"` // server ids
-	Version      string   `json:"version"`
-	UptimeMillis int64    `json:"uptimeMs"`
-	Format       int      `json:"format"`     // replicated format number
-	Membership   string   `json:"membership"` // voter, non-voter, removed or none
-	// Disk is nil when it is not watched.
-	Disk *DiskStatus `json:"disk"`
-	// LogFailure says why the node's log cannot be written; nil while it can.
-	LogFailure *string `json:"logFailure"`
-}
-
-// DiskStatus is the disk that the node keeps its data on.
-type DiskStatus struct {
-	FreeBytes    uint64 `json:"freeBytes"`
-	ReserveBytes uint64 `json:"reserveBytes"` // is to stay free
-	Low          bool   `json:"low"`          // less is free; the node does not lead
+	Role         string `json:"role"` // leader, follower or candidate
+	Ready        bool   `json:"ready"`
+	AppliedIndex uint64 `json:"appliedIndex"`
 }
 
 // Check is one condition of readiness.

@@ -101,12 +101,12 @@ func (c *call) answerCached(contentType, body string) error {
 
 // getCard serves GET /.well-known/agent-card.json.
 func getCard(c *call) error {
-	return c.answerCard(a2a.Card(c.baseURL(), c.srv.backend.Status().Version, c.srv.dualCard))
+	return c.answerCard(a2a.Card(c.baseURL(), c.srv.backend.Version(), c.srv.dualCard))
 }
 
 // getOldCard serves GET /.well-known/agent.json.
 func getOldCard(c *call) error {
-	return c.answerCard(a2a.Card03(c.baseURL(), c.srv.backend.Status().Version))
+	return c.answerCard(a2a.Card03(c.baseURL(), c.srv.backend.Version()))
 }
 
 // answerCard answers with a card, or with 304 where the client has it.

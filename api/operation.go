@@ -131,7 +131,7 @@ func (s *Server) newTools() (*mcp.Server, error) {
 			jobIDSource, "as list_jobs gives it",
 			receiverSource, "by register_agent",
 		},
-		Version: func() string { return s.backend.Status().Version },
+		Version: func() string { return s.backend.Version() },
 		Logger:  s.log,
 		Panicked: func(method string, cause any) {
 			s.metrics.panics.Inc()

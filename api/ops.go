@@ -47,13 +47,7 @@ func getReady(c *call) error {
 
 // getStatus serves GET /status.
 func getStatus(c *call) error {
-	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
-		status := c.srv.backend.Status()
-		if status.Voters == nil {
-			status.Voters = []string{}
-		}
-		return wire.AppendJSON(dst, status), nil
-	})
+	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) { return wire.AppendJSON(dst, c.srv.backend.Status()), nil })
 }
 
 // getMetrics serves GET /metrics.

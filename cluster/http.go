@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -38,7 +40,7 @@ type peerKey struct{}
 // PeerID returns the verified server id of the node that sent a request of the
 // private port, "" for a context of anything else.
 func PeerID(ctx context.Context) string {
-	id, _ := ctx.Value(peerKey{}).(string)
+	id := peerOf(ctx).serverID
 	return id
 }
 
@@ -83,16 +85,39 @@ func (p *Port) Serve(h http.Handler) error {
 }
 
 // connPeer is whom an accepted connection was established with.
-func connPeer(c net.Conn) string {
+func connPeer(c net.Conn) peerIdentity {
 	tc, ok := c.(*tls.Conn)
 	if !ok {
-		return ""
+		return peerIdentity{}
 	}
 	under, ok := tc.NetConn().(*conn)
 	if !ok {
-		return ""
+		return peerIdentity{}
 	}
-	return under.peer
+	return peerIdentity{clusterID: under.cluster, serverID: under.peer}
+}
+
+func peerOf(ctx context.Context) peerIdentity {
+	who, _ := ctx.Value(peerKey{}).(peerIdentity)
+	return who
+}
+
+// Members lets a handler of the private port answer members of the cluster and
+// operators' programs alone. Who only holds the secret, such as a server that was
+// removed or belongs to no cluster, gets a 403. own is this node's cluster, "" while it
+// has none: then everybody is answered, because the cluster is being formed or joined.
+// member reports whether a server is in the configuration. One that has just joined
+// may have connections from before, with no cluster in their certificate.
+func Members(own func() string, member func(serverID string) bool, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id, who := own(), peerOf(r.Context())
+		operator := strings.HasPrefix(who.serverID, operatorName) && who.clusterID == ""
+		if id == "" || operator || sameCluster(id, who.clusterID) && member(who.serverID) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		http.Error(w, fmt.Sprintf("server %q is no member of cluster %s", who.serverID, id), http.StatusForbidden)
+	})
 }
 
 func (p *Port) limitBody(h http.Handler) http.Handler {

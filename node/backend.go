@@ -3,12 +3,13 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
-
+	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/delivery"
 	"github.com/commons-cluster/commons/node/health"
 )
@@ -66,7 +67,12 @@ func (b *backend) StaleFor() time.Duration { return b.health.StaleFor() }
 func (b *backend) NodeName() string { return b.identity.NodeName }
 
 // Status describes the node and its part in the cluster.
-func (b *backend) Status() api.Status { return b.status() }
+func (b *backend) Status() api.Status {
+	ready := !slices.ContainsFunc(b.health.Checks(), func(c health.Check) bool { return !c.OK })
+	return api.Status{Role: health.Role(b.raft.State()), Ready: ready, AppliedIndex: b.machine.Applied()}
+}
+
+func (b *backend) Version() string { return b.cfg.Version }
 
 // Checks are the conditions of readiness.
 func (b *backend) Checks() []api.Check {
@@ -78,28 +84,8 @@ func (b *backend) Checks() []api.Check {
 	return list
 }
 
-func (n *Node) status() api.Status {
-	v := n.machine.View()
-	format := v.Format()
-	v.Release()
-	s := api.Status{
-		Node: n.identity.ServerID, Role: health.Role(n.raft.State()), Term: n.raft.CurrentTerm(),
-		AppliedIndex: n.machine.Applied(), CommitIndex: n.raft.CommitIndex(),
-		Voters: n.raft.Voters(), Version: n.cfg.Version,
-		UptimeMillis: time.Since(n.started).Milliseconds(), Format: format, Membership: n.members.Part(),
-	}
-	if id := n.raft.LeaderID(); id != "" {
-		s.Leader = &id
-	}
-	if d := n.health.Disk(); d != nil {
-		s.Disk = &api.DiskStatus{FreeBytes: d.Free, ReserveBytes: d.Reserve, Low: d.Low}
-	}
-	if err := n.health.LogFailure(); err != nil {
-		text := err.Error()
-		s.LogFailure = &text
-	}
-	return s
-}
+// Status returns what the node says of its part in the cluster.
+func (n *Node) Status() admin.Status { return n.operator.Status() }
 
 // VerifyReceiver has the leader ask a receiver whether it wants what is pushed to
 // an agent.

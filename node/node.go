@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -402,17 +403,24 @@ func (n *Node) openPprof() error {
 // openPrivate serves the private port. The port has verified that the caller is a node
 // with the cluster's secret.
 func (n *Node) openPrivate() error {
+	inner := http.NewServeMux()
+	n.operator.Handle(inner)
+	n.delivery.Handle(inner)
+	inner.Handle("/", n.pipeline.Handler())
 	mux := http.NewServeMux()
-	n.members.Handle(mux)
-	n.operator.Handle(mux)
-	n.delivery.Handle(mux)
-	mux.Handle("/", n.pipeline.Handler())
+	n.members.Handle(mux) // whoever wants to join asks this, too
+	mux.Handle("/", cluster.Members(n.clusterID, n.isMember, inner))
 	go func() {
 		if err := n.port.Serve(mux); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			n.fail(fmt.Errorf("serving the private port: %w", err))
 		}
 	}()
 	return nil
+}
+
+// isMember reports whether a server is in the configuration.
+func (n *Node) isMember(id string) bool {
+	return slices.ContainsFunc(n.raft.Servers(), func(s raft.Server) bool { return string(s.ID) == id })
 }
 
 func (n *Node) startWorkers() error {

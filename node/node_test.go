@@ -159,7 +159,7 @@ func TestWaitingNode(t *testing.T) {
 	if err := b.WaitIndex(brief, 5); !errors.As(err, &unavailable) || unavailable.Code != command.CodeBehind {
 		t.Errorf("WaitIndex: %v", err)
 	}
-	if s := n.status(); s.Leader != nil || s.Role != "follower" || len(s.Voters) != 0 {
+	if s := n.Status(); s.Leader != nil || s.Role != "follower" || len(s.Voters) != 0 {
 		t.Errorf("status %+v", s)
 	}
 	if b.StaleFor() <= 0 {

@@ -7,6 +7,7 @@ package admin
 // answered by the leader: other nodes pass them on.
 const (
 	PathNode     = "/v1/admin/node"     // NodeReport of the node itself
+	PathStatus   = "/v1/admin/status"   // Status of the node itself
 	PathCluster  = "/v1/admin/cluster"  // ClusterReport, gathered by the node
 	PathDigest   = "/v1/admin/digest"   // DigestRequest: Digest of the node itself
 	PathCompare  = "/v1/admin/compare"  // CompareRequest: Comparison of all nodes' digests

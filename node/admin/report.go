@@ -17,6 +17,32 @@ type SavedBackup struct {
 	CreatedAt int64 `json:"createdAt"` // when it was begun, as its header says; milliseconds since the epoch
 }
 
+// Status is what a node says of its part in the cluster.
+type Status struct {
+	Node         string   `json:"node"`   // server id
+	Role         string   `json:"role"`   // leader, follower or candidate
+	Leader       *string  `json:"leader"` // server id of the leader, null when unknown
+	Term         uint64   `json:"term"`
+	AppliedIndex uint64   `json:"appliedIndex"`
+	CommitIndex  uint64   `json:"commitIndex"`
+	Voters       []string `json:"voters"` // server ids
+	Version      string   `json:"version"`
+	UptimeMillis int64    `json:"uptimeMs"`
+	Format       int      `json:"format"`     // replicated format number
+	Membership   string   `json:"membership"` // voter, non-voter, removed or none
+	// Disk is nil when it is not watched.
+	Disk *DiskStatus `json:"disk"`
+	// LogFailure says why the node's log cannot be written; nil while it can.
+	LogFailure *string `json:"logFailure"`
+}
+
+// DiskStatus is the disk that the node keeps its data on.
+type DiskStatus struct {
+	FreeBytes    uint64 `json:"freeBytes"`
+	ReserveBytes uint64 `json:"reserveBytes"` // is to stay free
+	Low          bool   `json:"low"`          // less is free; the node does not lead
+}
+
 // NodeReport is what a node says about itself.
 type NodeReport struct {
 	ID        string `json:"id"` // server id

@@ -148,14 +148,8 @@ func TestEveryCommandAnswersInJSON(t *testing.T) {
 }
 
 func TestHealth(t *testing.T) {
-	status, membership := http.StatusOK, "non-voter"
+	status := http.StatusOK
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/status" {
-			if _, err := w.Write([]byte(`{"membership":"` + membership + `"}`)); err != nil {
-				t.Error(err)
-			}
-			return
-		}
 		if r.URL.Path != "/readyz" {
 			status = http.StatusNotFound
 		}
@@ -183,13 +177,6 @@ func TestHealth(t *testing.T) {
 	}
 	if code, _, stderr := execute(t, "health", "--url", server.URL+"/"); code != exitOK {
 		t.Errorf("by URL: exit code %d, %s", code, stderr)
-	}
-	if code, _, stderr := execute(t, "health", "--voter"); code != exitFailed || !strings.Contains(stderr, "non-voter") {
-		t.Errorf("without a vote: exit code %d, %s", code, stderr)
-	}
-	membership = "voter"
-	if code, _, stderr := execute(t, "health", "--voter"); code != exitOK {
-		t.Errorf("with a vote: exit code %d, %s", code, stderr)
 	}
 	status = http.StatusServiceUnavailable
 	if code, out, stderr := execute(t, "health"); code != exitFailed || !strings.Contains(out, "leader: none") || !strings.Contains(stderr, "not ready") {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,8 +18,12 @@ type healthCommand struct {
 	URL      string        `name:"url" env:"COMMONS_HEALTH_URL" placeholder:"URL" help:"Base URL of the node (default: made from --http-addr)."`
 	HTTPAddr string        `name:"http-addr" env:"COMMONS_HTTP_ADDR" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where the node's public HTTP service listens."`
 	Timeout  time.Duration `name:"timeout" env:"COMMONS_HEALTH_TIMEOUT" default:"5s" placeholder:"DURATION" help:"How long to wait for the answer."`
-	Voter    bool          `name:"voter" help:"Fail also while the node has no vote: it counts for no majority yet."`
-	JSON     bool          `name:"json" help:"Print JSON."`
+	Voter    bool          `name:"voter" help:"Fail also while the node has no vote: it counts for no majority yet. Its private port says so."`
+
+	ClusterAddr string `name:"cluster-addr" env:"COMMONS_CLUSTER_ADDR" default:"127.0.0.1:7000" placeholder:"HOST:PORT" help:"Private port of the node, for --voter."`
+	SecretFile  string `name:"secret-file" env:"COMMONS_SECRET_FILE" placeholder:"FILE" help:"The cluster secret, for --voter; not needed for a node on this machine that has none."`
+
+	JSON bool `name:"json" help:"Print JSON."`
 }
 
 // Run succeeds when the node says that it is ready, and else shows why not. With
@@ -47,14 +50,12 @@ func (c *healthCommand) Run(ctx context.Context, std streams) error {
 	if !c.Voter {
 		return nil
 	}
-	var status struct{ Membership string }
-	if _, body, err = c.get(ctx, base+"/status"); err != nil {
-		return err
+	private := target{ClusterAddr: []string{c.ClusterAddr}, SecretFile: c.SecretFile, Timeout: c.Timeout}
+	status, err := ask[admin.Status](ctx, &private, admin.PathStatus, nil)
+	if err == nil && status.Membership != admin.Voter {
+		err = fmt.Errorf("no voter yet: its membership is %q", status.Membership)
 	}
-	if err := json.Unmarshal(body, &status); err != nil || status.Membership != admin.Voter {
-		return fmt.Errorf("no voter yet: its membership is %q", status.Membership)
-	}
-	return nil
+	return err
 }
 
 func (c *healthCommand) get(ctx context.Context, url string) (status int, body []byte, err error) {

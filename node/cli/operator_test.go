@@ -276,6 +276,20 @@ func TestOperatorCommandsSayWhatToDo(t *testing.T) {
 	}
 }
 
+func TestHealthOfVoter(t *testing.T) {
+	c := nodetest.New(t, 1)
+	health := func(addr string) (code int, stderr string) {
+		code, _, stderr = execute(t, "health", "--voter", "--timeout", "2s", "--http-addr", c.Nodes[0].Config.HTTPAddr, "--cluster-addr", addr)
+		return code, stderr
+	}
+	if code, stderr := health(c.Nodes[0].ClusterAddr()); code != exitOK {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	if code, stderr := health("127.0.0.1:1"); code != exitFailed {
+		t.Errorf("without a private port: exit code %d, %s", code, stderr)
+	}
+}
+
 func TestTop(t *testing.T) {
 	t.Parallel()
 	c := nodetest.New(t, 1)

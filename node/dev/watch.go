@@ -20,15 +20,12 @@ const (
 	maxAnswer   = 1 << 20          // bytes read of an answer
 )
 
-// state is what a member says of itself and of the cluster.
+// state is what a member says of itself.
 type state struct {
 	up     bool
 	ready  bool
-	detail string   // why it is not ready
-	Node   string   `json:"node"`
-	Leader string   `json:"leader"`
-	Term   uint64   `json:"term"`
-	Voters []string `json:"voters"`
+	detail string // why it is not ready
+	Role   string `json:"role"`
 }
 
 // watch polls the members and prints what changes.
@@ -43,7 +40,6 @@ type watch struct {
 	warned    bool // that it takes long
 	last      []state
 	leader    string
-	voters    string
 }
 
 func newWatch(members []member, out *terminal, look string) *watch {
@@ -84,7 +80,7 @@ func (w *watch) poll(ctx context.Context, m member) state {
 	s.up, s.ready = true, code == http.StatusOK
 	s.detail = strings.Join(strings.Split(strings.TrimSpace(string(body)), "\n"), "; ")
 	if code, body, err = w.get(ctx, m, "/status"); err == nil && code == http.StatusOK {
-		// Anything but a status leaves the fields empty: no leader known.
+		// Anything but a status leaves the role empty.
 		_ = json.Unmarshal(body, &s)
 	}
 	return s
@@ -117,32 +113,30 @@ func (w *watch) compare(states []state) {
 		}
 	}
 	w.last = states
-	newest := newestView(states)
-	if newest.Leader != w.leader {
-		w.leader = newest.Leader
-		if w.leader == "" {
+	if leader := w.leaderOf(states); leader != w.leader {
+		w.leader = leader
+		if leader == "" {
 			w.out.printf("there is no leader")
 		} else {
-			w.out.printf("the leader is %s (term %d)", w.leader, newest.Term)
+			w.out.printf("the leader is %s", leader)
 		}
-	}
-	if voters := strings.Join(slices.Sorted(slices.Values(newest.Voters)), ", "); voters != "" && voters != w.voters {
-		w.voters = voters
-		w.out.printf("voters: %s", voters)
 	}
 	w.announce(states)
 }
 
-// newestView returns what the member with the highest term says; among equals
-// one that knows the leader.
-func newestView(states []state) state {
-	var newest state
-	for _, s := range states {
-		if s.Term > newest.Term || s.Term == newest.Term && newest.Leader == "" {
-			newest = s
+// leaderOf returns the name of the member that leads; "" where there is none, or
+// where an old one has not noticed yet that it leads no more.
+func (w *watch) leaderOf(states []state) (leader string) {
+	for i, s := range states {
+		switch {
+		case s.Role != "leader":
+		case leader != "":
+			return ""
+		default:
+			leader = w.members[i].name
 		}
 	}
-	return newest
+	return leader
 }
 
 // announce tells people once that the cluster is ready, or that it takes long.

@@ -1,11 +1,12 @@
 package nodetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/node/admin"
 )
 
 // Eventually polls until the condition returns "" and fails the test with the
@@ -141,9 +142,10 @@ func (c *Cluster) WaitConverged() {
 	})
 }
 
-// Status returns what GET /status of the node says.
-func (nd *Node) Status() (api.Status, error) {
-	var s api.Status
-	_, err := nd.GetJSON("/status", &s)
-	return s, err
+// Status returns what the node says of itself to operators.
+func (nd *Node) Status() (admin.Status, error) {
+	if nd.Run == nil {
+		return admin.Status{}, errors.New("the node does not run")
+	}
+	return nd.Run.Status(), nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/nodetest/freeport"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
@@ -150,12 +152,25 @@ func (p *project) get(url string, into any, want int) error {
 	return err
 }
 
+// status is what a node says of itself and of its voters.
 func (p *project) status(service string) (s harness.Status, err error) {
-	url, err := p.nodeURL(service)
+	id, err := p.container(service)
 	if err != nil {
 		return s, err
 	}
-	return p.client.Status(p.ctx, url)
+	answer, err := p.docker("exec", id, "/commons", "members", "--json")
+	if err != nil {
+		return s, err
+	}
+	var report admin.ClusterReport
+	if err := json.Unmarshal([]byte(answer), &report); err != nil {
+		return s, fmt.Errorf("what %s says of its cluster: %w", service, err)
+	}
+	s.Node, s.Leader = report.AskedNode, report.Leader
+	for _, voter := range report.Voters() {
+		s.Voters = append(s.Voters, voter.ID)
+	}
+	return s, nil
 }
 
 // waitReady waits until the nodes are ready and agree on so many voters, one for
@@ -170,7 +185,7 @@ func (p *project) waitReady(timeout time.Duration, nodes ...string) error {
 			if err := p.get(url+"/readyz", nil, http.StatusOK); err != nil {
 				return err
 			}
-			s, err := p.client.Status(p.ctx, url)
+			s, err := p.status(node)
 			if err != nil {
 				return err
 			}

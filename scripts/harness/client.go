@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/commons-cluster/commons/node/admin"
 )
 
 // Bounds of one call. A node keeps a write for up to 10 s while leadership changes.
@@ -140,19 +142,13 @@ func (c *Client) List(ctx context.Context, base string, header http.Header, quer
 	}
 }
 
-// Status is what GET /status says.
+// Status is what a node says to operators of its part in the cluster.
 type Status struct {
 	Node         string
 	Role         string
 	Leader       string
 	Voters       []string
 	AppliedIndex uint64
-}
-
-// Status asks the node at a base URL.
-func (c *Client) Status(ctx context.Context, base string) (s Status, err error) {
-	_, err = c.Call(ctx, http.MethodGet, base+"/status", nil, nil, &s, http.StatusOK)
-	return s, err
 }
 
 // Call is Client.Call for a path of the node.
@@ -171,8 +167,20 @@ func (n *Node) List(minIndex uint64, query url.Values) ([]Entry, error) {
 	return n.run.Client.List(n.run.Ctx, n.URL, header, query)
 }
 
-// Status is Client.Status of the node.
-func (n *Node) Status() (Status, error) { return n.run.Client.Status(n.run.Ctx, n.URL) }
+// Status asks the node on its private port.
+func (n *Node) Status() (Status, error) {
+	client, err := admin.NewClient(n.Flags["secret-file"], n.Private)
+	if err != nil {
+		return Status{}, err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(n.run.Ctx, statusTimeout)
+	defer cancel()
+	return admin.Call[Status](ctx, client, admin.PathStatus, nil)
+}
+
+// statusTimeout is how long a node may take to say its status.
+const statusTimeout = 5 * time.Second
 
 // Ready returns what keeps the node from being ready.
 func (n *Node) Ready() error {
