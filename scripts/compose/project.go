@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/nodetest/freeport"
 	"github.com/commons-cluster/commons/scripts/harness"
 )
@@ -162,15 +160,7 @@ func (p *project) status(service string) (s harness.Status, err error) {
 	if err != nil {
 		return s, err
 	}
-	var report admin.ClusterReport
-	if err := json.Unmarshal([]byte(answer), &report); err != nil {
-		return s, fmt.Errorf("what %s says of its cluster: %w", service, err)
-	}
-	s.Node, s.Leader = report.AskedNode, report.Leader
-	for _, voter := range report.Voters() {
-		s.Voters = append(s.Voters, voter.ID)
-	}
-	return s, nil
+	return harness.ReadStatus([]byte(answer))
 }
 
 // waitReady waits until the nodes are ready and agree on so many voters, one for

@@ -9,11 +9,10 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"os/exec"
 	"slices"
 	"strconv"
 	"time"
-
-	"github.com/commons-cluster/commons/node/admin"
 )
 
 // Bounds of one call. A node keeps a write for up to 10 s while leadership changes.
@@ -169,18 +168,44 @@ func (n *Node) List(minIndex uint64, query url.Values) ([]Entry, error) {
 
 // Status asks the node on its private port.
 func (n *Node) Status() (Status, error) {
-	client, err := admin.NewClient(n.Flags["secret-file"], n.Private)
-	if err != nil {
-		return Status{}, err
-	}
-	defer client.Close()
 	ctx, cancel := context.WithTimeout(n.run.Ctx, statusTimeout)
 	defer cancel()
-	return admin.Call[Status](ctx, client, admin.PathStatus, nil)
+	out, err := exec.CommandContext(ctx, n.run.Binary, "members", "--json", "--cluster-addr", n.Private, "--secret-file", n.Flags["secret-file"]).Output()
+	if err != nil {
+		return Status{}, fmt.Errorf("commons members: %w", err)
+	}
+	return ReadStatus(out)
 }
 
 // statusTimeout is how long a node may take to say its status.
 const statusTimeout = 5 * time.Second
+
+// ReadStatus reads what `commons members --json` says of the node that it asked.
+func ReadStatus(members []byte) (s Status, err error) {
+	var report struct {
+		AskedNode, Leader string
+		Servers           []struct {
+			ID, Part string
+			Report   *struct {
+				Role    string
+				Applied uint64
+			}
+		}
+	}
+	if err := json.Unmarshal(members, &report); err != nil {
+		return s, fmt.Errorf("commons members: %w", err)
+	}
+	s.Node, s.Leader = report.AskedNode, report.Leader
+	for _, server := range report.Servers {
+		if server.Part == "voter" {
+			s.Voters = append(s.Voters, server.ID)
+		}
+		if server.ID == s.Node && server.Report != nil {
+			s.Role, s.AppliedIndex = server.Report.Role, server.Report.Applied
+		}
+	}
+	return s, nil
+}
 
 // Ready returns what keeps the node from being ready.
 func (n *Node) Ready() error {
