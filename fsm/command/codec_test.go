@@ -344,6 +344,7 @@ func TestSizeIsAnUpperBound(t *testing.T) {
 
 // fuzzSeeds are messages of every kind of command.
 func fuzzSeeds(f *testing.F) (groups []Group) {
+	f.Helper()
 	for _, op := range Ops() {
 		groups = append(groups, Group{Boot: BootID{1}, Floor: 9, Open: []uint64{1, 5}, Commands: []Command{{Seq: 9, Payload: New(op), From: Sender{AgentKey: "ada"}}}})
 	}

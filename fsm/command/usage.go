@@ -132,6 +132,7 @@ func (r *SenderRow) checkRegisters() error {
 	return nil
 }
 
+// The shape of a sketch of senders (see SenderRow).
 const (
 	SketchPrecision = 14
 	// SketchRegisters is how many registers a sketch has: estimates are right to
