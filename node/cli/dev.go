@@ -3,7 +3,10 @@ package cli
 import (
 	"context"
 	"os"
+	"strings"
+	"time"
 
+	"github.com/commons-cluster/commons/node/bench"
 	"github.com/commons-cluster/commons/node/dev"
 )
 
@@ -35,4 +38,50 @@ func (c *devCommand) Run(ctx context.Context, std streams) error {
 		Binary: binary, DataDir: c.DataDir, Out: std.out, ServeFlags: c.serveFlags(),
 		HTTPPort: c.HTTPPort, ClusterPort: c.ClusterPort, GossipPort: c.GossipPort,
 	})
+}
+
+type benchCommand struct {
+	Mode        string        `arg:"" enum:"write,list,search,mixed,wait" help:"What to send: write, list, search, mixed (seven lists, two searches and one write of ten) or wait (home calls that are held, and writes that wake them)."`
+	URL         []string      `name:"url" sep:"," default:"http://127.0.0.1:8080" placeholder:"URL" help:"Nodes to spread the connections over."`
+	Connections int           `name:"connections" default:"64" placeholder:"N" help:"Connections, each with one request under way."`
+	Duration    time.Duration `name:"duration" default:"10s" placeholder:"DURATION" help:"How long to measure."`
+	Size        int           `name:"size" default:"1000" placeholder:"BYTES" help:"Bytes of a written body."`
+	Fill        int           `name:"fill" default:"0" placeholder:"N" help:"Entries to publish before measuring."`
+	JSON        bool          `name:"json" help:"Print the report as JSON."`
+	Surface     []string      `name:"surface" sep:"," default:"http" placeholder:"SURFACE" help:"How to write: http, a2a or mcp; several in turn with commas."`
+	PID         int           `name:"pid" default:"0" placeholder:"PID" help:"Report the most memory that this process takes."`
+	AllowRemote bool          `name:"allow-remote" help:"Load nodes on other machines, too."`
+}
+
+func (c *benchCommand) options() bench.Options {
+	surfaces := make([]bench.Surface, len(c.Surface))
+	for i, s := range c.Surface {
+		surfaces[i] = bench.Surface(s)
+	}
+	return bench.Options{
+		Mode: bench.Mode(c.Mode), URLs: c.URL, Connections: c.Connections, Duration: c.Duration,
+		Size: c.Size, Fill: c.Fill, Surfaces: surfaces, AllowRemote: c.AllowRemote, PID: c.PID,
+	}
+}
+
+// Validate implements kong's hook.
+func (c *benchCommand) Validate() error {
+	if err := c.options().Validate(); err != nil {
+		return &configError{strings.Split(err.Error(), "\n")}
+	}
+	return nil
+}
+
+// Run measures and prints the report.
+func (c *benchCommand) Run(ctx context.Context, std streams) error {
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	report, err := bench.Run(ctx, c.options())
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return report.WriteJSON(std.out)
+	}
+	return report.WriteText(std.out)
 }

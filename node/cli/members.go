@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/commons-cluster/commons/node/admin"
 )
@@ -168,4 +170,124 @@ func yesNo(b bool) string {
 		return "yes"
 	}
 	return "no"
+}
+
+type autopilotCommand struct {
+	Health autopilotHealthCommand `cmd:"" help:"Show the leader's judgement of each server; fail unless all are healthy."`
+}
+
+type autopilotHealthCommand struct {
+	target `embed:""`
+}
+
+// Run shows the health of the servers.
+func (c *autopilotHealthCommand) Run(ctx context.Context, std streams) error {
+	health, err := ask[admin.HealthReport](ctx, &c.target, admin.PathHealth, nil)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		err = show(std.out, true, health, "")
+	} else {
+		fmt.Fprintf(std.out, "voters that may be lost while a majority stays: %d\n\n", health.FailureTolerance)
+		err = table(std.out, healthRows(&health.Health))
+		fmt.Fprintln(std.out)
+		err = errors.Join(err, writeConditions(std.out, health.Reports))
+	}
+	if err != nil {
+		return err
+	}
+	return c.problem(&health)
+}
+
+// problem says what is not well; nil when all is. Slowness alone does not count.
+func (c *autopilotHealthCommand) problem(health *admin.HealthReport) error {
+	var unwell []string
+	for _, s := range health.Reports {
+		if s.Part != admin.Outside && (s.Report == nil || len(s.Report.Problems) > 0) {
+			unwell = append(unwell, s.ID)
+		}
+	}
+	switch {
+	case len(unwell) > 0:
+		return fmt.Errorf("not well: %s; what each one lacks stands above, and in its report with --json", strings.Join(unwell, ", "))
+	case !health.Healthy:
+		return errors.New("not every server is healthy yet; see HEALTHY and STABLE SINCE above")
+	}
+	return nil
+}
+
+func healthRows(health *admin.Health) []string {
+	rows := append(make([]string, 0, 1+len(health.Servers)), "SERVER\tHEALTHY\tLEADER\tVOTER\tALIVE\tLAST CONTACT\tLAST TERM\tLAST INDEX\tSTABLE SINCE")
+	for _, s := range health.Servers {
+		contact := "never"
+		if s.LastContactMs >= 0 {
+			contact = fmt.Sprintf("%d ms", s.LastContactMs)
+		}
+		rows = append(rows, row(s.ID, yesNo(s.Healthy), yesNo(s.Leader), yesNo(s.Voter), yesNo(s.Alive), contact,
+			s.LastTerm, s.LastIndex, s.StableSince.UTC().Format(time.RFC3339)))
+	}
+	return rows
+}
+
+// shownDigest is how much of a digest a table shows.
+const shownDigest = 16
+
+// short returns the part of a digest that a table shows.
+func short(digest string) string { return digest[:min(len(digest), shownDigest)] }
+
+type digestCommand struct {
+	target `embed:""`
+}
+
+// Run compares all nodes, and fails when they differ or one does not answer.
+func (c *digestCommand) Run(ctx context.Context, std streams) error {
+	request := admin.CompareRequest{PatienceMillis: (c.Timeout * 2 / 3).Milliseconds()} // one that does not answer must not keep the others'
+	comparison, err := ask[admin.Comparison](ctx, &c.target, admin.PathCompare, request)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		err = show(std.out, true, comparison, "")
+	} else {
+		rows := []string{"SERVER\tINDEX\tLOG\tROWS"}
+		for _, d := range comparison.Digests {
+			rows = append(rows, row(d.ID, d.Index, short(d.Digest)+d.Error, short(d.Rows)))
+		}
+		err = table(std.out, rows)
+	}
+	if err != nil {
+		return err
+	}
+	return differences(&comparison)
+}
+
+// differences says what to do about a comparison; nil when the digests agree.
+func differences(comparison *admin.Comparison) error {
+	switch {
+	case !comparison.Equal:
+		return fmt.Errorf("the nodes differ at index %d: save a backup of each first (`commons snapshot save FILE --cluster-addr …`); "+
+			"then, one after the other, stop those that are not like the majority, empty their data directories, start them again and wait until `commons health --voter` says that they vote", comparison.Index)
+	case !comparison.Complete():
+		return errors.New("not every node answered; see `commons members`, and repeat")
+	}
+	return nil
+}
+
+type agentsCommand struct {
+	ResetKey resetKeyCommand `cmd:"" help:"Give an agent another edit_key, which is shown once."`
+}
+
+type resetKeyCommand struct {
+	target `embed:""`
+	Agent  string `arg:"" help:"The agent's name."`
+}
+
+// Run resets an agent's key.
+func (c *resetKeyCommand) Run(ctx context.Context, std streams) error {
+	answer, err := ask[admin.KeyAnswer](ctx, &c.target, admin.PathResetKey, admin.AgentRef{Agent: c.Agent})
+	if err != nil {
+		return err
+	}
+	return show(std.out, c.JSON, answer, fmt.Sprintf("the edit_key of %s is now %s\nIt is not kept and cannot be shown again; the former one opens nothing.", answer.Agent, answer.EditKey))
 }

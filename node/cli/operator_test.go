@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"flag"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -138,20 +141,20 @@ func TestHealthVerdict(t *testing.T) {
 	report.Servers[3].Report = nil // outside
 	health := admin.HealthReport{Health: admin.Health{Healthy: true}, Reports: report.Servers}
 	command := &autopilotHealthCommand{}
-	if err := command.verdict(&health); err != nil {
+	if err := command.problem(&health); err != nil {
 		t.Errorf("all is well: %v", err)
 	}
 	health.Healthy = false
-	if err := command.verdict(&health); err == nil {
+	if err := command.problem(&health); err == nil {
 		t.Error("not healthy, and it succeeds")
 	}
 	health.Healthy = true
 	report.Servers[1].Report.Problems = []string{"writes are refused: disk_full"}
-	if err := command.verdict(&health); err == nil || !strings.Contains(err.Error(), "not well: b-2;") {
+	if err := command.problem(&health); err == nil || !strings.Contains(err.Error(), "not well: b-2;") {
 		t.Errorf("one refuses writes: %v", err)
 	}
 	report.Servers[4].Report = nil
-	if err := command.verdict(&health); err == nil || !strings.Contains(err.Error(), "not well: b-2, e-5;") {
+	if err := command.problem(&health); err == nil || !strings.Contains(err.Error(), "not well: b-2, e-5;") {
 		t.Errorf("another does not answer: %v", err)
 	}
 }
@@ -323,5 +326,142 @@ func TestScreenOfATerminal(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in %q", want, out.String())
 		}
+	}
+}
+
+func TestKeyIsReset(t *testing.T) {
+	c := nodetest.New(t, 1)
+	register := func(body map[string]string) int {
+		t.Helper()
+		data, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.Nodes[0].URL()+"/api/agents", bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := res.Body.Close(); err != nil {
+			t.Error(err)
+		}
+		return res.StatusCode
+	}
+	if status := register(map[string]string{"id": "Ada", "description": "Loses her keys."}); status != http.StatusCreated {
+		t.Fatalf("registration: status %d", status)
+	}
+	code, out, stderr := execute(t, "agents", "reset-key", "ada", "--json", "--cluster-addr", c.Nodes[0].ClusterAddr())
+	var answer admin.KeyAnswer
+	if err := json.Unmarshal([]byte(out), &answer); err != nil || code != exitOK {
+		t.Fatalf("exit code %d: %s%s", code, out, stderr)
+	}
+	for key, want := range map[string]int{answer.EditKey: http.StatusCreated, answer.EditKey + "x": http.StatusForbidden} {
+		if status := register(map[string]string{"id": "ada", "note": "Found " + key[len(key)-1:], "edit_key": key}); status != want {
+			t.Errorf("a change with the key %q: status %d, want %d", key, status, want)
+		}
+	}
+	if c.Nodes[0].Logged(answer.EditKey) {
+		t.Error("the key is in the log")
+	}
+	code, out, _ = execute(t, "agents", "reset-key", "ada", "--cluster-addr", c.Nodes[0].ClusterAddr())
+	if code != exitOK || !strings.Contains(out, "the edit_key of ada is now ck_") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	silent := []admin.Digest{{ID: "n1-a", Digest: "ab", Rows: "cd"}, {ID: "n2-b", Error: "is not there"}}
+	for _, tc := range []struct {
+		comparison admin.Comparison
+		want       []string // in this order
+	}{
+		{admin.Comparison{Equal: true, Digests: silent[:1]}, nil},
+		{admin.Comparison{Equal: true, Digests: silent}, []string{"not every node answered"}},
+		{admin.Comparison{Index: 7, Digests: silent}, []string{"differ at index 7", "save a backup of each first", "stop those"}},
+	} {
+		err := differences(&tc.comparison)
+		if tc.want == nil {
+			if err != nil {
+				t.Errorf("%+v: %v", tc.comparison, err)
+			}
+			continue
+		}
+		if err == nil {
+			t.Errorf("%+v: no error", tc.comparison)
+			continue
+		}
+		rest := err.Error()
+		for _, text := range tc.want {
+			_, after, found := strings.Cut(rest, text)
+			if !found {
+				t.Errorf("%+v: %v, want %q", tc.comparison, err, text)
+			}
+			rest = after
+		}
+	}
+}
+
+// logBuffer is a log that can be read while it is written to.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// TestNodeThatLeftIsNotStartedAgain: the exit code tells a service manager to leave
+// the node alone, when it leaves and whenever it is started afterwards.
+func TestNodeThatLeftIsNotStartedAgain(t *testing.T) {
+	t.Parallel()
+	c := nodetest.New(t, 3)
+	c.WaitVoters()
+	_, members, _ := execute(t, "members", "--cluster-addr", c.Nodes[0].ClusterAddr())
+	columns := strings.Fields(members)
+	args := []string{
+		"serve", "--node-id", "fourth", "--data-dir", t.TempDir(), "--http-addr", "127.0.0.1:0", "--cluster-addr", "127.0.0.1:0",
+		"--gossip-addr", "127.0.0.1:0", "--join", columns[len(columns)-1], "--log-format", "text",
+	}
+	var log logBuffer
+	ended := make(chan int, 1)
+	go func() { ended <- run(t.Context(), args, streams{&log, &log}) }()
+	private := ""
+	c.Eventually("a vote for the fourth node", func() string {
+		if found := regexp.MustCompile(`msg=listening .*cluster=(\S+)`).FindStringSubmatch(log.String()); found != nil {
+			private = found[1]
+		}
+		_, out, _ := execute(t, "members", "--cluster-addr", c.Nodes[0].ClusterAddr())
+		if private == "" || !regexp.MustCompile(`(?m)^fourth-\S+ +voter`).MatchString(out) {
+			return out
+		}
+		return ""
+	})
+	if code, _, stderr := execute(t, "leave", "--cluster-addr", private); code != exitOK {
+		t.Fatalf("leave: exit code %d: %s", code, stderr)
+	}
+	select {
+	case code := <-ended:
+		said := log.String()
+		if code != exitLeft || !strings.Contains(said, "msg=ended") || strings.Contains(said, "level=ERROR") {
+			t.Errorf("exit code %d\n%s", code, said)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the node did not end")
+	}
+	if code, _, stderr := execute(t, args...); code != exitLeft || !strings.Contains(stderr, "has left its cluster; empty its data directory") {
+		t.Errorf("started again: exit code %d: %s", code, stderr)
 	}
 }

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/commons-cluster/commons/fsm/text"
 	"github.com/commons-cluster/commons/node"
 )
 
@@ -140,4 +143,63 @@ func named(value *kong.Value) string {
 func isConfigError(err error) bool {
 	_, is := errors.AsType[*configError](err)
 	return is
+}
+
+// variablePrefix begins the name of every variable that is a setting.
+const variablePrefix = "COMMONS_"
+
+// composeVariables are what docker-compose.cluster.yml reads itself. They reach a
+// node where an operator has exported them, or passes a whole file of them on.
+var composeVariables = []string{
+	"COMMONS_BACKUP", "COMMONS_GO_MEMORY", "COMMONS_IMAGE", "COMMONS_MEMORY", "COMMONS_PORT", "COMMONS_SUBNET",
+}
+
+// serviceVariable is what Kubernetes sets in every container beside a service
+// called commons or commons-…. A variable that ends in _PORT alone holds a URL.
+var serviceVariable = regexp.MustCompile(`^COMMONS(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)=` +
+	`|^COMMONS(_[A-Z0-9_]+)?_PORT=(tcp|udp|sctp)://`)
+
+// runsNode reports whether a command line is that of a node. Other commands do no
+// harm without a setting.
+func runsNode(path []*kong.Path) bool {
+	return slices.ContainsFunc(path, func(p *kong.Path) bool { return p.Command != nil && p.Command.Name == "serve" })
+}
+
+// unknownVariables returns the problems with variables that look like settings and
+// are none: one that is misspelt would be left out without a word, and a node
+// whose --join is left out forms a cluster of its own.
+func unknownVariables(environment []string, app *kong.Application) []string {
+	known := slices.Concat(variablesOf(app.Node), composeVariables)
+	short := make([]string, len(known)) // what is common to all is no likeness
+	for i, name := range known {
+		short[i] = strings.ToLower(strings.TrimPrefix(name, variablePrefix))
+	}
+	var problems []string
+	for _, variable := range environment {
+		name, _, _ := strings.Cut(variable, "=")
+		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(known, name) || serviceVariable.MatchString(variable) {
+			continue
+		}
+		problem := name + ": this variable is no setting"
+		if near := text.Nearest(strings.TrimPrefix(name, variablePrefix), short); near != "" {
+			problem += fmt.Sprintf("; did you mean %s%s? Correct it or unset it", variablePrefix, strings.ToUpper(near))
+		} else {
+			problem += "; unset it"
+		}
+		problems = append(problems, problem)
+	}
+	slices.Sort(problems)
+	return problems
+}
+
+// variablesOf returns the variables of a command's flags and of all commands below.
+func variablesOf(n *kong.Node) []string {
+	var names []string
+	for _, flag := range n.Flags {
+		names = append(names, flag.Envs...)
+	}
+	for _, child := range n.Children {
+		names = append(names, variablesOf(child)...)
+	}
+	return names
 }

@@ -3,6 +3,7 @@ package nodetest
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -323,3 +324,32 @@ func (nd *Node) Logged(text string) bool { return strings.Contains(nd.log.String
 
 // Log returns the newest lines of the node's log.
 func (nd *Node) Log() string { return nd.log.String() }
+
+// maxLogLines bounds what is kept of one node's log.
+const maxLogLines = 600
+
+// logBuffer keeps the newest lines of a node's log.
+type logBuffer struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+// Write takes one line.
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.lines) == maxLogLines {
+		b.lines = b.lines[maxLogLines/2:]
+	}
+	b.lines = append(b.lines, string(p))
+	return len(p), nil
+}
+
+// String returns the lines.
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Join(b.lines, "")
+}
+
+func (b *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
