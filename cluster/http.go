@@ -1,14 +1,18 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -139,10 +143,12 @@ func newClient(rt http.RoundTripper) *http.Client {
 	}
 }
 
-func (p *Port) newTransport() *http.Transport {
+// newHTTP2 returns a transport for private ports that dials as the function says.
+func newHTTP2(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *http.Transport {
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
-	t := &http.Transport{
+	return &http.Transport{
+		DialTLSContext:     dial,
 		Protocols:          &protocols,
 		DisableCompression: true,
 		IdleConnTimeout:    httpClientIdle,
@@ -154,7 +160,10 @@ func (p *Port) newTransport() *http.Transport {
 			MaxReceiveBufferPerConnection: connWindowBytes,
 		},
 	}
-	t.DialTLSContext = func(ctx context.Context, _, addr string) (net.Conn, error) {
+}
+
+func (p *Port) newTransport() (t *http.Transport) {
+	t = newHTTP2(func(ctx context.Context, _, addr string) (net.Conn, error) {
 		serverID, _, err := splitAddr(addr)
 		if err != nil {
 			return nil, err
@@ -166,6 +175,152 @@ func (p *Port) newTransport() *http.Transport {
 			return nil, err
 		}
 		return tc, nil
-	}
+	})
 	return t
+}
+
+const drainCheckInterval = 250 * time.Millisecond
+
+// rotatingTransport is an HTTP/2 transport that starts afresh when the secrets
+// change: requests that run end on the connections they have.
+type rotatingTransport struct {
+	port    *Port
+	current atomic.Pointer[http.Transport]
+}
+
+func newRotatingTransport(p *Port) *rotatingTransport {
+	t := &rotatingTransport{port: p}
+	t.current.Store(p.newTransport())
+	return t
+}
+
+// RoundTrip sends one request over TLS; other schemes are refused.
+func (t *rotatingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme != "https" {
+		if r.Body != nil {
+			_ = r.Body.Close() // as RoundTripper demands
+		}
+		return nil, errors.New("private port: URLs are https://<server id>/path")
+	}
+	return t.current.Load().RoundTrip(r)
+}
+
+// CloseIdleConnections serves http.Client.CloseIdleConnections.
+func (t *rotatingTransport) CloseIdleConnections() { t.current.Load().CloseIdleConnections() }
+
+// rotate gives new requests new connections and lets the old ones run out.
+func (t *rotatingTransport) rotate() {
+	old := t.current.Swap(t.port.newTransport())
+	lastDial := time.Now().Add(DialTimeout) // one may be under way
+	t.port.wg.Go(func() {
+		tick := time.NewTicker(drainCheckInterval)
+		defer tick.Stop()
+		for time.Now().Before(lastDial) || t.port.conns.has(func(c *conn) bool { return c.via == old }) {
+			old.CloseIdleConnections()
+			select {
+			case <-t.port.stop.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	})
+}
+
+// secretsChanged moves connections over to the new secrets: HTTP/2 as its
+// requests end, Raft's at once (it redials), and whatever a removed secret
+// still holds open after RotationGrace.
+func (p *Port) secretsChanged() {
+	p.rotationMu.Lock()
+	defer p.rotationMu.Unlock()
+	if p.stop.Err() != nil {
+		return
+	}
+	p.rotor.rotate()
+	keys := p.cfg.Secrets.current.Load()
+	p.conns.closeIf(func(c *conn) bool {
+		return !c.inbound && c.protocol == ProtocolRaft && (c.ownKeyID != keys.first().id || !keys.accepts(c.peerKeyID))
+	})
+	if p.grace != nil {
+		p.grace.Stop()
+	}
+	p.grace = time.AfterFunc(p.graceFor, p.closeUnaccepted)
+}
+
+// closeUnaccepted closes the connections of peers whose secret is gone.
+func (p *Port) closeUnaccepted() {
+	keys := p.cfg.Secrets.current.Load()
+	if n := p.conns.closeIf(func(c *conn) bool { return !keys.accepts(c.peerKeyID) }); n > 0 {
+		p.logger.Info("closed connections under a secret that is no longer accepted", "count", n)
+	}
+}
+
+// stopRotation makes the port closing for good.
+func (p *Port) stopRotation() {
+	p.rotationMu.Lock()
+	defer p.rotationMu.Unlock()
+	p.cancel()
+	if p.grace != nil {
+		p.grace.Stop()
+	}
+}
+
+// MaxAnswerBytes bounds an answer on the private port that is read as a whole.
+const MaxAnswerBytes = 4 << 20
+
+// Send sends a request to a server's private port: a POST with JSON, or a GET where
+// request is nil. The client is a Port's, or an OperatorClient, for which the server id
+// stands for nothing. The caller closes the response's body.
+func Send(ctx context.Context, client *http.Client, serverID, path string, request any) (*http.Response, error) {
+	method, body := http.MethodGet, io.Reader(http.NoBody)
+	if request != nil {
+		data, err := json.Marshal(request)
+		if err != nil {
+			return nil, fmt.Errorf("call %s of %s: %w", path, serverID, err)
+		}
+		method, body = http.MethodPost, bytes.NewReader(data)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "https://"+serverID+path, body)
+	if err != nil {
+		return nil, err
+	}
+	return client.Do(req)
+}
+
+// Ask sends a request as Send does and reads its JSON answer. An answer whose status
+// is not 200 is an error.
+func Ask[Answer any](ctx context.Context, client *http.Client, serverID, path string, request any) (Answer, error) {
+	var answer Answer
+	res, err := Send(ctx, client, serverID, path, request)
+	if err != nil {
+		return answer, err
+	}
+	defer func() { _ = res.Body.Close() }() // read to its end
+	if res.StatusCode != http.StatusOK {
+		return answer, fmt.Errorf("%s answered %s", serverID, res.Status)
+	}
+	if err := ReadAnswer(res.Body, &answer); err != nil {
+		return answer, fmt.Errorf("answer of %s: %w", serverID, err)
+	}
+	return answer, nil
+}
+
+// ReadAnswer reads a JSON answer of at most MaxAnswerBytes.
+func ReadAnswer(r io.Reader, answer any) error {
+	data, err := io.ReadAll(io.LimitReader(r, MaxAnswerBytes+1))
+	if err != nil {
+		return err
+	}
+	if len(data) > MaxAnswerBytes {
+		return fmt.Errorf("it has more than %d bytes", MaxAnswerBytes)
+	}
+	return json.Unmarshal(data, answer)
+}
+
+// Reply writes a JSON answer on the private port.
+func Reply(w http.ResponseWriter, logger *slog.Logger, status int, answer any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if err := json.NewEncoder(w).Encode(answer); err != nil {
+		logger.Debug("an answer on the private port was lost", "error", err)
+	}
 }

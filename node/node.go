@@ -14,26 +14,22 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/consensus"
+	"github.com/commons-cluster/commons/node/delivery"
+	"github.com/commons-cluster/commons/node/health"
 	"github.com/commons-cluster/commons/node/limit"
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/membership"
+	"github.com/commons-cluster/commons/node/offline"
 	"github.com/commons-cluster/commons/node/operator"
 	"github.com/commons-cluster/commons/node/propose"
 	"github.com/commons-cluster/commons/node/usage"
-
-	"github.com/commons-cluster/commons/node/admin"
-	"github.com/commons-cluster/commons/node/consensus"
-
-	"github.com/commons-cluster/commons/node/offline"
-
-	"github.com/commons-cluster/commons/node/delivery"
-	"github.com/commons-cluster/commons/node/health"
 )
 
 // Node is one running node. Methods are safe for concurrent use.
@@ -52,7 +48,6 @@ type Node struct {
 	port     *cluster.Port
 	pipeline *propose.Pipeline
 	usage    *usage.Counter
-	registry *prometheus.Registry
 
 	httpListener  net.Listener
 	httpAdvertise string
@@ -362,8 +357,7 @@ func (n *Node) openParts() error {
 		ServerID: n.identity.ServerID, Expect: n.cfg.BootstrapExpect, Join: n.cfg.Join, NonVoter: n.cfg.NonVoter,
 		Heartbeat: n.cfg.Heartbeat, Election: n.cfg.Election, DeadFor: n.cfg.DeadServerThreshold, Timing: n.cfg.Tuning.Timing,
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Book: n.book, Client: n.port.Client(), Logger: n.logger,
-		ClusterID: n.clusterID, Meta: n.meta, Leading: n.leading, Fail: n.fail,
-		Propose: n.proposeAsLeader,
+		ClusterID: n.clusterID, Meta: n.meta, Leading: n.leading, Fail: n.fail, Propose: n.proposeAsLeader,
 	})
 	n.health.Connect(health.Sources{
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Members: n.members, Pipeline: n.pipeline, HTTPAddr: n.HTTPAddr(),

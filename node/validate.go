@@ -14,7 +14,6 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/cluster"
-
 	"github.com/commons-cluster/commons/node/health"
 )
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
-
 	"github.com/commons-cluster/commons/node/loop"
 )
 

@@ -8,7 +8,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm/command"
-
 	"github.com/commons-cluster/commons/node/loop"
 )
 

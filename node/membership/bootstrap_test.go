@@ -9,7 +9,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/cluster"
-
 	"github.com/commons-cluster/commons/node/consensus"
 )
 

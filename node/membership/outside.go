@@ -8,9 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/node/admin"
-
 	"github.com/commons-cluster/commons/node/consensus"
-
 	"github.com/commons-cluster/commons/node/loop"
 )
 

@@ -11,10 +11,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/cluster"
-
-	"github.com/commons-cluster/commons/node/consensus"
-
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/consensus"
 )
 
 const (

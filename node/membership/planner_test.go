@@ -14,7 +14,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/cluster"
-
 	"github.com/commons-cluster/commons/node/admin"
 )
 

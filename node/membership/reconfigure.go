@@ -4,9 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 // changeTimeout bounds the wait for a change of the configuration to begin.
@@ -57,21 +62,26 @@ func (ms *Membership) reconfigure(ctx context.Context, judge func(configuration)
 // carryOut makes a change that was judged by the configuration at an index. A
 // change of two steps takes the second on what the first has made.
 func (ms *Membership) carryOut(ctx context.Context, index uint64, c change) error {
+	r := ms.cfg.Raft
 	for _, step := range []struct {
 		id    string
-		do    func(id raft.ServerID, prevIndex uint64) raft.IndexFuture
+		do    func() raft.IndexFuture // fails unless the newest configuration is the one at index
 		doing string
 		why   string
 	}{
-		{c.add, ms.addNonvoter, "adding", "it is alive and new"},
-		{c.promote, ms.addVoter, "promoting", "it is healthy"},
-		{c.demote, ms.demoteVoter, "demoting", "it does not want to vote"},
-		{c.remove, ms.dropServer, "removing", c.why},
+		{c.add, func() raft.IndexFuture {
+			return r.AddNonvoter(raft.ServerID(c.add), raft.ServerAddress(c.add), index, changeTimeout)
+		}, "adding", "it is alive and new"},
+		{c.promote, func() raft.IndexFuture {
+			return r.AddVoter(raft.ServerID(c.promote), raft.ServerAddress(c.promote), index, changeTimeout)
+		}, "promoting", "it is healthy"},
+		{c.demote, func() raft.IndexFuture { return r.DemoteVoter(raft.ServerID(c.demote), index, changeTimeout) }, "demoting", "it does not want to vote"},
+		{c.remove, func() raft.IndexFuture { return r.RemoveServer(raft.ServerID(c.remove), index, changeTimeout) }, "removing", c.why},
 	} {
 		if step.id == "" {
 			continue
 		}
-		future := step.do(raft.ServerID(step.id), index)
+		future := step.do()
 		if err := future.Error(); err != nil {
 			return fmt.Errorf("%s %s: %w", step.doing, step.id, err)
 		}
@@ -91,25 +101,6 @@ func (ms *Membership) carryOut(ctx context.Context, index uint64, c change) erro
 		return fmt.Errorf("handing leadership to %s: %w", c.lead, err)
 	}
 	return nil
-}
-
-// The changes that Raft knows. Each fails unless the newest configuration is the
-// one at prevIndex.
-
-func (ms *Membership) addNonvoter(id raft.ServerID, prevIndex uint64) raft.IndexFuture {
-	return ms.cfg.Raft.AddNonvoter(id, raft.ServerAddress(id), prevIndex, changeTimeout)
-}
-
-func (ms *Membership) addVoter(id raft.ServerID, prevIndex uint64) raft.IndexFuture {
-	return ms.cfg.Raft.AddVoter(id, raft.ServerAddress(id), prevIndex, changeTimeout)
-}
-
-func (ms *Membership) demoteVoter(id raft.ServerID, prevIndex uint64) raft.IndexFuture {
-	return ms.cfg.Raft.DemoteVoter(id, prevIndex, changeTimeout)
-}
-
-func (ms *Membership) dropServer(id raft.ServerID, prevIndex uint64) raft.IndexFuture {
-	return ms.cfg.Raft.RemoveServer(id, prevIndex, changeTimeout)
 }
 
 // Remove takes a server out of the configuration for the given reason, unless may says
@@ -137,3 +128,94 @@ func Without(servers []raft.Server, id string, lives func(id string) bool) (left
 
 // Decides reports whether so many living voters of a configuration are a majority.
 func Decides(living, voters int) bool { return living > voters/2 }
+
+// reconcile brings Raft's configuration in line with who is there, for as long
+// as this node leads.
+func (ms *Membership) reconcile(ctx context.Context) {
+	p := newPlanner(ms.cfg.ServerID, prober(ms), ms.cfg.Timing, ms.cfg.DeadFor, ms.cfg.Logger)
+	tick := time.NewTicker(ms.cfg.ReconcileInterval)
+	defer tick.Stop()
+	defer ms.refused.Store(nil)
+	for {
+		err := ms.reconfigure(ctx, func(current configuration) (change, error) {
+			health, _ := ms.Health()
+			next := p.plan(ctx, picture{
+				now: time.Now(), cluster: ms.cfg.ClusterID(), members: ms.cfg.Gossip.Members(), servers: current.servers, health: health,
+			})
+			ms.refused.Store(p.refusals())
+			return next, nil
+		})
+		if err != nil && ctx.Err() == nil {
+			ms.cfg.Logger.WarnContext(ctx, "the configuration was not changed; it is tried again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-ms.reconcileNow:
+		}
+	}
+}
+
+// wakeReconciler makes the reconciler look at once.
+func (ms *Membership) wakeReconciler() {
+	select {
+	case ms.reconcileNow <- struct{}{}:
+	default:
+	}
+}
+
+// Answers reports whether a server answers on its private port.
+func (ms *Membership) Answers(ctx context.Context, id string) bool {
+	_, err := ms.peer(ctx, id)
+	return err == nil
+}
+
+// knows returns the servers in another node's configuration.
+func (ms *Membership) knows(ctx context.Context, id string) ([]string, error) {
+	p, err := ms.peer(ctx, id)
+	return p.Servers, err
+}
+
+// raiseFormat raises the replicated format number as soon as every server's
+// program knows a newer one, for as long as this node leads. Until then nothing
+// enters the log that an old program cannot read.
+func (ms *Membership) raiseFormat(ctx context.Context) {
+	loop.Every(ctx, ms.cfg.ReconcileInterval, func(ctx context.Context) {
+		has := ms.cfg.Machine.Format()
+		all := commonFormat(ms.cfg.Raft.Servers(), ms.cfg.Gossip.Members(), ms.cfg.ClusterID())
+		if all <= has {
+			return
+		}
+		if err := ms.cfg.Propose(ctx, &command.SetFormat{Format: all}); err != nil {
+			if ctx.Err() == nil {
+				ms.cfg.Logger.WarnContext(ctx, "the format was not raised; it is tried again", "error", err)
+			}
+			return
+		}
+		ms.cfg.Logger.InfoContext(ctx, "raised the format: every node is upgraded", "from", has, "to", all)
+	})
+}
+
+// commonFormat returns the newest format that every server knows, and every live
+// node of the cluster or that may join it; 0 while a server is away and so says
+// nothing.
+func commonFormat(servers []raft.Server, members []cluster.Member, clusterID string) int {
+	known := make(map[string]int, len(members))
+	common := command.InitialFormat
+	if len(members) > 0 {
+		common = math.MaxInt
+	}
+	for _, m := range members {
+		known[m.ServerID] = max(m.Format, command.InitialFormat)
+		if m.ClusterID == "" || m.ClusterID == clusterID {
+			common = min(common, known[m.ServerID])
+		}
+	}
+	for _, s := range servers {
+		if known[string(s.ID)] == 0 {
+			return 0
+		}
+	}
+	return common
+}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
-
 	"github.com/commons-cluster/commons/node/consensus"
 )
 

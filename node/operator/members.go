@@ -12,10 +12,8 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/node/admin"
-	"github.com/commons-cluster/commons/node/membership"
-
 	"github.com/commons-cluster/commons/node/consensus"
-
+	"github.com/commons-cluster/commons/node/membership"
 	"github.com/commons-cluster/commons/node/offline"
 )
 

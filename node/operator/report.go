@@ -13,7 +13,6 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/node/admin"
-
 	"github.com/commons-cluster/commons/node/health"
 )
 

@@ -10,7 +10,6 @@ import (
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/admin"
-
 	"github.com/commons-cluster/commons/node/loop"
 )
 

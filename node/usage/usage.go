@@ -14,7 +14,6 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
-
 	"github.com/commons-cluster/commons/node/loop"
 )
 

@@ -329,7 +329,7 @@ var bugs = []bug{
 	},
 	{
 		name:  "a configuration is changed that nobody has judged",
-		edits: []edit{{"node/membership/reconfigure.go", "step.do(raft.ServerID(step.id), index)", "step.do(raft.ServerID(step.id), 0)"}},
+		edits: []edit{{"node/membership/reconfigure.go", "RemoveServer(raft.ServerID(c.remove), index, changeTimeout)", "RemoveServer(raft.ServerID(c.remove), 0, changeTimeout)"}},
 		pkg:   "./node/membership", run: "Change",
 		because: "two servers leave at once and take the quorum",
 	},
