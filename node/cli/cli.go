@@ -99,7 +99,7 @@ func run(ctx context.Context, args []string, std streams) int {
 
 // refuse prints every problem of the command line or configuration.
 func refuse(std streams, problems []string) int {
-	fmt.Fprintln(std.err, "commons: nothing was started; to be mended:")
+	fmt.Fprintln(std.err, "commons: nothing was started; correct this first:")
 	for _, p := range problems {
 		fmt.Fprintln(std.err, "  -", p)
 	}

@@ -102,7 +102,7 @@ func TestStatusScreen(t *testing.T) {
 	start := time.Now()
 	w := watcher{before: before, now: now, earlier: start, last: start.Add(2 * time.Second)}
 	var out bytes.Buffer
-	if err := writeStatus(&out, w.picture()); err != nil {
+	if err := writeStatus(&out, w.overview()); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "status.txt", out.String())
@@ -123,7 +123,7 @@ func TestRefusedEverywhere(t *testing.T) {
 		t.Errorf("there is no leader, and the screen says %q", why)
 	}
 	var out bytes.Buffer
-	if err := writeStatus(&out, (&watcher{now: report}).picture()); err != nil || !strings.Contains(out.String(), "WRITES ARE REFUSED: no leader is known\n") {
+	if err := writeStatus(&out, (&watcher{now: report}).overview()); err != nil || !strings.Contains(out.String(), "WRITES ARE REFUSED: no leader is known\n") {
 		t.Errorf("the screen is %s, %v", out.String(), err)
 	}
 	report.Servers[0].Report = nil

@@ -33,9 +33,9 @@ func (c *statusCommand) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	if c.JSON {
-		return show(std.out, true, w.picture(), "")
+		return show(std.out, true, w.overview(), "")
 	}
-	return writeStatus(std.out, w.picture())
+	return writeStatus(std.out, w.overview())
 }
 
 // watcher looks at the cluster again and again.
@@ -55,8 +55,8 @@ func (w *watcher) look(ctx context.Context) error {
 	return nil
 }
 
-// picture is the state of a cluster on one screen.
-type picture struct {
+// overview is the state of a cluster, as one screen shows it.
+type overview struct {
 	admin.ClusterReport
 	Term           uint64       `json:"term"`
 	Voters         int          `json:"voters"`
@@ -69,16 +69,16 @@ type picture struct {
 	LargestBehind  uint64       `json:"largestBehind"`
 }
 
-// serverRate is one server's part of the picture, in the order of the servers.
+// serverRate is one server's part of the overview, in the order of the servers.
 type serverRate struct {
 	ID       string  `json:"id"`
 	Behind   uint64  `json:"behind"`
 	Requests float64 `json:"requestsPerSec"`
 }
 
-// picture works out rates and lags from the two newest looks.
-func (w *watcher) picture() *picture {
-	p := &picture{ClusterReport: w.now}
+// overview works out rates and lags from the two newest looks.
+func (w *watcher) overview() *overview {
+	p := &overview{ClusterReport: w.now}
 	seconds := w.last.Sub(w.earlier).Seconds()
 	earlier := map[string]*admin.NodeReport{}
 	for _, s := range w.before.Servers {
@@ -131,7 +131,7 @@ func refusedEverywhere(report *admin.ClusterReport) string {
 	return why
 }
 
-func writeStatus(out io.Writer, p *picture) error {
+func writeStatus(out io.Writer, p *overview) error {
 	leader := p.Leader
 	if leader == "" {
 		leader = "none"

@@ -56,7 +56,7 @@ func (c *topCommand) Run(ctx context.Context, std streams) error {
 			s.show(err.Error() + "\n")
 			shown++
 		case !w.earlier.IsZero():
-			if err := c.showPicture(&s, w.picture()); err != nil {
+			if err := c.showPicture(&s, w.overview()); err != nil {
 				return err
 			}
 			shown++
@@ -73,7 +73,7 @@ func (c *topCommand) Run(ctx context.Context, std streams) error {
 // minLook is the least time that one look may take.
 const minLook = 5 * time.Second
 
-func (c *topCommand) showPicture(s *screen, p *picture) error {
+func (c *topCommand) showPicture(s *screen, p *overview) error {
 	var text bytes.Buffer
 	if c.JSON {
 		return json.NewEncoder(s.out).Encode(p)

@@ -63,7 +63,7 @@ func TestTimesInJSONAreMilliseconds(t *testing.T) {
 		}
 	}
 	for name, of := range map[string]reflect.Type{
-		"status": reflect.TypeFor[picture](), "health": reflect.TypeFor[admin.HealthReport](), "members": reflect.TypeFor[admin.ClusterReport](),
+		"status": reflect.TypeFor[overview](), "health": reflect.TypeFor[admin.HealthReport](), "members": reflect.TypeFor[admin.ClusterReport](),
 		"list-peers": reflect.TypeFor[peer](), "digest": reflect.TypeFor[admin.Comparison](), "bench": reflect.TypeFor[bench.Report](),
 		"save": reflect.TypeFor[savedBackup](), "inspect": reflect.TypeFor[inspected](), "restore": reflect.TypeFor[offline.Founded](),
 		"check": reflect.TypeFor[tried](), "rotate": reflect.TypeFor[rotationNews](), "/status": reflect.TypeFor[api.Status](), admin.PathStatus: reflect.TypeFor[admin.Status](),
