@@ -15,8 +15,40 @@ import (
 // ErrCorrupt means that received bytes are not what was written.
 var ErrCorrupt = errors.New("corrupt command")
 
+// Op numbers the kinds of commands in the log.
+type Op uint8
+
+// The commands. Never renumber: the numbers stand in logs.
+const (
+	OpLead    Op = 1 // the first command of a leader's term
+	OpInit    Op = 2 // names the cluster
+	OpPublish Op = 3 // files an entry
+
+	OpRegister   Op = 4  // registers an agent, or changes its profile
+	OpPostJob    Op = 5  // files a job
+	OpClaimJob   Op = 6  // takes a job, or keeps it for longer
+	OpFinishJob  Op = 7  // hands the result of a job in
+	OpReleaseJob Op = 8  // gives a claimed job back
+	OpCloseJob   Op = 9  // withdraws an open job
+	OpTick       Op = 10 // lets log time pass, so that due claims end
+	OpAskHuman   Op = 11 // files a request for human help
+	OpAddUsage   Op = 12 // folds what a node has counted into the state
+
+	OpAckDelivery      Op = 13 // says how an attempt to deliver ended
+	OpTestDelivery     Op = 14 // queues a delivery that an agent asked for
+	OpRotateSigningKey Op = 15 // makes a new key sign the deliveries
+	OpBeginDeliveries  Op = 16 // begins attempts to deliver
+
+	OpSetFormat Op = 17 // raises the format number
+	OpResetKey  Op = 18 // gives an agent another edit_key
+	OpReseal    Op = 19 // keeps the data key under another secret
+
+	OpRecordBackup Op = 20 // keeps when the newest backup was made
+)
+
 // commands is the command table: what each number in the log stands for. To add
-// a command is to add a row here, with its type in a file beside, and one in fsm's carryOut.
+// a command is to add its number above and a row here, with its type in a file beside, and
+// one in fsm's carryOut.
 var commands = map[Op]struct {
 	name    string
 	payload func() Payload
