@@ -32,9 +32,9 @@ func ServeProfiles(ctx context.Context, addr string, logger *slog.Logger) (*http
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: profileHeaderTimeout}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			logger.Error("profiles are not served any more", "error", err)
+			logger.ErrorContext(ctx, "profiles are not served any more", "error", err)
 		}
 	}()
-	logger.Info("serving profiles", "url", "http://"+listener.Addr().String()+"/debug/pprof/")
+	logger.InfoContext(ctx, "serving profiles", "url", "http://"+listener.Addr().String()+"/debug/pprof/")
 	return server, nil
 }
