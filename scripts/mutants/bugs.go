@@ -333,4 +333,16 @@ var bugs = []bug{
 		pkg:   "./node/membership", run: "Change",
 		because: "two servers leave at once and take the quorum",
 	},
+	{
+		name:  "a trial carries the call out",
+		edits: []edit{{"api/handler.go", "if err != nil || c.trial {", "if err != nil {"}},
+		pkg:   "./api", run: "TestMCPRefusals",
+		because: "a tool call with wrong arguments is carried out, and others of them are not listed",
+	},
+	{
+		name:  "a write with problems is made",
+		edits: []edit{{"api/handler.go", "\tif !f.problems.Any() {", "\tif true {"}},
+		pkg:   "./api", run: "TestRulesHoldOnEverySurface",
+		because: "the log takes what the rules forbid",
+	},
 }
