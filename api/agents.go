@@ -410,7 +410,7 @@ var profileList = listed{
 	member: "agents", scope: "agents", params: []string{"q", "limit", "cursor", "consistency", "min_index"},
 	filters: func(*listing) {},
 	find: func(view *fsm.View, l *listing) ([]uint64, uint64, error) {
-		return view.ListProfiles(fsm.ProfileQuery{Q: l.query.Q, Limit: l.query.Limit, Before: l.query.Before})
+		return view.ListProfiles(fsm.ProfileQuery{Q: l.query.Q, Limit: l.query.Limit, Before: l.query.Before, Work: l.query.Work})
 	},
 	show: (*fsm.View).AppendRevisions,
 }

@@ -37,6 +37,7 @@ type call struct {
 	start time.Time
 	view  *fsm.View // what the answer shows; nil until something was read
 	index uint64    // of a write that the answer reports
+	work  int       // steps that searches took
 	// notes are of what was sent and ignored. A refusal shows them, since they may
 	// say why: the answer shows those that its operation takes over.
 	notes []string
@@ -178,6 +179,7 @@ func (c *call) refusal(err error) *wire.Error {
 	if e.Example == nil {
 		e.Example = c.smallestBody(e.Code)
 	}
+	c.chargeRejection(e)
 	resp := c.out
 	if e.Notes == nil {
 		e.Notes = c.notes

@@ -73,6 +73,13 @@ func writing(read func(c *call, doc *wire.Document) draft) handler {
 
 // serve carries a request out. A trial ends after the first half.
 func (h handler) serve(c *call) error {
+	if c.mayBeRejected() {
+		err := c.withinBudget(c.srv.guard.Rejected, "rejections", "Too many calls from your address were wrong. Read what the answers say about the last ones.")
+		if err != nil {
+			return err
+		}
+	}
+	defer c.chargeReads()
 	todo, err := h(c)
 	if err != nil || c.trial {
 		return err

@@ -102,7 +102,7 @@ var helpList = listed{
 	filters: func(l *listing) { l.query.AgentKey = text.Fold(l.agent("agent")) },
 	find: func(view *fsm.View, l *listing) ([]uint64, uint64, error) {
 		q := &l.query
-		return view.ListHelp(fsm.HelpQuery{AgentKey: q.AgentKey, Q: q.Q, Limit: q.Limit, Before: q.Before})
+		return view.ListHelp(fsm.HelpQuery{AgentKey: q.AgentKey, Q: q.Q, Limit: q.Limit, Before: q.Before, Work: q.Work})
 	},
 	show: (*fsm.View).AppendHelps,
 }

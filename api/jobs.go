@@ -303,7 +303,7 @@ var jobList = listed{
 	},
 	find: func(view *fsm.View, l *listing) ([]uint64, uint64, error) {
 		q := &l.query
-		return view.ListJobs(fsm.JobQuery{Status: l.status, Q: q.Q, Limit: q.Limit, Before: q.Before})
+		return view.ListJobs(fsm.JobQuery{Status: l.status, Q: q.Q, Limit: q.Limit, Before: q.Before, Work: q.Work})
 	},
 	show: (*fsm.View).AppendJobs,
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -123,4 +124,48 @@ func (s *Server) guardAnswer(c *call) {
 		Message: "Too many long answers are on their way to your address, or in all. Read those first, and ask for less at once, with a smaller limit.",
 		Limit:   &command.RateLimit{Name: "answers", Quota: s.guard.Limits().AddressAnswerBytes, Window: time.Second},
 	})
+}
+
+// rejections are the statuses of calls that were wrong. What is looked for in vain, or
+// came too often, is none.
+var rejections = map[int]bool{
+	http.StatusBadRequest: true, http.StatusForbidden: true, http.StatusRequestEntityTooLarge: true,
+	http.StatusUnsupportedMediaType: true, http.StatusUnprocessableEntity: true, http.StatusPreconditionRequired: true,
+}
+
+// chargeRejection counts a call that was wrong against its sender: a large body
+// counts more than a small one.
+func (c *call) chargeRejection(e *wire.Error) {
+	if !rejections[e.Status()] {
+		return
+	}
+	size := 0
+	if c.rctx != nil {
+		size = len(c.rctx.Request.Body())
+	}
+	c.srv.guard.Rejected.Use(guard.ClientOf(c.sender()), guard.RejectionOf(size))
+}
+
+// chargeReads counts the work of a call's searches against its sender.
+func (c *call) chargeReads() { c.srv.guard.Reads.Use(guard.ClientOf(c.sender()), c.work) }
+
+// mayBeRejected reports whether a call may be one that writes.
+func (c *call) mayBeRejected() bool {
+	return c.rctx == nil || c.rctx.IsPost() || bytes.Contains(c.rctx.URI().QueryString(), []byte("action"))
+}
+
+// withinBudget returns the error of a call whose sender has used up a budget.
+func (c *call) withinBudget(budget *guard.Budgets, name, message string) error {
+	wait := budget.Wait(guard.ClientOf(c.sender()))
+	if wait == 0 {
+		return nil
+	}
+	c.srv.guard.CountRejected(name)
+	e := toError(&command.RateLimited{RetryAfter: wait, Limit: &command.RateLimit{
+		Name: name, Quota: budget.PerSecond(), Window: time.Second, Message: message, Field: "sender",
+	}})
+	if c.operation != nil {
+		e.Example = c.operation.smallest
+	}
+	return e
 }

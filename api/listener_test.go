@@ -222,3 +222,35 @@ func TestUnreadAnswers(t *testing.T) {
 		return status == http.StatusOK
 	})
 }
+
+// Calls that are wrong use up a budget of their own: reads and those of others go on.
+func TestRejectionsAreCounted(t *testing.T) {
+	s := start(t, func(c *api.Config) { c.Guard = guard.Limits{Rejections: 1} })
+	wrong := func() *apitest.Response {
+		return s.Do(http.MethodPost, "/api/entries", `{"agent":"bob","body":""}`, "Content-Type", jsonType)
+	}
+	until(t, "the budget is used up", func() bool { return wrong().Status == http.StatusTooManyRequests })
+	r := wrong()
+	if problem := apitest.CheckError(t, r); problem.Code != "rate_limited" || r.Header.Get("Retry-After") == "" {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	if r := s.Get("/api/entries"); r.Status != http.StatusOK {
+		t.Errorf("a read: %d %s", r.Status, r.Body)
+	}
+}
+
+// Searches use up a budget by the steps that they take.
+func TestSearchesAreCounted(t *testing.T) {
+	s := start(t, func(c *api.Config) { c.Guard = guard.Limits{ReadWork: 1} })
+	var words strings.Builder
+	for i := range 500 {
+		fmt.Fprintf(&words, "aaa%d ", i)
+	}
+	if r := s.Do(http.MethodPost, "/api/entries", `{"agent":"bob","body":"`+words.String()+`"}`, "Content-Type", jsonType); r.Status != http.StatusCreated {
+		t.Fatalf("%d %.300s", r.Status, r.Body)
+	}
+	until(t, "the budget is used up", func() bool { return s.Get("/api/entries?q=aaa").Status == http.StatusTooManyRequests })
+	if r := s.Get("/api/entries"); r.Status != http.StatusOK {
+		t.Errorf("a list: %d %s", r.Status, r.Body)
+	}
+}

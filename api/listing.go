@@ -76,6 +76,10 @@ func (c *call) endListing(l *listing) error {
 	if l.problems.Any() {
 		return wire.Invalid(l.problems.List, l.repair(c.srv.now()))
 	}
+	l.query.Work = &c.work
+	if l.query.Q != "" {
+		return c.withinBudget(c.srv.guard.Reads, "reads", "Searches for your address have taken too much work. Give whole words, and fewer of them.")
+	}
 	return nil
 }
 

@@ -166,12 +166,13 @@ type HelpQuery struct {
 	Q        string // holding all of these words, the last one as a prefix
 	Limit    int    // at most this many; 0: DefaultList; at most MaxList
 	Before   uint64 // seq < Before; 0: from the newest
+	Work     *int   // grows by the steps that the search takes; nil: nobody counts
 }
 
 // ListHelp returns the seqs of the requests that match q, newest first, and the
 // Before of the next page; 0 on the last page.
 func (v *View) ListHelp(q HelpQuery) (seqs []uint64, next uint64, err error) {
-	search := index.Query{All: []string{termType + string(rune(TypeHelp))}, Min: 1, Before: q.Before, Limit: pageLimit(q.Limit)}
+	search := index.Query{All: []string{termType + string(rune(TypeHelp))}, Min: 1, Before: q.Before, Limit: pageLimit(q.Limit), Work: q.Work}
 	if q.AgentKey != "" {
 		search.All = append(search.All, termAgent+q.AgentKey)
 	}

@@ -109,6 +109,7 @@ type JobQuery struct {
 	Q      string    // holding all of these words, the last one as a prefix
 	Limit  int       // at most this many; 0: DefaultList; at most MaxList
 	Before uint64    // seq < Before; 0: from the newest
+	Work   *int      // grows by the steps that the search takes; nil: nobody counts
 }
 
 // ListJobs returns the seqs of the jobs that match q, newest first, and the
@@ -143,7 +144,7 @@ func cutPage(seqs []uint64, limit int) (page []uint64, next uint64) {
 
 // searchJobs finds jobs by words.
 func (v *View) searchJobs(q JobQuery) (seqs []uint64, next uint64, err error) {
-	search := index.Query{All: []string{termType + string(rune(TypeJob))}, Min: 1, Before: q.Before, Limit: q.Limit}
+	search := index.Query{All: []string{termType + string(rune(TypeJob))}, Min: 1, Before: q.Before, Limit: q.Limit, Work: q.Work}
 	if !addWords(q.Q, &search) {
 		return nil, 0, nil
 	}

@@ -105,6 +105,7 @@ type ProfileQuery struct {
 	Q      string // holding all of these words, the last one as a prefix
 	Limit  int    // at most this many; 0: DefaultList; at most MaxList
 	Before uint64 // revision < Before; 0: from the newest
+	Work   *int   // grows by the steps that the search takes; nil: nobody counts
 }
 
 // ListProfiles returns the revisions of the profiles that match q, most recently
@@ -127,7 +128,7 @@ func (v *View) ListProfiles(q ProfileQuery) (revisions []uint64, next uint64, er
 // searchProfiles finds profiles by words. The index knows every revision that
 // there ever was; it looks at a bounded number of them.
 func (v *View) searchProfiles(q ProfileQuery) (found []uint64, next uint64, err error) {
-	search := index.Query{Min: 1, Before: q.Before, Limit: command.MaxList}
+	search := index.Query{Min: 1, Before: q.Before, Limit: command.MaxList, Work: q.Work}
 	if !addWords(q.Q, &search) {
 		return nil, 0, nil
 	}

@@ -26,12 +26,13 @@ type Query struct {
 	Q        string       // holding all of these words, the last one as a prefix
 	Limit    int          // at most this many; 0: DefaultList; at most MaxList
 	Before   uint64       // seq < Before; 0: from the newest
+	Work     *int         // grows by the steps that the search takes; nil: nobody counts
 }
 
 // List returns the seqs of the entries that match q, newest first, and the
 // Before of the next page; 0 on the last page.
 func (v *View) List(q Query) (seqs []uint64, next uint64, err error) {
-	search := index.Query{Min: 1, Before: q.Before, Limit: pageLimit(q.Limit)}
+	search := index.Query{Min: 1, Before: q.Before, Limit: pageLimit(q.Limit), Work: q.Work}
 	some, err := v.translate(q, &search)
 	if err == nil && some {
 		seqs, next, err = v.search(search)

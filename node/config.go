@@ -81,7 +81,7 @@ type Config struct {
 	AddressWaits       int `name:"address-waits" env:"COMMONS_ADDRESS_WAITS" default:"0" placeholder:"N" help:"Calls that may wait for one address; more end the oldest (default: three quarters of those that may wait)."`
 	AnswerMemory       int `name:"answer-memory" env:"COMMONS_ANSWER_MEMORY" default:"128" placeholder:"MIB" help:"Long answers that may be under way at once, in MiB. A quarter of it may go to one address."`
 	AddressRejections  int `name:"address-rejections" env:"COMMONS_ADDRESS_REJECTIONS" default:"20" placeholder:"N" help:"Rejected writes a second that are looked at for one address, a minute's worth at once; 0 turns the limit off."`
-	AddressReadWork    int `name:"address-read-work" env:"COMMONS_ADDRESS_READ_WORK" default:"200000" placeholder:"N" help:"Work a second that reads may cause for one address, in units that docs/operating.md explains, half a minute's worth at once; 0 turns the limit off."`
+	AddressReadWork    int `name:"address-read-work" env:"COMMONS_ADDRESS_READ_WORK" default:"500000" placeholder:"N" help:"Steps a second that searches may take for one address (a word or postings looked at), half a minute's worth at once; 0 turns the limit off."`
 
 	RequestLog int `name:"request-log" env:"COMMONS_REQUEST_LOG" default:"1" placeholder:"N" help:"Requests logged a second at most, and as many failures; each line says how many were left out. 0 logs none."`
 

@@ -11,8 +11,8 @@ import (
 
 // The defaults of budgets, and for how many seconds' worth they may be used at once.
 const (
-	// DefaultReadWork is in units of work, see WorkOf.
-	DefaultReadWork   = 200_000
+	// DefaultReadWork is in steps of searches: a word or postings that one looks at.
+	DefaultReadWork   = 500_000
 	DefaultRejections = 20
 	readSeconds       = 30
 	rejectionSeconds  = 60
@@ -42,6 +42,9 @@ func newBudgets(perSecond, seconds int, now func() time.Time) *Budgets {
 		of: make(map[netip.Prefix]*rate.Limiter), seed: maphash.MakeSeed(),
 	}
 }
+
+// PerSecond is how much may be used a second.
+func (b *Budgets) PerSecond() int { return b.perSecond }
 
 // Wait returns for how long a client has used up its budget; 0 while it has not.
 func (b *Budgets) Wait(client Client) (wait time.Duration) {

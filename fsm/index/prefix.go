@@ -81,6 +81,7 @@ func (s *search) expand() error {
 			}
 		})
 	}
+	s.work += maxPrefixLook - look
 	w.keepFirst()
 	if s.cut.sealed > s.cut.first {
 		lower := appendTerm(nil, s.cut.prefix, WordClass+s.query.Prefix)

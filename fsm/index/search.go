@@ -27,6 +27,9 @@ type Query struct {
 	Min, Before uint64
 	// Limit is the number of seqs to return at most. Without one nothing is found.
 	Limit int
+	// Work, where it is not nil, grows by the steps that the search takes: words that
+	// it looks at for Prefix, and postings of a term or a word in a block.
+	Work *int
 }
 
 // Cut is the index at one instant. Any number of goroutines may search it, while
@@ -61,6 +64,9 @@ func (c Cut) Search(r pebble.Reader, q Query) (seqs []uint64, more bool, err err
 		s.cut, s.reader, s.query = c, r, q
 		s.from, s.to, s.limit = from, to, limit
 		seqs, err = s.run()
+		if q.Work != nil {
+			*q.Work += s.work
+		}
 		if err = errors.Join(err, s.release()); err != nil {
 			return nil, false, fmt.Errorf("index: search: %w", err)
 		}
@@ -95,6 +101,7 @@ type search struct {
 	terms   []termCursor
 	words   words
 	scratch []byte
+	work    int // see Query.Work
 }
 
 var searches = sync.Pool{New: func() any { return new(search) }}
@@ -120,10 +127,13 @@ func (s *search) run() ([]uint64, error) {
 		if p.start >= s.to {
 			continue
 		}
+		s.work += len(s.query.All)
 		if s.memoryHits(p, &look) && s.take(p.start, p.end.Load()) {
+			s.work += maxPrefixLook - look
 			return s.found, nil
 		}
 	}
+	s.work += maxPrefixLook - look
 	if s.from >= s.cut.sealed {
 		return s.found, nil
 	}
@@ -268,6 +278,10 @@ func (s *search) align(target, bottom uint64) (at uint64, ok bool, err error) {
 // sealedHits puts the entries of a sealed block, on which all cursors are, that
 // carry everything into hits, and reports whether there are any.
 func (s *search) sealedHits(target uint64) (bool, error) {
+	s.work += len(s.terms)
+	if s.query.Prefix != "" {
+		s.work += len(s.words.sealed)
+	}
 	for i := range s.terms {
 		into := &s.other
 		if i == 0 {
@@ -303,7 +317,7 @@ func (s *search) release() error {
 		s.terms[i] = termCursor{}
 	}
 	s.terms = s.terms[:0]
-	s.cut, s.reader, s.query, s.found = Cut{}, nil, Query{}, nil
+	s.cut, s.reader, s.query, s.found, s.work = Cut{}, nil, Query{}, nil, 0
 	searches.Put(s)
 	return err
 }
