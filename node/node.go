@@ -20,6 +20,7 @@ import (
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/consensus"
 	"github.com/commons-cluster/commons/node/delivery"
 	"github.com/commons-cluster/commons/node/health"
@@ -34,7 +35,7 @@ import (
 
 // Node is one running node. Methods are safe for concurrent use.
 type Node struct {
-	cfg         Config
+	cfg         config.Config
 	logger      *slog.Logger
 	started     time.Time
 	descriptors health.Descriptors
@@ -83,13 +84,13 @@ type Node struct {
 
 // Start validates the configuration and starts a node. It returns once the node
 // listens on all its addresses; whether it is ready to serve is what /readyz
-// says. Errors: a *ConfigError, or what kept the node from starting, with
+// says. Errors: a *config.Error, or what kept the node from starting, with
 // everything already started taken down again. ctx bounds the start alone.
-func Start(ctx context.Context, cfg Config, logger *slog.Logger) (*Node, error) {
+func Start(ctx context.Context, cfg config.Config, logger *slog.Logger) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	cfg.Tuning = cfg.Tuning.withDefaults()
+	cfg.Tuning = cfg.Tuning.WithDefaults()
 	n := &Node{
 		cfg: cfg, logger: logger, started: time.Now(),
 		joined: make(chan struct{}), begun: make(chan struct{}), done: make(chan struct{}),
@@ -206,7 +207,7 @@ func (n *Node) openPort() (err error) {
 		Addr: n.cfg.ClusterAddr, Advertise: n.cfg.ClusterAdvertise,
 		ServerID: n.identity.ServerID, ClusterID: n.clusterID,
 		Secrets: n.secrets, Resolve: n.resolve, Logger: n.logger,
-		DialContext: n.cfg.Tuning.dialer(), Gate: n.cfg.Tuning.gate(),
+		DialContext: n.cfg.Tuning.Dialer(), Gate: n.cfg.Tuning.Gate(),
 	})
 	if err != nil {
 		return err
@@ -214,7 +215,7 @@ func (n *Node) openPort() (err error) {
 	n.onEnd(n.closePort)
 	n.pipeline = propose.New(propose.Config{
 		ServerID: n.identity.ServerID, Client: n.port.Client(), Logger: n.logger,
-		Clock: n.cfg.clock(), Known: n.knownRequest, Limiter: n.limiter(),
+		Clock: n.cfg.Clock(), Known: n.knownRequest, Limiter: n.limiter(),
 	})
 	n.usage = usage.New(usage.Config{
 		Boot: n.pipeline.Boot(), Interval: n.cfg.Tuning.UsageInterval, Logger: n.logger, Now: n.pipeline.Clocks().Corrected,
@@ -252,17 +253,17 @@ func (n *Node) knownRequest(body command.Payload) bool {
 // openDelivery makes what sends to receivers. The state has something for it only once
 // Raft runs.
 func (n *Node) openDelivery() error {
-	roots, err := n.cfg.pushRoots()
+	roots, err := n.cfg.PushRoots()
 	if err != nil {
 		return fmt.Errorf("authorities of receivers: %w", err)
 	}
-	if flags := n.cfg.pushFlags(); len(flags) > 0 {
+	if flags := n.cfg.PushFlags(); len(flags) > 0 {
 		n.logger.Warn("FOR TESTS ONLY: what is pushed may reach addresses that are not public", "flags", flags)
 	}
 	n.delivery = delivery.New(delivery.Config{
 		ServerID: n.identity.ServerID, Version: n.cfg.Version, PublicURL: n.cfg.PublicURL, Machine: n.machine, Client: n.port.Client(), Logger: n.logger,
 		Check: func(rawURL string) string { return n.notifyRules().Problem(rawURL) }, Members: n.liveMembers,
-		Resolver: n.cfg.Tuning.Resolver, Port: uint16(n.cfg.PushPort), Roots: roots, AllowNets: parseNetworks(n.cfg.PushAllowNet),
+		Resolver: n.cfg.Tuning.Resolver, Port: uint16(n.cfg.PushPort), Roots: roots, AllowNets: n.cfg.PushNetworks(),
 		Work: n.workCtx, Go: n.workers.Go,
 		Boot: n.pipeline.Boot(), Propose: n.proposeOwn, ProposeAsLeader: n.proposeAsLeader,
 		Stamp: n.pipeline.Clocks().Stamp, Now: n.pipeline.Clocks().Corrected,
@@ -437,9 +438,9 @@ func (n *Node) serveHTTP() (err error) {
 	}
 	n.server, err = api.New(api.Config{
 		Backend: &backend{n}, Logger: n.logger, RequestLog: n.cfg.RequestLog, Registry: registry,
-		Guard:          n.cfg.guardLimits(n.descriptors.Connections),
+		Guard:          n.cfg.GuardLimits(n.descriptors.Connections),
 		TrustedProxies: n.cfg.TrustedNetworks(), HouseAgents: n.cfg.HouseAgents,
-		PublicURL: n.cfg.PublicURL, Notify: n.notifyRules(), DualCard: n.cfg.AgentCard == agentCardDual, Counter: n.usage,
+		PublicURL: n.cfg.PublicURL, Notify: n.notifyRules(), DualCard: n.cfg.DualCard(), Counter: n.usage,
 		WriteRate: n.cfg.WriteRate, WriteBurst: n.cfg.WriteBurst, ClaimTTL: n.cfg.ClaimTTL, Now: n.pipeline.Clocks().Corrected,
 	})
 	if err != nil {
@@ -474,3 +475,7 @@ func (n *Node) Health() (h admin.Health, leading bool) { return n.members.Health
 // Digest returns the running hash over everything the state machine has applied
 // up to index. Nodes of one cluster have equal digests at equal indexes.
 func (n *Node) Digest() (index uint64, digest [32]byte) { return n.machine.Digest() }
+
+// Disconnect closes the private port's connections with a server, in both
+// directions, for tests that cut links.
+func (n *Node) Disconnect(serverID string) { n.port.CloseConns(serverID) }

@@ -10,18 +10,28 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/node/config"
 )
 
 const testPatience = 30 * time.Second
 
-// local returns the configuration of a node on any free ports.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func local(t *testing.T) Config {
+// local returns the configuration of a node on any free ports.
+func local(t *testing.T) config.Config {
 	t.Helper()
-	c := defaults(t)
+	var c config.Config
+	p, err := kong.New(&c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Parse(nil); err != nil {
+		t.Fatal(err)
+	}
 	c.NodeID, c.DataDir, c.DiskReserve = "n1", t.TempDir(), "0"
 	c.HangTimeout = testPatience
 	c.HTTPAddr, c.ClusterAddr, c.GossipAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
@@ -29,7 +39,7 @@ func local(t *testing.T) Config {
 	return c
 }
 
-func mustStart(t *testing.T, c Config) *Node {
+func mustStart(t *testing.T, c config.Config) *Node {
 	t.Helper()
 	n, err := Start(t.Context(), c, quiet())
 	if err != nil {
@@ -102,10 +112,10 @@ func TestStartAndShutdown(t *testing.T) {
 func TestFailedStartTakesAllDown(t *testing.T) {
 	other := mustStart(t, local(t))
 	c := local(t)
-	for name, change := range map[string]func(*Config){
-		"http":    func(c *Config) { c.HTTPAddr = other.HTTPAddr() },
-		"cluster": func(c *Config) { c.ClusterAddr = other.ClusterAddr() },
-		"gossip":  func(c *Config) { c.GossipAddr = other.GossipAddr() },
+	for name, change := range map[string]func(*config.Config){
+		"http":    func(c *config.Config) { c.HTTPAddr = other.HTTPAddr() },
+		"cluster": func(c *config.Config) { c.ClusterAddr = other.ClusterAddr() },
+		"gossip":  func(c *config.Config) { c.GossipAddr = other.GossipAddr() },
 	} {
 		bad := c
 		change(&bad)
@@ -124,7 +134,7 @@ func TestStartRefusesBadConfiguration(t *testing.T) {
 	c := local(t)
 	c.Lease, c.LogLevel = time.Second, "loud"
 	_, err := Start(t.Context(), c, quiet())
-	var wrong *ConfigError
+	var wrong *config.Error
 	if !errors.As(err, &wrong) || len(wrong.Problems) != 2 {
 		t.Errorf("error %v, want two problems", err)
 	}

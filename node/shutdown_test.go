@@ -13,7 +13,7 @@ import (
 // TestShutdownDelay: a node that ends says so first, and serves on meanwhile.
 func TestShutdownDelay(t *testing.T) {
 	c := local(t)
-	c.ShutdownDelay = maxShutdownDelay // cut short below
+	c.ShutdownDelay = time.Minute // cut short below
 	n := mustStart(t, c)
 	until(t, "ready", n.readyForTest)
 	ctx, cancel := context.WithCancel(context.Background())

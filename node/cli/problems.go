@@ -12,7 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/commons-cluster/commons/fsm/text"
-	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/config"
 )
 
 // configError is a configuration that must not run, with all its problems.
@@ -28,7 +28,7 @@ func problemsOf(err error) []string {
 	if err == nil {
 		return nil
 	}
-	if wrong, ok := errors.AsType[*node.ConfigError](err); ok {
+	if wrong, ok := errors.AsType[*config.Error](err); ok {
 		return wrong.Problems
 	}
 	if wrong, ok := errors.AsType[*configError](err); ok {

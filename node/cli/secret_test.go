@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/cluster"
-	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 
@@ -139,7 +139,7 @@ func TestSecretIsRotatedUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := nodetest.New(t, 3, func(cfg *node.Config) { cfg.SecretFile = file })
+	c := nodetest.New(t, 3, func(cfg *config.Config) { cfg.SecretFile = file })
 	c.WaitVoters()
 	first := c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "under the first secret", RequestID: "secret-0001"})
 	backup := filepath.Join(t.TempDir(), "backup")

@@ -14,6 +14,7 @@ import (
 	"github.com/mattn/go-isatty"
 
 	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/offline"
 )
 
@@ -25,7 +26,7 @@ const shutdownTimeout = 20 * time.Second
 const shutdownGrace = 5 * time.Second
 
 type serveCommand struct {
-	Config node.Config `embed:""`
+	Config config.Config `embed:""`
 }
 
 // Help is the second part of `commons serve --help`.

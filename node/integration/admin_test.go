@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/fsm/fsmtest"
-	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 
@@ -222,7 +222,7 @@ func TestTheLastMajorityIsNotTakenApart(t *testing.T) {
 
 func TestProfilesAreServedOnLoopback(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1, func(cfg *node.Config) { cfg.PprofAddr = "127.0.0.1:0" })
+	c := newCluster(t, 1, func(cfg *config.Config) { cfg.PprofAddr = "127.0.0.1:0" })
 	nd := c.Nodes[0]
 	_, line, found := strings.Cut(nd.Log(), `msg="serving profiles"`)
 	if !found {
@@ -316,7 +316,7 @@ func TestMetricsForOperators(t *testing.T) {
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	const before, after = 1, 2
-	c := newCluster(t, 3, func(cfg *node.Config) { cfg.Tuning.Format = before })
+	c := newCluster(t, 3, func(cfg *config.Config) { cfg.Tuning.Format = before })
 	for i := range c.Nodes {
 		for _, nd := range c.Nodes {
 			if s, err := nd.Status(); err != nil || s.Format != before {

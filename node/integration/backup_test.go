@@ -16,6 +16,7 @@ import (
 	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/backup"
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 	"github.com/commons-cluster/commons/node/offline"
 )
@@ -323,7 +324,7 @@ func TestRecoveryAfterTheSecretWasReplaced(t *testing.T) {
 		}
 	}
 	write(former)
-	c := newCluster(t, 1, func(cfg *node.Config) { cfg.SecretFile = secret })
+	c := newCluster(t, 1, func(cfg *config.Config) { cfg.SecretFile = secret })
 	c.WaitReady(0)
 	c.MustPublish(0, nodetest.Post{Body: "before the loss"})
 	c.Stop(0) // writes the state

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 
@@ -64,7 +64,7 @@ func TestClaimsEnd(t *testing.T) {
 	t.Parallel()
 	offsets := []time.Duration{time.Minute, 0, -time.Minute}
 	started := 0
-	c := newCluster(t, 3, func(cfg *node.Config) {
+	c := newCluster(t, 3, func(cfg *config.Config) {
 		cfg.ClaimTTL, cfg.ClockOffset = 3*time.Second, offsets[started%len(offsets)]
 		started++
 	})

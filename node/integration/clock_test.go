@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 	"github.com/commons-cluster/commons/node/propose"
 )
@@ -44,7 +44,7 @@ func TestLeadersClockIsSet(t *testing.T) {
 	t.Parallel()
 	const tolerance = 5 * time.Minute // far below the steps, far above any delay
 	var clocks []*setClock
-	c := newCluster(t, 3, func(cfg *node.Config) {
+	c := newCluster(t, 3, func(cfg *config.Config) {
 		clocks = append(clocks, &setClock{Clock: propose.WallClock(0)})
 		cfg.Tuning.Clock = clocks[len(clocks)-1]
 		cfg.ClaimTTL = 30 * time.Minute

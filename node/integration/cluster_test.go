@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/internal/longtest"
-	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -213,7 +213,7 @@ func TestRequestIDAfterRestart(t *testing.T) {
 }
 
 // smallLog makes nodes take snapshots after little log.
-func smallLog(cfg *node.Config) {
+func smallLog(cfg *config.Config) {
 	cfg.Tuning.SnapshotBytes, cfg.Tuning.TrailingBytes = 64<<10, 16<<10
 }
 
@@ -284,7 +284,7 @@ func TestFirstStartIsCutShort(t *testing.T) {
 	for _, size := range []int{1, 3} {
 		t.Run(strconv.Itoa(size), func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, size, func(cfg *node.Config) {
+			c := newCluster(t, size, func(cfg *config.Config) {
 				if cfg.NodeID != "n1" {
 					return
 				}

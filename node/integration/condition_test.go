@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
-	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -52,7 +52,7 @@ func TestConditionsAreTrue(t *testing.T) {
 	)
 	d := &disks{free: map[string]uint64{"n1": plenty, "n2": plenty, "n3": plenty}}
 	var w writes
-	c := newCluster(t, 3, d.option, w.option, func(cfg *node.Config) {
+	c := newCluster(t, 3, d.option, w.option, func(cfg *config.Config) {
 		if cfg.NodeID == "n2" {
 			cfg.ClockOffset = off
 		}
@@ -151,7 +151,7 @@ func TestConditionsAreTrue(t *testing.T) {
 // the leader's judgement shows each step.
 func TestDeadVoterIsRemoved(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3, func(cfg *node.Config) { cfg.DeadServerThreshold = 3 * time.Second })
+	c := newCluster(t, 3, func(cfg *config.Config) { cfg.DeadServerThreshold = 3 * time.Second })
 	c.Join()
 	c.WaitReady()
 	c.WaitVoters()

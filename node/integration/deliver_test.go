@@ -16,12 +16,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/commons-cluster/commons/api/apitest"
-	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/push"
 	"github.com/commons-cluster/commons/node/push/pushtest"
 )
@@ -85,7 +85,7 @@ func TestDeliveries(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t)
 	const base = "https://commons.example"
-	c := newCluster(t, 3, h.reach, func(cfg *node.Config) { cfg.PublicURL = base + "/" })
+	c := newCluster(t, 3, h.reach, func(cfg *config.Config) { cfg.PublicURL = base + "/" })
 	key := c.listen(h, "Ada", 0)
 	question := c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "A note to myself, @ada: who knows tides?"})
 	reply := c.MustPublish(1, nodetest.Post{Agent: "bob", Body: "I do, @Ada & <you>.", ReplyTo: question.Entry.ID})
@@ -467,7 +467,7 @@ func TestJunkCrowdsOutNobody(t *testing.T) {
 func TestEventsOfALeaderWithASkewedClock(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t)
-	c := newCluster(t, 3, h.reach, func(cfg *node.Config) {
+	c := newCluster(t, 3, h.reach, func(cfg *config.Config) {
 		if cfg.NodeID == "n1" {
 			cfg.ClockOffset = -20 * time.Minute
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
-	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 
@@ -24,7 +24,7 @@ func (d *disks) set(name string, free uint64) {
 	d.free[name] = free
 }
 
-func (d *disks) option(cfg *node.Config) {
+func (d *disks) option(cfg *config.Config) {
 	name := cfg.NodeID
 	cfg.DiskReserve = "10%"
 	cfg.Tuning.DiskSpace = func() (uint64, uint64, error) {

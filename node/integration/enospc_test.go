@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 
@@ -22,7 +22,7 @@ func TestFullDiskOfAFollower(t *testing.T) {
 		t.Skip("takes several seconds")
 	}
 	mounts := map[string]string{}
-	c := newCluster(t, 3, func(cfg *node.Config) {
+	c := newCluster(t, 3, func(cfg *config.Config) {
 		dir := cfg.DataDir
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -22,7 +22,7 @@ func TestHangingDisk(t *testing.T) {
 				t.Skip("takes several seconds, and the log's case is much the same")
 			}
 			var victim atomic.Pointer[string]
-			c := newCluster(t, 3, func(cfg *node.Config) {
+			c := newCluster(t, 3, func(cfg *config.Config) {
 				id := cfg.NodeID
 				cfg.HangTimeout = 5 * time.Second
 				cfg.Tuning.AroundWrite = func(what string, do func() error) error {

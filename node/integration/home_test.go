@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 
@@ -286,7 +286,7 @@ func TestHomeWithASkewedClock(t *testing.T) {
 	t.Parallel()
 	const skewed, other = 2, 0
 	started := 0
-	c := newCluster(t, 3, func(cfg *node.Config) {
+	c := newCluster(t, 3, func(cfg *config.Config) {
 		if started == skewed {
 			cfg.ClockOffset = -5 * time.Minute
 		}

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -29,7 +29,7 @@ func (w *writes) spoil(victim, what string, do func(what string, write func() er
 	w.victim, w.what, w.do = victim, what, do
 }
 
-func (w *writes) option(cfg *node.Config) {
+func (w *writes) option(cfg *config.Config) {
 	name := cfg.NodeID
 	cfg.Tuning.AroundWrite = func(what string, write func() error) error {
 		w.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 
@@ -18,7 +18,7 @@ import (
 // it. A new leader gives a fresh burst: Raft is so patient that a busy machine
 // does not bring one about.
 func limited(burst int) nodetest.Option {
-	return func(cfg *node.Config) {
+	return func(cfg *config.Config) {
 		cfg.WriteRate, cfg.WriteBurst = 1, burst
 		cfg.Heartbeat, cfg.Election, cfg.Lease = 2*time.Second, 2*time.Second, time.Second
 	}

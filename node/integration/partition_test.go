@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 
@@ -77,7 +77,7 @@ func TestMinorityPartition(t *testing.T) {
 }
 
 // patientRaft keeps a busy machine from causing elections.
-func patientRaft(cfg *node.Config) {
+func patientRaft(cfg *config.Config) {
 	cfg.Heartbeat, cfg.Election, cfg.Lease = time.Second, time.Second, 700*time.Millisecond
 }
 

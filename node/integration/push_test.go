@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 	"github.com/commons-cluster/commons/node/push"
 	"github.com/commons-cluster/commons/node/push/pushtest"
@@ -71,7 +71,7 @@ func isChallenge(got pushtest.Received) bool {
 }
 
 // reach lets a cluster's nodes reach the receiver.
-func (h *hooks) reach(cfg *node.Config) {
+func (h *hooks) reach(cfg *config.Config) {
 	cfg.PushPort, cfg.PushCAFile, cfg.PushAllowNet = int(h.receiver.Port()), h.authority.File(), []string{"127.0.0.0/8"}
 	cfg.TrustedProxies = []string{"127.0.0.0/8"}
 	cfg.Tuning.Resolver = h.names.Resolver()
@@ -210,7 +210,7 @@ func TestVerification(t *testing.T) {
 // receiver, whichever of them is asked.
 func TestVerificationOfOurselves(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 2, func(cfg *node.Config) { cfg.HTTPAdvertise = cfg.NodeID + ".nodes.example:8080" })
+	c := newCluster(t, 2, func(cfg *config.Config) { cfg.HTTPAdvertise = cfg.NodeID + ".nodes.example:8080" })
 	c.WaitConverged()
 	for _, of := range c.Nodes {
 		own := "https://" + of.Config.NodeID + ".nodes.example/hook"

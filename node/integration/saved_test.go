@@ -14,13 +14,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 
 	"github.com/hashicorp/raft"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/commons-cluster/commons/fsm"
-	"github.com/commons-cluster/commons/node"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/push/pushtest"
 )
@@ -102,7 +102,7 @@ func unpackSaved(t *testing.T, file string) (c *testCluster, nd *nodetest.Node, 
 	}
 	// Nobody is there any more to whom something could be delivered.
 	names := pushtest.NewNames(t)
-	c = emptyCluster(t, func(cfg *node.Config) { cfg.SecretFile, cfg.Tuning.Resolver = secretFile(t), names.Resolver() })
+	c = emptyCluster(t, func(cfg *config.Config) { cfg.SecretFile, cfg.Tuning.Resolver = secretFile(t), names.Resolver() })
 	nd = c.Add(1)
 	unpackDir(t, nd.DataDir(), strings.TrimSuffix(file, ".json")+".tar.zst")
 	return c, nd, saved

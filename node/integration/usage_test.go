@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 
@@ -23,7 +23,7 @@ type usageAnswer struct {
 // counting makes nodes fold their counts this often, and believe what the tests
 // say of where they call from.
 func counting(every time.Duration) nodetest.Option {
-	return func(cfg *node.Config) {
+	return func(cfg *config.Config) {
 		cfg.Tuning.UsageInterval = every
 		cfg.TrustedProxies = []string{"127.0.0.0/8"}
 	}
@@ -79,7 +79,7 @@ func (c *testCluster) waitUsage(want uint64) {
 // that each call is counted once on all nodes, and no address is kept.
 func TestUsageAcrossNodes(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3, counting(100*time.Millisecond), func(cfg *node.Config) { cfg.WriteRate, cfg.WriteBurst = 1, 1 })
+	c := newCluster(t, 3, counting(100*time.Millisecond), func(cfg *config.Config) { cfg.WriteRate, cfg.WriteBurst = 1, 1 })
 	c.WaitVoters()
 	addrs := []string{"203.0.113.71", "203.0.113.72", "203.0.113.73"}
 	var made uint64

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/node"
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/membership"
 	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
@@ -33,7 +34,7 @@ const (
 )
 
 // Option changes the configuration that nodes are started with.
-type Option func(*node.Config)
+type Option func(*config.Config)
 
 // Cluster is a set of nodes. Its methods fail the test that it was made for, and
 // are called from the test's goroutine.
@@ -53,8 +54,8 @@ type Cluster struct {
 
 // Node is one place in a cluster. It keeps its addresses over restarts.
 type Node struct {
-	Config node.Config // of the next start
-	Run    *node.Node  // nil while it is down
+	Config config.Config // of the next start
+	Run    *node.Node    // nil while it is down
 
 	c     *Cluster
 	index int
@@ -128,12 +129,12 @@ func (c *Cluster) Add(expect int) *Node {
 	c.t.Helper()
 	i := len(c.Nodes)
 	nd := &Node{c: c, index: i, log: &logBuffer{}}
-	nd.Config = node.Config{
+	nd.Config = config.Config{
 		NodeID: fmt.Sprintf("n%d", i+1), DataDir: filepath.Join(c.dir, fmt.Sprintf("n%d", i+1)),
 		BootstrapExpect: expect, ClaimTTL: 24 * time.Hour, AgentCard: "1.0",
 		Heartbeat: Heartbeat, Election: Election, Lease: Lease, HangTimeout: Patience,
 		LogLevel: "info", LogFormat: "text", Version: "test",
-		Tuning: node.Tuning{
+		Tuning: config.Tuning{
 			Timing: membership.Timing{
 				ReconcileInterval: 200 * time.Millisecond, StableFor: 300 * time.Millisecond, GoneFor: time.Second,
 			},

@@ -1,4 +1,4 @@
-package node
+package config
 
 import (
 	"errors"
@@ -146,9 +146,9 @@ func TestValidate(t *testing.T) {
 			tt.change(&c)
 			var got []string
 			if err := c.Validate(); err != nil {
-				var ce *ConfigError
+				var ce *Error
 				if !errors.As(err, &ce) {
-					t.Fatalf("error %v is no *ConfigError", err)
+					t.Fatalf("error %v is no *Error", err)
 				}
 				got = ce.Problems
 			}

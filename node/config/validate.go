@@ -1,4 +1,4 @@
-package node
+package config
 
 import (
 	"crypto/x509"
@@ -17,13 +17,13 @@ import (
 	"github.com/commons-cluster/commons/node/health"
 )
 
-// ConfigError lists everything that is wrong with a Config. Each problem names
+// Error lists everything that is wrong with a Config. Each problem names
 // the flag and says what to do.
-type ConfigError struct {
+type Error struct {
 	Problems []string
 }
 
-func (e *ConfigError) Error() string {
+func (e *Error) Error() string {
 	if len(e.Problems) == 1 {
 		return "configuration: " + e.Problems[0]
 	}
@@ -39,7 +39,7 @@ func (v *validation) addf(format string, args ...any) {
 	v.problems = append(v.problems, fmt.Sprintf(format, args...))
 }
 
-// Validate returns nil, or a *ConfigError with all problems.
+// Validate returns nil, or a *Error with all problems.
 func (c Config) Validate() error {
 	var v validation
 	v.identity(c)
@@ -55,7 +55,7 @@ func (c Config) Validate() error {
 	}
 	v.logging(c)
 	if len(v.problems) > 0 {
-		return &ConfigError{Problems: v.problems}
+		return &Error{Problems: v.problems}
 	}
 	return nil
 }
@@ -181,7 +181,7 @@ func (v *validation) loopback(c Config, addrs []address) {
 	if c.ClockOffset.Abs() > maxClockOffset {
 		v.addf("--clock-offset: %v is out of range; give %v at most, forward or back", c.ClockOffset, maxClockOffset)
 	}
-	for _, flag := range c.pushFlags() {
+	for _, flag := range c.PushFlags() {
 		if len(open) > 0 {
 			v.addf("--%s: for tests on loopback addresses only, and this node has %s; leave it out", flag, strings.Join(open, ", "))
 		}
@@ -359,8 +359,8 @@ func isLoopback(addr string) bool {
 // maxCAFile bounds what is read of a file of authorities, in bytes.
 const maxCAFile = 1 << 20
 
-// pushFlags returns the flags that are set and only for tests.
-func (c Config) pushFlags() []string {
+// PushFlags returns the flags that are set and only for tests.
+func (c Config) PushFlags() []string {
 	var set []string
 	if c.PushPort != 0 {
 		set = append(set, "push-port")
@@ -378,7 +378,7 @@ func (v *validation) push(c Config) {
 	if c.PushPort < 0 || c.PushPort > math.MaxUint16 {
 		v.addf("--push-port: %d is out of range; give 1 to %d", c.PushPort, math.MaxUint16)
 	}
-	if _, err := c.pushRoots(); err != nil {
+	if _, err := c.PushRoots(); err != nil {
 		v.addf("--push-ca-file: %v", err)
 	}
 	for _, s := range c.PushAllowNet {
@@ -388,8 +388,8 @@ func (v *validation) push(c Config) {
 	}
 }
 
-// pushRoots returns the authorities of receivers' certificates; nil is the system's.
-func (c Config) pushRoots() (*x509.CertPool, error) {
+// PushRoots returns the authorities of receivers' certificates; nil is the system's.
+func (c Config) PushRoots() (*x509.CertPool, error) {
 	if c.PushCAFile == "" {
 		return nil, nil
 	}

@@ -1,4 +1,7 @@
-package node
+// Package config is what one node is started with: its flags, their checks, and what
+// follows from them alone. It opens nothing but the files that the flags name, and
+// starts nothing.
+package config
 
 import (
 	"cmp"
@@ -96,9 +99,9 @@ type Config struct {
 	Tuning Tuning `kong:"-"`
 }
 
-// guardLimits returns the bounds on what strangers may hold of a node that may have
+// GuardLimits returns the bounds on what strangers may hold of a node that may have
 // so many connections of clients.
-func (c Config) guardLimits(connections int) guard.Limits {
+func (c Config) GuardLimits(connections int) guard.Limits {
 	const mib = 1 << 20
 	return guard.Limits{
 		Connections: max(1, connections-guard.Beyond), AddressConnections: c.AddressConnections, AddressWaits: c.AddressWaits,
@@ -119,6 +122,12 @@ func (c Config) NodeName() (string, error) {
 // TrustedNetworks returns TrustedProxies parsed; a single address is a network of
 // one. Entries that cannot be parsed are left out: Validate reports them.
 func (c Config) TrustedNetworks() []netip.Prefix { return parseNetworks(c.TrustedProxies) }
+
+// PushNetworks returns PushAllowNet parsed, as TrustedNetworks does.
+func (c Config) PushNetworks() []netip.Prefix { return parseNetworks(c.PushAllowNet) }
+
+// DualCard reports whether the agent card has the fields of A2A 0.3, too.
+func (c Config) DualCard() bool { return c.AgentCard == agentCardDual }
 
 // parseNetworks returns the networks that can be parsed.
 func parseNetworks(list []string) []netip.Prefix {

@@ -1,4 +1,4 @@
-package node
+package config
 
 import (
 	"context"
@@ -52,8 +52,8 @@ type Tuning struct {
 	Link func(serverID string, outbound bool) bool
 }
 
-// withDefaults returns t with every zero field set.
-func (t Tuning) withDefaults() Tuning {
+// WithDefaults returns t with every zero field set.
+func (t Tuning) WithDefaults() Tuning {
 	setDefault(&t.SnapshotBytes, defaultSnapshotBytes)
 	setDefault(&t.TrailingBytes, defaultTrailingBytes)
 	setDefault(&t.ReconcileInterval, defaultReconcileInterval)
@@ -73,24 +73,24 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// clock returns the node's own clock.
-func (c Config) clock() propose.Clock {
+// Clock returns the node's own clock.
+func (c Config) Clock() propose.Clock {
 	if c.Tuning.Clock != nil {
 		return c.Tuning.Clock
 	}
 	return propose.WallClock(c.ClockOffset)
 }
 
-// gate returns what the private port asks about incoming connections.
-func (t Tuning) gate() func(serverID string) bool {
+// Gate returns what the private port calls for incoming connections; nil lets all pass.
+func (t Tuning) Gate() func(serverID string) bool {
 	if t.Link == nil {
 		return nil
 	}
 	return func(id string) bool { return t.Link(id, false) }
 }
 
-// dialer returns what the private port dials with, nil for its own.
-func (t Tuning) dialer() func(ctx context.Context, network, addr string) (net.Conn, error) {
+// Dialer returns what the private port dials with; nil is its own.
+func (t Tuning) Dialer() func(ctx context.Context, network, addr string) (net.Conn, error) {
 	if t.Link == nil {
 		return nil
 	}
@@ -102,7 +102,3 @@ func (t Tuning) dialer() func(ctx context.Context, network, addr string) (net.Co
 		return d.DialContext(ctx, network, addr)
 	}
 }
-
-// Disconnect closes the private port's connections with a server, in both
-// directions, for tests that cut links.
-func (n *Node) Disconnect(serverID string) { n.port.CloseConns(serverID) }
