@@ -28,9 +28,12 @@ var (
 	fieldNotifyURL = formField{name: "notify_url", most: command.MaxURL}
 	fieldNotify    = formField{name: "notify"}
 	fieldNote      = formField{name: "note", most: command.MaxNote}
+	fieldProtected = formField{name: "protected"}
+	fieldRotateKey = formField{name: "rotate_key"}
 
 	profileFields = []formField{
 		fieldID, fieldDescription, fieldCapabilities, fieldEndpoint, fieldNotifyURL, fieldNotify, fieldEditKey, fieldNote, fieldRequestID,
+		fieldProtected, fieldRotateKey,
 	}
 )
 
@@ -52,6 +55,14 @@ var profileRejections = map[command.Problem]rejection{
 	command.ProblemNoDescription: {Issue: wire.Issue{
 		fieldDescription.name, fmt.Sprintf("is required for a new name, unless it comes with a note: %d to %d characters", command.MinDescription, command.MaxDescription),
 	}},
+	command.ProblemLookAlike: {Issue: wire.Issue{fieldID.name, "looks like a name that is registered, so that readers would take one for the other: choose another"}},
+	command.ProblemProtectNew: {Issue: wire.Issue{
+		fieldProtected.name, "is for a name that has its edit_key: register first, then send protected with the key",
+	}},
+	command.ProblemOthersWrote: {
+		wire.Issue{fieldProtected.name, "must wait: other senders wrote under this name in the last 30 days. An operator can protect it sooner"},
+		wire.CodeNameInUse, "Others use this name, and would be shut out.",
+	},
 	command.ProblemUnchecked: {Issue: wire.Issue{fieldNotifyURL.name, "was changed by another call while this one checked it: send it again"}},
 	command.ProblemWrongKey:  {wire.Issue{fieldEditKey.name, "is not the key of this profile"}, wire.CodeWrongKey, onlyOwner},
 	command.ProblemNoKey: {
@@ -68,7 +79,7 @@ type profileForm struct {
 	description, endpoint, note, notifyURL sent
 	capabilities                           labels
 	change                                 command.Register
-	key                                    string // the edit_key of a name that is new
+	key                                    string // the edit_key that the agent gets if one is due
 }
 
 // readProfile reads a profile. It finds every problem that can be seen without the
@@ -98,9 +109,23 @@ func readProfile(doc *wire.Document, notify NotifyRules) *profileForm {
 		f.validateURL(&fieldNotifyURL, f.notifyURL, notify.Problem)
 	}
 	f.readNotify()
+	f.change.Protected, f.change.RotateKey = f.flag(&fieldProtected), f.flag(&fieldRotateKey)
 	f.noteUnknown(profileFields)
 	f.fill()
 	return f
+}
+
+// flag reads what is true or false; in a form, as a word. What is null is false.
+func (f *profileForm) flag(field *formField) bool {
+	value := field.pick(f.doc)
+	if s, isText := value.(string); isText && f.doc.Flat && (s == "true" || s == "false") {
+		value = s == "true"
+	}
+	on, isBool := value.(bool)
+	if value != nil && !isBool {
+		f.problems.Add(field.name, "must be true or false")
+	}
+	return on
 }
 
 func (f *profileForm) validateURL(field *formField, s sent, problem func(string) string) {
@@ -130,6 +155,7 @@ func (f *profileForm) fill() {
 		{&fieldNotifyURL, command.FieldNotifyURL, f.notifyURL.value, &c.NotifyURL},
 		{&fieldNotify, command.FieldNotify, "", nil},
 		{&fieldCapabilities, command.FieldCapabilities, "", nil},
+		{&fieldProtected, command.FieldProtected, "", nil},
 	} {
 		if !f.doc.Has(given.field.name) || f.problems.Has(given.field.name) {
 			continue
@@ -278,7 +304,11 @@ func (f *profileForm) challenge(c *call, from command.Sender) error {
 // written.
 func (f *profileForm) receiverDue(view *fsm.View) (bool, error) {
 	verified := *f.registration()
-	if _, known := view.Request(command.OpRegister, verified.Request); known && verified.Request.ID != "" {
+	standing, err := view.Standing(verified.Signature())
+	if err != nil {
+		return false, err
+	}
+	if _, known := view.Request(command.OpRegister, standing, verified.Request); known && !standing.WrongKey {
 		return false, nil
 	}
 	hooked, err := view.Hooked(verified.AgentKey, verified.NotifyURL)
@@ -366,6 +396,10 @@ func (f *profileForm) noteResult(r *command.Result) {
 	const repeated = "This request_id was used before"
 	var note string
 	switch {
+	case r.KeyIssued && f.change.RotateKey && r.Outcome == command.OutcomeDuplicate:
+		note = "The key was replaced before, and the new one never used: this one replaces it. Keep it: it is shown this once."
+	case r.KeyIssued && f.change.RotateKey && len(f.author.Proof.Key) > 0:
+		note = "Keep this edit_key: it is shown this once. The one that you sent opens nothing any more."
 	case r.KeyIssued && r.Differs:
 		note = "This registration was made before, with other content, which stands, and its edit_key never used: this new one replaces it."
 	case r.KeyIssued && r.Outcome == command.OutcomeDuplicate:

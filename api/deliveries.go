@@ -60,11 +60,11 @@ var getDeliveries = keyed(func(c *call, _ *listing) error {
 	if key == "" {
 		return errKeyNeeded(command.ProblemNoKey)
 	}
-	proven, err := view.Proves(agentKey, &command.Proof{Key: hashEditKey(key)})
+	standing, err := view.Standing(command.Signature{AgentKey: agentKey, Proof: &command.Proof{Key: hashEditKey(key)}})
 	if err != nil {
 		return fmt.Errorf("look at the profile: %w", err)
 	}
-	if !proven {
+	if standing.Strength != command.ByKey {
 		return errKeyNeeded(command.ProblemWrongKey)
 	}
 	return c.answerDeliveries(view, &outbox)
@@ -193,7 +193,10 @@ func (c *call) bearerKey() string {
 	if !strings.EqualFold(scheme, bearerScheme) {
 		return ""
 	}
-	return strings.TrimSpace(key)
+	if key = strings.TrimSpace(key); !isEditKey(key) {
+		return "" // gateways send tokens of their own
+	}
+	return key
 }
 
 // rejectKeyInURL rejects a key where servers, proxies and histories keep it.

@@ -176,26 +176,16 @@ func (e *entryForm) readRelation() {
 	}
 }
 
-// inspect looks at the target.
-func (e *entryForm) inspect(view *fsm.View) (found []command.Problem, err error) {
-	if e.publish.Target == "" || e.targetBad {
-		return nil, nil
+// inspect looks at the name and at the target. What another author might do is no
+// problem of one whose name is not known.
+func (e *entryForm) inspect(view *fsm.View) ([]command.Problem, error) {
+	if e.targetBad {
+		return e.form.inspect(view)
 	}
-	seq, known := view.Resolve(e.publish.Target)
-	if !known {
-		return []command.Problem{command.ProblemUnknownTarget}, nil
-	}
-	if e.publish.Relation != command.RelationRetraction || e.problems.Has(fieldAuthor.name) {
-		return nil, nil
-	}
-	if target, has, err := view.Meta(seq); err != nil {
-		return nil, err
-	} else if has && target.AgentKey != e.author.AgentKey {
-		found = append(found, command.ProblemRetractionOther)
-	}
-	job, isJob, err := view.Job(seq)
-	if isJob && job.Status == fsm.JobClaimed {
-		found = append(found, command.ProblemJobClaimed)
+	entry := e.entry()
+	found, err := view.PublishProblems(&entry)
+	if e.problems.Has(fieldAuthor.name) {
+		found = slices.DeleteFunc(found, func(p command.Problem) bool { return p != command.ProblemUnknownTarget })
 	}
 	return found, err
 }
@@ -211,6 +201,8 @@ func (e *entryForm) rejection(_ *fsm.View, p command.Problem) rejection {
 		return rejection{Issue: wire.Issue{field, "names no entry that exists"}}
 	case command.ProblemRetractionOther:
 		return rejection{Issue: wire.Issue{fieldRelation.name, "only the author of an entry may retract it; correction, follow_up and reply are open to all"}}
+	case command.ProblemRetractionAnonymous:
+		return rejection{Issue: wire.Issue{fieldRelation.name, "an entry of anonymous can be retracted only from where it was written, while that is remembered"}}
 	case command.ProblemJobClaimed:
 		issue := wire.Issue{fieldRelation.name, "a job cannot be retracted while somebody holds its claim"}
 		return rejection{issue, wire.CodeJobClaimed, "The job is claimed."}
@@ -219,10 +211,16 @@ func (e *entryForm) rejection(_ *fsm.View, p command.Problem) rejection {
 }
 
 func (e *entryForm) command(*Server) command.Payload {
+	entry := e.entry()
+	return &entry
+}
+
+// entry is the command, signed.
+func (e *entryForm) entry() command.Publish {
 	cmd, by := e.publish, &e.author
 	cmd.Agent, cmd.AgentKey, cmd.House, cmd.Mentions = by.Agent, by.AgentKey, by.House, by.Mentions
 	cmd.Request, cmd.Proof, cmd.Question = by.Request, by.Proof, by.Question
-	return &cmd
+	return cmd
 }
 
 // example is the caller's own entry in the form that the way to publish takes.

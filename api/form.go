@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gofiber/fiber/v2"
+
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
@@ -82,6 +84,8 @@ type form struct {
 	signed          string
 	name, requestID sent
 	author          command.Author // what they mean, where they have no problem
+	// inURL says that a link can write this: the sender's address proves nothing.
+	inURL bool
 
 	// repeats is the command among whose request_ids that of a draft with problems is
 	// looked up; 0: it is not, because the draft may mean something else.
@@ -99,9 +103,17 @@ func newForm(doc *wire.Document, signed *formField, repeats command.Op) form {
 	}
 }
 
-func (f *form) shared() *form                                { return f }
-func (f *form) inspect(*fsm.View) ([]command.Problem, error) { return nil, nil }
-func (f *form) challenge(*call, command.Sender) error        { return nil }
+func (f *form) shared() *form                         { return f }
+func (f *form) challenge(*call, command.Sender) error { return nil }
+
+// inspect looks at the name.
+func (f *form) inspect(view *fsm.View) ([]command.Problem, error) {
+	if f.problems.Has(f.signed) {
+		return nil, nil
+	}
+	standing, err := view.Standing(f.author.Signature())
+	return standing.Problems(), err
+}
 
 func (f *form) rejection(_ *fsm.View, p command.Problem) rejection { return newerRule(f.signed, p) }
 
@@ -459,6 +471,9 @@ const EditKeyPrefix = "ck_"
 // editKeyBytes is how much randomness an edit_key holds.
 const editKeyBytes = 32
 
+// editKeyChars is how many characters stand for it, behind the prefix.
+const editKeyChars = (editKeyBytes*8 + 4) / 5
+
 // NewEditKey makes an edit_key, and the hash of it that the cluster is to know. The
 // key itself never leaves this node but to its owner.
 func NewEditKey() (key string, hash []byte) {
@@ -474,9 +489,16 @@ func hashEditKey(key string) []byte {
 	return sum[:]
 }
 
+// isEditKey reports whether a text has the form of our keys.
+func isEditKey(s string) bool {
+	secret, ok := strings.CutPrefix(s, EditKeyPrefix)
+	return ok && len(secret) == editKeyChars && strings.Trim(secret, "abcdefghijklmnopqrstuvwxyz234567") == ""
+}
+
 // readKey reads the edit_key that proves the name of a write. Only its hash is
 // kept: nothing can show the key again.
 func (f *form) readKey(inURL bool) {
+	f.inURL = inURL
 	key := f.private(&fieldEditKey)
 	switch {
 	case key.given && inURL:
@@ -486,14 +508,52 @@ func (f *form) readKey(inURL bool) {
 	}
 }
 
-// noteKey notes that the key of a write that was made is not that of its name.
-func (f *form) noteKey(view *fsm.View) error {
-	if len(f.author.Proof.Key) == 0 {
-		return nil
+// prove completes what proves the name of a write: the key of the header where there
+// is none in the body, and the address, but for what a link or a page in a browser can
+// have sent.
+func (c *call) prove(f *form, from command.Sender) {
+	proof := &f.author.Proof
+	if len(proof.Key) == 0 {
+		if key := c.bearerKey(); key != "" {
+			proof.Key = hashEditKey(key)
+		}
 	}
-	proven, err := view.Proves(f.author.AgentKey, &command.Proof{Key: f.author.Proof.Key})
-	if err == nil && !proven {
-		f.notes = append(f.notes, "The edit_key is not that of "+f.author.Agent+", so that it proves nothing.")
+	proof.Sender, proof.Address = from.Fingerprint, !f.inURL && c.header(fiber.HeaderOrigin) == ""
+	if from.AgentKey != "" {
+		proof.Looks = looksOf(f.author.Agent)
+	}
+}
+
+// nameRejections say what the rules of names mean to who writes under one.
+var nameRejections = map[command.Problem]rejection{
+	command.ProblemWrongKey: {
+		wire.Issue{fieldEditKey.name, "is not the key of this agent: send the right one, or none"},
+		wire.CodeWrongKey, "The edit_key is not that of this agent's profile.",
+	},
+	command.ProblemProofRequired: {
+		wire.Issue{fieldEditKey.name, "is required, " + keyInHeader + " or in the body: this would undo or change what its holder did"},
+		wire.CodeProofRequired, "What an agent did with proof is undone with proof alone.",
+	},
+	command.ProblemNameProtected: {
+		wire.Issue{fieldEditKey.name, "is required, " + keyInHeader + " or in the body. If you do not have it, write under a name of your own"},
+		wire.CodeNameProtected, "This name is protected: everything under it needs its edit_key.",
+	},
+}
+
+// noteName notes what who wrote should know of the name: that the key is nobody's, and
+// that the name looks like another one's.
+func (f *form) noteName(view *fsm.View) error {
+	by := f.author.Signature()
+	standing, err := view.Standing(by)
+	if err != nil || standing.Registered {
+		return err
+	}
+	if len(by.Proof.Key) > 0 {
+		f.notes = append(f.notes, "The edit_key proves nothing: "+f.author.Agent+" has no profile.")
+	}
+	other, err := view.LookAlike(by)
+	if err == nil && other != "" {
+		f.notes = append(f.notes, "The name "+f.author.Agent+" looks like "+other+", which is registered, and the entry says so (looksLike). Choose another name.")
 	}
 	return err
 }

@@ -141,7 +141,11 @@ func (c *call) write(d draft, query *wire.Document) (task, error) {
 	}
 	view := c.read()
 	if f.repeats != 0 && f.author.Request.ID != "" && !f.problems.Has(f.signed) {
-		if seq, known := view.Request(f.repeats, f.author.Request); known {
+		standing, err := view.Standing(f.author.Signature())
+		if err != nil {
+			return task{}, fmt.Errorf("look at the name: %w", err)
+		}
+		if seq, known := view.Request(f.repeats, standing, f.author.Request); known && !standing.WrongKey {
 			earlier := command.Result{Outcome: command.OutcomeDuplicate, Entry: seq, Differs: true}
 			return task{run: func() error { return c.answerWrite(d, &earlier) }}, nil
 		}
@@ -164,7 +168,6 @@ func (c *call) identify(f *form) command.Sender {
 	if scope == anonymous {
 		// No agent name holds an @, so no name can pose as a fingerprint.
 		from.AgentKey, scope = "", "@"+from.Fingerprint
-		f.author.Proof.Key = nil
 	}
 	if f.doc.MessageID != "" {
 		scope = messageScope + scope
@@ -172,14 +175,17 @@ func (c *call) identify(f *form) command.Sender {
 	if f.author.Request.ID != "" {
 		f.author.Request.Scope = scope
 	}
-	f.author.Proof.Sender = from.Fingerprint
+	c.prove(f, from)
 	return from
 }
 
 // reject adds to a draft what the state has against it, and returns the first of it.
 func reject(d draft, view *fsm.View, found []command.Problem) (first rejection) {
 	for i, p := range found {
-		r := d.rejection(view, p)
+		r, isName := nameRejections[p]
+		if _, isProfile := d.(*profileForm); !isName || isProfile {
+			r = d.rejection(view, p)
+		}
 		if i == 0 {
 			first = r
 		}
@@ -299,7 +305,7 @@ func (c *call) answerWritten(f *form, view *fsm.View, r *command.Result, w *writ
 	if r.Outcome == command.OutcomeDuplicate {
 		status = http.StatusOK
 		f.noteRepeated(r.Differs, w)
-	} else if err := f.noteKey(view); err != nil {
+	} else if err := f.noteName(view); err != nil {
 		return err
 	}
 	c.out.Header.Set(fiber.HeaderLocation, w.location)

@@ -154,12 +154,12 @@ func (j *jobForm) readJobID() {
 // whose name is not known.
 func (j *jobForm) inspect(view *fsm.View) ([]command.Problem, error) {
 	if j.op == command.OpPostJob || j.problems.Has(fieldJobID.name) {
-		return nil, nil
+		return j.form.inspect(view)
 	}
-	found, err := view.JobProblems(j.op, j.jobID.value, j.author.AgentKey)
+	found, err := view.JobProblems(j.op, j.jobID.value, j.author.Signature())
 	if j.problems.Has(fieldAgent.name) {
 		found = slices.DeleteFunc(found, func(p command.Problem) bool {
-			return p == command.ProblemOwnJob || p == command.ProblemNotPoster || p == command.ProblemJobClaimed
+			return p != command.ProblemUnknownJob && p != command.ProblemJobDone && p != command.ProblemJobClosed && p != command.ProblemJobNotClaimed
 		})
 	}
 	return found, err
@@ -232,7 +232,7 @@ func (j *jobForm) exampleJobID(view *fsm.View) (string, error) {
 	if j.op == command.OpPostJob || !j.problems.Any() {
 		return j.jobID.value, nil
 	}
-	found, err := view.JobProblems(j.op, j.jobID.value, text.Fold(j.exampleName()))
+	found, err := view.JobProblems(j.op, j.jobID.value, command.Signature{AgentKey: text.Fold(j.exampleName()), Proof: &j.author.Proof})
 	switch {
 	case err != nil:
 		return "", err

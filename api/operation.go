@@ -26,6 +26,8 @@ type relay struct {
 	userAgent string
 	minIndex  string // X-Commons-Min-Index, which holds for every operation
 	conn      net.Conn
+	// authorization and origin are the headers that say what a write proves.
+	authorization, origin string
 
 	calls   atomic.Int64
 	written atomic.Uint64 // the highest index of a write
@@ -39,6 +41,7 @@ func (c *call) behalf() *relay {
 		c.relay = &relay{
 			srv: c.srv, surface: surfaceOf(c.template()), caller: c.sender(),
 			userAgent: c.header(fiber.HeaderUserAgent), minIndex: c.header(headerMinIndex), conn: c.rctx.Conn(),
+			authorization: c.header(fiber.HeaderAuthorization), origin: c.header(fiber.HeaderOrigin),
 		}
 	}
 	return c.relay
@@ -199,7 +202,12 @@ func (in *memoryInput) header(name string) string {
 	case fiber.HeaderUserAgent:
 		return in.relay.userAgent
 	case fiber.HeaderAuthorization:
+		if in.EditKey == "" {
+			return in.relay.authorization
+		}
 		return bearerScheme + " " + in.EditKey
+	case fiber.HeaderOrigin:
+		return in.relay.origin
 	}
 	return ""
 }

@@ -176,6 +176,8 @@ func (tx *txn) carryOut(p command.Payload) command.Result {
 		return tx.applySetFormat(c)
 	case *command.ResetKey:
 		return tx.applyResetKey(c)
+	case *command.ProtectName:
+		return tx.applyProtectName(c)
 	case *command.Reseal:
 		return tx.applyReseal(c)
 	case *command.RecordBackup:

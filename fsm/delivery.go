@@ -162,7 +162,7 @@ func (tx *txn) notifyReceivers(e *entryRow, p *command.Publish, target *entryRow
 
 // sender returns whose entry it is, where senders share a receiver.
 func (e *entryRow) sender(p *command.Publish) senderGroup {
-	if e.verified {
+	if e.verified() {
 		return provenSender(e.AgentKey)
 	}
 	return unprovenSender(p.Proof.Sender)

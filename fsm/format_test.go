@@ -57,10 +57,12 @@ func TestFormatOnlyRises(t *testing.T) {
 	l.feed(m, index, index)
 }
 
-// format1 are the commands that every program reads. The list never grows.
+// format1 are the commands that every program reads. Since the first release the list
+// never grows.
 var format1 = [...]command.Op{
 	command.OpLead, command.OpInit, command.OpPublish, command.OpRegister, command.OpPostJob, command.OpClaimJob, command.OpFinishJob, command.OpReleaseJob, command.OpCloseJob, command.OpTick, command.OpAskHuman, command.OpAddUsage,
 	command.OpAckDelivery, command.OpTestDelivery, command.OpRotateSigningKey, command.OpBeginDeliveries, command.OpSetFormat, command.OpResetKey, command.OpReseal, command.OpRecordBackup,
+	command.OpProtectName,
 }
 
 // TestLaterCommandsNeedAFormat: a command without the method Needs would enter the

@@ -203,8 +203,11 @@ type entryDoc struct {
 	SupersededBy []struct {
 		ID, Agent, Relation string
 		CreatedAt           int64
+		NameVerified        bool
 	} `json:"supersededBy"`
-	SupersededByCount int `json:"supersededByCount"`
+	SupersededByCount int    `json:"supersededByCount"`
+	Status            string `json:"status"`
+	LooksLike         string `json:"looksLike"`
 }
 
 func readEntry(t tester, v *View, seq uint64) (entryDoc, string) {

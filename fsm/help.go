@@ -21,7 +21,8 @@ func (tx *txn) applyAskHuman(c *command.AskHuman) command.Result {
 	content := func() contentSum {
 		return hashContent([]string{c.Agent, c.Goal, c.Action, c.Context, c.Bounds}, c.Tags)
 	}
-	return tx.once(command.OpAskHuman, c.Request, content, func() (uint64, []command.Problem) {
+	w := tx.writer(c.Signature())
+	return tx.once(command.OpAskHuman, w, content, noRules, func() uint64 {
 		tags := []string{helpTag}
 		for _, tag := range c.Tags {
 			if !slices.Contains(tags, tag) {
@@ -29,9 +30,9 @@ func (tx *txn) applyAskHuman(c *command.AskHuman) command.Result {
 			}
 		}
 		title := cutText(helpTitle+oneLine.Replace(c.Goal), command.MaxTitle)
-		seq := tx.publish(TypeHelp, entryBy(&c.Author, helpChannel, title, helpBody(c), tags...), entryRow{})
+		seq := tx.publish(TypeHelp, entryBy(&c.Author, helpChannel, title, helpBody(c), tags...), w, entryRow{})
 		tx.putHelp(seq, helpRow{status: HelpOpen, json: appendHelpJSON(c, nil)})
-		return seq, nil
+		return seq
 	})
 }
 
@@ -149,11 +150,11 @@ func (v *View) appendHelp(dst []byte, seq uint64, entry, state []byte) ([]byte, 
 	if err != nil {
 		return dst, err
 	}
-	dst, err = v.appendEntry(dst, seq, entry)
+	dst, _, err = v.appendOpenEntry(dst, seq, entry)
 	if err != nil {
 		return dst, err
 	}
-	dst = append(dst[:len(dst)-1], ',')
+	dst = append(dst, ',')
 	dst = append(dst, h.json...)
 	dst = append(dst, `,"status":"`...)
 	dst = append(dst, h.status.String()...)

@@ -194,6 +194,7 @@ func TestNewReceiverStartsAnew(t *testing.T) {
 // passed the check again.
 func TestReceiverIsAskedForOnce(t *testing.T) {
 	const url = "https://ada.example.org/hook"
+	keyed := func(c *command.Register) { c.Request = command.RequestKey{Scope: "ada", ID: "request-1"} }
 	unchecked := func(c *command.Register) *command.Register { c.NotifyVerified = false; return c }
 	refused := func(p command.Problem) command.Result {
 		return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{p}}
@@ -206,8 +207,8 @@ func TestReceiverIsAskedForOnce(t *testing.T) {
 	}{
 		{unchecked(hooked("ada", nil)), refused(command.ProblemUnchecked), false},
 		{unchecked(hooked("ada", func(c *command.Register) { c.Description, c.Given = "", command.FieldNotifyURL })), refused(command.ProblemNoDescription), false},
-		{hooked("ada", nil), command.Result{Outcome: command.OutcomeDone, KeyIssued: true}, true},
-		{hooked("ada", nil), command.Result{Outcome: command.OutcomeDuplicate, KeyIssued: true}, true}, // the key is made anew
+		{hooked("ada", keyed), command.Result{Outcome: command.OutcomeDone, KeyIssued: true}, true},
+		{hooked("ada", keyed), command.Result{Outcome: command.OutcomeDuplicate, KeyIssued: true}, true}, // the key is made anew
 		{unchecked(hooked("ada", func(c *command.Register) { c.Proof.Sender = "" })), command.Result{Outcome: command.OutcomeUnchanged}, true},
 		{unchecked(rehook("ada", url)), command.Result{Outcome: command.OutcomeUnchanged}, true},
 		{unchecked(rehook("ada", url+"/2")), refused(command.ProblemUnchecked), true},

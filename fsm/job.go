@@ -52,19 +52,20 @@ func ParseJobStatus(name string) (JobStatus, bool) {
 
 func (tx *txn) applyPostJob(c *command.PostJob) command.Result {
 	content := func() contentSum { return hashContent([]string{c.Agent, c.Title, c.Body}, c.Tags) }
-	return tx.once(command.OpPostJob, c.Request, content, func() (uint64, []command.Problem) {
-		seq := tx.publish(TypeJob, entryBy(&c.Author, jobsChannel, c.Title, c.Body, c.Tags...), entryRow{})
+	w := tx.writer(c.Signature())
+	return tx.once(command.OpPostJob, w, content, noRules, func() uint64 {
+		seq := tx.publish(TypeJob, entryBy(&c.Author, jobsChannel, c.Title, c.Body, c.Tags...), w, entryRow{})
 		tx.putJob(seq, jobRow{}, jobRow{status: JobOpen})
-		return seq, nil
+		return seq
 	})
 }
 
 // applyClaimJob files the claim; the entry is the result.
 func (tx *txn) applyClaimJob(c *command.ClaimJob) command.Result {
-	return tx.actOnJob(&c.JobAction, command.OpClaimJob, c.Note, func(job *entryRow, stored jobRow) uint64 {
-		seq := tx.replyToJob(&c.JobAction, job, claimTitle, claimBody(c.Note))
+	return tx.actOnJob(&c.JobAction, command.OpClaimJob, c.Note, func(w *writer, job *entryRow, stored jobRow) uint64 {
+		seq := tx.replyToJob(&c.JobAction, w, job, claimTitle, claimBody(c.Note))
 		tx.putJob(job.Seq, stored, jobRow{
-			status: JobClaimed, claimant: c.Agent, claimantKey: c.AgentKey, expires: tx.now + c.TTL,
+			status: JobClaimed, claimant: c.Agent, claimantKey: c.AgentKey, expires: tx.now + c.TTL, claim: seq,
 		})
 		return seq
 	})
@@ -82,8 +83,8 @@ func claimBody(note string) string {
 
 // applyFinishJob files the result; the entry is the command's result too.
 func (tx *txn) applyFinishJob(c *command.FinishJob) command.Result {
-	return tx.actOnJob(&c.JobAction, command.OpFinishJob, c.Result, func(job *entryRow, stored jobRow) uint64 {
-		seq := tx.replyToJob(&c.JobAction, job, resultTitle, c.Result)
+	return tx.actOnJob(&c.JobAction, command.OpFinishJob, c.Result, func(w *writer, job *entryRow, stored jobRow) uint64 {
+		seq := tx.replyToJob(&c.JobAction, w, job, resultTitle, c.Result)
 		tx.putJob(job.Seq, stored, jobRow{status: JobDone, result: seq})
 		return seq
 	})
@@ -91,7 +92,7 @@ func (tx *txn) applyFinishJob(c *command.FinishJob) command.Result {
 
 // applyReleaseJob reopens the job, which is the result.
 func (tx *txn) applyReleaseJob(c *command.ReleaseJob) command.Result {
-	return tx.actOnJob(&c.JobAction, command.OpReleaseJob, "", func(job *entryRow, stored jobRow) uint64 {
+	return tx.actOnJob(&c.JobAction, command.OpReleaseJob, "", func(_ *writer, job *entryRow, stored jobRow) uint64 {
 		tx.putJob(job.Seq, stored, jobRow{status: JobOpen})
 		return job.Seq
 	})
@@ -99,7 +100,7 @@ func (tx *txn) applyReleaseJob(c *command.ReleaseJob) command.Result {
 
 // applyCloseJob closes the job, which is the result.
 func (tx *txn) applyCloseJob(c *command.CloseJob) command.Result {
-	return tx.actOnJob(&c.JobAction, command.OpCloseJob, "", func(job *entryRow, stored jobRow) uint64 {
+	return tx.actOnJob(&c.JobAction, command.OpCloseJob, "", func(_ *writer, job *entryRow, stored jobRow) uint64 {
 		tx.putJob(job.Seq, stored, jobRow{status: JobClosed})
 		return job.Seq
 	})
@@ -107,51 +108,61 @@ func (tx *txn) applyCloseJob(c *command.CloseJob) command.Result {
 
 // actOnJob carries an action out if the rules allow it. do changes the job, given its
 // entry and its row as it is stored, and returns the command's entry.
-func (tx *txn) actOnJob(a *command.JobAction, op command.Op, said string, do func(job *entryRow, stored jobRow) uint64) command.Result {
+func (tx *txn) actOnJob(a *command.JobAction, op command.Op, said string, do func(w *writer, job *entryRow, stored jobRow) uint64) command.Result {
 	content := func() contentSum { return hashContent([]string{a.Agent, a.Job, said}) }
-	return tx.once(op, a.Request, content, func() (uint64, []command.Problem) {
-		job, ok := tx.resolve(a.Job)
-		if !ok || job.Type != TypeJob {
-			return 0, []command.Problem{command.ProblemUnknownJob}
-		}
-		stored := tx.job(job.Seq)
-		if problems := jobProblems(op, stored.at(tx.now), job.AgentKey, a.AgentKey); len(problems) > 0 {
-			return 0, problems
-		}
-		return do(&job, stored), nil
-	})
+	w := tx.writer(a.Signature())
+	var job entryRow
+	var stored jobRow
+	rules := func() (problems []command.Problem) {
+		job, stored, problems = jobProblems(tx, op, a.Job, w)
+		return problems
+	}
+	return tx.once(op, w, content, rules, func() uint64 { return do(w, &job, stored) })
 }
 
 // replyToJob files what an action says as a reply to the job. Its mentions are those
 // of the body: whom the job's title mentions has heard of the job itself.
-func (tx *txn) replyToJob(a *command.JobAction, job *entryRow, title, body string) uint64 {
+func (tx *txn) replyToJob(a *command.JobAction, w *writer, job *entryRow, title, body string) uint64 {
 	texts, err := job.texts()
 	tx.must(err)
 	p := entryBy(&a.Author, jobsChannel, cutText(title+texts.Title, command.MaxTitle), body)
 	p.Relation = command.RelationReply
-	return tx.publish(TypeEntry, p, *job)
+	return tx.publish(TypeEntry, p, w, *job)
 }
 
-// jobProblems are the rules of the job board: everything against an action on a
-// job in this state.
-func jobProblems(op command.Op, j jobRow, poster, agent string) (problems []command.Problem) {
-	switch own := poster == agent; {
+// jobProblems are the rules of the job board: everything against an action on the job
+// with a public id. It returns the job's entry and its row as it is stored, too.
+func jobProblems(s facts, op command.Op, id string, w *writer) (job entryRow, stored jobRow, problems []command.Problem) {
+	job, ok := resolve(s, id)
+	if !ok || job.Type != TypeJob {
+		return job, stored, []command.Problem{command.ProblemUnknownJob}
+	}
+	stored = jobOf(s, job.Seq)
+	j := stored.at(s.instant())
+	switch own := job.AgentKey == w.AgentKey; {
 	case own && (op == command.OpClaimJob || op == command.OpFinishJob):
 		problems = append(problems, command.ProblemOwnJob)
-	case !own && op == command.OpCloseJob:
+	case op == command.OpCloseJob && !w.owns(s, &job):
 		problems = append(problems, command.ProblemNotPoster)
+	case op == command.OpCloseJob && !w.mayUndo(&job):
+		problems = append(problems, command.ProblemProofRequired)
 	}
 	switch {
 	case j.status == JobDone:
 		problems = append(problems, command.ProblemJobDone)
 	case j.status == JobClosed:
 		problems = append(problems, command.ProblemJobClosed)
-	case j.status == JobClaimed && (op == command.OpCloseJob || j.claimantKey != agent):
-		problems = append(problems, command.ProblemJobClaimed)
+	case j.status == JobClaimed:
+		claim, _ := s.entry(j.claim)
+		if op == command.OpCloseJob || !w.owns(s, &claim) {
+			problems = append(problems, command.ProblemJobClaimed)
+		} else if !w.mayUndo(&claim) {
+			problems = append(problems, command.ProblemProofRequired)
+		}
 	case j.status == JobOpen && op == command.OpReleaseJob:
 		problems = append(problems, command.ProblemJobNotClaimed)
 	}
-	return problems
+	return job, stored, problems
 }
 
 // updateJob closes an open job that is retracted.
@@ -171,6 +182,7 @@ type jobRow struct {
 	claimant    string // as spelled in the claim; "" unless claimed
 	claimantKey string // folded
 	expires     int64  // end of the claim, milliseconds since the epoch; 0 unless claimed
+	claim       uint64 // the newest entry of the claimant about its claim; 0 unless claimed
 	result      uint64 // the entry of the result; 0 unless done
 }
 
@@ -188,14 +200,14 @@ func (j jobRow) encode() []byte {
 	dst := []byte{byte(j.status)}
 	dst = appendBlob(dst, j.claimant)
 	dst = appendBlob(dst, j.claimantKey)
-	return appendUints(dst, uint64(j.expires), j.result)
+	return appendUints(dst, uint64(j.expires), j.claim, j.result)
 }
 
 func decodeJobRow(row []byte) (jobRow, error) {
 	r := rowReader{rest: row}
 	j := jobRow{
 		status: JobStatus(r.byte()), claimant: r.text(), claimantKey: r.text(),
-		expires: int64(r.uint()), result: r.uint(),
+		expires: int64(r.uint()), claim: r.uint(), result: r.uint(),
 	}
 	if j.status < JobOpen || j.status > JobClosed {
 		r.bad = true
@@ -204,10 +216,12 @@ func decodeJobRow(row []byte) (jobRow, error) {
 }
 
 // job returns a job's row as it is stored.
-func (tx *txn) job(seq uint64) jobRow {
-	j, ok := read(tx, seqKey(spaceJob, seq), decodeJobRow)
+func (tx *txn) job(seq uint64) jobRow { return jobOf(tx, seq) }
+
+func jobOf(s facts, seq uint64) jobRow {
+	j, ok := read(s, seqKey(spaceJob, seq), decodeJobRow)
 	if !ok {
-		tx.must(errMissingJob(seq))
+		s.must(errMissingJob(seq))
 	}
 	return j
 }

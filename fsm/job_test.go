@@ -160,7 +160,7 @@ func TestUnknownJobs(t *testing.T) {
 				t.Errorf("%T of %s: %+v", b, id, got)
 			}
 			v := r.View()
-			if p, err := v.JobProblems(command.OpOf(b), id, "bob"); err != nil || len(p) != 1 || p[0] != command.ProblemUnknownJob {
+			if p, err := v.JobProblems(command.OpOf(b), id, command.Signature{AgentKey: "bob", Proof: &command.Proof{}}); err != nil || len(p) != 1 || p[0] != command.ProblemUnknownJob {
 				t.Errorf("view on %T of %s: %v, %v", b, id, p, err)
 			}
 			v.Release()
@@ -406,7 +406,7 @@ func TestJobRequests(t *testing.T) {
 			t.Errorf("%T again: %+v, want %+v", tt.body, again, want)
 		}
 		v := r.View()
-		if seq, ok := v.Request(command.OpOf(tt.body), request); !ok || seq != tt.entry {
+		if seq, ok := v.Request(command.OpOf(tt.body), command.Standing{}, request); !ok || seq != tt.entry {
 			t.Errorf("%T: request_id is of entry %d, %v", tt.body, seq, ok)
 		}
 		v.Release()

@@ -69,20 +69,21 @@ func TestJobCommandsAreChecked(t *testing.T) {
 	}
 }
 
-func TestRequestOf(t *testing.T) {
+func TestSignatureOf(t *testing.T) {
 	for _, b := range append(jobCommands(), samplePublish()) {
 		want := command.RequestKey{Scope: "ada", ID: "request-1"}
 		if _, isTick := b.(*command.Tick); isTick {
 			want = command.RequestKey{}
 		}
-		if got := command.RequestOf(b); got != want {
-			t.Errorf("%T: %+v, want %+v", b, got, want)
+		by, signed := command.SignatureOf(b)
+		if by.Request != want || signed != (want.ID != "") || signed && (by.AgentKey != "ada" || by.Proof == nil) {
+			t.Errorf("%T: %+v, want %+v", b, by, want)
 		}
 	}
 }
 
 func TestJobRows(t *testing.T) {
-	row := jobRow{status: JobClaimed, claimant: "Ada", claimantKey: "ada", expires: 1700000000000}
+	row := jobRow{status: JobClaimed, claimant: "Ada", claimantKey: "ada", expires: 1700000000000, claim: 7}
 	got, err := decodeJobRow(row.encode())
 	if err != nil || got != row {
 		t.Errorf("%+v, %v", got, err)

@@ -62,11 +62,11 @@ func (v *View) appendJob(dst []byte, seq uint64, entry, state []byte) ([]byte, e
 	if err != nil {
 		return dst, err
 	}
-	dst, err = v.appendEntry(dst, seq, entry)
+	dst, _, err = v.appendOpenEntry(dst, seq, entry)
 	if err != nil {
 		return dst, err
 	}
-	dst = append(dst[:len(dst)-1], `,"status":"`...)
+	dst = append(dst, `,"status":"`...)
 	dst = append(dst, job.Status.String()...)
 	if job.Status == JobClaimed {
 		dst = appendString(append(dst, `","claimedBy":`...), job.ClaimedBy)
@@ -83,24 +83,15 @@ func (v *View) appendJob(dst []byte, seq uint64, entry, state []byte) ([]byte, e
 }
 
 // JobProblems returns everything against an action on the job with a public id,
-// as far as the view knows: OpClaimJob, OpFinishJob, OpReleaseJob or OpCloseJob.
-func (v *View) JobProblems(op command.Op, id, agentKey string) ([]command.Problem, error) {
-	seq, ok := v.Resolve(id)
-	if !ok {
-		return []command.Problem{command.ProblemUnknownJob}, nil
-	}
-	m, _, err := v.Meta(seq)
+// as far as the view knows: OpClaimJob, OpFinishJob, OpReleaseJob or OpCloseJob. Those
+// of the proof are among them.
+func (v *View) JobProblems(op command.Op, id string, by command.Signature) ([]command.Problem, error) {
+	w, s, err := v.writer(by)
 	if err != nil {
 		return nil, err
 	}
-	job, ok, err := v.Job(seq)
-	if err != nil {
-		return nil, err
-	}
-	if !ok {
-		return []command.Problem{command.ProblemUnknownJob}, nil
-	}
-	return jobProblems(op, jobRow{status: job.Status, claimantKey: job.ClaimantKey}, m.AgentKey, agentKey), nil
+	_, _, found := jobProblems(s, op, id, w)
+	return append(w.Problems(), found...), s.err
 }
 
 // JobQuery selects jobs. Zero values select everything.

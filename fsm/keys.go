@@ -23,7 +23,7 @@ const (
 	spaceLater   = 'l' // seq8: the ready JSON of this entry's supersededBy
 	spaceChannel = 'c' // name: entries, last seq and instant of a channel
 	spaceRecent  = 'r' // seq8 of a channel's newest entry: the channel, for listing by activity
-	spaceRequest = 'q' // op1 len(scope)2 scope id: the entry that a request_id wrote
+	spaceRequest = 'q' // op1 key1 len(scope)2 scope id: the entry that a request_id wrote; key: by key or not
 	spaceInstant = 't' // createdAt8: the first seq of the log entry of that instant
 	spaceSession = 's' // boot16: floor, last use and open numbers of a session
 	spaceAnswer  = 'a' // boot16 seq8: the result of a command that may come again
@@ -32,6 +32,10 @@ const (
 	spaceJobs    = 'o' // status1 seq8: nothing; the jobs of a status
 	spaceDue     = 'd' // expires8 seq8: nothing; the claims by their end
 	spaceHelp    = 'u' // seq8: the state of a request for human help and its own fields
+
+	spaceSender  = 'S' // seq8: from where an entry came; see sender.go
+	spaceWriters = 'W' // agent key: who wrote under the name without proof, lately
+	spaceLook    = 'L' // look16: the agent key of the registered name that looks so
 
 	spaceProfile     = 'p' // agent key: an agent's profile and the hash of its edit_key
 	spaceRevision    = 'z' // revision8: agent key; the profiles by their newest change
@@ -72,6 +76,7 @@ var logicalSpaces = [...]byte{
 	spaceEntry, spaceCounts, spaceLater, spaceChannel, spaceRecent,
 	spaceRequest, spaceInstant, spaceSession, spaceAnswer, spaceFormat,
 	spaceJob, spaceJobs, spaceDue, spaceHelp,
+	spaceSender, spaceWriters, spaceLook,
 	spaceProfile, spaceRevision,
 	spaceMember, spaceWaitingList, spaceNotes, spaceNewest,
 	spaceHour, spacePosted, spaceTally, spaceUsage, spaceSenders, spaceFold,
@@ -101,6 +106,8 @@ func seqOfKey(key []byte) uint64 { return binary.BigEndian.Uint64(key[1:]) }
 
 func channelKey(name string) []byte { return append([]byte{spaceChannel}, name...) }
 
+func writersKey(agentKey string) []byte { return append([]byte{spaceWriters}, agentKey...) }
+
 func profileKey(agentKey string) []byte { return append([]byte{spaceProfile}, agentKey...) }
 
 func sessionKey(boot command.BootID) []byte { return append([]byte{spaceSession}, boot[:]...) }
@@ -110,8 +117,13 @@ func answerKey(boot command.BootID, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(key, boot[:]...), seq)
 }
 
-func requestKey(op command.Op, k command.RequestKey) []byte {
-	key := append(make([]byte, 0, 4+len(k.Scope)+len(k.ID)), spaceRequest, byte(op))
+// requestKey keeps the request_ids of writes by key apart from all others of a name:
+// nobody else can use one of them up.
+func requestKey(op command.Op, s command.Standing, k command.RequestKey) []byte {
+	key := append(make([]byte, 0, 5+len(k.Scope)+len(k.ID)), spaceRequest, byte(op), 0)
+	if s.Strength == command.ByKey {
+		key[2] = 1
+	}
 	key = binary.BigEndian.AppendUint16(key, uint16(len(k.Scope)))
 	return append(append(key, k.Scope...), k.ID...)
 }

@@ -79,6 +79,9 @@ func (m *model) publish(p command.Publish) command.Result {
 		if p.Relation == command.RelationRetraction && target.p.AgentKey != p.AgentKey {
 			return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemRetractionOther}}
 		}
+		if p.Relation == command.RelationRetraction && p.AgentKey == command.AnonymousName { // from nowhere
+			return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemRetractionAnonymous}}
+		}
 		e.parent, e.root = target.seq, target.root
 		if e.channel == "" {
 			e.channel = target.channel

@@ -15,10 +15,23 @@ func (tx *txn) applyResetKey(c *command.ResetKey) command.Result {
 		return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemUnknownAgent}}
 	}
 	copy(p.key[:], c.NewKey)
-	p.sender = ""
+	p.former, p.sender, p.issuer = [command.KeyHashBytes]byte{}, "", ""
 	p.used = true // nobody but an operator renews it
 	tx.putProfile(c.AgentKey, &p)
 	return command.Result{Outcome: command.OutcomeDone, KeyIssued: true}
+}
+
+func (tx *txn) applyProtectName(c *command.ProtectName) command.Result {
+	p, known := tx.profile(c.AgentKey)
+	switch {
+	case !known:
+		return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemUnknownAgent}}
+	case p.protected == c.Protected:
+		return command.Result{Outcome: command.OutcomeUnchanged}
+	}
+	p.protected = c.Protected
+	tx.putProfile(c.AgentKey, &p)
+	return command.Result{Outcome: command.OutcomeDone}
 }
 
 func (tx *txn) applyReseal(c *command.Reseal) command.Result {

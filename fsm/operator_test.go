@@ -19,7 +19,7 @@ func TestResetKey(t *testing.T) {
 	change := func(key, sender, text string) command.Result {
 		return r.run(register("ada", "k9", func(c *command.Register) {
 			saying(text)(c)
-			c.Proof.Sender = sender
+			c.Proof.Sender, c.Proof.Address = sender, true
 			if key != "" {
 				c.Proof.Key = keyHash(key)
 			}
@@ -39,10 +39,10 @@ func TestResetKey(t *testing.T) {
 		t.Errorf("the first request has the key renewed: %+v", got)
 	}
 	v := r.View()
-	proves, err := v.Proves("ada", &command.Proof{Sender: "sender-1"})
+	standing, err := v.Standing(command.Signature{AgentKey: "ada", Proof: &command.Proof{Sender: "sender-1", Address: true}})
 	v.Release()
-	if err != nil || proves {
-		t.Errorf("the sender that registered proves the name: %v, %v", proves, err)
+	if err != nil || standing.Strength != command.Unproven {
+		t.Errorf("the sender that registered proves the name: %v, %v", standing, err)
 	}
 	if got := change("k2", "", "With the new key."); got.Outcome != command.OutcomeDone {
 		t.Errorf("the new key does not open: %+v", got)

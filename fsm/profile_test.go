@@ -22,7 +22,7 @@ func keyHash(key string) []byte {
 func register(agent, newKey string, change func(*command.Register)) *command.Register {
 	c := &command.Register{
 		Agent: agent, AgentKey: strings.ToLower(agent), Given: command.FieldDescription, Description: "Reads and answers.",
-		NewKey: keyHash(newKey), Proof: command.Proof{Sender: "sender-1"},
+		NewKey: keyHash(newKey), Proof: command.Proof{Sender: "sender-1", Address: true},
 	}
 	if change != nil {
 		change(c)
@@ -48,11 +48,11 @@ func (r *rig) opens(agent, key string) bool {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	ok, err := v.Proves(agent, &command.Proof{Key: keyHash(key)})
+	s, err := v.Standing(command.Signature{AgentKey: agent, Proof: &command.Proof{Key: keyHash(key)}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return ok
+	return s.Strength == command.ByKey
 }
 
 func TestRegisterAndChange(t *testing.T) {
@@ -66,7 +66,7 @@ func TestRegisterAndChange(t *testing.T) {
 		t.Fatalf("registration: %+v", got)
 	}
 	want := `{"id":"Ada","description":"Reads and answers.","capabilities":["reading","a \"b\""],` +
-		`"endpoint":"https://example.org/a?b=<c>","note":"Wake up.","createdAt":1700000001000,"updatedAt":1700000001000}`
+		`"endpoint":"https://example.org/a?b=<c>","note":"Wake up.","createdAt":1700000001000,"updatedAt":1700000001000,"protected":false}`
 	if doc, _ := r.profile("ada"); doc != want {
 		t.Errorf("profile\n%s, want\n%s", doc, want)
 	}
@@ -103,7 +103,7 @@ func TestRegisterAndChange(t *testing.T) {
 		t.Errorf("a change with the key: %+v", got)
 	}
 	want = `{"id":"Ada","description":"Reads and answers.","capabilities":[],"endpoint":null,"note":"New note.",` +
-		`"createdAt":1700000001000,"updatedAt":` + fmt.Sprint(r.log.stamp) + `}`
+		`"createdAt":1700000001000,"updatedAt":` + fmt.Sprint(r.log.stamp) + `,"protected":false}`
 	if doc, _ := r.profile("ada"); doc != want {
 		t.Errorf("changed profile\n%s, want\n%s", doc, want)
 	}
@@ -152,8 +152,8 @@ func TestLostAnswer(t *testing.T) {
 		reissued      bool
 		outcome       command.Outcome
 	}{
-		{"the same body from the same sender", nil, nil, nothing, true, command.OutcomeDuplicate},
-		{"twice", nil, nil, func(r *rig) { r.run(register("ada", "k8", nil)) }, true, command.OutcomeDuplicate},
+		{"the same body from the same sender", nil, nil, nothing, false, command.OutcomeUnchanged},
+		{"twice", keyed, keyed, func(r *rig) { r.run(register("ada", "k8", keyed)) }, true, command.OutcomeDuplicate},
 		{"the same body from another sender", nil, func(c *command.Register) { c.Proof.Sender = "sender-2" }, nothing, false, command.OutcomeUnchanged},
 		{"the same body from nobody", func(c *command.Register) { c.Proof.Sender = "" }, func(c *command.Register) { c.Proof.Sender = "" }, nothing, false, command.OutcomeUnchanged},
 		{"another body from the same sender", nil, saying("Another."), nothing, false, command.OutcomeRejected},
@@ -171,7 +171,12 @@ func TestLostAnswer(t *testing.T) {
 			keyed(c)
 			c.Description, c.Proof.Sender = "Another.", ""
 		}, nothing, false, command.OutcomeDuplicate},
-		{"the same request with the key", keyed, func(c *command.Register) { keyed(c); c.Proof.Key = keyHash("k1") }, nothing, false, command.OutcomeDuplicate},
+		{"the same request with another body from a page in a browser there", keyed, func(c *command.Register) {
+			keyed(c)
+			c.Description, c.Proof.Address = "Another.", false
+		}, nothing, false, command.OutcomeDuplicate},
+		{"the same request with the key", keyed, func(c *command.Register) { keyed(c); c.Proof.Key = keyHash("k1") }, nothing, false, command.OutcomeUnchanged},
+		{"the same request with a wrong key", keyed, func(c *command.Register) { keyed(c); c.Proof.Key = keyHash("k9") }, nothing, false, command.OutcomeRejected},
 		{"the same body without the request", keyed, nil, nothing, false, command.OutcomeUnchanged},
 		{"another request", keyed, func(c *command.Register) { c.Request = command.RequestKey{Scope: "ada", ID: "request-2"} }, nothing, false, command.OutcomeUnchanged},
 		{"the last moment", keyed, keyed, func(r *rig) { r.log.stamp += keyGrace - 1000 }, true, command.OutcomeDuplicate},
@@ -180,14 +185,14 @@ func TestLostAnswer(t *testing.T) {
 		{"after a change with the key", keyed, keyed, func(r *rig) {
 			r.run(register("ada", "k8", func(c *command.Register) { saying("Another.")(c); c.Proof.Key = keyHash("k1") }))
 		}, false, command.OutcomeDuplicate},
-		{"after an entry with the key", nil, nil, func(r *rig) {
+		{"after an entry with the key", keyed, keyed, func(r *rig) {
 			r.publish(func(p *command.Publish) { p.Proof.Key = keyHash("k1") })
-		}, false, command.OutcomeUnchanged},
-		{"after an entry from the sender", nil, nil, func(r *rig) {
-			r.publish(func(p *command.Publish) { p.Proof.Sender = "sender-1" })
+		}, false, command.OutcomeDuplicate},
+		{"after an entry from the sender", keyed, keyed, func(r *rig) {
+			r.publish(func(p *command.Publish) { p.Proof.Sender, p.Proof.Address = "sender-1", true })
 		}, true, command.OutcomeDuplicate},
-		{"after an entry with a wrong key", nil, nil, func(r *rig) {
-			r.publish(func(p *command.Publish) { p.Proof = command.Proof{Key: keyHash("k9"), Sender: "sender-9"} })
+		{"after an entry with a wrong key", keyed, keyed, func(r *rig) {
+			r.run(post("ada", func(p *command.Publish) { p.Proof = command.Proof{Key: keyHash("k9"), Sender: "sender-9"} }))
 		}, true, command.OutcomeDuplicate},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -218,7 +223,10 @@ func TestRequestOfAChange(t *testing.T) {
 	change := func(id, description, key string) command.Result {
 		return r.run(register("ada", "k2", func(c *command.Register) {
 			saying(description)(c)
-			c.Proof.Key, c.Request = keyHash(key), command.RequestKey{Scope: "ada", ID: id}
+			if key != "" {
+				c.Proof.Key = keyHash(key)
+			}
+			c.Request = command.RequestKey{Scope: "ada", ID: id}
 		}))[0]
 	}
 	for _, step := range []struct {
@@ -229,7 +237,10 @@ func TestRequestOfAChange(t *testing.T) {
 		{"request-1", "The first.", "k1", command.Result{Outcome: command.OutcomeDone}},
 		{"request-2", "The second.", "k1", command.Result{Outcome: command.OutcomeDone}},
 		{"request-1", "The first.", "k1", command.Result{Outcome: command.OutcomeDuplicate}},
-		{"request-1", "The third.", "k9", command.Result{Outcome: command.OutcomeDuplicate, Differs: true}},
+		{"request-1", "The third.", "k1", command.Result{Outcome: command.OutcomeDuplicate, Differs: true}},
+		{"request-1", "The third.", "k9", command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemWrongKey}}},
+		// Who has no key meets none of these request_ids.
+		{"request-1", "The third.", "", command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemNoKey}}},
 		// What changed nothing keeps no request_id, so that nobody can take one.
 		{"request-3", "The second.", "k1", command.Result{Outcome: command.OutcomeUnchanged}},
 		{"request-3", "The third.", "k1", command.Result{Outcome: command.OutcomeDone}},
@@ -256,12 +267,11 @@ func TestNameVerified(t *testing.T) {
 		{"no proof", "ada", command.Proof{}, false},
 		{"the key", "ada", command.Proof{Key: keyHash("k1")}, true},
 		{"the key from elsewhere", "ada", command.Proof{Key: keyHash("k1"), Sender: "sender-9"}, true},
-		{"somebody else's key", "ada", command.Proof{Key: keyHash("k2"), Sender: "sender-9"}, false},
-		{"the sender", "ada", command.Proof{Sender: "sender-1"}, true},
-		{"the sender with a wrong key", "ada", command.Proof{Key: keyHash("k2"), Sender: "sender-1"}, true},
-		{"another sender", "ada", command.Proof{Sender: "sender-2"}, false},
-		{"a profile without a sender", "bob", command.Proof{Sender: "sender-1"}, false},
-		{"a name without a profile", "eve", command.Proof{Key: keyHash("k1"), Sender: "sender-1"}, false},
+		{"the sender", "ada", command.Proof{Sender: "sender-1", Address: true}, true},
+		{"the sender by a link", "ada", command.Proof{Sender: "sender-1"}, false},
+		{"another sender", "ada", command.Proof{Sender: "sender-2", Address: true}, false},
+		{"a profile without a sender", "bob", command.Proof{Sender: "sender-1", Address: true}, false},
+		{"a name without a profile", "eve", command.Proof{Key: keyHash("k1"), Sender: "sender-1", Address: true}, false},
 	} {
 		author := command.Author{Agent: tt.agent, AgentKey: tt.agent, Proof: tt.proof}
 		claim := &command.ClaimJob{JobAction: command.JobAction{Author: author, Job: FormatID(TypeJob, job)}, TTL: 1}

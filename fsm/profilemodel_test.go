@@ -15,41 +15,76 @@ type profileModel struct {
 	profiles map[string]*modelProfile
 	requests map[string]bool
 	order    []string // most recently updated last
+	// unproven are the entries without proof under a name: senders with the times.
+	unproven map[string]map[string]int64
 }
 
 type modelProfile struct {
-	description, note, key, sender, said, request string
-	at                                            int64
-	used                                          bool
+	description, note, key, former, sender string
+	issuer, said, request                  string // of the command that issued the key
+	at, issuedAt                           int64
+	used, protected                        bool
 }
 
-// verify says whether an entry is verified.
-func (m *profileModel) verify(agent, key, sender string) bool {
-	p := m.profiles[agent]
-	if p == nil {
-		return false
+// verify says whether an entry is verified, and whether it is taken at all.
+func (m *profileModel) verify(agent, key string, proof *command.Proof, now int64) (verified, taken bool) {
+	taken = true
+	if p := m.profiles[agent]; p != nil {
+		right := key == p.key
+		p.used = p.used || right
+		verified = right || key == "" && proof.Address && proof.Sender == p.sender
+		taken = right || key == "" && !p.protected
 	}
-	right := key == p.key
-	p.used = p.used || right
-	return right || sender == p.sender
+	if taken && !verified {
+		if m.unproven[agent] == nil {
+			m.unproven[agent] = map[string]int64{}
+		}
+		m.unproven[agent][proof.Sender] = now
+	}
+	return verified, taken
+}
+
+// othersWrote says whether other senders than these wrote under a name lately.
+func (m *profileModel) othersWrote(agent string, now int64, senders ...string) bool {
+	for sender, at := range m.unproven[agent] {
+		if !slices.Contains(senders, sender) && now-at < protectAfter {
+			return true
+		}
+	}
+	return false
 }
 
 // register carries a registration with this key out, whose new key is newKey.
 func (m *profileModel) register(c *command.Register, key, newKey string, now int64) (outcome command.Outcome, issued bool) {
 	p := m.profiles[c.AgentKey]
-	said, request := fmt.Sprint(c.Given, c.Description, c.Note, c.Request), fmt.Sprint(c.Request)
+	address := ""
+	if c.Proof.Address {
+		address = c.Proof.Sender
+	}
+	said := fmt.Sprint(c.Given, c.Description, c.Note, c.Protected, c.RotateKey, c.Request)
 	if p == nil {
-		if c.Description+c.Note == "" {
+		if c.Description+c.Note == "" || c.Protected {
 			return command.OutcomeRejected, false
 		}
-		m.save(c, modelProfile{
-			description: c.Description, note: c.Note, key: newKey, sender: c.Proof.Sender, said: said, request: request, at: now,
+		m.save(c, false, modelProfile{
+			description: c.Description, note: c.Note, key: newKey, sender: address,
+			issuer: address, said: said, request: fmt.Sprint(false, c.Request), at: now, issuedAt: now,
 		})
 		return command.OutcomeDone, true
 	}
 	right := key == p.key
+	lost := !right && key != "" && key == p.former
 	p.used = p.used || right
-	renewable := !p.used && now <= p.at+keyGrace
+	if request := fmt.Sprint(right || lost, c.Request); c.Request.ID != "" && (key == "" || right || lost) && m.requests[request] {
+		issued = p.request == request && !p.used && now <= p.issuedAt+keyGrace &&
+			(address != "" && address == p.issuer || said == p.said && !lost)
+		if issued {
+			p.key = newKey
+		}
+		if issued || !lost {
+			return command.OutcomeDuplicate, issued
+		}
+	}
 	next := *p
 	if c.Given&command.FieldDescription != 0 {
 		next.description = c.Description
@@ -57,29 +92,29 @@ func (m *profileModel) register(c *command.Register, key, newKey string, now int
 	if c.Given&command.FieldNote != 0 {
 		next.note = c.Note
 	}
-	switch {
-	case c.Request.ID != "" && m.requests[request]:
-		if issued = renewable && p.request == request && (said == p.said || c.Proof.Sender == p.sender); issued {
-			p.key = newKey
-		}
-		return command.OutcomeDuplicate, issued
-	case renewable && key == "" && c.Proof.Sender == p.sender && said == p.said:
-		p.key = newKey
-		return command.OutcomeDuplicate, true
-	case key != "" && !right, next != *p && !right:
-		return command.OutcomeRejected, false
-	case next == *p:
-		return command.OutcomeUnchanged, false
+	if c.Given&command.FieldProtected != 0 {
+		next.protected = c.Protected
 	}
-	m.save(c, next)
-	return command.OutcomeDone, false
+	switch {
+	case key != "" && !right, (next != *p || c.RotateKey) && !right:
+		return command.OutcomeRejected, false
+	case next.protected && !p.protected && m.othersWrote(c.AgentKey, now, p.sender, c.Proof.Sender):
+		return command.OutcomeRejected, false
+	case next == *p && !c.RotateKey:
+		return command.OutcomeUnchanged, false
+	case c.RotateKey:
+		next.former, next.key, next.used = next.key, newKey, false
+		next.issuer, next.said, next.request, next.issuedAt = address, said, fmt.Sprint(true, c.Request), now
+	}
+	m.save(c, true, next)
+	return command.OutcomeDone, c.RotateKey
 }
 
-func (m *profileModel) save(c *command.Register, p modelProfile) {
+func (m *profileModel) save(c *command.Register, byKey bool, p modelProfile) {
 	m.profiles[c.AgentKey] = &p
 	m.order = append(slices.DeleteFunc(m.order, func(s string) bool { return s == c.AgentKey }), c.AgentKey)
 	if c.Request.ID != "" {
-		m.requests[fmt.Sprint(c.Request)] = true
+		m.requests[fmt.Sprint(byKey, c.Request)] = true
 	}
 }
 
@@ -95,13 +130,18 @@ func drawRegister(t *rapid.T, agent, newKey string) *command.Register {
 		c.Given |= command.FieldNote
 		c.Note = rapid.SampledFrom([]string{"", "A note."}).Draw(t, "note")
 	}
+	if rapid.IntRange(0, 4).Draw(t, "protects") == 0 {
+		c.Given |= command.FieldProtected
+		c.Protected = rapid.Bool().Draw(t, "protected")
+	}
+	c.RotateKey = rapid.IntRange(0, 4).Draw(t, "rotates") == 0
 	if id := rapid.SampledFrom([]string{"", "", "request-1", "request-2"}).Draw(t, "request"); id != "" {
 		c.Request = command.RequestKey{Scope: agent, ID: id}
 	}
 	return c
 }
 
-// TestProfilesAgainstModel draws registrations, changes, entries with and without
+// TestProfilesAgainstModel draws registrations, changes, rotations, protection, entries with and without
 // keys and clock steps, and holds results, keys and the order of the list against
 // a model. A second machine that applies the log in pieces must agree.
 func TestProfilesAgainstModel(t *testing.T) {
@@ -113,22 +153,30 @@ func TestProfilesAgainstModel(t *testing.T) {
 		defer dropMachine(rt, other)
 		m.opts.Observer = obs
 		l.feed(m, 1, 1)
-		model := &profileModel{profiles: map[string]*modelProfile{}, requests: map[string]bool{}}
+		model := &profileModel{profiles: map[string]*modelProfile{}, requests: map[string]bool{}, unproven: map[string]map[string]int64{}}
 		for step := range rapid.IntRange(1, 25).Draw(rt, "steps") {
-			l.stamp += rapid.SampledFrom([]int64{0, 0, keyGrace / 2}).Draw(rt, "tick")
+			l.stamp += rapid.SampledFrom([]int64{0, 0, 0, keyGrace / 2, protectAfter + command.DayMillis}).Draw(rt, "tick")
 			agent := rapid.SampledFrom([]string{"ada", "bob"}).Draw(rt, "agent")
-			key := rapid.SampledFrom([]string{"", "right", "wrong"}).Draw(rt, "key")
+			key := rapid.SampledFrom([]string{"", "right", "right", "wrong", "former"}).Draw(rt, "key")
 			if p := model.profiles[agent]; p != nil && key == "right" {
 				key = p.key
+			} else if p != nil && key == "former" {
+				key = p.former
 			}
-			proof := command.Proof{Sender: rapid.SampledFrom([]string{"s1", "s2"}).Draw(rt, "sender")}
+			proof := command.Proof{Sender: rapid.SampledFrom([]string{"s1", "s2", "s3", "s4"}).Draw(rt, "sender"), Address: rapid.Bool().Draw(rt, "address")}
 			if key != "" {
 				proof.Key = keyHash(key)
 			}
 			if rapid.IntRange(0, 3).Draw(rt, "kind") == 0 {
 				at := l.commands(post(agent, func(p *command.Publish) { p.Proof = proof }))
 				l.feed(m, at, at)
-				checkVerified(rt, m, model.verify(agent, key, proof.Sender))
+				verified, taken := model.verify(agent, key, &proof, l.stamp)
+				if got := obs.got[len(obs.got)-1].res; (got.Outcome == command.OutcomeDone) != taken {
+					rt.Fatalf("an entry with %+v: %+v", proof, got)
+				}
+				if taken {
+					checkVerified(rt, m, verified)
+				}
 				continue
 			}
 			newKey := fmt.Sprint("key-", step)
@@ -173,8 +221,8 @@ func checkProfiles(t *rapid.T, m *Machine, want *profileModel) {
 		if err != nil || got.Description != p.description || got.Note != p.note || got.CreatedAt != p.at {
 			t.Fatalf("profile %+v, %v, want %+v", got, err, p)
 		}
-		if ok, err := v.Proves(agent, &command.Proof{Key: keyHash(p.key)}); err != nil || !ok {
-			t.Fatalf("the key of %s does not open: %v", agent, err)
+		if s, err := v.Standing(command.Signature{AgentKey: agent, Proof: &command.Proof{Key: keyHash(p.key)}}); err != nil || s.Strength != command.ByKey || s.Protected != p.protected {
+			t.Fatalf("standing of %s with its key: %+v, %v", agent, s, err)
 		}
 	}
 }

@@ -21,6 +21,7 @@ type Profile struct {
 	Note         string
 	CreatedAt    int64 // milliseconds since the epoch
 	UpdatedAt    int64 // the same
+	Protected    bool  // writes under the name need its edit_key
 }
 
 // Profile returns an agent's profile; false when it has none.
@@ -31,7 +32,7 @@ func (v *View) Profile(agentKey string) (Profile, bool, error) {
 	}
 	return Profile{
 		ID: p.id, Description: p.description, Capabilities: p.capabilities, Endpoint: p.endpoint,
-		Note: p.note, CreatedAt: p.createdAt, UpdatedAt: p.updatedAt,
+		Note: p.note, CreatedAt: p.createdAt, UpdatedAt: p.updatedAt, Protected: p.protected,
 	}, true, nil
 }
 
@@ -46,10 +47,11 @@ func (v *View) RegisterProblems(c *command.Register) ([]command.Problem, error) 
 	if err != nil {
 		return nil, err
 	}
+	s := &viewState{v: v}
 	if !known {
-		return againstRegister(c, nil), nil
+		return againstRegister(c, s, nil), s.err
 	}
-	return againstRegister(c, &p), nil
+	return againstRegister(c, s, &p), s.err
 }
 
 // AppendProfile appends the profile's JSON to dst. It returns ErrNotFound when
@@ -97,6 +99,7 @@ func (p *profileRow) appendJSON(dst []byte) []byte {
 	dst = appendOptional(append(dst, `,"note":`...), p.note)
 	dst = appendInt(append(dst, `,"createdAt":`...), p.createdAt)
 	dst = appendInt(append(dst, `,"updatedAt":`...), p.updatedAt)
+	dst = appendBool(append(dst, `,"protected":`...), p.protected)
 	return append(dst, '}')
 }
 

@@ -26,78 +26,96 @@ func (tx *txn) applyInit(c *command.Init) command.Result {
 }
 
 func (tx *txn) applyPublish(p *command.Publish) command.Result {
-	return tx.once(command.OpPublish, p.Request, func() contentSum { return publishContent(p) }, func() (uint64, []command.Problem) {
-		target, problems := tx.targetOf(p)
-		if len(problems) > 0 {
-			return 0, problems
-		}
-		return tx.publish(TypeEntry, p, target), nil
-	})
+	w := tx.writer(p.Signature())
+	var target entryRow
+	rules := func() (problems []command.Problem) {
+		target, problems = targetOf(p, tx, w)
+		return problems
+	}
+	return tx.once(command.OpPublish, w, func() contentSum { return publishContent(p) }, rules, func() uint64 { return tx.publish(TypeEntry, p, w, target) })
 }
 
-// once carries a write out unless its request_id was used before. write returns
-// the entry that is the write's result, or every rule against it; content is a
-// hash of what the client said.
-func (tx *txn) once(op command.Op, request command.RequestKey, content func() contentSum, write func() (uint64, []command.Problem)) command.Result {
-	known := request != command.RequestKey{}
+// once carries a write out unless its request_id was used before, or a rule is against
+// it. write returns the entry that is the write's result; content is a hash of what the
+// client said.
+func (tx *txn) once(op command.Op, w *writer, content func() contentSum, rules func() []command.Problem, write func() uint64) command.Result {
+	keyed := w.Request != command.RequestKey{}
 	var key []byte
 	var sum contentSum
-	if known {
-		key, sum = requestKey(op, request), content()
-		if first, ok := read(tx, key, decodeRequestRow); ok {
+	if keyed && !w.WrongKey {
+		key, sum = requestKey(op, w.Standing, w.Request), content()
+		if row, ok := tx.get(key); ok {
+			first, err := decodeRequestRow(row)
+			tx.must(err)
 			return command.Result{Outcome: command.OutcomeDuplicate, Entry: first.entry, Differs: first.content != sum}
 		}
 	}
-	seq, problems := write()
-	if len(problems) > 0 {
+	if problems := append(w.Problems(), rules()...); len(problems) > 0 {
 		return command.Result{Outcome: command.OutcomeRejected, Problems: problems}
 	}
-	if known {
+	seq := write()
+	if keyed {
 		tx.keep(key, requestRow{entry: seq, content: sum}.append(nil))
 	}
 	return command.Result{Outcome: command.OutcomeDone, Entry: seq}
 }
 
+// noRules are those of a write that none but its name's are against.
+func noRules() []command.Problem { return nil }
+
 // targetOf looks the target up and reports every rule against relating to it. The
-// zero row means that there is no target.
-func (tx *txn) targetOf(p *command.Publish) (entryRow, []command.Problem) {
+// zero row stands for no target.
+func targetOf(p *command.Publish, s facts, w *writer) (entryRow, []command.Problem) {
 	if p.Relation == command.RelationNone {
 		return entryRow{}, nil
 	}
-	target, ok := tx.resolve(p.Target)
+	target, ok := resolve(s, p.Target)
 	if !ok {
 		return entryRow{}, []command.Problem{command.ProblemUnknownTarget}
 	}
-	if p.Relation != command.RelationRetraction {
-		return target, nil
-	}
+	own := w.owns(s, &target)
 	var problems []command.Problem
-	if target.AgentKey != p.AgentKey {
+	switch retraction := p.Relation == command.RelationRetraction; {
+	case own && (retraction || p.Relation == command.RelationCorrection) && !w.mayUndo(&target):
+		problems = append(problems, command.ProblemProofRequired)
+	case !own && retraction && target.AgentKey == w.AgentKey:
+		problems = append(problems, command.ProblemRetractionAnonymous)
+	case !own && retraction:
 		problems = append(problems, command.ProblemRetractionOther)
 	}
-	if target.Type == TypeJob && tx.job(target.Seq).at(tx.now).status == JobClaimed {
+	if p.Relation == command.RelationRetraction && target.Type == TypeJob && jobOf(s, target.Seq).at(s.instant()).status == JobClaimed {
 		problems = append(problems, command.ProblemJobClaimed)
 	}
 	return target, problems
 }
 
+// PublishProblems returns everything against an entry, as far as the view knows.
+func (v *View) PublishProblems(p *command.Publish) ([]command.Problem, error) {
+	w, s, err := v.writer(p.Signature())
+	if err != nil {
+		return nil, err
+	}
+	_, found := targetOf(p, s, w)
+	return append(w.Problems(), found...), s.err
+}
+
 // resolve returns the entry with a public id, of whatever type.
-func (tx *txn) resolve(id string) (entryRow, bool) {
+func resolve(s facts, id string) (entryRow, bool) {
 	entryType, seq, ok := ParseID(id)
 	if !ok {
 		return entryRow{}, false
 	}
-	e, ok := tx.entry(seq)
+	e, ok := s.entry(seq)
 	return e, ok && e.Type == entryType
 }
 
 // publish adds an entry that passed all rules, and returns its seq. The zero
 // target means that there is none.
-func (tx *txn) publish(entryType EntryType, p *command.Publish, target entryRow) uint64 {
+func (tx *txn) publish(entryType EntryType, p *command.Publish, w *writer, target entryRow) uint64 {
 	tx.head.lastSeq++
 	e := entryRow{parentType: target.Type, Meta: Meta{
 		Seq: tx.head.lastSeq, CreatedAt: tx.now, AgentKey: p.AgentKey, Channel: p.Channel, Type: entryType,
-		Kind: p.Kind, Relation: p.Relation, House: p.House, Parent: target.Seq, Thread: target.Thread,
+		Kind: p.Kind, Relation: p.Relation, House: p.House && w.Strength > command.Unproven, Parent: target.Seq, Thread: target.Thread,
 	}}
 	if e.Parent == 0 {
 		e.Thread = e.Seq
@@ -110,7 +128,13 @@ func (tx *txn) publish(entryType EntryType, p *command.Publish, target entryRow)
 	}
 	e.inbox = inboxKeys(p, target.AgentKey)
 	e.question = p.Question && p.Kind == command.KindMessage && entryType == TypeEntry
-	e.verified = tx.verify(p.AgentKey, &p.Proof)
+	e.strength = w.Strength
+	if !w.Registered && w.AgentKey != command.AnonymousName {
+		if key := lookAlike(tx, w.AgentKey, w.Proof.Looks); key != "" {
+			other, _ := tx.profile(key)
+			e.looksLike = other.id
+		}
+	}
 
 	row := e.append(make([]byte, 0, rowSize(p)), p)
 	key := seqKey(spaceEntry, e.Seq)
@@ -121,10 +145,16 @@ func (tx *txn) publish(entryType EntryType, p *command.Publish, target entryRow)
 		tx.timed = true
 		tx.set(seqKey(spaceInstant, uint64(tx.now)), binary.AppendUvarint(nil, e.Seq))
 	}
+	tx.keepSender(e.Seq, w.Proof)
+	if e.strength == command.Unproven && w.AgentKey != command.AnonymousName {
+		tx.noteWriter(w.AgentKey, w.Proof.Sender)
+	}
 	tx.countChannel(&e)
-	tx.countPost(&e)
+	if !p.House {
+		tx.countPost(&e)
+	}
 	if e.Parent != 0 {
-		tx.supersede(&e, p.Agent)
+		tx.supersede(&e, p.Agent, w.owns(tx, &target))
 		tx.updateTarget(&e, &target)
 	}
 	tx.updateHome(&e, p, &target)
@@ -174,14 +204,27 @@ func (tx *txn) countChannel(e *entryRow) {
 	tx.keep(seqKey(spaceRecent, c.lastSeq), append(slices.Clip(row), e.Channel...))
 }
 
-// supersede notes the entry at the one that it relates to.
-func (tx *txn) supersede(e *entryRow, agent string) {
+// supersede notes the entry at the one that it relates to. own says that both are by
+// the same author: its retraction and its newest correction always stand in the list.
+func (tx *txn) supersede(e *entryRow, agent string, own bool) {
 	countsKey := seqKey(spaceCounts, e.Parent)
 	counts, _ := read(tx, countsKey, decodeLaterCounts)
-	if counts.total < command.MaxSuccessors {
+	stays := false
+	switch {
+	case own && e.Relation == command.RelationRetraction && counts.retracted == 0:
+		counts.retracted, stays = e.Seq, true
+	case own && e.Relation == command.RelationCorrection:
+		counts.corrected, stays = e.Seq, true
+	}
+	if stays || counts.total < command.MaxSuccessors {
 		laterKey := seqKey(spaceLater, e.Parent)
 		items, _ := tx.get(laterKey)
-		tx.keep(laterKey, appendSuccessor(slices.Clip(items), e.Seq, agent, e.Relation, e.CreatedAt))
+		if counts.total >= command.MaxSuccessors {
+			var err error
+			items, err = withoutLast(items, counts.retracted, counts.corrected)
+			tx.must(err)
+		}
+		tx.keep(laterKey, appendSuccessor(slices.Clip(items), e, agent))
 	}
 	counts.total++
 	if e.Relation == command.RelationReply {

@@ -226,15 +226,15 @@ func TestRequestKeys(t *testing.T) {
 	}
 	v := r.View()
 	defer v.Release()
-	if seq, ok := v.Request(command.OpPublish, command.RequestKey{Scope: "ada", ID: "request-1"}); !ok || seq != first {
+	if seq, ok := v.Request(command.OpPublish, command.Standing{}, command.RequestKey{Scope: "ada", ID: "request-1"}); !ok || seq != first {
 		t.Errorf("request-1 is entry %d, %v", seq, ok)
 	}
 	for _, k := range []command.RequestKey{{}, {Scope: "ada", ID: "request-9"}, {Scope: "adar", ID: "equest-1"}} {
-		if seq, ok := v.Request(command.OpPublish, k); ok {
+		if seq, ok := v.Request(command.OpPublish, command.Standing{}, k); ok {
 			t.Errorf("%+v is entry %d", k, seq)
 		}
 	}
-	if _, ok := v.Request(command.OpInit, command.RequestKey{Scope: "ada", ID: "request-1"}); ok {
+	if _, ok := v.Request(command.OpInit, command.Standing{}, command.RequestKey{Scope: "ada", ID: "request-1"}); ok {
 		t.Error("a key counts for another operation")
 	}
 }
@@ -291,14 +291,19 @@ func TestInitCountsOnce(t *testing.T) {
 // to write them anew, and read the difference.
 func TestGoldenEntries(t *testing.T) {
 	r := newRig(t)
+	r.run(register("ada", "k1", func(c *command.Register) { c.Proof.Looks = look(1) }))
+	proof := command.Proof{Key: keyHash("k1")}
 	r.run(post("ada", func(p *command.Publish) {
-		p.Agent, p.Kind, p.House = "Ada", command.KindKnowledge, true
+		p.Agent, p.Kind, p.House, p.Proof = "Ada", command.KindKnowledge, true, proof
 		p.Title = "Quotes \" and \\ and <b>&amp;</b>"
 		p.Body = "Tab\tline\nreturn\rbell\a nul-free \u2028 separator \u007f 世界 🌍 é"
 		p.Tags = []string{"one", "Zwei \"x\""}
 	}))
-	r.run(post("bob", relate(command.RelationCorrection, 1)), post("ada", relate(command.RelationRetraction, 1)))
-	r.run(post("eve", func(p *command.Publish) { p.Agent = "Ève"; relate(command.RelationFollowUp, 2)(p) }))
+	r.run(post("bob", relate(command.RelationCorrection, 1)), post("ada", func(p *command.Publish) { relate(command.RelationRetraction, 1)(p); p.Proof = proof }))
+	r.run(post("eve", func(p *command.Publish) {
+		p.Agent, p.Proof.Looks = "Ève", look(1)
+		relate(command.RelationFollowUp, 2)(p)
+	}))
 	r.run(post("bob", func(p *command.Publish) { p.Kind = command.KindFeatureRequest; relate(command.RelationReply, 1)(p) }))
 	var got strings.Builder
 	for seq := uint64(1); seq <= 5; seq++ {

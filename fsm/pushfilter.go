@@ -10,7 +10,7 @@ func pushKind(f command.PushFilter, agentKey string, e *entryRow, p *command.Pub
 		replies = command.NoJobs
 	}
 	switch {
-	case f&command.OnlyProven != 0 && !e.verified:
+	case f&command.OnlyProven != 0 && !e.verified():
 		return 0, false
 	case f&replies == 0 && e.Relation == command.RelationReply && agentKey == target.AgentKey:
 		return DeliveryReply, true

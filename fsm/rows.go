@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -19,10 +20,11 @@ import (
 // reading an entry is copying these bytes and adding what came later.
 type entryRow struct {
 	Meta
-	verified   bool
-	question   bool      // a message that asks something, but no job and no request for help
-	parentType EntryType // of the entry that this one relates to; set while it is filed
-	inbox      []string  // whose inbox the entry is in
+	strength   command.Strength // of the proof of its author's name
+	question   bool             // a message that asks something, but no job and no request for help
+	parentType EntryType        // of the entry that this one relates to; set while it is filed
+	looksLike  string           // the registered name that its author's looks like; set while it is filed
+	inbox      []string         // whose inbox the entry is in
 	json       []byte
 }
 
@@ -30,10 +32,11 @@ const (
 	entryRowVersion = 1
 
 	flagHouse    = 1 << 0
-	flagVerified = 1 << 1
+	flagAddress  = 1 << 1 // the name is proven by address
 	flagJob      = 1 << 2 // the entry is a job
 	flagHelp     = 1 << 3 // the entry is a request for human help
 	flagQuestion = 1 << 4 // the entry is a message that asks something
+	flagKey      = 1 << 5 // the name is proven by key
 
 	// entryRowFixed is the length of the fixed part of a row's head.
 	entryRowFixed = 1 + 4 + 3
@@ -48,8 +51,11 @@ func (e *entryRow) append(dst []byte, p *command.Publish) []byte {
 	if e.House {
 		flags |= flagHouse
 	}
-	if e.verified {
-		flags |= flagVerified
+	switch e.strength {
+	case command.ByAddress:
+		flags |= flagAddress
+	case command.ByKey:
+		flags |= flagKey
 	}
 	if e.question {
 		flags |= flagQuestion
@@ -107,9 +113,13 @@ func (e *entryRow) appendJSON(dst []byte, p *command.Publish) []byte {
 		dst = append(dst, '"')
 	}
 	dst = append(dst, `,"nameVerified":`...)
-	dst = appendBool(dst, e.verified)
+	dst = appendBool(dst, e.verified())
 	dst = append(dst, `,"house":`...)
-	return appendBool(dst, e.House)
+	dst = appendBool(dst, e.House)
+	if e.looksLike != "" {
+		dst = appendString(append(dst, `,"looksLike":`...), e.looksLike)
+	}
+	return dst
 }
 
 // entryJSON returns the JSON part of a row.
@@ -133,7 +143,7 @@ func decodeEntryRow(seq uint64, row []byte) (entryRow, error) {
 	e := entryRow{json: text}
 	e.Seq = seq
 	e.Kind, e.Relation = command.Kind(row[5]), command.Relation(row[6])
-	e.House, e.verified = row[entryRowFlags]&flagHouse != 0, row[entryRowFlags]&flagVerified != 0
+	e.House, e.strength = row[entryRowFlags]&flagHouse != 0, strengthOfFlags(row[entryRowFlags])
 	e.question = row[entryRowFlags]&flagQuestion != 0
 	e.Type = typeOfFlags(row[entryRowFlags])
 	r := rowReader{rest: row[entryRowFixed : len(row)-len(text)]}
@@ -149,6 +159,19 @@ func decodeEntryRow(seq uint64, row []byte) (entryRow, error) {
 		return entryRow{}, err
 	}
 	return e, nil
+}
+
+// verified reports whether the author's name is proven.
+func (e *entryRow) verified() bool { return e.strength > command.Unproven }
+
+func strengthOfFlags(flags byte) command.Strength {
+	switch {
+	case flags&flagKey != 0:
+		return command.ByKey
+	case flags&flagAddress != 0:
+		return command.ByAddress
+	}
+	return command.Unproven
 }
 
 // typeOfFlags returns the type of an entry's id.
@@ -183,32 +206,74 @@ func (e *entryRow) texts() (entryTexts, error) {
 type laterCounts struct {
 	total   uint64 // entries that relate to this one
 	replies uint64 // those of them with relation reply
+	// The author's own: the seqs of the first retraction and of the newest correction;
+	// 0: none.
+	retracted, corrected uint64
+}
+
+// status is what the author says of the entry by now (decisions, Identity).
+func (c laterCounts) status() string {
+	switch {
+	case c.retracted != 0:
+		return "retracted"
+	case c.corrected != 0:
+		return "corrected"
+	}
+	return ""
 }
 
 func (c laterCounts) append(dst []byte) []byte {
-	return appendUints(dst, c.total, c.replies)
+	return appendUints(dst, c.total, c.replies, c.retracted, c.corrected)
 }
 
 func decodeLaterCounts(row []byte) (laterCounts, error) {
 	r := rowReader{rest: row}
-	c := laterCounts{total: r.uint(), replies: r.uint()}
+	c := laterCounts{total: r.uint(), replies: r.uint(), retracted: r.uint(), corrected: r.uint()}
 	return c, r.done("counts row")
 }
 
 // appendSuccessor adds one item of supersededBy to the ready JSON of the others.
-func appendSuccessor(dst []byte, seq uint64, agent string, relation command.Relation, at int64) []byte {
+func appendSuccessor(dst []byte, e *entryRow, agent string) []byte {
 	if len(dst) > 0 {
 		dst = append(dst, ',')
 	}
 	dst = append(dst, `{"id":"`...)
-	dst = appendID(dst, TypeEntry, seq)
+	dst = appendID(dst, TypeEntry, e.Seq)
 	dst = append(dst, `","agent":`...)
 	dst = appendString(dst, agent)
 	dst = append(dst, `,"relation":"`...)
-	dst = append(dst, relation.String()...)
+	dst = append(dst, e.Relation.String()...)
 	dst = append(dst, `","createdAt":`...)
-	dst = appendInt(dst, at)
-	return append(dst, '}')
+	dst = appendInt(dst, e.CreatedAt)
+	dst = append(dst, `,"nameVerified":`...)
+	return append(appendBool(dst, e.verified()), '}')
+}
+
+// withoutLast returns the items of supersededBy, as ready JSON, without the last one
+// that is not to be kept.
+func withoutLast(items []byte, keep ...uint64) ([]byte, error) {
+	var list []json.RawMessage
+	if err := json.Unmarshal(slices.Concat([]byte("["), items, []byte("]")), &list); err != nil {
+		return nil, fmt.Errorf("%w: successors: %w", ErrCorrupt, err)
+	}
+	for i, item := range slices.Backward(list) {
+		var entry struct{ ID string }
+		if err := json.Unmarshal(item, &entry); err != nil {
+			return nil, fmt.Errorf("%w: successor: %w", ErrCorrupt, err)
+		}
+		if _, seq, _ := ParseID(entry.ID); !slices.Contains(keep, seq) {
+			list = slices.Delete(list, i, i+1)
+			break
+		}
+	}
+	var kept []byte
+	for i, item := range list {
+		if i > 0 {
+			kept = append(kept, ',')
+		}
+		kept = append(kept, item...)
+	}
+	return kept, nil
 }
 
 // channelRow is the row of spaceChannel; with the name behind it, that of

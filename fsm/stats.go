@@ -38,9 +38,6 @@ func decodeHourRow(row []byte) (hourRow, error) {
 
 // countPost counts an entry into the hour of the log entry that is being applied.
 func (tx *txn) countPost(e *entryRow) {
-	if e.House {
-		return
-	}
 	hour := uint64(tx.now / hourMillis)
 	h, known := read(tx, hourKey(hour), decodeHourRow)
 	if !known {

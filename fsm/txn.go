@@ -83,17 +83,19 @@ func (tx *txn) get(key []byte) ([]byte, bool) {
 	return row, ok
 }
 
-// read returns what decode makes of a row as the call has left it so far; false
-// when there is none.
-func read[T any](tx *txn, key []byte, decode func(row []byte) (T, error)) (v T, ok bool) {
-	row, ok := tx.get(key)
+// read returns what decode makes of a row as s knows it; false when there is none.
+func read[T any](s facts, key []byte, decode func(row []byte) (T, error)) (v T, ok bool) {
+	row, ok := s.get(key)
 	if ok {
 		var err error
 		v, err = decode(row)
-		tx.must(err)
+		s.must(err)
 	}
 	return v, ok
 }
+
+// instant is that of the log entry that is being applied.
+func (tx *txn) instant() int64 { return tx.now }
 
 // entry returns an entry by its seq.
 func (tx *txn) entry(seq uint64) (entryRow, bool) {

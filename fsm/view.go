@@ -123,7 +123,7 @@ func (v *View) Resolve(id string) (seq uint64, ok bool) {
 }
 
 // noSuccessors ends the JSON of an entry that nothing relates to.
-const noSuccessors = `,"supersededBy":[],"supersededByCount":0}`
+const noSuccessors = `,"supersededBy":[],"supersededByCount":0`
 
 // AppendEntry appends the entry's JSON to dst. It returns ErrNotFound when there
 // is no such entry.
@@ -133,39 +133,50 @@ func (v *View) AppendEntry(dst []byte, seq uint64) ([]byte, error) {
 
 // appendEntry appends the JSON of an entry with a row; nil: there is none.
 func (v *View) appendEntry(dst []byte, seq uint64, row []byte) ([]byte, error) {
+	dst, counts, err := v.appendOpenEntry(dst, seq, row)
+	if err != nil {
+		return dst, err
+	}
+	if status := counts.status(); status != "" {
+		dst = append(append(append(dst, `,"status":"`...), status...), '"')
+	}
+	return append(dst, '}'), nil
+}
+
+// appendOpenEntry is appendEntry without the entry's status and the closing brace.
+func (v *View) appendOpenEntry(dst []byte, seq uint64, row []byte) (_ []byte, counts laterCounts, err error) {
 	if row == nil || seq > v.head.lastSeq {
-		return dst, ErrNotFound
+		return dst, counts, ErrNotFound
 	}
 	start := len(dst)
 	text, err := entryJSON(row)
 	if err != nil {
-		return dst, fmt.Errorf("read entry %d: %w", seq, err)
+		return dst, counts, fmt.Errorf("read entry %d: %w", seq, err)
 	}
 	dst = append(dst, text...)
 	has, err := v.store.later.has(seq)
 	if err != nil {
-		return dst[:start], err
+		return dst[:start], counts, err
 	}
 	if !has {
-		return append(dst, noSuccessors...), nil
+		return append(dst, noSuccessors...), counts, nil
 	}
-	counts, err := v.counts(seq)
-	if err != nil {
-		return dst[:start], err
+	if counts, err = v.counts(seq); err != nil {
+		return dst[:start], counts, err
 	}
 	dst = append(dst, `,"supersededBy":[`...)
 	if counts.total > 0 {
 		items, closer, err := v.snap.Get(seqKey(spaceLater, seq))
 		if err != nil {
-			return dst[:start], fmt.Errorf("successors of entry %d: %w", seq, err)
+			return dst[:start], counts, fmt.Errorf("successors of entry %d: %w", seq, err)
 		}
 		dst = append(dst, items...)
 		if err := closeRow(closer); err != nil {
-			return dst[:start], err
+			return dst[:start], counts, err
 		}
 	}
 	dst = append(dst, `],"supersededByCount":`...)
-	return append(appendInt(dst, int64(counts.total)), '}'), nil
+	return appendInt(dst, int64(counts.total)), counts, nil
 }
 
 // row calls f with an entry's row, which is valid during the call only.
@@ -220,13 +231,13 @@ func (v *View) addCounts(m *Meta) error {
 	return err
 }
 
-// Request returns the entry that a command of this kind with this key wrote;
-// false when the key is unknown.
-func (v *View) Request(op command.Op, key command.RequestKey) (seq uint64, ok bool) {
+// Request returns the entry that a command of this kind with this key wrote, in the
+// scope of a standing; false when the key is unknown there.
+func (v *View) Request(op command.Op, s command.Standing, key command.RequestKey) (seq uint64, ok bool) {
 	if key == (command.RequestKey{}) {
 		return 0, false
 	}
-	q, ok, err := load(v.snap, requestKey(op, key), decodeRequestRow)
+	q, ok, err := load(v.snap, requestKey(op, s, key), decodeRequestRow)
 	v.must(err)
 	return q.entry, ok
 }

@@ -215,7 +215,7 @@ func (n *Node) openPort() (err error) {
 	n.onEnd(n.closePort)
 	n.pipeline = propose.New(propose.Config{
 		ServerID: n.identity.ServerID, Client: n.port.Client(), Logger: n.logger,
-		Clock: n.cfg.Clock(), Known: n.knownRequest, Limiter: n.limiter(),
+		Clock: n.cfg.Clock(), Judge: n.judge, Limiter: n.limiter(),
 	})
 	n.usage = usage.New(usage.Config{
 		Boot: n.pipeline.Boot(), Interval: n.cfg.Tuning.UsageInterval, Logger: n.logger, Now: n.pipeline.Clocks().Corrected,
@@ -238,16 +238,16 @@ func (n *Node) proposeOwn(ctx context.Context, body command.Payload) error {
 	return err
 }
 
-// knownRequest reports whether a command's request_id was used before.
-func (n *Node) knownRequest(body command.Payload) bool {
-	request := command.RequestOf(body)
-	if request == (command.RequestKey{}) {
-		return false
-	}
+// judge returns what a command's proof is worth, and whether its request_id was used
+// before.
+func (n *Node) judge(body command.Payload) (command.Standing, bool) {
 	v := n.machine.View()
 	defer v.Release()
-	_, known := v.Request(command.OpOf(body), request)
-	return known
+	standing, repeated, err := v.Judge(body)
+	if err != nil { // apply finds it, too
+		n.logger.Error("looking at a name failed", "error", err)
+	}
+	return standing, repeated
 }
 
 // openDelivery makes what sends to receivers. The state has something for it only once

@@ -34,6 +34,9 @@ const (
 	CodeOwnJob           command.Code = "own_job"
 	CodeNotPoster        command.Code = "not_poster"
 	CodeWrongKey         command.Code = "wrong_edit_key"
+	CodeProofRequired    command.Code = "proof_required"
+	CodeNameProtected    command.Code = "name_protected"
+	CodeNameInUse        command.Code = "name_in_use"
 	CodeJobClaimed       command.Code = "job_claimed"
 	CodeJobNotClaimed    command.Code = "job_not_claimed"
 	CodeJobDone          command.Code = "job_done"
@@ -66,6 +69,9 @@ var errorKinds = map[command.Code]errorKind{
 	CodeOwnJob:                 {http.StatusConflict, false},
 	CodeNotPoster:              {http.StatusConflict, false},
 	CodeWrongKey:               {http.StatusForbidden, false},
+	CodeProofRequired:          {http.StatusForbidden, false},
+	CodeNameProtected:          {http.StatusForbidden, false},
+	CodeNameInUse:              {http.StatusConflict, false},
 	CodeJobClaimed:             {http.StatusConflict, false},
 	CodeJobNotClaimed:          {http.StatusConflict, false},
 	CodeJobDone:                {http.StatusConflict, false},

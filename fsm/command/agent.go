@@ -22,6 +22,17 @@ func (c *ResetKey) check() error {
 	)
 }
 
+// ProtectName protects a registered name, or lifts its protection. Only an operator
+// asks for this: whoever wrote under the name does not matter.
+type ProtectName struct {
+	AgentKey  string `cbor:"1,keyasint"` // text.Fold of the name
+	Protected bool   `cbor:"2,keyasint"`
+}
+
+func (*ProtectName) op() Op { return OpProtectName }
+
+func (c *ProtectName) check() error { return checkBytes("agent key", c.AgentKey, MaxNameKeyBytes) }
+
 // ProfileFields says which fields of a profile a command gives.
 type ProfileFields uint8
 
@@ -33,8 +44,9 @@ const (
 	FieldNote         ProfileFields = 1 << 3
 	FieldNotifyURL    ProfileFields = 1 << 4
 	FieldNotify       ProfileFields = 1 << 5
+	FieldProtected    ProfileFields = 1 << 6
 
-	AllProfileFields = 1<<6 - 1
+	AllProfileFields = 1<<7 - 1
 )
 
 // Register registers an agent, or changes its profile. Fields that are not given
@@ -61,11 +73,16 @@ type Register struct {
 	NotifyVerified bool `cbor:"13,keyasint,omitempty"`
 	// Notify says which entries are not pushed there.
 	Notify PushFilter `cbor:"14,keyasint,omitempty"`
+	// Protected says whether writes under the name need its key.
+	Protected bool `cbor:"15,keyasint,omitempty"`
+	// RotateKey replaces the key that the command proves by NewKey.
+	RotateKey bool `cbor:"16,keyasint,omitempty"`
 }
 
 func (*Register) op() Op { return OpRegister }
 
-func (c *Register) request() RequestKey { return c.Request }
+// Signature returns under which name the command is made.
+func (c *Register) Signature() Signature { return Signature{c.AgentKey, &c.Proof, c.Request} }
 
 func (c *Register) check() error {
 	return errors.Join(
@@ -115,6 +132,7 @@ func (c *Register) set() (fields ProfileFields) {
 		{FieldNote, c.Note != ""},
 		{FieldNotifyURL, c.NotifyURL != "" || c.NotifyVerified},
 		{FieldNotify, c.Notify != 0},
+		{FieldProtected, c.Protected},
 	} {
 		if f.has {
 			fields |= f.field

@@ -44,6 +44,7 @@ const (
 	OpReseal    Op = 19 // keeps the data key under another secret
 
 	OpRecordBackup Op = 20 // keeps when the newest backup was made
+	OpProtectName  Op = 21 // protects a name, or lifts that
 )
 
 // commands is the command table: what each number in the log stands for. To add
@@ -77,6 +78,7 @@ var commands = map[Op]struct {
 	OpReseal:    {"reseal", func() Payload { return new(Reseal) }},
 
 	OpRecordBackup: {"record_backup", func() Payload { return new(RecordBackup) }},
+	OpProtectName:  {"protect_name", func() Payload { return new(ProtectName) }},
 }
 
 // String returns the command's name, for logs and metrics.

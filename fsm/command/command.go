@@ -96,6 +96,8 @@ type Problem uint8
 const (
 	ProblemUnknownTarget   Problem = 1 // the target id names no entry
 	ProblemRetractionOther Problem = 2 // only the author of the target may retract it
+	// Only the sender of an entry of nobody's may retract it, while that is known.
+	ProblemRetractionAnonymous Problem = 3
 
 	ProblemUnknownJob    Problem = 10 // the id names no job
 	ProblemOwnJob        Problem = 11 // the poster of a job may neither claim nor finish it
@@ -111,16 +113,13 @@ const (
 	ProblemUnknownAgent  Problem = 23 // the name has no profile
 	ProblemNoHook        Problem = 24 // the profile has no notify_url that passed the check
 	ProblemUnchecked     Problem = 25 // the notify_url has not passed the check
-)
+	ProblemLookAlike     Problem = 26 // the name looks like one that is registered
+	ProblemProtectNew    Problem = 27 // only a name that has its key can be protected
+	ProblemOthersWrote   Problem = 28 // other senders wrote under the name lately: it cannot be protected
 
-// RequestOf returns the client's idempotency key in a command; the zero value where
-// the client gave none, or the command takes none.
-func RequestOf(p Payload) RequestKey {
-	if keyed, ok := p.(interface{ request() RequestKey }); ok {
-		return keyed.request()
-	}
-	return RequestKey{}
-}
+	ProblemProofRequired Problem = 30 // what is to be undone was made with better proof
+	ProblemNameProtected Problem = 31 // writes under the name need its edit_key
+)
 
 // checkShape reports a batch that a state machine could not read, whatever its
 // payloads are.

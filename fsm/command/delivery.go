@@ -103,6 +103,9 @@ type TestDelivery struct {
 
 func (*TestDelivery) op() Op { return OpTestDelivery }
 
+// Signature returns under which name the command is made.
+func (c *TestDelivery) Signature() Signature { return Signature{c.AgentKey, &c.Proof, RequestKey{}} }
+
 func (c *TestDelivery) check() error {
 	return errors.Join(checkBytes("agent key", c.AgentKey, MaxNameKeyBytes), c.Proof.check())
 }

@@ -29,7 +29,8 @@ type Publish struct {
 }
 
 // RequestKey is a client's request_id in its scope: the folded agent name, or the
-// sender's fingerprint for anonymous writes. The operation is the command's own.
+// sender's fingerprint for anonymous writes. The operation is the command's own, and
+// writes by key have a scope of their own.
 type RequestKey struct {
 	Scope string `cbor:"1,keyasint,omitempty"`
 	ID    string `cbor:"2,keyasint,omitempty"`
@@ -102,9 +103,26 @@ type Author struct {
 	Question bool       `cbor:"7,keyasint,omitempty"` // the text of the reply to a job asks something
 }
 
-func (a *Author) request() RequestKey { return a.Request }
+// Signature is under which name a command is made, and what it brings along for that.
+type Signature struct {
+	AgentKey string
+	Proof    *Proof
+	Request  RequestKey // the zero value where the client gave none, or the command takes none
+}
 
-func (p *Publish) request() RequestKey { return p.Request }
+// Signature returns under which name the command is made.
+func (a *Author) Signature() Signature { return Signature{a.AgentKey, &a.Proof, a.Request} }
+
+// Signature returns under which name the command is made.
+func (p *Publish) Signature() Signature { return Signature{p.AgentKey, &p.Proof, p.Request} }
+
+// SignatureOf returns under which name a command is made; false where that is none.
+func SignatureOf(p Payload) (Signature, bool) {
+	if signed, ok := p.(interface{ Signature() Signature }); ok {
+		return signed.Signature(), true
+	}
+	return Signature{}, false
+}
 
 func (a *Author) check() error {
 	return errors.Join(
@@ -194,12 +212,57 @@ func (c *AskHuman) check() error {
 type Proof struct {
 	// Key is the SHA-256 of the edit_key that came with the write; empty: none.
 	Key []byte `cbor:"1,keyasint,omitempty"`
-	// Sender is the fingerprint of the sender's address; "": not told.
+	// Sender is the fingerprint of the sender's address; "": not known.
 	Sender string `cbor:"2,keyasint,omitempty"`
+	// Address is set when the sender's address may prove the name: neither a link
+	// nor a page in a browser can have made the request.
+	Address bool `cbor:"3,keyasint,omitempty"`
+	// Looks are hashes of the name's skeletons: names that look alike have one in
+	// common. One after the other, LookBytes each; empty: nobody's.
+	Looks []byte `cbor:"4,keyasint,omitempty"`
 }
 
 func (p *Proof) check() error {
-	return errors.Join(checkKeyHash("edit key", p.Key), checkRange("sender", len(p.Sender), 0, MaxFingerprintBytes, "bytes"))
+	return errors.Join(
+		checkKeyHash("edit key", p.Key), checkRange("sender", len(p.Sender), 0, MaxFingerprintBytes, "bytes"), p.checkLooks(),
+	)
+}
+
+func (p *Proof) checkLooks() error {
+	if len(p.Looks)%LookBytes != 0 || len(p.Looks) > MaxLooks*LookBytes {
+		return fmt.Errorf("looks of %d bytes", len(p.Looks))
+	}
+	return nil
+}
+
+// Strength says how well a write proves the name that it is made under. What was
+// done with one strength is undone with that or a higher one alone.
+type Strength uint8
+
+// The strengths. The numbers stand in stored rows.
+const (
+	Unproven  Strength = 0
+	ByAddress Strength = 1 // from the address that registered the name
+	ByKey     Strength = 2 // with the edit_key of the name's profile
+)
+
+// Standing is what a write's proof is worth under a name.
+type Standing struct {
+	Strength
+	Registered bool // the name has a profile
+	WrongKey   bool // the write brings a key, and not that of the profile
+	Protected  bool // nothing is written under the name without its key
+}
+
+// Problems returns what the name has against the write.
+func (s Standing) Problems() []Problem {
+	switch {
+	case s.WrongKey:
+		return []Problem{ProblemWrongKey}
+	case s.Protected && s.Strength != ByKey:
+		return []Problem{ProblemNameProtected}
+	}
+	return nil
 }
 
 // AnonymousName is the author of an entry that came without a name.

@@ -125,6 +125,10 @@ const (
 	// KeyHashBytes is the length of the hash of an edit_key: SHA-256. The key
 	// itself never enters the log.
 	KeyHashBytes = 32
+	// LookBytes is the length of one hash in Proof.Looks, and MaxLooks how many a name
+	// has.
+	LookBytes = 16
+	MaxLooks  = 2
 	// MaxFingerprintBytes bounds the pseudonym of a sender.
 	MaxFingerprintBytes = 64
 )

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// MaxBuckets bounds the keys of each of the two tables that have a bucket of
+	// MaxBuckets bounds the keys of each of the tables that have a bucket of
 	// their own. Those beyond it are spread over sharedBuckets until idle ones have
 	// been swept: many, and nobody outside can tell who shares which, so that whoever
 	// fills the table does not shut all others out.
@@ -23,40 +23,53 @@ const (
 	sharedBuckets = 1 << 14
 )
 
-// Limiter admits writes by sender fingerprint and by agent name.
+// nameShare is how many senders' allowance all writes without the key have under one
+// name together.
+const nameShare = 8
+
+// Limiter admits writes by sender fingerprint and by agent name. Writes by key have
+// buckets of their own, so that nobody else's writes drain them, neither those under
+// the same name nor those from the same address. A sender's bucket is as small as one
+// for each of its names would be: those under a name share one that is larger.
 type Limiter struct {
 	now func() time.Time
 
-	mu      sync.Mutex
-	senders table
-	agents  table
+	mu             sync.Mutex
+	senders, names table
+	keyed          struct{ senders, names table } // of writes by key
 }
 
 // New returns a limiter that admits perMinute writes a minute with the given
 // burst, for each sender and for each agent. Both are positive.
 func New(perMinute float64, burst int, now func() time.Time) *Limiter {
-	return &Limiter{now: now, senders: newTable(perMinute, burst), agents: newTable(perMinute, burst)}
+	l := &Limiter{now: now, senders: newTable(perMinute, burst), names: newTable(perMinute*nameShare, burst*nameShare)}
+	l.keyed.senders, l.keyed.names = newTable(perMinute, burst), newTable(perMinute, burst)
+	return l
 }
 
 // Admit takes one write from the sender's and from the agent's bucket. When
 // either is empty it takes nothing and returns how long to wait.
-func (l *Limiter) Admit(from command.Sender) (bool, time.Duration) {
+func (l *Limiter) Admit(from command.Sender, standing command.Standing) (bool, time.Duration) {
 	now := l.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
+	senders, names := &l.senders, &l.names
+	if standing.Strength == command.ByKey {
+		senders, names = &l.keyed.senders, &l.keyed.names
+	}
 	// The agent's bucket is made only for a sender that has a token left, so
 	// one sender cannot fill the table with names.
-	sender := l.senders.bucket(from.Fingerprint, now)
+	sender := senders.bucket(from.Fingerprint, now)
 	if wait := delay(sender, now); wait > 0 {
 		return false, wait
 	}
-	if from.AgentKey != "" {
-		agent := l.agents.bucket(from.AgentKey, now)
-		if wait := delay(agent, now); wait > 0 {
+	if from.AgentKey != "" && len(standing.Problems()) == 0 { // a refusal is the sender's alone
+		name := names.bucket(from.AgentKey, now)
+		if wait := delay(name, now); wait > 0 {
 			return false, wait
 		}
-		agent.AllowN(now, 1)
+		name.AllowN(now, 1)
 	}
 	sender.AllowN(now, 1)
 	return true, 0

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -16,7 +17,7 @@ import (
 type leader struct {
 	stamp   func() int64 // of the next batch
 	limiter Limiter
-	known   func(command.Payload) bool
+	judge   Judge
 
 	slots    chan struct{} // holds one token per log entry in flight
 	inFlight chan entry
@@ -48,9 +49,9 @@ type entry struct {
 	groups []*pending
 }
 
-func newLeader(stamp func() int64, limiter Limiter, known func(command.Payload) bool) *leader {
+func newLeader(stamp func() int64, limiter Limiter, judge Judge) *leader {
 	return &leader{
-		stamp: stamp, limiter: limiter, known: known,
+		stamp: stamp, limiter: limiter, judge: judge,
 		slots:    make(chan struct{}, MaxInFlight),
 		inFlight: make(chan entry, MaxInFlight),
 		wake:     make(chan struct{}, 1),
@@ -221,8 +222,8 @@ func (l *leader) admit(g command.Group) (command.Group, []rejection) {
 	var over []rejection
 	admitted := make([]command.Command, 0, len(g.Commands))
 	for i, c := range g.Commands {
-		if !c.Charged && c.From != (command.Sender{}) && (l.known == nil || !l.known(c.Payload)) {
-			if ok, after := l.limiter.Admit(c.From); !ok {
+		if !c.Charged && c.From != (command.Sender{}) {
+			if ok, after := l.charge(c); !ok {
 				over = append(over, rejection{Position: i, RetryAfter: after})
 				continue
 			}
@@ -231,6 +232,18 @@ func (l *leader) admit(g command.Group) (command.Group, []rejection) {
 	}
 	g.Commands = admitted
 	return g, over
+}
+
+// charge asks the rate limits about a command. What was written before is free.
+func (l *leader) charge(c command.Command) (ok bool, retryAfter time.Duration) {
+	var standing command.Standing
+	if l.judge != nil {
+		var repeated bool
+		if standing, repeated = l.judge(c.Payload); repeated {
+			return true, 0
+		}
+	}
+	return l.limiter.Admit(c.From, standing)
 }
 
 // apply is the one goroutine that stamps batches and hands them to Raft, in

@@ -82,7 +82,7 @@ func TestUnfitCommandsGoNowhere(t *testing.T) {
 // limitFunc is a Limiter.
 type limitFunc func(command.Sender) (bool, time.Duration)
 
-func (f limitFunc) Admit(s command.Sender) (bool, time.Duration) { return f(s) }
+func (f limitFunc) Admit(s command.Sender, _ command.Standing) (bool, time.Duration) { return f(s) }
 
 func TestRateLimits(t *testing.T) {
 	var mu sync.Mutex
@@ -93,11 +93,11 @@ func TestRateLimits(t *testing.T) {
 		asked[s.Fingerprint]++
 		return s.Fingerprint != "greedy", 1500 * time.Millisecond
 	})
-	known := func(b command.Payload) bool {
+	known := func(b command.Payload) (command.Standing, bool) {
 		p, ok := b.(*command.Publish)
-		return ok && p.Request.ID == "known-id"
+		return command.Standing{}, ok && p.Request.ID == "known-id"
 	}
-	c := newCluster(t, 2, func(cfg *Config) { cfg.Limiter, cfg.Known = limit, known })
+	c := newCluster(t, 2, func(cfg *Config) { cfg.Limiter, cfg.Judge = limit, known })
 	c.lead("node-0")
 	for _, n := range c.nodes {
 		var wg sync.WaitGroup

@@ -34,10 +34,15 @@ type Raft interface {
 
 // Limiter holds the rate limits. It is asked on the leader alone.
 type Limiter interface {
-	// Admit takes one write from the sender's allowance. When there is none it
-	// takes nothing and returns after which time to try again.
-	Admit(from command.Sender) (ok bool, retryAfter time.Duration)
+	// Admit takes one write from the allowance of the sender and of the name, given what
+	// its proof is worth. When there is none it takes nothing and returns after which
+	// time to try again.
+	Admit(from command.Sender, standing command.Standing) (ok bool, retryAfter time.Duration)
 }
+
+// Judge returns what the proof of a command is worth, and whether the state holds its
+// request_id already, so that sending it again is free.
+type Judge func(body command.Payload) (standing command.Standing, repeated bool)
 
 // Config is what a Pipeline is made of.
 type Config struct {
@@ -49,9 +54,8 @@ type Config struct {
 	Clock Clock
 	// Limiter holds the rate limits. Nil sets none.
 	Limiter Limiter
-	// Known reports whether the state holds a command's request_id already, so
-	// that sending it again is free. Nil knows none.
-	Known func(payload command.Payload) bool
+	// Judge says what commands are worth to the Limiter. Nil: nothing.
+	Judge Judge
 	// Logger receives what an operator should know. Nil discards.
 	Logger *slog.Logger
 }
@@ -104,7 +108,7 @@ func New(cfg Config) *Pipeline {
 		timing:  defaultTiming(),
 		ctx:     ctx, cancel: cancel,
 	}
-	p.leader = newLeader(p.stamp, cfg.Limiter, cfg.Known)
+	p.leader = newLeader(p.stamp, cfg.Limiter, cfg.Judge)
 	p.localReads = rounds{base: ctx, run: p.readLocal, patience: ReadIndexTimeout}
 	p.remoteReads = rounds{base: ctx, run: p.readRemote, patience: RoundPatience}
 	return p

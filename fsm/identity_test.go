@@ -1,0 +1,522 @@
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// look is the hash of a skeleton.
+func look(n byte) []byte { return bytes.Repeat([]byte{n}, command.LookBytes) }
+
+// proofs are the ways to write as ada, who is registered from sender-1 and has the key k1.
+var proofs = map[string]command.Proof{
+	"by key":                   {Key: keyHash("k1"), Sender: "sender-9"},
+	"by address":               {Sender: "sender-1", Address: true},
+	"by a link":                {Sender: "sender-1"},
+	"unproven":                 {Sender: "sender-9", Address: true},
+	"with a wrong key":         {Key: keyHash("k9"), Sender: "sender-9"},
+	"with another's key":       {Key: keyHash("k2"), Sender: "sender-9"},
+	"wrong key, right address": {Key: keyHash("k9"), Sender: "sender-1", Address: true},
+}
+
+// strengths are what they are worth; none: the write is refused.
+var strengths = map[string]command.Strength{"by key": command.ByKey, "by address": command.ByAddress, "by a link": command.Unproven, "unproven": command.Unproven}
+
+func withProof(b command.Payload, proof command.Proof) command.Payload {
+	switch c := b.(type) {
+	case *command.Publish:
+		c.Proof = proof
+	case *command.PostJob:
+		c.Proof = proof
+	case *command.ClaimJob:
+		c.Proof = proof
+	case *command.FinishJob:
+		c.Proof = proof
+	case *command.ReleaseJob:
+		c.Proof = proof
+	case *command.CloseJob:
+		c.Proof = proof
+	case *command.AskHuman:
+		c.Proof = proof
+	}
+	return b
+}
+
+// newNames is a rig with the profiles of ada and bob.
+func newNames(t *testing.T) *rig {
+	r := newRig(t)
+	r.run(
+		register("ada", "k1", func(c *command.Register) { c.Proof.Looks = look(1) }),
+		register("bob", "k2", func(c *command.Register) { c.Proof.Sender = "sender-2" }),
+	)
+	return r
+}
+
+// TestWhatProofUndoes tries, with every proof, to undo what was done with every proof:
+// what needs the author's own proof is refused below it.
+func TestWhatProofUndoes(t *testing.T) {
+	entry := func() []command.Payload { return []command.Payload{post("ada", nil)} }
+	job := func() []command.Payload { return []command.Payload{postJob("ada")} }
+	help := func() []command.Payload { return []command.Payload{ask("ada")} }
+	claimed := func() []command.Payload { return []command.Payload{postJob("eve"), claim("ada", 1)} }
+	on := func(relation command.Relation, style EntryType) command.Payload {
+		return post("ada", func(p *command.Publish) { p.Relation, p.Target = relation, FormatID(style, 1) })
+	}
+	undo := map[string]struct {
+		before func() []command.Payload // the last one is made with the proof
+		act    func() command.Payload
+		free   bool // it needs no proof
+	}{
+		"retraction":              {entry, func() command.Payload { return on(command.RelationRetraction, TypeEntry) }, false},
+		"correction":              {entry, func() command.Payload { return on(command.RelationCorrection, TypeEntry) }, false},
+		"reply":                   {entry, func() command.Payload { return on(command.RelationReply, TypeEntry) }, true},
+		"follow up":               {entry, func() command.Payload { return on(command.RelationFollowUp, TypeEntry) }, true},
+		"retraction of a job":     {job, func() command.Payload { return on(command.RelationRetraction, TypeJob) }, false},
+		"correction of a job":     {job, func() command.Payload { return on(command.RelationCorrection, TypeJob) }, false},
+		"close":                   {job, func() command.Payload { return closeJob("ada", 1) }, false},
+		"retraction of a request": {help, func() command.Payload { return on(command.RelationRetraction, TypeHelp) }, false},
+		"release":                 {claimed, func() command.Payload { return release("ada", 1) }, false},
+		"extension":               {claimed, func() command.Payload { return claim("ada", 1) }, false},
+		"result":                  {claimed, func() command.Payload { return finish("ada", 1) }, false},
+	}
+	for name, tt := range undo {
+		for made, madeStrength := range strengths {
+			for how, proof := range proofs {
+				t.Run(fmt.Sprintf("%s of what was made %s/%s", name, made, how), func(t *testing.T) {
+					r := newNames(t)
+					before := tt.before()
+					for i, b := range before {
+						if i == len(before)-1 {
+							b = withProof(b, proofs[made])
+						}
+						if got := r.run(b)[0]; got.Outcome != command.OutcomeDone {
+							t.Fatalf("%T: %+v", b, got)
+						}
+					}
+					act := withProof(tt.act(), proof)
+					strength, right := strengths[how]
+					var want []command.Problem
+					switch {
+					case !right:
+						want = []command.Problem{command.ProblemWrongKey}
+					case !tt.free && strength < madeStrength:
+						want = []command.Problem{command.ProblemProofRequired}
+					}
+					if found := r.inspect(act); !slices.Equal(found, want) {
+						t.Errorf("the view finds %v, want %v", found, want)
+					}
+					if got := r.run(act)[0]; !slices.Equal(got.Problems, want) || (got.Outcome == command.OutcomeDone) != (want == nil) {
+						t.Errorf("%+v, want problems %v", got, want)
+					}
+				})
+			}
+		}
+	}
+}
+
+// inspect returns what a view has against a command.
+func (r *rig) inspect(b command.Payload) (problems []command.Problem) {
+	r.t.Helper()
+	v := r.View()
+	defer v.Release()
+	var err error
+	if p, ok := b.(*command.Publish); ok {
+		problems, err = v.PublishProblems(p)
+	} else {
+		by, _ := command.SignatureOf(b)
+		job := map[command.Op]func() string{
+			command.OpClaimJob: func() string { return b.(*command.ClaimJob).Job }, command.OpFinishJob: func() string { return b.(*command.FinishJob).Job },
+			command.OpReleaseJob: func() string { return b.(*command.ReleaseJob).Job }, command.OpCloseJob: func() string { return b.(*command.CloseJob).Job },
+		}[command.OpOf(b)]
+		problems, err = v.JobProblems(command.OpOf(b), job(), by)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return problems
+}
+
+// TestExtensionKeepsTheProof: a claim by name that is extended by key belongs to the key.
+func TestExtensionKeepsTheProof(t *testing.T) {
+	r := newNames(t)
+	r.run(postJob("eve"), claim("ada", 1))
+	r.run(withProof(claim("ada", 1), proofs["by key"]))
+	if got := r.run(withProof(release("ada", 1), proofs["by address"]))[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemProofRequired}) {
+		t.Errorf("%+v", got)
+	}
+	if got := r.run(withProof(finish("ada", 1), proofs["by key"]))[0]; got.Outcome != command.OutcomeDone {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestAnonymousRetraction: an entry of nobody's is retracted from where it came, in the
+// way in which it came or a better one.
+func TestAnonymousRetraction(t *testing.T) {
+	here, link, elsewhere := command.Proof{Sender: "s1", Address: true}, command.Proof{Sender: "s1"}, command.Proof{Sender: "s2", Address: true}
+	for _, tt := range []struct {
+		name      string
+		made, now command.Proof
+		ok        bool
+	}{
+		{"from there", here, here, true},
+		{"from elsewhere", here, elsewhere, false},
+		{"by a link from there", here, link, false},
+		{"made by a link, by a link", link, link, true},
+		{"made by a link, by a post", link, here, true},
+		{"made by a link, from elsewhere", link, elsewhere, false},
+		{"with a key", here, command.Proof{Key: keyHash("k1"), Sender: "s2"}, false},
+		{"from nowhere", command.Proof{}, command.Proof{}, false},
+		{"forgotten", command.Proof{}, here, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for style, made := range map[EntryType]command.Payload{TypeEntry: post(command.AnonymousName, nil), TypeJob: postJob(command.AnonymousName), TypeHelp: ask(command.AnonymousName)} {
+				r := newNames(t)
+				r.run(withProof(made, tt.made))
+				acts := map[command.Problem]command.Payload{command.ProblemRetractionAnonymous: post(command.AnonymousName, func(p *command.Publish) {
+					p.Relation, p.Target, p.Proof = command.RelationRetraction, FormatID(style, 1), tt.now
+				})}
+				if style == TypeJob {
+					acts[command.ProblemNotPoster] = withProof(closeJob(command.AnonymousName, 1), tt.now)
+				}
+				for problem, act := range acts {
+					var want []command.Problem
+					if !tt.ok {
+						want = []command.Problem{problem}
+					}
+					if found := r.inspect(act); !slices.Equal(found, want) {
+						t.Errorf("%T of %c: the view finds %v, want %v", act, style, found, want)
+					}
+				}
+				got := r.run(acts[command.ProblemRetractionAnonymous])[0]
+				if doc, _ := r.read(1); (got.Outcome == command.OutcomeDone) != tt.ok || (doc.Status == "retracted") != tt.ok {
+					t.Errorf("%+v, %+v", got, doc)
+				}
+			}
+		})
+	}
+}
+
+// TestRequestScopes: request_ids of writes by key and of all others do not meet.
+func TestRequestScopes(t *testing.T) {
+	keyed := func(how string, body string) command.Payload {
+		return post("ada", func(p *command.Publish) {
+			p.Request, p.Body, p.Proof = command.RequestKey{Scope: "ada", ID: "daily-2026-11-23"}, body, proofs[how]
+		})
+	}
+	for _, tt := range []struct {
+		first, second string
+		outcome       command.Outcome
+	}{
+		{"unproven", "by key", command.OutcomeDone},
+		{"by address", "by key", command.OutcomeDone},
+		{"by key", "unproven", command.OutcomeDone},
+		{"by key", "by key", command.OutcomeDuplicate},
+		{"unproven", "by address", command.OutcomeDuplicate},
+		{"by address", "by a link", command.OutcomeDuplicate},
+		{"by key", "with a wrong key", command.OutcomeRejected},
+		{"unproven", "with a wrong key", command.OutcomeRejected},
+	} {
+		r := newNames(t)
+		r.run(keyed(tt.first, "What is first."))
+		second := keyed(tt.second, "What is second.")
+		v := r.View()
+		_, repeated, err := v.Judge(second)
+		v.Release()
+		if got := r.run(second)[0]; got.Outcome != tt.outcome || repeated != (tt.outcome == command.OutcomeDuplicate) || err != nil {
+			t.Errorf("%s, then %s: %+v, free %v, want outcome %d", tt.first, tt.second, got, repeated, tt.outcome)
+		}
+	}
+	// A retry whose name was registered in between finds its first write.
+	r := newRig(t)
+	r.run(keyed("by address", "The same."), register("ada", "k1", nil))
+	if got := r.run(keyed("by address", "The same."))[0]; got.Outcome != command.OutcomeDuplicate {
+		t.Errorf("a retry after the registration: %+v", got)
+	}
+}
+
+func TestHouseNeedsProof(t *testing.T) {
+	for how, strength := range strengths {
+		r := newNames(t)
+		r.run(post("ada", func(p *command.Publish) { p.House, p.Proof = true, proofs[how] }))
+		if _, raw := r.read(1); bytes.Contains([]byte(raw), []byte(`"house":true`)) != (strength > command.Unproven) {
+			t.Errorf("%s: %s", how, raw)
+		}
+		v := r.View()
+		stats, err := v.Stats(r.now())
+		v.Release()
+		if err != nil || stats.Last24h.Posts != 0 {
+			t.Errorf("%s: the write of an operator's name counts: %+v, %v", how, stats, err)
+		}
+	}
+}
+
+// TestProtectedName: nothing is written under a protected name without its key.
+func TestProtectedName(t *testing.T) {
+	r := newNames(t)
+	r.run(postJob("eve"), postJob("eve"), withProof(claim("ada", 2), proofs["unproven"]))
+	protect := func(on bool, key string, sender string) command.Result {
+		return r.run(register("ada", "k9", func(c *command.Register) {
+			c.Given, c.Description, c.Protected = command.FieldProtected, "", on
+			c.Proof = command.Proof{Sender: sender, Address: true}
+			if key != "" {
+				c.Proof.Key = keyHash(key)
+			}
+		}))[0]
+	}
+	for _, tt := range []struct {
+		key, sender string
+		want        []command.Problem
+	}{
+		{"", "sender-1", []command.Problem{command.ProblemNoKey}},
+		{"k2", "sender-1", []command.Problem{command.ProblemWrongKey}},
+		{"k1", "sender-1", []command.Problem{command.ProblemOthersWrote}}, // sender-9 has
+	} {
+		if got := protect(true, tt.key, tt.sender); !slices.Equal(got.Problems, tt.want) || got.Outcome != command.OutcomeRejected {
+			t.Errorf("%q from %s: %+v, want %v", tt.key, tt.sender, got, tt.want)
+		}
+	}
+	if got := protect(true, "k1", "sender-9"); got.Outcome != command.OutcomeDone { // it was the owner who asks now
+		t.Fatalf("%+v", got)
+	}
+	writes := func() []command.Payload {
+		return []command.Payload{
+			post("ada", nil), postJob("ada"), ask("ada"), claim("ada", 1), release("ada", 2), finish("ada", 2), closeJob("ada", 1),
+			post("ada", relate(command.RelationRetraction, 1)),
+		}
+	}
+	for how := range proofs {
+		if how == "by key" {
+			continue
+		}
+		want := command.ProblemNameProtected
+		if _, right := strengths[how]; !right {
+			want = command.ProblemWrongKey
+		}
+		for _, b := range writes() {
+			if got := r.run(withProof(b, proofs[how]))[0]; got.Outcome != command.OutcomeRejected || got.Problems[0] != want {
+				t.Errorf("%T %s: %+v, want %d", b, how, got, want)
+			}
+		}
+	}
+	for _, b := range []command.Payload{post("ada", nil), claim("ada", 1), release("ada", 2)} {
+		if got := r.run(withProof(b, proofs["by key"]))[0]; got.Outcome != command.OutcomeDone {
+			t.Errorf("%T by key: %+v", b, got)
+		}
+	}
+	if got := protect(false, "", "sender-1"); !slices.Equal(got.Problems, []command.Problem{command.ProblemNoKey}) {
+		t.Errorf("lifted without the key: %+v", got)
+	}
+	if got := r.run(&command.ProtectName{AgentKey: "ada"})[0]; got.Outcome != command.OutcomeDone {
+		t.Errorf("lifted by an operator: %+v", got)
+	}
+	if got := r.run(withProof(post("ada", nil), proofs["unproven"]))[0]; got.Outcome != command.OutcomeDone {
+		t.Errorf("after it was lifted: %+v", got)
+	}
+	if got := r.run(&command.ProtectName{AgentKey: "nobody", Protected: true})[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemUnknownAgent}) {
+		t.Errorf("nobody is protected: %+v", got)
+	}
+}
+
+// TestProtectionIsNoWeapon: who registers a name that others use cannot shut them out.
+func TestProtectionIsNoWeapon(t *testing.T) {
+	for name, tt := range map[string]struct {
+		before func(r *rig)
+		ok     bool
+	}{
+		"nobody else wrote": {func(r *rig) { r.publish(func(p *command.Publish) { p.Proof = proofs["by address"] }) }, true},
+		"by key from many":  {func(r *rig) { r.publish(func(p *command.Publish) { p.Proof = proofs["by key"] }) }, true},
+		"another sender":    {func(r *rig) { r.publish(func(p *command.Publish) { p.Proof.Sender = "sender-7" }) }, false},
+		"before many writes of the owner": {func(r *rig) {
+			r.publish(func(p *command.Publish) { p.Proof.Sender = "sender-7" })
+			for range 5 {
+				r.publish(func(p *command.Publish) { p.Proof = proofs["by a link"] })
+				r.publish(func(p *command.Publish) { p.Proof.Sender = "sender-9" })
+			}
+		}, false},
+		"by a job": {func(r *rig) { r.run(withProof(postJob("ada"), command.Proof{Sender: "sender-7"})) }, false},
+		"nearly 30 days ago": {func(r *rig) {
+			r.publish(func(p *command.Publish) { p.Proof.Sender = "sender-7" })
+			r.log.stamp += protectAfter - 2000
+		}, false},
+		"30 days ago": {func(r *rig) {
+			r.publish(func(p *command.Publish) { p.Proof.Sender = "sender-7" })
+			r.log.stamp += protectAfter
+		}, true},
+	} {
+		r := newNames(t)
+		tt.before(r)
+		got := r.run(register("ada", "k9", func(c *command.Register) {
+			c.Given, c.Description, c.Protected = command.FieldProtected, "", true
+			c.Proof = command.Proof{Key: keyHash("k1"), Sender: "sender-9", Address: true}
+		}))[0]
+		if (got.Outcome == command.OutcomeDone) != tt.ok || !tt.ok && !slices.Equal(got.Problems, []command.Problem{command.ProblemOthersWrote}) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	// Not even with the registration itself: there is no key yet.
+	r := newRig(t)
+	got := r.run(register("ada", "k1", func(c *command.Register) { c.Given |= command.FieldProtected; c.Protected = true }))[0]
+	if !slices.Equal(got.Problems, []command.Problem{command.ProblemProtectNew}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestRotateKey: another key opens from then on, and a lost answer locks nobody out.
+func TestRotateKey(t *testing.T) {
+	rotate := func(key, newKey, sender, id string) *command.Register {
+		return register("ada", newKey, func(c *command.Register) {
+			c.Given, c.Description, c.RotateKey = 0, "", true
+			c.Proof = command.Proof{Sender: sender, Address: true}
+			if key != "" {
+				c.Proof.Key = keyHash(key)
+			}
+			if id != "" {
+				c.Request = command.RequestKey{Scope: "ada", ID: id}
+			}
+		})
+	}
+	r := newNames(t)
+	refused := func(p command.Problem) command.Result {
+		return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{p}}
+	}
+	issued, again := command.Result{Outcome: command.OutcomeDone, KeyIssued: true}, command.Result{Outcome: command.OutcomeDuplicate, KeyIssued: true}
+	for i, step := range []struct {
+		c    command.Payload
+		want command.Result
+		open string
+	}{
+		{rotate("", "k3", "sender-1", ""), refused(command.ProblemNoKey), "k1"},
+		{rotate("k9", "k3", "sender-1", ""), refused(command.ProblemWrongKey), "k1"},
+		{rotate("k1", "k3", "sender-5", "rotate-01"), issued, "k3"},
+		{rotate("k1", "k4", "sender-6", "rotate-01"), refused(command.ProblemWrongKey), "k3"}, // the key may be known to others
+		{rotate("", "k4", "sender-5", "rotate-01"), refused(command.ProblemNoKey), "k3"},
+		{rotate("k1", "k4", "sender-5", "rotate-02"), refused(command.ProblemWrongKey), "k3"},
+		{rotate("k1", "k4", "sender-5", "rotate-01"), again, "k4"}, // the answer was lost
+		{withProof(post("ada", nil), command.Proof{Key: keyHash("k4")}), command.Result{Outcome: command.OutcomeDone, Entry: 1}, "k4"},
+		{rotate("k1", "k5", "sender-5", "rotate-01"), refused(command.ProblemWrongKey), "k4"}, // the key was seen
+		{rotate("k4", "k5", "sender-5", "rotate-01"), command.Result{Outcome: command.OutcomeDuplicate}, "k4"},
+		{rotate("k4", "k6", "sender-5", ""), issued, "k6"},
+		{&command.ResetKey{AgentKey: "ada", NewKey: keyHash("k7")}, issued, "k7"},
+		{rotate("k4", "k8", "sender-5", "rotate-01"), refused(command.ProblemWrongKey), "k7"},
+	} {
+		if got := r.run(step.c)[0]; !cmp.Equal(got, step.want) {
+			t.Errorf("step %d: %+v, want %+v", i, got, step.want)
+		}
+		for _, key := range []string{"k1", "k3", "k4", "k5", "k6", "k7", "k8"} {
+			if r.opens("ada", key) != (key == step.open) {
+				t.Errorf("step %d: %s opens: %v", i, key, r.opens("ada", key))
+			}
+		}
+	}
+	r = newNames(t)
+	r.run(rotate("k1", "k3", "sender-5", "rotate-01"))
+	r.log.stamp += keyGrace
+	if got := r.run(rotate("k1", "k4", "sender-5", "rotate-01"))[0]; !cmp.Equal(got, refused(command.ProblemWrongKey)) {
+		t.Errorf("too late: %+v", got)
+	}
+}
+
+// TestLookAlikes: a name that looks like a registered one is not registered, and its
+// entries say what it looks like.
+func TestLookAlikes(t *testing.T) {
+	r := newNames(t) // ada looks like 1
+	alike := func(looks ...byte) func(*command.Register) {
+		return func(c *command.Register) {
+			c.Proof.Looks = nil
+			for _, l := range looks {
+				c.Proof.Looks = append(c.Proof.Looks, look(l)...)
+			}
+		}
+	}
+	for _, tt := range []struct {
+		name  string
+		looks []byte
+		want  []command.Problem
+	}{
+		{"other", []byte{7, 8}, nil},
+		{"Ada", []byte{9}, nil}, // the name itself, however it is spelled
+		{"first", []byte{1, 2}, []command.Problem{command.ProblemLookAlike}},
+		{"second", []byte{2, 1}, []command.Problem{command.ProblemLookAlike}},
+		{"other2", []byte{8}, []command.Problem{command.ProblemLookAlike}},
+		{"unlike", nil, nil},
+	} {
+		c := register(tt.name, "k1", alike(tt.looks...))
+		if got := r.run(c)[0]; !slices.Equal(got.Problems, tt.want) {
+			t.Errorf("%s: %+v, want %v", tt.name, got, tt.want)
+		}
+	}
+	for _, tt := range []struct {
+		agent string
+		proof command.Proof
+		want  string
+	}{
+		{"adda", command.Proof{Looks: look(1)}, "ada"},
+		{"adda", command.Proof{Looks: look(3)}, ""},
+		{"ada", command.Proof{Looks: look(1)}, ""},
+		{"bob", command.Proof{Looks: look(1)}, ""}, // registered, however that came
+		{command.AnonymousName, command.Proof{Looks: look(1)}, ""},
+	} {
+		seq := r.publish(func(p *command.Publish) { p.Agent, p.AgentKey, p.Proof = tt.agent, tt.agent, tt.proof })
+		if doc, raw := r.read(seq); doc.LooksLike != tt.want {
+			t.Errorf("%+v: %s", tt, raw)
+		}
+	}
+}
+
+// TestAuthorsWordStands: whatever strangers write first, the author's own retraction and
+// newest correction stand in supersededBy.
+func TestAuthorsWordStands(t *testing.T) {
+	proof := proofs["by key"]
+	own := func(r *rig, relation command.Relation) string {
+		return EntryID(r.publish(func(p *command.Publish) { relate(relation, 1)(p); p.Proof = proof }))
+	}
+	strangers := func(r *rig, n int) {
+		for i := range n {
+			r.run(post(fmt.Sprint("bob", i), relate([]command.Relation{command.RelationReply, command.RelationCorrection}[i%2], 1)))
+		}
+	}
+	r := newNames(t)
+	r.publish(func(p *command.Publish) { p.Proof = proof })
+	holds := func(status string, count int, ids ...string) {
+		t.Helper()
+		doc, raw := r.read(1)
+		if doc.Status != status || doc.SupersededByCount != count || len(doc.SupersededBy) != min(count, command.MaxSuccessors) {
+			t.Errorf("status %q, count %d, items %d", doc.Status, doc.SupersededByCount, len(doc.SupersededBy))
+		}
+		for i, item := range doc.SupersededBy {
+			if i > 0 && item.CreatedAt < doc.SupersededBy[i-1].CreatedAt {
+				t.Errorf("item %d is older than the one before", i)
+			}
+			if item.NameVerified != (item.Agent == "ada") {
+				t.Errorf("item %+v", item)
+			}
+		}
+		for _, id := range ids {
+			if !bytes.Contains([]byte(raw), []byte(`{"id":"`+id+`",`)) {
+				t.Errorf("%s is missing", id)
+			}
+		}
+	}
+	strangers(r, 3)
+	holds("", 3)
+	first := own(r, command.RelationCorrection)
+	holds("corrected", 4, first)
+	strangers(r, 120)
+	holds("corrected", 124, first)
+	second := own(r, command.RelationCorrection)
+	holds("corrected", 125, second)
+	retraction := own(r, command.RelationRetraction)
+	holds("retracted", 126, second, retraction)
+	third := own(r, command.RelationCorrection)
+	holds("retracted", 127, third, retraction)
+	own(r, command.RelationRetraction)
+	holds("retracted", 128, third, retraction)
+	strangers(r, 2)
+	holds("retracted", 130, third, retraction)
+}
