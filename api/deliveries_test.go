@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	hookKey  = "ck_hook"
+	hookKey  = "ck_hook" + "234567abcdefghijklmnopqrstuvwxyz234567abcdefghij"
 	hookPath = "/api/agents/ada/deliveries"
 )
 
@@ -60,11 +60,11 @@ func TestDeliveriesGolden(t *testing.T) {
 		{"delivery_test", http.MethodPost, hookPath + "/test", "", bearer},
 		{"deliveries", http.MethodGet, "/api/agents/ADA/deliveries", "", []string{"Authorization", "bearer  " + hookKey}},
 		{"deliveries_no_key", http.MethodGet, hookPath, "", nil},
-		{"deliveries_wrong_key", http.MethodGet, hookPath, "", []string{"Authorization", "Bearer ck_other"}},
+		{"deliveries_wrong_key", http.MethodGet, hookPath, "", []string{"Authorization", "Bearer ck_other" + hookKey[len("ck_other"):]}},
 		{"deliveries_key_in_url", http.MethodGet, hookPath + "?edit_key=" + hookKey, "", bearer},
 		{"deliveries_unknown", http.MethodGet, "/api/agents/nobody/deliveries", "", bearer},
 		{"delivery_test_no_key", http.MethodPost, hookPath + "/test", `{"edit_key":"` + hookKey + `"}`, nil},
-		{"delivery_test_wrong_key", http.MethodPost, hookPath + "/test", "", []string{"Authorization", "Bearer ck_other"}},
+		{"delivery_test_wrong_key", http.MethodPost, hookPath + "/test", "", []string{"Authorization", "Bearer ck_other" + hookKey[len("ck_other"):]}},
 		{"delivery_test_malformed", http.MethodPost, hookPath + "/test", `{"a":`, bearer},
 		{"signing_keys_none", http.MethodGet, "/.well-known/commons-keys.json", "", nil},
 	} {

@@ -301,7 +301,11 @@ func TestEntryByID(t *testing.T) {
 // TestHouse holds that the operator's own agents are marked.
 func TestHouse(t *testing.T) {
 	s := start(t, func(c *api.Config) { c.HouseAgents = []string{"Host Bot"} })
-	if e := s.Publish(map[string]any{"body": "Hello", "agent": "host-BOT"}); !e.House {
+	if e := s.Publish(map[string]any{"body": "Hello", "agent": "host-BOT"}); e.House {
+		t.Error("whoever writes under the name is marked")
+	}
+	key := register(t, s, http.StatusCreated, map[string]any{"id": "host-bot", "description": "The operator's own."}).EditKey
+	if e := s.Publish(map[string]any{"body": "Hello", "agent": "host-BOT", "edit_key": key}); !e.House {
 		t.Error("the house agent is not marked")
 	}
 	if e := s.Publish(map[string]any{"body": "Hello", "agent": "host-bot2"}); e.House {

@@ -137,7 +137,7 @@ func examplesOf(t *testing.T, media *openapi3.MediaType) map[string][]byte {
 // earlier are the examples of the same body that come before one in the story that
 // the document tells.
 var earlier = map[string][]string{
-	"reply": {"smallest"}, "follow_up": {"smallest"}, "note": {"register"}, "unchanged": {"register"},
+	"reply": {"smallest"}, "follow_up": {"smallest"}, "note": {"register"}, "unchanged": {"register"}, "protect": {"register"}, "rotate": {"register"},
 	"claim": {"post"}, "result": {"post", "claim"}, "release": {"post", "claim"}, "close": {"post"},
 }
 

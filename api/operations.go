@@ -42,7 +42,7 @@ var (
 	failsItem  = []int{http.StatusNotFound, http.StatusServiceUnavailable}
 	failsList  = []int{http.StatusUnprocessableEntity, http.StatusServiceUnavailable}
 	failsWrite = []int{
-		http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
+		http.StatusBadRequest, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
 		http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable,
 	}
 )
@@ -57,7 +57,7 @@ func interfaceOperations() []operation {
 		{
 			method: get, path: "/api/entries", id: "listEntries", handle: listEntries, tools: "read_entries get_thread",
 			does:  "List and search entries; publish by GET with action=publish",
-			fails: append([]int{http.StatusPreconditionRequired, http.StatusTooManyRequests}, failsList...), params: listParams,
+			fails: append([]int{http.StatusForbidden, http.StatusPreconditionRequired, http.StatusTooManyRequests}, failsList...), params: listParams,
 		},
 		{
 			method: post, path: "/api/entries", id: callPublish, handle: postEntry, does: "Publish an entry",
@@ -76,7 +76,7 @@ func interfaceOperations() []operation {
 		{
 			method: post, path: "/api/agents", id: "registerAgent", handle: postProfile,
 			does: "Register an agent, or change its profile", tools: "register_agent",
-			fails: append([]int{http.StatusForbidden}, failsWrite...), fields: profileFields, smallest: exampleProfile,
+			fails: append([]int{http.StatusConflict}, failsWrite...), fields: profileFields, smallest: exampleProfile,
 		},
 		{method: get, path: "/api/agents/:id", id: "getAgent", handle: getProfile, does: "One agent's profile", tools: "get_agent", fails: failsItem},
 		{

@@ -77,7 +77,7 @@ func TestReceiversAreAsked(t *testing.T) {
 	}{
 		{"no address", http.StatusCreated, map[string]any{"id": "ada", "note": "Hm.", "edit_key": first.EditKey}, nil},
 		{"the same request", http.StatusCreated, fields, nil},
-		{"another request of the same id", http.StatusCreated, map[string]any{"id": "ada", "notify_url": hookURL + "/2", "request_id": "ada-register-1", "edit_key": first.EditKey}, nil},
+		{"the same request_id with another address", http.StatusCreated, map[string]any{"id": "ada", "notify_url": hookURL + "/2", "request_id": "ada-register-1"}, nil},
 		{"the same address", http.StatusCreated, map[string]any{"id": "ada", "notify_url": hookURL, "edit_key": first.EditKey}, nil},
 		{"another without key", http.StatusForbidden, map[string]any{"id": "ada", "notify_url": hookURL + "/3"}, nil},
 		{"another with a wrong key", http.StatusForbidden, map[string]any{"id": "ada", "notify_url": hookURL + "/3", "edit_key": "ck_nope"}, nil},

@@ -176,6 +176,20 @@ var toolRules = []struct {
 	{"list_deliveries", args{"id": "ada"}, "wrong_edit_key", "edit_key"},
 	{"list_deliveries", args{"id": "ada", "edit_key": "ck_wrong"}, "wrong_edit_key", "edit_key"},
 	{"test_delivery", args{"id": "nobody", "edit_key": hookKey}, "not_found", "id"},
+
+	{"post_job", args{"agent": "fay", "title": "A job", "body": "To be done", "edit_key": "ck_wrong"}, "wrong_edit_key", "edit_key"},
+	{"request_human_help", args{"agent": "fay", "goal": "A goal", "requested_action": "Do it.", "edit_key": "ck_wrong"}, "wrong_edit_key", "edit_key"},
+	{"close_job", args{"agent": "fay", "job_id": "j8"}, "proof_required", "edit_key"},
+	{"claim_job", args{"agent": "fay", "job_id": "j9"}, "proof_required", "edit_key"},
+	{"release_job", args{"agent": "fay", "job_id": "j9"}, "proof_required", "edit_key"},
+	{"submit_job_result", args{"agent": "fay", "job_id": "j9", "result": "Done it."}, "proof_required", "edit_key"},
+	{"post_job", args{"agent": "hal", "title": "A job", "body": "To be done"}, "name_protected", "edit_key"},
+	{"claim_job", args{"agent": "hal", "job_id": "j4", "note": letters(command.MaxJobNote + 1)}, "validation_failed", "note edit_key"},
+	{"register_agent", args{"id": "be11a", "note": "Later."}, "validation_failed", "id"},
+	{"register_agent", args{"id": "newcomer", "note": "Later.", "protected": true}, "validation_failed", "protected"},
+	{"register_agent", args{"id": "fay", "protected": "yes", "rotate_key": 1}, "validation_failed", "protected rotate_key"},
+	{"register_agent", args{"id": "fay", "rotate_key": true}, "wrong_edit_key", "edit_key"},
+	{"register_agent", args{"id": "fay", "protected": true, "edit_key": hookKey}, "name_in_use", "protected"},
 	{"test_delivery", args{"id": "ada"}, "wrong_edit_key", "edit_key"},
 	{"test_delivery", args{"id": "ada", "edit_key": "ck_wrong"}, "wrong_edit_key", "edit_key"},
 	{"test_delivery", args{"id": "fay", "edit_key": hookKey}, "no_receiver", "notify_url"},
@@ -219,6 +233,8 @@ func TestRulesHoldForTools(t *testing.T) {
 	hook(s.Backend)
 	key := sha256.Sum256([]byte(hookKey))
 	s.Backend.Apply(&command.Register{Agent: "fay", AgentKey: "fay", Given: command.FieldNote, Note: "Later.", NewKey: key[:]})
+	s.Backend.Apply(&command.Register{Agent: "hal", AgentKey: "hal", Given: command.FieldNote, Note: "Later.", NewKey: key[:]})
+	s.Backend.Apply(&command.ProtectName{AgentKey: "hal", Protected: true})
 	s.Backend.Verify = func(string, string) error { return &api.ReceiverFailed{Reason: "did not answer"} }
 	b := newToolbox(t, s)
 	for _, step := range []struct {
@@ -233,11 +249,18 @@ func TestRulesHoldForTools(t *testing.T) {
 		{"close_job", args{"agent": "eve", "job_id": "j5"}},
 		{"post_job", args{"agent": "eve", "title": "A finished job", "body": "To be done"}}, // j6
 		{"submit_job_result", args{"agent": "cyd", "job_id": "j6", "result": "Done it."}},
+		{"post_job", args{"agent": "fay", "title": "A job of fay", "body": "To be done", "edit_key": hookKey}}, // j8
+		{"post_job", args{"agent": "eve", "title": "A job for fay", "body": "To be done"}},                    // j9
+		{"claim_job", args{"agent": "fay", "job_id": "j9", "edit_key": hookKey}},
+		{"register_agent", args{"id": "bella", "note": "Later."}},
 	} {
 		if got := b.use(step.tool, step.arguments); got.isError {
 			t.Fatalf("%s: %s", step.tool, got.text)
 		}
 	}
+	s.Backend.Apply(&command.Publish{
+		Agent: "fay", AgentKey: "fay", Kind: command.KindMessage, Title: "Not fay", Body: "Not fay", Proof: command.Proof{Sender: "elsewhere"},
+	})
 	state := func() (all string) {
 		for _, path := range []string{"/api/entries", "/api/jobs?status=all", "/api/agents", "/api/human-requests"} {
 			all += string(s.Get(path).Body)

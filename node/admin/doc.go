@@ -17,6 +17,8 @@ const (
 
 	PathHealth   = "/v1/admin/health"    // Health of the servers
 	PathResetKey = "/v1/admin/reset-key" // AgentRef: KeyAnswer with another edit_key
+	// Protection: the same, once it holds.
+	PathProtectName = "/v1/admin/protect-name"
 	PathTransfer = "/v1/admin/transfer"  // ServerRef: another server is to lead
 	PathRemove   = "/v1/admin/remove"    // Removal: a server is taken out of the configuration
 )

@@ -208,6 +208,12 @@ type AgentRef struct {
 	Agent string `json:"agent"`
 }
 
+// Protection says whether a name takes writes without its edit_key.
+type Protection struct {
+	Agent     string `json:"agent"`
+	Protected bool   `json:"protected"`
+}
+
 // KeyAnswer holds an agent's new edit_key: it is shown this once.
 type KeyAnswer struct {
 	Agent   string `json:"agent"`

@@ -275,7 +275,9 @@ func differences(comparison *admin.Comparison) error {
 }
 
 type agentsCommand struct {
-	ResetKey resetKeyCommand `cmd:"" help:"Give an agent another edit_key, which is shown once."`
+	ResetKey  resetKeyCommand  `cmd:"" help:"Give an agent another edit_key, which is shown once."`
+	Protect   protectCommand   `cmd:"" help:"Take no writes under an agent's name without its edit_key."`
+	Unprotect unprotectCommand `cmd:"" help:"Take writes under an agent's name from everybody again."`
 }
 
 type resetKeyCommand struct {
@@ -290,4 +292,36 @@ func (c *resetKeyCommand) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	return show(std.out, c.JSON, answer, fmt.Sprintf("the edit_key of %s is now %s\nIt is not kept and cannot be shown again; the former one opens nothing.", answer.Agent, answer.EditKey))
+}
+
+type protectCommand struct {
+	target `embed:""`
+	Agent  string `arg:"" help:"The agent's name."`
+}
+
+// Run protects a name.
+func (c *protectCommand) Run(ctx context.Context, std streams) error {
+	return protect(ctx, std, &c.target, c.Agent, true)
+}
+
+type unprotectCommand struct {
+	target `embed:""`
+	Agent  string `arg:"" help:"The agent's name."`
+}
+
+// Run lifts the protection of a name.
+func (c *unprotectCommand) Run(ctx context.Context, std streams) error {
+	return protect(ctx, std, &c.target, c.Agent, false)
+}
+
+func protect(ctx context.Context, std streams, t *target, agent string, on bool) error {
+	answer, err := ask[admin.Protection](ctx, t, admin.PathProtectName, admin.Protection{Agent: agent, Protected: on})
+	if err != nil {
+		return err
+	}
+	text := answer.Agent + " is not protected any more: everybody can write under the name"
+	if answer.Protected {
+		text = answer.Agent + " is protected: nothing is written under the name without its edit_key"
+	}
+	return show(std.out, t.JSON, answer, text)
 }

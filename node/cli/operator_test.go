@@ -234,6 +234,8 @@ func TestOperatorCommands(t *testing.T) {
 		{[]string{"digest"}, exitOK, id},
 		{[]string{"agents", "reset-key", "nobody-here"}, exitFailed, `no agent "nobody-here" is registered`},
 		{[]string{"agents", "reset-key", "?"}, exitFailed, "no agent's name"},
+		{[]string{"agents", "unprotect", "nobody-here"}, exitFailed, `no agent "nobody-here" is registered`},
+		{[]string{"agents", "protect", "?"}, exitFailed, "no agent's name"},
 		{[]string{"autopilot", "health"}, exitOK, id},
 		{[]string{"raft", "transfer-leader"}, exitFailed, "no other voter is alive"},
 		{[]string{"raft", "transfer-leader", "n9"}, exitFailed, `"n9" is neither`},
@@ -366,6 +368,32 @@ func TestKeyIsReset(t *testing.T) {
 	}
 	if c.Nodes[0].Logged(answer.EditKey) {
 		t.Error("the key is in the log")
+	}
+	write := func() int {
+		t.Helper()
+		res, err := http.Post(c.Nodes[0].URL()+"/api/entries", "application/json", strings.NewReader(`{"agent":"ada","body":"Who am I?"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := res.Body.Close(); err != nil {
+			t.Error(err)
+		}
+		return res.StatusCode
+	}
+	for _, step := range []struct {
+		verb, says string
+		status     int
+	}{
+		{"protect", "ada is protected", http.StatusForbidden},
+		{"unprotect", "ada is not protected any more", http.StatusCreated},
+	} {
+		code, out, stderr := execute(t, "agents", step.verb, "Ada", "--cluster-addr", c.Nodes[0].ClusterAddr())
+		if code != exitOK || !strings.Contains(strings.ToLower(out), step.says) {
+			t.Errorf("%s: exit code %d: %s%s", step.verb, code, out, stderr)
+		}
+		if status := write(); status != step.status {
+			t.Errorf("a write without the key after %s: status %d, want %d", step.verb, status, step.status)
+		}
 	}
 	code, out, _ = execute(t, "agents", "reset-key", "ada", "--cluster-addr", c.Nodes[0].ClusterAddr())
 	if code != exitOK || !strings.Contains(out, "the edit_key of ada is now ck_") {

@@ -89,6 +89,7 @@ func (o *Operator) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+admin.PathLeave, serve(o, o.leave))
 	mux.HandleFunc("POST "+admin.PathTransfer, o.onLeader(serve(o, o.transferLeadership)))
 	mux.HandleFunc("POST "+admin.PathResetKey, o.onLeader(serve(o, o.resetKey)))
+	mux.HandleFunc("POST "+admin.PathProtectName, o.onLeader(serve(o, o.protectName)))
 	mux.HandleFunc("POST "+admin.PathRemove, o.onLeader(serve(o, o.removeServer)))
 }
 
@@ -194,4 +195,24 @@ func (o *Operator) resetKey(ctx context.Context, request admin.AgentRef) (answer
 	}
 	o.cfg.Logger.InfoContext(ctx, "reset the edit_key of an agent, as an operator asked", "agent", name, "by", cluster.PeerID(ctx))
 	return admin.KeyAnswer{Agent: name, EditKey: key}, nil
+}
+
+// protectName protects an agent's name, or lifts its protection. It is called on the
+// leader.
+func (o *Operator) protectName(ctx context.Context, request admin.Protection) (answer admin.Protection, err error) {
+	name := text.AgentName(request.Agent)
+	body := &command.ProtectName{AgentKey: text.Fold(name), Protected: request.Protected}
+	if err := command.Check(body); err != nil {
+		return answer, refusef(http.StatusBadRequest, "%q is no agent's name: %v", request.Agent, err)
+	}
+	result, _, err := o.cfg.Pipeline.ProposeAsLeader(ctx, body)
+	if err != nil {
+		return answer, refusef(http.StatusServiceUnavailable, "whether the name is protected now is not known: %v; repeat it", err)
+	}
+	if result.Outcome == command.OutcomeRejected {
+		return answer, refusef(http.StatusNotFound, "no agent %q is registered; GET /api/agents lists them", name)
+	}
+	o.cfg.Logger.InfoContext(ctx, "changed the protection of a name, as an operator asked",
+		"agent", name, "protected", request.Protected, "by", cluster.PeerID(ctx))
+	return admin.Protection{Agent: name, Protected: request.Protected}, nil
 }
