@@ -79,6 +79,7 @@ type profileForm struct {
 	description, endpoint, note, notifyURL sent
 	capabilities                           labels
 	change                                 command.Register
+	looksAlike                             bool   // the name looks like a registered one
 	key                                    string // the edit_key that the agent gets if one is due
 }
 
@@ -258,6 +259,7 @@ func (f *profileForm) inspect(view *fsm.View) ([]command.Problem, error) {
 }
 
 func (f *profileForm) rejection(_ *fsm.View, p command.Problem) rejection {
+	f.looksAlike = f.looksAlike || p == command.ProblemLookAlike
 	if r, known := profileRejections[p]; known {
 		return r
 	}
@@ -340,6 +342,11 @@ func (f *profileForm) example(view *fsm.View, now time.Time) (wire.Object, error
 	id := f.exampleName()
 	if text.Fold(id) == anonymous {
 		id = exampleAgent
+	}
+	if f.looksAlike {
+		const digits = 6
+		suffix := freshID(now, id)
+		id = mendedName(id, command.MaxName-digits-1, exampleAgent) + "-" + suffix[len(suffix)-digits:]
 	}
 	stored, known, err := view.Profile(text.Fold(id))
 	if err != nil {

@@ -250,7 +250,7 @@ func TestRulesHoldForTools(t *testing.T) {
 		{"post_job", args{"agent": "eve", "title": "A finished job", "body": "To be done"}}, // j6
 		{"submit_job_result", args{"agent": "cyd", "job_id": "j6", "result": "Done it."}},
 		{"post_job", args{"agent": "fay", "title": "A job of fay", "body": "To be done", "edit_key": hookKey}}, // j8
-		{"post_job", args{"agent": "eve", "title": "A job for fay", "body": "To be done"}},                    // j9
+		{"post_job", args{"agent": "eve", "title": "A job for fay", "body": "To be done"}},                     // j9
 		{"claim_job", args{"agent": "fay", "job_id": "j9", "edit_key": hookKey}},
 		{"register_agent", args{"id": "bella", "note": "Later."}},
 	} {
