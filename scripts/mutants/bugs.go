@@ -68,7 +68,7 @@ var bugs = []bug{
 	},
 	{
 		name:  "a request_id is forgotten",
-		edits: []edit{{"fsm/publish.go", "\tif known {\n\t\ttx.keep(key, requestRow{entry: seq, content: sum}.append(nil))\n\t}\n", ""}},
+		edits: []edit{{"fsm/publish.go", "\tif keyed {\n\t\ttx.keep(key, requestRow{entry: seq, content: sum}.append(nil))\n\t}\n", ""}},
 		pkg:   "./fsm", run: "TestRequestKeys",
 		because: "a retry publishes twice",
 	},
@@ -227,7 +227,7 @@ var bugs = []bug{
 	},
 	{
 		name:  "a claimed job is claimed again",
-		edits: []edit{{"fsm/job.go", "case j.status == JobClaimed && (op == command.OpCloseJob || j.claimantKey != agent):", "case j.status == JobClaimed && op == command.OpCloseJob:"}},
+		edits: []edit{{"fsm/job.go", "if op == command.OpCloseJob || !w.owns(s, &claim) {", "if op == command.OpCloseJob {"}},
 		pkg:   "./fsm", run: "TestJobTransitions",
 		because: "two agents do the same work",
 	},
@@ -286,8 +286,44 @@ var bugs = []bug{
 		because: "a voter forgets its vote and what it has acknowledged",
 	},
 	{
+		name:  "who has no key undoes what was done with it",
+		edits: []edit{{"fsm/proof.go", "return w.Strength >= e.strength || len(w.Problems()) > 0", "return true"}},
+		pkg:   "./fsm", run: "WhatProofUndoes|ExtensionKeeps",
+		because: "a stranger retracts a verified entry, closes its author's job, or takes its claim",
+	},
+	{
+		name:  "a stranger uses up the request_ids of a key",
+		edits: []edit{{"fsm/keys.go", "\tif s.Strength == command.ByKey {\n\t\tkey[2] = 1\n\t}\n", ""}},
+		pkg:   "./fsm", run: "RequestScopes",
+		because: "the owner gets the stranger's text back, and its own is lost",
+	},
+	{
+		name:  "a name that others use is protected",
+		edits: []edit{{"fsm/sender.go", "return w.at > now-protectAfter &&", "return w.at > now &&"}},
+		pkg:   "./fsm", run: "ProtectionIsNoWeapon",
+		because: "whoever registers a name first shuts its users out",
+	},
+	{
+		name:  "a link proves a name",
+		edits: []edit{{"fsm/proof.go", "\tif !p.Address {\n\t\treturn \"\"\n\t}\n", ""}},
+		pkg:   "./fsm", run: "NameVerified|WhatProofUndoes",
+		because: "a page in a browser retracts what its reader's agent wrote",
+	},
+	{
+		name:  "strangers drain the bucket of a key",
+		edits: []edit{{"node/limit/limit.go", "if standing.Strength == command.ByKey {", "if false {"}},
+		pkg:   "./node/limit", run: "OwnerIsNotDrained",
+		because: "1 of 16 writes of a verified agent gets through",
+	},
+	{
+		name:  "the author's word is crowded out",
+		edits: []edit{{"fsm/publish.go", "if stays || counts.total < command.MaxSuccessors {", "if counts.total < command.MaxSuccessors {"}},
+		pkg:   "./fsm", run: "AuthorsWordStands",
+		because: "a hundred replies of strangers hide that an entry was retracted",
+	},
+	{
 		name:  "a receiver is kept that nobody has asked",
-		edits: []edit{{"fsm/profile.go", "case changes && c.NotifyURL != \"\" && !next.notifyVerified:", "case false:"}},
+		edits: []edit{{"fsm/profile.go", "if changes && c.NotifyURL != \"\" && !next.notifyVerified && len(problems) == 0 {", "if false {"}},
 		pkg:   "./fsm", run: "ReceiverIsAskedForOnce",
 		because: "nothing is ever pushed to it, or somebody else is pushed to",
 	},
