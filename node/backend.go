@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -38,6 +39,10 @@ func (b *backend) propose(ctx context.Context, from command.Sender, body command
 	return b.pipeline.Propose(ctx, from, body)
 }
 
+// Fingerprint returns the pseudonym of a client address under the cluster's data
+// key; "" while the key is not known, when Propose takes nothing either.
+func (b *backend) Fingerprint(addr netip.Addr) string { return b.dataKey.Fingerprint(addr) }
+
 // View returns the newest view of the state.
 func (b *backend) View() *fsm.View { return b.machine.View() }
 
@@ -58,7 +63,7 @@ func (b *backend) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
 }
 
 // Joined is closed once this node is part of a cluster and can open its data key.
-func (b *backend) Joined() <-chan struct{} { return b.joined }
+func (b *backend) Joined() <-chan struct{} { return b.dataKey.Known() }
 
 // StaleFor returns how old what is read here may be.
 func (b *backend) StaleFor() time.Duration { return b.health.StaleFor() }

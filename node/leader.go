@@ -73,7 +73,7 @@ func (n *Node) establishLeadership(ctx context.Context) {
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	workers.Go(func() { n.endClaims(ctx) })
-	workers.Go(func() { n.operator.KeepSealed(ctx) })
+	workers.Go(func() { n.dataKey.KeepSealed(ctx) })
 	workers.Go(func() { n.delivery.Lead(ctx) })
 	n.members.Lead(ctx)
 }
@@ -84,18 +84,7 @@ func (n *Node) beginTerm(ctx context.Context) error {
 	if _, _, err := n.pipeline.ProposeAsLeader(ctx, &command.Lead{ServerID: n.identity.ServerID}); err != nil {
 		return err
 	}
-	if n.named() {
-		return nil
-	}
-	first, err := n.newInit()
-	if err != nil {
-		return err
-	}
-	if _, _, err := n.pipeline.ProposeAsLeader(ctx, first); err != nil {
-		return err
-	}
-	n.logger.InfoContext(ctx, "named the cluster", "cluster", first.ClusterID)
-	return nil
+	return n.dataKey.Name(ctx)
 }
 
 // revokeLeadership is the mirror image of establishLeadership.

@@ -22,6 +22,7 @@ import (
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/consensus"
+	"github.com/commons-cluster/commons/node/datakey"
 	"github.com/commons-cluster/commons/node/delivery"
 	"github.com/commons-cluster/commons/node/health"
 	"github.com/commons-cluster/commons/node/limit"
@@ -45,6 +46,7 @@ type Node struct {
 	book     *cluster.Book
 	machine  *fsm.Machine
 	log      *logstore.Store
+	dataKey  *datakey.Keeper
 	streams  *consensus.Snapshots
 	port     *cluster.Port
 	pipeline *propose.Pipeline
@@ -64,11 +66,7 @@ type Node struct {
 	delivery  *delivery.Service
 	operator  *operator.Operator
 
-	cluster      atomic.Pointer[string] // the cluster's id, once known
-	fingerprints atomic.Pointer[[]byte] // the key of fingerprints, once known
-	joined       chan struct{}          // closed once fingerprints is set
-	joinOnce     sync.Once
-	stopping     atomic.Bool
+	stopping atomic.Bool
 
 	workCtx context.Context
 	endWork context.CancelFunc
@@ -93,7 +91,7 @@ func Start(ctx context.Context, cfg config.Config, logger *slog.Logger) (*Node, 
 	cfg.Tuning = cfg.Tuning.WithDefaults()
 	n := &Node{
 		cfg: cfg, logger: logger, started: time.Now(),
-		joined: make(chan struct{}), begun: make(chan struct{}), done: make(chan struct{}),
+		begun: make(chan struct{}), done: make(chan struct{}),
 	}
 	defer close(n.begun)
 	n.workCtx, n.endWork = context.WithCancel(context.Background())
@@ -164,11 +162,6 @@ func (n *Node) openState() error {
 		}
 		return machine.Close()
 	})
-	v := machine.View()
-	defer v.Release()
-	if id := v.ClusterID(); id != "" {
-		n.cluster.Store(&id)
-	}
 	return nil
 }
 
@@ -189,15 +182,15 @@ func (n *Node) openLog() error {
 	}
 	n.log = log
 	n.onEnd(func(ending) error { return log.Close() })
-	if n.clusterID() == "" {
-		id, err := consensus.FoundedBy(log)
-		if err != nil {
-			return err
-		}
-		if id != "" {
-			n.cluster.Store(&id)
-		}
+	founded, err := consensus.FoundedBy(log)
+	if err != nil {
+		return err
 	}
+	n.dataKey = datakey.New(datakey.Config{
+		Machine: n.machine, Secrets: n.secrets, Logger: n.logger, Propose: n.proposeAsLeader,
+		Joined: func(id string) { n.port.Joined(id) }, Opened: func(key []byte) error { return n.delivery.SetDataKey(key) },
+		Servers: func(ctx context.Context) []admin.Server { return n.operator.ClusterReport(ctx).Servers },
+	}, founded)
 	n.hadState, err = raft.HasExistingState(log, log, n.streams)
 	return err
 }
@@ -205,7 +198,7 @@ func (n *Node) openLog() error {
 func (n *Node) openPort() (err error) {
 	n.port, err = cluster.Listen(cluster.PortConfig{
 		Addr: n.cfg.ClusterAddr, Advertise: n.cfg.ClusterAdvertise,
-		ServerID: n.identity.ServerID, ClusterID: n.clusterID,
+		ServerID: n.identity.ServerID, ClusterID: n.dataKey.ClusterID,
 		Secrets: n.secrets, Resolve: n.resolve, Logger: n.logger,
 		DialContext: n.cfg.Tuning.Dialer(), Gate: n.cfg.Tuning.Gate(),
 	})
@@ -277,6 +270,30 @@ func (n *Node) notifyRules() api.NotifyRules {
 	return api.NotifyRules{Port: uint16(n.cfg.PushPort), Local: len(n.cfg.PushAllowNet) > 0, OwnHosts: n.delivery.OwnHosts}
 }
 
+// resolve returns where a server's private port is: as gossip says, or as it was
+// known before the last restart.
+func (n *Node) resolve(serverID string) (addr string, ok bool) {
+	if g := n.gossiping.Load(); g != nil {
+		if m, ok := g.Member(serverID); ok {
+			return m.ClusterAddr, true
+		}
+	}
+	return n.book.Resolve(serverID)
+}
+
+// meta is what this node publishes of itself by gossip.
+func (n *Node) meta(fresh, leaving bool) cluster.Meta {
+	m := cluster.Meta{
+		ServerID: n.identity.ServerID, NodeName: n.identity.NodeName,
+		ClusterAddr: n.port.AdvertiseAddr(), HTTPAddr: n.httpAdvertise, Version: n.cfg.Version, Format: n.cfg.Tuning.Format,
+		ClusterID: n.dataKey.ClusterID(), Expect: n.cfg.BootstrapExpect, Fresh: fresh, NonVoter: n.cfg.NonVoter, Leaving: leaving,
+	}
+	if d := n.health.Disk(); d != nil {
+		m.FreeMiB, m.DiskLow = d.FreeMiB(), d.Low
+	}
+	return m
+}
+
 // liveMembers returns what gossip knows, none before it runs.
 func (n *Node) liveMembers() []cluster.Member {
 	if g := n.gossiping.Load(); g != nil {
@@ -329,7 +346,7 @@ func (n *Node) openRaft() (err error) {
 		Machine: n.machine.FSM(), RestoreOnStart: n.machine.RestoreOnStart(), Log: n.log, Snapshots: n.streams,
 		Stream: n.port.StreamLayer(), Logger: n.logger, Ending: n.stopping.Load,
 		Hooks: consensus.Hooks{
-			Around: n.health.Watch, Stored: n.health.Stored, Failed: n.health.LogFailed, Founded: n.joinCluster, Restored: n.restored,
+			Around: n.health.Watch, Stored: n.health.Stored, Failed: n.health.LogFailed, Founded: n.dataKey.Join, Restored: n.restored,
 			Abandon: func(err error) {
 				n.abandon(fmt.Errorf("%w; see to it that the disk of %s takes writes, and start the node again", err, n.cfg.DataDir))
 			},
@@ -358,18 +375,18 @@ func (n *Node) openParts() error {
 		ServerID: n.identity.ServerID, Expect: n.cfg.BootstrapExpect, Join: n.cfg.Join, NonVoter: n.cfg.NonVoter,
 		Heartbeat: n.cfg.Heartbeat, Election: n.cfg.Election, DeadFor: n.cfg.DeadServerThreshold, Timing: n.cfg.Tuning.Timing,
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Book: n.book, Client: n.port.Client(), Logger: n.logger,
-		ClusterID: n.clusterID, Meta: n.meta, Leading: n.leading, Fail: n.fail, Propose: n.proposeAsLeader,
+		ClusterID: n.dataKey.ClusterID, Meta: n.meta, Leading: n.leading, Fail: n.fail, Propose: n.proposeAsLeader,
 	})
 	n.health.Connect(health.Sources{
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Members: n.members, Pipeline: n.pipeline, HTTPAddr: n.HTTPAddr(),
-		ClusterID: n.clusterID, Stopping: n.stopping.Load, Joined: func() bool { return n.fingerprints.Load() != nil },
+		ClusterID: n.dataKey.ClusterID, Stopping: n.stopping.Load, Joined: n.dataKey.IsKnown,
 	})
 	n.operator = operator.New(operator.Config{
 		ServerID: n.identity.ServerID, NodeName: n.identity.NodeName, Version: n.cfg.Version, DataDir: n.cfg.DataDir,
 		HTTPAddr: n.httpAdvertise, PrivateAddr: n.port.AdvertiseAddr(), Started: n.started,
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Members: n.members, Health: n.health, Pipeline: n.pipeline,
 		Secrets: n.secrets, Client: n.port.Client(), Logger: n.logger,
-		Work: n.workCtx, ClusterID: n.clusterID, Requests: n.requests, NewEditKey: api.NewEditKey, Shutdown: n.Shutdown,
+		Work: n.workCtx, ClusterID: n.dataKey.ClusterID, Requests: n.requests, NewEditKey: api.NewEditKey, Shutdown: n.Shutdown,
 	})
 	return nil
 }
@@ -404,7 +421,7 @@ func (n *Node) openPrivate() error {
 	inner.Handle("/", n.pipeline.Handler())
 	mux := http.NewServeMux()
 	n.members.Handle(mux) // whoever wants to join asks this, too
-	mux.Handle("/", cluster.Members(n.clusterID, n.isMember, inner))
+	mux.Handle("/", cluster.Members(n.dataKey.ClusterID, n.isMember, inner))
 	go func() {
 		if err := n.port.Serve(mux); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			n.fail(fmt.Errorf("serving the private port: %w", err))
@@ -420,7 +437,7 @@ func (n *Node) isMember(id string) bool {
 
 func (n *Node) startWorkers() error {
 	for _, work := range []func(context.Context){
-		n.watchLeadership, n.observeRaft, n.learnCluster,
+		n.watchLeadership, n.observeRaft, n.dataKey.Learn,
 		n.members.Run, n.health.Run, n.usage.Run, n.delivery.Run,
 		func(ctx context.Context) { n.raft.TakeSnapshots(ctx, n.health.Room) },
 		func(ctx context.Context) { n.secrets.Watch(ctx, n.logger) },

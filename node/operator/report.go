@@ -87,9 +87,9 @@ func heldMemory() uint64 {
 	return samples[0].Value.Uint64() - samples[1].Value.Uint64()
 }
 
-// clusterReport gathers the reports of all servers that the configuration or
+// ClusterReport gathers the reports of all servers that the configuration or
 // gossip knows.
-func (o *Operator) clusterReport(ctx context.Context) admin.ClusterReport {
+func (o *Operator) ClusterReport(ctx context.Context) admin.ClusterReport {
 	report := admin.ClusterReport{
 		ClusterID: o.cfg.ClusterID(), AskedNode: o.cfg.ServerID, Leader: o.cfg.Raft.LeaderID(), Servers: o.knownServers(),
 	}
@@ -145,5 +145,5 @@ func (o *Operator) healthReport(ctx context.Context, _ struct{}) (admin.HealthRe
 	if !leading {
 		return admin.HealthReport{}, refusef(http.StatusServiceUnavailable, "%s does not lead yet; repeat", o.cfg.ServerID)
 	}
-	return admin.HealthReport{Health: h, Reports: o.clusterReport(ctx).Servers}, nil
+	return admin.HealthReport{Health: h, Reports: o.ClusterReport(ctx).Servers}, nil
 }

@@ -1,4 +1,4 @@
-package node
+package datakey
 
 import (
 	"net/netip"

@@ -1,4 +1,4 @@
-package operator
+package datakey
 
 import (
 	"context"
@@ -18,13 +18,13 @@ import (
 const resealInterval = time.Second
 
 // KeepSealed seals the data key under the secret in use when that has changed,
-// for as long as this node leads, so that the former secret can go.
-func (o *Operator) KeepSealed(ctx context.Context) {
+// until ctx ends: for as long as this node leads. Then the former secret can go.
+func (k *Keeper) KeepSealed(ctx context.Context) {
 	said := ""
 	loop.Every(ctx, resealInterval, func(ctx context.Context) {
-		if err := o.reseal(ctx); err != nil && ctx.Err() == nil && err.Error() != said {
+		if err := k.reseal(ctx); err != nil && ctx.Err() == nil && err.Error() != said {
 			said = err.Error()
-			o.cfg.Logger.WarnContext(ctx, "the data key was not sealed under the new secret; it is tried again", "error", err)
+			k.cfg.Logger.WarnContext(ctx, "the data key was not sealed under the new secret; it is tried again", "error", err)
 		}
 	})
 }
@@ -32,29 +32,27 @@ func (o *Operator) KeepSealed(ctx context.Context) {
 // reseal seals the data key under the secret in use, unless it is already. Every
 // server of the configuration must say that it has that secret: it could not open
 // the key else.
-func (o *Operator) reseal(ctx context.Context) error {
-	v := o.cfg.Machine.View()
-	sealed := v.SealedDataKey()
-	v.Release()
-	if len(sealed) == 0 || !o.cfg.Secrets.NeedsReseal(sealed) {
+func (k *Keeper) reseal(ctx context.Context) error {
+	_, sealed, _ := k.stored()
+	if len(sealed) == 0 || !k.cfg.Secrets.NeedsReseal(sealed) {
 		return nil
 	}
-	inUse := o.cfg.Secrets.KeyIDs()[0]
-	if err := checkAllHave(o.clusterReport(ctx).Servers, inUse); err != nil {
+	inUse := k.cfg.Secrets.KeyIDs()[0]
+	if err := checkAllHave(k.cfg.Servers(ctx), inUse); err != nil {
 		return err
 	}
-	key, err := o.cfg.Secrets.OpenDataKey(sealed)
+	key, err := k.cfg.Secrets.OpenDataKey(sealed)
 	if err != nil {
 		return err
 	}
-	anew, err := o.cfg.Secrets.SealDataKey(key)
+	anew, err := k.cfg.Secrets.SealDataKey(key)
 	if err != nil {
 		return err
 	}
-	if _, _, err := o.cfg.Pipeline.ProposeAsLeader(ctx, &command.Reseal{Former: sealed, SealedDataKey: anew}); err != nil {
+	if err := k.cfg.Propose(ctx, &command.Reseal{Former: sealed, SealedDataKey: anew}); err != nil {
 		return err
 	}
-	o.cfg.Logger.InfoContext(ctx, "sealed the data key under another secret", "secret", cluster.SealedUnder(anew))
+	k.cfg.Logger.InfoContext(ctx, "sealed the data key under another secret", "secret", cluster.SealedUnder(anew))
 	return nil
 }
 

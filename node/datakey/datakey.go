@@ -1,0 +1,198 @@
+// Package datakey holds which cluster a node is part of, and the cluster's data key. The
+// key stands in the state, sealed under the cluster secret: it is made with the cluster's
+// name, opened as soon as the state holds it, and sealed again when the secret changes.
+//
+// It is given the state, the secrets, and what to call when the cluster and the key are
+// known. It never writes the key itself to the log or to a file.
+package datakey
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/node/admin"
+)
+
+const (
+	// openRetry is the pause before the data key is tried again with other secrets.
+	openRetry = 250 * time.Millisecond
+	// fingerprintPurpose keeps the key of fingerprints apart from other uses of
+	// the data key.
+	fingerprintPurpose = "commons sender fingerprint"
+	// fingerprintBytes is how much of the hash is kept.
+	fingerprintBytes = 16
+	// ipv6Network is the bits of an IPv6 address that distinguish hosts: the others are
+	// the host's own choice.
+	ipv6Network = 64
+)
+
+// Config is what a Keeper needs.
+type Config struct {
+	Machine *fsm.Machine
+	Secrets *cluster.Secrets
+	Logger  *slog.Logger
+
+	// Joined is called once, when a node that was part of no cluster becomes part of one.
+	Joined func(id string)
+	// Opened is called with the data key, before Known is closed. After an error the key
+	// is opened again.
+	Opened func(key []byte) error
+	// Servers returns what every server of the configuration says of itself.
+	Servers func(context.Context) []admin.Server
+	// Propose replicates a command while this node leads.
+	Propose func(context.Context, command.Payload) error
+}
+
+// Keeper knows the cluster's id and data key. Its methods are safe for concurrent use.
+type Keeper struct {
+	cfg          Config
+	cluster      atomic.Pointer[string] // the cluster's id, once known
+	fingerprints atomic.Pointer[[]byte] // the key of fingerprints, once known
+	known        chan struct{}          // closed once fingerprints is set
+}
+
+// New returns the Keeper of a node. founded is the cluster that its log begins with, "" if
+// none; the id in the state goes first.
+func New(cfg Config, founded string) *Keeper {
+	k := &Keeper{cfg: cfg, known: make(chan struct{})}
+	if id, _, _ := k.stored(); id != "" {
+		founded = id
+	}
+	if founded != "" {
+		k.cluster.Store(&founded)
+	}
+	return k
+}
+
+// stored returns the cluster's id and sealed data key as the state holds them, and the
+// state's index.
+func (k *Keeper) stored() (id string, sealed []byte, index uint64) {
+	v := k.cfg.Machine.View()
+	defer v.Release()
+	return v.ClusterID(), v.SealedDataKey(), v.Index()
+}
+
+// Join notes the cluster that this node is part of from now on, and reports whether it
+// was part of none before.
+func (k *Keeper) Join(id string) bool {
+	if id == "" || !k.cluster.CompareAndSwap(nil, &id) {
+		return false
+	}
+	k.cfg.Joined(id)
+	return true
+}
+
+// ClusterID returns the id of this node's cluster, "" while it has none.
+func (k *Keeper) ClusterID() string {
+	if id := k.cluster.Load(); id != nil {
+		return *id
+	}
+	return ""
+}
+
+// Known is closed once the data key is known.
+func (k *Keeper) Known() <-chan struct{} { return k.known }
+
+// IsKnown reports whether the data key is known.
+func (k *Keeper) IsKnown() bool { return k.fingerprints.Load() != nil }
+
+var errNotFounded = errors.New("the log of the cluster does not begin with its first configuration")
+
+// Name writes the cluster's id and a new data key to the log, unless the state holds them.
+func (k *Keeper) Name(ctx context.Context) error {
+	if id, _, _ := k.stored(); id != "" {
+		return nil
+	}
+	id := k.ClusterID()
+	if id == "" {
+		return errNotFounded
+	}
+	sealed, err := k.cfg.Secrets.SealDataKey(cluster.NewDataKey())
+	if err != nil {
+		return fmt.Errorf("sealing the data key: %w", err)
+	}
+	if err := k.cfg.Propose(ctx, &command.Init{ClusterID: id, SealedDataKey: sealed}); err != nil {
+		return err
+	}
+	k.cfg.Logger.InfoContext(ctx, "named the cluster", "cluster", id)
+	return nil
+}
+
+// Learn takes the cluster's id and data key from the state as soon as it holds them, and
+// returns then.
+func (k *Keeper) Learn(ctx context.Context) {
+	complained := false
+	for {
+		id, sealed, index := k.stored()
+		if id == "" {
+			if k.cfg.Machine.Wait(ctx, index+1) != nil {
+				return
+			}
+			continue
+		}
+		k.Join(id)
+		err := k.open(sealed)
+		if err == nil {
+			return
+		}
+		if !complained {
+			k.cfg.Logger.ErrorContext(ctx, "the cluster's data key cannot be opened; give this node the secret of its cluster", "error", err)
+			complained = true
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(openRetry):
+		}
+	}
+}
+
+// open makes the cluster's data key known.
+func (k *Keeper) open(sealed []byte) error {
+	key, err := k.cfg.Secrets.OpenDataKey(sealed)
+	if err != nil {
+		return err
+	}
+	if err := k.cfg.Opened(key); err != nil {
+		return err
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(fingerprintPurpose))
+	derived := mac.Sum(nil)
+	k.fingerprints.Store(&derived)
+	close(k.known)
+	return nil
+}
+
+// Fingerprint returns the pseudonym of a client address under the cluster's data key; ""
+// while the key is not known, when the node takes no writes either.
+func (k *Keeper) Fingerprint(addr netip.Addr) string {
+	key := k.fingerprints.Load()
+	if key == nil {
+		return ""
+	}
+	return fingerprint(*key, addr)
+}
+
+func fingerprint(key []byte, addr netip.Addr) string {
+	addr = addr.Unmap().WithZone("")
+	if addr.Is6() {
+		if p, err := addr.Prefix(ipv6Network); err == nil {
+			addr = p.Addr()
+		}
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write(addr.AsSlice())
+	return hex.EncodeToString(mac.Sum(nil)[:fingerprintBytes])
+}
