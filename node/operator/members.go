@@ -154,8 +154,7 @@ func (o *Operator) depart(ctx context.Context) error {
 			_, err = call[admin.ServerRef](ctx, o, leader, admin.PathRemove, admin.Removal{ID: o.cfg.ServerID, Leaving: true})
 			refused, ok := errors.AsType[*admin.CallError](err)
 			switch {
-			// Not there: an attempt before was carried out, and its answer lost.
-			case err == nil, ok && refused.Status == http.StatusNotFound && attempts > 0:
+			case err == nil, noMember(err) && attempts > 0: // an attempt before was carried out, and its answer lost
 				return nil
 			case ok && refused.Status == http.StatusConflict:
 				return refusef(refused.Status, "%s", refused.Message)
@@ -168,4 +167,11 @@ func (o *Operator) depart(ctx context.Context) error {
 		case <-time.After(membership.Retry):
 		}
 	}
+}
+
+// noMember reports whether a leader has answered that the server which asks, or is to be
+// removed, is not in its configuration. cluster.Members answers so, too.
+func noMember(err error) bool {
+	refused, ok := errors.AsType[*admin.CallError](err)
+	return ok && (refused.Status == http.StatusNotFound || refused.Status == http.StatusForbidden)
 }
