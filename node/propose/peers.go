@@ -48,7 +48,11 @@ func (p peers) propose(ctx context.Context, id string, g command.Group) result {
 		return result{Status: statusUnknown, Reason: "the leader did not answer: " + err.Error()}
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusForbidden: // by cluster.Members, before anybody has read the group
+		return result{Status: statusNotEnqueued, Reason: "this server is no member of the leader's cluster"}
+	default:
 		return result{Status: statusUnknown, Reason: "the leader answered " + resp.Status}
 	}
 	reply, err := io.ReadAll(io.LimitReader(resp.Body, maxReplyBytes+1))

@@ -73,6 +73,9 @@ func TestForwardOverHTTP2(t *testing.T) {
 			_, _ = io.ReadAll(r.Body)
 			panic(http.ErrAbortHandler)
 		}, statusUnknown},
+		{"no member any more", func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+		}, statusNotEnqueued},
 		{"another status", func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}, statusUnknown},
