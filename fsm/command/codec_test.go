@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"encoding/binary"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -404,4 +405,42 @@ func FuzzDecodeGroup(f *testing.F) {
 			t.Fatalf("checked and not fit for a batch: %v", err)
 		}
 	})
+}
+
+// TestEveryTextIsUTF8 holds that no text of any command gets past its check when it is
+// not UTF-8: Encode writes it, and what decodes the log does not take it.
+func TestEveryTextIsUTF8(t *testing.T) {
+	const wrong = "\xff"
+	texts := 0
+	for _, op := range Ops() {
+		p := New(op)
+		eachText(reflect.ValueOf(p).Elem(), op.String(), func(name string, text reflect.Value) {
+			texts++
+			text.SetString(wrong)
+			// A check lists all problems, those of the empty fields among them.
+			if err := Check(p); err == nil || !strings.Contains(err.Error(), "not UTF-8") && !strings.Contains(err.Error(), "byte 'ÿ'") {
+				t.Errorf("%s: %v", name, err)
+			}
+			text.SetString("")
+		})
+	}
+	if texts == 0 {
+		t.Error("no command has a text")
+	}
+}
+
+// eachText calls f with every string in v; lists get one item for it.
+func eachText(v reflect.Value, name string, f func(name string, text reflect.Value)) {
+	switch v.Kind() {
+	case reflect.String:
+		f(name, v)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			eachText(v.Field(i), name+"."+v.Type().Field(i).Name, f)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		eachText(v.Index(0), name+"[0]", f)
+		v.SetZero()
+	}
 }

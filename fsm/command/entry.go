@@ -223,9 +223,14 @@ type Proof struct {
 }
 
 func (p *Proof) check() error {
-	return errors.Join(
-		checkKeyHash("edit key", p.Key), checkRange("sender", len(p.Sender), 0, MaxFingerprintBytes, "bytes"), p.checkLooks(),
-	)
+	return errors.Join(checkKeyHash("edit key", p.Key), p.checkSender(), p.checkLooks())
+}
+
+func (p *Proof) checkSender() error {
+	if p.Sender == "" {
+		return nil
+	}
+	return checkBytes("sender", p.Sender, MaxFingerprintBytes)
 }
 
 func (p *Proof) checkLooks() error {

@@ -154,6 +154,12 @@ var bugs = []bug{
 		because: "a broken node files what the rules forbid",
 	},
 	{
+		name:  "a text in the log is not UTF-8",
+		edits: []edit{{"fsm/command/entry.go", "return checkBytes(\"sender\", p.Sender, MaxFingerprintBytes)", "return checkRange(\"sender\", len(p.Sender), 1, MaxFingerprintBytes, \"bytes\")"}},
+		pkg:   "./fsm/command", run: "TestEveryTextIsUTF8",
+		because: "what decodes the log does not take it, and every node stops",
+	},
+	{
 		name:  "a leader does not say what it has charged",
 		edits: []edit{{"node/propose/leader.go", "r.Charged, r.Rejected = true, over", "r.Rejected = over"}},
 		pkg:   "./node/propose", run: "ChargedOnce|RetriesAreFree",
