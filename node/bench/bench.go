@@ -5,8 +5,10 @@ package bench
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"net/url"
@@ -16,6 +18,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/valyala/fasthttp"
 )
 
 // Bounds of the options.
@@ -177,13 +181,17 @@ func (o Options) start(ctx context.Context, targets []*url.URL, run string, left
 // errorKind names a transport error for counting.
 func errorKind(err error) string {
 	var timeout net.Error
+	var transport *net.OpError
+	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return "timeout"
-	case errors.Is(err, errMalformed):
-		return "malformed"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "refused"
+	case errors.As(err, &certificate):
+		return "certificate"
+	case errors.As(err, &transport), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, fasthttp.ErrConnectionClosed):
+		return "broken connection"
 	}
-	return "broken connection"
+	return "malformed"
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -224,6 +226,19 @@ func TestBrokenServers(t *testing.T) {
 	}
 }
 
+// TestTLSIsChecked holds that https is spoken, and that a certificate that nobody
+// vouches for is a failure of its own kind.
+func TestTLSIsChecked(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	report, err := Run(t.Context(), options(List, server.URL))
+	if err == nil || report.Failures["certificate"] == 0 {
+		t.Errorf("error %v, report %+v", err, report)
+	}
+}
+
 func TestEveryShapeOfResponseIsRead(t *testing.T) {
 	big := strings.Repeat("x", 200_000)
 	for name, tc := range map[string]struct {
@@ -248,24 +263,19 @@ func TestEveryShapeOfResponseIsRead(t *testing.T) {
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, base := newRecorder(t, tc.answer)
+			r, base := newRecorder(t, tc.answer)
 			target, err := url.Parse(base)
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := dial(t.Context(), target, readBuffer)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
+			w := newWorker(options(List), []*url.URL{target}, "bench-run", 0, nil)
+			defer w.hangUp()
 			for range 3 {
-				status, keep, err := c.exchange(c.appendRequest(nil, "/", nil))
-				if err != nil || status != http.StatusOK || keep != tc.kept {
-					t.Fatalf("status %d, keep %v, %v", status, keep, err)
-				}
-				if !keep {
-					return
-				}
+				w.step(t.Context())
+			}
+			conns := map[bool]int64{true: 1, false: 3}[tc.kept]
+			if w.statuses[http.StatusOK] != 3 || len(w.failures) > 0 || r.conns.Load() != conns {
+				t.Fatalf("statuses %v, failures %v, %d connections, want %d", w.statuses, w.failures, r.conns.Load(), conns)
 			}
 		})
 	}

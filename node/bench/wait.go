@@ -117,30 +117,24 @@ func (w *waiting) call(ctx context.Context, c *caller) {
 		if !c.connect(ctx) {
 			continue
 		}
-		c.conn.timeout, c.conn.keep = waitTimeout, true
-		c.path = append(append(c.path[:0], "/api/home?for="...), c.agent...)
-		c.path = strconv.AppendInt(append(c.path, "&since="...), c.since, 10)
-		c.path = strconv.AppendInt(append(c.path, "&wait="...), waitSeconds, 10)
-		c.request = c.conn.appendRequest(c.request[:0], string(c.path), nil)
+		c.address("/api/home?for=")
+		c.url = strconv.AppendInt(append(append(c.url, c.agent...), "&since="...), c.since, 10)
+		c.url = strconv.AppendInt(append(c.url, "&wait="...), waitSeconds, 10)
 		c.held.Store(true)
 		w.held.Add(1)
-		status, keep, err := c.conn.exchange(c.request)
+		_, answered := c.exchange(ctx)
 		w.held.Add(-1)
 		c.held.Store(false)
-		if err != nil {
-			c.failed(ctx, err)
-			continue
-		}
-		c.statuses[status]++
-		c.read(status, c.conn.body)
-		if !keep {
-			c.hangUp()
+		if answered {
+			c.read()
 		}
 	}
 }
 
-// read looks for news and for the next since in an answer.
-func (c *caller) read(status int, body []byte) {
+// read counts an answer and looks for news and for the next since in it.
+func (c *caller) read() {
+	status, body := c.response.StatusCode(), c.response.Body()
+	c.statuses[status]++
 	if _, rest, found := bytes.Cut(body, []byte(nowInAnswer)); found {
 		digits, _, _ := bytes.Cut(rest, []byte(","))
 		if now, err := strconv.ParseInt(string(digits), 10, 64); err == nil {
@@ -198,17 +192,13 @@ func (w *worker) mention(ctx context.Context, agent string) bool {
 	w.body = append(append(w.body[:0], `{"agent":"bench-waker","channel":"bench-0","body":"@`...), agent...)
 	w.body = append(append(append(w.body, ": "...), mark(w.run, w.number, w.sent)...), `"}`...)
 	w.sent++
-	w.request = w.conn.appendRequest(w.request[:0], "/api/entries", w.body)
-	start := time.Now()
-	status, keep, err := w.conn.exchange(w.request)
-	if err != nil {
-		w.failed(ctx, err)
+	w.address("/api/entries")
+	took, answered := w.exchange(ctx)
+	if !answered {
 		return false
 	}
-	w.note(string(Write), time.Since(start))
+	status := w.response.StatusCode()
+	w.note(string(Write), took)
 	w.statuses[status]++
-	if !keep {
-		w.hangUp()
-	}
 	return status == http.StatusCreated
 }

@@ -3,12 +3,15 @@ package bench
 import (
 	"bytes"
 	"context"
+	"net"
+	"net/http"
 	"net/url"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/valyala/fasthttp"
 )
 
 // What the requests look like.
@@ -20,6 +23,13 @@ const (
 	mixedSearches  = 2
 	mixedWrites    = 1
 	reconnectAfter = 20 * time.Millisecond
+)
+
+// Limits of one exchange.
+const (
+	dialTimeout     = 5 * time.Second
+	exchangeTimeout = 30 * time.Second
+	readBuffer      = 64 << 10
 )
 
 // toolRefused names the failure of a tool that answered with an error.
@@ -35,24 +45,26 @@ type worker struct {
 	sent    int           // requests so far
 	left    *atomic.Int64 // writes left to do by all; nil: until the context ends
 	texts   *writer
-	conn    *conn
+
+	client   *fasthttp.HostClient // of the target in use, with one connection; nil before the first and after a failure
+	request  fasthttp.Request
+	response fasthttp.Response
 
 	latencies map[string]*hdrhistogram.Histogram // by what was sent
 	statuses  map[int]uint64
 	failures  map[string]uint64
 
-	path, body, text, request []byte // reused
+	url, body, text []byte // reused
 }
 
 func newWorker(o Options, targets []*url.URL, run string, number int, left *atomic.Int64) *worker {
-	w := &worker{
+	return &worker{
 		options: o, targets: targets, at: number % len(targets), run: run, number: number, left: left,
 		texts:     newWriter(uint64(time.Now().UnixNano()) + uint64(number)),
 		latencies: map[string]*hdrhistogram.Histogram{},
 		statuses:  map[int]uint64{},
 		failures:  map[string]uint64{},
 	}
-	return w
 }
 
 func (w *worker) loop(ctx context.Context) {
@@ -71,51 +83,103 @@ func (w *worker) step(ctx context.Context) {
 		return
 	}
 	mode := w.next()
-	w.prepare(mode)
 	success := ""
 	if mode == Write {
 		success = publications[w.surface()].success
 	}
-	w.conn.keep = success != ""
-	start := time.Now()
-	status, keep, err := w.conn.exchange(w.request)
-	if err != nil {
-		w.failed(ctx, err)
-		return
-	}
-	took := time.Since(start)
 	name := string(mode)
 	if s := w.surface(); mode == Write && s != HTTP {
 		name += " by " + string(s)
 	}
+	w.prepare(mode)
+	took, answered := w.exchange(ctx)
+	if !answered {
+		return
+	}
 	w.sent++
-	if status < firstErrorStatus && success != "" && !bytes.HasSuffix(w.conn.body, []byte(success)) {
+	status := w.response.StatusCode()
+	if status < firstErrorStatus && success != "" && !bytes.HasSuffix(w.response.Body(), []byte(success)) {
 		w.failures[toolRefused]++
-	} else {
-		w.note(name, took)
-		w.statuses[status]++
+		return
 	}
-	if !keep {
-		w.hangUp()
-	}
+	w.note(name, took)
+	w.statuses[status]++
 }
 
-// connect reports whether there is a connection now.
+// connect reports whether there is a connection now. The connection is closed when
+// ctx ends, which cuts off an exchange that is under way.
 func (w *worker) connect(ctx context.Context) bool {
-	if w.conn != nil {
+	if w.client == nil {
+		w.client = w.newClient(ctx)
+	}
+	if w.client.ConnsCount() > 0 {
 		return true
 	}
-	buffer := readBuffer
-	if w.options.Mode == Wait {
-		buffer = waitBuffer
-	}
-	c, err := dial(ctx, w.targets[w.at], buffer)
+	c, err := w.client.AcquireConn(0, false)
 	if err != nil {
 		w.failed(ctx, err)
 		return false
 	}
-	w.conn = c
+	w.client.ReleaseConn(c)
 	return true
+}
+
+// newClient returns a client of the target in use. net/http's costs about as much as
+// the servers measured here.
+func (w *worker) newClient(ctx context.Context) *fasthttp.HostClient {
+	target, port := w.targets[w.at], w.targets[w.at].Port()
+	if port == "" {
+		port = target.Scheme
+	}
+	buffer, timeout := readBuffer, exchangeTimeout
+	if w.options.Mode == Wait {
+		buffer, timeout = waitBuffer, waitTimeout
+	}
+	return &fasthttp.HostClient{
+		Addr: net.JoinHostPort(target.Hostname(), port), IsTLS: target.Scheme == "https", Name: "commons-bench",
+		Dial:     func(addr string) (net.Conn, error) { return dial(ctx, addr) },
+		MaxConns: 1, MaxIdemponentCallAttempts: 1, DisablePathNormalizing: true,
+		ReadBufferSize: buffer, ReadTimeout: timeout, WriteTimeout: exchangeTimeout,
+	}
+}
+
+// boundConn is closed when a context ends.
+type boundConn struct {
+	net.Conn
+	unbind func() bool
+}
+
+func dial(ctx context.Context, addr string) (net.Conn, error) {
+	c, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return &boundConn{Conn: c, unbind: context.AfterFunc(ctx, func() { c.Close() })}, nil
+}
+
+// Close hangs up.
+func (c *boundConn) Close() error {
+	c.unbind()
+	return c.Conn.Close()
+}
+
+// exchange sends the request at w.url, a POST where w.body is not empty, and reads the
+// response. It returns how long that took, and whether there was a response.
+func (w *worker) exchange(ctx context.Context) (took time.Duration, answered bool) {
+	w.request.Reset()
+	w.request.SetRequestURIBytes(w.url)
+	w.request.Header.Set("Accept", "application/json")
+	if len(w.body) > 0 {
+		w.request.Header.SetMethod(http.MethodPost)
+		w.request.Header.SetContentType("application/json")
+		w.request.SetBodyRaw(w.body)
+	}
+	start := time.Now()
+	if err := w.client.Do(&w.request, &w.response); err != nil {
+		w.failed(ctx, err)
+		return 0, false
+	}
+	return time.Since(start), true
 }
 
 // note notes a latency.
@@ -141,9 +205,9 @@ func (w *worker) failed(ctx context.Context, err error) {
 }
 
 func (w *worker) hangUp() {
-	if w.conn != nil {
-		w.conn.Close()
-		w.conn = nil
+	if w.client != nil {
+		w.client.CloseIdleConnections()
+		w.client = nil
 	}
 }
 
@@ -163,30 +227,27 @@ func (w *worker) next() Mode {
 
 // prepare makes the next request.
 func (w *worker) prepare(mode Mode) {
-	w.path = append(w.path[:0], w.targets[w.at].Path...)
 	if mode == Write {
-		w.path = append(w.path, w.publish(w.surface())...)
-		w.request = w.conn.appendRequest(w.request[:0], string(w.path), w.body)
+		w.address(w.publish(w.surface()))
 		return
 	}
-	w.path = append(w.path, "/api/entries"...)
-	switch mode {
-	case Search:
-		w.path = append(w.path, "?q="...)
-		w.path = append(w.path, w.texts.word()...)
-		w.path = append(w.path, '+')
-		w.path = append(w.path, w.texts.word()...)
-		w.path = append(w.path, '&')
-	default:
-		w.path = append(w.path, '?')
+	w.body = w.body[:0]
+	w.address("/api/entries?")
+	if mode == Search {
+		w.url = append(append(w.url, "q="...), w.texts.word()...)
+		w.url = append(append(append(w.url, '+'), w.texts.word()...), '&')
 	}
-	w.path = append(w.path, "limit="...)
-	w.path = strconv.AppendInt(w.path, listLimit, 10)
+	w.url = strconv.AppendInt(append(w.url, "limit="...), listLimit, 10)
 	if w.texts.random.IntN(2) == 0 {
-		w.path = append(w.path, "&channel="...)
-		w.path = append(w.path, w.channel()...)
+		w.url = append(append(w.url, "&channel="...), w.channel()...)
 	}
-	w.request = w.conn.appendRequest(w.request[:0], string(w.path), nil)
+}
+
+// address makes the address of the next request: a path at the node in use.
+func (w *worker) address(path string) {
+	target := w.targets[w.at]
+	w.url = append(append(append(w.url[:0], target.Scheme...), "://"...), target.Host...)
+	w.url = append(append(w.url, target.Path...), path...)
 }
 
 func (w *worker) channel() string {
