@@ -24,7 +24,9 @@ type handler func(c *call) (task, error)
 // task is what remains to be done of a request in which nothing is wrong.
 type task struct {
 	fresh freshness // how fresh the local state must be before run
-	run   func() error
+	// builds is how many items a list may have; 0: the task makes none.
+	builds int
+	run    func() error
 	// explain adds to an error of the wait what the client can do; nil adds nothing.
 	explain func(error) error
 }
@@ -89,6 +91,13 @@ func (h handler) serve(c *call) error {
 			return todo.explain(err)
 		}
 		return err
+	}
+	if todo.builds > 0 {
+		done, err := c.build(todo.builds)
+		if err != nil {
+			return err
+		}
+		defer done()
 	}
 	return todo.run()
 }

@@ -119,11 +119,36 @@ func (s *Server) guardAnswer(c *call) {
 		return
 	}
 	c.rctx.Response.Reset()
-	c.fail(&wire.Error{
+	c.fail(s.tooManyAnswers())
+}
+
+// build waits for the turn of this call's sender to have a list made, of so many
+// items. The caller calls done when it is made.
+func (c *call) build(items int) (done func(), err error) {
+	ctx, cancel := context.WithTimeout(c.srv.waits, waitTimeout)
+	defer cancel()
+	client := guard.ClientOf(c.sender())
+	done, ok := c.srv.guard.Build(ctx, client)
+	if !ok {
+		return nil, c.srv.tooManyAnswers()
+	}
+	if !c.srv.guard.MayAnswer(client, items*aboutEntry) {
+		done()
+		return nil, c.srv.tooManyAnswers()
+	}
+	return done, nil
+}
+
+// aboutEntry is what an entry of the longest body takes in an answer, in bytes.
+const aboutEntry = 20 << 10
+
+// tooManyAnswers is the error of a read whose answer there is no room for.
+func (s *Server) tooManyAnswers() *wire.Error {
+	return &wire.Error{
 		Code: wire.CodeRateLimited, RetryAfter: time.Second,
 		Message: "Too many long answers are on their way to your address, or in all. Read those first, and ask for less at once, with a smaller limit.",
 		Limit:   &command.RateLimit{Name: "answers", Quota: s.guard.Limits().AddressAnswerBytes, Window: time.Second},
-	})
+	}
 }
 
 // rejections are the statuses of calls that were wrong. What is looked for in vain, or

@@ -70,6 +70,14 @@ func (c *call) listing(params []string, filters func(l *listing)) (*listing, err
 	return l, c.endListing(l)
 }
 
+// items is how many items the list may have.
+func (l *listing) items() int {
+	if l.query.Limit > 0 {
+		return l.query.Limit
+	}
+	return command.DefaultList
+}
+
 // endListing reads how fresh a read must be, after all its other parameters.
 func (c *call) endListing(l *listing) error {
 	l.fresh = c.readFreshness(l.doc, &l.problems)
@@ -163,7 +171,7 @@ func one(what string, show func(view *fsm.View, dst []byte, id string) ([]byte, 
 				return task{}, err
 			}
 		}
-		return task{fresh: l.fresh, run: func() error {
+		return task{fresh: l.fresh, builds: l.items(), run: func() error {
 			return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
 				dst, err := show(c.read(), append(append(append(dst, `{"`...), what...), `":`...), id)
 				if errors.Is(err, fsm.ErrNotFound) {

@@ -67,6 +67,21 @@ func (g *Guard) Answer(conn *Conn, client Client, bytes int) bool {
 	return fits
 }
 
+// MayAnswer reports whether an answer of about so many bytes would find room, so that
+// none is made in vain. It counts nothing.
+func (g *Guard) MayAnswer(client Client, about int) bool {
+	a := &g.answers
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	mine := a.shares.held[client.narrow]
+	full := a.bytes+about > g.limits.AnswerBytes && g.limits.Now().Sub(a.held[a.oldest()].since) < answerGrace
+	if about > shortAnswer && (mine > 0 && (full || !a.shares.fits(client, about))) {
+		g.metrics.rejected.WithLabelValues("answers").Inc()
+		return false
+	}
+	return true
+}
+
 // oldest returns the connection whose answer has been under way for longest.
 func (a *answers) oldest() (oldest *Conn) {
 	for conn, held := range a.held {

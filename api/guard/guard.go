@@ -83,6 +83,7 @@ type Guard struct {
 	conns   conns
 	waits   waits
 	answers answers
+	builds  builds
 	// Rejected is what rejected writes are counted in, Reads the work of reads.
 	Rejected, Reads *Budgets
 	metrics         *metrics
@@ -100,6 +101,7 @@ func New(limits Limits) *Guard {
 	g.conns.init(g)
 	g.waits.init(g)
 	g.answers.init(g)
+	g.builds.init()
 	return g
 }
 

@@ -1,11 +1,13 @@
 package guard
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -254,5 +256,53 @@ func TestBudgets(t *testing.T) {
 	off.Use(who, 1000)
 	if off.Wait(who) != 0 {
 		t.Error("a budget that is turned off bounds")
+	}
+}
+
+// Addresses take turns to have lists made.
+func TestBuilds(t *testing.T) {
+	g := New(Limits{Connections: 1})
+	var running []func()
+	for range buildsPerCPU * runtime.GOMAXPROCS(0) {
+		done, ok := g.Build(t.Context(), ClientOf(addr("192.0.2.1")))
+		if !ok {
+			t.Fatal("a free place is not given")
+		}
+		running = append(running, done)
+	}
+	order := make(chan string, 4)
+	wait := func(from string, waiting int) {
+		go func() {
+			if _, ok := g.Build(t.Context(), ClientOf(addr(from))); ok {
+				order <- from
+			}
+		}()
+		for n := 0; n != waiting; time.Sleep(time.Millisecond) {
+			g.builds.mu.Lock()
+			n = 0
+			for e := g.builds.turns.Front(); e != nil; e = e.Next() {
+				n += len(e.Value.(*line).waiters)
+			}
+			g.builds.mu.Unlock()
+		}
+	}
+	wait("192.0.2.1", 1)
+	wait("192.0.2.1", 2)
+	wait("192.0.2.2", 3)
+	running[0]()
+	first := <-order
+	running[1]()
+	if second := <-order; first != "192.0.2.1" || second != "192.0.2.2" {
+		t.Errorf("turns were %s and %s", first, second)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, ok := g.Build(ended, ClientOf(addr("192.0.2.3"))); ok {
+		t.Error("a client that waits no more has its turn")
+	}
+	g.builds.done()
+	g.builds.done()
+	if g.builds.turns.Len() != 0 || len(g.builds.waiting) != 0 || g.builds.free != 1 {
+		t.Errorf("%d lines wait, %d places are free", g.builds.turns.Len(), g.builds.free)
 	}
 }
