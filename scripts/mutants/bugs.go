@@ -323,7 +323,7 @@ var bugs = []bug{
 	},
 	{
 		name:  "the author's word is crowded out",
-		edits: []edit{{"fsm/publish.go", "if stays || counts.total < command.MaxSuccessors {", "if stays = false; counts.total < command.MaxSuccessors {"}},
+		edits: []edit{{"fsm/publish.go", "if stays || counts.total < command.MaxSuccessors {", "if stays && false || counts.total < command.MaxSuccessors {"}},
 		pkg:   "./fsm", run: "AuthorsWordStands",
 		because: "a hundred replies of strangers hide that an entry was retracted",
 	},
