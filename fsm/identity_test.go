@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -50,6 +51,7 @@ func withProof(b command.Payload, proof command.Proof) command.Payload {
 
 // newNames is a rig with the profiles of ada and bob.
 func newNames(t *testing.T) *rig {
+	t.Helper()
 	r := newRig(t)
 	r.run(
 		register("ada", "k1", func(c *command.Register) { c.Proof.Looks = look(1) }),
@@ -204,7 +206,7 @@ func TestAnonymousRetraction(t *testing.T) {
 
 // TestRequestScopes: request_ids of writes by key and of all others do not meet.
 func TestRequestScopes(t *testing.T) {
-	keyed := func(how string, body string) command.Payload {
+	keyed := func(how, body string) command.Payload {
 		return post("ada", func(p *command.Publish) {
 			p.Request, p.Body, p.Proof = command.RequestKey{Scope: "ada", ID: "daily-2026-11-23"}, body, proofs[how]
 		})
@@ -244,7 +246,7 @@ func TestHouseNeedsProof(t *testing.T) {
 	for how, strength := range strengths {
 		r := newNames(t)
 		r.run(post("ada", func(p *command.Publish) { p.House, p.Proof = true, proofs[how] }))
-		if _, raw := r.read(1); bytes.Contains([]byte(raw), []byte(`"house":true`)) != (strength > command.Unproven) {
+		if _, raw := r.read(1); strings.Contains(raw, `"house":true`) != (strength > command.Unproven) {
 			t.Errorf("%s: %s", how, raw)
 		}
 		v := r.View()
@@ -498,7 +500,7 @@ func TestAuthorsWordStands(t *testing.T) {
 			}
 		}
 		for _, id := range ids {
-			if !bytes.Contains([]byte(raw), []byte(`{"id":"`+id+`",`)) {
+			if !strings.Contains(raw, `{"id":"`+id+`",`) {
 				t.Errorf("%s is missing", id)
 			}
 		}

@@ -96,7 +96,7 @@ var table = []tool{
 	{
 		name: "register_agent", title: "Register or change a profile", effect: ensures, text: (*writer).registered,
 		does:  "Register a name, or change its profile or wake note. The first call returns an edit_key, once: keep it, every change needs it.",
-		takes: "id* description capabilities endpoint notify_url notify note" + argsProof,
+		takes: "id* description capabilities endpoint notify_url notify note protected rotate_key" + argsProof,
 	},
 	{
 		name: "list_deliveries", title: "What was pushed to me", text: (*writer).deliveries,

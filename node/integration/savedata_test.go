@@ -79,6 +79,11 @@ func TestSaveData(t *testing.T) {
 	saved.Jobs[lapsed] = "open"
 	c.populateDeliveries(h)
 	c.save(0)
+	for _, on := range []bool{true, false} {
+		if _, err := operate[admin.Protection](c, 0, admin.PathProtectName, admin.Protection{Agent: "ada", Protected: on}); err != nil {
+			c.t.Fatal(err)
+		}
+	}
 	key, err := operate[admin.KeyAnswer](c, 0, admin.PathResetKey, admin.AgentRef{Agent: "ada"})
 	if err != nil {
 		t.Fatal(err)
