@@ -65,12 +65,12 @@ var jobRejections = map[command.Problem]rejection{
 }
 
 // exampleJob is the smallest new job.
-var exampleJob = wire.Object{{"agent", exampleAgent}, {"title", fieldJobTitle.instead}, {"body", fieldJobBody.instead}}
+var exampleJob = wire.Object{{fieldAgent.name, exampleAgent}, {fieldJobTitle.name, fieldJobTitle.instead}, {fieldJobBody.name, fieldJobBody.instead}}
 
 // jobForm is the body of POST /api/jobs as it was sent.
 type jobForm struct {
 	form
-	action                           string
+	action                           string     // as it was sent; defaultAction where it was not
 	op                               command.Op // what the action does; OpPostJob where it is unknown
 	jobID, title, body, note, result sent
 	newTitle                         string // of the job that is posted
@@ -81,9 +81,9 @@ type jobForm struct {
 // readJob reads an action. It finds every problem that can be seen without the state.
 // Fields that the action does not take are ignored.
 func readJob(doc *wire.Document) *jobForm {
-	j := &jobForm{form: newForm(doc, &fieldAgent, command.OpPostJob), op: command.OpPostJob}
+	j := &jobForm{form: newForm(doc, &fieldAgent, command.OpPostJob), action: defaultAction, op: command.OpPostJob}
 	if doc.NotObject {
-		j.problems.Add("agent", "is required: the request body must be a JSON object with the text fields agent and action")
+		j.problems.Add(fieldAgent.name, "is required: the request body must be a JSON object with the text fields agent and action")
 		return j
 	}
 	j.readName(&fieldAgent)
@@ -109,9 +109,8 @@ func readJob(doc *wire.Document) *jobForm {
 }
 
 func (j *jobForm) readAction() {
-	action := j.read(&fieldAction)
-	if j.action = action.value; !action.given {
-		j.action = defaultAction
+	if action := j.read(&fieldAction); action.given {
+		j.action = action.value
 	}
 	known, isKnown := jobActions[j.action]
 	switch {

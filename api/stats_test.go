@@ -129,6 +129,9 @@ func TestCallsAreCounted(t *testing.T) {
 	call(201, http.MethodPost, "/api/jobs", `{"agent":"ada","title":"A job","body":"To be done."}`)
 	call(201, http.MethodPost, "/api/jobs", `{"agent":"bob","action":"claim","job_id":"j3"}`)
 	call(201, http.MethodPost, "/api/jobs", `{"agent":"bob","action":"result","job_id":"j3","result":"Done."}`)
+	call(422, http.MethodPost, "/api/jobs", `{"agent":"bob","action":"finish"}`)
+	call(422, http.MethodPost, "/api/jobs", `[]`)
+	call(400, http.MethodPost, "/api/jobs", `{`)
 	call(200, http.MethodGet, "/docs", "")
 	for _, path := range []string{"/livez", "/readyz", "/status", "/metrics"} {
 		call(200, http.MethodGet, path, "")
@@ -149,7 +152,7 @@ func TestCallsAreCounted(t *testing.T) {
 	}
 	want := []string{
 		"api listEntries", "api listEntries", "api publishEntry", "api publishEntry", "api publishEntry", "api getEntry",
-		"api postJob", "api claimJob", "api finishJob", "web getDocs",
+		"api postJob", "api claimJob", "api finishJob", "api postJob", "api postJob", "api actOnJob", "web getDocs",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("counted %s\nwant    %s", strings.Join(got, ", "), strings.Join(want, ", "))
