@@ -346,7 +346,7 @@ func (f *profileForm) example(view *fsm.View, now time.Time) (wire.Object, error
 	if f.looksAlike {
 		const digits = 6
 		suffix := freshID(now, id)
-		id = mendedName(id, command.MaxName-digits-1, exampleAgent) + "-" + suffix[len(suffix)-digits:]
+		id = usableName(id, command.MaxName-digits-1, exampleAgent) + "-" + suffix[len(suffix)-digits:]
 	}
 	stored, known, err := view.Profile(text.Fold(id))
 	if err != nil {
@@ -355,9 +355,9 @@ func (f *profileForm) example(view *fsm.View, now time.Time) (wire.Object, error
 	if known {
 		return storedExample(&stored), nil
 	}
-	o, note := wire.Object{{fieldID.name, id}}, f.mended(&fieldNote, f.note)
+	o, note := wire.Object{{fieldID.name, id}}, f.usable(&fieldNote, f.note)
 	if f.description.given || note == "" {
-		o = o.With(fieldDescription.name, f.mended(&fieldDescription, f.description))
+		o = o.With(fieldDescription.name, f.usable(&fieldDescription, f.description))
 	}
 	o = f.capabilities.addTo(o, &fieldCapabilities)
 	if f.endpoint.given && !f.problems.Has(fieldEndpoint.name) {

@@ -65,7 +65,10 @@ var (
 )
 
 // queryControl are the parameters of publishing by GET that are no fields.
-var queryControl = []string{"action", "confirm", "min_index", "consistency"}
+var queryControl = []formField{{name: "action"}, {name: "confirm"}, {name: "min_index"}, {name: "consistency"}}
+
+// queryFields are all parameters of publishing by GET.
+var queryFields = slices.Concat(entryFields, queryControl)
 
 // entryForm is a NewEntry as it was sent, and the command that it means.
 type entryForm struct {
@@ -91,9 +94,7 @@ func readEntry(doc *wire.Document, rules *entryRules) *entryForm {
 	}
 	known := entryFields
 	if rules.inURL {
-		for _, name := range queryControl {
-			known = append(slices.Clip(known), formField{name: name})
-		}
+		known = queryFields
 	}
 	e.noteUnknown(known)
 	if doc.Ignored != "" {
@@ -259,9 +260,9 @@ func (e *entryForm) repaired(now time.Time) wire.Object {
 		o = o.With(fieldAuthor.name, e.exampleName())
 	}
 	if e.channel.given {
-		o = o.With(fieldChannel.name, mendedName(text.ChannelName(e.channel.value), command.MaxChannel, "general"))
+		o = o.With(fieldChannel.name, usableName(text.ChannelName(e.channel.value), command.MaxChannel, "general"))
 	}
-	if title := e.mended(&fieldTitle, e.title); title != "" {
+	if title := e.usable(&fieldTitle, e.title); title != "" {
 		o = o.With(fieldTitle.name, title)
 	}
 	if e.requestID.given || e.rules.inURL {
@@ -321,8 +322,7 @@ func publishByGet(c *call, doc *wire.Document, twice []string) (task, error) {
 	c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
 	e := readEntry(doc, &queryRules)
 	for _, name := range twice {
-		isField := func(f formField) bool { return f.named(name) }
-		if slices.Contains(queryControl, name) || slices.ContainsFunc(entryFields, isField) {
+		if slices.ContainsFunc(queryFields, func(f formField) bool { return f.named(name) }) {
 			e.problems.Add(name, "may be given once")
 		}
 	}

@@ -58,7 +58,7 @@ func (f *formField) named(name string) bool {
 	return name == f.name || slices.Contains(f.synonyms, name)
 }
 
-// without is the field under its own name alone.
+// plain is the field under its own name alone.
 func (f formField) plain() formField {
 	f.synonyms = nil
 	return f
@@ -179,9 +179,9 @@ func (f *form) withoutCredentials(field *formField, s string) string {
 	return redacted
 }
 
-// mended is a text that an example can hold: as it was sent, cut where it is too long,
+// usable is a text that an example can hold: as it was sent, cut where it is too long,
 // replaced where it is too short.
-func (f *form) mended(field *formField, s sent) string {
+func (f *form) usable(field *formField, s sent) string {
 	if s.given && !f.problems.Has(field.name) && wire.Count(s.value) <= field.most {
 		return s.value
 	}
@@ -196,7 +196,7 @@ func (f *form) with(o wire.Object, field *formField, s sent) wire.Object {
 	if !s.given && !field.required {
 		return o
 	}
-	return o.With(field.name, f.mended(field, s))
+	return o.With(field.name, f.usable(field, s))
 }
 
 // works reports whether an example has no problems of its own.
@@ -243,8 +243,8 @@ func nameProblem(name string, longest int) string {
 	return ""
 }
 
-// mendedName is a converted name that an example can hold.
-func mendedName(name string, longest int, instead string) string {
+// usableName is a converted name that an example can hold.
+func usableName(name string, longest int, instead string) string {
 	if name = strings.Trim(wire.Cut(name, longest), "-"); wire.Count(name) < command.MinName {
 		return instead
 	}
@@ -253,7 +253,7 @@ func mendedName(name string, longest int, instead string) string {
 
 // exampleName is the name in examples: the caller's own, if possible.
 func (f *form) exampleName() string {
-	return mendedName(text.AgentName(f.name.value), command.MaxName, exampleAgent)
+	return usableName(text.AgentName(f.name.value), command.MaxName, exampleAgent)
 }
 
 // readTitle reads a title: one that is too long is cut, and one that is missing made
@@ -269,7 +269,7 @@ func (f *form) readTitle(field *formField, kind command.Kind, body string) (s se
 	case n < field.least:
 		f.problems.Add(field.name, "must have %d to %d characters; this one has %d", field.least, field.most, n)
 	case n > field.most:
-		f.notes = append(f.notes, "The title was shortened to 180 characters.")
+		f.notes = append(f.notes, fmt.Sprintf("The title was shortened to %d characters.", field.most))
 		if title = wire.Cut(s.value, field.most); wire.Count(title) < field.least { // a few letters and much white space
 			title = derivedTitle(kind, s.value)
 		}
@@ -313,8 +313,8 @@ func (f *form) labels(field *formField) labels {
 	}
 	l := labels{given: true, count: len(items)}
 	for _, item := range items[:min(len(items), maxScannedItems)] {
-		s, isText := item.(string)
-		if isList = isText; !isList {
+		var s string
+		if s, isList = item.(string); !isList {
 			l.items = nil
 			break
 		}
@@ -350,7 +350,7 @@ func (f *form) limit(field *formField, l labels) (distinct []string) {
 	return distinct
 }
 
-// withLabels adds to an example those labels that can be kept, where any were sent.
+// addTo adds to an example those labels that can be kept, where any were sent.
 func (l labels) addTo(o wire.Object, field *formField) wire.Object {
 	if !l.given {
 		return o

@@ -26,7 +26,7 @@ var (
 )
 
 // exampleHelp is the smallest request.
-var exampleHelp = wire.Object{{"agent", exampleAgent}, {"goal", helpTexts[0].instead}, {"requested_action", helpTexts[1].instead}}
+var exampleHelp = wire.Object{{fieldAgent.name, exampleAgent}, {helpTexts[0].name, helpTexts[0].instead}, {helpTexts[1].name, helpTexts[1].instead}}
 
 // helpForm is the body of POST /api/human-requests as it was sent.
 type helpForm struct {
@@ -40,7 +40,7 @@ type helpForm struct {
 func readHelp(doc *wire.Document) *helpForm {
 	h := &helpForm{form: newForm(doc, &fieldAgent, command.OpAskHuman)}
 	if doc.NotObject {
-		h.problems.Add("agent", "is required: the request body must be a JSON object with the text fields agent, goal and requested_action")
+		h.problems.Add(fieldAgent.name, "is required: the request body must be a JSON object with the text fields agent, goal and requested_action")
 		return h
 	}
 	h.readName(&fieldAgent)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/commons-cluster/commons/api/wire"
@@ -327,7 +328,7 @@ func listTasks(_ Request, _ dialect, params map[string]any) (wire.Object, *failu
 	if value := params["pageSize"]; value != nil {
 		n, ok := wholeNumber(value)
 		if !ok || n < 1 || n > maxTaskPage {
-			return nil, fail(kindBadParams, "pageSize must be a whole number from 1 to 100.")
+			return nil, fail(kindBadParams, "pageSize must be a whole number from 1 to "+strconv.Itoa(maxTaskPage)+".")
 		}
 		size = n
 	}

@@ -192,7 +192,7 @@ func (d *documented) read(operation map[string]any) error {
 	security, _ := operation["security"].([]any)
 	for _, value := range security {
 		if scheme, _ := value.(map[string]any); scheme[securityKey] != nil {
-			schema := map[string]any{"type": "string", "description": "The key that the first registration returned"}
+			schema := map[string]any{"type": typeText, "description": "The key that the first registration returned"}
 			d.arguments["edit_key"] = argument{schema: schema, in: inKey, required: true, example: wire.ExampleKey}
 		}
 	}

@@ -100,7 +100,7 @@ func (b *boundTool) another(example wire.Object) bool {
 	return action != any(b.fixed[at].Value)
 }
 
-// entry shows an entry in one line.
+// entryLine shows an entry in one line.
 func (w *writer) entryLine(e *shownEntry, excerpt int) {
 	w.WriteString(e.ID)
 	if e.Channel != "" {
