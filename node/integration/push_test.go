@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/nodetest"
 	"github.com/commons-cluster/commons/node/push"
@@ -210,10 +211,15 @@ func TestVerification(t *testing.T) {
 // receiver, whichever of them is asked.
 func TestVerificationOfOurselves(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 2, func(cfg *config.Config) { cfg.HTTPAdvertise = cfg.NodeID + ".nodes.example:8080" })
+	c := newCluster(t, 2, func(cfg *config.Config) {
+		cfg.HTTPAdvertise, cfg.PublicURL = cfg.NodeID+".nodes.example:8080", "https://commons.example"
+	})
 	c.WaitConverged()
-	for _, of := range c.Nodes {
-		own := "https://" + of.Config.NodeID + ".nodes.example/hook"
+	own := []string{"https://commons.example/hook"}
+	for _, nd := range c.Nodes {
+		own = append(own, "https://"+nd.Config.NodeID+".nodes.example/hook")
+	}
+	for _, own := range own {
 		for i := range c.Nodes {
 			a, status := c.register(i, map[string]any{"id": "eve", "description": "Listens.", "notify_url": own})
 			if status != http.StatusUnprocessableEntity || len(a.Issues) != 1 || a.Issues[0].Message != "must name another host than this service" {
@@ -246,10 +252,28 @@ func TestVerificationLimit(t *testing.T) {
 	}
 }
 
-// TestVerificationSurvivesTheLeader kills the leader while the receiver thinks:
-// the next one asks again, and the registration succeeds.
+// TestVerificationSurvivesTheLeader ends the leader's term while the receiver thinks:
+// the next leader asks again, and the registration succeeds.
 func TestVerificationSurvivesTheLeader(t *testing.T) {
 	t.Parallel()
+	for name, end := range map[string]func(c *testCluster, leader int){
+		"killed": func(c *testCluster, leader int) { c.Kill(leader) },
+		// The former leader lives on and waits for the receiver.
+		"hands over": func(c *testCluster, leader int) {
+			if _, err := operate[admin.ServerRef](c, leader, admin.PathTransfer, admin.ServerRef{}); err != nil {
+				c.t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			verifyAcrossTerms(t, end)
+		})
+	}
+}
+
+func verifyAcrossTerms(t *testing.T, end func(c *testCluster, leader int)) {
+	t.Helper()
 	h := newHooks(t)
 	c := newCluster(t, 3, h.reach)
 	c.WaitVoters()
@@ -284,7 +308,7 @@ func TestVerificationSurvivesTheLeader(t *testing.T) {
 		done <- o
 	}()
 	<-asked
-	c.Kill(leader)
+	end(c, leader)
 	if o := <-done; o.err != nil || o.status != http.StatusCreated || o.a.EditKey == "" {
 		t.Errorf("%+v", o)
 	}
@@ -294,7 +318,7 @@ func TestVerificationSurvivesTheLeader(t *testing.T) {
 }
 
 // TestSigningKeysAreShared holds that every node shows one and the same key, and
-// that the next leader makes no other.
+// that neither the next leader nor a cluster that was started again makes another.
 func TestSigningKeysAreShared(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -322,6 +346,14 @@ func TestSigningKeysAreShared(t *testing.T) {
 	c.Kill(c.WaitLeader())
 	leader := c.WaitLeader()
 	c.MustPublish(leader, nodetest.Post{Agent: "ada", Body: "The new leader leads."})
+	for _, i := range c.Running() {
+		same(i)
+	}
+	c.Kill(c.Running()...)
+	for i := range c.Nodes {
+		c.Start(i)
+	}
+	c.MustPublish(c.WaitLeader(), nodetest.Post{Agent: "ada", Body: "All were started again."})
 	for _, i := range c.Running() {
 		same(i)
 	}

@@ -61,9 +61,9 @@ func inMemory(t *testing.T) *Membership {
 	return New(Config{Raft: &consensus.Raft{Raft: r}, Machine: machine, Logger: quiet(), Book: cluster.OpenBook(filepath.Join(t.TempDir(), "book"), quiet())})
 }
 
-// TestChangeHoldsForWhatWasJudged: a configuration that was changed after it was
-// judged, as another leader may have done it, is judged again.
-func TestChangeHoldsForWhatWasJudged(t *testing.T) {
+// TestChangeHoldsForWhatItWasDecidedOn: a change that was decided on a configuration is
+// not made on another one, which another leader may have made meanwhile.
+func TestChangeHoldsForWhatItWasDecidedOn(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		c    change
@@ -101,7 +101,7 @@ func TestChangeOfTwoSteps(t *testing.T) {
 	}
 }
 
-// TestOneChangeAtATime: a second change is judged by what the first one has left.
+// TestOneChangeAtATime: a second change is decided on what the first one has left.
 func TestOneChangeAtATime(t *testing.T) {
 	ms := leaderOf(t, "b-1", "c-1")
 	second := make(chan error, 1)
@@ -136,5 +136,27 @@ func TestNoChangeWithoutConfiguration(t *testing.T) {
 	err := ms.reconfigure(t.Context(), func(configuration) (change, error) { return change{add: "b-1"}, nil })
 	if !errors.Is(err, errNoConfiguration) {
 		t.Errorf("a change without a configuration: %v", err)
+	}
+}
+
+func TestCommonFormat(t *testing.T) {
+	member := func(id, clusterID string, format int) cluster.Member {
+		return cluster.Member{Meta: cluster.Meta{ServerID: id, ClusterID: clusterID, Format: format}}
+	}
+	for name, tt := range map[string]struct {
+		members []cluster.Member
+		want    int
+	}{
+		"all know it":                     {[]cluster.Member{member("a-1", "c", 2), member("b-1", "c", 3)}, 2},
+		"one does not":                    {[]cluster.Member{member("a-1", "c", 1), member("b-1", "c", 3)}, 1},
+		"one is from before there was it": {[]cluster.Member{member("a-1", "c", 0), member("b-1", "c", 3)}, 1},
+		"one is away":                     {[]cluster.Member{member("a-1", "c", 3)}, 0},
+		"nobody is seen":                  {nil, 0},
+		"one may join":                    {[]cluster.Member{member("a-1", "c", 3), member("b-1", "c", 3), member("d-1", "", 2)}, 2},
+		"another cluster is near":         {[]cluster.Member{member("a-1", "c", 3), member("b-1", "c", 3), member("d-1", "d", 2)}, 3},
+	} {
+		if got := commonFormat(servers("a-1 (b-1)"), tt.members, "c"); got != tt.want {
+			t.Errorf("%s: %d, want %d", name, got, tt.want)
+		}
 	}
 }

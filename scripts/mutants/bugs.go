@@ -370,10 +370,28 @@ var bugs = []bug{
 		because: "the next failure stops all writes",
 	},
 	{
-		name:  "a configuration is changed that nobody has judged",
-		edits: []edit{{"node/membership/reconfigure.go", "RemoveServer(raft.ServerID(c.remove), index, changeTimeout)", "RemoveServer(raft.ServerID(c.remove), 0, changeTimeout)"}},
-		pkg:   "./node/membership", run: "Change",
-		because: "two servers leave at once and take the quorum",
+		name:  "a server is added to a configuration that nobody has looked at",
+		edits: []edit{{"node/membership/reconfigure.go", "AddNonvoter(raft.ServerID(c.add), raft.ServerAddress(c.add), index,", "AddNonvoter(raft.ServerID(c.add), raft.ServerAddress(c.add), 0,"}},
+		pkg:   "./node/membership", run: "ChangeHoldsForWhatItWasDecidedOn/add",
+		because: "two changes that each leave a quorum take it together",
+	},
+	{
+		name:  "a server gets its vote in a configuration that nobody has looked at",
+		edits: []edit{{"node/membership/reconfigure.go", "AddVoter(raft.ServerID(c.promote), raft.ServerAddress(c.promote), index,", "AddVoter(raft.ServerID(c.promote), raft.ServerAddress(c.promote), 0,"}},
+		pkg:   "./node/membership", run: "ChangeHoldsForWhatItWasDecidedOn/promote",
+		because: "two changes that each leave a quorum take it together",
+	},
+	{
+		name:  "a server loses its vote in a configuration that nobody has looked at",
+		edits: []edit{{"node/membership/reconfigure.go", "DemoteVoter(raft.ServerID(c.demote), index,", "DemoteVoter(raft.ServerID(c.demote), 0,"}},
+		pkg:   "./node/membership", run: "ChangeHoldsForWhatItWasDecidedOn/demote",
+		because: "two changes that each leave a quorum take it together",
+	},
+	{
+		name:  "a server is removed from a configuration that nobody has looked at",
+		edits: []edit{{"node/membership/reconfigure.go", "RemoveServer(raft.ServerID(c.remove), index,", "RemoveServer(raft.ServerID(c.remove), 0,"}},
+		pkg:   "./node/membership", run: "ChangeHoldsForWhatItWasDecidedOn/remove",
+		because: "two changes that each leave a quorum take it together",
 	},
 	{
 		name:  "a trial carries the call out",
