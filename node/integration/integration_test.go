@@ -12,7 +12,7 @@ import (
 
 // perProcessor is how many tests run beside each other for each processor: they
 // mostly wait for elections and for what the background does.
-const perProcessor = 3
+const perProcessor = 2
 
 func TestMain(m *testing.M) {
 	longtest.Beside(perProcessor)

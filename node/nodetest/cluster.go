@@ -18,12 +18,13 @@ import (
 	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
 
-// Times of a test cluster. Raft is faster than in production and waits are
-// generous: a loaded machine makes tests slow, not red.
+// Times of a test cluster. Several run beside each other, so that leaders have as
+// much time to be heard as in production, and waits are generous: a loaded machine
+// makes tests slow, not red.
 const (
-	Heartbeat = 300 * time.Millisecond
-	Election  = 300 * time.Millisecond
-	Lease     = 250 * time.Millisecond
+	Heartbeat = 600 * time.Millisecond
+	Election  = 600 * time.Millisecond
+	Lease     = 500 * time.Millisecond
 
 	// Patience is how long a test waits for something that has to happen.
 	Patience = 60 * time.Second
