@@ -319,7 +319,7 @@ func readDamaged(t *testing.T, dir string, want state) (noticed bool) {
 		t.Error("damage was read as data")
 	}
 	if err != nil && !fatal.Load() {
-		t.Errorf("Fatal was not told of %v", err)
+		t.Errorf("Fatal was not called with %v", err)
 	}
 	if err := m.Abandon(); err != nil {
 		t.Error(err)

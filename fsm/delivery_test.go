@@ -91,7 +91,7 @@ func (r *rig) beginAll(attempts ...command.Attempt) (begun []Delivery) {
 	return begun
 }
 
-// attempt begins the attempt that an agent has due and tells its outcome.
+// attempt begins the attempt that an agent has due and reports its outcome.
 func (r *rig) attempt(agent string, outcome command.DeliveryOutcome, change func(*command.AckDelivery)) Delivery {
 	r.t.Helper()
 	for _, d := range r.due(r.now() + 1000) {

@@ -89,7 +89,7 @@ func TestDeliveryCommandsAreChecked(t *testing.T) {
 	}
 }
 
-// FuzzDeliveryRows holds that rows of any bytes are refused, or stay what they are.
+// FuzzDeliveryRows holds that rows of any bytes are rejected, or stay what they are.
 func FuzzDeliveryRows(f *testing.F) {
 	f.Add((&deliveryRow{kind: DeliveryReply, status: DeliverySending, entry: 7, queuedAt: 5, changedAt: 6, attempts: 2, hook: 1, holder: boot1, reason: "timeout"}).append(nil))
 	f.Add((&outbox{

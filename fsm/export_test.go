@@ -125,9 +125,9 @@ func TestNewDataKeyDropsWhatTheFormerOneSealed(t *testing.T) {
 	}
 }
 
-// TestImportRefusesANewerFormat holds that a state is not restored that this program
+// TestImportRejectsANewerFormat holds that a state is not restored that this program
 // could not open afterwards.
-func TestImportRefusesANewerFormat(t *testing.T) {
+func TestImportRejectsANewerFormat(t *testing.T) {
 	m := openAt(t, t.TempDir(), func(o *Options) { o.MaxFormat = command.MaxFormat + 1 })
 	l := newLog(t)
 	l.feed(m, 1, l.commands(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, &command.SetFormat{Format: command.MaxFormat + 1}))
@@ -137,7 +137,7 @@ func TestImportRefusesANewerFormat(t *testing.T) {
 	}
 }
 
-func TestImportRefuses(t *testing.T) {
+func TestImportRejects(t *testing.T) {
 	r := newRig(t)
 	r.run(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")}, post("ada", nil))
 	data, _, _ := exportOf(t, r.Machine)

@@ -134,7 +134,7 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
-// recorder is an Observer that keeps what it is told.
+// recorder is an Observer that keeps what it is called with.
 type recorder struct {
 	got   []answered
 	ended []DeliveryEnd

@@ -186,7 +186,7 @@ func TestMemoKeepsWhatWasUsedLast(t *testing.T) {
 	}
 }
 
-func TestHomeRowsRefuseDamage(t *testing.T) {
+func TestHomeRowsRejectDamage(t *testing.T) {
 	a := activity{partners: []partner{{"bob", 7, true}}, waiting: [waitingLists][]uint64{{1, 2}, {3}}}
 	row := a.append(nil)
 	for i := range row {

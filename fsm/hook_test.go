@@ -103,7 +103,7 @@ func TestChangesOfTheReceiver(t *testing.T) {
 	}
 }
 
-// TestEndsOfDeliveries holds what is told of deliveries that come to their end.
+// TestEndsOfDeliveries holds what is reported of deliveries that end.
 func TestEndsOfDeliveries(t *testing.T) {
 	r := newRig(t)
 	r.run(hooked("ada", nil), hooked("bob", nil))
@@ -196,7 +196,7 @@ func TestReceiverIsAskedForOnce(t *testing.T) {
 	const url = "https://ada.example.org/hook"
 	keyed := func(c *command.Register) { c.Request = command.RequestKey{Scope: "ada", ID: "request-1"} }
 	unchecked := func(c *command.Register) *command.Register { c.NotifyVerified = false; return c }
-	refused := func(p command.Problem) command.Result {
+	rejected := func(p command.Problem) command.Result {
 		return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{p}}
 	}
 	r := newRig(t)
@@ -205,15 +205,15 @@ func TestReceiverIsAskedForOnce(t *testing.T) {
 		want command.Result
 		on   bool
 	}{
-		{unchecked(hooked("ada", nil)), refused(command.ProblemUnchecked), false},
-		{unchecked(hooked("ada", func(c *command.Register) { c.Description, c.Given = "", command.FieldNotifyURL })), refused(command.ProblemNoDescription), false},
+		{unchecked(hooked("ada", nil)), rejected(command.ProblemUnchecked), false},
+		{unchecked(hooked("ada", func(c *command.Register) { c.Description, c.Given = "", command.FieldNotifyURL })), rejected(command.ProblemNoDescription), false},
 		{hooked("ada", keyed), command.Result{Outcome: command.OutcomeDone, KeyIssued: true}, true},
 		{hooked("ada", keyed), command.Result{Outcome: command.OutcomeDuplicate, KeyIssued: true}, true}, // the key is made anew
 		{unchecked(hooked("ada", func(c *command.Register) { c.Proof.Sender = "" })), command.Result{Outcome: command.OutcomeUnchanged}, true},
 		{unchecked(rehook("ada", url)), command.Result{Outcome: command.OutcomeUnchanged}, true},
-		{unchecked(rehook("ada", url+"/2")), refused(command.ProblemUnchecked), true},
+		{unchecked(rehook("ada", url+"/2")), rejected(command.ProblemUnchecked), true},
 		{rehook("ada", ""), command.Result{Outcome: command.OutcomeDone}, false},
-		{unchecked(rehook("ada", url)), refused(command.ProblemUnchecked), false},
+		{unchecked(rehook("ada", url)), rejected(command.ProblemUnchecked), false},
 		{rehook("ada", url), command.Result{Outcome: command.OutcomeDone}, true},
 	} {
 		if got := r.run(step.c)[0]; !cmp.Equal(got, step.want) {

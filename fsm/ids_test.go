@@ -29,7 +29,7 @@ func TestParseIDRoundTrip(t *testing.T) {
 	})
 }
 
-func TestParseIDRefuses(t *testing.T) {
+func TestParseIDRejects(t *testing.T) {
 	for _, id := range []string{
 		"", "e", "e0", "e01", "E1", "eZ", "ei", "el", "eo", "eu", "x1", "1", "e1 ", " e1", "e-1",
 		"egzzzzzzzzzzzz", "ezzzzzzzzzzzzz", "e10000000000000", "k1", "j", "h0", "J1", "eé",

@@ -143,7 +143,7 @@ func TestJobTransitions(t *testing.T) {
 					t.Errorf("%s, want %s: %s", now.Status, want, raw)
 				}
 				if got.Outcome != command.OutcomeDone && now != was {
-					t.Errorf("a refused action changed the job from %+v to %+v", was, now)
+					t.Errorf("a rejected action changed the job from %+v to %+v", was, now)
 				}
 			})
 		}

@@ -309,7 +309,7 @@ func TestSnapshotsAreBounded(t *testing.T) {
 }
 
 // TestDamagedStreams damages the stream in many places. The receiver
-// refuses each and stays as it was.
+// rejects each and stays as it was.
 func TestDamagedStreams(t *testing.T) {
 	l := newLog(t)
 	l.seed(30)
@@ -317,7 +317,7 @@ func TestDamagedStreams(t *testing.T) {
 	to := openAt(t, t.TempDir())
 	l.feed(to, 1, 5)
 	want := stateOf(t, to)
-	refused := func(name string, meta *raft.SnapshotMeta, data []byte) {
+	rejected := func(name string, meta *raft.SnapshotMeta, data []byte) {
 		t.Helper()
 		if err := receive(to, meta, data); err == nil {
 			t.Fatalf("%s: accepted", name)
@@ -326,15 +326,15 @@ func TestDamagedStreams(t *testing.T) {
 	for i := 0; i < len(data); i += max(1, len(data)/150) {
 		bad := bytes.Clone(data)
 		bad[i] ^= 0x10
-		refused(fmt.Sprintf("byte %d of %d", i, len(data)), meta, bad)
+		rejected(fmt.Sprintf("byte %d of %d", i, len(data)), meta, bad)
 	}
 	for i := 0; i < len(data); i += max(1, len(data)/40) {
-		refused(fmt.Sprintf("cut to %d bytes", i), meta, data[:i])
+		rejected(fmt.Sprintf("cut to %d bytes", i), meta, data[:i])
 	}
-	refused("a byte more", meta, append(bytes.Clone(data), 0))
+	rejected("a byte more", meta, append(bytes.Clone(data), 0))
 	other := *meta
 	other.Index++
-	refused("another index", &other, data)
+	rejected("another index", &other, data)
 	sameState(t, want, stateOf(t, to))
 	if got := fileNames(t, to.opts.Dir); !slices.Equal(got, []string{currentFile, to.store.dir, snapshotDir}) {
 		t.Errorf("left behind: %v", got)
@@ -376,7 +376,7 @@ func TestPersistOfAReplacedState(t *testing.T) {
 	}
 }
 
-func TestOtherKeyspaceVersionIsRefused(t *testing.T) {
+func TestOtherKeyspaceVersionIsRejected(t *testing.T) {
 	dir := t.TempDir()
 	m := openAt(t, dir)
 	if err := m.store.db.Set(keyVersion, []byte{keyspaceVersion + 1}, pebble.NoSync); err != nil {

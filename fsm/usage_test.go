@@ -128,7 +128,7 @@ func TestUsageIsChecked(t *testing.T) {
 			t.Fatal(err)
 		}
 		if change(c); command.Check(c) == nil {
-			t.Errorf("%s: not refused", name)
+			t.Errorf("%s: not rejected", name)
 		}
 	}
 }

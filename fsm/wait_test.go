@@ -161,7 +161,7 @@ func TestCloseWaitsForViews(t *testing.T) {
 	}
 }
 
-// lateReader is an Observer that looks at the view when it is told of a command.
+// lateReader is an Observer that looks at the view when it is called for a command.
 type lateReader struct {
 	t *testing.T
 	m *Machine
@@ -173,7 +173,7 @@ func (o *lateReader) Applied(_ command.BootID, _ uint64, r command.Result, index
 	v := o.m.View()
 	defer v.Release()
 	if o.m.Applied() < index || v.Index() < index {
-		o.t.Errorf("told of index %d at %d, view at %d", index, o.m.Applied(), v.Index())
+		o.t.Errorf("called for index %d at %d, view at %d", index, o.m.Applied(), v.Index())
 	}
 	if _, err := v.AppendEntry(nil, r.Entry); err != nil {
 		o.t.Errorf("entry %d: %v", r.Entry, err)
@@ -188,6 +188,6 @@ func TestObserverSeesTheView(t *testing.T) {
 	o.m = openAt(t, t.TempDir(), func(opts *Options) { opts.Observer = o })
 	l.feed(o.m, 1, l.last())
 	if o.n != 3 {
-		t.Errorf("told of %d commands", o.n)
+		t.Errorf("called for %d commands", o.n)
 	}
 }

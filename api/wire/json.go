@@ -47,7 +47,7 @@ func ReadObject(data []byte) ([]Field, error) {
 	return nil, explain(data, err)
 }
 
-// explain finds out what a client is told about bytes that could not be read: the
+// explain finds out what a client reads about bytes that could not be read: the
 // same text for the same mistake, wherever the reader stopped.
 func explain(data []byte, err error) error {
 	if !utf8.Valid(data) {
@@ -81,7 +81,7 @@ func checkSyntax(data []byte) error {
 	return err
 }
 
-// jsonReader makes values of tokens. The decoder refuses what is no valid UTF-8, half
+// jsonReader makes values of tokens. The decoder rejects what is no valid UTF-8, half
 // a surrogate pair and a key that stands twice in one object.
 type jsonReader struct{ dec *jsontext.Decoder }
 

@@ -102,7 +102,7 @@ func (c *Register) check() error {
 	)
 }
 
-// checkGiven refuses unknown fields, values of fields that are not given, and a
+// checkGiven rejects unknown fields, values of fields that are not given, and a
 // profile of nobody.
 func (c *Register) checkGiven() error {
 	switch {

@@ -166,7 +166,7 @@ func marshal(p Payload) ([]byte, error) {
 }
 
 // EncodeBatch returns the bytes of a log entry. It fails for a batch that DecodeBatch
-// would refuse for anything but a payload in it: see Encode for those.
+// would reject for anything but a payload in it: see Encode for those.
 func EncodeBatch(b Batch) ([]byte, error) {
 	if err := b.checkShape(); err != nil {
 		return nil, fmt.Errorf("encode batch: %w", err)

@@ -114,7 +114,7 @@ func TestPublishCheck(t *testing.T) {
 			tt.change(p)
 			err := Check(p)
 			if tt.want == "" && err != nil {
-				t.Errorf("refused: %v", err)
+				t.Errorf("rejected: %v", err)
 			}
 			if tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("error %v, want one about %q", err, tt.want)
@@ -169,8 +169,8 @@ func TestGroupRoundTrip(t *testing.T) {
 	}
 }
 
-// TestEveryFlippedBitIsRefused flips each bit of an encoded batch and group in turn.
-func TestEveryFlippedBitIsRefused(t *testing.T) {
+// TestEveryFlippedBitIsRejected flips each bit of an encoded batch and group in turn.
+func TestEveryFlippedBitIsRejected(t *testing.T) {
 	batch, err := EncodeBatch(sampleBatch())
 	if err != nil {
 		t.Fatal(err)
@@ -281,7 +281,7 @@ func TestLeaderChecksWhatIsForwarded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := DecodeBatch(data); err != nil {
-		t.Errorf("a state machine refuses what it can read: %v", err)
+		t.Errorf("a state machine rejects what it can read: %v", err)
 	}
 }
 
@@ -311,7 +311,7 @@ func TestGroupsAreReadStrictly(t *testing.T) {
 	}
 }
 
-func TestEncodeRefusesTooMuch(t *testing.T) {
+func TestEncodeRejectsTooMuch(t *testing.T) {
 	g := Group{Boot: BootID{1}}
 	for i := range 30 {
 		p := samplePublish()

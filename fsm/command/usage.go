@@ -29,7 +29,7 @@ func (s Surface) String() string {
 }
 
 // OtherCalls is the action and the client of calls on a day that has too many of
-// both to tell them apart.
+// both to distinguish them.
 const OtherCalls = "other"
 
 // DayMillis is a day in milliseconds.

@@ -42,7 +42,7 @@ func TestHostileHeaders(t *testing.T) {
 				t.Fatal("accepted")
 			}
 			if name == "a huge length" && !errors.Is(err, ErrNoSpace) {
-				t.Errorf("refused with %v", err)
+				t.Errorf("rejected with %v", err)
 			}
 		})
 	}

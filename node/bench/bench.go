@@ -44,7 +44,7 @@ const (
 // Options say what to measure.
 type Options struct {
 	Mode        Mode
-	URLs        []string      // base URLs of nodes; the connections are spread over them
+	URLs        []string      // base URLs of nodes; the connections are divided among them
 	Connections int           // 1 to MaxConnections
 	Duration    time.Duration // of the measurement
 	Size        int           // bytes of a written body, MinSize to MaxSize
@@ -155,7 +155,7 @@ func (o Options) measure(ctx context.Context, targets []*url.URL, run string) (*
 	return summarize(o, workers, time.Since(start)), nil
 }
 
-// fill publishes o.Fill entries and fails when one of them is refused.
+// fill publishes o.Fill entries and fails when one of them is rejected.
 func (o Options) fill(ctx context.Context, targets []*url.URL, run string) error {
 	var left atomic.Int64
 	left.Store(int64(o.Fill))

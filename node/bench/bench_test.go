@@ -377,9 +377,9 @@ func TestSurfacesTakeTurns(t *testing.T) {
 	}
 }
 
-// TestToolsTellSuccess holds that a tool's refusal, which has no status, is counted as
+// TestToolsReportSuccess holds that a tool's rejection, which has no status, is counted as
 // a failure, and its success as a write.
-func TestToolsTellSuccess(t *testing.T) {
+func TestToolsReportSuccess(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, apitest.NewBackend(t))
 	o := options(Write, s.URL)
@@ -394,7 +394,7 @@ func TestToolsTellSuccess(t *testing.T) {
 	o.URLs = []string{apitest.Start(t, refusing).URL}
 	if report, err := Run(t.Context(), o); err == nil {
 		t.Errorf("%+v", report)
-	} else if !strings.Contains(err.Error(), toolRefused) {
+	} else if !strings.Contains(err.Error(), toolRejected) {
 		t.Error(err)
 	}
 }

@@ -20,7 +20,7 @@ type Report struct {
 	DurationMillis    float64            `json:"durationMs"`
 	Requests          uint64             `json:"requests"` // answered, whatever the status
 	RequestsPerSecond float64            `json:"requestsPerSecond"`
-	Errors            uint64             `json:"errors"` // statuses of 400 and above, refusals by a tool, and requests without an answer
+	Errors            uint64             `json:"errors"` // statuses of 400 and above, rejections by a tool, and requests without an answer
 	Latency           map[string]Latency `json:"latencyMs"`
 	Statuses          map[string]uint64  `json:"statuses"`
 	Failures          map[string]uint64  `json:"failures"` // requests without an answer, by kind

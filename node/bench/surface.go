@@ -20,7 +20,7 @@ const (
 // publication is how a surface carries an entry: the path, and what stands before
 // the text, between text and fields, and behind them. A keyed one begins with keyedStart and a
 // key of its own for each request. success is how the answer to one that was published ends,
-// where the status does not tell.
+// where the status does not show it.
 type publication struct {
 	path                  string
 	start, middle, finish string

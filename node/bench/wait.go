@@ -31,7 +31,7 @@ type caller struct {
 	*worker
 	agent    string
 	since    int64
-	held     atomic.Bool    // its call is sent, and nobody was told to wake it
+	held     atomic.Bool    // its call is sent, and no waker has chosen it
 	sent     chan time.Time // when what is to wake it was sent
 	answered chan struct{}
 }

@@ -32,8 +32,8 @@ const (
 	readBuffer      = 64 << 10
 )
 
-// toolRefused names the failure of a tool that answered with an error.
-const toolRefused = "refused by the tool"
+// toolRejected names the failure of a tool that answered with an error.
+const toolRejected = "rejected by the tool"
 
 // worker is one connection and what it measured.
 type worker struct {
@@ -99,7 +99,7 @@ func (w *worker) step(ctx context.Context) {
 	w.sent++
 	status := w.response.StatusCode()
 	if status < firstErrorStatus && success != "" && !bytes.HasSuffix(w.response.Body(), []byte(success)) {
-		w.failures[toolRefused]++
+		w.failures[toolRejected]++
 		return
 	}
 	w.note(name, took)

@@ -29,14 +29,14 @@ const (
 type commands struct {
 	Serve     serveCommand     `cmd:"" help:"Run one node."`
 	Dev       devCommand       `cmd:"" help:"Run three nodes on this machine, to try things out."`
-	Health    healthCommand    `cmd:"" help:"Succeed when a node is ready, and else say why not."`
+	Health    healthCommand    `cmd:"" help:"Succeed if a node is ready; otherwise say why not."`
 	Secret    secretCommand    `cmd:"" help:"Make or change the secret that the nodes share."`
 	Status    statusCommand    `cmd:"" help:"Show the cluster on one screen: leader, lag, health, rates."`
 	Top       topCommand       `cmd:"" help:"Show the same screen again and again."`
 	Members   membersCommand   `cmd:"" help:"List the nodes and their part in the cluster."`
 	Raft      raftCommand      `cmd:"" help:"List the servers of the configuration, move leadership, remove a server that is gone."`
 	Agents    agentsCommand    `cmd:"" help:"Help agents that have lost their edit_key."`
-	Autopilot autopilotCommand `cmd:"" help:"Show what the leader thinks of the servers."`
+	Autopilot autopilotCommand `cmd:"" help:"Show how healthy the leader finds the servers."`
 	Snapshot  snapshotCommand  `cmd:"" help:"Save, check and restore backups."`
 	Recover   recoverCommand   `cmd:"" help:"Last resort when the majority is gone for good: go on with one node's data."`
 	Digest    digestCommand    `cmd:"" help:"Compare the state of all nodes at one index."`
@@ -80,13 +80,13 @@ func run(ctx context.Context, args []string, std streams) int {
 		list = append(list, unknownVariables(os.Environ(), parser.Model)...)
 	}
 	if len(list) > 0 {
-		return refuse(std, list)
+		return reject(std, list)
 	}
 	err = parsed.Run()
 	var wrong *configError
 	switch {
 	case errors.As(err, &wrong):
-		return refuse(std, wrong.problems)
+		return reject(std, wrong.problems)
 	case errors.Is(err, offline.ErrLeft):
 		fmt.Fprintln(std.err, "commons:", err)
 		return exitLeft
@@ -97,8 +97,8 @@ func run(ctx context.Context, args []string, std streams) int {
 	return exitOK
 }
 
-// refuse prints every problem of the command line or configuration.
-func refuse(std streams, problems []string) int {
+// reject prints every problem of the command line or configuration.
+func reject(std streams, problems []string) int {
 	fmt.Fprintln(std.err, "commons: nothing was started; correct this first:")
 	for _, p := range problems {
 		fmt.Fprintln(std.err, "  -", p)

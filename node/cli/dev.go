@@ -42,7 +42,7 @@ func (c *devCommand) Run(ctx context.Context, std streams) error {
 
 type benchCommand struct {
 	Mode        string        `arg:"" enum:"write,list,search,mixed,wait" help:"What to send: write, list, search, mixed (seven lists, two searches and one write of ten) or wait (home calls that are held, and writes that wake them)."`
-	URL         []string      `name:"url" sep:"," default:"http://127.0.0.1:8080" placeholder:"URL" help:"Nodes to spread the connections over."`
+	URL         []string      `name:"url" sep:"," default:"http://127.0.0.1:8080" placeholder:"URL" help:"Nodes that the connections are divided among."`
 	Connections int           `name:"connections" default:"64" placeholder:"N" help:"Connections, each with one request under way."`
 	Duration    time.Duration `name:"duration" default:"10s" placeholder:"DURATION" help:"How long to measure."`
 	Size        int           `name:"size" default:"1000" placeholder:"BYTES" help:"Bytes of a written body."`

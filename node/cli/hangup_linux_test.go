@@ -143,7 +143,7 @@ func TestClosedTerminalEndsANodeInGoodOrder(t *testing.T) {
 	}
 }
 
-// TestNohup: what was told to outlive its terminal does.
+// TestNohup: what was started to outlive its terminal does.
 func TestNohup(t *testing.T) {
 	t.Parallel()
 	p, hangUp := onTerminal(t, `trap "" HUP; exec "$0" "$@"`)

@@ -42,7 +42,7 @@ func writeMembers(out io.Writer, report *admin.ClusterReport) error {
 
 type raftCommand struct {
 	ListPeers      listPeersCommand      `cmd:"" help:"List the servers of the configuration: address, state, vote, commit index, how far behind."`
-	TransferLeader transferLeaderCommand `cmd:"" help:"Let another server lead."`
+	TransferLeader transferLeaderCommand `cmd:"" help:"Make another server the leader."`
 	RemovePeer     removePeerCommand     `cmd:"" help:"Take a server that is gone for good out of the configuration."`
 }
 
@@ -173,7 +173,7 @@ func yesNo(b bool) string {
 }
 
 type autopilotCommand struct {
-	Health autopilotHealthCommand `cmd:"" help:"Show the leader's judgement of each server; fail unless all are healthy."`
+	Health autopilotHealthCommand `cmd:"" help:"Show how healthy the leader finds each server; fail unless all are healthy."`
 }
 
 type autopilotHealthCommand struct {
@@ -210,7 +210,7 @@ func (c *autopilotHealthCommand) problem(health *admin.HealthReport) error {
 	}
 	switch {
 	case len(unwell) > 0:
-		return fmt.Errorf("not well: %s; what each one lacks stands above, and in its report with --json", strings.Join(unwell, ", "))
+		return fmt.Errorf("not well: %s; the problems of each are listed above, and in its report with --json", strings.Join(unwell, ", "))
 	case !health.Healthy:
 		return errors.New("not every server is healthy yet; see HEALTHY and STABLE SINCE above")
 	}
@@ -242,7 +242,7 @@ type digestCommand struct {
 
 // Run compares all nodes, and fails when they differ or one does not answer.
 func (c *digestCommand) Run(ctx context.Context, std streams) error {
-	request := admin.CompareRequest{PatienceMillis: (c.Timeout * 2 / 3).Milliseconds()} // one that does not answer must not keep the others'
+	request := admin.CompareRequest{PatienceMillis: (c.Timeout * 2 / 3).Milliseconds()} // a node that does not answer must not hold up the others
 	comparison, err := ask[admin.Comparison](ctx, &c.target, admin.PathCompare, request)
 	if err != nil {
 		return err
@@ -267,9 +267,9 @@ func differences(comparison *admin.Comparison) error {
 	switch {
 	case !comparison.Equal:
 		return fmt.Errorf("the nodes differ at index %d: save a backup of each first (`commons snapshot save FILE --cluster-addr …`); "+
-			"then, one after the other, stop those that are not like the majority, empty their data directories, start them again and wait until `commons health --voter` says that they vote", comparison.Index)
+			"then, one after the other, stop those that differ from the majority, empty their data directories, start them again and wait until `commons health --voter` says that they vote", comparison.Index)
 	case !comparison.Complete():
-		return errors.New("not every node answered; see `commons members`, and repeat")
+		return errors.New("not every node answered; see `commons members` and run it again")
 	}
 	return nil
 }
@@ -291,7 +291,7 @@ func (c *resetKeyCommand) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	return show(std.out, c.JSON, answer, fmt.Sprintf("the edit_key of %s is now %s\nIt is not kept and cannot be shown again; the former one opens nothing.", answer.Agent, answer.EditKey))
+	return show(std.out, c.JSON, answer, fmt.Sprintf("the edit_key of %s is now %s\nIt is not kept and cannot be shown again; the former one is no longer valid.", answer.Agent, answer.EditKey))
 }
 
 type protectCommand struct {
@@ -319,7 +319,7 @@ func protect(ctx context.Context, std streams, t *target, agent string, on bool)
 	if err != nil {
 		return err
 	}
-	text := answer.Agent + " is not protected any more: everybody can write under the name"
+	text := answer.Agent + " is no longer protected: everybody can write under the name"
 	if answer.Protected {
 		text = answer.Agent + " is protected: nothing is written under the name without its edit_key"
 	}

@@ -108,26 +108,26 @@ func TestStatusScreen(t *testing.T) {
 	golden(t, "status.txt", out.String())
 }
 
-func TestRefusedEverywhere(t *testing.T) {
+func TestRejectedEverywhere(t *testing.T) {
 	report := someCluster()
-	if why := refusedEverywhere(&report); why != "" {
+	if why := rejectedEverywhere(&report); why != "" {
 		t.Errorf("one server takes writes, and the screen says %q", why)
 	}
 	report.Servers[0].Report.Refuses = "disk_full: no space"
-	if why := refusedEverywhere(&report); !strings.HasPrefix(why, "disk_full") {
+	if why := rejectedEverywhere(&report); !strings.HasPrefix(why, "disk_full") {
 		t.Errorf("no server takes writes, and the screen says %q", why)
 	}
 	report.Servers[1].Report = nil
 	report.Servers[0].Report.Leader, report.Servers[0].Report.Refuses = "", ""
-	if why := refusedEverywhere(&report); why != "no leader is known" {
+	if why := rejectedEverywhere(&report); why != "no leader is known" {
 		t.Errorf("there is no leader, and the screen says %q", why)
 	}
 	var out bytes.Buffer
-	if err := writeStatus(&out, (&watcher{now: report}).overview()); err != nil || !strings.Contains(out.String(), "WRITES ARE REFUSED: no leader is known\n") {
+	if err := writeStatus(&out, (&watcher{now: report}).overview()); err != nil || !strings.Contains(out.String(), "WRITES ARE REJECTED: no leader is known\n") {
 		t.Errorf("the screen is %s, %v", out.String(), err)
 	}
 	report.Servers[0].Report = nil
-	if why := refusedEverywhere(&report); why != "no server answers" {
+	if why := rejectedEverywhere(&report); why != "no server answers" {
 		t.Errorf("none answers, and the screen says %q", why)
 	}
 }
@@ -151,7 +151,7 @@ func TestHealthVerdict(t *testing.T) {
 	health.Healthy = true
 	report.Servers[1].Report.Problems = []string{"writes are refused: disk_full"}
 	if err := command.problem(&health); err == nil || !strings.Contains(err.Error(), "not well: b-2;") {
-		t.Errorf("one refuses writes: %v", err)
+		t.Errorf("one rejects writes: %v", err)
 	}
 	report.Servers[4].Report = nil
 	if err := command.problem(&health); err == nil || !strings.Contains(err.Error(), "not well: b-2, e-5;") {

@@ -30,11 +30,11 @@ func (o *directory) node() (offline.Offline, error) {
 // newKeyNotice says what a new data key means.
 const newKeyNotice = `
 The data key is new, and what depended on the former one starts anew:
-- Deliveries are signed with another key. Tell receivers that keep the key to fetch /.well-known/commons-keys.json again.
-- Senders have other pseudonyms. An agent proves its name with its edit_key alone, and a request_id that was sent without a name counts as a new one.`
+- Deliveries are signed with another key. Ask receivers that keep the key to fetch /.well-known/commons-keys.json again.
+- Senders have other pseudonyms. An agent proves its name only with its edit_key, and a request_id that was sent without a name counts as a new one.`
 
-// tell says what a data directory has become.
-func (o *directory) tell(std streams, done string, founded offline.Founded) error {
+// report says what a data directory has become.
+func (o *directory) report(std streams, done string, founded offline.Founded) error {
 	text := fmt.Sprintf(`%s: %d entries up to index %d, digest %s
 %s is the only voter of the new cluster %s (the former one was %s).
 Start it on %s, then the others with --join and empty data directories.`,
@@ -64,7 +64,7 @@ func (c *snapshotRestoreCommand) Run(std streams) error {
 	if err != nil {
 		return fmt.Errorf("nothing was restored: %w", err)
 	}
-	return c.tell(std, "restored and verified", founded)
+	return c.report(std, "restored and verified", founded)
 }
 
 // tried is what --check prints as JSON.
@@ -120,5 +120,5 @@ func (c *recoverCommand) Run(std streams) error {
 	if err != nil {
 		return fmt.Errorf("not recovered: %w", err)
 	}
-	return c.tell(std, "recovered", founded)
+	return c.report(std, "recovered", founded)
 }

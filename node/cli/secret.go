@@ -18,7 +18,7 @@ import (
 
 type secretCommand struct {
 	Generate secretGenerateCommand `cmd:"" help:"Print a new cluster secret, or make a secret file with one."`
-	Rotate   secretRotateCommand   `cmd:"" help:"Replace the secret of a running cluster by a new one, step by step."`
+	Rotate   secretRotateCommand   `cmd:"" help:"Replace the secret of a running cluster, step by step."`
 }
 
 type secretGenerateCommand struct {
@@ -26,7 +26,7 @@ type secretGenerateCommand struct {
 	JSON bool   `name:"json" help:"Print JSON."`
 }
 
-// Run prints a new secret, or sees to it that there is a file with one.
+// Run prints a new secret, or makes sure that there is a file with one.
 func (c *secretGenerateCommand) Run(std streams) error {
 	if c.Keep == "" {
 		secret := cluster.NewSecret()

@@ -116,7 +116,7 @@ func untilSignal(parent context.Context) (context.Context, context.CancelFunc) {
 }
 
 // hangsUp reports whether SIGHUP means that the terminal was closed: the process
-// has one, and was not told to outlive it, as nohup does.
+// has one, and was not started to outlive it, as by nohup.
 func hangsUp() bool {
 	if signal.Ignored(syscall.SIGHUP) {
 		return false

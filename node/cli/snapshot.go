@@ -141,7 +141,7 @@ func (c *snapshotInspectCommand) Run(std streams) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
-	found, problem := c.judge(report)
+	found, problem := c.check(report)
 	if c.JSON {
 		err = show(std.out, true, found, "")
 	} else {
@@ -150,8 +150,8 @@ func (c *snapshotInspectCommand) Run(std streams) error {
 	return errors.Join(err, problem)
 }
 
-// judge says whether a backup can be restored; problem is why not.
-func (c *snapshotInspectCommand) judge(report backup.Report) (found inspected, problem error) {
+// check says whether a backup can be restored; problem is why not.
+func (c *snapshotInspectCommand) check(report backup.Report) (found inspected, problem error) {
 	found.Report = report
 	problem = offline.CheckRestorable(report.Info, offline.Offline{SecretFile: c.SecretFile, SourceSecret: c.SourceSecret})
 	if errors.Is(problem, cluster.ErrSealedElsewhere) && !c.named() {

@@ -62,7 +62,7 @@ type overview struct {
 	Voters         int          `json:"voters"`
 	VotersReady    int          `json:"votersReady"`
 	MayFail        int          `json:"mayFail"`        // voters that may be lost while a quorum stays
-	Refused        string       `json:"writesRefused"`  // why no server takes writes, "" where one does
+	Rejected       string       `json:"writesRefused"`  // why no server takes writes, "" where one does
 	WritesPerSec   float64      `json:"writesPerSec"`   // commands applied
 	RequestsPerSec float64      `json:"requestsPerSec"` // public HTTP requests on all nodes
 	Rates          []serverRate `json:"rates"`
@@ -109,13 +109,13 @@ func (w *watcher) overview() *overview {
 		p.Rates = append(p.Rates, rate)
 	}
 	p.MayFail = max(p.VotersReady-(p.Voters/2+1), 0)
-	p.Refused = refusedEverywhere(&w.now)
+	p.Rejected = rejectedEverywhere(&w.now)
 	return p
 }
 
-// refusedEverywhere returns why no server of the configuration that answers takes
+// rejectedEverywhere returns why no server of the configuration that answers takes
 // writes; "" where one does.
-func refusedEverywhere(report *admin.ClusterReport) string {
+func rejectedEverywhere(report *admin.ClusterReport) string {
 	why := "no server answers"
 	for _, s := range report.Servers {
 		switch r := s.Report; {
@@ -139,8 +139,8 @@ func writeStatus(out io.Writer, p *overview) error {
 	fmt.Fprintf(out, "cluster %s   leader %s   term %d\n", p.ClusterID, leader, p.Term)
 	fmt.Fprintf(out, "%d of %d voters ready, %d more may fail   %.0f writes/s   %.0f requests/s   largest lag %d\n\n",
 		p.VotersReady, p.Voters, p.MayFail, p.WritesPerSec, p.RequestsPerSec, p.LargestBehind)
-	if p.Refused != "" {
-		fmt.Fprintf(out, "WRITES ARE REFUSED: %s\n\n", p.Refused)
+	if p.Rejected != "" {
+		fmt.Fprintf(out, "WRITES ARE REJECTED: %s\n\n", p.Rejected)
 	}
 	rows := []string{"SERVER\tROLE\tPART\tREADY\tAPPLIED\tBEHIND\tREQ/S\tOPEN\tLOG\tDISK FREE\tMEMORY\tUP"}
 	for i, s := range p.Servers {
@@ -181,7 +181,7 @@ func uptime(millis int64) string {
 // writeConditions shows what each server has measured of itself, and below it
 // whatever is not well.
 func writeConditions(out io.Writer, servers []admin.Server) error {
-	rows := []string{"LAST MINUTE\tWRITES\tREFUSED\tTIME EACH\tLOG SYNC\tSTALL\tAPPLY LAG\tCLOCK"}
+	rows := []string{"LAST MINUTE\tWRITES\tREJECTED\tTIME EACH\tLOG SYNC\tSTALL\tAPPLY LAG\tCLOCK"}
 	var flags []string
 	for _, s := range servers {
 		r := s.Report
@@ -190,7 +190,7 @@ func writeConditions(out io.Writer, servers []admin.Server) error {
 			flags = append(flags, silence(&s))
 			continue
 		}
-		rows = append(rows, row(s.ID, r.Write.Count, refusedText(r), timingText(r.Write), timingText(r.Sync), timingText(r.Stall),
+		rows = append(rows, row(s.ID, r.Write.Count, rejectedText(r), timingText(r.Write), timingText(r.Sync), timingText(r.Stall),
 			lagText(r), signedText(r.ClockAheadMillis)))
 		for _, list := range [][]string{r.Problems, r.Warnings} {
 			for _, line := range list {
@@ -210,20 +210,20 @@ func writeConditions(out io.Writer, servers []admin.Server) error {
 	return nil
 }
 
-// silence says why there is no report of a server. One that gossip still hears runs.
+// silence says why there is no report of a server. One that gossip still hears of is running.
 func silence(s *admin.Server) string {
 	if s.Alive {
-		return s.Error + "; gossip still hears of it: it was stopped, is not given the processor, or its disk hangs"
+		return s.Error + "; gossip still hears of it: the process is stopped, gets no processor time, or its disk hangs"
 	}
 	return s.Error
 }
 
-func refusedText(r *admin.NodeReport) string {
+func rejectedText(r *admin.NodeReport) string {
 	var count uint64
 	codes := make([]string, 0, len(r.Refused))
-	for _, refused := range r.Refused {
-		count += refused.Count
-		codes = append(codes, refused.Code)
+	for _, rejected := range r.Refused {
+		count += rejected.Count
+		codes = append(codes, rejected.Code)
 	}
 	text := strconv.FormatUint(count, 10)
 	if len(codes) > 0 {

@@ -30,7 +30,7 @@ type topCommand struct {
 	JSON        bool          `name:"json" help:"Print one line of JSON for each look."`
 }
 
-// Run shows the cluster until it is told to stop. A look that fails is shown,
+// Run shows the cluster until a signal ends it. A look that fails is shown,
 // and tried again: clusters are watched when things go wrong.
 func (c *topCommand) Run(ctx context.Context, std streams) error {
 	if c.Interval < minTopInterval {
@@ -56,7 +56,7 @@ func (c *topCommand) Run(ctx context.Context, std streams) error {
 			s.show(err.Error() + "\n")
 			shown++
 		case !w.earlier.IsZero():
-			if err := c.showPicture(&s, w.overview()); err != nil {
+			if err := c.showOverview(&s, w.overview()); err != nil {
 				return err
 			}
 			shown++
@@ -73,7 +73,7 @@ func (c *topCommand) Run(ctx context.Context, std streams) error {
 // minLook is the least time that one look may take.
 const minLook = 5 * time.Second
 
-func (c *topCommand) showPicture(s *screen, p *overview) error {
+func (c *topCommand) showOverview(s *screen, p *overview) error {
 	var text bytes.Buffer
 	if c.JSON {
 		return json.NewEncoder(s.out).Encode(p)

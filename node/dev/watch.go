@@ -17,7 +17,7 @@ import (
 const (
 	pollEvery   = 500 * time.Millisecond
 	pollTimeout = 2 * time.Second
-	slowStart   = 20 * time.Second // after which people are told what is waited for
+	slowStart   = 20 * time.Second // after which a line says what is waited for
 	maxAnswer   = 1 << 20          // bytes read of an answer
 )
 
@@ -140,7 +140,7 @@ func (w *watch) leaderOf(states []state) (leader string) {
 	return leader
 }
 
-// announce tells people once that the cluster is ready, or that it takes long.
+// announce says once that the cluster is ready, or that it takes long.
 func (w *watch) announce(states []state) {
 	if w.announced {
 		return

@@ -16,7 +16,7 @@ import (
 
 const (
 	// MaxBuckets bounds the keys of each of the tables that have a bucket of
-	// their own. Those beyond it are spread over sharedBuckets until idle ones have
+	// their own. Those beyond it share sharedBuckets until idle ones have
 	// been swept: many, and nobody outside can tell who shares which, so that whoever
 	// fills the table does not shut all others out.
 	MaxBuckets    = 1 << 16

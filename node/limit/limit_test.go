@@ -21,16 +21,16 @@ func TestBurstThenRate(t *testing.T) {
 	ada := command.Sender{Fingerprint: "f1", AgentKey: "ada"}
 	for i := range 10 {
 		if ok, _ := l.Admit(ada, command.Standing{}); !ok {
-			t.Fatalf("write %d of the burst was refused", i+1)
+			t.Fatalf("write %d of the burst was rejected", i+1)
 		}
 	}
 	ok, wait := l.Admit(ada, command.Standing{})
 	if ok || wait <= 0 || wait > 2*time.Second {
-		t.Fatalf("after the burst: admitted=%v wait=%v, want a refusal with at most 2s", ok, wait)
+		t.Fatalf("after the burst: admitted=%v wait=%v, want a rejection with at most 2s", ok, wait)
 	}
 	c.t = c.t.Add(wait)
 	if ok, again := l.Admit(ada, command.Standing{}); !ok {
-		t.Fatalf("refused after the announced wait, for another %v", again)
+		t.Fatalf("rejected after the announced wait, for another %v", again)
 	}
 	if ok, _ := l.Admit(ada, command.Standing{}); ok {
 		t.Fatal("two writes were admitted for one token")
@@ -64,18 +64,18 @@ func TestBothKeysLimit(t *testing.T) {
 	}
 }
 
-func TestRefusalTakesNothing(t *testing.T) {
+func TestRejectionTakesNothing(t *testing.T) {
 	c := newClock()
 	l := New(60, 1, c.now)
 	for i := range nameShare {
 		l.Admit(command.Sender{Fingerprint: fmt.Sprint("other", i), AgentKey: "ada"}, command.Standing{})
 	}
-	// Ada's bucket is empty; f2 must not pay for her refused write.
+	// Ada's bucket is empty; f2 must not pay for her rejected write.
 	if ok, _ := l.Admit(command.Sender{Fingerprint: "f2", AgentKey: "ada"}, command.Standing{}); ok {
 		t.Fatal("ada was admitted over her limit")
 	}
 	if ok, _ := l.Admit(command.Sender{Fingerprint: "f2", AgentKey: "bob"}, command.Standing{}); !ok {
-		t.Fatal("f2 paid for a write that was refused")
+		t.Fatal("f2 paid for a write that was rejected")
 	}
 }
 
@@ -110,18 +110,18 @@ func TestOwnerIsNotDrained(t *testing.T) {
 	}
 }
 
-// TestRefusedProofIsTheSendersOwn: writes that a name refuses cost nobody else anything.
-func TestRefusedProofIsTheSendersOwn(t *testing.T) {
+// TestRejectedProofIsTheSendersOwn: writes that a name rejects cost nobody else anything.
+func TestRejectedProofIsTheSendersOwn(t *testing.T) {
 	l := New(1, 5, newClock().now)
-	refused := command.Standing{Registered: true, WrongKey: true}
+	rejected := command.Standing{Registered: true, WrongKey: true}
 	for i := range 1000 {
-		l.Admit(command.Sender{Fingerprint: fmt.Sprint(i), AgentKey: "ada"}, refused)
+		l.Admit(command.Sender{Fingerprint: fmt.Sprint(i), AgentKey: "ada"}, rejected)
 	}
 	if ok, _ := l.Admit(command.Sender{Fingerprint: "f", AgentKey: "ada"}, command.Standing{Registered: true}); !ok {
 		t.Error("wrong keys have used up what the name may write without one")
 	}
 	for range 5 {
-		l.Admit(command.Sender{Fingerprint: "g", AgentKey: "ada"}, refused)
+		l.Admit(command.Sender{Fingerprint: "g", AgentKey: "ada"}, rejected)
 	}
 	if ok, _ := l.Admit(command.Sender{Fingerprint: "g", AgentKey: "bob"}, command.Standing{}); ok {
 		t.Error("wrong keys cost their sender nothing")
@@ -154,7 +154,7 @@ func TestTablesAreBounded(t *testing.T) {
 	}
 	c.t = c.t.Add(time.Minute)
 	if ok, _ := l.Admit(command.Sender{Fingerprint: "new"}, command.Standing{}); !ok {
-		t.Fatal("a new sender was refused although every bucket is full again")
+		t.Fatal("a new sender was rejected although every bucket is full again")
 	}
 	if n := len(l.senders.buckets); n != 1 {
 		t.Errorf("%d buckets after the sweep, want 1", n)

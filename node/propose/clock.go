@@ -23,7 +23,7 @@ const (
 	MaxClockSkew = 2 * time.Second
 	// ClockExpiry is how long a measurement counts when the voter no longer
 	// answers. Clocks drift by parts in a million, so that an old measurement
-	// says more than none: two clocks alone cannot tell which of them is wrong.
+	// says more than none: two clocks alone do not show which of them is wrong.
 	ClockExpiry = 10 * time.Minute
 
 	// clockTimeout bounds one question for the time; half of it is the largest
@@ -143,7 +143,7 @@ func (s *ClockSync) Offsets() map[string]time.Duration {
 
 // stepped reports whether the wall clock has moved against the monotonic one since
 // it was last compared: it was set, or the machine slept while the time went on.
-// Which of them is right only the voters' clocks can tell.
+// Which of them is right only the voters' clocks show.
 func (s *ClockSync) stepped() bool {
 	b := s.basis.Load()
 	return b != nil && s.ownOrigin().Sub(b.own).Abs() > MaxClockSkew
@@ -219,7 +219,7 @@ func (s *ClockSync) settle(own time.Time, others []string, logTime func() time.T
 }
 
 // soFar returns the origin of the time that was stamped so far. An even number of
-// clocks has no middle one, and two clocks cannot tell which of them is wrong: the
+// clocks has no middle one, and two clocks do not show which of them is wrong: the
 // time so far is their witness. A process that has known no majority yet has the
 // time of its log, which may have stood still, and so never makes a stamp too late.
 func soFar(former *basis, logTime func() time.Time, mono time.Duration) time.Time {

@@ -102,7 +102,7 @@ func TestStampFollowsTheMedian(t *testing.T) {
 	}
 }
 
-// TestStampIsInRange holds that no clock makes a stamp that a state machine refuses.
+// TestStampIsInRange holds that no clock makes a stamp that a state machine rejects.
 func TestStampIsInRange(t *testing.T) {
 	for at, want := range map[time.Time]int64{
 		time.Date(1901, 12, 13, 0, 0, 0, 0, time.UTC): 0,

@@ -30,7 +30,7 @@ type fakeNet struct {
 	mu    sync.Mutex
 	fate  func(from, to string, r *http.Request) fate
 	paths map[string]int
-	// served is told of every request that a handler has answered.
+	// served is called for every request that a handler has answered.
 	served func(from, to string, r *http.Request)
 }
 

@@ -68,7 +68,7 @@ func (l *leader) start(r Raft, s State) {
 }
 
 // lead sets the term in which this node leads; 0: it does not. What waited for
-// another term is refused. Word of an older term that comes late is ignored: it
+// another term is rejected. Late word of an older term is ignored: it
 // would keep the leader of the newer one from leading.
 func (l *leader) lead(term uint64) {
 	l.mu.Lock()
@@ -98,7 +98,7 @@ func (l *leader) close() {
 	close(l.done)
 }
 
-// flush refuses the queue. The lock is held.
+// flush rejects the queue. The lock is held.
 func (l *leader) flush() {
 	for _, s := range l.queue {
 		s.end <- notLeading()
@@ -126,8 +126,8 @@ func (l *leader) leadingTerm() uint64 {
 	return l.term
 }
 
-// refuse returns why a group of this size cannot be taken now. The lock is held.
-func (l *leader) refuse(size int) (result, bool) {
+// reject returns why a group of this size cannot be taken now. The lock is held.
+func (l *leader) reject(size int) (result, bool) {
 	switch {
 	case l.closed || !l.leads():
 		return notLeading(), true
@@ -147,9 +147,9 @@ func (l *leader) refuse(size int) (result, bool) {
 func (l *leader) submit(ctx context.Context, g command.Group) result {
 	size := g.Size()
 	l.mu.Lock()
-	r, refused := l.refuse(size)
+	r, rejected := l.reject(size)
 	l.mu.Unlock()
-	if refused {
+	if rejected {
 		return r
 	}
 	g, over := l.admit(g)
@@ -158,12 +158,12 @@ func (l *leader) submit(ctx context.Context, g command.Group) result {
 	}
 	s := &pending{ctx: ctx, group: g, size: size, end: make(chan result, 1)}
 	l.mu.Lock()
-	if r, refused = l.refuse(size); !refused {
+	if r, rejected = l.reject(size); !rejected {
 		l.queue = append(l.queue, s)
 		l.queuedBytes += size
 	}
 	l.mu.Unlock()
-	if !refused {
+	if !rejected {
 		r = l.await(ctx, s)
 	}
 	r.Charged, r.Rejected = true, over

@@ -40,7 +40,7 @@ func queue(ctx context.Context, t *testing.T, n *fakeNode, text string) <-chan r
 	return ch
 }
 
-func TestQueueIsRefusedWhenLeadershipEnds(t *testing.T) {
+func TestQueueIsRejectedWhenLeadershipEnds(t *testing.T) {
 	n := busyLeader(t)
 	ch := queue(context.Background(), t, n, "some text")
 	n.StopLeading()
@@ -53,7 +53,7 @@ func TestQueueIsRefusedWhenLeadershipEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n.sm.count("some text") != 0 {
-		t.Error("what was refused showed up")
+		t.Error("what was rejected showed up")
 	}
 }
 
@@ -76,7 +76,7 @@ func TestLateWordOfAnOldTermChangesNothing(t *testing.T) {
 }
 
 // Raft may lose leadership and win it again before anybody says so.
-func TestQueueIsRefusedInAnotherTerm(t *testing.T) {
+func TestQueueIsRejectedInAnotherTerm(t *testing.T) {
 	n := busyLeader(t)
 	ch := queue(context.Background(), t, n, "some text")
 	n.set(func(n *fakeNode) {
@@ -88,7 +88,7 @@ func TestQueueIsRefusedInAnotherTerm(t *testing.T) {
 		t.Errorf("result %+v", v)
 	}
 	if n.sm.count("some text") != 0 {
-		t.Error("what was refused showed up")
+		t.Error("what was rejected showed up")
 	}
 }
 
@@ -110,7 +110,7 @@ func TestNobodyWaitsForAGroup(t *testing.T) {
 	}
 }
 
-func TestOversizedGroupIsRefused(t *testing.T) {
+func TestOversizedGroupIsRejected(t *testing.T) {
 	c := newCluster(t, 1)
 	n := c.lead("node-0")
 	g := groupOf("some text")

@@ -174,7 +174,7 @@ func TestRetriesAreFree(t *testing.T) {
 	}
 }
 
-// TestOneWriteIsChargedOnce lets a leader refuse writes that it has charged already,
+// TestOneWriteIsChargedOnce lets a leader reject writes that it has charged already,
 // as during a transfer of leadership, and another one carry them out.
 func TestOneWriteIsChargedOnce(t *testing.T) {
 	for taker := range 2 {
@@ -195,9 +195,9 @@ func TestOneWriteIsChargedOnce(t *testing.T) {
 				}
 			}
 			old.set(transfers)
-			refused := func() int { return 1000 - old.get(func(n *fakeNode) int { return len(n.nextErr) }) }
+			rejected := func() int { return 1000 - old.get(func(n *fakeNode) int { return len(n.nextErr) }) }
 			ch := c.nodes[taker].start("some text")
-			eventually(t, "it was refused three times", func() bool { return refused() >= 3 })
+			eventually(t, "it was rejected three times", func() bool { return rejected() >= 3 })
 			old.set(func(n *fakeNode) { n.nextErr = nil })
 			c.lead("node-1")
 			if o := <-ch; o.err != nil {

@@ -156,7 +156,7 @@ func TestRevokedBodyIsNeverRead(t *testing.T) {
 	}
 }
 
-func TestHandlerRefusesWhatItCannotRead(t *testing.T) {
+func TestHandlerRejectsWhatItCannotRead(t *testing.T) {
 	c := newCluster(t, 1)
 	n := c.lead("node-0")
 	before := n.CommitIndex()

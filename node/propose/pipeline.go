@@ -150,7 +150,7 @@ func (p *Pipeline) StartLeading(term uint64) {
 	p.changed.fire()
 }
 
-// StopLeading refuses whatever waits at this node as the leader.
+// StopLeading rejects whatever waits at this node as the leader.
 func (p *Pipeline) StopLeading() {
 	p.leader.lead(0)
 	p.changed.fire()

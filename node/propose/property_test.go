@@ -19,7 +19,7 @@ import (
 )
 
 // Whatever happens to leaders, links and answers: a command has one effect at
-// most, and the effect that its caller was told of; what was reported as not
+// most, and the effect that was reported to its caller; what was reported as not
 // enqueued has none; a command is charged to the limits once at most, and is not
 // refused afterwards; a strong read covers everything acknowledged before it.
 func TestAnyTrouble(t *testing.T) {
@@ -27,7 +27,7 @@ func TestAnyTrouble(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		tr := &trouble{
 			seed:  rapid.Uint64().Draw(rt, "seed"),
-			limit: rapid.SampledFrom([]int{0, 0, 5}).Draw(rt, "refuse one in"),
+			limit: rapid.SampledFrom([]int{0, 0, 5}).Draw(rt, "reject one in"),
 			lossy: rapid.IntRange(0, 40).Draw(rt, "percent of requests in trouble"),
 		}
 		steps := rapid.SliceOfN(rapid.SampledFrom(troubles), 3, 15).Draw(rt, "steps")
@@ -223,7 +223,7 @@ func (tr *trouble) client(i int) {
 	}
 }
 
-// check compares what callers were told with what became of their commands.
+// check compares what was reported to callers with what became of their commands.
 func (tr *trouble) check(t *testing.T) {
 	t.Helper()
 	last := tr.c.nodes[0]

@@ -15,7 +15,7 @@ var errNotLeading = errors.New("this node does not lead")
 
 // ReadIndex returns a log index such that a view that has applied it holds
 // everything acknowledged before the call, on any node. It looks for a leader
-// that can tell for up to ReadIndexTimeout, ctx permitting. Errors:
+// that can say for up to ReadIndexTimeout, ctx permitting. Errors:
 // *command.Unavailable with CodeNoLeader.
 func (p *Pipeline) ReadIndex(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timing.readIndex)

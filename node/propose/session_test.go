@@ -35,7 +35,7 @@ func TestExpiry(t *testing.T) {
 		end  func(s *session, c *call, p batch)
 		code command.Code
 	}{
-		{"the last attempt was refused", func(s *session, c *call, p batch) {
+		{"the last attempt was rejected", func(s *session, c *call, p batch) {
 			s.expire(c, "late")
 			s.settle(p, notLeading())
 		}, command.CodeNotEnqueued},

@@ -24,7 +24,7 @@ const (
 )
 
 // belowLimits moves leadership again and again, and restarts node after node, while
-// clients write almost as much as they may: none of them is refused.
+// clients write almost as much as they may: none of them is rejected.
 func belowLimits(b *bench) error {
 	c, err := b.newCluster("limited")
 	if err != nil {
@@ -81,23 +81,23 @@ func (c *cluster) leadershipMoves() error {
 }
 
 // limitHolds checks that there is a limit to be below: of many writes at once some
-// are refused.
+// are rejected.
 func (c *cluster) limitHolds() error {
 	body := map[string]any{"agent": "writer", "body": "one of too many"}
 	return c.Run.Eventually(harness.ReadyTimeout, func() error {
-		var refused atomic.Int64
+		var rejected atomic.Int64
 		var group sync.WaitGroup
 		for i := range 10 * writers {
 			p := c.Nodes[i%len(c.Nodes)]
 			group.Go(func() {
 				if _, err := p.Call(http.MethodPost, "/api/entries", nil, body, nil, http.StatusTooManyRequests); err == nil {
-					refused.Add(1)
+					rejected.Add(1)
 				}
 			})
 		}
 		group.Wait()
-		if refused.Load() == 0 {
-			return errors.New("no limit refuses any of many writes")
+		if rejected.Load() == 0 {
+			return errors.New("no limit rejects any of many writes")
 		}
 		return nil
 	})

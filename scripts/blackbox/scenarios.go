@@ -58,18 +58,18 @@ func publishAndList(c *cluster) error {
 			return fmt.Errorf("health of %s: exit code %d, %s%s", p.Name, code, out, errs)
 		}
 	}
-	var refusal struct {
+	var rejected struct {
 		Issues  []struct{ Field string }
 		Example json.RawMessage
 	}
 	const target = "/api/entries"
-	if _, err := c.Nodes[2].Call(http.MethodPost, target, nil, []byte(`{"body":"x","kind":"song"}`), &refusal, http.StatusUnprocessableEntity); err != nil {
+	if _, err := c.Nodes[2].Call(http.MethodPost, target, nil, []byte(`{"body":"x","kind":"song"}`), &rejected, http.StatusUnprocessableEntity); err != nil {
 		return err
 	}
-	if len(refusal.Issues) != 2 {
-		return fmt.Errorf("two problems give the issues %v", refusal.Issues)
+	if len(rejected.Issues) != 2 {
+		return fmt.Errorf("two problems give the issues %v", rejected.Issues)
 	}
-	_, err = c.Nodes[2].Call(http.MethodPost, target, nil, []byte(refusal.Example), nil, http.StatusCreated)
+	_, err = c.Nodes[2].Call(http.MethodPost, target, nil, []byte(rejected.Example), nil, http.StatusCreated)
 	return err
 }
 

@@ -31,7 +31,7 @@ const (
 	longPause  = 60 * time.Second
 )
 
-// exitSkipped tells the caller that nothing was run, because nothing could be.
+// exitSkipped says that nothing was run, because nothing could be.
 const exitSkipped = 77
 
 var errNoEngine = errors.New("no container engine")

@@ -145,7 +145,7 @@ var bugs = []bug{
 		name:  "a retry is charged again",
 		edits: []edit{{"node/propose/leader.go", "if !c.Charged && c.From", "if c.From"}},
 		pkg:   "./node/propose", run: "ChargedOnce|RetriesAreFree",
-		because: "a writer below the limits is refused while leadership moves",
+		because: "a writer below the limits is rejected while leadership moves",
 	},
 	{
 		name:  "a leader proposes what other nodes have not checked",
@@ -163,7 +163,7 @@ var bugs = []bug{
 		name:  "a leader does not say what it has charged",
 		edits: []edit{{"node/propose/leader.go", "r.Charged, r.Rejected = true, over", "r.Rejected = over"}},
 		pkg:   "./node/propose", run: "ChargedOnce|RetriesAreFree",
-		because: "a writer below the limits is refused while leadership moves",
+		because: "a writer below the limits is rejected while leadership moves",
 	},
 	{
 		name:  "a strong read trusts Raft's word alone",
@@ -198,7 +198,7 @@ var bugs = []bug{
 	{
 		name:  "a leader leads without the term",
 		edits: []edit{{"node/propose/leader.go", "return l.term != 0 && l.raft.CurrentTerm() == l.term", "return l.term != 0"}},
-		pkg:   "./node/propose", run: "QueueIsRefusedInAnotherTerm|ProposeAsLeader",
+		pkg:   "./node/propose", run: "QueueIsRejectedInAnotherTerm|ProposeAsLeader",
 		because: "a node serves a term whose earlier entries it has not applied",
 	},
 	{
@@ -352,7 +352,7 @@ var bugs = []bug{
 		because: "the volumes are deleted before the restore fails",
 	},
 	{
-		name:  "all is green while writes are refused",
+		name:  "all is green while writes are rejected",
 		edits: []edit{{"node/operator/report.go", "if r.Refuses != \"\" {", "if false {"}},
 		pkg:   "./node/integration", run: "ConditionsAreTrue",
 		because: "operators look elsewhere while nobody can write",

@@ -39,7 +39,7 @@ func newPublisher(urls []string, connections int) *publisher {
 }
 
 // publishAll publishes all chunks, each in order, over the given number of
-// connections. It stops at the first entry that is refused.
+// connections. It stops at the first entry that is rejected.
 func (p *publisher) publishAll(ctx context.Context, chunks []chunk, connections int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -101,8 +101,8 @@ func (p *publisher) publishChunk(ctx context.Context, c chunk) error {
 	return nil
 }
 
-// errRefused is an answer that trying again does not change.
-var errRefused = errors.New("refused")
+// errRejected is an answer that trying again does not change.
+var errRejected = errors.New("rejected")
 
 // publish publishes one entry at the next node, and at others when that one
 // does not answer: the request id makes sure that there is one entry.
@@ -119,7 +119,7 @@ func (p *publisher) publish(ctx context.Context, entry newEntry) (string, error)
 			return id, nil
 		case ctx.Err() != nil:
 			return "", context.Cause(ctx)
-		case errors.Is(err, errRefused), attempt == attempts:
+		case errors.Is(err, errRejected), attempt == attempts:
 			return "", err
 		}
 		select {
@@ -153,9 +153,9 @@ func (p *publisher) post(ctx context.Context, url string, body []byte) (string, 
 	case res.StatusCode >= http.StatusInternalServerError:
 		return "", fmt.Errorf("%s answers %s: %s", url, res.Status, answer)
 	case res.StatusCode == http.StatusTooManyRequests:
-		return "", fmt.Errorf("%w: the rate limits are on; `commons dev` and --write-rate 0 have none: %s", errRefused, answer)
+		return "", fmt.Errorf("%w: the rate limits are on; `commons dev` and --write-rate 0 have none: %s", errRejected, answer)
 	default:
-		return "", fmt.Errorf("%w: %s answers %s: %s\nto %s", errRefused, url, res.Status, answer, body)
+		return "", fmt.Errorf("%w: %s answers %s: %s\nto %s", errRejected, url, res.Status, answer, body)
 	}
 	if err := json.Unmarshal(answer, &published); err != nil {
 		return "", fmt.Errorf("%s: %w", url, err)
