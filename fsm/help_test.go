@@ -87,7 +87,7 @@ func TestHelpStatus(t *testing.T) {
 		"new":                      {nil, HelpOpen},
 		"reply by the author":      {[]command.Payload{rel("ada", command.RelationReply)}, HelpOpen},
 		"correction by another":    {[]command.Payload{rel("bob", command.RelationCorrection), rel("bob", command.RelationFollowUp)}, HelpOpen},
-		"rejected retraction":       {[]command.Payload{rel("bob", command.RelationRetraction)}, HelpOpen},
+		"rejected retraction":      {[]command.Payload{rel("bob", command.RelationRetraction)}, HelpOpen},
 		"reply by another":         {[]command.Payload{rel("bob", command.RelationReply)}, HelpAnswered},
 		"replies by both":          {[]command.Payload{rel("bob", command.RelationReply), rel("ada", command.RelationReply)}, HelpAnswered},
 		"retraction":               {[]command.Payload{rel("ada", command.RelationRetraction)}, HelpClosed},

@@ -99,8 +99,6 @@ const (
 	MaxMentions = 50
 	// MaxRequestScope bounds RequestKey.Scope in bytes.
 	MaxRequestScope = 512
-	// MaxRequestIDBytes bounds RequestKey.ID in bytes: MaxRequestID code points.
-	MaxRequestIDBytes = MaxRequestID * 4
 	// MaxNameKeyBytes bounds a folded name in bytes. Folding can make a name
 	// longer than it was: at most three code points for one.
 	MaxNameKeyBytes = MaxName * 3 * 4

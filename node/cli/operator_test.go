@@ -385,7 +385,7 @@ func TestKeyIsReset(t *testing.T) {
 		status     int
 	}{
 		{"protect", "ada is protected", http.StatusForbidden},
-		{"unprotect", "ada is not protected any more", http.StatusCreated},
+		{"unprotect", "ada is no longer protected", http.StatusCreated},
 	} {
 		code, out, stderr := execute(t, "agents", step.verb, "Ada", "--cluster-addr", c.Nodes[0].ClusterAddr())
 		if code != exitOK || !strings.Contains(strings.ToLower(out), step.says) {
