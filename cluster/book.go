@@ -20,7 +20,7 @@ const (
 )
 
 // Book keeps the last known addresses of servers on disk, so that a restarted
-// node finds the others before gossip has told it where they are. It is a hint:
+// node finds the others before gossip says where they are. It is a hint:
 // losing it loses nothing.
 type Book struct {
 	path   string

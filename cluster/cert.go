@@ -28,7 +28,7 @@ const (
 	// direction of the clock.
 	leafRenewAfter = 24 * time.Hour
 
-	certDNSName      = "node.commons.internal" // same for all; the URI tells nodes apart
+	certDNSName      = "node.commons.internal" // same for all; the URI distinguishes nodes
 	identityScheme   = "commons"
 	noClusterID      = "-"
 	subjectKeyIDSize = 20
@@ -167,7 +167,7 @@ type verifiedPeer struct {
 	keyID string // secret that its certificate is under
 }
 
-// checkCluster refuses a server of another cluster.
+// checkCluster rejects a server of another cluster.
 func (c *credentials) checkCluster(who peerIdentity) error {
 	if own := c.clusterID(); !sameCluster(own, who.clusterID) {
 		return fmt.Errorf("server %s belongs to cluster %s, this node to cluster %s", who.serverID, who.clusterID, own)

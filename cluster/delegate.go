@@ -37,7 +37,7 @@ func (d *delegate) LocalState(bool) []byte { return nil }
 // MergeRemoteState ignores additions to full exchanges: there are none.
 func (d *delegate) MergeRemoteState([]byte, bool) {}
 
-// NotifyAlive refuses members of another cluster. One that was a member here
+// NotifyAlive rejects members of another cluster. One that was a member here
 // before it went there is none any more, although memberlist keeps what it said
 // before.
 func (d *delegate) NotifyAlive(node *memberlist.Node) error {
@@ -58,7 +58,7 @@ func (d *delegate) NotifyAlive(node *memberlist.Node) error {
 	return err
 }
 
-// NotifyMerge refuses a join by, or to, members of another cluster.
+// NotifyMerge rejects a join by, or to, members of another cluster.
 func (d *delegate) NotifyMerge(nodes []*memberlist.Node) error {
 	for _, node := range nodes {
 		if node.Name == d.cfg.Name || node.State == memberlist.StateDead || node.State == memberlist.StateLeft {
@@ -84,7 +84,7 @@ func (d *delegate) checkCluster(node *memberlist.Node) error {
 	}
 	(*Gossip)(d).noteStranger(meta, node.Address())
 	if suppressed, ok := d.lines.allow("cluster " + node.Address() + meta.ClusterID); ok {
-		d.logger.Warn("refused a node of another cluster", "server", node.Name, "address", node.Address(),
+		d.logger.Warn("rejected a node of another cluster", "server", node.Name, "address", node.Address(),
 			"cluster", meta.ClusterID, "own_cluster", own, "suppressed", suppressed)
 	}
 	return fmt.Errorf("server %s belongs to cluster %s, this node to cluster %s", node.Name, meta.ClusterID, own)

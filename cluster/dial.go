@@ -121,7 +121,7 @@ func (p *Port) clientHandshake(ctx context.Context, c *conn, serverID, protocol 
 	tc := tls.Client(c, &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		// Unlike Certificates this sends it to servers that would not accept
-		// it too: they can then log whom they refused, and why.
+		// it too: they can then log whom they rejected, and why.
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own, nil },
 		RootCAs:              keys.pool,
 		ServerName:           certDNSName,
@@ -162,7 +162,7 @@ type handshakeError struct{ err error }
 func (e *handshakeError) Error() string { return explain(e.err) }
 func (e *handshakeError) Unwrap() error { return e.err }
 
-// logDialFailure logs what an operator has to mend: a wrong secret, cluster or
+// logDialFailure logs what an operator has to correct: a wrong secret, cluster or
 // server. That a server is down is for the caller to report.
 func (p *Port) logDialFailure(serverID string, err error) {
 	var failed *handshakeError

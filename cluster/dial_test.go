@@ -44,7 +44,7 @@ func TestOperatorsAreAdmittedByTheSecret(t *testing.T) {
 			t.Errorf("with the secrets %v: %q, %v", names, got, err)
 		}
 	}
-	// "two" alone cannot tell that the node is one of the cluster: it uses "one".
+	// "two" alone cannot recognise the node as one of the cluster: it uses "one".
 	for _, name := range []string{"other", "two"} {
 		if got, err := operate(t, testSecrets(t, name), n.AdvertiseAddr()); err == nil || !strings.Contains(err.Error(), "another cluster secret") {
 			t.Errorf("with the secret %s: %q, %v", name, got, err)

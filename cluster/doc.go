@@ -2,7 +2,7 @@
 // one another.
 //
 // Two sockets belong to it. The private port ([Port]) is one TCP listener with
-// mutual TLS 1.3 on which ALPN tells HTTP/2 (forwarded writes, strong reads,
+// mutual TLS 1.3 on which ALPN distinguishes HTTP/2 (forwarded writes, strong reads,
 // admin calls) from Raft's stream. Gossip ([Gossip]) is memberlist over UDP and
 // TCP; it spreads addresses and never decides anything.
 //

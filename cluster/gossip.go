@@ -32,14 +32,14 @@ type Gossip struct {
 	changed   chan struct{}
 	dirty     chan struct{}
 
-	mu      sync.Mutex
-	meta    Meta
-	encoded []byte
-	members map[string]Member     // alive, by server id
-	lost    map[string]lostMember // members that went, by server id, to be looked for again
-	settled map[string]time.Time  // addresses not to be tried again before that time
-	listed  map[string]bool       // the join addresses, as looked up last
-	refused map[string]stranger   // members of another cluster at join addresses, by address
+	mu        sync.Mutex
+	meta      Meta
+	encoded   []byte
+	members   map[string]Member     // alive, by server id
+	lost      map[string]lostMember // members that went, by server id, to be looked for again
+	settled   map[string]time.Time  // addresses not to be tried again before that time
+	listed    map[string]bool       // the join addresses, as looked up last
+	strangers map[string]stranger   // members of another cluster at join addresses, by address
 
 	unsubscribe func()
 	stop        context.Context
@@ -66,7 +66,7 @@ func StartGossip(cfg GossipConfig) (*Gossip, error) {
 		changed: make(chan struct{}, 1), dirty: make(chan struct{}, 1),
 		meta: cfg.Meta, encoded: encoded,
 		members: make(map[string]Member), lost: make(map[string]lostMember), settled: make(map[string]time.Time),
-		refused: make(map[string]stranger),
+		strangers: make(map[string]stranger),
 	}
 	g.stop, g.cancel = context.WithCancel(context.Background())
 	if err := g.open(); err != nil {
@@ -200,7 +200,7 @@ func discardTransport(t memberlist.Transport) {
 	}
 }
 
-// Addr is the address that others are told to send to, IP:port.
+// Addr is the address that others send to, IP:port.
 func (g *Gossip) Addr() string { return g.advertise.String() }
 
 // Members returns the live members, this node included, ordered by server id.
@@ -260,7 +260,7 @@ func (g *Gossip) SetMeta(meta Meta) error {
 	return nil
 }
 
-// publishLoop tells the others what SetMeta set.
+// publishLoop sends the others what SetMeta set.
 func (g *Gossip) publishLoop() {
 	defer g.wg.Done()
 	for {
@@ -275,7 +275,7 @@ func (g *Gossip) publishLoop() {
 	}
 }
 
-// Leave tells the others that this node goes, within the timeout, and closes.
+// Leave notifies the others that this node goes, within the timeout, and closes.
 func (g *Gossip) Leave(timeout time.Duration) error { return g.end(timeout) }
 
 // Close stops without a word, as a crash would; the others notice by

@@ -114,7 +114,7 @@ func TestGossipJoinsByHostName(t *testing.T) {
 				t.Errorf("%s says %+v", m.ServerID, m.Meta)
 			}
 		}
-		eventually(t, "told of changes", func() bool {
+		eventually(t, "notified of changes", func() bool {
 			select {
 			case <-g.Changed():
 				return true
@@ -211,8 +211,8 @@ func TestGossipRefusesAnotherCluster(t *testing.T) {
 	wantMembers(t, a, "a-1", "b-1", "f-1")
 	wantMembers(t, fresh, "a-1", "b-1", "f-1")
 	stranger := start("s-1", "two", a.Addr(), b.Addr(), fresh.Addr())
-	eventually(t, "a says why", func() bool { return a.logs.has("refused a node of another cluster") && a.logs.has("cluster=two") })
-	eventually(t, "the stranger is told", func() bool { return stranger.logs.has("cluster=one") })
+	eventually(t, "a says why", func() bool { return a.logs.has("rejected a node of another cluster") && a.logs.has("cluster=two") })
+	eventually(t, "the stranger learns it", func() bool { return stranger.logs.has("cluster=one") })
 	eventually(t, "the stranger knows whom it cannot join", func() bool {
 		m, refused := stranger.Stranger()
 		return refused && m.ClusterID == "one" && (m.GossipAddr == a.Addr() || m.GossipAddr == b.Addr())

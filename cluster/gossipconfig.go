@@ -52,7 +52,7 @@ type GossipConfig struct {
 	Secrets *Secrets
 	// Meta is what the node says about itself; see SetMeta.
 	Meta Meta
-	// Logger receives membership changes and refusals; nil discards them.
+	// Logger receives membership changes and rejections; nil discards them.
 	Logger *slog.Logger
 
 	ProbeInterval    time.Duration // between probes of one member; default 1 s

@@ -21,7 +21,7 @@ func (l gossipLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 // WithGroup is not used by a standard logger.
 func (l gossipLog) WithGroup(string) slog.Handler { return l }
 
-// noteworthy are the beginnings of lines that tell of misconfiguration or
+// noteworthy are the beginnings of lines that show misconfiguration or
 // strangers; memberlist's other errors are weather, and membership changes are
 // logged from its events.
 var noteworthy = []string{

@@ -194,7 +194,7 @@ func newRotatingTransport(p *Port) *rotatingTransport {
 	return t
 }
 
-// RoundTrip sends one request over TLS; other schemes are refused.
+// RoundTrip sends one request over TLS; other schemes are rejected.
 func (t *rotatingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "https" {
 		if r.Body != nil {

@@ -39,7 +39,7 @@ type stranger struct {
 func (g *Gossip) Stranger() (Member, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for addr, s := range g.refused {
+	for addr, s := range g.strangers {
 		if g.listed[addr] && time.Since(s.at) < strangerRounds*g.cfg.RejoinInterval {
 			return s.Member, true
 		}
@@ -52,7 +52,7 @@ func (g *Gossip) noteStranger(meta Meta, addr string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.listed[addr] {
-		g.refused[addr] = stranger{Member{Meta: meta, GossipAddr: addr}, time.Now()}
+		g.strangers[addr] = stranger{Member{Meta: meta, GossipAddr: addr}, time.Now()}
 	}
 }
 
@@ -99,7 +99,7 @@ func (g *Gossip) missingTargets() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.listed = listed
-	maps.DeleteFunc(g.refused, func(addr string, _ stranger) bool { return !listed[addr] })
+	maps.DeleteFunc(g.strangers, func(addr string, _ stranger) bool { return !listed[addr] })
 	for _, m := range g.members {
 		delete(targets, m.GossipAddr)
 	}

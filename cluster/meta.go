@@ -30,7 +30,7 @@ const (
 	maxHostPortExtra = len("[]:65535")
 )
 
-// Meta is what a node tells all others about itself through gossip. The numbers
+// Meta is what a node publishes about itself through gossip. The numbers
 // are the wire format; fields that a reader does not know are ignored.
 type Meta struct {
 	ServerID    string `cbor:"1,keyasint"`
@@ -91,7 +91,7 @@ func (m Meta) Encode() ([]byte, error) {
 	return append([]byte{metaVersion}, body...), nil
 }
 
-// DecodeMeta reverses Encode. It accepts nothing that Encode would refuse.
+// DecodeMeta reverses Encode. It accepts nothing that Encode would reject.
 func DecodeMeta(data []byte) (Meta, error) {
 	if len(data) == 0 || len(data) > MaxMetaBytes {
 		return Meta{}, fmt.Errorf("gossip metadata has %d bytes, 1 to %d are allowed", len(data), MaxMetaBytes)

@@ -54,18 +54,18 @@ type PortConfig struct {
 	// Resolve returns the host:port of a server's private port. It is called
 	// at each dial.
 	Resolve func(serverID string) (addr string, ok bool)
-	// Logger receives refusals and failures; nil discards them.
+	// Logger receives rejections and failures; nil discards them.
 	Logger *slog.Logger
 	// MaxRequestBytes bounds an HTTP request body; 0 means
 	// DefaultMaxRequestBytes.
 	MaxRequestBytes int64
 
 	// DialContext replaces the TCP dialler. Its addresses are IP:port, and
-	// DialTarget tells the server that is meant. For tests that cut links.
+	// DialTarget returns the server that is meant. For tests that cut links.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 	// LookupHost replaces the host name lookup, for tests.
 	LookupHost func(ctx context.Context, host string) ([]string, error)
-	// Gate refuses incoming connections of the servers for which it returns
+	// Gate rejects incoming connections of the servers for which it returns
 	// false, for tests that cut links. See CloseConns for those that exist.
 	Gate func(serverID string) bool
 }
@@ -80,7 +80,7 @@ type Port struct {
 	creds     *credentials
 	conns     *connSet
 	pending   handshakes
-	refusals  throttle
+	rejected  throttle
 	dialFails throttle
 
 	http   *handoff
@@ -291,8 +291,8 @@ func (p *Port) admit(c *conn) {
 	tc, err := p.serverHandshake(c)
 	p.pending.end(c)
 	if err != nil {
-		_ = c.Close() // refused
-		p.logRefusal(c.RemoteAddr(), err)
+		_ = c.Close() // rejected
+		p.logRejected(c.RemoteAddr(), err)
 		return
 	}
 	to := p.http
@@ -363,7 +363,7 @@ func handshake(ctx context.Context, tc *tls.Conn, timeout time.Duration) error {
 	return tc.HandshakeContext(ctx)
 }
 
-func (p *Port) logRefusal(remote net.Addr, err error) {
+func (p *Port) logRejected(remote net.Addr, err error) {
 	if p.stop.Err() != nil {
 		return
 	}
@@ -376,7 +376,7 @@ func (p *Port) logRefusal(remote net.Addr, err error) {
 		host = remote.String()
 	}
 	reason := explain(err)
-	if suppressed, ok := p.refusals.allow(host + " " + reason); ok {
-		p.logger.Warn("refused a connection to the private port", "remote", remote, "reason", reason, "suppressed", suppressed)
+	if suppressed, ok := p.rejected.allow(host + " " + reason); ok {
+		p.logger.Warn("rejected a connection to the private port", "remote", remote, "reason", reason, "suppressed", suppressed)
 	}
 }

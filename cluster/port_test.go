@@ -72,7 +72,7 @@ func TestPortRefusesAnotherSecret(t *testing.T) {
 	b := startNode(t, dir, "b-1", testSecrets(t, "b"), nil)
 	b.wantNeither(t, "a-1", "another cluster secret")
 	eventually(t, "the port says why", func() bool {
-		return a.logs.has("refused a connection to the private port") && a.logs.has("another cluster secret")
+		return a.logs.has("rejected a connection to the private port") && a.logs.has("another cluster secret")
 	})
 	eventually(t, "the dialler says why", func() bool {
 		return b.logs.has("did not connect to a server") && b.logs.has("another cluster secret")

@@ -95,7 +95,7 @@ func LoadSecrets(path string) (*Secrets, error) {
 func (s *Secrets) LoopbackOnly() bool { return s.path == "" }
 
 // KeyIDs returns a public name of each secret, the one in use first. Equal
-// names on two nodes mean equal secrets; nothing else can be told from them.
+// names on two nodes mean equal secrets; they reveal nothing else.
 func (s *Secrets) KeyIDs() []string {
 	keys := s.current.Load().keys
 	ids := make([]string, len(keys))

@@ -40,7 +40,7 @@ func synced(t *testing.T, path string, name func() error) {
 	t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
-		t.Fatalf("this kernel tells no process of changes: %v", err)
+		t.Fatalf("this kernel notifies no process of changes: %v", err)
 	}
 	defer func() { _ = unix.Close(fd) }()
 	if _, err := unix.InotifyAddWatch(fd, filepath.Dir(path), unix.IN_MOVED_TO|unix.IN_CREATE|unix.IN_OPEN); err != nil {

@@ -93,7 +93,7 @@ func (n *Node) revokeLeadership() {
 	n.logger.Info("not leading any more")
 }
 
-// observeRaft tells the write path whenever another leader may be known.
+// observeRaft notifies the write path whenever another leader may be known.
 func (n *Node) observeRaft(ctx context.Context) {
 	changes := make(chan raft.Observation, 8)
 	observer := raft.NewObserver(changes, false, func(o *raft.Observation) bool {

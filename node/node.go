@@ -55,10 +55,10 @@ type Node struct {
 	httpListener  net.Listener
 	httpAdvertise string
 	server        *api.Server
-	serving       atomic.Pointer[api.Server] // server, for who may ask before it is there
+	serving       atomic.Pointer[api.Server] // server, for what may need it before it is there
 
 	gossip    *cluster.Gossip
-	gossiping atomic.Pointer[cluster.Gossip] // gossip, for who may ask before it is there
+	gossiping atomic.Pointer[cluster.Gossip] // gossip, for what may need it before it is there
 	hadState  bool                           // there was Raft state when the node started
 	raft      *consensus.Raft
 	members   *membership.Membership
@@ -420,7 +420,7 @@ func (n *Node) openPrivate() error {
 	n.delivery.Handle(inner)
 	inner.Handle("/", n.pipeline.Handler())
 	mux := http.NewServeMux()
-	n.members.Handle(mux) // whoever wants to join asks this, too
+	n.members.Handle(mux) // nodes that want to join call this, too
 	mux.Handle("/", cluster.Members(n.dataKey.ClusterID, n.isMember, inner))
 	go func() {
 		if err := n.port.Serve(mux); err != nil && !errors.Is(err, http.ErrServerClosed) {
@@ -486,7 +486,7 @@ func (n *Node) GossipAddr() string { return n.gossip.Addr() }
 // ServerID returns the node's id in the cluster.
 func (n *Node) ServerID() string { return n.identity.ServerID }
 
-// Health returns this node's judgement of the servers. Only a leader has one.
+// Health returns the servers' health as this node sees it. Only a leader has one.
 func (n *Node) Health() (h admin.Health, leading bool) { return n.members.Health() }
 
 // Digest returns the running hash over everything the state machine has applied

@@ -24,7 +24,7 @@ const (
 type ending struct {
 	// drain bounds how long running requests may take; nil is no time.
 	drain context.Context
-	// polite tells the others.
+	// polite notifies the others.
 	polite bool
 	// crash leaves everything on disk as it is at this moment.
 	crash bool
@@ -68,7 +68,7 @@ func (n *Node) Shutdown(ctx context.Context) error {
 }
 
 // Kill ends the node as a crash would, as near as that can be had inside one
-// process: nobody is told, nothing is flushed. It is for tests.
+// process: nobody is notified, nothing is flushed. It is for tests.
 func (n *Node) Kill() {
 	n.endOnce.Do(func() {
 		n.stopping.Store(true)
@@ -212,7 +212,7 @@ func (n *Node) closeGossip(how ending) error {
 	n.gossiping.Store(nil)
 	if how.polite {
 		if err := n.gossip.Leave(leaveTimeout); err != nil {
-			n.logger.Debug("not all others were told", "error", err)
+			n.logger.Debug("not all other nodes were notified", "error", err)
 		}
 		return nil
 	}

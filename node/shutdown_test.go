@@ -51,7 +51,7 @@ func statusOf(t *testing.T, method string, n *Node, path, body string) int {
 	return res.StatusCode
 }
 
-// TestShutdownDuringTheStart holds that a node that is told to end before it serves,
+// TestShutdownDuringTheStart holds that a node that has to end before it serves,
 // as by an operator who has it leave, waits for its start to end.
 func TestShutdownDuringTheStart(t *testing.T) {
 	n := &Node{logger: quiet(), begun: make(chan struct{}), done: make(chan struct{})}

@@ -75,7 +75,7 @@ func (c *Client) Stream(ctx context.Context, path string, request any) (io.ReadC
 		return res.Body, nil
 	}
 	defer func() { _ = res.Body.Close() }() // an answer of a few lines
-	return nil, c.refused(res)
+	return nil, c.rejected(res)
 }
 
 // CallError is a call that failed, in words for an operator.
@@ -87,7 +87,7 @@ type CallError struct {
 // Error returns the message.
 func (e *CallError) Error() string { return e.Message }
 
-func (c *Client) refused(res *http.Response) error {
+func (c *Client) rejected(res *http.Response) error {
 	data, err := io.ReadAll(io.LimitReader(res.Body, MaxRequestBytes))
 	var failure Failure
 	switch {

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Health is the leader's judgement of the servers in Raft's configuration.
+// Health is how the leader sees the servers in Raft's configuration.
 type Health struct {
 	Healthy          bool           `json:"healthy"`          // every server is
 	FailureTolerance int            `json:"failureTolerance"` // voters that may be lost while a quorum stays
 	Servers          []ServerHealth `json:"servers"`          // ordered by id
 }
 
-// ServerHealth is the judgement of one server.
+// ServerHealth is how the leader sees one server.
 type ServerHealth struct {
 	ID            string  `json:"id"`
 	Name          string  `json:"name"`
@@ -55,7 +55,7 @@ func (s ServerHealth) Stable(now time.Time, since time.Duration) bool {
 	return s.Healthy && now.Sub(s.StableSince.Time) >= since
 }
 
-// Server returns the judgement of one server.
+// Server returns the health of one server.
 func (h Health) Server(id string) (ServerHealth, bool) {
 	i, found := slices.BinarySearchFunc(h.Servers, id, func(s ServerHealth, id string) int { return strings.Compare(s.ID, id) })
 	if !found {
@@ -64,7 +64,7 @@ func (h Health) Server(id string) (ServerHealth, bool) {
 	return h.Servers[i], true
 }
 
-// HealthReport is the leader's judgement of the servers, and what they say of
+// HealthReport is the servers' health as the leader sees it, and what they say of
 // themselves.
 type HealthReport struct {
 	Health

@@ -49,7 +49,7 @@ type NodeReport struct {
 	Name      string `json:"name"`
 	Version   string `json:"version"`
 	ClusterID string `json:"clusterId"`
-	HTTP      string `json:"http"`    // host:port that others are told
+	HTTP      string `json:"http"`    // host:port that others get
 	Private   string `json:"private"` // the same of the private port
 	Gossip    string `json:"gossip"`
 

@@ -45,7 +45,7 @@ type Config struct {
 	ClusterAddr string `name:"cluster-addr" env:"COMMONS_CLUSTER_ADDR" default:"127.0.0.1:7000" placeholder:"HOST:PORT" help:"Where the private port between nodes listens (TCP)."`
 	GossipAddr  string `name:"gossip-addr" env:"COMMONS_GOSSIP_ADDR" default:"127.0.0.1:7946" placeholder:"HOST:PORT" help:"Where gossip listens (TCP and UDP)."`
 
-	HTTPAdvertise    string `name:"http-advertise" env:"COMMONS_HTTP_ADVERTISE" placeholder:"HOST:PORT" help:"Public address told to others (default: the bound address)."`
+	HTTPAdvertise    string `name:"http-advertise" env:"COMMONS_HTTP_ADVERTISE" placeholder:"HOST:PORT" help:"Public address that others get (default: the bound address)."`
 	ClusterAdvertise string `name:"cluster-advertise" env:"COMMONS_CLUSTER_ADVERTISE" placeholder:"HOST:PORT" help:"Private address that the other nodes dial (default: the bound address)."`
 	GossipAdvertise  string `name:"gossip-advertise" env:"COMMONS_GOSSIP_ADVERTISE" placeholder:"HOST:PORT" help:"Gossip address that the other nodes dial (default: the bound address)."`
 
@@ -66,15 +66,15 @@ type Config struct {
 	PublicURL string `name:"public-url" env:"COMMONS_PUBLIC_URL" placeholder:"URL" help:"Base of the addresses that agents are shown, such as https://commons.example (default: what each request was sent to; and paths alone in what is pushed)."`
 	AgentCard string `name:"agent-card" env:"COMMONS_AGENT_CARD" default:"1.0" placeholder:"FORM" help:"Form of the A2A agent card: 1.0, or dual with the fields of 0.3, too."`
 
-	PushPort     int      `name:"push-port" env:"COMMONS_PUSH_PORT" default:"0" placeholder:"PORT" help:"Port that a notify_url may name beside 443, for tests. Refused unless all the node's addresses are loopback."`
-	PushCAFile   string   `name:"push-ca-file" env:"COMMONS_PUSH_CA_FILE" placeholder:"FILE" help:"Authorities of receivers' certificates (PEM) in place of the system's, for tests. Refused as --push-port is."`
-	PushAllowNet []string `name:"push-allow-net" env:"COMMONS_PUSH_ALLOW_NET" sep:"," placeholder:"NET,..." help:"Networks that receivers may be in although they are not public, for tests. Refused as --push-port is."`
+	PushPort     int      `name:"push-port" env:"COMMONS_PUSH_PORT" default:"0" placeholder:"PORT" help:"Port that a notify_url may name beside 443, for tests. Rejected unless all the node's addresses are loopback."`
+	PushCAFile   string   `name:"push-ca-file" env:"COMMONS_PUSH_CA_FILE" placeholder:"FILE" help:"Authorities of receivers' certificates (PEM) in place of the system's, for tests. Rejected as --push-port is."`
+	PushAllowNet []string `name:"push-allow-net" env:"COMMONS_PUSH_ALLOW_NET" sep:"," placeholder:"NET,..." help:"Networks that receivers may be in although they are not public, for tests. Rejected as --push-port is."`
 
 	Heartbeat   time.Duration `name:"heartbeat" env:"COMMONS_HEARTBEAT" default:"500ms" placeholder:"DURATION" help:"Time without a heartbeat after which a follower starts an election."`
 	Election    time.Duration `name:"election" env:"COMMONS_ELECTION" default:"500ms" placeholder:"DURATION" help:"Time after which an election without a winner is repeated."`
 	Lease       time.Duration `name:"lease" env:"COMMONS_LEASE" default:"250ms" placeholder:"DURATION" help:"Time without a quorum after which a leader steps down; shorter than the heartbeat."`
 	HangTimeout time.Duration `name:"hang-timeout" env:"COMMONS_HANG_TIMEOUT" default:"5s" placeholder:"DURATION" help:"Time after which a write that does not come back from the disk ends the node, so that another can lead."`
-	ClockOffset time.Duration `name:"clock-offset" env:"COMMONS_CLOCK_OFFSET" default:"0s" placeholder:"DURATION" help:"Shifts the node's clock, for tests. Refused unless all its addresses are loopback."`
+	ClockOffset time.Duration `name:"clock-offset" env:"COMMONS_CLOCK_OFFSET" default:"0s" placeholder:"DURATION" help:"Shifts the node's clock, for tests. Rejected unless all its addresses are loopback."`
 
 	ShutdownDelay time.Duration `name:"shutdown-delay" env:"COMMONS_SHUTDOWN_DELAY" default:"0s" placeholder:"DURATION" help:"How long a node that is asked to end serves on while /readyz says that it ends, for load balancers to notice."`
 

@@ -343,7 +343,7 @@ func unspecified(host string) bool {
 }
 
 // isLoopback reports whether addr can be reached from this machine only. Of host
-// names only localhost counts: others may come to mean something else.
+// names only localhost counts: others may mean something else later.
 func isLoopback(addr string) bool {
 	host, _, err := splitAddr(addr)
 	if err != nil {

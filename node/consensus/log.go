@@ -45,7 +45,7 @@ func (l raftLog) StoreLogs(entries []*raft.Log) error {
 	err := l.Store.StoreLogs(entries)
 	if err == nil {
 		l.hooks.Stored(time.Since(begun))
-		// Before anybody is told that it is stored. This is the goroutine that takes
+		// Before anybody learns that it is stored. This is the goroutine that takes
 		// messages in: what waits now may be from a founder of another cluster.
 		if id := foundedAs(entries[0]); id != "" && l.hooks.Founded(id) {
 			l.discard()
@@ -100,7 +100,7 @@ func (l raftLog) failed(err error) error {
 
 // A cluster is named by its first configuration, the first entry of its log: the
 // random parts of the server ids make it unique. So whoever has that entry, and the
-// founder before all others, can tell a second cluster that was founded beside it,
+// founder before all others, can recognise a second cluster that was founded beside it,
 // by nodes that did not see a founder whose start was cut short. Raft cannot: both
 // logs begin with entry 1 of term 1.
 

@@ -16,8 +16,8 @@ import (
 
 // How Raft runs. Times that an operator may change are flags.
 const (
-	// commitTimeout is how long an idle leader waits before it tells the
-	// followers of a commit: the largest part of a forwarded write's latency at
+	// commitTimeout is how long an idle leader waits before it notifies
+	// the followers of a commit: the largest part of a forwarded write's latency at
 	// low load.
 	commitTimeout = 10 * time.Millisecond
 	// maxAppendEntries bounds a message between nodes: Raft counts entries, not
@@ -209,7 +209,7 @@ func (f observedFSM) Apply(entry *raft.Log) any { return f.ApplyBatch([]*raft.Lo
 
 // ApplyBatch applies log entries.
 func (f observedFSM) ApplyBatch(entries []*raft.Log) (answers []any) {
-	_ = f.hooks.Around(stateWrite, func() error { // a log entry cannot be refused
+	_ = f.hooks.Around(stateWrite, func() error { // a log entry cannot be rejected
 		answers = f.BatchingFSM.ApplyBatch(entries)
 		return nil
 	})

@@ -65,8 +65,8 @@ func TestFailingSnapshotsAreReportedOnce(t *testing.T) {
 	for _, err := range []error{nil, full, full, full, nil, nil, full} {
 		failing = reportSnapshot(t.Context(), logger, failing, err)
 	}
-	if warned, told := strings.Count(out.String(), "no snapshot could be taken"), strings.Count(out.String(), "taken again"); warned != 2 || told != 1 || !failing {
-		t.Errorf("warned %d times, told %d times that it is over:\n%s", warned, told, out.String())
+	if warned, over := strings.Count(out.String(), "no snapshot could be taken"), strings.Count(out.String(), "taken again"); warned != 2 || over != 1 || !failing {
+		t.Errorf("warned %d times, said %d times that it is over:\n%s", warned, over, out.String())
 	}
 }
 

@@ -3,7 +3,7 @@
 //
 // It is given the state to read what is due from, functions that replicate a command,
 // the data key, and what checks an address. While this node leads it begins attempts; those that
-// have begun belong to the node and come to their end under any leader. It never sends
+// have begun belong to the node and are finished under any leader. It never sends
 // what the log has not begun, and it never dials an address of the service itself. How a
 // message reaches a receiver is package push's.
 package delivery

@@ -58,7 +58,7 @@ func (m *metrics) attempted(a push.Answer) {
 
 func (m *metrics) verified(r push.Reason) { m.verifications.WithLabelValues(outcomeOf(r)).Inc() }
 
-// outcomeOf is the label of a reason: statuses are told apart by their first
+// outcomeOf is the label of a reason: statuses are distinguished by their first
 // digit alone.
 func outcomeOf(r push.Reason) string {
 	if r == "" {

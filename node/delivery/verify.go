@@ -49,7 +49,7 @@ func (e *FailedError) Error() string { return "the receiver " + e.Reason }
 var errNotLeading = errors.New("this node does not lead")
 
 // Verify has the leader ask a receiver whether it wants what is pushed to
-// an agent; sender is the fingerprint of who asks for it. Errors: a *FailedError, a
+// an agent; sender is the fingerprint of the client. Errors: a *FailedError, a
 // *command.RateLimited, a *command.Unavailable.
 func (s *Service) Verify(ctx context.Context, sender, agent, notifyURL string) error {
 	q := verifyQuestion{URL: notifyURL, Agent: agent, Sender: sender}
@@ -67,7 +67,7 @@ func (s *Service) Verify(ctx context.Context, sender, agent, notifyURL string) e
 	}
 }
 
-// asError is what a client is told of an answer.
+// asError is the error that a client gets for an answer.
 func (a verifyAnswer) asError() error {
 	switch {
 	case a.WaitMs > 0:
@@ -85,7 +85,7 @@ func (a verifyAnswer) asError() error {
 var (
 	verificationLimit = newVerificationLimit(fmt.Sprintf("A sender has at most %d checks of a notify_url an hour, and fewer of a host that others have checked, too: there are %d for all of them.",
 		push.VerificationsPerHour, push.HostVerificationsPerHour))
-	// sharedVerificationLimit is for who shares an allowance.
+	// sharedVerificationLimit is for senders that share an allowance.
 	sharedVerificationLimit = newVerificationLimit("Very many receivers are being checked: some share the checks of a notify_url that there are an hour, and others have used up these.")
 )
 

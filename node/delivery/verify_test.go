@@ -13,7 +13,7 @@ import (
 	"github.com/commons-cluster/commons/node/push"
 )
 
-// TestVerifyAnswers holds what a client is told of the check of its receiver.
+// TestVerifyAnswers holds which error a client gets for the check of its receiver.
 func TestVerifyAnswers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		a       verifyAnswer

@@ -34,12 +34,12 @@ const (
 	// outcomes of its attempts.
 	lastDeliveriesTimeout = push.Timeout + time.Second
 
-	// reasonInternal is what an agent is told when its event could not be made.
+	// reasonInternal is the reason that an agent sees when its event could not be made.
 	reasonInternal = "internal_error"
 )
 
 // attempts is what this node is sending to receivers. Attempts belong to the
-// node, not to its leadership: one that has begun comes to its end, and its
+// node, not to its leadership: one that has begun is finished, and its
 // outcome reaches the log by way of whoever leads then.
 type attempts struct {
 	freed chan struct{} // gets a value when an attempt ends
@@ -97,7 +97,7 @@ func (d *attempts) pick(v *fsm.View, now int64) (picked []fsm.Delivery, err erro
 	return nil, err
 }
 
-// end lets no further attempt begin: those under way come to their end.
+// end lets no further attempt begin: those under way are finished.
 func (d *attempts) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -148,7 +148,7 @@ func hostOf(rawURL string) string {
 	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 }
 
-// Stop lets no further attempt begin: those under way come to their end.
+// Stop lets no further attempt begin: those under way are finished.
 func (s *Service) Stop() { s.attempts.end() }
 
 // deliver sends what is due to receivers, for as long as this node leads.

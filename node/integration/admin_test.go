@@ -149,7 +149,7 @@ func TestLeadershipIsTransferred(t *testing.T) {
 	refused(t, err, http.StatusConflict, "has no vote")
 	answer, err = operate[admin.ServerRef](c, leader, admin.PathTransfer, admin.ServerRef{ID: c.Nodes[next].ServerID()})
 	if err != nil || c.WaitLeader() != next {
-		t.Errorf("who leads already cannot be told to lead: %+v, %v", answer, err)
+		t.Errorf("the leader cannot be asked to lead: %+v, %v", answer, err)
 	}
 	answer, err = operate[admin.ServerRef](c, leader, admin.PathTransfer, admin.ServerRef{})
 	if err != nil || answer.ID == c.Nodes[next].ServerID() {

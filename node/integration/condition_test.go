@@ -115,7 +115,7 @@ func TestConditionsAreTrue(t *testing.T) {
 	}
 	health, err := operate[admin.HealthReport](c, 0, admin.PathHealth, nil)
 	if err != nil || len(health.Reports) != 3 || !contains(health.Reports[0].Report.Problems, "disk_full") {
-		t.Errorf("the leader's judgement is %+v, %v", health, err)
+		t.Errorf("the leader sees %+v, %v", health, err)
 	}
 	d.set("n1", plenty)
 	d.set("n3", plenty)
@@ -148,7 +148,7 @@ func TestConditionsAreTrue(t *testing.T) {
 }
 
 // TestDeadVoterIsRemoved: of four voters the one that stays dead is removed, and
-// the leader's judgement shows each step.
+// the health that the leader sees shows each step.
 func TestDeadVoterIsRemoved(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, func(cfg *config.Config) { cfg.DeadServerThreshold = 3 * time.Second })
@@ -170,7 +170,7 @@ func TestDeadVoterIsRemoved(t *testing.T) {
 		return ""
 	})
 	if _, leading := c.Nodes[c.Follower()].Run.Health(); leading {
-		t.Error("a follower judges")
+		t.Error("a follower rates the health")
 	}
 	victim := c.Follower()
 	id := c.Nodes[victim].ServerID()

@@ -250,7 +250,7 @@ func TestReceiversThatFail(t *testing.T) {
 	}
 	checkSchema(t, "Event", got[1].Body)
 	if !c.Nodes[0].Logged("give --public-url") {
-		t.Error("the operator is not told that the addresses are missing")
+		t.Error("the operator does not learn that the addresses are missing")
 	}
 	if n := len(h.pushed(t, "gone")); n != 1 {
 		t.Errorf("%d events for the receiver that is gone", n)

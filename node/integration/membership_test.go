@@ -224,7 +224,7 @@ func TestRefusedNodesSayWhatToDo(t *testing.T) {
 	twin := c.Add(1)
 	twin.Config.NodeID, twin.Config.Join = c.Nodes[0].Config.NodeID, []string{c.Nodes[0].Config.GossipAddr}
 	c.Start(twin.Index())
-	unready(twin, "refuses this node: "+c.Nodes[0].ServerID(), "give this node another --node-id")
+	unready(twin, "rejects this node: "+c.Nodes[0].ServerID(), "give this node another --node-id")
 	if !twin.Logged(`level=WARN msg="not part of a cluster yet"`) {
 		t.Error("the log of the second of a name does not say so")
 	}

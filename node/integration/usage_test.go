@@ -49,7 +49,7 @@ func (c *testCluster) callFrom(i int, addr string, n int) {
 	}
 }
 
-// waitUsage waits until every running node tells of this many of the calls.
+// waitUsage waits until every running node shows this many of the calls.
 func (c *testCluster) waitUsage(want uint64) {
 	c.t.Helper()
 	for _, i := range c.Running() {
@@ -65,7 +65,7 @@ func (c *testCluster) waitUsage(want uint64) {
 				}
 			}
 			if got > want {
-				c.t.Fatalf("node %d tells of %d calls, only %d were made", i, got, want)
+				c.t.Fatalf("node %d shows %d calls, only %d were made", i, got, want)
 			}
 			if got < want {
 				return fmt.Sprintf("%d are", got)
@@ -111,7 +111,7 @@ func TestUsageAcrossNodes(t *testing.T) {
 		}
 		// The three of above, and these calls themselves.
 		if u.Totals.DistinctClients != 4 || s.APIClients7d != 4 {
-			t.Errorf("node %d tells of %d clients in usage, %d in stats, want 4", i, u.Totals.DistinctClients, s.APIClients7d)
+			t.Errorf("node %d shows %d clients in usage, %d in stats, want 4", i, u.Totals.DistinctClients, s.APIClients7d)
 		}
 		if held := holding(t, nd.DataDir(), addrs...); held != "" {
 			t.Errorf("node %d keeps an address in %s", i, held)

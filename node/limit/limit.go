@@ -17,7 +17,7 @@ import (
 const (
 	// MaxBuckets bounds the keys of each of the tables that have a bucket of
 	// their own. Those beyond it share sharedBuckets until idle ones have
-	// been swept: many, and nobody outside can tell who shares which, so that whoever
+	// been swept: many, and nobody outside can see who shares which, so that whoever
 	// fills the table does not shut all others out.
 	MaxBuckets    = 1 << 16
 	sharedBuckets = 1 << 14

@@ -24,9 +24,9 @@ const (
 	contactHeartbeats = 4
 )
 
-// judge lets raft-autopilot judge the servers, for as long as this node leads.
-// The library changes nothing: what follows from its judgement is the planner's.
-func (ms *Membership) judge(ctx context.Context) {
+// rateHealth lets raft-autopilot rate the health of the servers, for as long as this node leads.
+// The library changes nothing: the planner decides what follows.
+func (ms *Membership) rateHealth(ctx context.Context) {
 	pilot := autopilot.New(ms.cfg.Raft.Raft, &surveyor{ms, ctx},
 		autopilot.WithLogger(hclog.NewNullLogger()), // it has to say only that Raft was shut down
 		autopilot.WithReconciliationDisabled(),
@@ -39,7 +39,7 @@ func (ms *Membership) judge(ctx context.Context) {
 	<-pilot.Stop()
 }
 
-// surveyor tells autopilot what it asks for.
+// surveyor answers autopilot's questions.
 type surveyor struct {
 	ms  *Membership
 	ctx context.Context // ends with the leadership
@@ -123,7 +123,7 @@ func (s *surveyor) NotifyState(*autopilot.State) {}
 // called: the planner removes servers.
 func (s *surveyor) RemoveFailedServer(*autopilot.Server) {}
 
-// Health returns this node's judgement of the servers. Only a leader has one.
+// Health returns the servers' health as this node sees it. Only a leader has one.
 func (ms *Membership) Health() (h admin.Health, leading bool) {
 	if pilot := ms.pilot.Load(); pilot != nil {
 		return healthOf(pilot.GetState()), true
@@ -131,7 +131,7 @@ func (ms *Membership) Health() (h admin.Health, leading bool) {
 	return admin.Health{}, false
 }
 
-// healthOf puts the library's judgement in our own terms.
+// healthOf puts the library's result in our own terms.
 func healthOf(state *autopilot.State) admin.Health {
 	h := admin.Health{Healthy: state.Healthy, FailureTolerance: state.FailureTolerance}
 	for id, s := range state.Servers {

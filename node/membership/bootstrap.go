@@ -49,7 +49,7 @@ func (ms *Membership) bootstrap(ctx context.Context) {
 			ms.formCluster(ctx, voters)
 			return
 		}
-		ms.awaitPlace(ctx, why, ms.refusedBy(ctx, members))
+		ms.awaitPlace(ctx, why, ms.rejectedBy(ctx, members))
 		select {
 		case <-ctx.Done():
 			return
@@ -67,9 +67,9 @@ type obstacle struct {
 
 // awaitPlace says why this node waits, in the log and in /readyz. What a leader
 // says of it counts more than what it sees itself.
-func (ms *Membership) awaitPlace(ctx context.Context, seen, refused obstacle) {
-	if refused.text != "" {
-		seen = refused
+func (ms *Membership) awaitPlace(ctx context.Context, seen, rejected obstacle) {
+	if rejected.text != "" {
+		seen = rejected
 	}
 	if was := ms.waiting.Swap(&seen.text); was != nil && *was == seen.text {
 		return
@@ -100,15 +100,15 @@ func outsideOf(members []cluster.Member, self string, join []string) obstacle {
 	return obstacle{"every node here only joins, because --bootstrap-expect is 1; start those that are to form the cluster with their number", true}
 }
 
-// refusedBy returns why a leader does not take this node in.
-func (ms *Membership) refusedBy(ctx context.Context, members []cluster.Member) obstacle {
+// rejectedBy returns why a leader does not take this node in.
+func (ms *Membership) rejectedBy(ctx context.Context, members []cluster.Member) obstacle {
 	for _, m := range members {
 		if !belongs(m) || m.ServerID == ms.cfg.ServerID {
 			continue
 		}
 		p, err := ms.peer(ctx, m.ServerID)
-		if err == nil && p.Leads && p.Refused != "" {
-			return obstacle{fmt.Sprintf("%s, which leads, refuses this node: %s", m.ServerID, p.Refused), true}
+		if err == nil && p.Leads && p.Rejected != "" {
+			return obstacle{fmt.Sprintf("%s, which leads, rejects this node: %s", m.ServerID, p.Rejected), true}
 		}
 	}
 	return obstacle{}

@@ -55,8 +55,8 @@ func (ms *Membership) Heirs() []string {
 	var alive []heir
 	for _, id := range ms.cfg.Raft.Voters() {
 		if m, ok := ms.cfg.Gossip.Member(id); ok && id != ms.cfg.ServerID {
-			judged, _ := health.Server(id)
-			alive = append(alive, heir{id, judged.Healthy && !m.DiskLow && !m.NonVoter && !m.Leaving, judged.LastIndex})
+			of, _ := health.Server(id)
+			alive = append(alive, heir{id, of.Healthy && !m.DiskLow && !m.NonVoter && !m.Leaving, of.LastIndex})
 		}
 	}
 	return byFitness(alive)

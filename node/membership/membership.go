@@ -70,9 +70,9 @@ type Membership struct {
 	cfg Config
 
 	reconcileNow chan struct{}
-	changing     sync.Mutex                          // held while a change of Raft's configuration is judged and carried out
-	pilot        atomic.Pointer[autopilot.Autopilot] // judges the servers while this node leads
-	refused      atomic.Pointer[map[string]string]   // why this leader does not take nodes in, by id; not changed once stored
+	changing     sync.Mutex                          // held while a change of Raft's configuration is decided and carried out
+	pilot        atomic.Pointer[autopilot.Autopilot] // rates the health of the servers while this node leads
+	rejected     atomic.Pointer[map[string]string]   // why this leader does not take nodes in, by id; not changed once stored
 	waiting      atomic.Pointer[string]              // why this node is not part of a cluster yet
 	outside      atomic.Bool                         // the cluster is led without this server
 	leaving      atomic.Bool                         // it is being taken out of the cluster
@@ -96,7 +96,7 @@ func (ms *Membership) Run(ctx context.Context) {
 // is there, for as long as this node leads.
 func (ms *Membership) Lead(ctx context.Context) {
 	var workers sync.WaitGroup
-	workers.Go(func() { ms.judge(ctx) })
+	workers.Go(func() { ms.rateHealth(ctx) })
 	workers.Go(func() { ms.raiseFormat(ctx) })
 	ms.reconcile(ctx)
 	workers.Wait()

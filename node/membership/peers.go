@@ -28,7 +28,7 @@ type peerAnswer struct {
 	Seen      []string `json:"seen"`    // ids of the fresh nodes that expect the same, its own included, sorted
 	Servers   []string `json:"servers"` // ids in its configuration
 	Leads     bool     `json:"leads"`
-	Refused   string   `json:"refused,omitempty"` // why the leader does not take the asking node in
+	Rejected  string   `json:"refused,omitempty"` // why the leader does not take the asking node in
 }
 
 // statsAnswer says how far a node is.
@@ -61,8 +61,8 @@ func (ms *Membership) aboutPeer(asking string) peerAnswer {
 	if a.Fresh {
 		a.Seen = freshPeers(ms.cfg.Gossip.Members(), a.ID, a.Expect)
 	}
-	if refused := ms.refused.Load(); refused != nil {
-		a.Refused = (*refused)[asking]
+	if rejected := ms.rejected.Load(); rejected != nil {
+		a.Rejected = (*rejected)[asking]
 	}
 	for _, s := range ms.cfg.Raft.Servers() {
 		a.Servers = append(a.Servers, string(s.ID))
@@ -86,8 +86,8 @@ func (ms *Membership) stats() statsAnswer {
 	return a
 }
 
-// lastTerm returns the term of a node's newest log entry, as Raft has no other way
-// to tell. Right after a snapshot was installed there is no entry in the log.
+// lastTerm returns the term of a node's newest log entry, which Raft
+// shows nowhere else. Right after a snapshot was installed there is no entry in the log.
 func lastTerm(stats map[string]string) uint64 {
 	number := func(name string) uint64 {
 		n, _ := strconv.ParseUint(stats[name], 10, 64) // always a number

@@ -36,7 +36,7 @@ type change struct {
 // replaced is why a server is removed whose place a new one has.
 const replaced = "another of its name has its place"
 
-// prober asks other nodes what gossip cannot tell.
+// prober asks other nodes what gossip does not know.
 type prober interface {
 	Answers(ctx context.Context, id string) bool
 	knows(ctx context.Context, id string) ([]string, error)
@@ -52,9 +52,9 @@ type planner struct {
 	deadFor   time.Duration // 0: dead servers stay
 	logger    *slog.Logger
 
-	seen    map[string]time.Time // when a server was last alive in gossip
-	warned  map[string]bool
-	refused map[string]string // why a live node is not taken in, by id; of the newest plan
+	seen     map[string]time.Time // when a server was last alive in gossip
+	warned   map[string]bool
+	rejected map[string]string // why a live node is not taken in, by id; of the newest plan
 }
 
 // newPlanner returns a planner for the server self. deadFor is how long a server
@@ -66,8 +66,8 @@ func newPlanner(self string, probe prober, t Timing, deadFor time.Duration, logg
 	}
 }
 
-// picture is what one decision is based on.
-type picture struct {
+// situation is what one decision is based on.
+type situation struct {
 	now     time.Time
 	cluster string // its id
 	members []cluster.Member
@@ -77,27 +77,27 @@ type picture struct {
 }
 
 // plan returns the next change, the zero value when all is as it should be.
-func (p *planner) plan(ctx context.Context, pic picture) change {
-	pic.alive = make(map[string]cluster.Member, len(pic.members))
-	for _, m := range pic.members {
-		pic.alive[m.ServerID] = m
+func (p *planner) plan(ctx context.Context, sit situation) change {
+	sit.alive = make(map[string]cluster.Member, len(sit.members))
+	for _, m := range sit.members {
+		sit.alive[m.ServerID] = m
 	}
-	p.remember(&pic)
-	p.refused = map[string]string{}
-	if old := p.superseded(ctx, &pic); old != "" {
+	p.remember(&sit)
+	p.rejected = map[string]string{}
+	if old := p.superseded(ctx, &sit); old != "" {
 		return change{remove: old, why: replaced}
 	}
-	for _, m := range pic.members {
-		if !consensus.Contains(pic.servers, m.ServerID) && p.mayAdd(ctx, &pic, m) {
+	for _, m := range sit.members {
+		if !consensus.Contains(sit.servers, m.ServerID) && p.mayAdd(ctx, &sit, m) {
 			return change{add: m.ServerID}
 		}
 	}
-	for _, s := range pic.servers {
+	for _, s := range sit.servers {
 		id := string(s.ID)
-		if s.Suffrage == raft.Voter || !p.fitToVote(&pic, id) {
+		if s.Suffrage == raft.Voter || !p.fitToVote(&sit, id) {
 			continue
 		}
-		if old, ok := p.mayVote(ctx, &pic, id); ok {
+		if old, ok := p.mayVote(ctx, &sit, id); ok {
 			c := change{promote: id, remove: old}
 			if old != "" {
 				c.why = replaced
@@ -105,48 +105,48 @@ func (p *planner) plan(ctx context.Context, pic picture) change {
 			return c
 		}
 	}
-	if id := p.unwilling(ctx, &pic); id != "" {
+	if id := p.unwilling(ctx, &sit); id != "" {
 		return change{demote: id}
 	}
-	if dead := p.dead(ctx, &pic); dead != "" {
+	if dead := p.dead(ctx, &sit); dead != "" {
 		return change{remove: dead, why: fmt.Sprintf("it has been dead for %v", p.deadFor)}
 	}
-	return change{lead: p.successor(&pic)}
+	return change{lead: p.successor(&sit)}
 }
 
 // remember notes who is alive.
-func (p *planner) remember(pic *picture) {
-	for id := range pic.alive {
-		p.seen[id] = pic.now
+func (p *planner) remember(sit *situation) {
+	for id := range sit.alive {
+		p.seen[id] = sit.now
 	}
-	for _, s := range pic.servers {
+	for _, s := range sit.servers {
 		if _, ok := p.seen[string(s.ID)]; !ok {
-			p.seen[string(s.ID)] = pic.now // not seen yet, but this leader has only just begun to look
+			p.seen[string(s.ID)] = sit.now // not seen yet, but this leader has only just begun to look
 		}
 	}
 	for id := range p.seen {
-		if _, alive := pic.alive[id]; !alive && !consensus.Contains(pic.servers, id) {
+		if _, alive := sit.alive[id]; !alive && !consensus.Contains(sit.servers, id) {
 			delete(p.seen, id)
 		}
 	}
 }
 
-// refusals returns why the last plan did not take nodes in, by id. Nobody changes it
+// rejections returns why the last plan did not take nodes in, by id. Nobody changes it
 // any more: the next plan makes a map of its own.
-func (p *planner) refusals() *map[string]string {
-	refused := p.refused
-	return &refused
+func (p *planner) rejections() *map[string]string {
+	rejected := p.rejected
+	return &rejected
 }
 
 // mayAdd reports whether a live node outside of the configuration is to be taken in.
-func (p *planner) mayAdd(ctx context.Context, pic *picture, m cluster.Member) bool {
-	if m.Leaving || m.ClusterID != "" && m.ClusterID != pic.cluster {
+func (p *planner) mayAdd(ctx context.Context, sit *situation, m cluster.Member) bool {
+	if m.Leaving || m.ClusterID != "" && m.ClusterID != sit.cluster {
 		return false
 	}
-	for _, s := range pic.servers {
+	for _, s := range sit.servers {
 		id := string(s.ID)
-		if _, alive := pic.alive[id]; alive && NameOf(id) == NameOf(m.ServerID) {
-			p.refused[m.ServerID] = id + " is a member and has the same name; give this node another --node-id, or end the other one for good"
+		if _, alive := sit.alive[id]; alive && NameOf(id) == NameOf(m.ServerID) {
+			p.rejected[m.ServerID] = id + " is a member and has the same name; give this node another --node-id, or end the other one for good"
 			if p.firstTime(m.ServerID) {
 				p.logger.WarnContext(ctx, "two nodes run under one name; give one another --node-id, or stop the one that is not a member",
 					"name", NameOf(id), "member", id, "other", m.ServerID)
@@ -161,11 +161,11 @@ func (p *planner) mayAdd(ctx context.Context, pic *picture, m cluster.Member) bo
 	// formed, or this one's former leader was lost while it took the node in.
 	known, err := p.probe.knows(ctx, m.ServerID)
 	if err != nil {
-		p.refused[m.ServerID] = "its private port does not answer the leader; look at its --cluster-advertise and at the firewall"
+		p.rejected[m.ServerID] = "its private port does not answer the leader; look at its --cluster-advertise and at the firewall"
 		return false
 	}
-	if len(known) > 0 && !slices.ContainsFunc(known, func(id string) bool { return consensus.Contains(pic.servers, id) }) {
-		p.refused[m.ServerID] = "it has begun to form another cluster; empty its data directory and start it again"
+	if len(known) > 0 && !slices.ContainsFunc(known, func(id string) bool { return consensus.Contains(sit.servers, id) }) {
+		p.rejected[m.ServerID] = "it has begun to form another cluster; empty its data directory and start it again"
 		return false
 	}
 	return true
@@ -173,15 +173,15 @@ func (p *planner) mayAdd(ctx context.Context, pic *picture, m cluster.Member) bo
 
 // mayVote reports whether a server may be promoted, and which voter of the same
 // name, gone for good, it is to replace.
-func (p *planner) mayVote(ctx context.Context, pic *picture, id string) (old string, ok bool) {
+func (p *planner) mayVote(ctx context.Context, sit *situation, id string) (old string, ok bool) {
 	voters := 0
-	for _, s := range pic.servers {
+	for _, s := range sit.servers {
 		if s.Suffrage != raft.Voter {
 			continue
 		}
 		voters++
 		if other := string(s.ID); NameOf(other) == NameOf(id) {
-			if old != "" || !p.gone(ctx, pic, other) {
+			if old != "" || !p.gone(ctx, sit, other) {
 				return "", false
 			}
 			old = other
@@ -199,13 +199,13 @@ func (p *planner) mayVote(ctx context.Context, pic *picture, id string) (old str
 // superseded returns a server that is gone and whose place a live one of the same
 // name has taken: what a leader left behind that was lost between the promotion
 // of the new server and the removal of the old one.
-func (p *planner) superseded(ctx context.Context, pic *picture) string {
-	for _, old := range pic.servers {
-		for _, other := range pic.servers {
-			_, alive := pic.alive[string(other.ID)]
+func (p *planner) superseded(ctx context.Context, sit *situation) string {
+	for _, old := range sit.servers {
+		for _, other := range sit.servers {
+			_, alive := sit.alive[string(other.ID)]
 			outranked := other.Suffrage == raft.Voter || old.Suffrage != raft.Voter
 			if other.ID != old.ID && NameOf(string(other.ID)) == NameOf(string(old.ID)) && alive && outranked &&
-				p.gone(ctx, pic, string(old.ID)) {
+				p.gone(ctx, sit, string(old.ID)) {
 				return string(old.ID)
 			}
 		}
@@ -215,39 +215,39 @@ func (p *planner) superseded(ctx context.Context, pic *picture) string {
 
 // gone reports whether a server has left for good: it is out of gossip for a
 // while, and does not answer.
-func (p *planner) gone(ctx context.Context, pic *picture, id string) bool {
-	if _, alive := pic.alive[id]; alive || id == p.self {
+func (p *planner) gone(ctx context.Context, sit *situation, id string) bool {
+	if _, alive := sit.alive[id]; alive || id == p.self {
 		return false
 	}
-	return pic.now.Sub(p.seen[id]) >= p.goneFor && !p.probe.Answers(ctx, id)
+	return sit.now.Sub(p.seen[id]) >= p.goneFor && !p.probe.Answers(ctx, id)
 }
 
 // fitToVote reports whether a server without a vote wants one, is alive, and has
 // been healthy for long enough.
-func (p *planner) fitToVote(pic *picture, id string) bool {
-	m, alive := pic.alive[id]
-	s, _ := pic.health.Server(id)
-	return alive && !m.NonVoter && s.Stable(pic.now, p.stableFor)
+func (p *planner) fitToVote(sit *situation, id string) bool {
+	m, alive := sit.alive[id]
+	s, _ := sit.health.Server(id)
+	return alive && !m.NonVoter && s.Stable(sit.now, p.stableFor)
 }
 
 // mayLose reports whether a voter may go: at least minVoters stay, and of those
 // a quorum is healthy.
-func (p *planner) mayLose(pic *picture, id string) bool {
-	left, healthy := Without(pic.servers, id, func(id string) bool {
-		h, _ := pic.health.Server(id)
+func (p *planner) mayLose(sit *situation, id string) bool {
+	left, healthy := Without(sit.servers, id, func(id string) bool {
+		h, _ := sit.health.Server(id)
 		return h.Healthy
 	})
 	return left >= minVoters && Decides(healthy, left)
 }
 
 // unwilling returns a voter that was started again as a non-voter.
-func (p *planner) unwilling(ctx context.Context, pic *picture) string {
-	for _, s := range pic.servers {
+func (p *planner) unwilling(ctx context.Context, sit *situation) string {
+	for _, s := range sit.servers {
 		id := string(s.ID)
-		if s.Suffrage != raft.Voter || !pic.alive[id].NonVoter || id == p.self {
+		if s.Suffrage != raft.Voter || !sit.alive[id].NonVoter || id == p.self {
 			continue
 		}
-		if p.mayLose(pic, id) {
+		if p.mayLose(sit, id) {
 			return id
 		}
 		if p.firstTime(id) {
@@ -258,16 +258,16 @@ func (p *planner) unwilling(ctx context.Context, pic *picture) string {
 }
 
 // dead returns a server that has been gone for the threshold and may be removed.
-func (p *planner) dead(ctx context.Context, pic *picture) string {
+func (p *planner) dead(ctx context.Context, sit *situation) string {
 	if p.deadFor == 0 {
 		return ""
 	}
-	for _, s := range pic.servers {
+	for _, s := range sit.servers {
 		id := string(s.ID)
-		if s.Suffrage == raft.Voter && !p.mayLose(pic, id) || pic.now.Sub(p.seen[id]) < p.deadFor {
+		if s.Suffrage == raft.Voter && !p.mayLose(sit, id) || sit.now.Sub(p.seen[id]) < p.deadFor {
 			continue
 		}
-		if p.gone(ctx, pic, id) {
+		if p.gone(ctx, sit, id) {
 			return id
 		}
 	}
@@ -276,18 +276,18 @@ func (p *planner) dead(ctx context.Context, pic *picture) string {
 
 // successor returns who is to lead in this node's place: "" while this node is
 // fit to, or nobody else is.
-func (p *planner) successor(pic *picture) string {
-	own, judged := pic.health.Server(p.self)
-	unfit := judged && !own.Healthy && pic.now.Sub(own.StableSince.Time) >= p.stableFor
-	if own := pic.alive[p.self]; !unfit && !own.NonVoter && !own.DiskLow {
+func (p *planner) successor(sit *situation) string {
+	own, known := sit.health.Server(p.self)
+	unfit := known && !own.Healthy && sit.now.Sub(own.StableSince.Time) >= p.stableFor
+	if own := sit.alive[p.self]; !unfit && !own.NonVoter && !own.DiskLow {
 		return ""
 	}
 	best := admin.ServerHealth{}
-	for _, s := range pic.health.Servers {
-		if m := pic.alive[s.ID]; m.NonVoter || m.DiskLow {
+	for _, s := range sit.health.Servers {
+		if m := sit.alive[s.ID]; m.NonVoter || m.DiskLow {
 			continue
 		}
-		if s.Voter && s.ID != p.self && s.Stable(pic.now, p.stableFor) && s.LastIndex > best.LastIndex {
+		if s.Voter && s.ID != p.self && s.Stable(sit.now, p.stableFor) && s.LastIndex > best.LastIndex {
 			best = s
 		}
 	}

@@ -73,9 +73,9 @@ func alive(list string) []cluster.Member {
 	return out
 }
 
-// judged returns the health of a configuration: who is alive and does not lag is
+// healthOfAll returns the health of a configuration: who is alive and does not lag is
 // healthy, since the given time.
-func judged(config []raft.Server, members []cluster.Member, lagging string, since time.Time) admin.Health {
+func healthOfAll(config []raft.Server, members []cluster.Member, lagging string, since time.Time) admin.Health {
 	h := admin.Health{Healthy: true}
 	for i, s := range config {
 		id := string(s.ID)
@@ -154,10 +154,10 @@ func TestPlan(t *testing.T) {
 			}
 			p := newPlanner("a-1", pr, testTiming, time.Duration(tt.deadFor)*time.Second, quiet())
 			start, config, members := time.Now(), servers(tt.servers), alive(tt.alive)
-			health := judged(config, members, tt.lagging, start)
+			health := healthOfAll(config, members, tt.lagging, start)
 			for second := range 20 {
 				now := start.Add(time.Duration(second) * time.Second)
-				got := p.plan(t.Context(), picture{now: now, cluster: "c", members: members, servers: config, health: health})
+				got := p.plan(t.Context(), situation{now: now, cluster: "c", members: members, servers: config, health: health})
 				if got != tt.at[second] {
 					t.Errorf("after %d s: %+v, want %+v", second, got, tt.at[second])
 				}
@@ -172,18 +172,18 @@ func TestRefusalsOutliveThePlan(t *testing.T) {
 	p := newPlanner("a-1", probes{}, testTiming, 0, quiet())
 	config := servers("a-1 b-1")
 	plan := func(members []cluster.Member) {
-		p.plan(t.Context(), picture{now: time.Now(), cluster: "c", members: members, servers: config, health: judged(config, members, "", time.Now())})
+		p.plan(t.Context(), situation{now: time.Now(), cluster: "c", members: members, servers: config, health: healthOfAll(config, members, "", time.Now())})
 	}
 	plan(alive("a-1 b-1 b-2?"))
-	published := p.refusals()
+	published := p.rejections()
 	plan(alive("a-1 b-1"))
-	if now := p.refusals(); len(*published) != 1 || len(*now) != 0 {
+	if now := p.rejections(); len(*published) != 1 || len(*now) != 0 {
 		t.Errorf("the first plan refused %v, after the second %v", *published, *now)
 	}
 }
 
-// TestPlanSaysWhomItRefuses: a node that is not taken in can be told what to do.
-func TestPlanSaysWhomItRefuses(t *testing.T) {
+// TestPlanSaysWhomItRejects: a node that is not taken in learns what to do.
+func TestPlanSaysWhomItRejects(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		alive   string
@@ -198,9 +198,9 @@ func TestPlanSaysWhomItRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPlanner("a-1", probes{configs: tt.configs}, testTiming, 0, quiet())
 			config, members := servers("a-1 b-1"), alive(tt.alive)
-			p.plan(t.Context(), picture{now: time.Now(), cluster: "c", members: members, servers: config, health: judged(config, members, "", time.Now())})
-			if got := p.refused["b-2"]; (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) || len(p.refused) > 1 {
-				t.Errorf("refused: %v, want %q", p.refused, tt.want)
+			p.plan(t.Context(), situation{now: time.Now(), cluster: "c", members: members, servers: config, health: healthOfAll(config, members, "", time.Now())})
+			if got := p.rejected["b-2"]; (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) || len(p.rejected) > 1 {
+				t.Errorf("refused: %v, want %q", p.rejected, tt.want)
 			}
 		})
 	}
@@ -254,8 +254,8 @@ func TestPlanKeepsVoters(t *testing.T) {
 			}
 			p.probe = pr
 			before := votersOf(config)
-			c := p.plan(context.Background(), picture{
-				now: now, cluster: "c", members: members, servers: config, health: judged(config, members, "", since),
+			c := p.plan(context.Background(), situation{
+				now: now, cluster: "c", members: members, servers: config, health: healthOfAll(config, members, "", since),
 			})
 			if c.remove != "" && pr.up[c.remove] {
 				t.Fatalf("%s is alive and was removed", c.remove)

@@ -26,7 +26,7 @@ type configuration struct {
 var errNoConfiguration = errors.New("this node has no configuration of the cluster")
 
 // configuration returns the newest committed configuration, as the state holds it:
-// Raft does not tell the index of its own. It is an error for a node without one: a
+// Raft does not say what the index of its own is. It is an error for a node without one: a
 // change that names no index would be made on any.
 func (ms *Membership) configuration() (configuration, error) {
 	v := ms.cfg.Machine.View()
@@ -38,28 +38,28 @@ func (ms *Membership) configuration() (configuration, error) {
 	return configuration{index, raft.DecodeConfiguration(data).Servers}, nil
 }
 
-// reconfigure is the one way to change Raft's configuration. judge decides on the
+// reconfigure is the one way to change Raft's configuration. decide looks at the
 // newest one, and nobody else changes it here meanwhile. What it decides is carried
 // out on that configuration or not at all, also when another node has led in
 // between: two changes that each leave a quorum can take it together.
-func (ms *Membership) reconfigure(ctx context.Context, judge func(configuration) (change, error)) error {
+func (ms *Membership) reconfigure(ctx context.Context, decide func(configuration) (change, error)) error {
 	ms.changing.Lock()
 	defer ms.changing.Unlock()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	judged, err := ms.configuration()
+	current, err := ms.configuration()
 	if err != nil {
 		return err
 	}
-	c, err := judge(judged)
+	c, err := decide(current)
 	if err != nil {
 		return err
 	}
-	return ms.carryOut(ctx, judged.index, c)
+	return ms.carryOut(ctx, current.index, c)
 }
 
-// carryOut makes a change that was judged by the configuration at an index. A
+// carryOut makes a change that was decided on the configuration at an index. A
 // change of two steps takes the second on what the first has made.
 func (ms *Membership) carryOut(ctx context.Context, index uint64, c change) error {
 	r := ms.cfg.Raft
@@ -135,14 +135,14 @@ func (ms *Membership) reconcile(ctx context.Context) {
 	p := newPlanner(ms.cfg.ServerID, prober(ms), ms.cfg.Timing, ms.cfg.DeadFor, ms.cfg.Logger)
 	tick := time.NewTicker(ms.cfg.ReconcileInterval)
 	defer tick.Stop()
-	defer ms.refused.Store(nil)
+	defer ms.rejected.Store(nil)
 	for {
 		err := ms.reconfigure(ctx, func(current configuration) (change, error) {
 			health, _ := ms.Health()
-			next := p.plan(ctx, picture{
+			next := p.plan(ctx, situation{
 				now: time.Now(), cluster: ms.cfg.ClusterID(), members: ms.cfg.Gossip.Members(), servers: current.servers, health: health,
 			})
-			ms.refused.Store(p.refusals())
+			ms.rejected.Store(p.rejections())
 			return next, nil
 		})
 		if err != nil && ctx.Err() == nil {

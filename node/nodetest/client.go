@@ -84,7 +84,7 @@ type Page struct {
 	Code       string  `json:"code"` // of the Error object
 }
 
-// List lists entries with the query; status tells whether it is one.
+// List lists entries with the query; the status says whether it is one.
 func (nd *Node) List(query url.Values) (page Page, status int, err error) {
 	status, err = nd.GetJSON("/api/entries?"+query.Encode(), &page)
 	return page, status, err
@@ -109,7 +109,7 @@ func (c *Cluster) All(i int, query url.Values) []Entry {
 	}
 }
 
-// Get returns an entry by its id; status tells whether it is there.
+// Get returns an entry by its id; the status says whether it is there.
 func (nd *Node) Get(id string) (e Entry, status int, err error) {
 	var body struct {
 		Entry Entry `json:"entry"`

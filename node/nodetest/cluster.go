@@ -187,7 +187,7 @@ func (c *Cluster) Start(i int) {
 	c.mu.Unlock()
 }
 
-// TryStart is Start for a node that may refuse; it returns the error of the
+// TryStart is Start for a node that may fail to start; it returns the error of the
 // start, or of the run if the node ends within the test's patience.
 func (c *Cluster) TryStart(i int) error {
 	c.t.Helper()
@@ -284,7 +284,7 @@ func (c *Cluster) Isolate(i int) {
 	}
 }
 
-// Heal mends all links.
+// Heal restores all links.
 func (c *Cluster) Heal() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -3,6 +3,6 @@
 // and can be killed, stopped, restarted, wiped and cut off from one another.
 //
 // What is cut is the private port: Raft, forwarded writes and strong reads.
-// Gossip runs on, which is the harder case, because it goes on telling that the
+// Gossip runs on, which is the harder case, because it goes on saying that the
 // others are alive.
 package nodetest

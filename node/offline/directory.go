@@ -21,7 +21,7 @@ const (
 // unfinishedFile is in a data directory that a command is changing while no node
 // runs on it, and holds that command's name. Where the command was cut short, the
 // directory is no node's: a recovered one, say, has one voter and still the former
-// cluster's id, and would tell the others that it leads them.
+// cluster's id, and would claim to lead the others.
 const unfinishedFile = "unfinished"
 
 // leftFile is in the data directory of a node that has left.
@@ -50,7 +50,7 @@ func unfinished(dir string) (string, error) {
 	return string(command), err
 }
 
-// checkRestored refuses a data directory that a restore did not fill to its end.
+// checkRestored rejects a data directory that a restore did not fill to its end.
 func checkRestored(dir string) error {
 	if command, err := unfinished(dir); err != nil || command != restoring {
 		return err
@@ -58,7 +58,7 @@ func checkRestored(dir string) error {
 	return CheckFinished(dir)
 }
 
-// CheckFinished refuses a data directory on which a command did not end.
+// CheckFinished rejects a data directory on which a command did not end.
 func CheckFinished(dir string) error {
 	command, err := unfinished(dir)
 	if err != nil || command == "" {
@@ -75,7 +75,7 @@ func MarkLeft(dir string) error {
 	return cluster.WriteFileAtomic(filepath.Join(dir, leftFile), []byte(time.Now().UTC().Format(time.RFC3339)+"\n"))
 }
 
-// CheckNotLeft refuses the data directory of a node that has left its cluster.
+// CheckNotLeft rejects the data directory of a node that has left its cluster.
 func CheckNotLeft(dir string) error {
 	_, err := os.Stat(filepath.Join(dir, leftFile))
 	if errors.Is(err, fs.ErrNotExist) {

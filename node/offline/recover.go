@@ -30,7 +30,7 @@ const lostSuffix = ".lost"
 // is the last resort when the majority of a cluster is gone for good: what only
 // the others had is lost, and what this node had logged without knowing it to be
 // committed is kept. The new cluster has another id, so that servers of the
-// former one that come back after all are refused; they join again with empty
+// former one that come back after all are rejected; they join again with empty
 // directories. Where the log is lost, the state goes on alone; a log that is none
 // of the state's is kept under another name.
 func Recover(o Offline, logger *slog.Logger) (founded Founded, err error) {

@@ -197,7 +197,7 @@ func (o Offline) founding(serverID string, sealedDataKey []byte) fsm.Founding {
 // lostAndFound is what a new file system holds.
 const lostAndFound = "lost+found"
 
-// checkEmpty refuses a directory that holds anything but what a restore left that
+// checkEmpty rejects a directory that holds anything but what a restore left that
 // was cut short.
 func checkEmpty(dir string) error {
 	names, err := os.ReadDir(dir)

@@ -43,13 +43,13 @@ func (o *Operator) digestAt(ctx context.Context, request admin.DigestRequest) (a
 	}
 	digest, ok := o.cfg.Machine.DigestAt(request.Index)
 	if !ok {
-		return admin.Digest{}, refusef(http.StatusGone, "%s does not remember its digest at %d any more", id, request.Index)
+		return admin.Digest{}, rejectf(http.StatusGone, "%s does not remember its digest at %d any more", id, request.Index)
 	}
 	return admin.Digest{ID: id, Index: request.Index, Digest: hex.EncodeToString(digest[:])}, nil
 }
 
 func (o *Operator) notReached(index uint64) error {
-	return refusef(http.StatusServiceUnavailable, "%s is at index %d and did not reach %d in time", o.cfg.ServerID, o.cfg.Machine.Applied(), index)
+	return rejectf(http.StatusServiceUnavailable, "%s is at index %d and did not reach %d in time", o.cfg.ServerID, o.cfg.Machine.Applied(), index)
 }
 
 // rowDigestAt is digestAt with the hash of the rows.
@@ -58,7 +58,7 @@ func (o *Operator) rowDigestAt(ctx context.Context, index uint64) (admin.Digest,
 	view, err := o.viewAt(ctx, index)
 	switch {
 	case errors.Is(err, fsm.ErrPassed):
-		return admin.Digest{}, refusef(http.StatusGone, "%s is at index %d and was not stopped at %d; repeat", id, o.cfg.Machine.Applied(), index)
+		return admin.Digest{}, rejectf(http.StatusGone, "%s is at index %d and was not stopped at %d; repeat", id, o.cfg.Machine.Applied(), index)
 	case err != nil:
 		return admin.Digest{}, o.notReached(index)
 	}
@@ -68,7 +68,7 @@ func (o *Operator) rowDigestAt(ctx context.Context, index uint64) (admin.Digest,
 	defer context.AfterFunc(o.cfg.Work, cancel)() // the state cannot be closed meanwhile
 	rows, err := view.RowDigest(ctx)
 	if err != nil {
-		return admin.Digest{}, refusef(http.StatusServiceUnavailable, "%s: %v", id, err)
+		return admin.Digest{}, rejectf(http.StatusServiceUnavailable, "%s: %v", id, err)
 	}
 	digest := view.Digest()
 	return admin.Digest{ID: id, Index: index, Digest: hex.EncodeToString(digest[:]), Rows: hex.EncodeToString(rows[:])}, nil
@@ -97,7 +97,7 @@ func (o *Operator) compareDigests(ctx context.Context, request admin.CompareRequ
 	for round := range digestRounds {
 		index, err := o.cfg.Pipeline.ReadIndex(ctx)
 		if err != nil {
-			return c, refusef(http.StatusServiceUnavailable, "no index to compare at: %v; see `commons members`, and repeat", err)
+			return c, rejectf(http.StatusServiceUnavailable, "no index to compare at: %v; see `commons members`, and repeat", err)
 		}
 		ahead := uint64(0)
 		if round > 0 {
@@ -168,6 +168,6 @@ func notStopped(err error) bool {
 	if called, ok := errors.AsType[*admin.CallError](err); ok {
 		return called.Status == http.StatusGone
 	}
-	refused, ok := errors.AsType[*refusal](err)
-	return ok && refused.status == http.StatusGone
+	rejected, ok := errors.AsType[*rejection](err)
+	return ok && rejected.status == http.StatusGone
 }

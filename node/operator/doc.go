@@ -4,6 +4,6 @@
 //
 // It is given the parts of the node to report on and to act through. Whoever calls has
 // the cluster's secret and may do everything. It never takes a caller's word for what it can
-// see itself: a removal is judged on the configuration that it changes. What goes over
+// see itself: a removal is decided on the configuration that it changes. What goes over
 // the wire is package admin's.
 package operator

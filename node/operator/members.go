@@ -31,15 +31,15 @@ func (o *Operator) transferLeadership(ctx context.Context, request admin.ServerR
 	if request.ID == "" {
 		heirs := o.cfg.Members.Heirs()
 		if len(heirs) == 0 {
-			return admin.ServerRef{}, refusef(http.StatusConflict, "no other voter is alive that could lead; see `commons members`")
+			return admin.ServerRef{}, rejectf(http.StatusConflict, "no other voter is alive that could lead; see `commons members`")
 		}
 		request.ID = heirs[0]
 	}
 	if !slices.Contains(o.cfg.Raft.Voters(), request.ID) {
-		return admin.ServerRef{}, refusef(http.StatusConflict, "%s has no vote and cannot lead; see `commons raft list-peers`", request.ID)
+		return admin.ServerRef{}, rejectf(http.StatusConflict, "%s has no vote and cannot lead; see `commons raft list-peers`", request.ID)
 	}
 	if err := o.cfg.Raft.LeadershipTransferToServer(raft.ServerID(request.ID), raft.ServerAddress(request.ID)).Error(); err != nil {
-		return admin.ServerRef{}, refusef(http.StatusServiceUnavailable,
+		return admin.ServerRef{}, rejectf(http.StatusServiceUnavailable,
 			"leadership was not handed over: %v; look at `commons raft list-peers` whether the server keeps up, and repeat", err)
 	}
 	next := o.awaitOtherLeader(ctx)
@@ -66,37 +66,37 @@ func (o *Operator) removeServer(ctx context.Context, request admin.Removal) (adm
 	err := o.cfg.Members.Remove(ctx, request.ID, "asked for by "+cluster.PeerID(ctx), func(servers []raft.Server) error {
 		return o.mayRemove(ctx, servers, request)
 	})
-	if _, refused := errors.AsType[*refusal](err); err != nil && !refused {
-		err = refusef(http.StatusServiceUnavailable, "%s was not removed: %v; repeat", request.ID, err)
+	if _, rejected := errors.AsType[*rejection](err); err != nil && !rejected {
+		err = rejectf(http.StatusServiceUnavailable, "%s was not removed: %v; repeat", request.ID, err)
 	}
 	return admin.ServerRef{ID: request.ID}, err
 }
 
-// mayRemove refuses to remove a server that is not there, that would come back, or
+// mayRemove rejects the removal of a server that is not there, that would come back, or
 // whose vote is needed. What may be otherwise in a moment is unavailable, not a
 // conflict.
 func (o *Operator) mayRemove(ctx context.Context, servers []raft.Server, request admin.Removal) error {
 	id := request.ID
 	if !consensus.Contains(servers, id) {
-		return refusef(http.StatusNotFound, "%s is not in the configuration; see `commons raft list-peers`", id)
+		return rejectf(http.StatusNotFound, "%s is not in the configuration; see `commons raft list-peers`", id)
 	}
 	m, alive := o.cfg.Gossip.Member(id)
 	switch {
 	case id != o.cfg.ServerID && (!alive || m.Leaving):
 	case request.Leaving:
 		// Whom gossip does not count as leaving would be taken in again.
-		return refusef(http.StatusServiceUnavailable, "%s is leaving, but this leader has yet to hear so by gossip, or to hand over; repeat", id)
+		return rejectf(http.StatusServiceUnavailable, "%s is leaving, but this leader has yet to hear so by gossip, or to hand over; repeat", id)
 	case id != o.cfg.ServerID && !o.cfg.Members.Answers(ctx, id):
-		return refusef(http.StatusServiceUnavailable,
+		return rejectf(http.StatusServiceUnavailable,
 			"%s does not answer, but gossip still counts it as alive; repeat in a few seconds", id)
 	default:
-		return refusef(http.StatusConflict,
+		return rejectf(http.StatusConflict,
 			"%s runs, and would be taken in again; end it with `commons leave` on its own --cluster-addr (%s)", id, m.ClusterAddr)
 	}
 	return o.mayLose(ctx, servers, id)
 }
 
-// mayLose refuses to remove a server when the voters that are left could not
+// mayLose rejects the removal of a server when the voters that are left could not
 // decide anything. Gossip may not have noticed yet who is gone, so they are asked.
 func (o *Operator) mayLose(ctx context.Context, servers []raft.Server, id string) error {
 	left, alive := membership.Without(servers, id, func(voter string) bool {
@@ -104,9 +104,9 @@ func (o *Operator) mayLose(ctx context.Context, servers []raft.Server, id string
 	})
 	switch {
 	case left == 0:
-		return refusef(http.StatusConflict, "%s is the only voter: without it there is no cluster; stop the node instead", id)
+		return rejectf(http.StatusConflict, "%s is the only voter: without it there is no cluster; stop the node instead", id)
 	case !membership.Decides(alive, left):
-		return refusef(http.StatusConflict, "without %s only %d of %d voters are alive, which is no majority; start the others first", id, alive, left)
+		return rejectf(http.StatusConflict, "without %s only %d of %d voters are alive, which is no majority; start the others first", id, alive, left)
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (o *Operator) leave(ctx context.Context, _ struct{}) (answer admin.ServerRe
 		}
 	}
 	if err := offline.MarkLeft(o.cfg.DataDir); err != nil {
-		return answer, refusef(http.StatusInternalServerError, "%s has left the cluster, but that was not noted on its disk: %v; stop it and empty its data directory", id, err)
+		return answer, rejectf(http.StatusInternalServerError, "%s has left the cluster, but that was not noted on its disk: %v; stop it and empty its data directory", id, err)
 	}
 	o.cfg.Logger.InfoContext(ctx, "left the cluster, as an operator asked", "by", cluster.PeerID(ctx))
 	go func() {
@@ -141,29 +141,29 @@ func (o *Operator) leave(ctx context.Context, _ struct{}) (answer admin.ServerRe
 // depart has another leader remove this node.
 func (o *Operator) depart(ctx context.Context) error {
 	if err := o.cfg.Members.SetLeaving(true); err != nil {
-		return refusef(http.StatusServiceUnavailable, "the others could not be told: %v", err)
+		return rejectf(http.StatusServiceUnavailable, "the other nodes could not be notified: %v", err)
 	}
 	for attempts := 0; ; {
 		// Also one that led before may lead again: another that leaves handed over.
 		if err := o.cfg.Members.HandOver(ctx); err != nil {
-			return refusef(http.StatusServiceUnavailable, "%v; repeat", err)
+			return rejectf(http.StatusServiceUnavailable, "%v; repeat", err)
 		}
 		leader := o.cfg.Raft.LeaderID()
 		var err error
 		if leader != "" && leader != o.cfg.ServerID {
 			_, err = call[admin.ServerRef](ctx, o, leader, admin.PathRemove, admin.Removal{ID: o.cfg.ServerID, Leaving: true})
-			refused, ok := errors.AsType[*admin.CallError](err)
+			rejected, ok := errors.AsType[*admin.CallError](err)
 			switch {
 			case err == nil, noMember(err) && attempts > 0: // an attempt before was carried out, and its answer lost
 				return nil
-			case ok && refused.Status == http.StatusConflict:
-				return refusef(refused.Status, "%s", refused.Message)
+			case ok && rejected.Status == http.StatusConflict:
+				return rejectf(rejected.Status, "%s", rejected.Message)
 			}
 			attempts++
 		}
 		select {
 		case <-ctx.Done():
-			return refusef(http.StatusServiceUnavailable, "no leader took this node out in time (last: %v); repeat", err)
+			return rejectf(http.StatusServiceUnavailable, "no leader took this node out in time (last: %v); repeat", err)
 		case <-time.After(membership.Retry):
 		}
 	}
@@ -172,6 +172,6 @@ func (o *Operator) depart(ctx context.Context) error {
 // noMember reports whether a leader has answered that the server which asks, or is to be
 // removed, is not in its configuration. cluster.Members answers so, too.
 func noMember(err error) bool {
-	refused, ok := errors.AsType[*admin.CallError](err)
-	return ok && (refused.Status == http.StatusNotFound || refused.Status == http.StatusForbidden)
+	rejected, ok := errors.AsType[*admin.CallError](err)
+	return ok && (rejected.Status == http.StatusNotFound || rejected.Status == http.StatusForbidden)
 }

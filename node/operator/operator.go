@@ -24,7 +24,7 @@ import (
 // Config is what an Operator needs.
 type Config struct {
 	ServerID, NodeName, Version, DataDir string
-	HTTPAddr, PrivateAddr                string // that others are told
+	HTTPAddr, PrivateAddr                string // that others get
 	Started                              time.Time
 
 	Raft     *consensus.Raft
@@ -62,17 +62,17 @@ const adminTimeout = 30 * time.Second
 // so, and this one's connection gives up later than this.
 const passOnTimeout = adminTimeout + 10*time.Second
 
-// refusal is why an operator's call is not carried out, and what to do instead.
-type refusal struct {
+// rejection is why an operator's call is not carried out, and what to do instead.
+type rejection struct {
 	status int
 	reason string
 }
 
 // Error returns the reason.
-func (r *refusal) Error() string { return r.reason }
+func (r *rejection) Error() string { return r.reason }
 
-func refusef(status int, format string, args ...any) error {
-	return &refusal{status, fmt.Sprintf(format, args...)}
+func rejectf(status int, format string, args ...any) error {
+	return &rejection{status, fmt.Sprintf(format, args...)}
 }
 
 // Handle serves operators on the private port: whoever has the cluster's
@@ -104,30 +104,30 @@ func serveFor[Request, Answer any](o *Operator, timeout time.Duration, do func(c
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
 		if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout + adminTimeout)); err != nil {
-			o.refuse(w, err)
+			o.reject(w, err)
 			return
 		}
 		var request Request
 		d := json.NewDecoder(io.LimitReader(r.Body, admin.MaxRequestBytes))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&request); err != nil {
-			o.refuse(w, refusef(http.StatusBadRequest, "the call is not understood: %v; use a command of this version", err))
+			o.reject(w, rejectf(http.StatusBadRequest, "the call is not understood: %v; use a command of this version", err))
 			return
 		}
 		answer, err := do(ctx, request)
 		if err != nil {
-			o.refuse(w, err)
+			o.reject(w, err)
 			return
 		}
 		cluster.Reply(w, o.cfg.Logger, http.StatusOK, answer)
 	}
 }
 
-// refuse answers a call that was not carried out.
-func (o *Operator) refuse(w http.ResponseWriter, err error) {
+// reject answers a call that was not carried out.
+func (o *Operator) reject(w http.ResponseWriter, err error) {
 	status := http.StatusServiceUnavailable
-	if refused, ok := errors.AsType[*refusal](err); ok {
-		status = refused.status
+	if rejected, ok := errors.AsType[*rejection](err); ok {
+		status = rejected.status
 	}
 	cluster.Reply(w, o.cfg.Logger, status, admin.Failure{Error: err.Error()})
 }
@@ -140,9 +140,9 @@ func (o *Operator) onLeader(h http.HandlerFunc) http.HandlerFunc {
 		case leader == o.cfg.ServerID:
 			h(w, r)
 		case leader == "":
-			o.refuse(w, refusef(http.StatusServiceUnavailable, "no leader is known at %s; see `commons members`, and repeat", o.cfg.ServerID))
+			o.reject(w, rejectf(http.StatusServiceUnavailable, "no leader is known at %s; see `commons members`, and repeat", o.cfg.ServerID))
 		case r.Header.Get(admin.HeaderPassedOn) != "":
-			o.refuse(w, refusef(http.StatusMisdirectedRequest, "leadership is moving; repeat"))
+			o.reject(w, rejectf(http.StatusMisdirectedRequest, "leadership is moving; repeat"))
 		default:
 			o.passOn(o.cfg.Client, w, r, leader)
 		}
@@ -155,13 +155,13 @@ func (o *Operator) passOn(client *http.Client, w http.ResponseWriter, r *http.Re
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+id+r.URL.Path, io.LimitReader(r.Body, admin.MaxRequestBytes))
 	if err != nil {
-		o.refuse(w, err)
+		o.reject(w, err)
 		return
 	}
 	req.Header.Set(admin.HeaderPassedOn, o.cfg.ServerID)
 	res, err := client.Do(req)
 	if err != nil {
-		o.refuse(w, refusef(http.StatusBadGateway, "%s does not answer: %v; repeat", id, err))
+		o.reject(w, rejectf(http.StatusBadGateway, "%s does not answer: %v; repeat", id, err))
 		return
 	}
 	defer func() { _ = res.Body.Close() }() // read to its end
@@ -184,14 +184,14 @@ func (o *Operator) resetKey(ctx context.Context, request admin.AgentRef) (answer
 	key, hash := o.cfg.NewEditKey()
 	body := &command.ResetKey{AgentKey: text.Fold(name), NewKey: hash}
 	if err := command.Check(body); err != nil {
-		return answer, refusef(http.StatusBadRequest, "%q is no agent's name: %v", request.Agent, err)
+		return answer, rejectf(http.StatusBadRequest, "%q is no agent's name: %v", request.Agent, err)
 	}
 	result, _, err := o.cfg.Pipeline.ProposeAsLeader(ctx, body)
 	if err != nil {
-		return answer, refusef(http.StatusServiceUnavailable, "whether the key was reset is not known: %v; repeat, the newest key counts", err)
+		return answer, rejectf(http.StatusServiceUnavailable, "whether the key was reset is not known: %v; repeat, the newest key counts", err)
 	}
 	if result.Outcome != command.OutcomeDone {
-		return answer, refusef(http.StatusNotFound, "no agent %q is registered; GET /api/agents lists them", name)
+		return answer, rejectf(http.StatusNotFound, "no agent %q is registered; GET /api/agents lists them", name)
 	}
 	o.cfg.Logger.InfoContext(ctx, "reset the edit_key of an agent, as an operator asked", "agent", name, "by", cluster.PeerID(ctx))
 	return admin.KeyAnswer{Agent: name, EditKey: key}, nil
@@ -203,14 +203,14 @@ func (o *Operator) protectName(ctx context.Context, request admin.Protection) (a
 	name := text.AgentName(request.Agent)
 	body := &command.ProtectName{AgentKey: text.Fold(name), Protected: request.Protected}
 	if err := command.Check(body); err != nil {
-		return answer, refusef(http.StatusBadRequest, "%q is no agent's name: %v", request.Agent, err)
+		return answer, rejectf(http.StatusBadRequest, "%q is no agent's name: %v", request.Agent, err)
 	}
 	result, _, err := o.cfg.Pipeline.ProposeAsLeader(ctx, body)
 	if err != nil {
-		return answer, refusef(http.StatusServiceUnavailable, "whether the name is protected now is not known: %v; repeat it", err)
+		return answer, rejectf(http.StatusServiceUnavailable, "whether the name is protected now is not known: %v; repeat it", err)
 	}
 	if result.Outcome == command.OutcomeRejected {
-		return answer, refusef(http.StatusNotFound, "no agent %q is registered; GET /api/agents lists them", name)
+		return answer, rejectf(http.StatusNotFound, "no agent %q is registered; GET /api/agents lists them", name)
 	}
 	o.cfg.Logger.InfoContext(ctx, "changed the protection of a name, as an operator asked",
 		"agent", name, "protected", request.Protected, "by", cluster.PeerID(ctx))

@@ -143,7 +143,7 @@ func (o *Operator) knownServers() []admin.Server {
 func (o *Operator) healthReport(ctx context.Context, _ struct{}) (admin.HealthReport, error) {
 	h, leading := o.cfg.Members.Health()
 	if !leading {
-		return admin.HealthReport{}, refusef(http.StatusServiceUnavailable, "%s does not lead yet; repeat", o.cfg.ServerID)
+		return admin.HealthReport{}, rejectf(http.StatusServiceUnavailable, "%s does not lead yet; repeat", o.cfg.ServerID)
 	}
 	return admin.HealthReport{Health: h, Reports: o.ClusterReport(ctx).Servers}, nil
 }

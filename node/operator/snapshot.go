@@ -26,7 +26,7 @@ func (o *Operator) serveSnapshot(w http.ResponseWriter, r *http.Request) {
 	begun := o.cfg.Pipeline.Clocks().Corrected()
 	export, err := o.exportState(ctx)
 	if err != nil {
-		o.refuse(w, err)
+		o.reject(w, err)
 		return
 	}
 	defer func() {
@@ -53,10 +53,10 @@ func (o *Operator) serveSnapshot(w http.ResponseWriter, r *http.Request) {
 func (o *Operator) recordBackup(ctx context.Context, saved admin.SavedBackup) (answer struct{}, err error) {
 	body := &command.RecordBackup{At: saved.CreatedAt}
 	if err := command.Check(body); err != nil {
-		return answer, refusef(http.StatusBadRequest, "%v: give the createdAt of its header", err)
+		return answer, rejectf(http.StatusBadRequest, "%v: give the createdAt of its header", err)
 	}
 	if _, _, err := o.cfg.Pipeline.Propose(ctx, command.Sender{}, body); err != nil {
-		return answer, refusef(http.StatusServiceUnavailable, "whether it was recorded is not known: %v", err)
+		return answer, rejectf(http.StatusServiceUnavailable, "whether it was recorded is not known: %v", err)
 	}
 	o.cfg.Logger.InfoContext(ctx, "a backup was saved", "begun", time.UnixMilli(saved.CreatedAt).UTC().Format(time.RFC3339), "by", cluster.PeerID(ctx))
 	return answer, nil
@@ -66,17 +66,17 @@ func (o *Operator) recordBackup(ctx context.Context, saved admin.SavedBackup) (a
 func (o *Operator) exportState(ctx context.Context) (*fsm.Export, error) {
 	index, err := o.cfg.Pipeline.ReadIndex(ctx)
 	if err != nil {
-		return nil, refusef(http.StatusServiceUnavailable, "no leader can say what belongs into the backup: %v; see `commons members`", err)
+		return nil, rejectf(http.StatusServiceUnavailable, "no leader can say what belongs into the backup: %v; see `commons members`", err)
 	}
 	if err := o.cfg.Machine.Wait(ctx, index); err != nil {
-		return nil, refusef(http.StatusServiceUnavailable, "%s does not keep up with the leader; ask another node", o.cfg.ServerID)
+		return nil, rejectf(http.StatusServiceUnavailable, "%s does not keep up with the leader; ask another node", o.cfg.ServerID)
 	}
 	export, err := o.cfg.Machine.Export()
 	switch {
 	case errors.Is(err, snapshot.ErrExporting):
-		return nil, refusef(http.StatusConflict, "%s makes a backup already; wait for it, or ask another node", o.cfg.ServerID)
+		return nil, rejectf(http.StatusConflict, "%s makes a backup already; wait for it, or ask another node", o.cfg.ServerID)
 	case err != nil:
-		return nil, refusef(http.StatusInternalServerError, "%v; ask another node", err)
+		return nil, rejectf(http.StatusInternalServerError, "%v; ask another node", err)
 	}
 	return export, nil
 }

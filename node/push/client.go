@@ -43,7 +43,7 @@ type Config struct {
 	Own func(netip.Addr) bool
 	// UserAgent is what the client calls itself.
 	UserAgent string
-	// Now tells the time of messages; nil is time.Now.
+	// Now is the clock for messages; nil is time.Now.
 	Now func() time.Time
 	// Resolver looks names up; nil is the system's.
 	Resolver *net.Resolver
@@ -101,7 +101,7 @@ func NewClient(cfg Config) *Client {
 		// Each message has a connection of its own: a name is looked up and
 		// checked anew each time, and nothing is left open at receivers.
 		Transport: &http.Transport{
-			DialContext: refusePlain, DialTLSContext: d.dial, Protocols: &http1,
+			DialContext: rejectPlain, DialTLSContext: d.dial, Protocols: &http1,
 			DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxAnswerHeaders,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -193,8 +193,8 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return secured, nil
 }
 
-// refusePlain dials for URLs without TLS.
-func refusePlain(context.Context, string, string) (net.Conn, error) {
+// rejectPlain dials for URLs without TLS.
+func rejectPlain(context.Context, string, string) (net.Conn, error) {
 	return nil, &stageError{RefusedURL, errors.New("nothing is sent without TLS")}
 }
 

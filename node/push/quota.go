@@ -18,7 +18,7 @@ const (
 
 	// maxQuotaKeys bounds the hosts and the senders that each have an allowance of
 	// their own. Above it the new ones are spread over sharedQuotas allowances: many,
-	// and nobody outside can tell who shares which, so that who uses some up does
+	// and nobody outside can see who shares which, so that who uses some up does
 	// not shut everybody else out.
 	maxQuotaKeys = 1 << 14
 	sharedQuotas = 1 << 16

@@ -80,10 +80,10 @@ type stageError struct {
 func (e *stageError) Error() string { return string(e.reason) + ": " + e.err.Error() }
 func (e *stageError) Unwrap() error { return e.err }
 
-// errOwn is the refusal of an address of the service itself.
+// errOwn rejects an address of the service itself.
 var errOwn = errors.New("the address is this service's own")
 
-// errReserved is the refusal of an address that is public in name only.
+// errReserved rejects an address that is public in name only.
 var errReserved = errors.New("the address belongs to a provider's own network")
 
 // reasonOf finds out why an exchange failed.

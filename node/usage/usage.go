@@ -156,7 +156,7 @@ func (u *Counter) take(today command.Day) *command.AddUsage {
 	return f
 }
 
-// take returns at most n of the registers that no fold has told of.
+// take returns at most n of the registers that no fold has covered.
 func (s *sketch) take(n int) (registers []byte) {
 	for i, rank := range s.senders.Registers() {
 		if n == 0 {

@@ -14,7 +14,7 @@ import (
 // maxQuestion bounds a question to the name server, in bytes.
 const maxQuestion = 1 << 10
 
-// Names is a name server on a loopback address. A name that it was not told of
+// Names is a name server on a loopback address. A name that was not set
 // does not exist.
 type Names struct {
 	conn net.PacketConn
