@@ -11,7 +11,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -163,6 +165,45 @@ func BenchmarkAdd(b *testing.B) {
 		seq++
 	}
 	x.Close()
+}
+
+// BenchmarkFile files entries as BenchmarkAdd does, one block after the other, and
+// seals nothing. It reports the CPU time of an entry, and the heap that an entry of
+// a full block takes.
+func BenchmarkFile(b *testing.B) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	posts := newCorpus().posts(20_000)
+	var full *part
+	before := heapBytes()
+	p := newPart(0, 0)
+	b.ReportAllocs()
+	seq, began := uint64(0), threadTime(b)
+	for b.Loop() {
+		if seq > 0 && seq%BlockEntries == 0 {
+			full, p = p, newPart(seq, len(p.terms))
+		}
+		post := &posts[seq%uint64(len(posts))]
+		p.add(uint16(seq%BlockEntries), post.terms, post.words)
+		seq++
+	}
+	b.ReportMetric(float64(threadTime(b)-began)/float64(seq), "cpu-ns/op")
+	if full != nil {
+		b.ReportMetric(float64(heapBytes()-before)/BlockEntries, "heap-B/entry")
+	}
+	runtime.KeepAlive(full)
+	runtime.KeepAlive(posts)
+}
+
+// threadTime returns the CPU time of the calling thread.
+func threadTime(b *testing.B) time.Duration {
+	b.Helper()
+	const rusageThread = 1
+	var u syscall.Rusage
+	if err := syscall.Getrusage(rusageThread, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // BenchmarkSeal seals one block; b.N counts blocks.

@@ -190,7 +190,7 @@ func TestPrefixLooksAtBoundedWords(t *testing.T) {
 	looked := 0
 	left := maxPrefixLook
 	for _, p := range slices.Backward(c.parts) {
-		left = p.visitWords("aaa", left, func(string, []uint16) { looked++ })
+		left = p.visitWords("aaa", left, func([]byte, []uint16) { looked++ })
 	}
 	if looked != maxPrefixLook || left != 0 {
 		t.Errorf("looked at %d words and %d more are allowed, want %d", looked, left, maxPrefixLook)

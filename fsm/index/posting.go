@@ -43,7 +43,7 @@ func escapeTerm(term string) string {
 }
 
 // appendTerm appends what the keys of all postings of the term begin with.
-func appendTerm(dst, prefix []byte, term string) []byte {
+func appendTerm[T string | []byte](dst, prefix []byte, term T) []byte {
 	dst = append(dst, prefix...)
 	dst = append(dst, postingKey)
 	dst = append(dst, term...)

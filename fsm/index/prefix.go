@@ -61,7 +61,7 @@ func (w *words) none() bool { return len(w.memory) == 0 && len(w.sealed) == 0 }
 
 // has reports whether a word of memory that begins with the prefix is among the first
 // MaxPrefixWords.
-func (w *words) has(word string) bool { return w.last == "" || word <= w.last }
+func (w *words) has(word []byte) bool { return w.last == "" || string(word) <= w.last }
 
 // expand finds the words that the query's prefix stands for.
 func (s *search) expand() error {
@@ -75,7 +75,7 @@ func (s *search) expand() error {
 			continue
 		}
 		start := p.block() << blockShift
-		look = p.visitWords(s.query.Prefix, look, func(word string, list []uint16) {
+		look = p.visitWords(s.query.Prefix, look, func(word []byte, list []uint16) {
 			if start+uint64(list[0]) < s.cut.next {
 				w.hold(word)
 			}
@@ -96,11 +96,11 @@ func (s *search) expand() error {
 }
 
 // hold notes a word of memory, unless too many come before it.
-func (w *words) hold(word string) {
+func (w *words) hold(word []byte) {
 	if len(w.memory) == maxPrefixHeld {
 		w.keepFirst()
 	}
-	w.memory = append(w.memory, word)
+	w.memory = append(w.memory, string(word))
 }
 
 // keepFirst sorts the words of memory and keeps the first ones, one more than a

@@ -1,12 +1,12 @@
 package index
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -19,6 +19,8 @@ const (
 	sealBatch = 32 << 10
 	// sealRetry is the time before a failed seal is tried again.
 	sealRetry = time.Second
+	// meanTerm is the room for a term's text when a part is sealed, in bytes.
+	meanTerm = 12
 )
 
 var errClosing = errors.New("index: closing")
@@ -86,11 +88,12 @@ func (x *Index) commit(batch *pebble.Batch) error {
 // interrupted seal left behind is overwritten by the same keys and values.
 func (x *Index) seal(p *part, commit func(*pebble.Batch) error) error {
 	// The part is full: nobody changes it any more.
-	sorted := p.sorted()
+	sorted, texts := p.sorted()
 
 	batch := x.db.NewBatchWithSize(2 * sealBatch)
 	defer batch.Close()
 	var key, value []byte
+	var short [inlineList]uint16
 	var err error
 	for _, o := range sorted {
 		if batch.Len() >= sealBatch {
@@ -99,9 +102,8 @@ func (x *Index) seal(p *part, commit func(*pebble.Batch) error) error {
 			}
 			batch.Reset()
 		}
-		t := &p.terms[o.id]
-		key = appendPart(appendTerm(key[:0], x.opts.Prefix, t.term), p.start)
-		value = appendPosting(value[:0], t.list)
+		key = appendPart(appendTerm(key[:0], x.opts.Prefix, o.text(texts)), p.start)
+		value = appendPosting(value[:0], p.list(o.id, &short))
 		if err = batch.Set(key, value, nil); err != nil {
 			break
 		}
@@ -121,23 +123,31 @@ func (x *Index) seal(p *part, commit func(*pebble.Batch) error) error {
 
 // sortedTerm is a term's place in the order of keys.
 type sortedTerm struct {
-	head uint64 // the first bytes of the term, so that most comparisons are of numbers
-	id   uint32
+	head     uint64 // the first bytes of the term, so that most comparisons are of numbers
+	id       uint32
+	from, to uint32 // the term, with its class, in the texts of all
 }
 
-// sorted returns the part's terms in the order of their keys.
-func (p *part) sorted() []sortedTerm {
-	order := make([]sortedTerm, len(p.terms))
+func (o sortedTerm) text(texts []byte) []byte { return texts[o.from:o.to] }
+
+// sorted returns the part's terms in the order of their keys, and their texts.
+func (p *part) sorted() (order []sortedTerm, texts []byte) {
+	order = make([]sortedTerm, len(p.terms))
+	texts = make([]byte, 0, len(p.terms)*meanTerm)
 	for id := range p.terms {
+		from := len(texts)
+		texts = p.appendTerm(texts, uint32(id))
 		var head [8]byte
-		copy(head[:], p.terms[id].term)
-		order[id] = sortedTerm{head: binary.BigEndian.Uint64(head[:]), id: uint32(id)}
+		copy(head[:], texts[from:])
+		order[id] = sortedTerm{
+			head: binary.BigEndian.Uint64(head[:]), id: uint32(id), from: uint32(from), to: uint32(len(texts)),
+		}
 	}
 	slices.SortFunc(order, func(x, y sortedTerm) int {
 		if x.head != y.head {
 			return cmp.Compare(x.head, y.head)
 		}
-		return strings.Compare(p.terms[x.id].term, p.terms[y.id].term)
+		return bytes.Compare(x.text(texts), y.text(texts))
 	})
-	return order
+	return order, texts
 }

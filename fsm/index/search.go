@@ -101,6 +101,7 @@ type search struct {
 	terms   []termCursor
 	words   words
 	scratch []byte
+	short   [inlineList]uint16
 	work    int // see Query.Work
 }
 
@@ -166,7 +167,7 @@ func (s *search) memoryHits(p *part, look *int) bool {
 		if i == 0 {
 			into = &s.hits
 		}
-		list := p.list(escapeTerm(term))
+		list := p.offsetsOf(escapeTerm(term), &s.short)
 		also := s.isAlso(i) && s.query.Also>>blockShift == p.block()
 		if len(list) == 0 && !also {
 			return false
@@ -188,7 +189,7 @@ func (s *search) memoryHits(p *part, look *int) bool {
 		into = &s.hits
 	}
 	*into = offsets{}
-	*look = p.visitWords(s.query.Prefix, *look, func(word string, list []uint16) {
+	*look = p.visitWords(s.query.Prefix, *look, func(word []byte, list []uint16) {
 		if s.words.has(word) {
 			into.setList(list)
 		}

@@ -148,14 +148,20 @@ func (c Cut) storedTerms(r pebble.Reader, from, to uint64, visit func(term []byt
 			continue
 		}
 		p.mu.RLock()
-		terms := slices.Clone(p.terms)
+		count := uint32(len(p.terms))
 		p.mu.RUnlock()
 		start := p.block() << blockShift
-		for _, t := range terms {
+		var text []byte
+		var short [inlineList]uint16
+		for id := range count {
+			p.mu.RLock()
+			text = p.appendTerm(text[:0], id)
+			list := p.list(id, &short)
+			p.mu.RUnlock()
 			set = offsets{}
-			set.setList(t.list)
+			set.setList(list)
 			if clip(start) {
-				visit([]byte(t.term), start, &set)
+				visit(text, start, &set)
 			}
 		}
 	}
