@@ -31,6 +31,7 @@ const (
 // word's cursor.
 type words struct {
 	memory []string // the words of the parts in memory, sorted; of many the first ones
+	bound  string   // words of memory from this one on are not held; "" if all are
 	last   string   // words of memory after this one are too many; "" if none is
 	sealed []wordCursor
 	heap   []*wordCursor // by block, the newest on top
@@ -97,6 +98,9 @@ func (s *search) expand() error {
 
 // hold notes a word of memory, unless too many come before it.
 func (w *words) hold(word []byte) {
+	if w.bound != "" && string(word) >= w.bound {
+		return
+	}
 	if len(w.memory) == maxPrefixHeld {
 		w.keepFirst()
 	}
@@ -108,7 +112,10 @@ func (w *words) hold(word []byte) {
 func (w *words) keepFirst() {
 	slices.Sort(w.memory)
 	w.memory = slices.Compact(w.memory)
-	w.memory = w.memory[:min(len(w.memory), MaxPrefixWords+1)]
+	if len(w.memory) > MaxPrefixWords {
+		w.memory = w.memory[:MaxPrefixWords+1]
+		w.bound = w.memory[MaxPrefixWords]
+	}
 }
 
 // list goes through the words of both kinds in order, notes those on disk, and
@@ -320,7 +327,7 @@ func (w *words) loadFrom(i int, block uint64, into *offsets) error {
 // close ends the use of the words, and keeps their memory for the next.
 func (w *words) close() error {
 	clear(w.memory)
-	w.memory, w.sealed, w.heap, w.last = w.memory[:0], w.sealed[:0], w.heap[:0], ""
+	w.memory, w.sealed, w.heap, w.bound, w.last = w.memory[:0], w.sealed[:0], w.heap[:0], "", ""
 	if w.iter == nil {
 		return nil
 	}
