@@ -168,7 +168,7 @@ func (e *entryForm) readRelation() {
 		}
 		e.publish.Target, e.publish.Relation = e.replyTo.value, command.RelationReply
 	case e.supersedes.given:
-		if !sent.given {
+		if !known { // a target is looked up even where the relation has a problem
 			relation = command.RelationCorrection
 		}
 		e.publish.Target, e.publish.Relation = e.supersedes.value, relation

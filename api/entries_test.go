@@ -351,3 +351,20 @@ func TestUnavailable(t *testing.T) {
 		})
 	}
 }
+
+// A target that does not exist is named beside a relation that is none, and the example
+// leaves it out.
+func TestUnknownTargetBesideBadRelation(t *testing.T) {
+	s := start(t)
+	for _, relation := range []any{"nope", 5} {
+		r := s.Post("/api/entries", map[string]any{"body": "Hello, commons.", "supersedes": "e99", "relation": relation})
+		var e struct {
+			Issues  []struct{ Field string }
+			Example map[string]any
+		}
+		r.Decode(t, &e)
+		if len(e.Issues) != 2 || e.Issues[1].Field != "supersedes" || e.Example["supersedes"] != nil {
+			t.Errorf("%v: %s", relation, r.Body)
+		}
+	}
+}
