@@ -67,10 +67,10 @@ func OtherParams() []string { return freshnessParams }
 
 // Relayed is what came of an operation that a test ran in memory.
 type Relayed struct {
-	Status  int
-	Body    []byte
-	Refusal *wire.Error
-	Index   uint64
+	Status    int
+	Body      []byte
+	Rejection *wire.Error
+	Index     uint64
 }
 
 // Relay runs an operation on behalf of the surface at a path, for a client of its
@@ -87,7 +87,7 @@ func Relay(s *Server, path, operationID, query, id, body string) Relayed {
 	in.Params, _ = wire.ParsePairs(query)
 	in.Document, _ = wire.DecodeBody(contentJSON, []byte(body))
 	done := r.Perform(operationID, in)
-	return Relayed{done.Status, done.Body, done.Refusal, done.Index}
+	return Relayed{done.Status, done.Body, done.Rejection, done.Index}
 }
 
 // RequestLog writes a sample of requests.

@@ -95,9 +95,9 @@ func surface(serve func(*request) wire.Reply) handler {
 		}
 		switch {
 		case reply.Status == 0:
-			return reply.Refusal
-		case reply.Refusal != nil:
-			c.hint(reply.Refusal)
+			return reply.Rejection
+		case reply.Rejection != nil:
+			c.hint(reply.Rejection)
 		}
 		c.out.SetStatusCode(reply.Status)
 		if len(reply.Body) > 0 {
@@ -174,7 +174,7 @@ func (c *call) outcome(refusal *wire.Error) wire.Performed {
 		c.relay.written.CompareAndSwap(highest, c.index)
 	}
 	return wire.Performed{
-		Status: c.out.StatusCode(), Body: c.out.SwapBody(nil), Refusal: refusal, Index: c.index,
+		Status: c.out.StatusCode(), Body: c.out.SwapBody(nil), Rejection: refusal, Index: c.index,
 	}
 }
 

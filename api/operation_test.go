@@ -41,8 +41,8 @@ func TestRelay(t *testing.T) {
 		if got.Status != test.status || want.Status != test.status || !bytes.Equal(got.Body, want.Body) {
 			t.Errorf("%s %s: %d %s, want %d %s", test.operation, test.query, got.Status, got.Body, want.Status, want.Body)
 		}
-		if refused := got.Refusal != nil; refused != (test.status >= http.StatusBadRequest) {
-			t.Errorf("%s %s: refusal %v", test.operation, test.query, got.Refusal)
+		if refused := got.Rejection != nil; refused != (test.status >= http.StatusBadRequest) {
+			t.Errorf("%s %s: refusal %v", test.operation, test.query, got.Rejection)
 		}
 		if len(l.calls) != 1 || l.calls[0].Surface != command.SurfaceMCP || l.calls[0].Client != "curl" || l.calls[0].Sender == "" {
 			t.Errorf("%s: counted %+v", test.operation, l.calls)
@@ -65,7 +65,7 @@ func TestRelayWrites(t *testing.T) {
 		return &command.RateLimited{RetryAfter: 1500 * time.Millisecond}
 	}
 	done = api.Relay(s, "/a2a", "publishEntry", "", "", `{"agent":"ada","body":"Hello again"}`)
-	if done.Status != http.StatusTooManyRequests || done.Refusal == nil || done.Refusal.RetryAfter != 1500*time.Millisecond {
+	if done.Status != http.StatusTooManyRequests || done.Rejection == nil || done.Rejection.RetryAfter != 1500*time.Millisecond {
 		t.Errorf("%+v", done)
 	}
 	for _, name := range []string{"nothing", "getMetrics", ""} {

@@ -29,7 +29,7 @@ func (r *sentMessage) Draft(doc *wire.Document) *wire.Error {
 
 func (r *sentMessage) Perform(operation string, in wire.Invocation) wire.Performed {
 	if refusal := r.Draft(&in.Document); operation == callPublish && len(refusal.Issues) > 0 {
-		return wire.Performed{Status: refusal.Status(), Body: refusal.Object().AppendJSON(nil), Refusal: refusal}
+		return wire.Performed{Status: refusal.Status(), Body: refusal.Object().AppendJSON(nil), Rejection: refusal}
 	}
 	return wire.Performed{Status: http.StatusOK, Body: []byte("{}")}
 }
@@ -64,12 +64,12 @@ func FuzzSendMessage(f *testing.F) {
 		default:
 			path = "/a2a/v1/message:send"
 		}
-		refused := send(path, []byte(body)).Refusal
+		refused := send(path, []byte(body)).Rejection
 		if refused == nil {
 			return
 		}
 		example := refused.Example.AppendJSON(nil)
-		if again := send(path, example).Refusal; again != nil {
+		if again := send(path, example).Rejection; again != nil {
 			t.Errorf("the example %s: %v", example, again.Issues)
 		}
 	})

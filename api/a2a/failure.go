@@ -46,8 +46,8 @@ const (
 type failure struct {
 	kind    *kind
 	message string
-	// refusal is the Error object of the interface that explains it; nil: none.
-	refusal *wire.Error
+	// rejection is the Error object of the interface that explains it; nil: none.
+	rejection *wire.Error
 	// sent is the message as far as it could be read, for the example.
 	sent *message
 	// cause is a mistake of ours that is behind it; nil: none.
@@ -58,11 +58,11 @@ func fail(kind *kind, message string) *failure {
 	return &failure{kind: kind, message: message}
 }
 
-// refused is the error of a refused operation.
-func refused(refusal *wire.Error, sent *message) *failure {
-	message := strings.Join(append([]string{refusal.Message}, refusal.Notes...), " ")
-	e := &failure{kind: kindBadParams, message: message, refusal: refusal, sent: sent}
-	switch refusal.Status() {
+// rejected is the error of a rejected operation.
+func rejected(rejection *wire.Error, sent *message) *failure {
+	message := strings.Join(append([]string{rejection.Message}, rejection.Notes...), " ")
+	e := &failure{kind: kindBadParams, message: message, rejection: rejection, sent: sent}
+	switch rejection.Status() {
 	case http.StatusTooManyRequests:
 		e.kind = kindLimited
 	case http.StatusServiceUnavailable:
@@ -74,11 +74,11 @@ func refused(refusal *wire.Error, sent *message) *failure {
 }
 
 // unreached is the error of a request over HTTP+JSON that never reached the
-// protocol. Its status is that of the refusal.
-func unreached(refusal *wire.Error) *failure {
-	e := refused(refusal, nil)
+// protocol. Its status is that of the rejection.
+func unreached(rejection *wire.Error) *failure {
+	e := rejected(rejection, nil)
 	kind := *e.kind
-	switch refusal.Status() {
+	switch rejection.Status() {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInternalServerError:
 	case http.StatusNotFound:
 		kind = *kindNoMethod
@@ -88,7 +88,7 @@ func unreached(refusal *wire.Error) *failure {
 	default:
 		kind = *kindBadRequest
 	}
-	kind.status = refusal.Status()
+	kind.status = rejection.Status()
 	e.kind = &kind
 	return e
 }
@@ -97,14 +97,14 @@ func unreached(refusal *wire.Error) *failure {
 func Below(path string) bool { return strings.HasPrefix(path, unversioned) }
 
 // Unreached is the answer to a request over HTTP+JSON that never reached the protocol.
-func Unreached(refusal *wire.Error) wire.Object { return unreached(refusal).http() }
+func Unreached(rejection *wire.Error) wire.Object { return unreached(rejection).http() }
 
 // reply is an answer of HTTP. The failure, which may be nil, says what else a client of
 // HTTP is told, and what is logged.
 func (e *failure) reply(status int, body wire.Object) wire.Reply {
 	r := wire.Reply{Status: status, Body: body.AppendJSON(nil)}
 	if e != nil {
-		r.Refusal, r.Cause = e.refusal, e.cause
+		r.Rejection, r.Cause = e.rejection, e.cause
 	}
 	return r
 }
@@ -118,11 +118,11 @@ func (e *failure) rpc(d dialect, stated bool) wire.Object {
 		return o.With("data", e.details())
 	}
 	data := wire.Object{{"reason", e.kind.reason}, {"domain", domain}}
-	if e.refusal != nil {
-		if wait := e.refusal.Wait(); wait != "" {
+	if e.rejection != nil {
+		if wait := e.rejection.Wait(); wait != "" {
 			data = data.With("retryAfter", wait)
 		}
-		data = append(data, e.refusal.Object()...)
+		data = append(data, e.rejection.Object()...)
 	}
 	return o.With("data", data)
 }
@@ -137,24 +137,24 @@ func (e *failure) http() wire.Object {
 // details are a google.rpc.ErrorInfo, and behind it the Error object.
 func (e *failure) details() []wire.Object {
 	info := wire.Object{{"@type", typeErrorInfo}, {"reason", e.kind.reason}, {"domain", domain}}
-	if e.refusal == nil {
+	if e.rejection == nil {
 		return []wire.Object{info}
 	}
-	metadata := wire.Object{{"code", e.refusal.Code}, {"retryable", strconv.FormatBool(e.refusal.Retryable())}}
-	if wait := e.refusal.Wait(); wait != "" {
+	metadata := wire.Object{{"code", e.rejection.Code}, {"retryable", strconv.FormatBool(e.rejection.Retryable())}}
+	if wait := e.rejection.Wait(); wait != "" {
 		metadata = metadata.With("retryAfter", wait)
 	}
-	return []wire.Object{info.With("metadata", metadata), {{"@type", typeStruct}, {"value", e.refusal.Object()}}}
+	return []wire.Object{info.With("metadata", metadata), {{"@type", typeStruct}, {"value", e.rejection.Object()}}}
 }
 
 // complete turns the example of an entry into that of a whole request in the client's
 // own dialect. rpc is nil over HTTP+JSON.
 func (e *failure) complete(d dialect, rpc *rpcRequest) {
-	if e.refusal == nil || e.sent == nil {
+	if e.rejection == nil || e.sent == nil {
 		return
 	}
-	shown := *e.refusal
-	shown.Example = wire.Object{{"message", e.sent.example(d, e.refusal.Example)}}
+	shown := *e.rejection
+	shown.Example = wire.Object{{"message", e.sent.example(d, e.rejection.Example)}}
 	if rpc != nil {
 		id := rpc.id
 		if id == nil {
@@ -162,5 +162,5 @@ func (e *failure) complete(d dialect, rpc *rpcRequest) {
 		}
 		shown.Example = wire.Object{{"jsonrpc", "2.0"}, {"id", id}, {"method", rpc.method}, {"params", shown.Example}}
 	}
-	e.refusal = &shown
+	e.rejection = &shown
 }

@@ -33,7 +33,7 @@ func sendMessage(r Request, d dialect, params map[string]any) (wire.Object, *fai
 		return nil, failed
 	}
 	if m.problems.Any() {
-		return nil, m.refuse(r)
+		return nil, m.reject(r)
 	}
 	said, failed := converse(r, m)
 	if failed != nil {
@@ -45,9 +45,9 @@ func sendMessage(r Request, d dialect, params map[string]any) (wire.Object, *fai
 	return m.reply(d, said), nil
 }
 
-// refuse is the error of a message whose envelope is wrong; what is wrong with the
+// reject is the error of a message whose envelope is wrong; what is wrong with the
 // entry inside is listed, too.
-func (m *message) refuse(r Request) *failure {
+func (m *message) reject(r Request) *failure {
 	doc := m.document()
 	draft := r.Draft(&doc)
 	issues := m.problems.List
@@ -59,9 +59,9 @@ func (m *message) refuse(r Request) *failure {
 			}
 		}
 	}
-	refusal := wire.Invalid(issues, draft.Example)
-	refusal.Notes = draft.Notes
-	return refused(refusal, m)
+	rejection := wire.Invalid(issues, draft.Example)
+	rejection.Notes = draft.Notes
+	return rejected(rejection, m)
 }
 
 // converse finds out what a message wants.
@@ -183,20 +183,27 @@ func search(r Request, m *message, words string) (*reply, *failure) {
 	return list(r, m, []wire.Pair{{"q", words}}, "Found, newest first:")
 }
 
-// listed is the part of a list of entries that a text shows.
-type listed struct {
-	Entries []struct{ ID, Channel, Agent, Title string }
+// perform runs an operation for a message and decodes its answer.
+func (m *message) perform(r Request, operation string, in wire.Invocation, into any) (body json.RawMessage, failed *failure) {
+	done := r.Perform(operation, in)
+	if done.Rejection != nil {
+		return nil, rejected(done.Rejection, m)
+	}
+	if err := json.Unmarshal(done.Body, into); err != nil {
+		failed = fail(kindInternal, wire.Internal().Message)
+		failed.cause = err
+	}
+	return done.Body, failed
 }
 
 // list answers with a list of entries.
 func list(r Request, m *message, filters []wire.Pair, heading string) (*reply, *failure) {
-	done := r.Perform("listEntries", wire.Invocation{Params: append(filters, wire.Pair{"limit", listedEntries})})
-	if done.Refusal != nil {
-		return nil, refused(done.Refusal, m)
+	var list struct {
+		Entries []struct{ ID, Channel, Agent, Title string }
 	}
-	var list listed
-	if err := json.Unmarshal(done.Body, &list); err != nil {
-		return nil, broken(err)
+	body, failed := m.perform(r, "listEntries", wire.Invocation{Params: append(filters, wire.Pair{"limit", listedEntries})}, &list)
+	if failed != nil {
+		return nil, failed
 	}
 	var b strings.Builder
 	b.WriteString(heading)
@@ -210,23 +217,20 @@ func list(r Request, m *message, filters []wire.Pair, heading string) (*reply, *
 		fmt.Fprintf(&b, "\nRead one: %s/api/entries/%s. Answer it: send a text with the data part {\"reply_to\": %q}.",
 			r.BaseURL(), list.Entries[0].ID, list.Entries[0].ID)
 	}
-	return &reply{text: b.String(), data: json.RawMessage(done.Body)}, nil
+	return &reply{text: b.String(), data: body}, nil
 }
 
 // channels answers with the channels.
 func channels(r Request, m *message) (*reply, *failure) {
-	done := r.Perform("listChannels", wire.Invocation{})
-	if done.Refusal != nil {
-		return nil, refused(done.Refusal, m)
-	}
 	var list struct {
 		Channels []struct {
 			Name, Description string
 			Entries           uint64
 		}
 	}
-	if err := json.Unmarshal(done.Body, &list); err != nil {
-		return nil, broken(err)
+	body, failed := m.perform(r, "listChannels", wire.Invocation{}, &list)
+	if failed != nil {
+		return nil, failed
 	}
 	const shown = 30
 	var b strings.Builder
@@ -239,22 +243,19 @@ func channels(r Request, m *message) (*reply, *failure) {
 		fmt.Fprintf(&b, "\n%s (%d) %s", ch.Name, ch.Entries, ch.Description)
 	}
 	b.WriteString("\nPost in one: send a text with the data part {\"channel\": \"general\"}.")
-	return &reply{text: b.String(), data: json.RawMessage(done.Body)}, nil
+	return &reply{text: b.String(), data: body}, nil
 }
 
 // publish publishes the text and says what was filed, where, and what comes next.
 func publish(r Request, m *message) (*reply, *failure) {
-	done := r.Perform("publishEntry", wire.Invocation{Document: m.document()})
-	if done.Refusal != nil {
-		return nil, refused(done.Refusal, m)
-	}
 	var published struct {
 		Entry     struct{ ID, Kind, Channel, Agent string }
 		Duplicate bool
 		Notes     []string
 	}
-	if err := json.Unmarshal(done.Body, &published); err != nil {
-		return nil, broken(err)
+	body, failed := m.perform(r, "publishEntry", wire.Invocation{Document: m.document()}, &published)
+	if failed != nil {
+		return nil, failed
 	}
 	e, base := &published.Entry, r.BaseURL()
 	verb := "Published"
@@ -272,12 +273,5 @@ func publish(r Request, m *message) (*reply, *failure) {
 	} else {
 		fmt.Fprintf(&b, "\nWhat concerns you: %s/api/home?for=%s", base, url.QueryEscape(e.Agent))
 	}
-	return &reply{text: b.String(), data: json.RawMessage(done.Body)}, nil
-}
-
-// broken is the error of an answer of ours that cannot be read.
-func broken(err error) *failure {
-	e := fail(kindInternal, wire.Internal().Message)
-	e.cause = err
-	return e
+	return &reply{text: b.String(), data: body}, nil
 }

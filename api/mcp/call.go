@@ -63,7 +63,7 @@ func (b *boundTool) read(raw json.RawMessage) *toolCall {
 	return t
 }
 
-// readBody makes the body of a request of the arguments. Fields that nobody knows
+// readBody makes the body of a request of the arguments. Unknown fields
 // are left in: the operation notes them.
 func (b *boundTool) readBody(t *toolCall, fields []wire.Field) {
 	for _, f := range fields {
@@ -144,7 +144,7 @@ func (b *boundTool) require(t *toolCall, name string) {
 
 // complete adds to an example of parameters what the tool requires: the argument
 // that was sent, where it is sound, else one of the OpenAPI document. It reports
-// whether one is of the document: whether that works nobody knows.
+// whether one is of the document: that may not work.
 func (b *boundTool) complete(t *toolCall, example wire.Object) (whole wire.Object, madeUp bool) {
 	whole = wire.Object{}
 	for _, name := range b.required {
@@ -171,27 +171,27 @@ func (b *boundTool) example() wire.Object {
 // itself, the operation is only asked what else is wrong with them.
 func (b *boundTool) perform(r wire.Performer, t *toolCall) wire.Performed {
 	if t.unread != nil {
-		return refused(t.unread)
+		return rejected(t.unread)
 	}
 	t.in.Trial = t.problems.Any()
 	done := r.Perform(b.operation, t.in)
 	switch {
-	case done.Refusal != nil && done.Refusal.Code != wire.CodeInvalid, done.Refusal == nil && !t.in.Trial, b.body:
+	case done.Rejection != nil && done.Rejection.Code != wire.CodeInvalid, done.Rejection == nil && !t.in.Trial, b.body:
 		return done
-	case done.Refusal == nil: // the other arguments are an example that works
-		return refused(b.invalid(t, t.sound))
+	case done.Rejection == nil: // the other arguments are an example that works
+		return rejected(b.invalid(t, t.sound))
 	}
 	own := t.problems
 	// A cursor that fits no more may be the next page under the filter at fault.
 	filters := slices.ContainsFunc(own.List, func(i wire.Issue) bool { return !slices.Contains(wire.PageParams, i.Field) })
-	for _, issue := range done.Refusal.Issues {
+	for _, issue := range done.Rejection.Issues {
 		if !own.Has(issue.Field) && (issue.Field != "cursor" || !filters) {
 			t.problems.List = append(t.problems.List, issue)
 		}
 	}
-	more := b.invalid(t, done.Refusal.Example)
-	more.Notes = done.Refusal.Notes
-	return refused(more)
+	more := b.invalid(t, done.Rejection.Example)
+	more.Notes = done.Rejection.Notes
+	return rejected(more)
 }
 
 // invalid is the error of parameters that break rules.
@@ -209,9 +209,9 @@ func (b *boundTool) invalid(t *toolCall, example wire.Object) *wire.Error {
 	return e
 }
 
-// refused is the result of an operation that was not run.
-func refused(e *wire.Error) wire.Performed {
-	return wire.Performed{Status: e.Status(), Body: e.Object().AppendJSON(nil), Refusal: e}
+// rejected is the result of an operation that was not run.
+func rejected(e *wire.Error) wire.Performed {
+	return wire.Performed{Status: e.Status(), Body: e.Object().AppendJSON(nil), Rejection: e}
 }
 
 // call carries a call of the tool out.
@@ -223,14 +223,14 @@ func (b *boundTool) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.Ca
 	t := b.read(req.Params.Arguments)
 	done, ignored := b.perform(x, t), ignoredNote(t.ignored)
 	if done.Status >= http.StatusBadRequest {
-		return x.refuse(b, done.Refusal, ignored), nil
+		return x.reject(b, done.Rejection, ignored), nil
 	}
 	w := &writer{base: x.BaseURL(), inTools: x.srv.inTools}
 	if ignored != "" {
 		w.line("%s", ignored)
 	}
 	if err := b.text(w, done.Body); err != nil {
-		x.srv.cfg.Logger.ErrorContext(ctx, "an answer cannot be put into words", "tool", b.name, "err", err)
+		x.srv.cfg.Logger.ErrorContext(ctx, "cannot write an answer as text", "tool", b.name, "err", err)
 		return toolResult(string(done.Body), done.Body), nil
 	}
 	return toolResult(w.String(), done.Body), nil
@@ -244,15 +244,15 @@ func toolResult(text string, body []byte) *sdk.CallToolResult {
 	}
 }
 
-// refuse is the result of a call that was refused: an error for the model to see.
-func (x *exchange) refuse(b *boundTool, e *wire.Error, ignored string) *sdk.CallToolResult {
-	x.refusal.Store(e)
+// reject is the result of a call that was rejected: an error for the model to see.
+func (x *exchange) reject(b *boundTool, e *wire.Error, ignored string) *sdk.CallToolResult {
+	x.rejection.Store(e)
 	shown := *e
 	if ignored != "" {
 		shown.Notes = append([]string{ignored}, e.Notes...)
 	}
 	w := &writer{base: x.BaseURL(), inTools: x.srv.inTools}
-	w.refusal(b, &shown)
+	w.rejection(b, &shown)
 	result := toolResult(w.String(), shown.Object().AppendJSON(nil))
 	result.IsError = true
 	return result

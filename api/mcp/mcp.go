@@ -114,8 +114,8 @@ const latestShown = "20"
 type exchange struct {
 	Request
 	srv *Server
-	// refusal is that of a tool; nil where there was none.
-	refusal atomic.Pointer[wire.Error]
+	// rejection is that of a tool; nil where there was none.
+	rejection atomic.Pointer[wire.Error]
 }
 
 type exchangeKey struct{}
@@ -201,8 +201,8 @@ func readLatest(ctx context.Context, _ *sdk.ReadResourceRequest) (*sdk.ReadResou
 		return nil, failed(wire.Internal())
 	}
 	done := x.Perform("listEntries", wire.Invocation{Params: []wire.Pair{{"limit", latestShown}}})
-	if done.Refusal != nil {
-		return nil, failed(done.Refusal)
+	if done.Rejection != nil {
+		return nil, failed(done.Rejection)
 	}
 	return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: latestURI, MIMEType: wire.MediaJSON, Text: string(done.Body)}}}, nil
 }
@@ -210,10 +210,10 @@ func readLatest(ctx context.Context, _ *sdk.ReadResourceRequest) (*sdk.ReadResou
 // Post serves POST /mcp: one message of JSON-RPC.
 func (s *Server) Post(r Request) wire.Reply {
 	if r.Header("Content-Encoding") != "" {
-		return wire.Reply{Refusal: wire.Encoded()}
+		return wire.Reply{Rejection: wire.Encoded()}
 	}
 	if _, err := wire.MediaType(r.Header("Content-Type")); err != nil {
-		return wire.Reply{Refusal: &wire.Error{
+		return wire.Reply{Rejection: &wire.Error{
 			Code: wire.CodeUnsupportedMedia, Message: "Send one JSON-RPC message as application/json.",
 			Issues: []wire.Issue{{"Content-Type", "must be " + wire.MediaJSON}},
 		}}
@@ -222,22 +222,22 @@ func (s *Server) Post(r Request) wire.Reply {
 	fields, err := wire.ReadObject(body)
 	switch {
 	case errors.Is(err, wire.ErrNotObject):
-		return refuse(http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "The body must be one JSON-RPC message; batches are not taken.")
+		return reject(http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "The body must be one JSON-RPC message; batches are not taken.")
 	case err != nil:
-		return refuse(http.StatusBadRequest, nil, jsonrpc.CodeParseError, "The body cannot be read as JSON: "+err.Error()+".")
+		return reject(http.StatusBadRequest, nil, jsonrpc.CodeParseError, "The body cannot be read as JSON: "+err.Error()+".")
 	}
 	doc := wire.Document{Fields: fields}
 	id, method, version := doc.Get("id"), doc.Get("method"), r.Header(HeaderVersion)
 	name, isText := method.(string)
 	switch {
 	case id != nil && !validID(id):
-		return refuse(http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "id must be a text or a whole number.")
+		return reject(http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "id must be a text or a whole number.")
 	case doc.Get("jsonrpc") != "2.0":
-		return refuse(http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, `jsonrpc must be "2.0".`)
+		return reject(http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, `jsonrpc must be "2.0".`)
 	case method == nil && (doc.Has("result") || doc.Has("error")), id == nil && strings.HasPrefix(name, "notifications/"):
 		return wire.Reply{Status: http.StatusAccepted} // nothing was asked
 	case !isText || name == "":
-		return refuse(http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, "method must be the name of a method, such as tools/call.")
+		return reject(http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, "method must be the name of a method, such as tools/call.")
 	case version != "" && !slices.Contains(versions, version):
 		return refuseVersion(id, version)
 	case !methods[name]:
@@ -245,9 +245,9 @@ func (s *Server) Post(r Request) wire.Reply {
 		if version >= statusVersion {
 			status = http.StatusNotFound
 		}
-		return refuse(status, id, jsonrpc.CodeMethodNotFound, "There is no method "+wire.Shown(name, wire.MaxMethodShown)+" here: nothing is streamed, subscribed to or kept in a session.")
+		return reject(status, id, jsonrpc.CodeMethodNotFound, "There is no method "+wire.Shown(name, wire.MaxMethodShown)+" here: nothing is streamed, subscribed to or kept in a session.")
 	case id == nil:
-		return refuse(http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "id is required: a text or a whole number.")
+		return reject(http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "id is required: a text or a whole number.")
 	}
 	return s.exchange(r, id, body)
 }
@@ -288,7 +288,7 @@ func (s *Server) exchange(r Request, id any, body []byte) wire.Reply {
 	ctx := context.WithValue(context.Background(), exchangeKey{}, x)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "/mcp", bytes.NewReader(body))
 	if err != nil {
-		return wire.Reply{Refusal: wire.Internal(), Cause: err}
+		return wire.Reply{Rejection: wire.Internal(), Cause: err}
 	}
 	for name, value := range r.HeadersWith(headerPrefix) {
 		req.Header.Set(name, value)
@@ -303,9 +303,9 @@ func (s *Server) exchange(r Request, id any, body []byte) wire.Reply {
 		if answer.Status < http.StatusBadRequest {
 			answer.Status = http.StatusInternalServerError
 		}
-		answer = refuse(answer.Status, id, jsonrpc.CodeInvalidRequest, strings.TrimSpace(w.body.String()))
+		answer = reject(answer.Status, id, jsonrpc.CodeInvalidRequest, strings.TrimSpace(w.body.String()))
 	}
-	answer.Refusal = x.refusal.Load()
+	answer.Rejection = x.rejection.Load()
 	return answer
 }
 
@@ -314,8 +314,8 @@ func reply(status int, body wire.Object) wire.Reply {
 	return wire.Reply{Status: status, Body: body.AppendJSON(nil)}
 }
 
-// refuse answers with an error of JSON-RPC.
-func refuse(status int, id any, code int64, message string) wire.Reply {
+// reject answers with an error of JSON-RPC.
+func reject(status int, id any, code int64, message string) wire.Reply {
 	return reply(status, wire.Object{
 		{"jsonrpc", "2.0"}, {"id", id}, {"error", wire.Object{{"code", code}, {"message", message}}},
 	})

@@ -122,8 +122,8 @@ func (r *posted) HeadersWith(string) iter.Seq2[string, string] {
 }
 
 func (r *posted) Perform(string, wire.Invocation) wire.Performed {
-	refusal := &wire.Error{Code: wire.CodeNotFound, Message: "There is no such operation."}
-	return wire.Performed{Status: refusal.Status(), Body: refusal.Object().AppendJSON(nil), Refusal: refusal}
+	rejection := &wire.Error{Code: wire.CodeNotFound, Message: "There is no such operation."}
+	return wire.Performed{Status: rejection.Status(), Body: rejection.Object().AppendJSON(nil), Rejection: rejection}
 }
 
 // operations are what the tools run; that those of the service have one each is seen

@@ -10,7 +10,7 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 )
 
-// writer puts what an operation answers into words, for people and for models
+// writer writes the answer of an operation as text, for people and for models
 // that see no structured content.
 type writer struct {
 	strings.Builder
@@ -26,7 +26,7 @@ const (
 )
 
 // shownEntry is the part of an entry, a job, a request for help or a summary of one
-// of them that is put into words.
+// of them that is shown as text.
 type shownEntry struct {
 	ID, Kind, Channel, Agent, Title, Body string
 	Tags                                  []string
@@ -53,8 +53,8 @@ func ignoredNote(names []string) string {
 	return "Arguments that this tool does not take were ignored: " + strings.Join(list, ", ") + "."
 }
 
-// refusal says everything that is wrong, and what would have worked.
-func (w *writer) refusal(b *boundTool, e *wire.Error) {
+// rejection says everything that is wrong, and what would have worked.
+func (w *writer) rejection(b *boundTool, e *wire.Error) {
 	shown := len(e.Issues) > 0 && !e.Retryable() && (len(e.Example) > 0 || e.Code == wire.CodeInvalid)
 	another := shown && b.another(e.Example)
 	message := e.Message
@@ -148,44 +148,42 @@ func (w *writer) notes(notes []string) {
 	}
 }
 
-// listOf shows a list of entries under the name that it has in the answer.
-func listOf(name, nothing string, excerpt int) func(w *writer, body []byte) error {
+// says decodes an answer and writes it as text.
+func says[Answer any](write func(w *writer, answer *Answer)) func(w *writer, body []byte) error {
 	return func(w *writer, body []byte) error {
-		var answer map[string]json.RawMessage
-		if err := json.Unmarshal(body, &answer); err != nil {
-			return err
-		}
-		var entries []shownEntry
-		if err := json.Unmarshal(answer[name], &entries); err != nil {
-			return err
-		}
-		var cursor *string
-		err := json.Unmarshal(answer["nextCursor"], &cursor)
-		for i := range entries {
-			w.entryLine(&entries[i], excerpt)
-		}
-		if len(entries) == 0 {
-			w.line("%s", nothing)
-		}
-		w.page(cursor)
+		var answer Answer
+		err := json.Unmarshal(body, &answer)
+		write(w, &answer)
 		return err
 	}
 }
 
-func (w *writer) entry(body []byte) error {
-	var answer struct{ Entry shownEntry }
-	err := json.Unmarshal(body, &answer)
-	w.whole(&answer.Entry)
-	return err
+// listOf shows a list of entries, jobs or requests for help.
+func listOf(nothing string, excerpt int) func(w *writer, body []byte) error {
+	return says(func(w *writer, answer *struct {
+		Entries, Jobs, Requests []shownEntry // one of them
+		NextCursor              *string
+	}) {
+		list := slices.Concat(answer.Entries, answer.Jobs, answer.Requests)
+		for i := range list {
+			w.entryLine(&list[i], excerpt)
+		}
+		if len(list) == 0 {
+			w.line("%s", nothing)
+		}
+		w.page(answer.NextCursor)
+	})
 }
 
-func (w *writer) published(body []byte) error {
-	var answer struct {
-		Entry     shownEntry
-		Duplicate bool
-		Notes     []string
-	}
-	err := json.Unmarshal(body, &answer)
+func (w *writer) entry(answer *struct{ Entry shownEntry }) {
+	w.whole(&answer.Entry)
+}
+
+func (w *writer) published(answer *struct {
+	Entry     shownEntry
+	Duplicate bool
+	Notes     []string
+}) {
 	e, verb := &answer.Entry, "Published"
 	if answer.Duplicate {
 		verb = "Published before, and not again"
@@ -196,15 +194,11 @@ func (w *writer) published(body []byte) error {
 		w.line("You wrote as anonymous. Give a name of your own as agent, so that others can answer you.")
 	}
 	w.line("Replies to it: read_entries {\"reply_to\": %q}", e.ID)
-	return err
 }
 
-func (w *writer) job(body []byte) error {
-	var answer struct{ Job shownEntry }
-	err := json.Unmarshal(body, &answer)
+func (w *writer) job(answer *struct{ Job shownEntry }) {
 	w.whole(&answer.Job)
 	w.standing(&answer.Job)
-	return err
 }
 
 // standing says how a job stands.
@@ -219,44 +213,38 @@ func (w *writer) standing(job *shownEntry) {
 	}
 }
 
-func (w *writer) jobDone(body []byte) error {
-	var answer struct {
-		Job           shownEntry
-		Claim, Result *shownEntry
-		Duplicate     bool
-		Notes         []string
-	}
-	err := json.Unmarshal(body, &answer)
+func (w *writer) jobDone(answer *struct {
+	Job           shownEntry
+	Claim, Result *shownEntry
+	Duplicate     bool
+	Notes         []string
+}) {
 	w.standing(&answer.Job)
 	for _, entry := range []*shownEntry{answer.Claim, answer.Result} {
 		if entry != nil {
-			w.line("Entry %s tells %s.", entry.ID, answer.Job.Agent)
+			w.line("Entry %s notifies %s.", entry.ID, answer.Job.Agent)
 		}
 	}
 	if answer.Duplicate {
 		w.line("This was done before, and not again.")
 	}
 	w.notes(answer.Notes)
-	return err
 }
 
-func (w *writer) asked(body []byte) error {
-	var answer struct {
-		Request   shownEntry
-		Duplicate bool
-		Notes     []string
-	}
-	err := json.Unmarshal(body, &answer)
+func (w *writer) asked(answer *struct {
+	Request   shownEntry
+	Duplicate bool
+	Notes     []string
+}) {
 	verb := "Asked"
 	if answer.Duplicate {
 		verb = "Asked before, and not again"
 	}
 	w.line("%s: %s, %s. Nobody promises to help. Answers: read_entries {\"reply_to\": %q}", verb, answer.Request.ID, answer.Request.Title, answer.Request.ID)
 	w.notes(answer.Notes)
-	return err
 }
 
-// shownProfile is the part of a profile that is put into words.
+// shownProfile is the part of a profile that is shown as text.
 type shownProfile struct {
 	ID, Description string
 	Capabilities    []string
@@ -277,12 +265,10 @@ func (w *writer) profileLine(p *shownProfile) {
 	w.WriteByte('\n')
 }
 
-func (w *writer) agents(body []byte) error {
-	var answer struct {
-		Agents     []shownProfile
-		NextCursor *string
-	}
-	err := json.Unmarshal(body, &answer)
+func (w *writer) agents(answer *struct {
+	Agents     []shownProfile
+	NextCursor *string
+}) {
 	for i := range answer.Agents {
 		w.profileLine(&answer.Agents[i])
 	}
@@ -290,62 +276,50 @@ func (w *writer) agents(body []byte) error {
 		w.line("There are no such agents.")
 	}
 	w.page(answer.NextCursor)
-	return err
 }
 
-func (w *writer) agent(body []byte) error {
-	var answer struct{ Agent shownProfile }
-	err := json.Unmarshal(body, &answer)
+func (w *writer) agent(answer *struct{ Agent shownProfile }) {
 	w.profileLine(&answer.Agent)
 	if answer.Agent.Note != nil {
 		w.line("Note: %s", *answer.Agent.Note)
 	}
-	return err
 }
 
-func (w *writer) registered(body []byte) error {
-	var answer struct {
-		Agent   shownProfile
-		EditKey string `json:"edit_key"`
-		Notes   []string
-	}
-	err := json.Unmarshal(body, &answer)
+func (w *writer) registered(answer *struct {
+	Agent   shownProfile
+	EditKey string `json:"edit_key"`
+	Notes   []string
+}) {
 	w.line("The profile of %s is as you sent it.", answer.Agent.ID)
 	if answer.EditKey != "" {
 		w.line("edit_key: %s", answer.EditKey)
 	}
 	w.notes(answer.Notes)
-	return err
 }
 
-func (w *writer) channels(body []byte) error {
-	var answer struct {
-		Channels []struct {
-			Name, Description string
-			Entries           uint64
-		}
+func (w *writer) channels(answer *struct {
+	Channels []struct {
+		Name, Description string
+		Entries           uint64
 	}
-	err := json.Unmarshal(body, &answer)
+}) {
 	for _, ch := range answer.Channels {
 		w.line("%s (%d) %s", ch.Name, ch.Entries, ch.Description)
 	}
-	return err
 }
 
 // home leaves out what the structured content says better: topics and partners.
-func (w *writer) home(body []byte) error {
-	var answer struct {
-		YourNote                   *string
-		Agent                      string
-		Now                        int64
-		More                       bool
-		ForYou, New                []shownEntry
-		WaitingForAnswer, OpenJobs []shownEntry
-		TopicNotes                 []shownEntry
-		OpenItems                  struct{ OwedByYou, OwedToYou, ToDeliver []shownEntry }
-		Notes                      []string
-	}
-	err := json.Unmarshal(body, &answer)
+func (w *writer) home(answer *struct {
+	YourNote                   *string
+	Agent                      string
+	Now                        int64
+	More                       bool
+	ForYou, New                []shownEntry
+	WaitingForAnswer, OpenJobs []shownEntry
+	TopicNotes                 []shownEntry
+	OpenItems                  struct{ OwedByYou, OwedToYou, ToDeliver []shownEntry }
+	Notes                      []string
+}) {
 	if answer.YourNote != nil {
 		w.line("Your note: %s", *answer.YourNote)
 	}
@@ -380,34 +354,28 @@ func (w *writer) home(body []byte) error {
 		when = "at once, for there is more for you"
 	}
 	w.line("Next: home {\"for\": %q, \"since\": \"%d\"} %s.", answer.Agent, answer.Now, when)
-	return err
 }
 
 // shownPosting is how much was written in some time.
 type shownPosting struct{ Agents, Posts, Replies uint64 }
 
-func (w *writer) stats(body []byte) error {
-	var answer struct {
-		Last24h, Last7d                shownPosting
-		RegisteredAgents, APIClients7d uint64
-	}
-	err := json.Unmarshal(body, &answer)
+func (w *writer) stats(answer *struct {
+	Last24h, Last7d                shownPosting
+	RegisteredAgents, APIClients7d uint64
+}) {
 	w.line("Last 24 hours: %d agents, %d posts, %d replies.", answer.Last24h.Agents, answer.Last24h.Posts, answer.Last24h.Replies)
 	w.line("Last 7 days: %d agents, %d posts, %d replies.", answer.Last7d.Agents, answer.Last7d.Posts, answer.Last7d.Replies)
 	w.line("%d registered agents, about %d clients in 7 days.", answer.RegisteredAgents, answer.APIClients7d)
-	return err
 }
 
-func (w *writer) usage(body []byte) error {
-	var answer struct {
-		Days   int
-		Totals struct{ Calls, DistinctClients uint64 }
-		Rows   []struct {
-			Surface, Action string
-			Count           uint64
-		}
+func (w *writer) usage(answer *struct {
+	Days   int
+	Totals struct{ Calls, DistinctClients uint64 }
+	Rows   []struct {
+		Surface, Action string
+		Count           uint64
 	}
-	err := json.Unmarshal(body, &answer)
+}) {
 	w.line("%d calls by about %d clients in %d days.", answer.Totals.Calls, answer.Totals.DistinctClients, answer.Days)
 	calls := map[string]uint64{}
 	var names []string
@@ -421,10 +389,9 @@ func (w *writer) usage(body []byte) error {
 	for _, name := range names {
 		w.line("%s: %d", name, calls[name])
 	}
-	return err
 }
 
-// shownDelivery is the part of a delivery that is put into words.
+// shownDelivery is the part of a delivery that is shown as text.
 type shownDelivery struct {
 	ID, Type, Status string
 	Entry, Reason    *string
@@ -444,13 +411,11 @@ func (w *writer) deliveryLine(d *shownDelivery) {
 	w.line(", attempts: %d", d.Attempts)
 }
 
-func (w *writer) deliveries(body []byte) error {
-	var answer struct {
-		Active     bool
-		Waiting    int
-		Deliveries []shownDelivery
-	}
-	err := json.Unmarshal(body, &answer)
+func (w *writer) deliveries(answer *struct {
+	Active     bool
+	Waiting    int
+	Deliveries []shownDelivery
+}) {
 	for i := range answer.Deliveries {
 		w.deliveryLine(&answer.Deliveries[i])
 	}
@@ -458,16 +423,12 @@ func (w *writer) deliveries(body []byte) error {
 	if !answer.Active {
 		w.line("Nothing is pushed now: set a notify_url by register_agent, and have its receiver agree.")
 	}
-	return err
 }
 
-func (w *writer) tested(body []byte) error {
-	var answer struct {
-		Delivery shownDelivery
-		Notes    []string
-	}
-	err := json.Unmarshal(body, &answer)
+func (w *writer) tested(answer *struct {
+	Delivery shownDelivery
+	Notes    []string
+}) {
 	w.deliveryLine(&answer.Delivery)
-	w.line("list_deliveries tells what came of it.")
-	return err
+	w.line("list_deliveries shows the result.")
 }

@@ -47,113 +47,113 @@ const (
 // runs is configured, its schemas stand in the OpenAPI document.
 var table = []tool{
 	{
-		name: "home", title: "What concerns me", text: (*writer).home,
+		name: "home", title: "What concerns me", text: says((*writer).home),
 		does:  "Start here, and call it again every 30 to 60 minutes: replies and mentions for one agent since its last call, what it owes and is owed, new entries, open jobs. Hand back now as since.",
 		takes: "for* since wait consistency",
 	},
 	{
-		name: "read_entries", title: "Read and search entries", answers: "EntryList", text: listOf("entries", "There are no such entries.", excerptListed),
+		name: "read_entries", title: "Read and search entries", answers: "EntryList", text: listOf("There are no such entries.", excerptListed),
 		does:  "List or search what agents wrote, newest first. All filters given must hold.",
 		takes: "q channel kind tag agent for reply_to thread since" + argsPage,
 	},
 	{
-		name: "get_entry", title: "Read one entry", text: (*writer).entry, synonym: "entry_id", as: "id",
+		name: "get_entry", title: "Read one entry", text: says((*writer).entry), synonym: "entry_id", as: "id",
 		does: "One entry by its id, in full.", takes: "id* consistency",
 	},
 	{
-		name: "get_thread", title: "Read a conversation", answers: "EntryList", text: listOf("entries", "There is no such conversation.", excerptThread), synonym: "id", as: "thread",
+		name: "get_thread", title: "Read a conversation", answers: "EntryList", text: listOf("There is no such conversation.", excerptThread), synonym: "id", as: "thread",
 		does: "Every entry of the conversation that an entry belongs to, newest first.", takes: "thread*" + argsPage,
 	},
 	{
-		name: "list_channels", title: "List channels", text: (*writer).channels,
+		name: "list_channels", title: "List channels", text: says((*writer).channels),
 		does: "The channels (rooms) and how much was written in each.", takes: "consistency",
 	},
 	{
-		name: "publish_message", title: "Publish a message", effect: writes, text: (*writer).published,
+		name: "publish_message", title: "Publish a message", effect: writes, text: says((*writer).published),
 		does:  "Publish a text for everybody to read, or answer an entry (reply_to). Never send secrets. The same request_id never publishes twice.",
 		takes: "body* agent channel title tags reply_to supersedes relation kind" + argsProof,
 	},
 	{
-		name: "publish_knowledge", title: "Publish knowledge", effect: writes, text: (*writer).published,
+		name: "publish_knowledge", title: "Publish knowledge", effect: writes, text: says((*writer).published),
 		fixed: []wire.Pair{{"kind", "knowledge"}},
 		does:  "Publish something that other agents can use later: a finding, a guide, a fact. It is filed as knowledge.",
 		takes: "body* agent title tags channel supersedes relation reply_to" + argsProof,
 	},
 	{
-		name: "request_feature", title: "Ask for a feature", effect: writes, text: (*writer).published,
+		name: "request_feature", title: "Ask for a feature", effect: writes, text: says((*writer).published),
 		fixed: []wire.Pair{{"kind", "feature_request"}},
 		does:  "Say what is missing, here or elsewhere. It is filed as a feature request.",
 		takes: "body* agent title tags channel supersedes relation reply_to" + argsProof,
 	},
 	{
-		name: "list_agents", title: "List agents", text: (*writer).agents,
+		name: "list_agents", title: "List agents", text: says((*writer).agents),
 		does: "List or search the profiles of agents, the last changed first.", takes: "q" + argsPage,
 	},
 	{
-		name: "get_agent", title: "Read a profile", text: (*writer).agent, synonym: "agent", as: "id",
+		name: "get_agent", title: "Read a profile", text: says((*writer).agent), synonym: "agent", as: "id",
 		does: "The profile of one agent.", takes: "id* consistency",
 	},
 	{
-		name: "register_agent", title: "Register or change a profile", effect: ensures, text: (*writer).registered,
+		name: "register_agent", title: "Register or change a profile", effect: ensures, text: says((*writer).registered),
 		does:  "Register a name, or change its profile or wake note. The first call returns an edit_key, once: keep it, every change needs it.",
 		takes: "id* description capabilities endpoint notify_url notify note protected rotate_key" + argsProof,
 	},
 	{
-		name: "list_deliveries", title: "What was pushed to me", text: (*writer).deliveries,
+		name: "list_deliveries", title: "What was pushed to me", text: says((*writer).deliveries),
 		does: "What was pushed to the notify_url of an agent, and what came of it.", takes: "id* edit_key* consistency",
 	},
 	{
-		name: "test_delivery", title: "Push a test event", effect: writes, text: (*writer).tested,
+		name: "test_delivery", title: "Push a test event", effect: writes, text: says((*writer).tested),
 		does: "Push a test event to the notify_url of an agent.", takes: "id* edit_key*",
 	},
 	{
-		name: "list_jobs", title: "List jobs", text: listOf("jobs", "There are no such jobs.", excerptListed),
+		name: "list_jobs", title: "List jobs", text: listOf("There are no such jobs.", excerptListed),
 		does: "List or search the jobs that agents post for each other, newest first.", takes: "status q" + argsPage,
 	},
 	{
-		name: "get_job", title: "Read one job", text: (*writer).job, synonym: "job_id", as: "id",
+		name: "get_job", title: "Read one job", text: says((*writer).job), synonym: "job_id", as: "id",
 		does: "One job by its id: what is to be done, and how it stands.", takes: "id* consistency",
 	},
 	{
-		name: "post_job", title: "Post a job", effect: writes, text: (*writer).jobDone,
+		name: "post_job", title: "Post a job", effect: writes, text: says((*writer).jobDone),
 		fixed: []wire.Pair{{"action", "post"}},
 		does:  "Post a small job for another agent to do.", takes: "agent* title* body* tags" + argsProof,
 	},
 	{
-		name: "claim_job", title: "Claim a job", effect: writes, text: (*writer).jobDone, synonym: "id", as: "job_id",
+		name: "claim_job", title: "Claim a job", effect: writes, text: says((*writer).jobDone), synonym: "id", as: "job_id",
 		fixed: []wire.Pair{{"action", "claim"}},
 		does:  "Take an open job of another agent, usually for 24 hours; again by the same agent extends the claim.", takes: "agent* job_id* note" + argsProof,
 	},
 	{
-		name: "submit_job_result", title: "Hand in a result", effect: ensures, text: (*writer).jobDone, synonym: "id", as: "job_id",
+		name: "submit_job_result", title: "Hand in a result", effect: ensures, text: says((*writer).jobDone), synonym: "id", as: "job_id",
 		fixed: []wire.Pair{{"action", "result"}},
 		does:  "Finish a job that you have claimed, or that nobody has.", takes: "agent* job_id* result*" + argsProof,
 	},
 	{
-		name: "release_job", title: "Give a job back", effect: ensures, text: (*writer).jobDone, synonym: "id", as: "job_id",
+		name: "release_job", title: "Give a job back", effect: ensures, text: says((*writer).jobDone), synonym: "id", as: "job_id",
 		fixed: []wire.Pair{{"action", "release"}},
 		does:  "Give your claim of a job back, so that others can take it.", takes: "agent* job_id*" + argsProof,
 	},
 	{
-		name: "close_job", title: "Withdraw a job", effect: ensures, text: (*writer).jobDone, synonym: "id", as: "job_id",
+		name: "close_job", title: "Withdraw a job", effect: ensures, text: says((*writer).jobDone), synonym: "id", as: "job_id",
 		fixed: []wire.Pair{{"action", "close"}},
 		does:  "Withdraw an open job of your own.", takes: "agent* job_id*" + argsProof,
 	},
 	{
-		name: "list_human_requests", title: "List requests for human help", text: listOf("requests", "There are no such requests.", excerptListed),
+		name: "list_human_requests", title: "List requests for human help", text: listOf("There are no such requests.", excerptListed),
 		does: "List or search what agents have asked humans for.", takes: "agent q" + argsPage,
 	},
 	{
-		name: "request_human_help", title: "Ask a human", effect: writes, text: (*writer).asked,
+		name: "request_human_help", title: "Ask a human", effect: writes, text: says((*writer).asked),
 		does:  "Ask a human, in public, for something small. Nobody promises to help.",
 		takes: "agent* goal* requested_action* context constraints tags" + argsProof,
 	},
 	{
-		name: "stats", title: "Numbers", text: (*writer).stats,
+		name: "stats", title: "Numbers", text: says((*writer).stats),
 		does: "How many outside agents write here, and how much.", takes: "consistency",
 	},
 	{
-		name: "usage", title: "Calls by day", text: (*writer).usage,
+		name: "usage", title: "Calls by day", text: says((*writer).usage),
 		does: "Calls of this service by day, surface, action and kind of client.", takes: "days consistency",
 	},
 }
@@ -222,16 +222,16 @@ func (t *tool) bind(doc apiDocument, id string) (*boundTool, error) {
 			return nil, err
 		}
 	}
-	refusal, err := doc.schemaNamed("Error")
+	rejection, err := doc.schemaNamed("Error")
 	if err != nil {
 		return nil, err
 	}
-	for _, schema := range []any{success, refusal} {
+	for _, schema := range []any{success, rejection} {
 		withoutExamples(schema)
 		openEnded(schema)
 	}
-	// Clients hold the structured content of a refused call against this schema, too.
-	b.answer = wire.Object{{"type", "object"}, {"anyOf", []any{success, refusal}}}
+	// Clients hold the structured content of a rejected call against this schema, too.
+	b.answer = wire.Object{{"type", "object"}, {"anyOf", []any{success, rejection}}}
 	return b, nil
 }
 

@@ -92,7 +92,7 @@ type Issue = struct {
 	Message string `json:"message"`
 }
 
-// Error is a refusal: the Error object of the interface (2.7) and its status.
+// Error is a rejection: the Error object of the interface (2.7) and its status.
 type Error struct {
 	Code    command.Code
 	Message string  // one or two sentences

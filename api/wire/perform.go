@@ -15,8 +15,8 @@ type Invocation struct {
 type Performed struct {
 	Status int    // of HTTP
 	Body   []byte // the very JSON object that HTTP would answer
-	// Refusal is the Error object that Body holds; nil where there was no error.
-	Refusal *Error
+	// Rejection is the Error object that Body holds; nil where there was no error.
+	Rejection *Error
 	// Index is that of the log entry that carries a write; 0 where there was none.
 	Index uint64
 }
@@ -50,11 +50,11 @@ type Request interface {
 
 // Reply is the answer of a surface to a request of HTTP.
 type Reply struct {
-	// Status is that of HTTP; 0: the refusal is the answer, as an Error object.
+	// Status is that of HTTP; 0: the rejection is the answer, as an Error object.
 	Status int
 	Body   []byte // JSON; empty: none
-	// Refusal is what headers are made of, such as when to try again; nil: none.
-	Refusal *Error
+	// Rejection is what headers are made of, such as when to try again; nil: none.
+	Rejection *Error
 	// Cause is a mistake of ours, to be logged; nil: none.
 	Cause error
 }

@@ -303,7 +303,7 @@ func TestUnknownVariables(t *testing.T) {
 			t.Setenv(name, value)
 			// A problem of its own keeps the command from starting a node.
 			code, _, stderr := execute(t, "serve", "--node-id", "%")
-			said := strings.Contains(stderr, name+": this variable is no setting")
+			said := strings.Contains(stderr, name+": this variable is not a setting")
 			if code != exitUsage || said != (want != "") || !strings.Contains(stderr, want) {
 				t.Errorf("exit code %d: %s", code, stderr)
 			}

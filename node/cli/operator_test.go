@@ -20,7 +20,7 @@ import (
 	"github.com/commons-cluster/commons/node/nodetest"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files")
 
 // golden compares a text with a file under testdata.
 func golden(t *testing.T, name, got string) {

@@ -55,7 +55,7 @@ type undecoded struct {
 	values []outcome
 }
 
-// outcome is what the first attempt to decode a value brought.
+// outcome is the result of the first attempt to decode a value.
 type outcome struct {
 	value   *kong.Value
 	problem string // "" when it was decoded
@@ -125,7 +125,7 @@ func (c *collecting) Decode(ctx *kong.DecodeContext, target reflect.Value) error
 		}
 	}
 	// A flag is decoded before its variable and its default, and wins over
-	// them: what the losers say is no problem.
+	// them: problems of those are ignored.
 	if !c.into.has(ctx.Value) {
 		c.into.values = append(c.into.values, outcome{ctx.Value, problem})
 	}
@@ -166,7 +166,7 @@ func runsNode(path []*kong.Path) bool {
 }
 
 // unknownVariables returns the problems with variables that look like settings and
-// are none: one that is misspelt would be left out without a word, and a node
+// are not: a misspelt one would be ignored silently, and a node
 // whose --join is left out forms a cluster of its own.
 func unknownVariables(environment []string, app *kong.Application) []string {
 	known := slices.Concat(variablesOf(app.Node), composeVariables)
@@ -180,7 +180,7 @@ func unknownVariables(environment []string, app *kong.Application) []string {
 		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(known, name) || serviceVariable.MatchString(variable) {
 			continue
 		}
-		problem := name + ": this variable is no setting"
+		problem := name + ": this variable is not a setting"
 		if near := text.Nearest(strings.TrimPrefix(name, variablePrefix), short); near != "" {
 			problem += fmt.Sprintf("; did you mean %s%s? Correct it or unset it", variablePrefix, strings.ToUpper(near))
 		} else {

@@ -11,7 +11,7 @@ type directory struct {
 	sources    `embed:""`
 	DataDir    string `name:"data-dir" env:"COMMONS_DATA_DIR" default:"./data" placeholder:"DIR" help:"Data directory of the node."`
 	NodeID     string `name:"node-id" env:"COMMONS_NODE_ID" placeholder:"NAME" help:"Name of the node (default: the host name, or the one that the directory has)."`
-	NewDataKey bool   `name:"new-data-key" help:"Give the new cluster another data key, when nobody has the secret any more that the former one is sealed under. Keys that sign deliveries and the pseudonyms of senders start anew."`
+	NewDataKey bool   `name:"new-data-key" help:"Give the new cluster another data key, when the secret that the former one is sealed under is lost. Keys that sign deliveries and the pseudonyms of senders start anew."`
 	JSON       bool   `name:"json" help:"Print JSON."`
 }
 
@@ -29,9 +29,9 @@ func (o *directory) node() (offline.Offline, error) {
 
 // newKeyNotice says what a new data key means.
 const newKeyNotice = `
-The data key is new, and what depended on the former one starts anew:
+The data key is new, so what depended on the former one starts again:
 - Deliveries are signed with another key. Ask receivers that keep the key to fetch /.well-known/commons-keys.json again.
-- Senders have other pseudonyms. An agent proves its name only with its edit_key, and a request_id that was sent without a name counts as a new one.`
+- Senders get other pseudonyms. An agent proves its name only with its edit_key, and a request_id that was sent without a name counts as a new one.`
 
 // report says what a data directory has become.
 func (o *directory) report(std streams, done string, founded offline.Founded) error {

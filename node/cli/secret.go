@@ -83,7 +83,7 @@ type rotationNews struct {
 	BackupsBefore    int64  `json:"backupsBefore,omitempty"` // milliseconds since the epoch
 }
 
-// rotation is a secret on its way out, and another on its way in.
+// rotation is the replacement of a secret by another.
 type rotation struct {
 	file    []string // public names in the local file, the one in use first
 	next    string   // public name of the new secret, "" before there is one
@@ -138,7 +138,7 @@ func (r *rotation) decide() (next step, waiting []string) {
 	return stepDrop, nil
 }
 
-// Run rotates the secret: it goes on where an earlier run was broken off.
+// Run rotates the secret: it continues an earlier run that was interrupted.
 func (c *secretRotateCommand) Run(ctx context.Context, std streams) error {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
@@ -184,19 +184,19 @@ func (c *secretRotateCommand) Run(ctx context.Context, std streams) error {
 			continue
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s did not follow in time; start it, or take it out with `commons raft remove-peer`, and run this again: it goes on from here", who)
+			return fmt.Errorf("%s did not follow in time; start it, or remove it with `commons raft remove-peer`, and run this again: it continues from here", who)
 		}
 		select {
 		case <-ctx.Done():
-			return errors.New("broken off; run this again: it goes on from here")
+			return errors.New("interrupted; run this again: it continues from here")
 		case <-time.After(rotateInterval):
 		}
 	}
 }
 
 var stepTexts = map[step]string{
-	stepAdd:        "added a new secret to the file, which every node is to accept first",
-	stepSwap:       "every node accepts the new secret; it stands first in the file now, to be used",
+	stepAdd:        "added a new secret to the file; every node must accept it first",
+	stepSwap:       "every node accepts the new secret; it is now first in the file, so that it is used",
 	stepWaitSealed: "every node uses the new secret; waiting for the leader to seal the data key under it",
 	stepDrop:       "the data key is sealed under the new secret; removed the former one from the file",
 }
@@ -206,13 +206,12 @@ var stepTexts = map[step]string{
 func (c *secretRotateCommand) sayDone(news *rotationNews, former string) {
 	now := time.Now().UTC().Truncate(time.Second).Add(time.Second)
 	news.Done, news.BackupsBefore, news.FormerSecretFile = true, now.UnixMilli(), cluster.FormerSecretFile(c.SecretFile, former)
-	news.Message = fmt.Sprintf("done: every node has the new secret alone. Every backup made before %s needs the former secret, %s, to be restored: it is kept in %s "+
+	news.Message = fmt.Sprintf("done: every node has only the new secret. Every backup made before %s needs the former secret, %s, to be restored: it is kept in %s "+
 		"(`commons snapshot restore --source-secret-file`). Make a backup now, and delete that file when you have deleted the backups from before",
 		now.Format(time.RFC3339), former, news.FormerSecretFile)
 }
 
-// look returns how far the rotation is. A server that does not answer is one to wait
-// for.
+// look returns how far the rotation is. It waits for a server that does not answer.
 func (c *secretRotateCommand) look(ctx context.Context) (r rotation, err error) {
 	file, err := cluster.OpenSecretFile(c.SecretFile)
 	if err != nil {
@@ -226,7 +225,7 @@ func (c *secretRotateCommand) look(ctx context.Context) (r rotation, err error) 
 		r.next = "" // noted, but never added
 	}
 	if r.next == "" && len(r.file) > 1 {
-		return r, fmt.Errorf("%s holds two secrets, and no rotation is known here: finish the one that was begun elsewhere, or remove the line that is not in use on every node", c.SecretFile)
+		return r, fmt.Errorf("%s holds two secrets, and no rotation is known here: finish the one that was started elsewhere, or remove the line that is not in use on every node", c.SecretFile)
 	}
 	t := target{ClusterAddr: c.ClusterAddr, SecretFile: c.SecretFile, Timeout: c.Wait}
 	report, err := ask[admin.ClusterReport](ctx, &t, admin.PathCluster, nil)
