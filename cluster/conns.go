@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"maps"
 	"net"
+	"slices"
 	"sync"
 )
 
@@ -122,10 +124,7 @@ func (s *connSet) has(match func(*conn) bool) bool {
 func (s *connSet) close() {
 	s.mu.Lock()
 	s.closed = true
-	all := make([]*conn, 0, len(s.conns))
-	for c := range s.conns {
-		all = append(all, c)
-	}
+	all := slices.Collect(maps.Keys(s.conns))
 	s.mu.Unlock()
 	for _, c := range all {
 		_ = c.Close() // it is gone either way
@@ -157,10 +156,7 @@ func (h *handshakes) begin(c *conn) {
 func (h *handshakes) end(c *conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for i, w := range h.waiting {
-		if w == c {
-			h.waiting = append(h.waiting[:i], h.waiting[i+1:]...)
-			return
-		}
+	if i := slices.Index(h.waiting, c); i >= 0 {
+		h.waiting = slices.Delete(h.waiting, i, i+1)
 	}
 }

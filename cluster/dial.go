@@ -118,26 +118,17 @@ func (p *Port) clientHandshake(ctx context.Context, c *conn, serverID, protocol 
 		return nil, err
 	}
 	var peer verifiedPeer
-	tc := tls.Client(c, &tls.Config{
-		MinVersion: tls.VersionTLS13,
-		// Unlike Certificates this sends it to servers that would not accept
-		// it too: they can then log whom they rejected, and why.
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own, nil },
-		RootCAs:              keys.pool,
-		ServerName:           certDNSName,
-		NextProtos:           []string{protocol},
-		VerifyConnection: func(cs tls.ConnectionState) (err error) {
-			if peer, err = p.creds.verifyPeer(cs, keys); err != nil {
-				return err
-			}
-			if peer.serverID != serverID {
-				return fmt.Errorf("server %s is there, not %s", peer.serverID, serverID)
-			}
-			if cs.NegotiatedProtocol != protocol {
-				return fmt.Errorf("server %s does not speak %s", serverID, protocol)
-			}
-			return nil
-		},
+	tc := clientTLS(c, own, keys, protocol, func(cs tls.ConnectionState) (err error) {
+		if peer, err = p.creds.verifyPeer(cs, keys); err != nil {
+			return err
+		}
+		if peer.serverID != serverID {
+			return fmt.Errorf("server %s is there, not %s", peer.serverID, serverID)
+		}
+		if cs.NegotiatedProtocol != protocol {
+			return fmt.Errorf("server %s does not speak %s", serverID, protocol)
+		}
+		return nil
 	})
 	if err := tc.HandshakeContext(ctx); err != nil {
 		return nil, &handshakeError{err}
@@ -154,6 +145,20 @@ func (p *Port) clientHandshake(ctx context.Context, c *conn, serverID, protocol 
 		return nil, &handshakeError{err}
 	}
 	return tc, nil
+}
+
+// clientTLS is the client's side of a connection between nodes.
+func clientTLS(raw net.Conn, own *tls.Certificate, keys *keyset, protocol string, verify func(tls.ConnectionState) error) *tls.Conn {
+	return tls.Client(raw, &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		// Unlike Certificates this sends it to servers that would not accept
+		// it too: they can then log whom they rejected, and why.
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own, nil },
+		RootCAs:              keys.pool,
+		ServerName:           certDNSName,
+		NextProtos:           []string{protocol},
+		VerifyConnection:     verify,
+	})
 }
 
 // handshakeError is a failed TLS handshake, in an operator's words.
@@ -219,16 +224,9 @@ func dialOperator(ctx context.Context, network, addr string, keys *keyset, creds
 	if err != nil {
 		return nil, err
 	}
-	tc := tls.Client(raw, &tls.Config{
-		MinVersion:           tls.VersionTLS13,
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own, nil },
-		RootCAs:              keys.pool,
-		ServerName:           certDNSName,
-		NextProtos:           []string{ProtocolHTTP},
-		VerifyConnection: func(cs tls.ConnectionState) error {
-			_, err := creds.verifyPeer(cs, keys)
-			return err
-		},
+	tc := clientTLS(raw, own, keys, ProtocolHTTP, func(cs tls.ConnectionState) error {
+		_, err := creds.verifyPeer(cs, keys)
+		return err
 	})
 	if err := tc.HandshakeContext(ctx); err != nil {
 		return nil, errors.Join(&handshakeError{err}, raw.Close())

@@ -12,7 +12,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -185,11 +187,7 @@ func (s *Secrets) subscribe(fn func()) (cancel func()) {
 func (s *Secrets) subscribers() []func() {
 	s.subMu.Lock()
 	defer s.subMu.Unlock()
-	fns := make([]func(), 0, len(s.subs))
-	for _, fn := range s.subs {
-		fns = append(fns, fn)
-	}
-	return fns
+	return slices.Collect(maps.Values(s.subs))
 }
 
 func newKeyset(keys []*secretKey) *keyset {
@@ -205,24 +203,11 @@ func (k *keyset) first() *secretKey { return k.keys[0] }
 
 // accepts reports whether certificates under the named key are valid.
 func (k *keyset) accepts(id string) bool {
-	for _, key := range k.keys {
-		if key.id == id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(k.keys, func(key *secretKey) bool { return key.id == id })
 }
 
 func (k *keyset) equal(other *keyset) bool {
-	if len(k.keys) != len(other.keys) {
-		return false
-	}
-	for i, key := range k.keys {
-		if key.id != other.keys[i].id {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(k.keys, other.keys, func(a, b *secretKey) bool { return a.id == b.id })
 }
 
 // deriveKey expands one secret. The labels are part of the protocol between

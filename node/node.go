@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -432,7 +431,7 @@ func (n *Node) openPrivate() error {
 
 // isMember reports whether a server is in the configuration.
 func (n *Node) isMember(id string) bool {
-	return slices.ContainsFunc(n.raft.Servers(), func(s raft.Server) bool { return string(s.ID) == id })
+	return consensus.Contains(n.raft.Servers(), id)
 }
 
 func (n *Node) startWorkers() error {

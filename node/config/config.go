@@ -14,8 +14,7 @@ import (
 
 // Bounds of the configuration.
 const (
-	maxNodeName        = 63 // bytes; leaves room for the random suffix in a certificate name
-	maxBootstrapExpect = 9  // voters; more only slow every write down
+	maxBootstrapExpect = 9 // voters; more only slow every write down
 	minRaftTiming      = 10 * time.Millisecond
 	maxRaftTiming      = time.Minute
 	maxClaimTTL        = 30 * 24 * time.Hour

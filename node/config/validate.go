@@ -66,9 +66,9 @@ func (v *validation) identity(c Config) {
 	case err != nil:
 		v.addf("--node-id: the host has no name to take (%v); give one", err)
 	case !validNodeName(name) && c.NodeID == "":
-		v.addf("--node-id: the host name %q cannot be a node's name; give one of letters, digits, '.', '_' and '-', at most %d long", name, maxNodeName)
+		v.addf("--node-id: the host name %q cannot be a node's name; give one of letters, digits, '.', '_' and '-', at most %d long", name, cluster.MaxNodeNameLen)
 	case !validNodeName(name):
-		v.addf("--node-id: %q cannot be a node's name; use letters, digits, '.', '_' and '-', at most %d, beginning with a letter or digit", name, maxNodeName)
+		v.addf("--node-id: %q cannot be a node's name; use letters, digits, '.', '_' and '-', at most %d, beginning with a letter or digit", name, cluster.MaxNodeNameLen)
 	}
 	if c.DataDir == "" {
 		v.addf("--data-dir: name a directory")
@@ -77,17 +77,7 @@ func (v *validation) identity(c Config) {
 
 // validNodeName reports whether name may stand in certificates, file names and logs.
 func validNodeName(name string) bool {
-	if name == "" || len(name) > maxNodeName {
-		return false
-	}
-	for i := range len(name) {
-		c := name[i]
-		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !alnum && (i == 0 || c != '.' && c != '_' && c != '-') {
-			return false
-		}
-	}
-	return true
+	return cluster.CheckNodeName(name) == nil && !strings.ContainsRune("._-", rune(name[0]))
 }
 
 // address is one of a node's three places to be reached at.

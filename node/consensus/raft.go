@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -179,12 +180,7 @@ func (r *Raft) LeaderID() string {
 
 // Contains reports whether a server is in a configuration.
 func Contains(servers []raft.Server, id string) bool {
-	for _, s := range servers {
-		if string(s.ID) == id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(servers, func(s raft.Server) bool { return string(s.ID) == id })
 }
 
 // Alone is the configuration of a cluster with one server.
