@@ -228,7 +228,7 @@ func TestRequestScopes(t *testing.T) {
 		r.run(keyed(tt.first, "What is first."))
 		second := keyed(tt.second, "What is second.")
 		v := r.View()
-		_, repeated, err := v.Judge(second)
+		_, repeated, err := v.Assess(second)
 		v.Release()
 		if got := r.run(second)[0]; got.Outcome != tt.outcome || repeated != (tt.outcome == command.OutcomeDuplicate) || err != nil {
 			t.Errorf("%s, then %s: %+v, free %v, want outcome %d", tt.first, tt.second, got, repeated, tt.outcome)

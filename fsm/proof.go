@@ -134,9 +134,9 @@ func (v *View) Standing(by command.Signature) (command.Standing, error) {
 	return p.standing(by.Proof), nil
 }
 
-// Judge returns what a command's proof is worth, and whether its request_id was used
+// Assess returns what a command's proof is worth, and whether its request_id was used
 // before, as far as the view knows. Commands of no name have the zero Standing.
-func (v *View) Judge(p command.Payload) (s command.Standing, repeated bool, err error) {
+func (v *View) Assess(p command.Payload) (s command.Standing, repeated bool, err error) {
 	by, signed := command.SignatureOf(p)
 	if !signed {
 		return s, false, nil

@@ -207,7 +207,7 @@ func (n *Node) openPort() (err error) {
 	n.onEnd(n.closePort)
 	n.pipeline = propose.New(propose.Config{
 		ServerID: n.identity.ServerID, Client: n.port.Client(), Logger: n.logger,
-		Clock: n.cfg.Clock(), Judge: n.judge, Limiter: n.limiter(),
+		Clock: n.cfg.Clock(), Assess: n.assess, Limiter: n.limiter(),
 	})
 	n.usage = usage.New(usage.Config{
 		Boot: n.pipeline.Boot(), Interval: n.cfg.Tuning.UsageInterval, Logger: n.logger, Now: n.pipeline.Clocks().Corrected,
@@ -225,17 +225,17 @@ func (n *Node) limiter() propose.Limiter {
 }
 
 // proposeOwn replicates a command of the node's own: no rate limit holds for it.
-func (n *Node) proposeOwn(ctx context.Context, body command.Payload) error {
-	_, _, err := n.pipeline.Propose(ctx, command.Sender{}, body)
+func (n *Node) proposeOwn(ctx context.Context, payload command.Payload) error {
+	_, _, err := n.pipeline.Propose(ctx, command.Sender{}, payload)
 	return err
 }
 
-// judge returns what a command's proof is worth, and whether its request_id was used
+// assess returns what a command's proof is worth, and whether its request_id was used
 // before.
-func (n *Node) judge(body command.Payload) (command.Standing, bool) {
+func (n *Node) assess(payload command.Payload) (command.Standing, bool) {
 	v := n.machine.View()
 	defer v.Release()
-	standing, repeated, err := v.Judge(body)
+	standing, repeated, err := v.Assess(payload)
 	if err != nil { // apply finds it, too
 		n.logger.Error("looking at a name failed", "error", err)
 	}

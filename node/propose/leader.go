@@ -17,7 +17,7 @@ import (
 type leader struct {
 	stamp   func() int64 // of the next batch
 	limiter Limiter
-	judge   Judge
+	assess  Assess
 
 	slots    chan struct{} // holds one token per log entry in flight
 	inFlight chan entry
@@ -49,9 +49,9 @@ type entry struct {
 	groups []*pending
 }
 
-func newLeader(stamp func() int64, limiter Limiter, judge Judge) *leader {
+func newLeader(stamp func() int64, limiter Limiter, assess Assess) *leader {
 	return &leader{
-		stamp: stamp, limiter: limiter, judge: judge,
+		stamp: stamp, limiter: limiter, assess: assess,
 		slots:    make(chan struct{}, MaxInFlight),
 		inFlight: make(chan entry, MaxInFlight),
 		wake:     make(chan struct{}, 1),
@@ -237,9 +237,9 @@ func (l *leader) admit(g command.Group) (command.Group, []rejection) {
 // charge asks the rate limits about a command. What was written before is free.
 func (l *leader) charge(c command.Command) (ok bool, retryAfter time.Duration) {
 	var standing command.Standing
-	if l.judge != nil {
+	if l.assess != nil {
 		var repeated bool
-		if standing, repeated = l.judge(c.Payload); repeated {
+		if standing, repeated = l.assess(c.Payload); repeated {
 			return true, 0
 		}
 	}

@@ -97,7 +97,7 @@ func TestRateLimits(t *testing.T) {
 		p, ok := b.(*command.Publish)
 		return command.Standing{}, ok && p.Request.ID == "known-id"
 	}
-	c := newCluster(t, 2, func(cfg *Config) { cfg.Limiter, cfg.Judge = limit, known })
+	c := newCluster(t, 2, func(cfg *Config) { cfg.Limiter, cfg.Assess = limit, known })
 	c.lead("node-0")
 	for _, n := range c.nodes {
 		var wg sync.WaitGroup

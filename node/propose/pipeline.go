@@ -40,9 +40,9 @@ type Limiter interface {
 	Admit(from command.Sender, standing command.Standing) (ok bool, retryAfter time.Duration)
 }
 
-// Judge returns what the proof of a command is worth, and whether the state holds its
+// Assess returns what the proof of a command is worth, and whether the state holds its
 // request_id already, so that sending it again is free.
-type Judge func(body command.Payload) (standing command.Standing, repeated bool)
+type Assess func(p command.Payload) (standing command.Standing, repeated bool)
 
 // Config is what a Pipeline is made of.
 type Config struct {
@@ -54,8 +54,8 @@ type Config struct {
 	Clock Clock
 	// Limiter holds the rate limits. Nil sets none.
 	Limiter Limiter
-	// Judge says what commands are worth to the Limiter. Nil: nothing.
-	Judge Judge
+	// Assess says what commands are worth to the Limiter. Nil: nothing.
+	Assess Assess
 	// Logger receives what an operator should know. Nil discards.
 	Logger *slog.Logger
 }
@@ -108,7 +108,7 @@ func New(cfg Config) *Pipeline {
 		timing:  defaultTiming(),
 		ctx:     ctx, cancel: cancel,
 	}
-	p.leader = newLeader(p.stamp, cfg.Limiter, cfg.Judge)
+	p.leader = newLeader(p.stamp, cfg.Limiter, cfg.Assess)
 	p.localReads = rounds{base: ctx, run: p.readLocal, patience: ReadIndexTimeout}
 	p.remoteReads = rounds{base: ctx, run: p.readRemote, patience: RoundPatience}
 	return p
