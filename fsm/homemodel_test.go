@@ -30,7 +30,7 @@ type homeFact struct {
 	job      Job
 }
 
-// factsOf reads back what the machine filed; what it cannot tell comes from the
+// factsOf reads back what the machine filed; what it does not hold comes from the
 // commands that filed it.
 func factsOf(t tester, v *View, filed map[uint64]*command.Publish) *homeModel {
 	t.Helper()

@@ -100,7 +100,7 @@ func Below(path string) bool { return strings.HasPrefix(path, unversioned) }
 func Unreached(rejection *wire.Error) wire.Object { return unreached(rejection).http() }
 
 // reply is an answer of HTTP. The failure, which may be nil, says what else a client of
-// HTTP is told, and what is logged.
+// HTTP gets, and what is logged.
 func (e *failure) reply(status int, body wire.Object) wire.Reply {
 	r := wire.Reply{Status: status, Body: body.AppendJSON(nil)}
 	if e != nil {

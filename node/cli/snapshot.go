@@ -22,7 +22,7 @@ type snapshotCommand struct {
 }
 
 // backupMode is the mode of backup files: they hold what is never public, such
-// as where agents want to be told.
+// as the addresses that agents are notified at.
 const backupMode = 0o600
 
 type snapshotSaveCommand struct {

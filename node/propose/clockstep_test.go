@@ -71,7 +71,7 @@ func TestClockSteps(t *testing.T) {
 	}
 }
 
-// TestAnothersClockSteps: of two clocks neither can tell which of them is wrong.
+// TestAnothersClockSteps: two clocks do not show which of them is wrong.
 func TestAnothersClockSteps(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		clock := &handClock{truth: noon}
