@@ -44,8 +44,7 @@ type peerKey struct{}
 // PeerID returns the verified server id of the node that sent a request of the
 // private port, "" for a context of anything else.
 func PeerID(ctx context.Context) string {
-	id := peerOf(ctx).serverID
-	return id
+	return peerOf(ctx).serverID
 }
 
 // Serve answers HTTP/2 requests of other nodes until the port is closed. It

@@ -22,21 +22,21 @@ type backend struct{ *Node }
 
 // Propose replicates one command of a client. One without a fingerprint came before
 // the key of fingerprints was known here; only the node's own have none.
-func (b *backend) Propose(ctx context.Context, from command.Sender, body command.Payload) (command.Result, uint64, error) {
+func (b *backend) Propose(ctx context.Context, from command.Sender, payload command.Payload) (command.Result, uint64, error) {
 	begun := time.Now()
-	result, index, err := b.propose(ctx, from, body)
+	result, index, err := b.propose(ctx, from, payload)
 	b.health.NoteWrite(begun, err)
 	return result, index, err
 }
 
-func (b *backend) propose(ctx context.Context, from command.Sender, body command.Payload) (command.Result, uint64, error) {
+func (b *backend) propose(ctx context.Context, from command.Sender, payload command.Payload) (command.Result, uint64, error) {
 	if from.Fingerprint == "" {
 		return command.Result{}, 0, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "this node is not yet part of a cluster"}
 	}
 	if why := b.health.Refusal(); why != nil {
 		return command.Result{}, 0, why
 	}
-	return b.pipeline.Propose(ctx, from, body)
+	return b.pipeline.Propose(ctx, from, payload)
 }
 
 // Fingerprint returns the pseudonym of a client address under the cluster's data

@@ -182,11 +182,11 @@ func call[Answer any](ctx context.Context, o *Operator, id, path string, request
 func (o *Operator) resetKey(ctx context.Context, request admin.AgentRef) (answer admin.KeyAnswer, err error) {
 	name := text.AgentName(request.Agent)
 	key, hash := o.cfg.NewEditKey()
-	body := &command.ResetKey{AgentKey: text.Fold(name), NewKey: hash}
-	if err := command.Check(body); err != nil {
+	payload := &command.ResetKey{AgentKey: text.Fold(name), NewKey: hash}
+	if err := command.Check(payload); err != nil {
 		return answer, rejectf(http.StatusBadRequest, "%q is no agent's name: %v", request.Agent, err)
 	}
-	result, _, err := o.cfg.Pipeline.ProposeAsLeader(ctx, body)
+	result, _, err := o.cfg.Pipeline.ProposeAsLeader(ctx, payload)
 	if err != nil {
 		return answer, rejectf(http.StatusServiceUnavailable, "whether the key was reset is not known: %v; repeat, the newest key counts", err)
 	}
@@ -201,11 +201,11 @@ func (o *Operator) resetKey(ctx context.Context, request admin.AgentRef) (answer
 // leader.
 func (o *Operator) protectName(ctx context.Context, request admin.Protection) (answer admin.Protection, err error) {
 	name := text.AgentName(request.Agent)
-	body := &command.ProtectName{AgentKey: text.Fold(name), Protected: request.Protected}
-	if err := command.Check(body); err != nil {
+	payload := &command.ProtectName{AgentKey: text.Fold(name), Protected: request.Protected}
+	if err := command.Check(payload); err != nil {
 		return answer, rejectf(http.StatusBadRequest, "%q is no agent's name: %v", request.Agent, err)
 	}
-	result, _, err := o.cfg.Pipeline.ProposeAsLeader(ctx, body)
+	result, _, err := o.cfg.Pipeline.ProposeAsLeader(ctx, payload)
 	if err != nil {
 		return answer, rejectf(http.StatusServiceUnavailable, "whether the name is protected now is not known: %v; repeat it", err)
 	}
