@@ -78,26 +78,26 @@ func (b *Budgets) Use(client Client, amount int) {
 }
 
 // each calls f with the budgets of a client, and makes those that are missing.
-func (b *Budgets) each(client Client, now time.Time, make bool, f func(*rate.Limiter)) {
-	if budget := b.find(client.narrow, 1, now, make); budget != nil {
+func (b *Budgets) each(client Client, now time.Time, create bool, f func(*rate.Limiter)) {
+	if budget := b.find(client.narrow, 1, now, create); budget != nil {
 		f(budget)
 	}
 	if client.wide.IsValid() {
-		if budget := b.find(client.wide, wideBudget, now, make); budget != nil {
+		if budget := b.find(client.wide, wideBudget, now, create); budget != nil {
 			f(budget)
 		}
 	}
 }
 
-func (b *Budgets) find(key netip.Prefix, times int, now time.Time, make bool) *rate.Limiter {
+func (b *Budgets) find(key netip.Prefix, times int, now time.Time, create bool) *rate.Limiter {
 	if budget, is := b.of[key]; is {
 		return budget
 	}
-	if len(b.of) >= maxBudgets && make {
+	if len(b.of) >= maxBudgets && create {
 		b.sweep(now)
 	}
 	if len(b.of) < maxBudgets {
-		if !make {
+		if !create {
 			return nil
 		}
 		budget := rate.NewLimiter(rate.Limit(times*b.perSecond), times*b.burst)
@@ -105,7 +105,7 @@ func (b *Budgets) find(key netip.Prefix, times int, now time.Time, make bool) *r
 		return budget
 	}
 	place := &b.shared[maphash.Comparable(b.seed, key)%sharedBudgets]
-	if *place == nil && make {
+	if *place == nil && create {
 		*place = rate.NewLimiter(rate.Limit(wideBudget*b.perSecond), wideBudget*b.burst)
 	}
 	return *place

@@ -26,7 +26,7 @@ func newMetrics() *metrics {
 	}
 }
 
-// Rejected counts a call that was rejected because of a bound.
+// CountRejected counts a call that was rejected because of a bound.
 func (g *Guard) CountRejected(of string) { g.metrics.rejected.WithLabelValues(of).Inc() }
 
 // Describe implements prometheus.Collector.
