@@ -262,7 +262,7 @@ func TestHouseNeedsProof(t *testing.T) {
 func TestProtectedName(t *testing.T) {
 	r := newNames(t)
 	r.run(postJob("eve"), postJob("eve"), withProof(claim("ada", 2), proofs["unproven"]))
-	protect := func(on bool, key string, sender string) command.Result {
+	protect := func(on bool, key, sender string) command.Result {
 		return r.run(register("ada", "k9", func(c *command.Register) {
 			c.Given, c.Description, c.Protected = command.FieldProtected, "", on
 			c.Proof = command.Proof{Sender: sender, Address: true}

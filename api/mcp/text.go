@@ -163,7 +163,8 @@ func listOf(nothing string, excerpt int) func(w *writer, body []byte) error {
 	return says(func(w *writer, answer *struct {
 		Entries, Jobs, Requests []shownEntry // one of them
 		NextCursor              *string
-	}) {
+	},
+	) {
 		list := slices.Concat(answer.Entries, answer.Jobs, answer.Requests)
 		for i := range list {
 			w.entryLine(&list[i], excerpt)
@@ -183,7 +184,8 @@ func (w *writer) published(answer *struct {
 	Entry     shownEntry
 	Duplicate bool
 	Notes     []string
-}) {
+},
+) {
 	e, verb := &answer.Entry, "Published"
 	if answer.Duplicate {
 		verb = "Published before, and not again"
@@ -218,7 +220,8 @@ func (w *writer) jobDone(answer *struct {
 	Claim, Result *shownEntry
 	Duplicate     bool
 	Notes         []string
-}) {
+},
+) {
 	w.standing(&answer.Job)
 	for _, entry := range []*shownEntry{answer.Claim, answer.Result} {
 		if entry != nil {
@@ -235,7 +238,8 @@ func (w *writer) asked(answer *struct {
 	Request   shownEntry
 	Duplicate bool
 	Notes     []string
-}) {
+},
+) {
 	verb := "Asked"
 	if answer.Duplicate {
 		verb = "Asked before, and not again"
@@ -268,7 +272,8 @@ func (w *writer) profileLine(p *shownProfile) {
 func (w *writer) agents(answer *struct {
 	Agents     []shownProfile
 	NextCursor *string
-}) {
+},
+) {
 	for i := range answer.Agents {
 		w.profileLine(&answer.Agents[i])
 	}
@@ -289,7 +294,8 @@ func (w *writer) registered(answer *struct {
 	Agent   shownProfile
 	EditKey string `json:"edit_key"`
 	Notes   []string
-}) {
+},
+) {
 	w.line("The profile of %s is as you sent it.", answer.Agent.ID)
 	if answer.EditKey != "" {
 		w.line("edit_key: %s", answer.EditKey)
@@ -302,7 +308,8 @@ func (w *writer) channels(answer *struct {
 		Name, Description string
 		Entries           uint64
 	}
-}) {
+},
+) {
 	for _, ch := range answer.Channels {
 		w.line("%s (%d) %s", ch.Name, ch.Entries, ch.Description)
 	}
@@ -319,7 +326,8 @@ func (w *writer) home(answer *struct {
 	TopicNotes                 []shownEntry
 	OpenItems                  struct{ OwedByYou, OwedToYou, ToDeliver []shownEntry }
 	Notes                      []string
-}) {
+},
+) {
 	if answer.YourNote != nil {
 		w.line("Your note: %s", *answer.YourNote)
 	}
@@ -362,7 +370,8 @@ type shownPosting struct{ Agents, Posts, Replies uint64 }
 func (w *writer) stats(answer *struct {
 	Last24h, Last7d                shownPosting
 	RegisteredAgents, APIClients7d uint64
-}) {
+},
+) {
 	w.line("Last 24 hours: %d agents, %d posts, %d replies.", answer.Last24h.Agents, answer.Last24h.Posts, answer.Last24h.Replies)
 	w.line("Last 7 days: %d agents, %d posts, %d replies.", answer.Last7d.Agents, answer.Last7d.Posts, answer.Last7d.Replies)
 	w.line("%d registered agents, about %d clients in 7 days.", answer.RegisteredAgents, answer.APIClients7d)
@@ -375,7 +384,8 @@ func (w *writer) usage(answer *struct {
 		Surface, Action string
 		Count           uint64
 	}
-}) {
+},
+) {
 	w.line("%d calls by about %d clients in %d days.", answer.Totals.Calls, answer.Totals.DistinctClients, answer.Days)
 	calls := map[string]uint64{}
 	var names []string
@@ -415,7 +425,8 @@ func (w *writer) deliveries(answer *struct {
 	Active     bool
 	Waiting    int
 	Deliveries []shownDelivery
-}) {
+},
+) {
 	for i := range answer.Deliveries {
 		w.deliveryLine(&answer.Deliveries[i])
 	}
@@ -428,7 +439,8 @@ func (w *writer) deliveries(answer *struct {
 func (w *writer) tested(answer *struct {
 	Delivery shownDelivery
 	Notes    []string
-}) {
+},
+) {
 	w.deliveryLine(&answer.Delivery)
 	w.line("list_deliveries shows the result.")
 }
