@@ -133,7 +133,7 @@ func (s *session) run(tx *txn, boot command.BootID, c command.Command) command.R
 	if r, ok := s.answers[c.Seq]; ok {
 		return r
 	}
-	r := tx.carryOut(c.Payload)
+	r := tx.carryOutWithinBudget(c)
 	s.keep(tx, boot, c.Seq, r)
 	return r
 }
@@ -182,6 +182,8 @@ func (tx *txn) carryOut(p command.Payload) command.Result {
 		return tx.applyReseal(c)
 	case *command.RecordBackup:
 		return tx.applyRecordBackup(c)
+	case *command.SetSettings:
+		return tx.applySetSettings(c)
 	}
 	tx.must(fmt.Errorf("command %s has no row here", command.OpOf(p)))
 	return command.Result{}

@@ -56,7 +56,9 @@ const (
 	spaceDelivery  = 'D' // len(agent)2 agent number8: a delivery to an agent
 	spaceSigning   = 'K' // nothing: the keys that deliveries are signed with
 
-	spaceBackup = 'B' // nothing: when the newest backup was made
+	spaceBackup   = 'B' // nothing: when the newest backup was made
+	spaceSettings = 'C' // nothing: what an operator has set
+	spaceBudget   = 'Y' // nothing: what is used of today's budget; day4 and sender: by whom, see budget.go
 )
 
 // Rows that name or place this copy of the state, and are not compared.
@@ -81,7 +83,7 @@ var logicalSpaces = [...]byte{
 	spaceMember, spaceWaitingList, spaceNotes, spaceNewest,
 	spaceHour, spacePosted, spaceTally, spaceUsage, spaceSenders, spaceFold,
 	spaceOutbox, spaceOutboxDue, spaceDelivery, spaceSigning,
-	spaceBackup,
+	spaceBackup, spaceSettings, spaceBudget,
 }
 
 // The keys of the single rows.
@@ -94,6 +96,9 @@ var (
 	keyVersion = []byte{spaceVersion}
 	keySigning = []byte{spaceSigning}
 	keyBackup  = []byte{spaceBackup}
+
+	keySettings = []byte{spaceSettings}
+	keyBudget   = []byte{spaceBudget}
 )
 
 // seqKey is the key of a row that belongs to one seq or instant.

@@ -36,7 +36,22 @@ func (b *backend) propose(ctx context.Context, from command.Sender, payload comm
 	if why := b.health.Refusal(); why != nil {
 		return command.Result{}, 0, why
 	}
-	return b.pipeline.Propose(ctx, from, payload)
+	result, index, err := b.pipeline.Propose(ctx, from, payload)
+	if err == nil && slices.Contains(result.Problems, command.ProblemOverBudget) {
+		err = b.overBudget()
+	}
+	return result, index, err
+}
+
+// overBudget is the error of a write for which the day's budget has no room.
+func (b *backend) overBudget() error {
+	v := b.machine.View()
+	defer v.Release()
+	set, err := v.Settings()
+	if err != nil {
+		return err
+	}
+	return set.OverBudget(b.pipeline.Clocks().Corrected())
 }
 
 // Fingerprint returns the pseudonym of a client address under the cluster's data

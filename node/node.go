@@ -207,7 +207,7 @@ func (n *Node) openPort() (err error) {
 	n.onEnd(n.closePort)
 	n.pipeline = propose.New(propose.Config{
 		ServerID: n.identity.ServerID, Client: n.port.Client(), Logger: n.logger,
-		Clock: n.cfg.Clock(), Assess: n.assess, Limiter: n.limiter(),
+		Clock: n.cfg.Clock(), Assess: n.assess, Fits: n.fitsBudget, Limiter: n.limiter(),
 	})
 	n.usage = usage.New(usage.Config{
 		Boot: n.pipeline.Boot(), Interval: n.cfg.Tuning.UsageInterval, Logger: n.logger, Now: n.pipeline.Clocks().Corrected,
@@ -240,6 +240,17 @@ func (n *Node) assess(payload command.Payload) (command.Standing, bool) {
 		n.logger.Error("looking at a name failed", "error", err)
 	}
 	return standing, repeated
+}
+
+// fitsBudget reports whether a command is within its sender's budget.
+func (n *Node) fitsBudget(p command.Payload, standing command.Standing, bytes int) bool {
+	v := n.machine.View()
+	defer v.Release()
+	fits, err := v.FitsBudget(p, standing, bytes, n.pipeline.Clocks().Corrected().UnixMilli())
+	if err != nil { // apply finds it, too
+		n.logger.Error("looking at the budget failed", "error", err)
+	}
+	return fits || err != nil
 }
 
 // openDelivery makes what sends to receivers. The state has something for it only once

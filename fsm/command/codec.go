@@ -45,6 +45,7 @@ const (
 
 	OpRecordBackup Op = 20 // keeps when the newest backup was made
 	OpProtectName  Op = 21 // protects a name, or lifts that
+	OpSetSettings  Op = 22 // changes the replicated settings
 )
 
 // commands is the command table: what each number in the log stands for. To add
@@ -79,6 +80,7 @@ var commands = map[Op]struct {
 
 	OpRecordBackup: {"record_backup", func() Payload { return new(RecordBackup) }},
 	OpProtectName:  {"protect_name", func() Payload { return new(ProtectName) }},
+	OpSetSettings:  {"set_settings", func() Payload { return new(SetSettings) }},
 }
 
 // String returns the command's name, for logs and metrics.
@@ -188,7 +190,8 @@ func EncodeBatch(b Batch) ([]byte, error) {
 }
 
 // DecodeBatch reads what EncodeBatch wrote and nothing else. It does not check the
-// payloads: a leader has done so before it proposed them.
+// payloads: a leader has done so before it proposed them. The commands keep their
+// bytes as Data, which are part of data.
 func DecodeBatch(data []byte) (Batch, error) {
 	r := openFrame(data, batchFrame, MaxEncodedBytes)
 	b := Batch{Stamp: int64(r.uvarint(MaxStamp))} //nolint:gosec // bounded
@@ -339,12 +342,12 @@ func (r *reader) command(toLeader bool) Command {
 		r.err = fmt.Errorf("command %d: %s: %w", c.Seq, row.name, err)
 		return c
 	}
+	c.Data = data
 	if toLeader {
 		flags := r.take(1)
 		if r.err == nil && flags[0]&^flagCharged != 0 {
 			r.err = fmt.Errorf("command %d: unknown flags %b", c.Seq, flags[0])
 		}
-		c.Data = data
 		c.Charged = r.err == nil && flags[0] == flagCharged
 		c.From = Sender{Fingerprint: r.text(MaxNameKeyBytes), AgentKey: r.text(MaxNameKeyBytes)}
 	}

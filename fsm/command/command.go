@@ -41,7 +41,7 @@ type Group struct {
 type Command struct {
 	Seq     uint64
 	Payload Payload
-	// Data is the payload as it travels, from Encode or DecodeGroup. A command
+	// Data is the payload as it travels, from Encode or a decoder. A command
 	// without it is encoded where it is written.
 	Data []byte
 	// From and Charged go with the command to the leader and never into the log.
@@ -119,6 +119,7 @@ const (
 
 	ProblemProofRequired Problem = 30 // what is to be undone was made with better proof
 	ProblemNameProtected Problem = 31 // writes under the name need its edit_key
+	ProblemOverBudget    Problem = 32 // the sender's share of the day's bytes is used up; see Settings
 )
 
 // checkShape reports a batch that a state machine could not read, whatever its

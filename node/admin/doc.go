@@ -19,8 +19,10 @@ const (
 	PathResetKey = "/v1/admin/reset-key" // AgentRef: KeyAnswer with another edit_key
 	// Protection: the same, once it holds.
 	PathProtectName = "/v1/admin/protect-name"
-	PathTransfer    = "/v1/admin/transfer" // ServerRef: another server is to lead
-	PathRemove      = "/v1/admin/remove"   // Removal: a server is taken out of the configuration
+	// SettingsChange: the SettingsReport after it.
+	PathSettings = "/v1/admin/settings"
+	PathTransfer = "/v1/admin/transfer" // ServerRef: another server is to lead
+	PathRemove   = "/v1/admin/remove"   // Removal: a server is taken out of the configuration
 )
 
 // HeaderPassedOn names the node that passed a request on, which happens once.

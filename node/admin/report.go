@@ -3,6 +3,8 @@ package admin
 import (
 	"slices"
 	"strings"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // The parts that a server can have in the configuration.
@@ -15,6 +17,22 @@ const (
 // SavedBackup is a backup that was saved: its file is whole and on the disk.
 type SavedBackup struct {
 	CreatedAt int64 `json:"createdAt"` // when it was begun, as its header says; milliseconds since the epoch
+}
+
+// SettingsChange is what of the replicated settings is to change; what is missing
+// stays as it is.
+type SettingsChange struct {
+	DailyBytes  *uint64 `json:"dailyBytes,omitempty"`
+	SenderBytes *uint64 `json:"senderBytes,omitempty"`
+}
+
+// SettingsReport are the replicated settings, and what is used of the budget today.
+type SettingsReport struct {
+	command.Settings
+	SmallShareBytes uint64 `json:"smallShareBytes"` // that a sender may always write in a day
+	UsedBytes       uint64 `json:"usedBytes"`       // today, in UTC, without a key
+	Senders         uint64 `json:"senders"`         // that wrote them
+	DayMillis       int64  `json:"dayMs"`           // how much of today has passed
 }
 
 // Status is what a node says of its part in the cluster.
@@ -76,6 +94,8 @@ type NodeReport struct {
 	DiskFree     uint64 `json:"diskFree"` // bytes for the data directory
 	DiskSize     uint64 `json:"diskSize"`
 	MemoryBytes  uint64 `json:"memoryBytes"` // held by the process, as the runtime counts
+
+	Settings SettingsReport `json:"settings"`
 
 	Secrets     []string `json:"secrets"`     // public names of the secrets it accepts, the one in use first
 	SealedUnder string   `json:"sealedUnder"` // public name of the secret that the data key is sealed under

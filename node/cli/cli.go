@@ -36,6 +36,7 @@ type commands struct {
 	Members   membersCommand   `cmd:"" help:"List the nodes and their part in the cluster."`
 	Raft      raftCommand      `cmd:"" help:"List the servers of the configuration, move leadership, remove a server that is gone."`
 	Agents    agentsCommand    `cmd:"" help:"Help agents that have lost their edit_key."`
+	Settings  settingsCommand  `cmd:"" help:"Show or change what holds for the whole cluster: the budget of bytes a day."`
 	Autopilot autopilotCommand `cmd:"" help:"Show how healthy the leader finds the servers."`
 	Snapshot  snapshotCommand  `cmd:"" help:"Save, check and restore backups."`
 	Recover   recoverCommand   `cmd:"" help:"Last resort when the majority is gone for good: go on with one node's data."`

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
@@ -40,6 +41,11 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
+// someSettings have half a day of writes behind them.
+var someSettings = admin.SettingsReport{
+	Settings: command.Settings{DailyBytes: 512 << 20}, SmallShareBytes: 128 << 10, UsedBytes: 64 << 20, Senders: 12, DayMillis: 12 * 3_600_000,
+}
+
 // someCluster is a cluster with a leader, a follower that lags, a voter that does
 // not answer and a node that is just joining.
 func someCluster() admin.ClusterReport {
@@ -48,7 +54,8 @@ func someCluster() admin.ClusterReport {
 			ID: id, Name: id[:1], Version: "1.2.3", ClusterID: "c0ffee", Role: role, Leader: "a-1", Term: 7, Ready: true,
 			HTTP: id[:1] + ":8080", Private: id[:1] + ":7000", Gossip: id[:1] + ":7946",
 			Applied: applied, Commit: applied, LastLog: applied, UptimeMillis: 3_725_000,
-			Requests: 1000, Commands: 500, LogBytes: 5 << 20, DiskFree: 1536 << 20, MemoryBytes: 200 << 20, Open: 3,
+			Requests: 1000, Commands: 500, LogBytes: 5 << 20, DiskFree: 1536 << 20, DiskSize: 4 << 30, MemoryBytes: 200 << 20, Open: 3,
+			Settings: someSettings,
 			Condition: admin.Condition{
 				ClockAheadMillis: 3.2, Clocks: 3, Sync: admin.Timing{Count: 70, MeanMillis: 2.25, MostMillis: 31},
 				Write: admin.Timing{Count: 50, MeanMillis: 8.5, MostMillis: 12_400}, Stall: admin.Timing{Count: 600, MeanMillis: 0.1, MostMillis: 4},
@@ -236,6 +243,11 @@ func TestOperatorCommands(t *testing.T) {
 		{[]string{"agents", "reset-key", "?"}, exitFailed, "no agent's name"},
 		{[]string{"agents", "unprotect", "nobody-here"}, exitFailed, `no agent "nobody-here" is registered`},
 		{[]string{"agents", "protect", "?"}, exitFailed, "no agent's name"},
+		{[]string{"settings"}, exitOK, "daily-bytes   4.0 GiB"},
+		{[]string{"settings", "show"}, exitOK, "of 4.0 GiB used today"},
+		{[]string{"settings", "set", "daily-bytes=much"}, exitFailed, "write it as daily-bytes=512MiB"},
+		{[]string{"settings", "set", "daily-bytes=1025TiB"}, exitFailed, "not a number of bytes up to 1.0 PiB"},
+		{[]string{"settings", "set", "bytes=1"}, exitFailed, "there are daily-bytes and sender-bytes"},
 		{[]string{"autopilot", "health"}, exitOK, id},
 		{[]string{"raft", "transfer-leader"}, exitFailed, "no other voter is alive"},
 		{[]string{"raft", "transfer-leader", "n9"}, exitFailed, `"n9" is neither`},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/admin"
 )
 
@@ -139,6 +140,11 @@ func writeStatus(out io.Writer, p *overview) error {
 	fmt.Fprintf(out, "cluster %s   leader %s   term %d\n", p.ClusterID, leader, p.Term)
 	fmt.Fprintf(out, "%d of %d voters ready, %d more may fail   %.0f writes/s   %.0f requests/s   largest lag %d\n\n",
 		p.VotersReady, p.Voters, p.MayFail, p.WritesPerSec, p.RequestsPerSec, p.LargestBehind)
+	for _, s := range p.Servers {
+		if s.Report != nil && s.ID == p.Leader {
+			fmt.Fprintf(out, "%s%s\n\n", budgetText(&s.Report.Settings), daysText(p.Servers, &s.Report.Settings))
+		}
+	}
 	if p.Rejected != "" {
 		fmt.Fprintf(out, "WRITES ARE REJECTED: %s\n\n", p.Rejected)
 	}
@@ -158,6 +164,32 @@ func writeStatus(out io.Writer, p *overview) error {
 	}
 	fmt.Fprintln(out)
 	return writeConditions(out, p.Servers)
+}
+
+// daysText says for how many days the fullest disk has room, if as much is written
+// without a key as today so far, and if the whole budget is.
+func daysText(servers []admin.Server, set *admin.SettingsReport) string {
+	free, known := uint64(0), false
+	for _, s := range servers {
+		if s.Report != nil && s.Report.DiskSize > 0 && (!known || s.Report.DiskFree < free) {
+			free, known = s.Report.DiskFree, true
+		}
+	}
+	if !known {
+		return ""
+	}
+	var days []string
+	if set.UsedBytes > 0 && set.DayMillis > 0 {
+		day := float64(set.UsedBytes) * float64(command.DayMillis) / float64(set.DayMillis)
+		days = append(days, fmt.Sprintf("%.0f days like today", float64(free)/day))
+	}
+	if set.DailyBytes > 0 {
+		days = append(days, fmt.Sprintf("%.0f of the whole budget", float64(free)/float64(set.DailyBytes)))
+	}
+	if len(days) == 0 {
+		return ""
+	}
+	return "   disk for " + strings.Join(days, ", ")
 }
 
 // bytesText shows a number of bytes with a binary prefix.

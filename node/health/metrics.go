@@ -161,7 +161,39 @@ func (h *Health) conditionGauges() []gauge {
 			"first_entry_timestamp_seconds", "When the first entry was published; 0 when none was.",
 			func() float64 { return h.instant((*fsm.View).FirstEntry) },
 		},
+		{
+			"budget_bytes", "What all senders together may write without a key in a day of UTC; 0: as much as they want.",
+			func() float64 {
+				return h.number(func(v *fsm.View) (uint64, error) { set, err := v.Settings(); return set.DailyBytes, err })
+			},
+		},
+		{
+			"budget_used_bytes", "What was written without a key today, in UTC.",
+			func() float64 {
+				return h.number(func(v *fsm.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Bytes, err })
+			},
+		},
+		{
+			"budget_senders", "Senders that wrote without a key today, in UTC.",
+			func() float64 {
+				return h.number(func(v *fsm.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Senders, err })
+			},
+		},
 	}
+}
+
+// now is the time of the cluster in milliseconds since the epoch.
+func (h *Health) now() int64 { return h.src.Pipeline.Clocks().Corrected().UnixMilli() }
+
+// number reads a number in the state; 0 where that fails.
+func (h *Health) number(read func(*fsm.View) (uint64, error)) float64 {
+	v := h.src.Machine.View()
+	defer v.Release()
+	n, err := read(v)
+	if err != nil {
+		return 0
+	}
+	return float64(n)
 }
 
 // diskGauges are the measurements of the data directory's file system.

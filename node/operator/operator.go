@@ -90,6 +90,7 @@ func (o *Operator) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+admin.PathTransfer, o.onLeader(serve(o, o.transferLeadership)))
 	mux.HandleFunc("POST "+admin.PathResetKey, o.onLeader(serve(o, o.resetKey)))
 	mux.HandleFunc("POST "+admin.PathProtectName, o.onLeader(serve(o, o.protectName)))
+	mux.HandleFunc("POST "+admin.PathSettings, o.onLeader(serve(o, o.changeSettings)))
 	mux.HandleFunc("POST "+admin.PathRemove, o.onLeader(serve(o, o.removeServer)))
 }
 

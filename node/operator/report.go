@@ -48,7 +48,11 @@ func (o *Operator) Status() admin.Status {
 func (o *Operator) report() admin.NodeReport {
 	v := o.cfg.Machine.View()
 	format, entries, sealed := v.Format(), v.LastSeq(), v.SealedDataKey()
+	set, err := o.settings(v)
 	v.Release()
+	if err != nil {
+		o.cfg.Logger.Error("the settings cannot be read", "error", err)
+	}
 	stats := o.cfg.Pipeline.Stats()
 	r := admin.NodeReport{
 		ID: o.cfg.ServerID, Name: o.cfg.NodeName, Version: o.cfg.Version, ClusterID: o.cfg.ClusterID(),
@@ -58,7 +62,7 @@ func (o *Operator) report() admin.NodeReport {
 		UptimeMillis: time.Since(o.cfg.Started).Milliseconds(), StaleMillis: o.cfg.Health.StaleFor().Milliseconds(),
 		Commands: o.cfg.Health.Commands.Load(), Open: stats.Open, QueueBytes: stats.LeaderQueue,
 		Entries: entries, LogBytes: o.cfg.Raft.LogBytes(), MemoryBytes: heldMemory(),
-		Secrets: o.cfg.Secrets.KeyIDs(), SealedUnder: cluster.SealedUnder(sealed),
+		Settings: set, Secrets: o.cfg.Secrets.KeyIDs(), SealedUnder: cluster.SealedUnder(sealed),
 		Problems: []string{}, Condition: o.cfg.Health.Condition(),
 	}
 	r.Warnings = o.cfg.Health.Warnings(&r.Condition)
@@ -72,7 +76,6 @@ func (o *Operator) report() admin.NodeReport {
 		r.Problems = append(r.Problems, "writes are refused: "+r.Refuses)
 	}
 	r.Requests = o.cfg.Requests()
-	var err error
 	if r.DiskFree, r.DiskSize, err = o.cfg.Machine.DiskSpace(); err != nil {
 		o.cfg.Logger.Debug("the free space is not known", "error", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -18,6 +17,7 @@ type leader struct {
 	stamp   func() int64 // of the next batch
 	limiter Limiter
 	assess  Assess
+	fits    Fits
 
 	slots    chan struct{} // holds one token per log entry in flight
 	inFlight chan entry
@@ -49,9 +49,9 @@ type entry struct {
 	groups []*pending
 }
 
-func newLeader(stamp func() int64, limiter Limiter, assess Assess) *leader {
+func newLeader(stamp func() int64, limiter Limiter, assess Assess, fits Fits) *leader {
 	return &leader{
-		stamp: stamp, limiter: limiter, assess: assess,
+		stamp: stamp, limiter: limiter, assess: assess, fits: fits,
 		slots:    make(chan struct{}, MaxInFlight),
 		inFlight: make(chan entry, MaxInFlight),
 		wake:     make(chan struct{}, 1),
@@ -211,20 +211,21 @@ func (l *leader) poke() {
 	}
 }
 
-// admit asks the rate limits about each command that was not charged before, by
-// whatever leader, and returns the group without those over a limit. What comes
+// admit asks the rate limits and the budget about each command that was not charged
+// before, by whatever leader, and returns the group without those over one of them. What comes
 // from a node itself has no sender, and no limit. That a command was charged is its
 // node's word: nodes trust each other.
 func (l *leader) admit(g command.Group) (command.Group, []rejection) {
-	if l.limiter == nil {
+	if l.limiter == nil && l.fits == nil {
 		return g, nil
 	}
 	var over []rejection
 	admitted := make([]command.Command, 0, len(g.Commands))
 	for i, c := range g.Commands {
 		if !c.Charged && c.From != (command.Sender{}) {
-			if ok, after := l.charge(c); !ok {
-				over = append(over, rejection{Position: i, RetryAfter: after})
+			if r, ok := l.charge(c); !ok {
+				r.Position = i
+				over = append(over, r)
 				continue
 			}
 		}
@@ -234,16 +235,23 @@ func (l *leader) admit(g command.Group) (command.Group, []rejection) {
 	return g, over
 }
 
-// charge asks the rate limits about a command. What was written before is free.
-func (l *leader) charge(c command.Command) (ok bool, retryAfter time.Duration) {
+// charge asks the rate limits and the budget about a command. What was written before
+// is free.
+func (l *leader) charge(c command.Command) (r rejection, ok bool) {
 	var standing command.Standing
 	if l.assess != nil {
 		var repeated bool
 		if standing, repeated = l.assess(c.Payload); repeated {
-			return true, 0
+			return r, true
 		}
 	}
-	return l.limiter.Admit(c.From, standing)
+	if l.limiter != nil {
+		if ok, r.RetryAfter = l.limiter.Admit(c.From, standing); !ok {
+			return r, false
+		}
+	}
+	r = rejection{OverBudget: l.fits != nil && !l.fits(c.Payload, standing, len(c.Data))}
+	return r, !r.OverBudget
 }
 
 // apply is the one goroutine that stamps batches and hands them to Raft, in

@@ -13,7 +13,7 @@ type status uint8
 
 const (
 	// statusApplied: the leader's state machine has applied the group, apart
-	// from the commands over a rate limit.
+	// from the commands over a rate limit or the budget.
 	statusApplied status = 1
 	// statusNotEnqueued: nothing of the group was handed to Raft, or Raft
 	// certainly did not append it. Another attempt may succeed.
@@ -30,16 +30,17 @@ const (
 type result struct {
 	Status   status      `json:"status"`
 	Index    uint64      `json:"index,omitempty"`    // of the log entry, with statusApplied; 0 when all were rejected
-	Rejected []rejection `json:"rejected,omitempty"` // by the rate limits, whatever the status; ascending
+	Rejected []rejection `json:"rejected,omitempty"` // by the rate limits and the budget, whatever the status; ascending
 	Charged  bool        `json:"charged,omitempty"`  // the rate limits were asked: what is not rejected was charged
 	Reason   string      `json:"reason,omitempty"`   // one clause for a person
 	cause    error       // local attempts only
 }
 
-// rejection is one command over a rate limit. It was not handed to Raft.
+// rejection is one command over a rate limit or the budget. It was not handed to Raft.
 type rejection struct {
 	Position   int           `json:"position"` // in the group
 	RetryAfter time.Duration `json:"retryAfter"`
+	OverBudget bool          `json:"overBudget,omitempty"` // and RetryAfter is 0
 }
 
 // check reports a result that nobody can have sent about a group of n commands.

@@ -44,6 +44,10 @@ type Limiter interface {
 // request_id already, so that sending it again is free.
 type Assess func(p command.Payload) (standing command.Standing, repeated bool)
 
+// Fits reports whether the budget of bytes a day has room for a command of so many
+// bytes, given what its proof is worth.
+type Fits func(p command.Payload, standing command.Standing, bytes int) bool
+
 // Config is what a Pipeline is made of.
 type Config struct {
 	// ServerID is this node's own id in Raft's configuration.
@@ -56,6 +60,9 @@ type Config struct {
 	Limiter Limiter
 	// Assess says what commands are worth to the Limiter. Nil: nothing.
 	Assess Assess
+	// Fits keeps what is over the budget of bytes a day out of the log: apply would
+	// reject it. Nil keeps nothing out.
+	Fits Fits
 	// Logger receives what an operator should know. Nil discards.
 	Logger *slog.Logger
 }
@@ -108,7 +115,7 @@ func New(cfg Config) *Pipeline {
 		timing:  defaultTiming(),
 		ctx:     ctx, cancel: cancel,
 	}
-	p.leader = newLeader(p.stamp, cfg.Limiter, cfg.Assess)
+	p.leader = newLeader(p.stamp, cfg.Limiter, cfg.Assess, cfg.Fits)
 	p.localReads = rounds{base: ctx, run: p.readLocal, patience: ReadIndexTimeout}
 	p.remoteReads = rounds{base: ctx, run: p.readRemote, patience: RoundPatience}
 	return p

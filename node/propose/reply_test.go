@@ -134,7 +134,7 @@ func FuzzDecodeReply(f *testing.F) {
 	for _, r := range []result{
 		{Status: statusApplied, Index: 1 << 40},
 		{Status: statusUnknown, Charged: true, Reason: "disk says no"},
-		{Status: statusApplied, Rejected: []rejection{{0, time.Second}, {3, time.Minute}}},
+		{Status: statusApplied, Rejected: []rejection{{0, time.Second, false}, {3, 0, true}}},
 	} {
 		f.Add(encodeReply(r), uint16(4))
 	}

@@ -178,6 +178,10 @@ func (s *session) settleCall(c *call, r result, over *rejection) {
 		c.Charged = true
 	}
 	switch {
+	case over != nil && over.OverBudget && !c.uncertain():
+		c.result = command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemOverBudget}}
+		s.finish(c, nil)
+		return
 	case over != nil && !c.uncertain():
 		s.finish(c, &command.RateLimited{RetryAfter: over.RetryAfter})
 		return

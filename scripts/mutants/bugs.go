@@ -16,6 +16,12 @@ type edit struct{ file, was, is string }
 // bugs are those that systems like this one have had.
 var bugs = []bug{
 	{
+		name:  "the reserve of the day's budget is ignored",
+		edits: []edit{{"fsm/command/settings.go", "return all <= s.DailyBytes/2", "return all <= s.DailyBytes"}},
+		pkg:   "./fsm", run: "Fits|BudgetKeepsAReserve",
+		because: "a botnet silences everybody who writes without a key",
+	},
+	{
 		name:  "the log is not synced",
 		edits: []edit{{"node/logstore/open.go", "Path:                    s.path,", "Path: s.path, NoSync: true,"}},
 		pkg:   "./node/logstore", run: "Unsynced",

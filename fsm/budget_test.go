@@ -1,0 +1,252 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// sent is an entry of a sender, of about so many bytes.
+func sent(sender string, bytes int) *command.Publish {
+	const rest = 80
+	return post("ada", func(p *command.Publish) {
+		p.Proof.Sender, p.Body = sender, strings.Repeat("a", max(command.MinBody, bytes-rest))
+	})
+}
+
+// setSettings sets both settings.
+func (r *rig) setSettings(daily, sender uint64) {
+	r.t.Helper()
+	if got := r.run(&command.SetSettings{DailyBytes: &daily, SenderBytes: &sender})[0]; got.Outcome != command.OutcomeDone {
+		r.t.Fatalf("settings: %+v", got)
+	}
+}
+
+// taken publishes entries of 1,000 bytes, each in a log entry, and counts those that
+// were not over the budget.
+func (r *rig) taken(sender string, entries int) (n int) {
+	r.t.Helper()
+	for range entries {
+		p := sent(sender, 1000)
+		v := r.View()
+		fits, err := v.FitsBudget(p, command.Standing{}, len(must(command.Encode(p))), r.now()+1000)
+		v.Release()
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		got := r.run(p)[0]
+		over := slices.Equal(got.Problems, []command.Problem{command.ProblemOverBudget})
+		if over == fits || !over && got.Outcome != command.OutcomeDone {
+			r.t.Fatalf("the view says that it fits: %t; %+v", fits, got)
+		}
+		if !over {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *rig) budget() Budget {
+	r.t.Helper()
+	v := r.View()
+	defer v.Release()
+	b, err := v.Budget(r.now())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return b
+}
+
+func TestFits(t *testing.T) {
+	set := command.Settings{DailyBytes: 1 << 22, SenderBytes: 1 << 20} // a small share is 1 KiB
+	for _, test := range []struct {
+		name                 string
+		set                  command.Settings
+		bytes, bySender, all uint64
+		want                 bool
+	}{
+		{"the first", set, 100, 0, 0, true},
+		{"a heavy one, of the first half", set, 100, 1 << 19, 1<<21 - 100, true},
+		{"a heavy one, of the second half", set, 100, 1 << 19, 1<<21 - 99, false},
+		{"a light one, of the second half", set, 24, 1000, 1 << 21, true},
+		{"one that is heavy with this", set, 25, 1000, 1 << 21, false},
+		{"a light one, the last bytes", set, 24, 1000, 1<<22 - 24, true},
+		{"a light one, and nothing is left", set, 24, 1000, 1<<22 - 23, false},
+		{"all of its own", set, 100, 1<<20 - 100, 1<<20 - 100, true},
+		{"more than its own", set, 100, 1<<20 - 99, 1<<20 - 99, false},
+		{"no bound of all", command.Settings{SenderBytes: 1000}, 100, 900, 1 << 40, true},
+		{"no bound of all, more than its own", command.Settings{SenderBytes: 1000}, 101, 900, 1 << 40, false},
+		{"no bound of a sender", command.Settings{DailyBytes: 1 << 22}, 100, 2000, 2000, true},
+		{"no bounds", command.Settings{}, 100, 1 << 40, 1 << 40, true},
+	} {
+		if got := test.set.Fits(test.bytes, test.bySender, test.all); got != test.want {
+			t.Errorf("%s: fits %t, want %t", test.name, got, test.want)
+		}
+	}
+}
+
+// TestBudgetKeepsAReserve: heavy senders are cut at half of the budget, and whoever
+// has written little goes on; a new day begins with nothing used, and without rows
+// of the former one.
+func TestBudgetKeepsAReserve(t *testing.T) {
+	r := newRig(t)
+	const share = 2100 // two entries of taken, and not three
+	r.setSettings(share*4096, 1<<40)
+	fill := func(bytes uint64) { // the budget is used by somebody else
+		t.Helper()
+		b := r.budget()
+		r.applyMu.Lock()
+		defer r.applyMu.Unlock()
+		b.Day, b.Bytes = command.DayOf(r.now()), bytes
+		if err := r.store.db.Set(keyBudget, b.append(nil), pebble.NoSync); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := r.taken("bot", 4); n != 4 {
+		t.Errorf("%d of 4 entries fit into an empty budget", n)
+	}
+	fill(share * 4096 / 2)
+	r.run(&command.Tick{})
+	if n := r.taken("bot", 2); n != 0 {
+		t.Errorf("%d entries of a heavy sender were taken from the reserve", n)
+	}
+	if n := r.taken("honest", 3); n != 2 {
+		t.Errorf("%d entries of a light sender were taken from the reserve, want 2", n)
+	}
+	fill(share * 4096)
+	r.run(&command.Tick{})
+	if n := r.taken("other", 1); n != 0 {
+		t.Error("an entry was taken when all was used")
+	}
+	r.later(command.DayMillis)
+	if n := r.taken("bot", 3); n != 3 {
+		t.Errorf("%d of 3 entries fit on the next day", n)
+	}
+	if b := r.budget(); b.Senders != 1 || b.Day != command.DayOf(r.now()) || b.Bytes < 2500 || b.Bytes > 3500 {
+		t.Errorf("the next day has %+v", b)
+	}
+	rows := 0
+	lower, upper := spaceBounds(spaceBudget)
+	if err := scanSpace(r.store.db, lower, upper, func(_, _ []byte) error { rows++; return nil }); err != nil || rows != 2 {
+		t.Errorf("%d rows on the next day, %v; want the day's and its one sender's", rows, err)
+	}
+}
+
+// TestBudgetOfASender: each sender has its own bytes; a key lifts the bound, and so
+// does a request_id that was used before.
+func TestBudgetOfASender(t *testing.T) {
+	r := newRig(t)
+	key := slices.Repeat([]byte{7}, command.KeyHashBytes)
+	r.run(&command.Register{Agent: "ada", AgentKey: "ada", Given: command.FieldDescription, Description: "Somebody.", NewKey: key, Proof: command.Proof{Sender: "home"}})
+	r.setSettings(0, 2500)
+	again := sent("bot", 1000)
+	again.Request = command.RequestKey{Scope: "ada", ID: "request-1"}
+	first := r.run(again)[0]
+	if n := r.taken("bot", 4); n != 1 {
+		t.Errorf("%d more entries of a sender were taken, want 1", n)
+	}
+	before := r.budget()
+	if got := r.run(again)[0]; got.Outcome != command.OutcomeDuplicate || got.Entry != first.Entry {
+		t.Errorf("what was written before: %+v", got)
+	}
+	keyed := sent("bot", 1000)
+	keyed.Proof.Key = key
+	if got := r.run(keyed)[0]; got.Outcome != command.OutcomeDone {
+		t.Errorf("a write by key: %+v", got)
+	}
+	if after := r.budget(); after != before {
+		t.Errorf("free writes were counted: %+v, before %+v", after, before)
+	}
+	keyed.Proof.Key = slices.Repeat([]byte{8}, command.KeyHashBytes)
+	if got := r.run(keyed)[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemOverBudget}) {
+		t.Errorf("a write by a wrong key: %+v", got)
+	}
+	if n := r.taken("other", 2); n != 2 {
+		t.Errorf("%d of 2 entries of another sender were taken", n)
+	}
+	zero := uint64(0)
+	r.run(&command.SetSettings{SenderBytes: &zero})
+	if n := r.taken("bot", 1); n != 1 {
+		t.Error("a sender is bounded after the bound was lifted")
+	}
+	if got := r.run(&command.SetSettings{SenderBytes: &zero})[0]; got.Outcome != command.OutcomeUnchanged {
+		t.Errorf("the same settings again: %+v", got)
+	}
+}
+
+// TestBudgetOfManySenders: past the senders that are counted one by one, others share
+// rows, and those that were counted keep theirs.
+func TestBudgetOfManySenders(t *testing.T) {
+	r := newRig(t)
+	r.setSettings(0, 1500)
+	r.taken("early", 1)
+	b := r.budget()
+	b.Senders = maxBudgetSenders
+	if err := r.store.db.Set(keyBudget, b.append(nil), pebble.NoSync); err != nil {
+		t.Fatal(err)
+	}
+	r.run(&command.Tick{})
+	if n := r.taken("late", 2); n != 1 {
+		t.Errorf("%d entries of a sender in a shared row were taken, want 1", n)
+	}
+	if n := r.taken("early", 1); n != 0 {
+		t.Error("a sender that was counted has lost its count")
+	}
+	if got := r.budget(); got.Senders != maxBudgetSenders {
+		t.Errorf("%d senders are counted", got.Senders)
+	}
+	v := r.View()
+	defer v.Release()
+	if key, known := b.senderKey(&viewState{v: v}, "late"); !known || len(key) != usageDayKeyBytes+2 {
+		t.Errorf("a late sender has the row %x", key)
+	}
+}
+
+func TestSettingsAreChecked(t *testing.T) {
+	large := uint64(command.MaxSettingBytes + 1)
+	if command.Check(&command.SetSettings{DailyBytes: &large}) == nil || command.Check(&command.SetSettings{SenderBytes: &large}) == nil {
+		t.Error("a setting that is too large is fit for the log")
+	}
+	most, none := uint64(command.MaxSettingBytes), uint64(0)
+	checkRoundTrip(t, &command.SetSettings{}, &command.SetSettings{DailyBytes: &most, SenderBytes: &none})
+}
+
+// TestBudgetIsTheSameEverywhere applies one log in batches of different sizes: what
+// fits does not depend on them.
+func TestBudgetIsTheSameEverywhere(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		l := newLog(t)
+		for i := range rapid.IntRange(1, 20).Draw(rt, "log entries") {
+			l.stamp += rapid.SampledFrom([]int64{0, 1000, command.DayMillis}).Draw(rt, "time")
+			var bodies []command.Payload
+			for range rapid.IntRange(1, 4).Draw(rt, "commands") {
+				sender := fmt.Sprint("s", rapid.IntRange(0, 3).Draw(rt, "sender"))
+				bodies = append(bodies, sent(sender, rapid.IntRange(100, 2000).Draw(rt, "bytes")))
+			}
+			if i == 0 || rapid.IntRange(0, 4).Draw(rt, "set") == 0 {
+				daily, sender := rapid.Uint64Range(0, 1<<14).Draw(rt, "daily"), rapid.Uint64Range(0, 1<<12).Draw(rt, "of a sender")
+				bodies = append(bodies, &command.SetSettings{DailyBytes: &daily, SenderBytes: &sender})
+			}
+			l.commands(bodies...)
+		}
+		digest := func(step uint64) string {
+			m := must(Open(Options{Dir: t.TempDir(), CacheBytes: 1 << 20, MemTableBytes: smallTables}))
+			defer closeMachine(t, m)
+			for first := uint64(1); first <= l.last(); first += step {
+				l.feed(m, first, min(l.last(), first+step-1))
+			}
+			v := m.View()
+			defer v.Release()
+			return fmt.Sprintf("%x", must(v.RowDigest(t.Context())))
+		}
+		if one, all := digest(1), digest(l.last()); one != all {
+			rt.Errorf("one by one %s, all at once %s", one, all)
+		}
+	})
+}

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/nodetest"
+)
+
+func TestSettingsText(t *testing.T) {
+	golden(t, "settings.txt", settingsText(&someSettings)+"\n")
+}
+
+func TestParseBytes(t *testing.T) {
+	for text, want := range map[string]uint64{"0": 0, "17": 17, "3KiB": 3 << 10, "16MiB": 16 << 20, "1GiB": 1 << 30, "1024TiB": 1 << 50} {
+		if got, err := parseBytes(text); err != nil || got != want {
+			t.Errorf("%s: %d, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "-1", "1.5GiB", "GiB", "1 GiB", "1025TiB", "20000000000000000000", "5%"} {
+		if got, err := parseBytes(text); err == nil {
+			t.Errorf("%q is %d bytes", text, got)
+		}
+	}
+}
+
+// TestSettings: a setting holds at once for all nodes, and what one sender writes over
+// it without a key is a 429 until the next day.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	c := nodetest.New(t, 1)
+	c.WaitReady()
+	write := func() *http.Response {
+		t.Helper()
+		res, err := http.Post(c.Nodes[0].URL()+"/api/entries", "application/json", strings.NewReader(`{"agent":"ada","body":"How much is too much?"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = res.Body.Close() })
+		return res
+	}
+	if res := write(); res.StatusCode != http.StatusCreated {
+		t.Fatalf("a write at the defaults: status %d", res.StatusCode)
+	}
+	set := func(changes ...string) (report admin.SettingsReport) {
+		t.Helper()
+		args := append(append([]string{"settings", "set"}, changes...), "--json", "--cluster-addr", c.Nodes[0].ClusterAddr())
+		code, out, stderr := execute(t, args...)
+		if err := json.Unmarshal([]byte(out), &report); err != nil || code != exitOK {
+			t.Fatalf("exit code %d: %s%s", code, out, stderr)
+		}
+		return report
+	}
+	report := set("sender-bytes=100")
+	if want := (command.Settings{DailyBytes: command.DefaultSettings.DailyBytes, SenderBytes: 100}); report.Settings != want || report.UsedBytes == 0 || report.Senders != 1 {
+		t.Errorf("the settings are %+v", report)
+	}
+	res := write()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait, _ := strconv.Atoi(res.Header.Get("Retry-After"))
+	const day = 24 * 60 * 60
+	if res.StatusCode != http.StatusTooManyRequests || wait < 1 || wait > day || res.Header.Get("RateLimit-Policy") != `"daily_bytes";q=100;w=86400` ||
+		!strings.Contains(string(body), `"rate_limited"`) || !strings.Contains(string(body), "00:00 UTC") {
+		t.Errorf("a write over the budget: status %d, %v, %s", res.StatusCode, res.Header, body)
+	}
+	set("sender-bytes=0", "daily-bytes=0")
+	if res := write(); res.StatusCode != http.StatusCreated {
+		t.Errorf("a write without bounds: status %d", res.StatusCode)
+	}
+}
