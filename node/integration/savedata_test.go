@@ -79,6 +79,10 @@ func TestSaveData(t *testing.T) {
 	saved.Jobs[lapsed] = "open"
 	c.populateDeliveries(h)
 	c.save(0)
+	sender := command.DefaultSettings.SenderBytes / 2
+	if _, err := operate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{SenderBytes: &sender}); err != nil {
+		c.t.Fatal(err)
+	}
 	for _, on := range []bool{true, false} {
 		if _, err := operate[admin.Protection](c, 0, admin.PathProtectName, admin.Protection{Agent: "ada", Protected: on}); err != nil {
 			c.t.Fatal(err)
