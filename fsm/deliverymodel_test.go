@@ -16,6 +16,7 @@ import (
 type pushModel struct {
 	now     int64
 	authors []string // of the entries
+	proven  []bool   // which of them were written by key
 	agents  map[string]*pushAgent
 }
 
@@ -223,17 +224,20 @@ func (m *pushModel) apply(b command.Payload) {
 }
 
 func (m *pushModel) publish(c *command.Publish) {
-	m.authors = append(m.authors, c.AgentKey)
-	entry := uint64(len(m.authors))
-	author := ""
-	if c.Relation != command.RelationNone {
-		_, seq, _ := ParseID(c.Target)
-		author = m.authors[seq-1]
-	}
 	from := pushSender{who: c.Proof.Sender}
 	if m.agents[c.AgentKey] != nil && len(c.Proof.Key) > 0 {
 		from = pushSender{c.AgentKey, true}
 	}
+	author := ""
+	if c.Relation != command.RelationNone {
+		_, seq, _ := ParseID(c.Target)
+		author = m.authors[seq-1]
+		if c.Relation == command.RelationCorrection && author == c.AgentKey && m.proven[seq-1] && !from.proven {
+			return // rejected: what was written with proof is corrected with proof alone
+		}
+	}
+	m.authors, m.proven = append(m.authors, c.AgentKey), append(m.proven, from.proven)
+	entry := uint64(len(m.authors))
 	for name := range m.agents {
 		switch {
 		case name == c.AgentKey:
