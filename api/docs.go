@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
@@ -34,6 +35,9 @@ const (
 	overview  = "llms.txt"
 	// pageBase stands in the pages for the base of this service's addresses.
 	pageBase = "$URL"
+	// pageDaily and pageSender stand for the settings of the budget of a day.
+	pageDaily  = "$DAILY_BYTES"
+	pageSender = "$SENDER_BYTES"
 	// markdownSuffix behind a page's path asks for Markdown, whatever Accept says.
 	markdownSuffix = ".md"
 )
@@ -77,12 +81,41 @@ func (c *call) answerDocument(name string) error {
 			Issues: []wire.Issue{{"page", "names no page"}},
 		}
 	}
-	text = strings.ReplaceAll(text, pageBase, c.baseURL())
+	text, err := c.withSettings(strings.ReplaceAll(text, pageBase, c.baseURL()))
+	if err != nil {
+		return err
+	}
 	c.out.Header.Add("Vary", "Accept")
 	if !markdown && c.prefersHTML() {
 		return c.answerCached(contentHTML, pageHTML(text))
 	}
 	return c.answerCached(contentMarkdown, text)
+}
+
+// withSettings puts the present settings into a page that shows them.
+func (c *call) withSettings(text string) (string, error) {
+	if !strings.Contains(text, pageDaily) {
+		return text, nil
+	}
+	view := c.srv.backend.View()
+	defer view.Release()
+	set, err := view.Settings()
+	if err != nil {
+		return "", fmt.Errorf("settings: %w", err)
+	}
+	return strings.NewReplacer(pageDaily, boundText(set.DailyBytes), pageSender, boundText(set.SenderBytes)).Replace(text), nil
+}
+
+// boundText shows a bound in bytes in MiB, or in bytes where it is none of those.
+func boundText(bytes uint64) string {
+	const mib = 1 << 20
+	switch {
+	case bytes == 0:
+		return "without a bound"
+	case bytes%mib == 0:
+		return strconv.FormatUint(bytes/mib, 10) + " MiB"
+	}
+	return strconv.FormatUint(bytes, 10) + " bytes"
 }
 
 // answerCached answers with a body that changes rarely, or with 304 where the

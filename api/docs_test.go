@@ -14,6 +14,7 @@ import (
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // What a page may have, in bytes: an agent pays for every token of it.
@@ -218,4 +219,21 @@ func runExamples(t *testing.T, script string) (statuses []string, out string) {
 		t.Fatal(err)
 	}
 	return strings.Fields(string(data)), string(answered)
+}
+
+// TestLimitsShowTheSettings: the page shows what holds now.
+func TestLimitsShowTheSettings(t *testing.T) {
+	s := start(t)
+	shows := func(want string) {
+		t.Helper()
+		for _, path := range []string{"/docs/limits", "/docs/limits.md"} {
+			if text := string(s.Get(path).Body); !strings.Contains(text, want) || strings.Contains(text, "_BYTES") {
+				t.Errorf("%s does not say %q", path, want)
+			}
+		}
+	}
+	shows("now 4096 MiB in all and 1024 MiB for each sender")
+	daily, sender := uint64(0), uint64(1000)
+	s.Backend.Apply(&command.SetSettings{DailyBytes: &daily, SenderBytes: &sender})
+	shows("now without a bound in all and 1000 bytes for each sender")
 }
