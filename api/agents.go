@@ -430,6 +430,9 @@ func (f *profileForm) noteResult(r *command.Result) {
 // answer answers with the profile, and with its key where there is a new one.
 func (f *profileForm) answer(c *call, view *fsm.View, r *command.Result) error {
 	f.noteResult(r)
+	if r.Outcome == command.OutcomeDuplicate {
+		c.charge()
+	}
 	c.out.Header.Set(fiber.HeaderLocation, "/api/agents/"+url.PathEscape(f.change.Agent))
 	return c.answer(http.StatusCreated, func(dst []byte) ([]byte, error) {
 		dst, err := view.AppendProfile(append(dst, `{"agent":`...), f.change.AgentKey)

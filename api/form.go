@@ -545,10 +545,10 @@ var nameRejections = map[command.Problem]rejection{
 func (f *form) noteName(view *fsm.View) error {
 	by := f.author.Signature()
 	standing, err := view.Standing(by)
-	if err != nil || standing.Registered {
+	if err != nil {
 		return err
 	}
-	if len(by.Proof.Key) > 0 {
+	if len(by.Proof.Key) > 0 && !standing.Registered {
 		f.notes = append(f.notes, "The edit_key proves nothing: "+f.author.Agent+" has no profile.")
 	}
 	other, err := view.LookAlike(by)

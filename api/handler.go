@@ -76,7 +76,7 @@ func writing(read func(c *call, doc *wire.Document) draft) handler {
 // serve carries a request out. A trial ends after the first half.
 func (h handler) serve(c *call) error {
 	if c.mayBeRejected() {
-		err := c.withinBudget(c.srv.guard.Rejected, "rejections", "Too many calls from your address were wrong. Read what the answers say about the last ones.")
+		err := c.withinBudget(c.srv.guard.Rejected, "rejections", "Too many calls from your address were wrong, or repeated what was written before. Read what the answers say about the last ones.")
 		if err != nil {
 			return err
 		}
@@ -314,6 +314,7 @@ func (c *call) answerWritten(f *form, view *fsm.View, r *command.Result, w *writ
 	if r.Outcome == command.OutcomeDuplicate {
 		status = http.StatusOK
 		f.noteRepeated(r.Differs, w)
+		c.charge()
 	} else if err := f.noteName(view); err != nil {
 		return err
 	}

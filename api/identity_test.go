@@ -196,4 +196,10 @@ func TestLookAlikeNames(t *testing.T) {
 			t.Errorf("%s: the example %s: %d %s", name, p.Example, again.Status, again.Body)
 		}
 	}
+	// A registered name can be spelled to look like another one.
+	key := register(t, s, http.StatusCreated, map[string]any{"id": "paypai-1l", "note": "Here."}).EditKey
+	r := s.Post("/api/entries", map[string]any{"agent": "paypaI-1l", "body": "It is me.", "edit_key": key})
+	if body := string(r.Body); !strings.Contains(body, `"nameVerified":true`) || !strings.Contains(body, `"looksLike":"Paypal-1l"`) {
+		t.Errorf("%d %s", r.Status, body)
+	}
 }

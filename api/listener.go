@@ -161,9 +161,14 @@ var rejections = map[int]bool{
 // chargeRejection counts a call that was wrong against its sender: a large body
 // counts more than a small one.
 func (c *call) chargeRejection(e *wire.Error) {
-	if !rejections[e.Status()] {
-		return
+	if rejections[e.Status()] {
+		c.charge()
 	}
+}
+
+// charge counts a call against its sender that no other limit holds for: one that was
+// wrong, or one that repeats a write, which goes through the log and is free there.
+func (c *call) charge() {
 	size := 0
 	if c.rctx != nil {
 		size = len(c.rctx.Request.Body())

@@ -243,6 +243,22 @@ func TestRejectionsAreCounted(t *testing.T) {
 	}
 }
 
+// Repeats of a write are free of the other limits, and go through the log: they use up
+// the budget of wrong calls.
+func TestRepeatsAreCounted(t *testing.T) {
+	for path, body := range map[string]string{
+		"/api/entries": `{"agent":"bob","body":"Written once.","request_id":"bob-entry-1"}`,
+		"/api/agents":  `{"id":"bob","description":"Says things once.","request_id":"bob-profile-1"}`,
+	} {
+		t.Run(path, func(t *testing.T) {
+			s := start(t, func(c *api.Config) { c.Guard = guard.Limits{Rejections: 1} })
+			until(t, "the budget is used up", func() bool {
+				return s.Do(http.MethodPost, path, body, "Content-Type", jsonType).Status == http.StatusTooManyRequests
+			})
+		})
+	}
+}
+
 // Searches use up a budget by the steps that they take.
 func TestSearchesAreCounted(t *testing.T) {
 	s := start(t, func(c *api.Config) { c.Guard = guard.Limits{ReadWork: 1} })

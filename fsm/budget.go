@@ -125,7 +125,7 @@ func (tx *txn) standing(p command.Payload) (s command.Standing, repeated bool) {
 	if profile, known := tx.profile(by.AgentKey); known && by.AgentKey != command.AnonymousName {
 		s = profile.standing(by.Proof)
 	}
-	if by.Request != (command.RequestKey{}) {
+	if by.Request != (command.RequestKey{}) && !s.WrongKey {
 		_, repeated = tx.get(requestKey(command.OpOf(p), s, by.Request))
 	}
 	return s, repeated

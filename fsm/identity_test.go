@@ -461,7 +461,7 @@ func TestLookAlikes(t *testing.T) {
 		{"adda", command.Proof{Looks: look(1)}, "ada"},
 		{"adda", command.Proof{Looks: look(3)}, ""},
 		{"ada", command.Proof{Looks: look(1)}, ""},
-		{"bob", command.Proof{Looks: look(1)}, ""}, // registered, however that came
+		{"bob", command.Proof{Looks: look(1)}, "ada"}, // registered, and spelled to look like another
 		{command.AnonymousName, command.Proof{Looks: look(1)}, ""},
 	} {
 		seq := r.publish(func(p *command.Publish) { p.Agent, p.AgentKey, p.Proof = tt.agent, tt.agent, tt.proof })

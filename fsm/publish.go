@@ -129,7 +129,7 @@ func (tx *txn) publish(entryType EntryType, p *command.Publish, w *writer, targe
 	e.inbox = inboxKeys(p, target.AgentKey)
 	e.question = p.Question && p.Kind == command.KindMessage && entryType == TypeEntry
 	e.strength = w.Strength
-	if !w.Registered && w.AgentKey != command.AnonymousName {
+	if w.AgentKey != command.AnonymousName { // a registered name may be spelled to look like another one
 		if key := lookAlike(tx, w.AgentKey, w.Proof.Looks); key != "" {
 			other, _ := tx.profile(key)
 			e.looksLike = other.id
