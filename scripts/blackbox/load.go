@@ -85,7 +85,7 @@ func (c *cluster) startLoad(channel string, lenient bool) *load {
 	l.Padding = loadPadding
 	l.Start(writers, c.pace, l.write)
 	if !lenient {
-		l.Go(harness.PollEvery, func(context.Context, int) error { return l.poll() })
+		l.Go(harness.PollEvery, func(context.Context, int) error { return l.poll(0) })
 	}
 	return l
 }
@@ -118,12 +118,12 @@ func (l *load) write(writer int, requestID string) error {
 }
 
 // poll reads the channel as an agent does: what is newer than the newest seen,
-// page by page, from any node.
-func (l *load) poll() error {
+// page by page, from any node that has applied the index.
+func (l *load) poll(index uint64) error {
 	var entries []harness.Entry
 	query := url.Values{"channel": {l.Channel}, "since": {strconv.FormatInt(l.since, 10)}}
 	err := l.cluster.route.with(func(p *harness.Node) (err error) {
-		entries, err = p.List(0, query)
+		entries, err = p.List(index, query)
 		return err
 	})
 	if err != nil {
@@ -150,8 +150,9 @@ func (l *load) waitForMore() error {
 func (l *load) end() error {
 	l.Stop()
 	if !l.lenient {
-		// One more round sees what was acknowledged last.
-		if err := l.poll(); err != nil {
+		// One more round, where what was acknowledged last is applied, sees that.
+		_, index := l.Acks()
+		if err := l.poll(index); err != nil {
 			return err
 		}
 	}
