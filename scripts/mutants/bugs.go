@@ -88,7 +88,7 @@ var bugs = []bug{
 		name: "a session ends by log time",
 		edits: []edit{{
 			"fsm/session.go", "\tfor len(ss) >= maxSessions {\n",
-			"\tmaps.DeleteFunc(ss, func(_ BootID, s *session) bool { return tx.now-s.lastUse > 24*60*60*1000 })\n\tfor len(ss) >= maxSessions {\n",
+			"\tmaps.DeleteFunc(ss, func(_ command.BootID, s *session) bool { return tx.now-s.lastUse > 24*60*60*1000 })\n\tfor len(ss) >= maxSessions {\n",
 		}},
 		pkg: "./fsm", run: "Session|RetryAfter",
 		because: "a retry is applied twice when log time jumps",
