@@ -92,7 +92,7 @@ func budgeted(p command.Payload, s command.Standing) (sender string, ok bool) {
 // carryOutWithinBudget carries a command out, unless its sender has used up the day's
 // bytes. What a request_id wrote before costs nothing.
 func (tx *txn) carryOutWithinBudget(c command.Command) command.Result {
-	standing, repeated := tx.standing(c.Payload)
+	standing, repeated := assess(tx, c.Payload)
 	sender, counts := budgeted(c.Payload, standing)
 	if !counts || repeated {
 		return tx.carryOut(c.Payload)
@@ -113,22 +113,6 @@ func (tx *txn) carryOutWithinBudget(c command.Command) command.Result {
 	tx.keep(keyBudget, b.append(nil))
 	tx.keep(key, binary.AppendUvarint(nil, used+bytes))
 	return tx.carryOut(c.Payload)
-}
-
-// standing returns what a command's proof is worth, and whether its request_id was
-// used before.
-func (tx *txn) standing(p command.Payload) (s command.Standing, repeated bool) {
-	by, signed := command.SignatureOf(p)
-	if !signed {
-		return s, false
-	}
-	if profile, known := tx.profile(by.AgentKey); known && by.AgentKey != command.AnonymousName {
-		s = profile.standing(by.Proof)
-	}
-	if by.Request != (command.RequestKey{}) && !s.WrongKey {
-		_, repeated = tx.get(requestKey(command.OpOf(p), s, by.Request))
-	}
-	return s, repeated
 }
 
 // Settings returns the replicated settings.

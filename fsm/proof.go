@@ -122,28 +122,43 @@ func (s *viewState) entry(seq uint64) (e entryRow, ok bool) {
 	return e, true
 }
 
+// standingOf returns what a proof is worth under a name.
+func standingOf(s facts, by command.Signature) command.Standing {
+	if by.AgentKey == command.AnonymousName {
+		return command.Standing{}
+	}
+	p, known := read(s, profileKey(by.AgentKey), decodeProfileRow)
+	if !known {
+		return command.Standing{}
+	}
+	return p.standing(by.Proof)
+}
+
+// assess returns what a command's proof is worth, and whether its request_id was used
+// before. Commands of no name have the zero Standing.
+func assess(s facts, p command.Payload) (standing command.Standing, repeated bool) {
+	by, signed := command.SignatureOf(p)
+	if !signed {
+		return standing, false
+	}
+	standing = standingOf(s, by)
+	if by.Request != (command.RequestKey{}) && !standing.WrongKey {
+		_, repeated = s.get(requestKey(command.OpOf(p), standing, by.Request))
+	}
+	return standing, repeated
+}
+
 // Standing returns what a proof is worth under a name, as far as the view knows.
 func (v *View) Standing(by command.Signature) (command.Standing, error) {
-	if by.AgentKey == command.AnonymousName {
-		return command.Standing{}, nil
-	}
-	p, known, err := v.profile(by.AgentKey)
-	if err != nil || !known {
-		return command.Standing{}, err
-	}
-	return p.standing(by.Proof), nil
+	s := &viewState{v: v}
+	standing := standingOf(s, by)
+	return standing, s.err
 }
 
 // Assess returns what a command's proof is worth, and whether its request_id was used
 // before, as far as the view knows. Commands of no name have the zero Standing.
-func (v *View) Assess(p command.Payload) (s command.Standing, repeated bool, err error) {
-	by, signed := command.SignatureOf(p)
-	if !signed {
-		return s, false, nil
-	}
-	if s, err = v.Standing(by); err != nil || s.WrongKey {
-		return s, false, err
-	}
-	_, repeated = v.Request(command.OpOf(p), s, by.Request)
-	return s, repeated, nil
+func (v *View) Assess(p command.Payload) (standing command.Standing, repeated bool, err error) {
+	s := &viewState{v: v}
+	standing, repeated = assess(s, p)
+	return standing, repeated, s.err
 }
