@@ -221,7 +221,7 @@ func allowedMethods(table []operation, path string) string {
 	return strings.Join(append(methods, http.MethodOptions), ", ")
 }
 
-// spellings are the forms in which Fiber is told of a path: a colon inside a
+// spellings are the forms of a path that Fiber gets: a colon inside a
 // segment starts no parameter, and some clients escape it.
 func spellings(template string) []string {
 	path, verb, has := strings.Cut(template[1:], ":")
@@ -276,7 +276,7 @@ func (c *call) smallestBody(code command.Code) wire.Object {
 	return nil
 }
 
-// Counter is told of every call that somebody made of the service, whatever came
+// Counter gets every call that somebody made of the service, whatever came
 // of it. It is called by many goroutines and must be quick.
 type Counter interface{ Count(call Counted) }
 

@@ -82,7 +82,7 @@ type Config struct {
 	Notify NotifyRules
 	// DualCard adds the fields of A2A 0.3 to the agent card.
 	DualCard bool
-	// Counter is told of every call. Nil is allowed.
+	// Counter gets every call. Nil is allowed.
 	Counter Counter
 	// Now is the clock that calls are counted by, and what home takes for the future
 	// is measured with. Nil is time.Now.

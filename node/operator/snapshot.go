@@ -42,7 +42,7 @@ func (o *Operator) serveSnapshot(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	if err := backup.Write(steadyWriter{w, http.NewResponseController(w)}, export, info); err != nil {
 		// The reader finds a backup without an end.
-		o.cfg.Logger.WarnContext(r.Context(), "a backup was broken off", "error", err)
+		o.cfg.Logger.WarnContext(r.Context(), "a backup was interrupted", "error", err)
 		return
 	}
 	o.cfg.Logger.InfoContext(r.Context(), "sent a backup", "index", export.Index, "bytes", export.Size(),
