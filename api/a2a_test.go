@@ -157,7 +157,7 @@ func TestA2AContent(t *testing.T) {
 		var got struct{ Message reply }
 		r.Decode(t, &got)
 		if len(got.Message.Content) != 2 || got.Message.ContextID != "mine" || got.Message.Role != "ROLE_AGENT" ||
-			!strings.Contains(string(got.Message.Content[1].Data), `{"data":{"entry":{`) || !strings.Contains(got.Message.Content[0].Text, "e1 in channel a2a by bob") {
+			!strings.Contains(string(got.Message.Content[1].Data), `"entry":{`) || !strings.Contains(got.Message.Content[0].Text, "e1 in channel a2a by bob") {
 			t.Errorf("%s", r.Body)
 		}
 	}

@@ -44,7 +44,7 @@ const (
 //   - DM-SERIAL-003: no answer holds a timestamp of the protocol.
 //   - VER-CLIENT, JSONRPC-SVC-002 and HTTP_JSON-SVC-002 bind clients.
 //
-// One departs: an extended card is refused with ExtendedAgentCardNotConfigured, also
+// One departs: an extended card is rejected with ExtendedAgentCardNotConfigured, also
 // where the kit's text (not its test) wants UnsupportedOperation for it (CORE-CAP-003).
 // And where A2A-Version is empty the method's name decides, which is what VER-SERVER-003
 // wants of a client of 0.3, and what a careless one of 1.0 needs.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -20,7 +21,7 @@ import (
 // The fields of profiles (interface, 2.3).
 var (
 	fieldID           = formField{name: "id", most: maxRawName, required: true}
-	fieldDescription  = formField{name: "description", least: command.MinDescription, most: command.MaxDescription, instead: "Answers questions about tides."}
+	fieldDescription  = formField{name: "description", least: command.MinDescription, most: command.MaxDescription}
 	fieldCapabilities = formField{
 		name: "capabilities", least: command.MinTag, most: command.MaxCapability, items: command.MaxCapabilities, noun: "capability",
 	}
@@ -35,6 +36,7 @@ var (
 		fieldID, fieldDescription, fieldCapabilities, fieldEndpoint, fieldNotifyURL, fieldNotify, fieldEditKey, fieldNote, fieldRequestID,
 		fieldProtected, fieldRotateKey,
 	}
+	profileNames = namesOf(profileFields)
 )
 
 const (
@@ -46,9 +48,6 @@ const (
 	// howToPass ends the sentence that says why a receiver did not pass.
 	howToPass = `It has to answer a POST of {"type":"common.verify", …} with a 2xx status and its reply_with as the body.`
 )
-
-// exampleProfile is the smallest new profile.
-var exampleProfile = wire.Object{{fieldID.name, exampleAgent}, {fieldDescription.name, fieldDescription.instead}}
 
 // profileRejections say what the rules of profiles mean to a client.
 var profileRejections = map[command.Problem]rejection{
@@ -77,29 +76,27 @@ const onlyOwner = "Only who holds the edit_key may change this profile. The exam
 type profileForm struct {
 	form
 	description, endpoint, note, notifyURL sent
-	capabilities                           labels
 	change                                 command.Register
-	looksAlike                             bool   // the name looks like a registered one
 	key                                    string // the edit_key that the agent gets if one is due
 }
 
 // readProfile reads a profile. It finds every problem that can be seen without the
 // state.
 func readProfile(doc *wire.Document, notify NotifyRules) *profileForm {
-	f := &profileForm{form: newForm(doc, &fieldID, command.OpRegister)}
+	f := &profileForm{form: newForm(doc, profileNames, &fieldID, command.OpRegister)}
 	if doc.NotObject {
 		f.problems.Add(fieldID.name, "is required: the request body must be a JSON object with the text fields id and description")
 		return f
 	}
 	f.readName(&fieldID)
-	if f.name.given && f.author.AgentKey == anonymous && !f.problems.Has(fieldID.name) {
-		f.problems.Add(fieldID.name, "must be a name of your own: %s is nobody's", anonymous)
+	if f.name.given && !f.problems.Has(fieldID.name) && bytes.HasSuffix(looksOf(f.author.Agent), looksOf(anonymous)) {
+		f.problems.Add(fieldID.name, "must be a name of your own: %s, and what looks like it, is nobody's", anonymous)
+		f.lost = true
 	}
 	f.readRequestID(false)
 	f.readKey(false)
 	f.description = f.text(&fieldDescription)
-	f.capabilities = f.labels(&fieldCapabilities)
-	f.change.Capabilities = f.limit(&fieldCapabilities, f.capabilities)
+	f.change.Capabilities = f.labels(&fieldCapabilities)
 	f.endpoint = f.read(&fieldEndpoint)
 	f.validateURL(&fieldEndpoint, f.endpoint, publicURLProblem)
 	f.note = f.text(&fieldNote)
@@ -111,14 +108,16 @@ func readProfile(doc *wire.Document, notify NotifyRules) *profileForm {
 	}
 	f.readNotify()
 	f.change.Protected, f.change.RotateKey = f.flag(&fieldProtected), f.flag(&fieldRotateKey)
-	f.noteUnknown(profileFields)
+	f.end()
 	f.fill()
+	// Whether a receiver agrees, it has to say itself; the rest needs a key.
+	f.lost = f.lost || f.notifyURL.given || f.change.Protected || f.change.RotateKey || f.problems.Has(fieldNotify.name)
 	return f
 }
 
 // flag reads what is true or false; in a form, as a word. What is null is false.
 func (f *profileForm) flag(field *formField) bool {
-	value := field.pick(f.doc)
+	value := f.doc.Get(field.name)
 	if s, isText := value.(string); isText && f.doc.Flat && (s == "true" || s == "false") {
 		value = s == "true"
 	}
@@ -137,6 +136,9 @@ func (f *profileForm) validateURL(field *formField, s sent, problem func(string)
 		f.problems.Add(field.name, "may have at most %d characters; this one has %d", field.most, s.length)
 	} else if problem := problem(s.value); problem != "" {
 		f.problems.Add(field.name, "%s", problem)
+	}
+	if field == &fieldEndpoint {
+		f.settle(field, true, s.value)
 	}
 }
 
@@ -168,24 +170,25 @@ func (f *profileForm) fill() {
 	}
 }
 
-// notifyChoices are the members of notify: what they stand for, and whether they leave
-// entries out when they are true.
+// notifyChoices are the members of notify: what they stand for, and whether that holds
+// when they are true.
 var notifyChoices = [...]struct {
 	name   string
 	filter command.PushFilter
-	leaves bool
+	on     bool
 }{
 	{"replies", command.NoReplies, false},
 	{"mentions", command.NoMentions, false},
 	{"jobs", command.NoJobs, false},
 	{"only_proven", command.OnlyProven, true},
+	{"digest", command.Digest, true},
 }
 
 // notifyObject says what is pushed through a filter.
 func notifyObject(f command.PushFilter) wire.Object {
 	o := make(wire.Object, len(notifyChoices))
 	for i, c := range notifyChoices {
-		o[i] = wire.Field{c.name, (f&c.filter != 0) == c.leaves}
+		o[i] = wire.Field{c.name, (f&c.filter != 0) == c.on}
 	}
 	return o
 }
@@ -193,7 +196,7 @@ func notifyObject(f command.PushFilter) wire.Object {
 // readNotify reads what is to be pushed: an object, or its JSON where the source is
 // flat. What it leaves out is as in a new profile.
 func (f *profileForm) readNotify() {
-	value := fieldNotify.pick(f.doc)
+	value := f.doc.Get(fieldNotify.name)
 	if value == nil {
 		return
 	}
@@ -211,12 +214,12 @@ func (f *profileForm) readNotify() {
 		on, isBool := sent.Value.(bool)
 		switch {
 		case i == len(notifyChoices):
-			f.problems.Add(fieldNotify.name, "must hold replies, mentions, jobs and only_proven alone")
+			f.problems.Add(fieldNotify.name, "must hold replies, mentions, jobs, only_proven and digest alone")
 			return
 		case !isBool:
 			f.problems.Add(fieldNotify.name, "must say true or false for each, %s is neither", sent.Name)
 			return
-		case on == notifyChoices[i].leaves:
+		case on == notifyChoices[i].on:
 			filter |= notifyChoices[i].filter
 		}
 	}
@@ -259,7 +262,6 @@ func (f *profileForm) inspect(view *fsm.View) ([]command.Problem, error) {
 }
 
 func (f *profileForm) rejection(_ *fsm.View, p command.Problem) rejection {
-	f.looksAlike = f.looksAlike || p == command.ProblemLookAlike
 	if r, known := profileRejections[p]; known {
 		return r
 	}
@@ -279,7 +281,11 @@ func (f *profileForm) challenge(c *call, from command.Sender) error {
 	if err := c.await(freshness{strong: true}); err != nil {
 		return c.explain(f, err)
 	}
-	due, err := f.receiverDue(c.reread())
+	view, change := c.reread(), f.registration()
+	if err := c.judge(change, change.Signature()); err != nil {
+		return err
+	}
+	due, err := f.receiverDue(view)
 	if err != nil {
 		return fmt.Errorf("look at the profile: %w", err)
 	}
@@ -335,46 +341,14 @@ func (f *profileForm) command(*Server) command.Payload {
 	return f.registration()
 }
 
-// example is a payload that works: for a name that has a profile, that profile,
-// because sending it again needs no key; else the caller's own without its problems.
-// It never holds a key, nor a notify_url: whether that works, its receiver has to say.
+// example is, for a name that has a profile, that profile, because sending it again
+// needs no key.
 func (f *profileForm) example(view *fsm.View, now time.Time) (wire.Object, error) {
-	id := f.exampleName()
-	if text.Fold(id) == anonymous {
-		id = exampleAgent
+	if stored, known, err := view.Profile(f.author.AgentKey); err != nil || known {
+		return storedExample(&stored), err
 	}
-	if f.looksAlike {
-		const digits = 6
-		suffix := freshID(now, id)
-		id = usableName(id, command.MaxName-digits-1, exampleAgent) + "-" + suffix[len(suffix)-digits:]
-	}
-	stored, known, err := view.Profile(text.Fold(id))
-	if err != nil {
-		return nil, err
-	}
-	if known {
-		return storedExample(&stored), nil
-	}
-	o, note := wire.Object{{fieldID.name, id}}, f.usable(&fieldNote, f.note)
-	if f.description.given || note == "" {
-		o = o.With(fieldDescription.name, f.usable(&fieldDescription, f.description))
-	}
-	o = f.capabilities.addTo(o, &fieldCapabilities)
-	if f.endpoint.given && !f.problems.Has(fieldEndpoint.name) {
-		o = o.With(fieldEndpoint.name, f.endpoint.value)
-	}
-	if note != "" {
-		o = o.With(fieldNote.name, note)
-	}
-	o = f.withRequestID(o, now)
-	if !works(o, profileRules) {
-		return wire.Object{{fieldID.name, id}, {fieldDescription.name, fieldDescription.instead}}, nil
-	}
-	return o, nil
+	return f.form.example(view, now)
 }
-
-// profileRules reads an example of a profile.
-func profileRules(doc *wire.Document) *form { return readProfile(doc, NotifyRules{}).shared() }
 
 // storedExample is a profile as it could be sent again without changing anything.
 func storedExample(p *fsm.Profile) wire.Object {
@@ -385,16 +359,9 @@ func storedExample(p *fsm.Profile) wire.Object {
 		}
 	}
 	add(&fieldDescription, p.Description)
-	capabilities := make([]any, len(p.Capabilities))
-	for i, s := range p.Capabilities {
-		capabilities[i] = s
-	}
-	o = o.With(fieldCapabilities.name, capabilities)
+	o = o.With(fieldCapabilities.name, append([]string{}, p.Capabilities...))
 	add(&fieldEndpoint, p.Endpoint)
 	add(&fieldNote, p.Note)
-	if !works(o, profileRules) {
-		return o[:1] // it was stored under other rules
-	}
 	return o
 }
 
@@ -435,14 +402,14 @@ func (f *profileForm) answer(c *call, view *fsm.View, r *command.Result) error {
 	}
 	c.out.Header.Set(fiber.HeaderLocation, "/api/agents/"+url.PathEscape(f.change.Agent))
 	return c.answer(http.StatusCreated, func(dst []byte) ([]byte, error) {
-		dst, err := view.AppendProfile(append(dst, `{"agent":`...), f.change.AgentKey)
+		dst, err := view.AppendProfile(append(appendNotes(dst, f.notes), `,"agent":`...), f.change.AgentKey)
 		if err != nil {
 			return nil, fmt.Errorf("show a profile: %w", err)
 		}
 		if r.KeyIssued {
 			dst = append(append(append(dst, `,"edit_key":"`...), f.key...), '"')
 		}
-		return appendNotes(dst, f.notes), nil
+		return append(dst, '}'), nil
 	})
 }
 
@@ -460,6 +427,6 @@ var profileList = listed{
 }
 
 // getProfile serves GET /api/agents/{id}.
-var getProfile = one("agent", func(view *fsm.View, dst []byte, id string) ([]byte, error) {
+var getProfile = one("agent", 0, func(view *fsm.View, dst []byte, id string) ([]byte, error) {
 	return view.AppendProfile(dst, text.Fold(text.AgentName(id)))
 })

@@ -197,7 +197,7 @@ func TestForbiddenChange(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			problem := refused(t, s, http.StatusForbidden, http.MethodPost, "/api/agents", string(sent))
+			problem := rejected(t, s, http.StatusForbidden, http.MethodPost, "/api/agents", string(sent))
 			if problem.Code != "wrong_edit_key" || len(problem.Issues) != 1 || problem.Issues[0].Field != "edit_key" {
 				t.Errorf("%s %s: %+v", id, name, problem)
 			}
@@ -235,7 +235,7 @@ func TestAgentExamples(t *testing.T) {
 		{"description": nil, "note": long(1001)},
 		{"description": nil, "note": 5},
 		{"description": nil, "note": "Key: " + ghp},
-		{"capabilities": "a,b"},
+		{"capabilities": true},
 		{"capabilities": strings.Split("123456789", "")},
 		{"capabilities": []any{"", long(41), 5}},
 		{"capabilities": []string{ghp}},
@@ -268,7 +268,7 @@ func TestAgentExamples(t *testing.T) {
 				}
 				continue
 			}
-			if p := refusedPost(t, s, "/api/agents", body); strings.Contains(fmt.Sprintf("%s %+v", p.Example, p), ghp) {
+			if p := rejectedPost(t, s, "/api/agents", body); strings.Contains(fmt.Sprintf("%s %+v", p.Example, p), ghp) {
 				t.Errorf("%d %v: the credential is shown again: %+v", i, body, p)
 			}
 		}
@@ -280,9 +280,9 @@ func TestAgentExamples(t *testing.T) {
 func TestAgentExamplesOfOtherRequests(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("é", n) }
 	s := start(t)
-	refused(t, s, http.StatusUnprocessableEntity, http.MethodPost, "/api/agents", "Hello", "Content-Type", "text/plain")
+	rejected(t, s, http.StatusUnprocessableEntity, http.MethodPost, "/api/agents", "Hello", "Content-Type", "text/plain")
 	for _, query := range []string{"limit=x", "limit=101", "q=" + url.QueryEscape(long(201)), "cursor=abc", "consistency=x", "q=a&q=b"} {
-		refused(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/agents?"+query, "")
+		rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/agents?"+query, "")
 	}
 }
 
@@ -362,7 +362,7 @@ func TestGuessedRequestID(t *testing.T) {
 func TestUnavailableAgents(t *testing.T) {
 	b := apitest.NewBackend(t)
 	s := apitest.Start(t, b)
-	b.Refuse = func(command.Sender, command.Payload) error { return &command.RateLimited{} }
+	b.Reject = func(command.Sender, command.Payload) error { return &command.RateLimited{} }
 	r := s.Post("/api/agents", map[string]any{"id": "ada", "description": "Answers.", "edit_key": "ck_mine"})
 	if p := apitest.CheckError(t, r); r.Status != http.StatusTooManyRequests || r.Header.Get("Retry-After") == "" || r.Header.Get("RateLimit-Policy") == "" ||
 		string(p.Example) != `{"id":"ada","description":"Answers."}` {
@@ -370,5 +370,17 @@ func TestUnavailableAgents(t *testing.T) {
 	}
 	if from := b.LastSender(); from.AgentKey != "ada" || from.Fingerprint == "" {
 		t.Errorf("sender %+v", from)
+	}
+}
+
+// TestNobodysName: the name of those who have none cannot be registered, nor what looks
+// like it.
+func TestNobodysName(t *testing.T) {
+	s := start(t)
+	for _, id := range []string{"anonymous", "Anonymous", "anonyrnous", "аnonymous"} {
+		body, _ := json.Marshal(map[string]string{"id": id, "description": "Nobody."})
+		if p := rejected(t, s, http.StatusUnprocessableEntity, http.MethodPost, "/api/agents", string(body)); len(p.Issues) != 1 || p.Issues[0].Field != "id" {
+			t.Errorf("%s: %+v", id, p)
+		}
 	}
 }

@@ -31,12 +31,17 @@ type Backend interface {
 	// agent (text.Fold) can be seen in View, and at other times. The caller calls
 	// stop when done.
 	Watch(agentKey string) (wake <-chan struct{}, stop func())
+	// WatchEvents is Watch for events.
+	WatchEvents() (wake <-chan struct{}, stop func())
 	// Fingerprint returns the pseudonym of a client address (IPv4 whole, IPv6
 	// /64) under the cluster's data key. Addresses themselves are never kept.
 	Fingerprint(addr netip.Addr) string
 	// Joined returns a channel that is closed once this node is part of a cluster.
 	// Until then its state is empty and Fingerprint knows no key.
 	Joined() <-chan struct{}
+	// CaughtUp returns a channel that is closed once this node has, since its start, all
+	// that was acknowledged before: it may have been away while something was purged.
+	CaughtUp() <-chan struct{}
 	// StaleFor returns for how long this node has not heard from the leader, or
 	// has lacked what the leader had applied; zero on the leader itself.
 	StaleFor() time.Duration
@@ -44,10 +49,10 @@ type Backend interface {
 	NodeName() string
 	// Status is what GET /status shows.
 	Status() Status
-	// Version is the program's version.
-	Version() string
 	// Checks are the conditions of readiness, in a fixed order.
 	Checks() []Check
+
+	Overview
 }
 
 // Status is what strangers are shown of a node.
@@ -61,7 +66,7 @@ type Status struct {
 type Check struct {
 	Name   string
 	OK     bool
-	Detail string // one line for an operator
+	Detail string // one line that strangers may see
 }
 
 // ReceiverFailed is the error of a receiver that did not pass its check.

@@ -29,7 +29,7 @@ func BenchmarkHTTP(b *testing.B) {
 		"publish":      {http.MethodPost, "/api/entries", `{"agent":"ada","body":"Hello, commons. This is a text of some length.","tags":["a","b"]}`, http.StatusCreated},
 		"tool publish": {http.MethodPost, "/mcp", toolCall("publish_message", `{"agent":"ada","body":"Hello, commons. This is a text of some length.","tags":["a","b"]}`), http.StatusOK},
 		"tool list50":  {http.MethodPost, "/mcp", toolCall("read_entries", `{}`), http.StatusOK},
-		"refused":      {http.MethodPost, "/api/entries", `{"agent":"ada","body":"x","tags":["a","b"]}`, http.StatusUnprocessableEntity},
+		"rejected":     {http.MethodPost, "/api/entries", `{"agent":"ada","body":"x","tags":["a","b"]}`, http.StatusUnprocessableEntity},
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

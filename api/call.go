@@ -38,11 +38,19 @@ type call struct {
 	view  *fsm.View // what the answer shows; nil until something was read
 	index uint64    // of a write that the answer reports
 	work  int       // steps that searches took
-	// notes are of what was sent and ignored. A refusal shows them, since they may
+	// waited says that the call waited for news, or for an index.
+	waited bool
+	// notes are of what was sent and ignored. A rejection shows them, since they may
 	// say why: the answer shows those that its operation takes over.
 	notes []string
-	// relay is set where the call runs operations on behalf of another surface.
+	// relay is set where the call runs operations for another surface.
 	relay *relay
+	// stream takes the connection over once the call has ended; nil: the answer is sent.
+	stream *stream
+	// held says that what the call writes is held for a moderator to look at.
+	held bool
+	// document is the entity tag of a body that changes rarely; "": it is none.
+	document string
 	// trial says that the call ends with the first half of its handler.
 	trial bool
 }
@@ -93,6 +101,9 @@ func (in *httpInput) isHead() bool { return in.rctx.IsHead() }
 
 func (in *httpInput) header(name string) string { return string(in.rctx.Request.Header.Peek(name)) }
 
+// headerKey is a request_id as other services take it; some clients quote it.
+const headerKey = "Idempotency-Key"
+
 func (in *httpInput) param(name string) string {
 	raw := in.path.Params(name)
 	if decoded, err := url.PathUnescape(raw); err == nil && decoded != raw {
@@ -118,7 +129,9 @@ func (in *httpInput) body() (wire.Document, error) {
 		return wire.Document{}, wire.Encoded()
 	}
 	// Request.Body never inflates; the size was checked while it was read.
-	return wire.DecodeBody(string(h.ContentType()), in.rctx.Request.Body())
+	doc, err := wire.DecodeBody(string(h.ContentType()), in.rctx.Request.Body())
+	doc.Key = in.header(headerKey)
+	return doc, err
 }
 
 // read returns the newest view, the same one throughout the call.
@@ -165,21 +178,21 @@ func (c *call) answer(status int, build func(dst []byte) ([]byte, error)) error 
 	return nil
 }
 
-// fail answers with an Error object, or as refusal does.
-func (c *call) fail(err error) { _ = c.refusal(err) }
+// fail answers with an Error object, or as reject does.
+func (c *call) fail(err error) { _ = c.reject(err) }
 
-// refusal answers with an Error object, and returns it. Below /a2a/ the error of the
+// reject answers with an Error object, and returns it. Below /a2a/ the error of the
 // message protocol that holds it is the answer: clients read no other there.
-func (c *call) refusal(err error) *wire.Error {
+func (c *call) reject(err error) *wire.Error {
 	e := toError(err)
 	if e == nil {
 		c.srv.log.Error("request failed", "route", c.template(), "err", err)
 		e = wire.Internal()
 	}
-	if e.Example == nil {
-		e.Example = c.smallestBody(e.Code)
-	}
 	c.chargeRejection(e)
+	if !c.trial {
+		c.srv.metrics.rejected.WithLabelValues(string(e.Code)).Inc()
+	}
 	resp := c.out
 	if e.Notes == nil {
 		e.Notes = c.notes
@@ -235,28 +248,28 @@ func (c *call) withNotes(answer wire.Object) wire.Object {
 // toError turns what a backend or a view returned into an Error; nil when it is
 // none that a client may see.
 func toError(err error) *wire.Error {
-	if refusal, ok := errors.AsType[*wire.Error](err); ok {
-		return refusal
+	if rejection, ok := errors.AsType[*wire.Error](err); ok {
+		return rejection
 	}
 	if unavailable, ok := errors.AsType[*command.Unavailable](err); ok {
 		return &wire.Error{Code: unavailable.Code, Message: "The service cannot do this right now: " + unavailable.Reason + "."}
 	}
 	if limited, ok := errors.AsType[*command.RateLimited](err); ok {
-		refusal := &wire.Error{
+		rejection := &wire.Error{
 			Code: wire.CodeRateLimited, Message: "Too many writes from this sender or this agent.",
 			RetryAfter: limited.RetryAfter, Limit: limited.Limit,
 		}
 		field := fieldAgent.name
 		if limited.Limit != nil {
-			refusal.Message, field = limited.Limit.Message, limited.Limit.Field
+			rejection.Message, field = limited.Limit.Message, limited.Limit.Field
 		}
 		unit := " seconds."
-		if refusal.Wait() == "1" {
+		if rejection.Wait() == "1" {
 			unit = " second."
 		}
-		refusal.Message += " Wait " + refusal.Wait() + unit
-		refusal.Issues = []wire.Issue{{field, "is over a limit, or its sender is"}}
-		return refusal
+		rejection.Message += " Wait " + rejection.Wait() + unit
+		rejection.Issues = []wire.Issue{{field, "is over a limit, or its sender is"}}
+		return rejection
 	}
 	return nil
 }

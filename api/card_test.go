@@ -31,6 +31,10 @@ func TestCard(t *testing.T) {
 		c.Capabilities.Streaming || c.Capabilities.PushNotifications || c.Capabilities.ExtendedAgentCard {
 		t.Errorf("%s", r.Body)
 	}
+	var document struct{ Info struct{ Version string } }
+	if s.Get("/openapi.json").Decode(t, &document); c.Version == "" || c.Version != document.Info.Version {
+		t.Errorf("the card's version is %q, the document's %q", c.Version, document.Info.Version)
+	}
 	tag := r.Header.Get("ETag")
 	if again := s.Get("/.well-known/agent-card.json", "If-None-Match", tag); again.Status != http.StatusNotModified || tag == "" ||
 		!strings.Contains(r.Header.Get("Cache-Control"), "max-age") || again.Header.Get("ETag") != tag {

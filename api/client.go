@@ -1,17 +1,35 @@
 package api
 
 import (
+	"crypto/sha256"
 	"errors"
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/gofiber/fiber/v2"
+	"go.mau.fi/util/confusable"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/text"
 )
 
 // clients finds out from which address a request came.
-type clients struct{ trusted []netip.Prefix }
+type clients struct {
+	trusted   []netip.Prefix
+	operators []netip.Prefix // who sees measurements; nil: loopback and private addresses
+}
+
+// measure reports whether a client sees measurements.
+func (c *clients) measure(addr netip.Addr) bool {
+	if c.operators == nil {
+		return addr.IsLoopback() || addr.IsPrivate() || addr.IsLinkLocalUnicast()
+	}
+	return within(c.operators, addr)
+}
 
 // address returns the client's address: the peer's, or, where the peer is a
 // trusted proxy, the rightmost address of X-Forwarded-For that is none. What
@@ -38,13 +56,11 @@ func (c *clients) address(peer net.Addr, forwarded [][]byte) netip.Addr {
 	return addr
 }
 
-func (c *clients) trusts(addr netip.Addr) bool {
-	for _, prefix := range c.trusted {
-		if prefix.Contains(addr) {
-			return true
-		}
-	}
-	return false
+func (c *clients) trusts(addr netip.Addr) bool { return within(c.trusted, addr) }
+
+// within reports whether an address is in one of the networks.
+func within(nets []netip.Prefix, addr netip.Addr) bool {
+	return slices.ContainsFunc(nets, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // peerAddress is the address of a connection's other end; the zero address where
@@ -186,7 +202,7 @@ const (
 	maxUserAgent = 256
 )
 
-// clientLabel is what a User-Agent comes to.
+// clientLabel is the label of a User-Agent.
 func clientLabel(userAgent string) string {
 	if userAgent == "" {
 		return labelNone
@@ -198,4 +214,28 @@ func clientLabel(userAgent string) string {
 		}
 	}
 	return labelOther
+}
+
+// looksOf returns the hashes of a name's skeletons (UTS 39), for command.Proof.Looks: names
+// that look alike, in the case in which they are written or in lower case, have one in
+// common. What nobody sees counts for nothing.
+func looksOf(name string) []byte {
+	seen := strings.Map(func(r rune) rune {
+		if unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector, unicode.Cf) {
+			return -1
+		}
+		return r
+	}, name)
+	written := confusable.Skeleton(seen)
+	folded := text.Fold(confusable.Skeleton(text.Fold(seen)))
+	looks := hashLook(nil, written)
+	if folded != written {
+		looks = hashLook(looks, folded)
+	}
+	return looks
+}
+
+func hashLook(dst []byte, skeleton string) []byte {
+	sum := sha256.Sum256([]byte(skeleton))
+	return append(dst, sum[:command.LookBytes]...)
 }

@@ -24,13 +24,14 @@ func FuzzListQuery(f *testing.F) {
 			return
 		}
 		doc, twice := wire.FoldPairs(pairs)
-		l := readListing(&doc, twice, false)
+		l := (&call{}).newListing(&doc, entryListParams, twice)
+		l.readEntries(false)
 		if !l.problems.Any() {
 			checkCursor(t, l, 12345)
 			return
 		}
 		example := wire.Document{Flat: true}
-		for _, m := range l.repair(testNow) {
+		for _, m := range l.repair() {
 			value, isText := m.Value.(string)
 			if limit, isNumber := m.Value.(int); isNumber {
 				value, isText = strconv.Itoa(limit), true
@@ -40,7 +41,8 @@ func FuzzListQuery(f *testing.F) {
 			}
 			example.Fields = append(example.Fields, wire.Field{m.Name, value})
 		}
-		if again := readListing(&example, nil, false); again.problems.Any() {
+		again := (&call{}).newListing(&example, entryListParams, nil)
+		if again.readEntries(false); again.problems.Any() {
 			t.Errorf("the example %v has problems %v", example.Fields, again.problems.List)
 		}
 	})

@@ -80,7 +80,7 @@ func TestDeliveriesGolden(t *testing.T) {
 	}
 }
 
-// TestKeysInURLs refuses them under every name, before anything else is looked at.
+// TestKeysInURLs rejects them under every name, before anything else is looked at.
 func TestKeysInURLs(t *testing.T) {
 	s := start(t)
 	hook(s.Backend)

@@ -1,11 +1,11 @@
 package api
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
 	"fmt"
-	"html"
 	"net/http"
 	"path"
 	"regexp"
@@ -14,12 +14,14 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/commons-cluster/commons/api/a2a"
 	"github.com/commons-cluster/commons/api/wire"
 )
 
 // documentCaching is how long cards and pages may be kept, in seconds.
 const documentCaching = "public, max-age=300"
+
+// cachingNever is for answers that are for one client alone.
+const cachingNever = "no-store"
 
 //go:embed openapi.json
 var openAPI string
@@ -28,54 +30,84 @@ var openAPI string
 var docFiles embed.FS
 
 const (
+	serviceName = "Commons"
+	// interfaceVersion is the version that cards and tools show, as the OpenAPI document
+	// does. The program's own is for operators.
+	interfaceVersion = "0.4.0"
 	// docsPath is where the pages are.
 	docsPath = "/docs"
 	// indexPage is the page at docsPath itself.
 	indexPage = "index"
 	overview  = "llms.txt"
+	// allPages is every page in one, in the order of the index.
+	allPages = "llms-full.txt"
 	// pageBase stands in the pages for the base of this service's addresses.
 	pageBase = "$URL"
 	// pageDaily and pageSender stand for the settings of the budget of a day.
 	pageDaily  = "$DAILY_BYTES"
 	pageSender = "$SENDER_BYTES"
+	// pageOperator stands for who runs this place, where somebody has said so.
+	pageOperator = "$OPERATOR"
+	// pageSynonyms stands in a page for the table of synonyms.
+	pageSynonyms = "$SYNONYMS"
 	// markdownSuffix behind a page's path asks for Markdown, whatever Accept says.
 	markdownSuffix = ".md"
 )
 
 // readPages returns the documentation by page: the names of the embedded files
-// without their suffix, and overview.
-func readPages() (map[string]string, error) {
+// without their suffix, overview, and allPages. They show who runs this place.
+func readPages(operator string) (map[string]string, error) {
 	files, err := docFiles.ReadDir("docs")
 	if err != nil {
 		return nil, fmt.Errorf("read the documentation: %w", err)
 	}
+	if operator != "" {
+		operator = "\n" + operator + "\n"
+	}
+	shown := strings.NewReplacer(pageSynonyms, synonymList(), pageOperator+"\n", operator)
 	pages := make(map[string]string, len(files))
 	for _, file := range files {
 		text, err := docFiles.ReadFile(path.Join("docs", file.Name()))
 		if err != nil {
 			return nil, fmt.Errorf("read the documentation: %w", err)
 		}
-		pages[strings.TrimSuffix(file.Name(), markdownSuffix)] = string(text)
+		pages[strings.TrimSuffix(file.Name(), markdownSuffix)] = shown.Replace(string(text))
 	}
+	all := []string{pages[indexPage]}
+	for _, link := range indexLink.FindAllStringSubmatch(pages[indexPage], -1) {
+		all = append(all, pages[link[1]])
+	}
+	pages[allPages] = strings.Join(all, "\n")
 	return pages, nil
 }
 
-// getDocs serves GET /docs: the list of pages.
-func getDocs(c *call) error { return c.answerDocument(indexPage) }
+// indexLink is a row of the index.
+var indexLink = regexp.MustCompile(`(?m)^\| \[[^]]+\]\(` + docsPath + `/([^)]+)\)`)
 
-// getDocsPage serves GET /docs/{page}: how to use one part of the service.
-func getDocsPage(c *call) error { return c.answerDocument(c.param("page")) }
+// synonymList is the table of synonyms as a page shows it.
+func synonymList() string {
+	lines := make([]string, len(wire.Synonyms))
+	for i, s := range wire.Synonyms {
+		lines[i] = "- `" + s.Field + "`: " + strings.Join(s.Names, ", ")
+	}
+	return strings.Join(lines, "\n")
+}
 
-// getOverview serves GET /llms.txt: what the service is and where to read on, in
-// the form of llmstxt.org.
-func getOverview(c *call) error { return c.answerDocument(overview) }
+// document serves a page: of docsPath the list of them, and /llms.txt is in the form of
+// llmstxt.org.
+func document(name string) handler {
+	return simple(func(c *call) error { return c.answerDocument(cmp.Or(name, c.param("page"))) })
+}
+
+// getAllPages serves GET /llms-full.txt: every page in one, to agents and browsers alike.
+func getAllPages(c *call) error { return c.answerDocument(allPages + markdownSuffix) }
 
 // answerDocument answers with a page, its examples ready to run against the address
 // that the client uses.
 func (c *call) answerDocument(name string) error {
 	name, markdown := strings.CutSuffix(name, markdownSuffix)
 	text, known := c.srv.pages[name]
-	if !known || name == overview && c.template() != "/"+overview {
+	if !known || strings.Contains(name, ".") && c.template() != "/"+name {
 		return &wire.Error{
 			Code: wire.CodeNotFound, Message: "There is no such page. GET " + docsPath + " lists the pages.",
 			Issues: []wire.Issue{{"page", "names no page"}},
@@ -87,9 +119,23 @@ func (c *call) answerDocument(name string) error {
 	}
 	c.out.Header.Add("Vary", "Accept")
 	if !markdown && c.prefersHTML() {
-		return c.answerCached(contentHTML, pageHTML(text))
+		return c.answerDocumentPage(name, text)
 	}
 	return c.answerCached(contentMarkdown, text)
+}
+
+// answerDocumentPage shows a page of the documentation in a browser.
+func (c *call) answerDocumentPage(name, text string) error {
+	source := docsPath + "/" + name + markdownSuffix
+	if name == overview {
+		source = "/" + overview
+	}
+	title, _, _ := strings.Cut(strings.TrimPrefix(text, "# "), "\n")
+	reply, err := c.srv.site.Document(c.newPageRequest(), title, text, source, anchor)
+	if err != nil {
+		return fmt.Errorf("show the page %s: %w", name, err)
+	}
+	return c.answerPageReply(reply)
 }
 
 // withSettings puts the present settings into a page that shows them.
@@ -121,37 +167,38 @@ func boundText(bytes uint64) string {
 // answerCached answers with a body that changes rarely, or with 304 where the
 // client has it.
 func (c *call) answerCached(contentType, body string) error {
-	sum := sha256.Sum256([]byte(body))
-	tag := `"` + base64.RawURLEncoding.EncodeToString(sum[:tagBytes]) + `"`
-	c.out.Header.Set(fiber.HeaderETag, tag)
 	c.out.Header.Set(fiber.HeaderCacheControl, documentCaching)
-	if matchesTag(c.header(fiber.HeaderIfNoneMatch), tag) {
-		c.out.SetStatusCode(http.StatusNotModified)
+	if c.unchanged(body) {
 		return nil
 	}
+	c.document = string(c.out.Header.Peek(fiber.HeaderETag))
 	return c.answerText(http.StatusOK, contentType, body)
 }
 
-// getCard serves GET /.well-known/agent-card.json.
-func getCard(c *call) error {
-	return c.answerCard(a2a.Card(c.baseURL(), c.srv.backend.Version(), c.srv.dualCard))
+// unchanged tags a body, and answers with 304 where the client has it. The tag is weak:
+// the body may be sent in several codings.
+func (c *call) unchanged(body string) bool {
+	sum := sha256.Sum256([]byte(body))
+	return c.hasTag(`W/"` + base64.RawURLEncoding.EncodeToString(sum[:tagBytes]) + `"`)
 }
 
-// getOldCard serves GET /.well-known/agent.json.
-func getOldCard(c *call) error {
-	return c.answerCard(a2a.Card03(c.baseURL(), c.srv.backend.Version()))
+// hasTag sets the entity tag, and answers with 304 where the client has it.
+func (c *call) hasTag(tag string) bool {
+	c.out.Header.Set(fiber.HeaderETag, tag)
+	if !matchesTag(c.header(fiber.HeaderIfNoneMatch), tag) {
+		return false
+	}
+	c.out.SetStatusCode(http.StatusNotModified)
+	return true
 }
 
-// answerCard answers with a card, or with 304 where the client has it.
-func (c *call) answerCard(card wire.Object) error {
-	return c.answerCached(contentJSON, string(card.AppendJSON(nil)))
-}
-
-// getOpenAPI serves GET /openapi.json.
-func getOpenAPI(c *call) error { return c.answerCached(contentJSON, openAPI) }
-
-// getIndex serves GET /: what there is, and where to read on.
+// getIndex serves GET /: what there is, and where to read on; to a browser, the place
+// itself.
 func getIndex(c *call) error {
+	if c.prefersHTML() {
+		return c.answerFront()
+	}
+	c.out.Header.Add(fiber.HeaderVary, fiber.HeaderAccept)
 	endpoints := make([]wire.Object, 0, len(c.srv.table))
 	for i := range c.srv.table {
 		if o := &c.srv.table[i]; o.does != "" {
@@ -169,37 +216,6 @@ func getIndex(c *call) error {
 
 // OpenAPI returns the description of the interface that GET /openapi.json serves.
 func OpenAPI() string { return openAPI }
-
-const contentHTML = "text/html; charset=utf-8"
-
-// prefersHTML reports whether a browser asks: Accept names HTML and not Markdown.
-func (c *call) prefersHTML() bool {
-	accept := c.header(fiber.HeaderAccept)
-	return strings.Contains(accept, "text/html") && !strings.Contains(accept, "text/markdown")
-}
-
-var markdownLink = regexp.MustCompile(`\[([^\]]+)\]\(([^)\s]+)\)`)
-
-// pageHTML shows a page in a browser: its Markdown as it stands, with headings
-// that can be linked to and links that can be followed.
-func pageHTML(markdown string) string {
-	title, _, _ := strings.Cut(strings.TrimPrefix(markdown, "# "), "\n")
-	var b strings.Builder
-	b.WriteString(`<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>` +
-		html.EscapeString(title) + `</title><style>body{max-width:110ch;margin:2em auto;padding:0 1em}pre{white-space:pre-wrap}</style><pre>` + "\n")
-	for line := range strings.Lines(markdown) {
-		line = strings.TrimSuffix(line, "\n")
-		text := strings.TrimLeft(line, "#")
-		heading := text != line
-		line = markdownLink.ReplaceAllString(html.EscapeString(line), `<a href="$2">$1</a>`)
-		if heading {
-			line = `<b id="` + anchor(text) + `">` + line + `</b>`
-		}
-		b.WriteString(line + "\n")
-	}
-	b.WriteString("</pre></html>\n")
-	return b.String()
-}
 
 // anchor is the name under which a heading is linked to.
 func anchor(heading string) string {

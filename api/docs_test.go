@@ -56,7 +56,7 @@ func TestPages(t *testing.T) {
 	lists := [2]string{string(s.Get("/docs").Body), string(s.Get("/llms.txt").Body)}
 	for _, page := range pages(t) {
 		r := s.Get(page)
-		if r.Status != http.StatusOK || r.Header.Get("Content-Type") != "text/markdown; charset=utf-8" || r.Header.Get("Vary") != "Accept" {
+		if r.Status != http.StatusOK || r.Header.Get("Content-Type") != "text/markdown; charset=utf-8" || r.Header.Get("Vary") != "Accept, Accept-Encoding" {
 			t.Errorf("%s: %d %v", page, r.Status, r.Header)
 		}
 		limit := maxPage
@@ -78,10 +78,36 @@ func TestPages(t *testing.T) {
 			checkLink(t, s, page, strings.TrimPrefix(link[1], s.URL))
 		}
 	}
-	for _, path := range []string{"/docs/nothing", "/docs/llms.txt", "/docs/..%2Fopenapi", "/docs/index/x"} {
+	for _, path := range []string{"/docs/nothing", "/docs/llms.txt", "/docs/llms-full.txt", "/docs/llms-full.txt.md", "/docs/..%2Fopenapi", "/docs/index/x"} {
 		if r := s.Get(path); r.Status != http.StatusNotFound {
 			t.Errorf("%s: %d", path, r.Status)
 		}
+	}
+}
+
+// TestAllPages holds that /llms-full.txt is the index and every other page, each once,
+// as they are served, in Markdown for everybody.
+func TestAllPages(t *testing.T) {
+	s := start(t)
+	r := s.Get("/llms-full.txt", "Accept", "text/html")
+	if r.Status != http.StatusOK || r.Header.Get("Content-Type") != "text/markdown; charset=utf-8" {
+		t.Fatalf("%d %v", r.Status, r.Header)
+	}
+	total := 0
+	for _, page := range pages(t) {
+		if page == "/llms.txt" {
+			continue
+		}
+		text := s.Get(page).Body
+		if total += len(text) + 1; bytes.Count(r.Body, text) != 1 {
+			t.Errorf("%s is there %d times", page, bytes.Count(r.Body, text))
+		}
+	}
+	if len(r.Body) != total-1 {
+		t.Errorf("%d bytes, want %d", len(r.Body), total-1)
+	}
+	if again := s.Get("/llms-full.txt", "If-None-Match", r.Header.Get("ETag")); again.Status != http.StatusNotModified {
+		t.Errorf("again: %d", again.Status)
 	}
 }
 
@@ -124,12 +150,12 @@ func TestPageForms(t *testing.T) {
 		{"/docs/errors", "", "text/markdown", "\n## own_job\n"},
 		{"/docs/errors", "*/*", "text/markdown", "curl https://commons.example/api/entries "},
 		{"/docs/errors", "text/markdown, text/html;q=0.9", "text/markdown", "\n## own_job\n"},
-		{"/docs/errors", browser, "text/html", "\n<b id=\"own_job\">## own_job</b>\n"},
+		{"/docs/errors", browser, "text/html", "<h2 id=\"own_job\">own_job</h2>"},
 		{"/docs/errors", browser, "text/html", "See <a href=\"/docs/publish\">publish</a>."},
-		{"/docs/errors", browser, "text/html", "{&#34;error&#34;:"},
-		{"/docs/publish", browser, "text/html", `<b id="get-write">## GET-write</b>`},
+		{"/docs/errors", browser, "text/html", "{&quot;error&quot;:"},
+		{"/docs/publish", browser, "text/html", `<h2 id="get-write">GET-write</h2>`},
 		{"/docs/errors.md", browser, "text/markdown", "\n## own_job\n"},
-		{"/docs", browser, "text/html", "<title>Commons</title>"},
+		{"/docs", browser, "text/html", "<title>Commons"},
 		{"/docs/index", "", "text/markdown", "# Commons\n"},
 		{"/llms.txt", browser, "text/html", `<a href="https://commons.example/docs/jobs">Jobs</a>`},
 	} {

@@ -18,14 +18,11 @@ import (
 
 // The fields of NewEntry (interface, 2.2).
 var (
-	fieldBody = formField{
-		name: "body", synonyms: wire.TextNames[1:],
-		least: command.MinBody, most: command.MaxBody, required: true, instead: exampleBody,
-	}
-	fieldKind       = formField{name: "kind", synonyms: []string{"type"}, most: command.MaxName}
-	fieldAuthor     = formField{name: "agent", synonyms: []string{"author", "from", "sender", "agent_id"}, most: maxRawName}
+	fieldBody       = formField{name: "body", least: command.MinBody, most: command.MaxBody, required: true}
+	fieldKind       = formField{name: "kind", most: command.MaxName}
+	fieldAuthor     = formField{name: "agent", most: maxRawName}
 	fieldChannel    = formField{name: "channel", most: maxRawName}
-	fieldTitle      = formField{name: "title", synonyms: []string{"subject", "headline", "summary", "name"}, least: command.MinTitle, most: command.MaxTitle}
+	fieldTitle      = formField{name: "title", least: command.MinTitle, most: command.MaxTitle}
 	fieldSupersedes = formField{name: "supersedes", most: command.MaxTarget}
 	fieldReplyTo    = formField{name: "reply_to", most: command.MaxTarget}
 	fieldRelation   = formField{name: "relation", most: command.MaxName}
@@ -36,8 +33,8 @@ var (
 	}
 )
 
-// minimalEntry is the smallest NewEntry.
-var minimalEntry = wire.Object{{fieldBody.name, exampleBody}}
+// retracted is the text of a retraction that comes without one.
+const retracted = "Retracted."
 
 // kindAliases are the words that are taken for a kind.
 var kindAliases = map[string]command.Kind{
@@ -52,11 +49,11 @@ var kindAliases = map[string]command.Kind{
 type entryRules struct {
 	maxBody int
 	// inURL says that the fields are parameters (interface, 4.1): a request_id is
-	// required, and an edit_key refused, because what stands in a URL is public.
+	// required, and an edit_key rejected, because what stands in a URL is public.
 	inURL bool
-	// room is the channel of a message that names neither a channel nor a target;
+	// channel is the one of a message that names neither a channel nor a target;
 	// "" leaves it to the state.
-	room string
+	channel string
 }
 
 var (
@@ -67,85 +64,93 @@ var (
 // queryControl are the parameters of publishing by GET that are no fields.
 var queryControl = []formField{{name: "action"}, {name: "confirm"}, {name: "min_index"}, {name: "consistency"}}
 
-// queryFields are all parameters of publishing by GET.
-var queryFields = slices.Concat(entryFields, queryControl)
+// The names that publishing takes: by POST, and as parameters of a GET.
+var (
+	entryNames = namesOf(entryFields)
+	queryNames = slices.Concat(entryNames, namesOf(queryControl))
+)
 
 // entryForm is a NewEntry as it was sent, and the command that it means.
 type entryForm struct {
 	form
 	rules *entryRules
 
-	body, kind, channel, title sent
-	supersedes, replyTo        sent
-	tags                       labels
-	publish                    command.Publish // where the fields have no problem
+	supersedes, replyTo sent
+	publish             command.Publish // where the fields have no problem
 	// targetBad says that the target cannot be one.
 	targetBad bool
 }
 
 // readEntry reads a NewEntry. It finds every problem that can be seen without the state.
 func readEntry(doc *wire.Document, rules *entryRules) *entryForm {
-	e := &entryForm{form: newForm(doc, &fieldAuthor, command.OpPublish), rules: rules}
+	takes := entryNames
+	if rules.inURL {
+		takes = queryNames
+	}
+	e := &entryForm{form: newForm(doc, takes, &fieldAuthor, command.OpPublish), rules: rules}
 	body := fieldBody
 	body.most = rules.maxBody
 	if doc.NotObject {
 		e.problems.Add(body.name, "is required: the request body must be a JSON object with a text field body of %d to %d characters", body.least, body.most)
 		return e
 	}
-	known := entryFields
-	if rules.inURL {
-		known = queryFields
-	}
-	e.noteUnknown(known)
 	if doc.Ignored != "" {
 		e.notes = append(e.notes, "What the data part says as "+doc.Ignored+" was ignored: the body is the text part. Send texts as text parts.")
 	}
-	e.body = e.text(&body)
-	e.publish.Body = e.body.value
+	if doc.Get(body.name) == nil && word(doc.Get(fieldRelation.name)) == command.RelationRetraction.String() {
+		doc.Fields = append(doc.Fields, wire.Field{body.name, retracted})
+	}
+	e.publish.Body = e.text(&body).value
 	e.readKind()
 	e.readName(&fieldAuthor)
-	e.channel = e.read(&fieldChannel)
-	e.publish.Channel = e.converted(&fieldChannel, e.channel, fieldChannel.name, text.ChannelName, command.MaxChannel)
-	e.title, e.publish.Title = e.readTitle(&fieldTitle, e.publish.Kind, e.body.value)
+	if !e.name.given && e.as[fieldTitle.name] == "name" {
+		e.notes = append(e.notes, "name was taken for the title. Nobody signed this: your own name goes into agent.")
+	}
+	channel := e.read(&fieldChannel)
+	e.publish.Channel = e.converted(&fieldChannel, channel, fieldChannel.name, text.ChannelName, command.MaxChannel)
+	e.settle(&fieldChannel, channel.given, e.publish.Channel)
+	e.publish.Title = e.readTitle(&fieldTitle, e.publish.Kind, e.publish.Body)
 	e.readRequestID(rules.inURL)
-	e.tags = e.labels(&fieldTags)
-	e.publish.Tags = e.limit(&fieldTags, e.tags)
+	e.publish.Tags = e.labels(&fieldTags)
 	e.readRelation()
 	e.readKey(rules.inURL)
+	e.end()
 	isMessage := e.publish.Kind == command.KindMessage
 	if e.publish.Channel == "" && e.publish.Target == "" && isMessage {
-		e.publish.Channel = rules.room
+		e.publish.Channel = rules.channel
 	}
 	e.mention(e.publish.Title, e.publish.Body)
 	e.author.Question = e.author.Question && isMessage
 	return e
 }
 
+// word is one of a few words, however it is written; "" for what is no text.
+func word(value any) string {
+	s, _ := value.(string)
+	return strings.ReplaceAll(strings.ToLower(strings.TrimSpace(s)), "-", "_")
+}
+
 func (e *entryForm) readKind() {
-	e.kind = e.read(&fieldKind)
-	kind, known := kindAliases[e.kind.value]
-	if !known || !e.kind.given {
+	sent := e.read(&fieldKind)
+	kind, known := kindAliases[word(sent.value)]
+	if !known || !sent.given {
 		kind = command.KindMessage
 	}
-	if e.kind.given && !known && !e.problems.Has(fieldKind.name) {
+	if sent.given && !known && !e.problems.Has(fieldKind.name) {
 		e.problems.Add(fieldKind.name, "must be message, knowledge or feature_request")
 	}
 	e.publish.Kind = kind
+	e.settle(&fieldKind, sent.given, kind.String())
 }
 
 // readTarget reads the id of the entry that this one relates to.
 func (e *entryForm) readTarget(field *formField) sent {
-	s := e.read(field)
-	switch {
-	case !s.given:
-		return s
-	case e.problems.Has(field.name):
-	case s.length == 0:
+	s := e.readID(field, fsm.TypeEntry)
+	if s.given && s.length == 0 && !e.problems.Has(field.name) {
 		e.problems.Add(field.name, "must be the id of an entry; leave it out for an entry of its own")
-	case s.length > field.most:
-		e.problems.Add(field.name, "may have at most %d characters; this one has %d", field.most, s.length)
+		e.lost = true
 	}
-	e.targetBad = e.problems.Has(field.name)
+	e.targetBad = e.targetBad || e.problems.Has(field.name)
 	return s
 }
 
@@ -153,7 +158,7 @@ func (e *entryForm) readTarget(field *formField) sent {
 func (e *entryForm) readRelation() {
 	e.supersedes, e.replyTo = e.readTarget(&fieldSupersedes), e.readTarget(&fieldReplyTo)
 	sent := e.read(&fieldRelation)
-	relation, known := command.ParseRelation(sent.value)
+	relation, known := command.ParseRelation(word(sent.value))
 	known = known && sent.given
 	if sent.given && !known && !e.problems.Has(fieldRelation.name) {
 		e.problems.Add(fieldRelation.name, "must be correction, retraction, follow_up or reply")
@@ -162,9 +167,10 @@ func (e *entryForm) readRelation() {
 	case e.replyTo.given:
 		if e.supersedes.given && e.supersedes.value != e.replyTo.value && !e.problems.Has(fieldSupersedes.name) {
 			e.problems.Add(fieldReplyTo.name, "names another entry than supersedes; send one of them")
+			e.lost = true
 		}
 		if known && relation != command.RelationReply {
-			e.problems.Add(fieldRelation.name, "must be reply, or left out, together with reply_to")
+			e.problems.Add(fieldRelation.name, "must be reply, or left out, together with reply_to; for a %s send supersedes in its place", relation)
 		}
 		e.publish.Target, e.publish.Relation = e.replyTo.value, command.RelationReply
 	case e.supersedes.given:
@@ -175,6 +181,7 @@ func (e *entryForm) readRelation() {
 	case known:
 		e.problems.Add(fieldRelation.name, "needs supersedes: the id of the entry that this one relates to")
 	}
+	e.settle(&fieldRelation, sent.given, relation.String())
 }
 
 // inspect looks at the name and at the target. What another author might do is no
@@ -191,15 +198,26 @@ func (e *entryForm) inspect(view *fsm.View) ([]command.Problem, error) {
 	return found, err
 }
 
-func (e *entryForm) rejection(_ *fsm.View, p command.Problem) rejection {
+func (e *entryForm) rejection(view *fsm.View, p command.Problem) rejection {
 	switch p {
 	case command.ProblemUnknownTarget:
+		field := fieldSupersedes.name
+		if e.replyTo.given {
+			field = fieldReplyTo.name
+		}
+		r := rejection{Issue: wire.Issue{field, "names no entry that exists: GET /api/entries lists them"}}
+		e.doubts = append(e.doubts, doubt{field, e.publish.Target, fsm.TypeEntry})
+		if near, err := nearID(view, e.publish.Target, fsm.TypeEntry); err == nil && near != "" {
+			r.Message += "; there is " + near
+		}
+		return r
+	case command.ProblemHidden:
 		e.targetBad = true
 		field := fieldSupersedes.name
 		if e.replyTo.given {
 			field = fieldReplyTo.name
 		}
-		return rejection{Issue: wire.Issue{field, "names no entry that exists"}}
+		return rejection{Issue: wire.Issue{field, "names an entry that a moderator has hidden: nothing can relate to it"}}
 	case command.ProblemRetractionOther:
 		return rejection{Issue: wire.Issue{fieldRelation.name, "only the author of an entry may retract it; correction, follow_up and reply are open to all"}}
 	case command.ProblemRetractionAnonymous:
@@ -224,78 +242,20 @@ func (e *entryForm) entry() command.Publish {
 	return cmd
 }
 
-// example is the caller's own entry in the form that the way to publish takes.
-func (e *entryForm) example(_ *fsm.View, now time.Time) (wire.Object, error) {
-	o := e.repaired(now)
-	if !e.rules.inURL {
-		return o, nil
+// example is in the form that the way to publish takes.
+func (e *entryForm) example(view *fsm.View, now time.Time) (wire.Object, error) {
+	o, err := e.form.example(view, now)
+	if !e.rules.inURL || len(o) == 0 || err != nil {
+		return o, err
 	}
 	params := wire.Object{{"action", "publish"}, {"confirm", "write"}}
 	for _, m := range o {
-		if tags, isList := m.Value.([]any); isList {
-			if len(tags) == 0 {
-				continue
-			}
-			names := make([]string, len(tags))
-			for i, tag := range tags {
-				names[i], _ = tag.(string)
-			}
-			m.Value = strings.Join(names, ",")
+		if tags, isList := m.Value.([]string); isList {
+			m.Value = strings.Join(tags, ",")
 		}
 		params = append(params, m)
 	}
 	return params, nil
-}
-
-// repaired is the caller's own entry without its problems. It always passes the same
-// rules.
-func (e *entryForm) repaired(now time.Time) wire.Object {
-	body := fieldBody
-	body.most = e.rules.maxBody
-	o := e.with(nil, &body, e.body)
-	if e.kind.given {
-		o = o.With(fieldKind.name, e.publish.Kind.String())
-	}
-	if e.name.given {
-		o = o.With(fieldAuthor.name, e.exampleName())
-	}
-	if e.channel.given {
-		o = o.With(fieldChannel.name, usableName(text.ChannelName(e.channel.value), command.MaxChannel, "general"))
-	}
-	if title := e.usable(&fieldTitle, e.title); title != "" {
-		o = o.With(fieldTitle.name, title)
-	}
-	if e.requestID.given || e.rules.inURL {
-		id := e.author.Request.ID
-		if id == "" {
-			id = freshID(now, e.requestID.value, e.name.value, e.body.value)
-		}
-		o = o.With(fieldRequestID.name, id)
-	}
-	o = e.repairedRelation(e.tags.addTo(o, &fieldTags))
-	if works(o, func(doc *wire.Document) *form { return readEntry(doc, e.rules).shared() }) {
-		return o
-	}
-	if e.rules.inURL {
-		return slices.Clip(minimalEntry).With(fieldRequestID.name, freshID(now, e.body.value))
-	}
-	return minimalEntry
-}
-
-// repairedRelation adds to an example a target that can be kept, with a relation that
-// can.
-func (e *entryForm) repairedRelation(o wire.Object) wire.Object {
-	target, relation := e.publish.Target, e.publish.Relation
-	switch {
-	case target == "" || e.targetBad:
-		return o
-	case e.replyTo.given:
-		return o.With(fieldReplyTo.name, target)
-	// Who may retract depends on the name, and an example may need another.
-	case e.problems.Has(fieldRelation.name), relation == command.RelationRetraction && e.problems.Has(fieldAuthor.name):
-		relation = command.RelationFollowUp
-	}
-	return o.With(fieldSupersedes.name, target).With(fieldRelation.name, relation.String())
 }
 
 func (e *entryForm) answer(c *call, view *fsm.View, r *command.Result) error {
@@ -319,17 +279,18 @@ var postEntry = writing(func(_ *call, doc *wire.Document) draft {
 // publishByGet serves GET /api/entries?action=publish.
 func publishByGet(c *call, doc *wire.Document, twice []string) (task, error) {
 	c.action = callPublish
-	c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
+	c.out.Header.Set(fiber.HeaderCacheControl, cachingNever)
 	e := readEntry(doc, &queryRules)
 	for _, name := range twice {
-		if slices.ContainsFunc(queryFields, func(f formField) bool { return f.named(name) }) {
+		if name = meaning(name, queryNames); name != "" {
 			e.problems.Add(name, "may be given once")
+			e.lost = true
 		}
 	}
 	if doc.Get("confirm") != "write" {
 		e.problems.Add("confirm", "must be write: this GET publishes an entry, for everybody to read")
 		e.repeats = 0
-		e.code, e.summary = wire.CodeConfirm, "Publishing by GET needs confirm=write. The example would have worked."
+		e.reason = rejection{code: wire.CodeConfirm, summary: "Publishing by GET needs confirm=write."}
 	}
 	return c.write(e, doc)
 }
@@ -344,12 +305,13 @@ func listEntries(c *call) (task, error) {
 	switch {
 	case doc.Get("action") == nil:
 	case c.isHead(): // a HEAD never writes: it asks about the list
-		c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
-	case doc.Get("action") == "publish":
+		c.out.Header.Set(fiber.HeaderCacheControl, cachingNever)
+	case word(doc.Get("action")) == "publish":
+		doc.Key = c.header(headerKey)
 		return publishByGet(c, &doc, twice)
 	}
-	c.noteUnknown(&doc, append([]string{"action"}, listParams...))
-	l := readListing(&doc, twice, c.isHead())
+	l := c.newListing(&doc, entryListParams, twice)
+	l.readEntries(c.isHead())
 	if err := c.endListing(l); err != nil {
 		return task{}, err
 	}
@@ -359,24 +321,19 @@ func listEntries(c *call) (task, error) {
 		var next uint64
 		if l.resolve(view) {
 			var err error
-			if seqs, next, err = view.List(l.query); err != nil {
+			seqs, next, err = view.List(l.query)
+			if err == nil && len(seqs) == 0 {
+				err = c.noteNothing(l, func() ([]uint64, uint64, error) { return view.List(l.query) })
+			}
+			if err != nil {
 				return fmt.Errorf("list entries: %w", err)
 			}
 		}
-		return c.answerPage("entries", seqs, l.nextCursor(next), view.AppendEntries)
+		return c.answerList(l, "entries", seqs, next, view.AppendEntries)
 	}}, nil
 }
 
-// getEntry serves GET /api/entries/{id}.
-var getEntry = one("entry", func(view *fsm.View, dst []byte, id string) ([]byte, error) {
-	seq, known := view.Resolve(id)
-	if !known {
-		return nil, fsm.ErrNotFound
-	}
-	return view.AppendEntry(dst, seq)
-})
-
-// knownChannels are the rooms that are described, in the interface's order.
+// knownChannels are those that are described, in the interface's order.
 var knownChannels = []struct{ name, description string }{
 	{"general", "Messages about anything."},
 	{"a2a", "Plain text that arrived through the message protocol."},
@@ -387,10 +344,10 @@ var knownChannels = []struct{ name, description string }{
 }
 
 // listChannels serves GET /api/channels: the most recently active channels first,
-// then the known rooms in which nothing was said yet, with lastEntryAt null.
+// then the known ones in which nothing was said yet, with lastEntryAt null.
 var listChannels = reading(freshnessParams, nil, func(c *call, _ *listing) error {
 	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
-		return c.endPage(appendChannels(dst, c.read().Channels())), nil
+		return append(appendChannels(c.beginNotes(dst), c.read().Channels()), '}'), nil
 	})
 })
 
@@ -401,7 +358,7 @@ func appendChannels(dst []byte, active []fsm.Channel) []byte {
 	for _, known := range knownChannels {
 		described[known.name] = known.description
 	}
-	dst = append(dst, `{"channels":[`...)
+	dst = append(dst, `"channels":[`...)
 	add := func(name, entries, lastEntryAt, description string) {
 		if dst[len(dst)-1] == '}' {
 			dst = append(dst, ',')

@@ -18,17 +18,20 @@ type Served struct {
 	Method, Path, ID string
 	Fails            []int
 	Interface        bool // every surface can run it
-	Smallest         []byte
+	TakesBody        bool
 	Tools            []string
 }
 
 // Operations returns the table of operations. Parameters are written {id}.
 func Operations() []Served {
 	table := operationTable()
-	served := make([]Served, len(table))
+	served := make([]Served, 0, len(table))
 	for i := range table {
 		o := &table[i]
-		served[i] = Served{o.method, o.shownPath(), o.id, o.fails, o.surface == command.SurfaceAPI, o.smallest.AppendJSON(nil), strings.Fields(o.tools)}
+		if o.page {
+			continue // for people, not for who reads the document
+		}
+		served = append(served, Served{o.method, o.shownPath(), o.id, o.fails, o.surface == command.SurfaceAPI, o.fields != nil, strings.Fields(o.tools)})
 	}
 	return served
 }
@@ -37,7 +40,7 @@ func Operations() []Served {
 // freshness, by path.
 func QueryParams() map[string][]string {
 	params := map[string][]string{}
-	for _, o := range interfaceOperations() {
+	for _, o := range operationTable() {
 		if o.params != nil {
 			params[o.path] = o.params
 		}
@@ -54,7 +57,7 @@ func QueryParams() map[string][]string {
 // without synonyms.
 func BodyFields() map[string][]string {
 	fields := map[string][]string{}
-	for _, o := range interfaceOperations() {
+	for _, o := range operationTable() {
 		for _, f := range o.fields {
 			fields[o.path] = append(fields[o.path], f.name)
 		}
@@ -73,7 +76,7 @@ type Relayed struct {
 	Index     uint64
 }
 
-// Relay runs an operation on behalf of the surface at a path, for a client of its
+// Relay runs an operation for the surface at a path, for a client of its
 // own. The query is written as in a URL, the body as JSON.
 func Relay(s *Server, path, operationID, query, id, body string) Relayed {
 	var req fasthttp.Request
@@ -82,7 +85,7 @@ func Relay(s *Server, path, operationID, query, id, body string) Relayed {
 	rctx.Init(&req, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, nil)
 	c := s.newCall(&rctx)
 	c.operation = &operation{path: path, surface: surfaceOf(path)}
-	r := c.behalf()
+	r := c.newRelay()
 	in := wire.Invocation{ID: id}
 	in.Params, _ = wire.ParsePairs(query)
 	in.Document, _ = wire.DecodeBody(contentJSON, []byte(body))

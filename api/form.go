@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,25 +22,25 @@ import (
 // anonymous is the author of entries that name none.
 const anonymous = wire.Anonymous
 
-// The texts of examples that cannot be made of the caller's own.
+// What home and the pages show in the place of a text of the caller's own.
 const (
-	exampleBody  = wire.ExampleBody
-	exampleAgent = "my-agent"
+	placeholderAnswer  = "(your answer)"
+	placeholderResult  = "(what you found or made)"
+	placeholderProfile = "(what you do, in a sentence)"
+	placeholderNote    = "(what to remember when you come back)"
 )
+
+var placeholders = []string{placeholderAnswer, placeholderResult, placeholderProfile, placeholderNote}
 
 // formField is one field of a body (interface, 2.2, 2.3 and 2.5).
 type formField struct {
 	name string
-	// synonyms stand in for the name, in the order in which they are tried.
-	synonyms []string
 	// least and most bound the text, or each item of a list, in code points.
 	least, most int
 	required    bool
 	// items bounds a list, noun is one of its items.
 	items int
 	noun  string
-	// instead is what an example says where no part of the caller's own can be kept.
-	instead string
 }
 
 // maxRawName bounds a name before it is converted.
@@ -48,29 +49,18 @@ const maxRawName = 400
 // The fields that several bodies take.
 var (
 	fieldAgent     = formField{name: "agent", most: maxRawName, required: true}
-	fieldTags      = formField{name: "tags", synonyms: []string{"labels"}, least: command.MinTag, most: command.MaxTag, items: command.MaxTags, noun: "tag"}
+	fieldTags      = formField{name: "tags", least: command.MinTag, most: command.MaxTag, items: command.MaxTags, noun: "tag"}
 	fieldRequestID = formField{name: "request_id", most: command.MaxRequestID}
 	fieldEditKey   = formField{name: "edit_key"}
 )
 
-// named reports whether a name is the field's own or a synonym.
-func (f *formField) named(name string) bool {
-	return name == f.name || slices.Contains(f.synonyms, name)
-}
-
-// plain is the field under its own name alone.
-func (f formField) plain() formField {
-	f.synonyms = nil
-	return f
-}
-
-// pick returns a field's value: its own, else that of its first synonym present.
-func (f *formField) pick(doc *wire.Document) any {
-	value := doc.Get(f.name)
-	for i := 0; value == nil && i < len(f.synonyms); i++ {
-		value = doc.Get(f.synonyms[i])
+// namesOf are the names of fields.
+func namesOf(fields []formField) []string {
+	names := make([]string, len(fields))
+	for i := range fields {
+		names[i] = fields[i].name
 	}
-	return value
+	return names
 }
 
 // form is what all writes have: the body from which fields are read, what is wrong
@@ -86,22 +76,109 @@ type form struct {
 	author          command.Author // what they mean, where they have no problem
 	// inURL says that a link can write this: the sender's address proves nothing.
 	inURL bool
+	// keyInBody says that an edit_key came in the body.
+	keyInBody bool
+	// as are the names under which fields came.
+	as map[string]string
+
+	// kept is the example: what was sent, corrected. lost says that something in it is
+	// for the caller to correct, so that there is none; doubts are references that may
+	// stand for others, and stale a request_id that has to be another one.
+	kept   wire.Object
+	lost   bool
+	doubts []doubt
+	stale  bool
+	// misnamed are problems of names that are told behind those of fields.
+	misnamed []wire.Issue
 
 	// repeats is the command among whose request_ids that of a draft with problems is
 	// looked up; 0: it is not, because the draft may mean something else.
 	repeats command.Op
-	// code and summary are those of the error; "": the fields break rules.
-	code    command.Code
-	summary string
+	// reason is what the error is about; without a code: the fields break rules.
+	reason rejection
 }
 
-// newForm begins to read a body that is signed in a field.
-func newForm(doc *wire.Document, signed *formField, repeats command.Op) form {
-	return form{
-		doc: doc, signed: signed.name, repeats: repeats,
+// newForm begins to read a body that takes these fields and is signed in one of them.
+func newForm(doc *wire.Document, takes []string, signed *formField, repeats command.Op) form {
+	f := form{
+		doc: doc, signed: signed.name, repeats: repeats, lost: doc.NotObject,
 		author: command.Author{Agent: anonymous, AgentKey: anonymous},
 	}
+	unknown, lost, as := doc.Canonical(takes)
+	f.as = as
+	if doc.Key != "" && doc.Get(fieldRequestID.name) == nil {
+		doc.Fields = append(doc.Fields, wire.Field{fieldRequestID.name, strings.Trim(doc.Key, `" `)})
+	}
+	unknown = slices.DeleteFunc(unknown, func(u wire.Field) bool { return f.misnames(u, takes) })
+	if len(unknown) > 0 {
+		f.notes = append(f.notes, "Unknown fields were ignored: "+shownNames(unknown)+".")
+	}
+	said := map[string]string{} // of each field; a body may have thousands of names for one
+	lost = slices.DeleteFunc(lost, func(l wire.Field) bool {
+		field := meaning(l.Name, takes)
+		if _, known := said[field]; !known {
+			said[field] = fmt.Sprint(doc.Get(field))
+		}
+		return fmt.Sprint(l.Value) == said[field]
+	})
+	if len(lost) > 0 {
+		f.notes = append(f.notes, "Fields that another name of the same field came before were ignored: "+shownNames(lost)+".")
+	}
+	return f
 }
+
+// meaning is the field that a name stands for; "": none.
+func meaning(name string, takes []string) string {
+	field, _ := wire.Means(name, takes)
+	return field
+}
+
+// misnames reports a field that nobody reads and that is, by its name and its value, a
+// reference or an idempotency key: to ignore it would be to write something else than
+// was meant.
+func (f *form) misnames(u wire.Field, takes []string) bool {
+	name, value := strings.ToLower(u.Name), ""
+	switch v := u.Value.(type) {
+	case string:
+		value = strings.TrimSpace(v)
+	case json.Number:
+		value = v.String()
+	}
+	_, _, isID := fsm.ParseID(idOf(value))
+	_, isNumber := u.Value.(json.Number)
+	_, afterRequest, isRequest := strings.Cut(name, "request")
+	n := wire.Count(value)
+	var field string
+	switch {
+	case (strings.Contains(name, "reply") || strings.Contains(name, "parent")) && (isID || isNumber):
+		field = fieldReplyTo.name
+	case (isRequest && strings.Contains(afterRequest, "id") || strings.Contains(name, "idempotency")) &&
+		n >= command.MinRequestID && n <= command.MaxRequestID && !strings.ContainsAny(value, " \t\n"):
+		field = fieldRequestID.name
+	default:
+		return false
+	}
+	if len(f.misnamed) >= wire.MaxUnknownShown {
+		f.lost = true
+		return true
+	}
+	shown := wire.Shown(u.Name, wire.MaxUnknownName)
+	switch {
+	case !slices.Contains(takes, field):
+		f.lost = true
+		f.misnamed = append(f.misnamed, wire.Issue{shown, "looks like " + field + ", which is not taken here: leave it out"})
+	case f.doc.Get(field) != nil:
+		f.lost = true
+		f.misnamed = append(f.misnamed, wire.Issue{field, "was sent as " + shown + " too, which is not known: send one of them, as " + field})
+	default:
+		f.doc.Fields = append(f.doc.Fields, wire.Field{field, u.Value})
+		f.misnamed = append(f.misnamed, wire.Issue{field, "was sent as " + shown + ", which is not known: send it as " + field})
+	}
+	return true
+}
+
+// end ends the reading of a body, before texts are searched for mentions.
+func (f *form) end() { f.problems.List = append(f.problems.List, f.misnamed...) }
 
 func (f *form) shared() *form                         { return f }
 func (f *form) challenge(*call, command.Sender) error { return nil }
@@ -124,6 +201,8 @@ type sent struct {
 	// length is that of the whole text, in characters; of one that is far too long
 	// the value is only a part.
 	length int
+	// cleaned says that what could not be kept was taken out, and the rest can be.
+	cleaned bool
 }
 
 // text reads a text that others may see, and validates its length.
@@ -138,6 +217,13 @@ func (f *form) text(field *formField) sent {
 		f.problems.Add(field.name, "may have at most %d characters; this one has %d", field.most, n)
 	case n < field.least || n > field.most:
 		f.problems.Add(field.name, "must have %d to %d characters; this one has %d", field.least, field.most, n)
+	case slices.Contains(placeholders, s.value):
+		f.problems.Add(field.name, "is the placeholder of an example: put your own text in its place")
+	}
+	if s.cleaned && n >= field.least && n <= field.most {
+		f.keep(field.name, s.value)
+	} else {
+		f.settle(field, s.given, s.value)
 	}
 	return s
 }
@@ -147,13 +233,15 @@ func (f *form) text(field *formField) sent {
 // out.
 func (f *form) read(field *formField) sent {
 	s := f.private(field)
-	s.value = f.withoutCredentials(field, s.value)
+	value := f.withoutCredentials(field, s.value)
+	s.cleaned = s.cleaned && value == s.value
+	s.value = value
 	return s
 }
 
 // private is read for a text that nobody else sees.
 func (f *form) private(field *formField) sent {
-	value := field.pick(f.doc)
+	value := f.doc.Get(field.name)
 	if value == nil {
 		return sent{}
 	}
@@ -166,7 +254,27 @@ func (f *form) private(field *formField) sent {
 	if bad != wire.FlawNone {
 		f.problems.Add(field.name, "%s", bad)
 	}
-	return sent{s, true, wire.Count(s)}
+	return sent{s, true, wire.Count(s), bad != wire.FlawNone}
+}
+
+// readID reads the id of an entry, or of one of a type.
+func (f *form) readID(field *formField, of fsm.EntryType) sent {
+	if n, isNumber := f.doc.Get(field.name).(json.Number); isNumber {
+		f.problems.Add(field.name, "must be a string: an id such as %s", fsm.FormatID(of, 1))
+		f.doubts = append(f.doubts, doubt{field.name, n.String(), of})
+		return sent{given: true, value: n.String()}
+	}
+	s := f.read(field)
+	if !s.given || f.problems.Has(field.name) {
+		f.settle(field, s.given, nil)
+		return s
+	}
+	s.value = idOf(s.value)
+	if s.length = wire.Count(s.value); s.length > field.most {
+		f.problems.Add(field.name, "may have at most %d characters; this one has %d", field.most, s.length)
+	}
+	f.settle(field, true, s.value)
+	return s
 }
 
 // withoutCredentials reports what looks like a credential and takes it out, so
@@ -179,31 +287,6 @@ func (f *form) withoutCredentials(field *formField, s string) string {
 	return redacted
 }
 
-// usable is a text that an example can hold: as it was sent, cut where it is too long,
-// replaced where it is too short.
-func (f *form) usable(field *formField, s sent) string {
-	if s.given && !f.problems.Has(field.name) && wire.Count(s.value) <= field.most {
-		return s.value
-	}
-	if short := wire.Cut(s.value, field.most); s.given && wire.Count(short) >= field.least {
-		return short
-	}
-	return field.instead
-}
-
-// with adds a text to an example where it was sent, or has to be.
-func (f *form) with(o wire.Object, field *formField, s sent) wire.Object {
-	if !s.given && !field.required {
-		return o
-	}
-	return o.With(field.name, f.usable(field, s))
-}
-
-// works reports whether an example has no problems of its own.
-func works(o wire.Object, read func(doc *wire.Document) *form) bool {
-	return !read(&wire.Document{Fields: o}).problems.Any()
-}
-
 // readName reads the name of who writes.
 func (f *form) readName(field *formField) {
 	f.name = f.read(field)
@@ -213,6 +296,7 @@ func (f *form) readName(field *formField) {
 	if name := f.converted(field, f.name, "agent", text.AgentName, command.MaxName); name != "" {
 		f.author.Agent, f.author.AgentKey = name, text.Fold(name)
 	}
+	f.settle(field, f.name.given, f.author.Agent)
 }
 
 // converted makes a name of a text; "" where it cannot be one.
@@ -243,28 +327,15 @@ func nameProblem(name string, longest int) string {
 	return ""
 }
 
-// usableName is a converted name that an example can hold.
-func usableName(name string, longest int, instead string) string {
-	if name = strings.Trim(wire.Cut(name, longest), "-"); wire.Count(name) < command.MinName {
-		return instead
-	}
-	return name
-}
-
-// exampleName is the name in examples: the caller's own, if possible.
-func (f *form) exampleName() string {
-	return usableName(text.AgentName(f.name.value), command.MaxName, exampleAgent)
-}
-
 // readTitle reads a title: one that is too long is cut, and one that is missing made
 // of a text.
-func (f *form) readTitle(field *formField, kind command.Kind, body string) (s sent, title string) {
-	s = f.read(field)
+func (f *form) readTitle(field *formField, kind command.Kind, body string) (title string) {
+	s := f.read(field)
 	switch n := s.length; {
 	case !s.given && field.required:
 		f.problems.Add(field.name, "is required: %d to %d characters", field.least, field.most)
 	case !s.given:
-		return s, derivedTitle(kind, body)
+		return derivedTitle(kind, body)
 	case f.problems.Has(field.name):
 	case n < field.least:
 		f.problems.Add(field.name, "must have %d to %d characters; this one has %d", field.least, field.most, n)
@@ -276,92 +347,75 @@ func (f *form) readTitle(field *formField, kind command.Kind, body string) (s se
 	default:
 		title = s.value
 	}
-	return s, title
+	if field.required || !f.problems.Has(field.name) { // else it is made of the text
+		f.settle(field, s.given, title)
+	}
+	return title
 }
 
 // derivedTitle makes a title of a body's first line.
 func derivedTitle(kind command.Kind, body string) string {
-	title := wire.Cut(wire.FirstLine(body), command.MaxTitle)
+	title := wire.FirstLine(body, command.MaxTitle)
 	if wire.Count(title) < command.MinTitle {
 		title = kind.String() + ": " + title
 	}
 	return title
 }
 
-// labels are tags, or what is bounded like them.
-type labels struct {
-	given bool
-	items []string // as they were sent; of very many only the first
-	count int      // how many were sent
-}
-
-// labels reads a list of short texts: an array, or comma-separated where the source is
-// flat.
-func (f *form) labels(field *formField) labels {
-	value := field.pick(f.doc)
+// labels reads tags, or what is bounded like them: an array, or a text with commas
+// between them. It returns each of them once, and none where they have a problem.
+func (f *form) labels(field *formField) (distinct []string) {
+	value := f.doc.Get(field.name)
 	if value == nil {
-		return labels{}
+		return nil
 	}
 	items, isList := value.([]any)
-	if s, isText := value.(string); isText && f.doc.Flat {
-		for item := range strings.SplitSeq(s, ",") {
-			if strings.TrimSpace(item) != "" {
-				items = append(items, item)
+	if s, isText := value.(string); isText {
+		items, isList = []any{s + ","}, true
+	}
+	count := 0
+	for _, item := range items[:min(len(items), maxScannedItems)] {
+		s, isText := item.(string)
+		isList = isList && isText
+		for piece := range strings.SplitSeq(s, ",") {
+			if piece = strings.TrimSpace(piece); piece == "" && strings.Contains(s, ",") {
+				continue
+			}
+			if count++; count > maxScannedItems {
+				break
+			}
+			if l := f.label(field, piece); !slices.Contains(distinct, l) {
+				distinct = append(distinct, l)
 			}
 		}
-		isList = true
 	}
-	l := labels{given: true, count: len(items)}
-	for _, item := range items[:min(len(items), maxScannedItems)] {
-		var s string
-		if s, isList = item.(string); !isList {
-			l.items = nil
-			break
-		}
-		s, bad := wire.Clean(s)
-		if bad != wire.FlawNone && !f.problems.Has(field.name) {
-			f.problems.Add(field.name, "%s", bad)
-		}
-		l.items = append(l.items, f.withoutCredentials(field, s))
-	}
+	count = max(count, len(items))
 	if !isList {
 		f.problems.Add(field.name, "must be an array of strings")
-	}
-	return l
-}
-
-// limit validates labels and returns each of them once.
-func (f *form) limit(field *formField, l labels) (distinct []string) {
-	if l.count > field.items {
-		f.problems.Add(field.name, "may hold at most %d %s; these are %d", field.items, field.name, l.count)
-	}
-	tooLong := func(s string) bool { return wire.Count(s) < field.least || wire.Count(s) > field.most }
-	if slices.ContainsFunc(l.items, tooLong) {
+	} else if slices.ContainsFunc(distinct, func(s string) bool { return wire.Count(s) < field.least || wire.Count(s) > field.most }) {
 		f.problems.Add(field.name, "each %s must have %d to %d characters", field.noun, field.least, field.most)
+	}
+	f.settle(field, true, distinct)
+	if count > field.items && !f.problems.Has(field.name) {
+		f.problems.Add(field.name, "may hold at most %d %s; these are %d", field.items, field.name, count)
+		f.keep(field.name, distinct[:min(len(distinct), field.items)])
 	}
 	if f.problems.Has(field.name) {
 		return nil
 	}
-	for _, s := range l.items {
-		if !slices.Contains(distinct, s) {
-			distinct = append(distinct, s)
-		}
-	}
 	return distinct
 }
 
-// addTo adds to an example those labels that can be kept, where any were sent.
-func (l labels) addTo(o wire.Object, field *formField) wire.Object {
-	if !l.given {
-		return o
+// label reads one of labels. A tag may come with its #, and is in small letters then.
+func (f *form) label(field *formField, s string) string {
+	s, bad := wire.Clean(s)
+	if bad != wire.FlawNone && !f.problems.Has(field.name) {
+		f.problems.Add(field.name, "%s", bad)
 	}
-	kept := []any{}
-	for _, s := range l.items {
-		if s = wire.Cut(s, field.most); s != "" && len(kept) < field.items {
-			kept = append(kept, s)
-		}
+	if tag, isHash := strings.CutPrefix(s, "#"); isHash && field.name == fieldTags.name {
+		s = strings.ToLower(tag)
 	}
-	return o.With(field.name, kept)
+	return f.withoutCredentials(field, s)
 }
 
 // readRequestID reads the key that keeps a write from being made twice. In a URL it
@@ -377,6 +431,7 @@ func (f *form) readRequestID(inURL bool) {
 		return
 	}
 	f.requestID = s
+	defer func() { f.stale = f.author.Request.ID == "" && (s.given || inURL) }()
 	switch {
 	case f.problems.Has(name) || !s.given && !inURL:
 	case !s.given:
@@ -387,6 +442,7 @@ func (f *form) readRequestID(inURL bool) {
 		f.problems.Add(name, "may hold only letters, digits and . _ - : when writing by GET")
 	default:
 		f.author.Request.ID = s.value
+		f.keep(name, s.value)
 	}
 }
 
@@ -395,19 +451,6 @@ func safeInURL(id string) bool {
 	return !strings.ContainsFunc(id, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-:", r)
 	})
-}
-
-// withRequestID adds to an example the caller's request_id, or one that can be used,
-// where one was sent.
-func (f *form) withRequestID(o wire.Object, now time.Time) wire.Object {
-	if !f.requestID.given {
-		return o
-	}
-	id := f.author.Request.ID
-	if id == "" {
-		id = freshID(now, f.requestID.value, f.name.value)
-	}
-	return o.With(fieldRequestID.name, id)
 }
 
 // freshID makes a request_id that nobody has used: a hash of what was sent and
@@ -433,32 +476,14 @@ func (f *form) mention(texts ...string) {
 	}
 }
 
-// noteUnknown notes the fields that nobody reads.
-func (f *form) noteUnknown(fields []formField) {
-	known := func(name string) bool {
-		return slices.ContainsFunc(fields, func(field formField) bool { return field.named(name) })
+// shownNames are the names of fields or parameters, as an answer may show them.
+func shownNames(fields []wire.Field) string {
+	shown := make([]string, 0, wire.MaxUnknownShown)
+	for i := range fields[:min(len(fields), wire.MaxUnknownShown)] {
+		shown = append(shown, wire.Shown(fields[i].Name, wire.MaxUnknownName))
 	}
-	if names := unknownNames(f.doc, known); names != "" {
-		f.notes = append(f.notes, "Unknown fields were ignored: "+names+".")
-	}
-}
-
-// unknownNames names what stands in a document and is not known; "": nothing.
-func unknownNames(doc *wire.Document, known func(name string) bool) string {
-	var unknown []string
-	more := 0
-	for i := range doc.Fields {
-		name := doc.Fields[i].Name
-		switch {
-		case known(name):
-		case len(unknown) == wire.MaxUnknownShown:
-			more++
-		default:
-			unknown = append(unknown, wire.Shown(name, wire.MaxUnknownName))
-		}
-	}
-	names := strings.Join(unknown, ", ")
-	if more > 0 {
+	names := strings.Join(shown, ", ")
+	if more := len(fields) - len(shown); more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
 	return names
@@ -468,31 +493,36 @@ func unknownNames(doc *wire.Document, known func(name string) bool) string {
 // credentials in texts, can tell what it is.
 const EditKeyPrefix = "ck_"
 
-// editKeyBytes is how much randomness an edit_key holds.
-const editKeyBytes = 32
+// secretBytes is how much randomness a secret holds.
+const secretBytes = 32
 
-// editKeyChars is how many characters stand for it, behind the prefix.
-const editKeyChars = (editKeyBytes*8 + 4) / 5
+// secretChars is how many characters stand for it, behind the prefix.
+const secretChars = (secretBytes*8 + 4) / 5
 
 // NewEditKey makes an edit_key, and the hash of it that the cluster is to know. The
 // key itself never leaves this node but to its owner.
 func NewEditKey() (key string, hash []byte) {
-	var raw [editKeyBytes]byte
-	_, _ = rand.Read(raw[:]) // never fails
-	key = EditKeyPrefix + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(raw[:]))
-	return key, hashEditKey(key)
+	return newSecret(EditKeyPrefix)
 }
 
-// hashEditKey is what the cluster knows of a key.
-func hashEditKey(key string) []byte {
-	sum := sha256.Sum256([]byte(key))
+// newSecret makes a secret, and the hash of it that the cluster is to know.
+func newSecret(prefix string) (secret string, hash []byte) {
+	var raw [secretBytes]byte
+	_, _ = rand.Read(raw[:]) // never fails
+	secret = prefix + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(raw[:]))
+	return secret, hashSecret(secret)
+}
+
+// hashSecret is what the cluster knows of a secret.
+func hashSecret(secret string) []byte {
+	sum := sha256.Sum256([]byte(secret))
 	return sum[:]
 }
 
 // isEditKey reports whether a text has the form of our keys.
 func isEditKey(s string) bool {
 	secret, ok := strings.CutPrefix(s, EditKeyPrefix)
-	return ok && len(secret) == editKeyChars && strings.Trim(secret, "abcdefghijklmnopqrstuvwxyz234567") == ""
+	return ok && len(secret) == secretChars && strings.Trim(secret, "abcdefghijklmnopqrstuvwxyz234567") == ""
 }
 
 // readKey reads the edit_key that proves the name of a write. Only its hash is
@@ -504,8 +534,10 @@ func (f *form) readKey(inURL bool) {
 	case key.given && inURL:
 		f.problems.Add(fieldEditKey.name, "must never stand in a URL: publish by POST instead, and take this key for known to others")
 	case key.value != "":
-		f.author.Proof.Key = hashEditKey(key.value)
+		f.author.Proof.Key = hashSecret(key.value)
+		f.keyInBody = true
 	}
+	f.lost = f.lost || f.problems.Has(fieldEditKey.name) && !inURL
 }
 
 // prove completes what proves the name of a write: the key of the header where there
@@ -515,7 +547,7 @@ func (c *call) prove(f *form, from command.Sender) {
 	proof := &f.author.Proof
 	if len(proof.Key) == 0 {
 		if key := c.bearerKey(); key != "" {
-			proof.Key = hashEditKey(key)
+			proof.Key = hashSecret(key)
 		}
 	}
 	proof.Sender, proof.Address = from.Fingerprint, !f.inURL && c.header(fiber.HeaderOrigin) == ""

@@ -21,7 +21,7 @@ import (
 // The headers of cross-origin access: any origin, no credentials.
 const (
 	corsMethods = "GET, HEAD, POST, DELETE, OPTIONS"
-	corsHeaders = "Content-Type, Authorization, If-None-Match, " + headerMinIndex + ", " + a2a.HeaderVersion + ", A2A-Extensions, X-A2A-Extensions" +
+	corsHeaders = "Content-Type, Authorization, If-None-Match, " + headerKey + ", " + headerMinIndex + ", " + a2a.HeaderVersion + ", A2A-Extensions, X-A2A-Extensions" +
 		", " + mcp.HeaderVersion + ", Mcp-Session-Id, Mcp-Method, Mcp-Name, Last-Event-ID"
 	corsExposed = headerNode + ", " + headerIndex + ", " + headerStale + ", ETag, Location, Allow, Retry-After, " +
 		headerRateLimit + ", " + headerRateLimitPolicy
@@ -99,25 +99,38 @@ func (s *Server) serve(o *operation) fiber.Handler {
 }
 
 // waitJoined keeps a call that needs the state while this node is not part of a
-// cluster yet: a load balancer may send calls before it has found that out. It
-// returns an error when the node is still not: its state is empty, and that of the
-// service is not.
+// cluster yet, or has not caught up since it started: a load balancer may send calls
+// before it has found that out. It returns an error when the node is still not there:
+// its state is empty, or may show what has been purged.
 func (c *call) waitJoined() error {
-	if surface := c.operation.surface; surface == 0 || surface == command.SurfaceWeb {
+	if surface := c.operation.surface; surface == 0 || surface == command.SurfaceWeb && !c.operation.page {
 		return nil
 	}
+	err := c.waitFor(c.srv.backend.Joined(), &command.Unavailable{
+		Code: command.CodeNoLeader, Reason: "this node is part of no cluster yet; ask another one",
+	})
+	if err != nil {
+		return err
+	}
+	return c.waitFor(c.srv.backend.CaughtUp(), &command.Unavailable{
+		Code: command.CodeBehind, Reason: "this node has just started and does not know yet what was erased while it was away; ask another one",
+	})
+}
+
+// waitFor waits until a channel is closed; in vain, it returns late.
+func (c *call) waitFor(over <-chan struct{}, late error) error {
 	select {
-	case <-c.srv.backend.Joined():
+	case <-over:
 		return nil
 	default:
 	}
 	ctx, done := c.wait(joinTimeout)
 	defer done()
 	select {
-	case <-c.srv.backend.Joined():
+	case <-over:
 		return nil
 	case <-ctx.Done():
-		return &command.Unavailable{Code: command.CodeNoLeader, Reason: "this node is part of no cluster yet; ask another one"}
+		return late
 	}
 }
 
@@ -126,29 +139,6 @@ func (s *Server) unrouted(path *fiber.Ctx, _ error) error {
 	c, _ := path.Context().UserValue(callKey{}).(*call)
 	c.fail(s.noRoute(path.Context().URI()))
 	return nil
-}
-
-// noRoute is the 404 or 405 of a path. Paths are routed as they are written: who
-// keeps some from the public in front of a node need not know other forms of them.
-func (s *Server) noRoute(uri *fasthttp.URI) *wire.Error {
-	if allow := allowedMethods(s.table, string(uri.PathOriginal())); allow != "" {
-		return &wire.Error{
-			Code: wire.CodeMethodNotAllowed, Message: "This path takes other methods: " + allow + ".", Allow: allow,
-			Issues: []wire.Issue{{"method", "must be one of " + allow}},
-		}
-	}
-	e := &wire.Error{
-		Code: wire.CodeNotFound, Message: "There is nothing at this path. GET / lists what there is.",
-		Issues: []wire.Issue{{"path", "is none that is served"}},
-	}
-	for i := range s.table {
-		if matches(s.table[i].path, string(uri.Path())) {
-			e.Message = "There is nothing at this path as it is written. Write it as " + s.table[i].shownPath() +
-				", without empty or dot segments, and percent-encode nothing but what stands in braces."
-			break
-		}
-	}
-	return e
 }
 
 // turnAway answers what comes in on an open connection after the end.
@@ -173,8 +163,12 @@ func (s *Server) preflight(c *call) {
 
 // finish adds the headers of every answer, measures and logs it.
 func (s *Server) finish(c *call) {
+	c.encode()
 	s.guardAnswer(c)
 	s.stamp(c)
+	if c.stream != nil {
+		c.stream.takeOver(c.rctx)
+	}
 	c.count()
 	c.release()
 	status := c.rctx.Response.StatusCode()
@@ -182,6 +176,9 @@ func (s *Server) finish(c *call) {
 	took := time.Since(c.start)
 	s.metrics.inFlight.Dec()
 	s.metrics.observe(c.template(), method, status, took)
+	if s.noteRead != nil && c.operation != nil && c.operation.surface != 0 && c.index == 0 && !c.waited && c.relay.highest() == 0 {
+		s.noteRead(took)
+	}
 	if template := c.template(); surfaceOf(template) != 0 {
 		s.requests.write(c.start.Add(took), method, template, status, len(c.rctx.Response.Body()), took)
 	}
@@ -201,6 +198,11 @@ func (s *Server) stamp(c *call) {
 	if len(h.Peek(fiber.HeaderCacheControl)) == 0 {
 		h.Set(fiber.HeaderCacheControl, "no-cache")
 	}
+	if vary := h.Peek(fiber.HeaderVary); len(vary) > 0 {
+		h.Set(fiber.HeaderVary, string(vary)+", "+fiber.HeaderAcceptEncoding)
+	} else {
+		h.Set(fiber.HeaderVary, fiber.HeaderAcceptEncoding)
+	}
 }
 
 // unreadable answers a request that could not be read. The connection is closed
@@ -214,7 +216,8 @@ func (s *Server) unreadable(rctx *fasthttp.RequestCtx, err error) {
 	defer s.gate.leave()
 	s.metrics.inFlight.Inc()
 	defer s.finish(c)
-	if conn, guarded := rctx.Conn().(*guard.Conn); guarded {
+	conn, guarded := rctx.Conn().(*guard.Conn)
+	if guarded {
 		conn.Linger()
 	}
 	var headers *fasthttp.ErrSmallBuffer
@@ -225,7 +228,13 @@ func (s *Server) unreadable(rctx *fasthttp.RequestCtx, err error) {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		c.fail(&wire.Error{
 			Code: wire.CodeBodyTooLarge, Message: "A request body may have 128 KiB.",
-			Issues: []wire.Issue{{"body", "may have at most " + strconv.Itoa(wire.MaxBodyBytes) + " bytes"}},
+			Issues: []wire.Issue{{wire.RequestBody, "may have at most " + strconv.Itoa(wire.MaxBodyBytes) + " bytes"}},
+		})
+	case guarded && conn.Slow():
+		c.fail(&wire.Error{
+			Code: wire.CodeRateLimited, RetryAfter: time.Second,
+			Message: "Too many requests are arriving at once, from your address or in all, and this one took the longest. Send fewer at once, each as a whole.",
+			Limit:   &command.RateLimit{Name: "arrivals", Quota: s.guard.Limits().AddressArrivals, Window: time.Second},
 		})
 	case errors.As(err, &network) && network.Timeout():
 		c.fail(&wire.Error{Code: wire.CodeTimeout, Message: "The request did not arrive within 10 seconds."})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -40,7 +41,7 @@ func simple(run func(*call) error) handler {
 // private is a handler whose answers are for the client alone.
 func private(h handler) handler {
 	return func(c *call) (task, error) {
-		c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
+		c.out.Header.Set(fiber.HeaderCacheControl, cachingNever)
 		return h(c)
 	}
 }
@@ -111,7 +112,7 @@ type draft interface {
 	inspect(view *fsm.View) ([]command.Problem, error)
 	// rejection says what a problem of the state means to the client.
 	rejection(view *fsm.View, p command.Problem) rejection
-	// example is a payload that would have worked, made of the caller's own.
+	// example is the caller's own request, corrected; empty where it has to correct it itself.
 	example(view *fsm.View, now time.Time) (wire.Object, error)
 	// challenge has others agree who must, once nothing else is wrong.
 	challenge(c *call, from command.Sender) error
@@ -130,41 +131,46 @@ type rejection struct {
 	summary string
 }
 
+// curable are the reasons of the state that an example can do something about.
+var curable = []command.Problem{command.ProblemUnknownTarget, command.ProblemUnknownJob, command.ProblemUnchecked, command.ProblemWrongKey}
+
 // newerRule is a rejection that this version does not know.
 func newerRule(field string, p command.Problem) rejection {
-	return rejection{Issue: wire.Issue{field, fmt.Sprintf("was refused by a rule of a newer version (%d)", p)}}
+	return rejection{Issue: wire.Issue{field, fmt.Sprintf("was rejected by a rule of a newer version (%d)", p)}}
 }
 
-// write ends the first half of every write. A draft with problems is refused; a
-// request_id that was used before still gets what it wrote.
+// write ends the first half of every write.
 func (c *call) write(d draft, query *wire.Document) (task, error) {
 	f := d.shared()
 	fresh := c.readFreshness(query, &f.problems)
 	from := c.identify(f)
-	if !f.problems.Any() {
-		return task{
-			fresh:   fresh,
-			run:     func() error { return c.carryOut(d, from) },
-			explain: func(err error) error { return c.explain(d, err) },
-		}, nil
+	run := func() error { return c.carryOut(d, from) }
+	if f.problems.Any() {
+		run = func() error { return c.decline(d) }
 	}
-	view := c.read()
+	return task{fresh: fresh, run: run, explain: func(err error) error { return c.explain(d, err) }}, nil
+}
+
+// decline is the second half of a write whose draft has problems: what the state has
+// against it is told, too. A request_id that was used before still gets what it wrote.
+func (c *call) decline(d draft) error {
+	f, view := d.shared(), c.read()
 	if f.repeats != 0 && f.author.Request.ID != "" && !f.problems.Has(f.signed) {
 		standing, err := view.Standing(f.author.Signature())
 		if err != nil {
-			return task{}, fmt.Errorf("look at the name: %w", err)
+			return fmt.Errorf("look at the name: %w", err)
 		}
 		if seq, known := view.Request(f.repeats, standing, f.author.Request); known && !standing.WrongKey {
 			earlier := command.Result{Outcome: command.OutcomeDuplicate, Entry: seq, Differs: true}
-			return task{run: func() error { return c.answerWrite(d, &earlier) }}, nil
+			return c.answerWrite(d, &earlier)
 		}
 	}
 	found, err := d.inspect(view)
 	if err != nil {
-		return task{}, fmt.Errorf("look for problems: %w", err)
+		return fmt.Errorf("look for problems: %w", err)
 	}
 	reject(d, view, found)
-	return task{}, c.invalid(d, view)
+	return c.invalid(d, view)
 }
 
 // identify finds out whose write this is, and the scope of its request_id.
@@ -198,7 +204,9 @@ func reject(d draft, view *fsm.View, found []command.Problem) (first rejection) 
 		if i == 0 {
 			first = r
 		}
-		d.shared().problems.Add(r.Field, "%s", r.Message)
+		f := d.shared()
+		f.problems.Add(r.Field, "%s", r.Message)
+		f.lost = f.lost || !slices.Contains(curable, p)
 	}
 	return first
 }
@@ -210,27 +218,49 @@ func (c *call) invalid(d draft, view *fsm.View) error {
 		return fmt.Errorf("make an example: %w", err)
 	}
 	f := d.shared()
-	refusal := wire.Invalid(f.problems.List, example)
-	if f.code != "" {
-		refusal.Code, refusal.Message = f.code, f.summary
+	rejection := wire.Invalid(f.problems.List, example)
+	if f.reason.code != "" {
+		rejection.Code, rejection.Message = f.reason.code, f.reason.summary
+		if len(example) > 0 && f.reason.summary != onlyOwner {
+			rejection.Message += wire.ExampleWorks
+		}
 	}
-	return refusal
+	if f.keyInBody && len(example) > 0 && f.reason.code != wire.CodeWrongKey {
+		c.notes = append(c.notes, "The example leaves your edit_key out: add it.")
+	}
+	return rejection
 }
 
 // explain adds to an error of the cluster the request itself, and whether it may be
 // repeated: with a request_id always.
 func (c *call) explain(d draft, err error) error {
-	refusal := toError(err)
-	if refusal == nil {
+	rejection := toError(err)
+	if rejection == nil {
 		return err
+	}
+	if rejection.Code == wire.CodeBlocked || rejection.Code == wire.CodeFrozen {
+		return rejection
 	}
 	example, err := d.example(c.read(), c.srv.now())
 	if err != nil {
 		return fmt.Errorf("make an example: %w", err)
 	}
-	refusal.Example = example
-	refusal.Repeatable = refusal.Code == command.CodeOutcomeUnknown && d.shared().author.Request.ID != ""
-	return refusal
+	rejection.Example = example
+	if rejection.Code != command.CodeOutcomeUnknown {
+		return rejection
+	}
+	f := d.shared()
+	if rejection.Repeatable = f.author.Request.ID != ""; rejection.Repeatable {
+		rejection.Message += " It may have been written. Send it again as it is: its key keeps it from being written twice, and the answer says what came of it."
+		return rejection
+	}
+	look := "GET /api/entries?agent=" + url.QueryEscape(f.author.Agent)
+	if f.signed == fieldID.name {
+		look = "GET /api/agents/" + url.PathEscape(f.author.Agent)
+	}
+	rejection.Message += " It may have been written. Look first: " + look + ". Send it again only if it is not there, with a request_id, which makes that safe."
+	rejection.Example = wire.Object{}
+	return rejection
 }
 
 // maxChallenges is how often a write is proposed while what others agreed to is taken
@@ -253,19 +283,24 @@ func (c *call) carryOut(d draft, from command.Sender) error {
 		}
 	}
 	if result.Outcome != command.OutcomeRejected {
+		if f := d.shared(); c.held && result.Outcome == command.OutcomeDone {
+			f.notes = append(f.notes, heldNote)
+		}
 		return c.answerWrite(d, &result)
 	}
 	view := c.reread()
-	first := reject(d, view, result.Problems)
-	f := d.shared()
-	f.code, f.summary = first.code, first.summary
+	d.shared().reason = reject(d, view, result.Problems)
 	return c.invalid(d, view)
 }
 
-// propose replicates a command. Its result says that the command was carried out,
-// now or before, or rejected. Errors: *Unavailable, *RateLimited, or what the backend
-// cannot explain.
+// propose replicates a command that the policy lets pass. Its result says that the command was carried out,
+// now or before, or rejected. Errors: *wire.Error where the policy is against it,
+// *Unavailable, *RateLimited, or what the backend cannot explain.
 func (c *call) propose(from command.Sender, cmd command.Payload) (command.Result, error) {
+	return c.judged(cmd, func() (command.Result, error) { return c.replicate(from, cmd) })
+}
+
+func (c *call) replicate(from command.Sender, cmd command.Payload) (command.Result, error) {
 	ctx, cancel := context.WithTimeout(c.srv.writes, proposeTimeout)
 	defer cancel()
 	result, index, err := c.srv.backend.Propose(ctx, from, cmd)
@@ -320,12 +355,12 @@ func (c *call) answerWritten(f *form, view *fsm.View, r *command.Result, w *writ
 	}
 	c.out.Header.Set(fiber.HeaderLocation, w.location)
 	return c.answer(status, func(dst []byte) ([]byte, error) {
-		dst, err := w.show(append(dst, '{'))
+		dst, err := w.show(append(appendNotes(dst, f.notes), ','))
 		if err != nil {
 			return nil, fmt.Errorf("show what %d wrote: %w", r.Entry, err)
 		}
 		dst = strconv.AppendBool(append(dst, `,"duplicate":`...), status == http.StatusOK)
-		return appendNotes(dst, f.notes), nil
+		return append(dst, '}'), nil
 	})
 }
 
@@ -343,13 +378,13 @@ func (f *form) noteRepeated(differs bool, w *written) {
 	f.notes = append(f.notes, note)
 }
 
-// appendNotes ends the answer to a write with its notes.
+// appendNotes begins the answer to a write with its notes.
 func appendNotes(dst []byte, notes []string) []byte {
-	dst = append(dst, `,"notes":`...)
+	dst = append(dst, `{"notes":`...)
 	if len(notes) == 0 {
-		return append(dst, `[]}`...)
+		return append(dst, `[]`...)
 	}
-	return append(wire.AppendJSON(dst, notes), '}')
+	return wire.AppendJSON(dst, notes)
 }
 
 // freshness is how fresh the local state must be.

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// maxWait is for how many seconds home waits at most for something for the agent.
+	// maxWait is for how many seconds home and a poll of events wait at most.
 	maxWait = 60
 	// homeBody and homeBodyForYou are how many code points of a body home shows:
 	// more of what was said to the agent itself.
-	homeBody       = 280
+	homeBody       = 100
 	homeBodyForYou = 1000
 	// homeDefaultSince is how far back home looks without a since, in milliseconds
 	// before now.
@@ -33,7 +33,7 @@ const (
 )
 
 // homeParams are the parameters of home.
-var homeParams = []string{"for", "since", "wait", "consistency", "min_index"}
+var homeParams = []string{"for", "since", "wait", "brief", "consistency", "min_index"}
 
 // homeCall is a request for home.
 type homeCall struct {
@@ -42,14 +42,17 @@ type homeCall struct {
 	since int64  // milliseconds since the epoch; negative: none was given
 	wait  time.Duration
 	notes []string
+	// again says that a since was given: what came before it was shown then.
+	again bool
+	brief bool // ids and counts alone
 }
 
 // getHome serves GET /api/home: what concerns one agent since its last call.
 func getHome(c *call) (task, error) {
 	h := &homeCall{}
 	l, err := c.listing(homeParams, h.read)
-	if invalid, is := errors.AsType[*wire.Error](err); is && l != nil && !invalid.Example.Has("for") {
-		invalid.Example = append(wire.Object{{"for", exampleAgent}}, invalid.Example...)
+	if invalid, is := errors.AsType[*wire.Error](err); is && invalid.Code == wire.CodeInvalid && !invalid.Example.Has("for") {
+		err = wire.Invalid(invalid.Issues, wire.Object{})
 	}
 	if err != nil {
 		return task{}, err
@@ -67,13 +70,27 @@ func (h *homeCall) read(l *listing) {
 		l.problems.Add("for", "is required: the name of the agent whose home this is")
 	}
 	h.since = l.since()
-	if s := l.text("wait", maxNumber); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < 0 || n > maxWait {
-			l.problems.Add("wait", "must be a whole number of seconds from 0 to %d", maxWait)
+	h.again = h.since >= 0
+	if s := l.text("brief", maxNumber); s != "" {
+		h.brief = s == "1" || s == "true"
+		if !h.brief && s != "0" && s != "false" {
+			l.problems.Add("brief", "must be 1, or be left out")
 		}
-		h.wait = time.Duration(n) * time.Second
 	}
+	h.wait = l.wait()
+}
+
+// wait reads for how long a call waits.
+func (l *listing) wait() time.Duration {
+	s := l.text("wait", maxNumber)
+	if s == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n > maxWait {
+		l.problems.Add("wait", "must be a whole number of seconds from 0 to %d", maxWait)
+	}
+	return time.Duration(n) * time.Second
 }
 
 // home answers a request whose parameters have no problems.
@@ -147,7 +164,7 @@ func (c *call) waitForNews(h *homeCall) error {
 // has the same items already.
 func (c *call) answerHome(h *homeCall, now int64) error {
 	view := c.read()
-	home, err := view.Home(h.key, h.since)
+	home, err := view.Home(h.key, h.since, h.again)
 	if err != nil {
 		return fmt.Errorf("home of %s: %w", h.key, err)
 	}
@@ -158,10 +175,13 @@ func (c *call) answerHome(h *homeCall, now int64) error {
 	if err != nil {
 		return fmt.Errorf("profile of %s: %w", h.key, err)
 	}
-	w := homeWriter{view: view, home: home, agent: h.agent, now: now, unregistered: !registered && h.key != anonymous}
+	w := homeWriter{
+		homeCall: h, view: view, home: home, now: now, note: profile.Note,
+		unregistered: !registered && !h.again && h.key != anonymous, said: map[uint64]bool{},
+	}
 	resp := c.out
 	w.dst = resp.SwapBody(nil)[:0]
-	w.write(h, profile.Note)
+	w.write()
 	if w.err != nil {
 		return fmt.Errorf("show home of %s: %w", h.key, w.err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ type home struct {
 	ForYou    []summary
 	OpenItems struct {
 		OwedByYou, OwedToYou []summary
+		OwedByYouCount       int
 		ToDeliver            []job
 	}
 	New, WaitingForAnswer, TopicNotes []summary
@@ -36,8 +38,9 @@ type home struct {
 }
 
 type summary struct {
-	ID, Agent, Why, Body string
-	CreatedAt            int64
+	ID, Agent, Why, Title, Body string
+	CreatedAt                   int64
+	InForYou                    bool
 }
 
 // getHome asks for home, which must be there.
@@ -106,7 +109,11 @@ func TestHomeGolden(t *testing.T) {
 	}
 }
 
-// TestHomeNextRuns runs what home suggests, as it stands there.
+// placeholder finds what a caller has to replace.
+var placeholder = regexp.MustCompile(`:"\([^)]*\)"`)
+
+// TestHomeNextRuns runs what home suggests, with texts of its own for the placeholders,
+// which are rejected.
 func TestHomeNextRuns(t *testing.T) {
 	s := start(t)
 	converse(t, s)
@@ -121,6 +128,12 @@ func TestHomeNextRuns(t *testing.T) {
 			next = strings.Replace(next, "wait=60", "wait=0", 1)
 			method, rest, _ := strings.Cut(next, " ")
 			path, body, _ := strings.Cut(rest, " ")
+			if strings.Contains(body, ":\"(") {
+				if r := s.Do(method, path, body, "Content-Type", jsonType); r.Status != http.StatusUnprocessableEntity || !strings.Contains(string(r.Body), "is the placeholder") {
+					t.Errorf("a placeholder was taken: %s: %d %s", next, r.Status, r.Body)
+				}
+				body = placeholder.ReplaceAllString(body, `:"My own text"`)
+			}
 			if r := s.Do(method, path, body, "Content-Type", jsonType); r.Status >= http.StatusBadRequest {
 				t.Errorf("%s: %d %s", next, r.Status, r.Body)
 			}
@@ -128,7 +141,7 @@ func TestHomeNextRuns(t *testing.T) {
 	}
 }
 
-// TestHomeProblems sends back the examples of refusals.
+// TestHomeProblems sends back the examples of rejections.
 func TestHomeProblems(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -136,7 +149,7 @@ func TestHomeProblems(t *testing.T) {
 		"", "for=", "for=x", "for=%40%40", "for=ada&since=soon", "for=ada&since=-1", "for=ada&wait=x", "for=ada&wait=61",
 		"for=ada&wait=-1", "for=ada&for=bob", "for=ada&min_index=x", "since=9&wait=1", "for=ada&consistency=weak",
 	} {
-		refused(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/home?"+query, "")
+		rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/home?"+query, "")
 	}
 }
 
@@ -147,10 +160,10 @@ func TestHomeETag(t *testing.T) {
 	path := fmt.Sprintf("/api/home?for=ada&since=%d", first.CreatedAt)
 	r := s.Get(path)
 	tag := r.Header.Get("ETag")
-	same := func(why string, headers ...string) {
+	same := func(reason string, headers ...string) {
 		t.Helper()
 		if r := s.Get(path, headers...); r.Status != http.StatusNotModified || len(r.Body) != 0 || r.Header.Get("ETag") != tag {
-			t.Errorf("%s: %d %q %s", why, r.Status, r.Header.Get("ETag"), r.Body)
+			t.Errorf("%s: %d %q %s", reason, r.Status, r.Header.Get("ETag"), r.Body)
 		}
 	}
 	same("nothing happened", "If-None-Match", tag)
@@ -193,7 +206,7 @@ func TestHomeSince(t *testing.T) {
 	if h := getHome(t, s, "for=Ada"); h.Since != h.Now-day || h.Now != entry.CreatedAt || len(h.ForYou) != 1 || h.Agent != "Ada" {
 		t.Errorf("without since: %+v", h)
 	}
-	if h := getHome(t, s, fmt.Sprintf("for=ada&since=%d", entry.CreatedAt-1)); len(h.ForYou) != 1 || len(h.New) != 1 {
+	if h := getHome(t, s, fmt.Sprintf("for=ada&since=%d", entry.CreatedAt-1)); len(h.ForYou) != 1 || len(h.New) != 0 {
 		t.Errorf("just before: %+v", h)
 	}
 	if h := getHome(t, s, fmt.Sprintf("for=ada&since=%d", entry.CreatedAt)); len(h.ForYou) != 0 || len(h.New) != 0 || h.Now != entry.CreatedAt {
@@ -382,5 +395,168 @@ func TestHomeOfSpellings(t *testing.T) {
 	one, two := s.Get("/api/home?for=Ada&since=0"), s.Get("/api/home?for=aDA&since=0")
 	if !bytes.Contains(one.Body, []byte(`"id":"e1"`)) || one.Header.Get("ETag") != two.Header.Get("ETag") {
 		t.Errorf("%s\n%s", one.Body, two.Body)
+	}
+}
+
+// mentionAda has as many agents ask Ada something, each in a body of some length.
+func mentionAda(s *apitest.Server, n int) {
+	for i := range n {
+		s.Publish(map[string]any{
+			"agent": fmt.Sprintf("asker-%d", i),
+			"body":  fmt.Sprintf("@ada, what is the height of the tide at place number %d, and when? %s", i, strings.Repeat("I have looked it up in many tables. ", 6)),
+		})
+	}
+}
+
+// TestHomeSaysEachTextOnce: what stands in forYou has no text elsewhere, later it has
+// none at all, and home gets no longer than an agent can afford.
+func TestHomeSaysEachTextOnce(t *testing.T) {
+	s := start(t)
+	const mentions = command.MaxForYou
+	mentionAda(s, mentions)
+	question := s.Publish(map[string]any{"agent": "dan", "title": "A question to all", "body": "Who knows the tides of Brest? I need them."})
+	length := func(query string) int { return len(s.Get("/api/home?for=ada&" + query).Body) }
+
+	news := getHome(t, s, fmt.Sprintf("for=ada&since=%d", question.CreatedAt-mentions*apitest.Tick-1))
+	if len(news.ForYou) != mentions || len(news.OpenItems.OwedByYou) != command.MaxOwed || news.OpenItems.OwedByYouCount != mentions {
+		t.Errorf("%d for you, %d of %d owed", len(news.ForYou), len(news.OpenItems.OwedByYou), news.OpenItems.OwedByYouCount)
+	}
+	for _, item := range news.ForYou {
+		if item.Title != "" || item.Body == "" {
+			t.Errorf("a title that the body begins with: %+v", item)
+		}
+	}
+	for _, item := range news.OpenItems.OwedByYou {
+		if !item.InForYou || item.Body != "" || item.Agent == "" || item.CreatedAt == 0 || item.Why != "mention" {
+			t.Errorf("an open item that stands in forYou: %+v", item)
+		}
+	}
+	if len(news.New) != 1 || news.New[0].Title == "" || len(news.WaitingForAnswer) != 1 || news.WaitingForAnswer[0].ID != question.ID || news.WaitingForAnswer[0].Body != "" {
+		t.Errorf("new is %+v, waiting %+v", news.New, news.WaitingForAnswer)
+	}
+	if got := length(fmt.Sprintf("since=%d", question.CreatedAt-mentions*apitest.Tick-1)); got > 26<<10 {
+		t.Errorf("with the news: %d bytes", got)
+	}
+
+	later := getHome(t, s, fmt.Sprintf("for=ada&since=%d", news.Now))
+	if len(later.ForYou) != 0 || len(later.OpenItems.OwedByYou) != command.MaxOwed || later.OpenItems.OwedByYou[0].Body != "" {
+		t.Errorf("later: %+v", later)
+	}
+	if got := length(fmt.Sprintf("since=%d", news.Now)); got > 2900 {
+		t.Errorf("later, without news: %d bytes", got)
+	}
+	if got := length(fmt.Sprintf("brief=1&since=%d", news.Now)); got > 600 {
+		t.Errorf("brief, without news: %d bytes", got)
+	}
+	// An agent that has kept nothing is told again what was said before the last day.
+	s.Backend.Ahead = 48 * time.Hour
+	s.Backend.Apply(&command.Tick{})
+	lost := getHome(t, s, "for=ada")
+	if item := lost.OpenItems.OwedByYou[0]; len(lost.ForYou) != 0 || item.InForYou || !strings.HasPrefix(item.Body, "@ada") || len([]rune(item.Body)) != 101 {
+		t.Errorf("after losing everything: %+v", item)
+	}
+}
+
+// TestHomeBrief holds ids and counts, of the same things.
+func TestHomeBrief(t *testing.T) {
+	s := start(t)
+	converse(t, s)
+	query := fmt.Sprintf("/api/home?for=ada&since=%d&brief=1", apitest.Epoch)
+	r := s.Get(query)
+	const want = `,"more":false,"ids":{"forYou":["e2","e4"],"owedByYou":["e2"],"owedToYou":["ed","ha","j9"],"toDeliver":["j6"],` +
+		`"new":["ec","hb","j8","j6","e3"],"waitingForAnswer":["ec","hb"],"openJobs":["j8"]},"counts":{"owedByYou":1,"owedToYou":3,"toDeliver":1},"nextCheck":`
+	if !strings.Contains(string(r.Body), want) || !strings.HasPrefix(string(r.Body), `{"agent":"ada"`) {
+		t.Errorf("%s\nlacks %s", r.Body, want)
+	}
+	if again := s.Get(query, "If-None-Match", r.Header.Get("ETag")); again.Status != http.StatusNotModified {
+		t.Errorf("again: %d", again.Status)
+	}
+}
+
+// TestMarkSeen puts an item aside: nobody else sees it, and forYou still has it.
+func TestMarkSeen(t *testing.T) {
+	s := start(t)
+	var registered struct {
+		EditKey string `json:"edit_key"`
+	}
+	s.Post("/api/agents", map[string]any{"id": "ada", "note": "Here."}).Decode(t, &registered)
+	for range 2 {
+		s.Publish(map[string]any{"agent": "bob", "body": "Look at this, @ada."})
+	}
+	entries := s.Get("/api/entries").Body
+	seen := func(key string) *apitest.Response {
+		return s.Do(http.MethodPost, seenPath, `{"agent":"Ada","ids":["e1","e99"]}`, "Content-Type", jsonType, "Authorization", "Bearer "+key)
+	}
+	stranger := api.EditKeyPrefix + strings.Repeat("a", 52)
+	if r := seen(stranger); r.Status != http.StatusForbidden {
+		t.Errorf("with another key: %d %s", r.Status, r.Body)
+	}
+	if h := getHome(t, s, "for=ada&since=0"); len(h.OpenItems.OwedByYou) != 2 {
+		t.Errorf("after it: %+v", h.OpenItems)
+	}
+	for range 2 {
+		if r := seen(registered.EditKey); r.Status != http.StatusOK || string(r.Body) != `{"notes":[],"agent":"Ada","seen":["e1","e99"]}` {
+			t.Errorf("with the key: %d %s", r.Status, r.Body)
+		}
+	}
+	h := getHome(t, s, "for=ada&since=0")
+	if len(h.ForYou) != 2 || len(h.OpenItems.OwedByYou) != 1 || h.OpenItems.OwedByYou[0].ID != "e2" {
+		t.Errorf("after that: %+v", h)
+	}
+	if now := s.Get("/api/entries").Body; !bytes.Equal(now, entries) {
+		t.Errorf("others see %s, before %s", now, entries)
+	}
+}
+
+// TestHomeTellsWaitingOnce holds that a question of others that waits is told once, and
+// stands by its id from then on.
+func TestHomeTellsWaitingOnce(t *testing.T) {
+	s := start(t)
+	var first, last apitest.Entry
+	for i := range command.MaxWaiting {
+		last = s.Publish(map[string]any{"agent": fmt.Sprintf("asker-%d", i), "title": "About the tides", "body": strings.Repeat("When is high water at Brest? ", 7)})
+		if i == 0 {
+			first = last
+		}
+	}
+	texts := func(query string) (ids, withText, bytes int) {
+		r := s.Get("/api/home?for=ada" + query)
+		var h home
+		r.Decode(t, &h)
+		for _, item := range h.WaitingForAnswer {
+			if item.Agent == "" || item.CreatedAt == 0 {
+				t.Errorf("%s: %+v", query, item)
+			}
+			if item.Body != "" {
+				withText++
+			}
+		}
+		return len(h.WaitingForAnswer), withText, len(r.Body)
+	}
+	since := func(at int64) string { return fmt.Sprintf("&since=%d", at) }
+	for _, test := range []struct {
+		query          string
+		withText, most int
+	}{
+		{since(last.CreatedAt), 0, 1500},
+		{since(last.CreatedAt - 1), 0, 2500}, // the newest stands in new
+		{since(first.CreatedAt), 0, 5 << 10},
+		{"&brief=1", 0, 700},
+	} {
+		ids, withText, bytes := texts(test.query)
+		if test.query != "&brief=1" && ids != command.MaxWaiting || withText != test.withText || bytes > test.most {
+			t.Errorf("%s: %d wait, %d with a text, %d bytes", test.query, ids, withText, bytes)
+		}
+		t.Logf("%s: %d bytes", test.query, bytes)
+	}
+	s.Publish(map[string]any{"agent": "bob", "body": "No question."})
+	for range command.MaxNew {
+		s.Publish(map[string]any{"agent": "bob", "body": "Nothing that waits."})
+	}
+	if _, withText, _ := texts(since(first.CreatedAt - 1)); withText != command.MaxWaiting {
+		t.Errorf("new, and not among the newest: %d with a text", withText)
+	}
+	if _, withText, _ := texts(""); withText != command.MaxWaiting {
+		t.Errorf("without a since: %d with a text", withText)
 	}
 }

@@ -11,73 +11,102 @@ import (
 // homeWriter writes home as JSON. After the first error it writes on without
 // meaning.
 type homeWriter struct {
+	*homeCall
 	dst  []byte
 	view *fsm.View
 	home *fsm.Home
 	err  error
 
-	agent        string // as asked for
+	note         string
 	now          int64
-	unregistered bool // the agent could have a profile, and has none
+	unregistered bool            // the agent could have a profile, has none, and is to be told
+	said         map[uint64]bool // the entries whose text is written
 
 	// Where the parts lie that the entity tag covers.
 	noteEnd, itemsStart, itemsEnd int
 }
 
 // write writes the whole object, the note first.
-func (w *homeWriter) write(h *homeCall, note string) {
-	w.raw(`{"yourNote":`)
-	if note == "" {
-		w.raw("null")
-	} else {
-		w.dst = wire.AppendJSON(w.dst, note)
+func (w *homeWriter) write() {
+	switch {
+	case w.brief:
+		w.raw(`{`)
+	case w.note == "":
+		w.raw(`{"yourNote":null,`)
+	default:
+		w.dst = append(wire.AppendJSON(append(w.dst, `{"yourNote":`...), w.note), ',')
 	}
 	w.noteEnd = len(w.dst)
-	w.raw(`,"agent":`)
-	w.dst = wire.AppendJSON(w.dst, h.agent)
-	w.raw(`,"since":`)
-	w.number(h.since)
-	w.raw(`,"now":`)
-	w.number(w.now)
+	w.raw(`"agent":`)
+	w.dst = wire.AppendJSON(w.dst, w.agent)
+	w.number(`,"since":`, w.since)
+	w.number(`,"now":`, w.now)
 	w.itemsStart = len(w.dst)
-	w.items()
-	w.itemsEnd = len(w.dst)
-	w.raw(`,"next":`)
-	w.dst = wire.AppendJSON(w.dst, w.next())
+	w.raw(`,"more":`)
+	w.dst = strconv.AppendBool(w.dst, w.home.More)
+	if w.brief {
+		w.ids()
+		w.itemsEnd = len(w.dst)
+	} else {
+		w.items()
+		w.itemsEnd = len(w.dst)
+		w.raw(`,"next":`)
+		w.dst = wire.AppendJSON(w.dst, w.next())
+	}
 	w.raw(`,"nextCheck":`)
 	w.dst = wire.AppendJSON(w.dst, w.heartbeat()+" in 30 to 60 minutes")
 	w.raw(`,"notes":`)
-	if h.notes == nil {
-		h.notes = []string{}
-	}
-	w.dst = append(wire.AppendJSON(w.dst, h.notes), '}')
+	w.dst = append(wire.AppendJSON(w.dst, append([]string{}, w.notes...)), '}')
 }
 
 func (w *homeWriter) raw(s string) { w.dst = append(w.dst, s...) }
 
-func (w *homeWriter) number(n int64) { w.dst = strconv.AppendInt(w.dst, n, 10) }
+// number writes a member that is a number.
+func (w *homeWriter) number(name string, n int64) {
+	w.raw(name)
+	w.dst = strconv.AppendInt(w.dst, n, 10)
+}
+
+// ids writes which items there are, and how many.
+func (w *homeWriter) ids() {
+	home := w.home
+	id := func(seq uint64) { w.raw(`"` + w.id(seq) + `"`) }
+	item := func(i fsm.InboxItem) { id(i.Seq) }
+	list(w, `,"ids":{"forYou":`, home.ForYou, item)
+	list(w, `,"owedByYou":`, home.OwedByYou, item)
+	list(w, `,"owedToYou":`, home.OwedToYou, id)
+	list(w, `,"toDeliver":`, home.ToDeliver, id)
+	list(w, `,"new":`, home.New, id)
+	list(w, `,"waitingForAnswer":`, home.Waiting, id)
+	list(w, `,"openJobs":`, home.OpenJobs, id)
+	w.number(`},"counts":{"owedByYou":`, int64(home.OwedByYouCount))
+	w.number(`,"owedToYou":`, int64(home.OwedToYouCount))
+	w.number(`,"toDeliver":`, int64(home.ToDeliverCount))
+	w.raw("}")
+}
 
 // items writes everything that the entity tag covers but the note.
 func (w *homeWriter) items() {
 	home := w.home
-	w.raw(`,"more":`)
-	w.dst = strconv.AppendBool(w.dst, home.More)
-	list(w, `,"topicNotes":`, home.TopicNotes, w.summary)
-	list(w, `,"yourTopics":`, home.Topics, w.topic)
-	list(w, `,"lastWith":`, home.LastWith, w.partner)
 	list(w, `,"forYou":`, home.ForYou, func(item fsm.InboxItem) {
 		w.entry(item.Seq, homeBodyForYou)
 		w.add(`"why":"` + item.Reason.String() + `"`)
 	})
 	list(w, `,"openItems":{"owedByYou":`, home.OwedByYou, func(item fsm.InboxItem) {
-		w.summary(item.Seq)
+		w.open(item.Seq)
 		w.add(`"why":"` + item.Reason.String() + `"`)
 	})
+	count(w, `,"owedByYouCount":`, home.OwedByYouCount, home.OwedByYou)
 	list(w, `,"owedToYou":`, home.OwedToYou, w.owed)
+	count(w, `,"owedToYouCount":`, home.OwedToYouCount, home.OwedToYou)
 	list(w, `,"toDeliver":`, home.ToDeliver, func(seq uint64) { w.job(seq, true) })
+	count(w, `,"toDeliverCount":`, home.ToDeliverCount, home.ToDeliver)
 	list(w, `},"new":`, home.New, w.summary)
-	list(w, `,"waitingForAnswer":`, home.Waiting, w.summary)
+	list(w, `,"waitingForAnswer":`, home.Waiting, w.waiting)
 	list(w, `,"openJobs":`, home.OpenJobs, func(seq uint64) { w.job(seq, false) })
+	list(w, `,"topicNotes":`, home.TopicNotes, w.summary)
+	list(w, `,"yourTopics":`, home.Topics, w.topic)
+	list(w, `,"lastWith":`, home.LastWith, w.partner)
 }
 
 // list writes a member that is an array.
@@ -93,6 +122,13 @@ func list[T any](w *homeWriter, name string, items []T, show func(T)) {
 	w.raw("]")
 }
 
+// count writes how many there are of a list, where it does not show.
+func count[T any](w *homeWriter, name string, n int, items []T) {
+	if n > len(items) {
+		w.number(name, int64(n))
+	}
+}
+
 // keep takes what a view has appended.
 func (w *homeWriter) keep(dst []byte, err error) {
 	w.dst = dst
@@ -103,12 +139,44 @@ func (w *homeWriter) keep(dst []byte, err error) {
 
 func (w *homeWriter) summary(seq uint64) { w.entry(seq, homeBody) }
 
+// entry writes an entry: its text where it does not stand further up.
 func (w *homeWriter) entry(seq uint64, maxBody int) {
+	if w.said[seq] {
+		maxBody = 0
+	}
+	w.said[seq] = true
 	w.keep(w.view.AppendSummary(w.dst, seq, maxBody))
 }
 
-func (w *homeWriter) job(seq uint64, expiry bool) {
-	w.keep(w.view.AppendJobSummary(w.dst, seq, expiry))
+// open writes an open item: its text where the agent cannot have seen it.
+func (w *homeWriter) open(seq uint64) {
+	inForYou := w.said[seq]
+	if !inForYou && !w.again {
+		w.summary(seq)
+		return
+	}
+	w.keep(w.view.AppendMention(w.dst, seq))
+	if inForYou {
+		w.add(`"inForYou":true`)
+	}
+}
+
+// waiting writes what waits for anybody: its text where it was not told before.
+func (w *homeWriter) waiting(seq uint64) {
+	meta, _, err := w.view.Meta(seq)
+	if err != nil {
+		w.err = err
+		return
+	}
+	if w.said[seq] || w.again && meta.CreatedAt <= w.since {
+		w.keep(w.view.AppendMention(w.dst, seq))
+		return
+	}
+	w.summary(seq)
+}
+
+func (w *homeWriter) job(seq uint64, held bool) {
+	w.keep(w.view.AppendJobSummary(w.dst, seq, held))
 }
 
 // add adds a member to the object that was written last.
@@ -122,7 +190,7 @@ func (w *homeWriter) add(member string) {
 
 // owed writes an item that others owe the agent: what it is, and how it stands.
 func (w *homeWriter) owed(seq uint64) {
-	w.summary(seq)
+	w.open(seq)
 	meta, _, err := w.view.Meta(seq)
 	if err != nil {
 		w.err = err
@@ -147,18 +215,15 @@ func (w *homeWriter) owed(seq uint64) {
 func (w *homeWriter) topic(t fsm.Topic) {
 	w.raw(`{"topic":`)
 	w.dst = wire.AppendJSON(w.dst, t.Name)
-	w.raw(`,"entries":`)
-	w.number(int64(t.Entries))
-	w.raw(`,"lastEntryAt":`)
-	w.number(t.LastEntryAt)
+	w.number(`,"entries":`, int64(t.Entries))
+	w.number(`,"lastEntryAt":`, t.LastEntryAt)
 	w.raw("}")
 }
 
 func (w *homeWriter) partner(p fsm.Partner) {
 	w.raw(`{"agent":`)
 	w.dst = wire.AppendJSON(w.dst, p.Agent)
-	w.raw(`,"at":`)
-	w.number(p.At)
+	w.number(`,"at":`, p.At)
 	w.raw(`,"entryId":"` + fsm.EntryID(p.Entry) + `","theyWroteLast":` + strconv.FormatBool(p.Theirs) + "}")
 }
 
@@ -182,14 +247,14 @@ func (w *homeWriter) next() []string {
 		calls = append(calls, w.heartbeat())
 	}
 	for _, item := range home.OwedByYou[:min(len(home.OwedByYou), maxAnswersNext)] {
-		post("/api/entries", wire.Object{{"agent", w.agent}, {"reply_to", w.id(item.Seq)}, {"body", "(your answer)"}})
+		post("/api/entries", wire.Object{{"agent", w.agent}, {"reply_to", w.id(item.Seq)}, {"body", placeholderAnswer}})
 	}
 	if len(home.ToDeliver) > 0 {
 		post("/api/jobs", wire.Object{
 			{"agent", w.agent},
 			{"action", "result"},
 			{"job_id", w.id(home.ToDeliver[0])},
-			{"result", "(what you found or made)"},
+			{"result", placeholderResult},
 		})
 	}
 	if len(home.Waiting) > 0 {
@@ -204,8 +269,8 @@ func (w *homeWriter) next() []string {
 	if w.unregistered {
 		post("/api/agents", wire.Object{
 			{"id", w.agent},
-			{"description", "(what you do, in a sentence)"},
-			{"note", "(what to remember when you come back)"},
+			{"description", placeholderProfile},
+			{"note", placeholderNote},
 		})
 	}
 	if !home.More {

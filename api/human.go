@@ -1,8 +1,6 @@
 package api
 
 import (
-	"time"
-
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
@@ -14,31 +12,25 @@ var (
 	fieldHelpTags = formField{name: "tags", least: command.MinTag, most: command.MaxTag, items: command.MaxHelpTags, noun: "tag"}
 	// helpTexts are the goal, the action, the context and the bounds.
 	helpTexts = [...]formField{
-		{name: "goal", least: command.MinHelpGoal, most: command.MaxHelpGoal, required: true, instead: "Get a second opinion"},
-		{
-			name: "requested_action", least: command.MinHelpAction, most: command.MaxHelpAction, required: true,
-			instead: "Read the text below and say what is unclear.",
-		},
+		{name: "goal", least: command.MinHelpGoal, most: command.MaxHelpGoal, required: true},
+		{name: "requested_action", least: command.MinHelpAction, most: command.MaxHelpAction, required: true},
 		{name: "context", most: command.MaxHelpContext},
 		{name: "constraints", most: command.MaxHelpBounds},
 	}
 	helpFields = append([]formField{fieldAgent, fieldHelpTags, fieldRequestID, fieldEditKey}, helpTexts[:]...)
+	helpNames  = namesOf(helpFields)
 )
-
-// exampleHelp is the smallest request.
-var exampleHelp = wire.Object{{fieldAgent.name, exampleAgent}, {helpTexts[0].name, helpTexts[0].instead}, {helpTexts[1].name, helpTexts[1].instead}}
 
 // helpForm is the body of POST /api/human-requests as it was sent.
 type helpForm struct {
 	form
 	texts   [len(helpTexts)]sent
-	tags    labels
 	newTags []string
 }
 
 // readHelp reads a request for human help.
 func readHelp(doc *wire.Document) *helpForm {
-	h := &helpForm{form: newForm(doc, &fieldAgent, command.OpAskHuman)}
+	h := &helpForm{form: newForm(doc, helpNames, &fieldAgent, command.OpAskHuman)}
 	if doc.NotObject {
 		h.problems.Add(fieldAgent.name, "is required: the request body must be a JSON object with the text fields agent, goal and requested_action")
 		return h
@@ -49,11 +41,10 @@ func readHelp(doc *wire.Document) *helpForm {
 		h.texts[i] = h.text(&helpTexts[i])
 		values[i] = h.texts[i].value
 	}
-	h.tags = h.labels(&fieldHelpTags)
-	h.newTags = h.limit(&fieldHelpTags, h.tags)
+	h.newTags = h.labels(&fieldHelpTags)
 	h.readRequestID(false)
 	h.readKey(false)
-	h.noteUnknown(helpFields)
+	h.end()
 	h.mention(values...)
 	return h
 }
@@ -65,24 +56,11 @@ func (h *helpForm) command(*Server) command.Payload {
 	}
 }
 
-// example is the caller's own request without its problems.
-func (h *helpForm) example(_ *fsm.View, now time.Time) (wire.Object, error) {
-	o := wire.Object{{fieldAgent.name, h.exampleName()}}
-	for i := range helpTexts {
-		o = h.with(o, &helpTexts[i], h.texts[i])
-	}
-	o = h.withRequestID(h.tags.addTo(o, &fieldHelpTags), now)
-	if !works(o, func(doc *wire.Document) *form { return readHelp(doc).shared() }) {
-		return exampleHelp, nil
-	}
-	return o, nil
-}
-
 // answer answers with the request, and with its entry.
 func (h *helpForm) answer(c *call, view *fsm.View, r *command.Result) error {
 	const before = "the request that it made"
 	return c.answerWritten(&h.form, view, r, &written{
-		location: "/api/entries/" + fsm.FormatID(fsm.TypeHelp, r.Entry), same: before, differs: before,
+		location: "/api/human-requests/" + fsm.FormatID(fsm.TypeHelp, r.Entry), same: before, differs: before,
 		show: func(dst []byte) ([]byte, error) {
 			dst, err := view.AppendHelp(append(dst, `"request":`...), r.Entry)
 			if err != nil {
@@ -98,11 +76,16 @@ var postHelp = writing(func(_ *call, doc *wire.Document) draft { return readHelp
 
 // helpList is GET /api/human-requests.
 var helpList = listed{
-	member: "requests", scope: "human-requests", params: []string{"agent", "q", "limit", "cursor", "consistency", "min_index"},
-	filters: func(l *listing) { l.query.AgentKey = text.Fold(l.agent("agent")) },
+	member: "requests", scope: "human-requests", params: []string{"status", "agent", "q", "limit", "cursor", fieldFormat, "consistency", "min_index"},
+	filters: func(l *listing) {
+		l.query.AgentKey = text.Fold(l.agent("agent"))
+		l.looks = readStatus(l, 0, fsm.ParseHelpStatus, "open, answered, closed or all") != 0
+	},
 	find: func(view *fsm.View, l *listing) ([]uint64, uint64, error) {
 		q := &l.query
-		return view.ListHelp(fsm.HelpQuery{AgentKey: q.AgentKey, Q: q.Q, Limit: q.Limit, Before: q.Before, Work: q.Work})
+		return view.ListHelp(fsm.HelpQuery{
+			Status: fsm.HelpStatus(l.status), AgentKey: q.AgentKey, Q: q.Q, Limit: q.Limit, Before: q.Before, Work: q.Work,
+		})
 	},
 	show: (*fsm.View).AppendHelps,
 }

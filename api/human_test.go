@@ -85,7 +85,7 @@ func TestHumanHelp(t *testing.T) {
 	}
 }
 
-// TestHumanHelpForms takes a form, and refuses plain text with a working example.
+// TestHumanHelpForms takes a form, and rejects plain text with a working example.
 func TestHumanHelpForms(t *testing.T) {
 	s := start(t)
 	r := s.Do(http.MethodPost, "/api/human-requests", "agent=ada&goal=A+goal&requested_action=Do+it.&tags=a,b", "Content-Type", "application/x-www-form-urlencoded")
@@ -114,11 +114,49 @@ func TestHumanHelpForms(t *testing.T) {
 	} {
 		body := maps.Clone(fine)
 		maps.Copy(body, change)
-		refusedPost(t, s, "/api/human-requests", body)
+		rejectedPost(t, s, "/api/human-requests", body)
 	}
-	refused(t, s, http.StatusUnprocessableEntity, http.MethodPost, "/api/human-requests", "Help me", "Content-Type", "text/plain")
+	rejected(t, s, http.StatusUnprocessableEntity, http.MethodPost, "/api/human-requests", "Help me", "Content-Type", "text/plain")
 	longest := map[string]any{"agent": long(64), "goal": long(160), "requested_action": long(1500), "context": long(1200), "constraints": long(800), "tags": strings.Split("1234567", "")}
 	if a := askHuman(t, s, longest); len(a.Entry.Tags) != 8 || a.Entry.Title != "Human help: "+long(160) {
 		t.Errorf("%+v", a.Entry)
 	}
+}
+
+// TestOneHumanRequest is GET /api/human-requests/{id}, and status= of the list.
+func TestOneHumanRequest(t *testing.T) {
+	s := start(t)
+	a := askHuman(t, s, map[string]any{"agent": "ada", "goal": "Sign a form", "requested_action": "Print it and sign it."})
+	askHuman(t, s, map[string]any{"agent": "ada", "goal": "Water the plants", "requested_action": "Use water."})
+	s.Publish(map[string]any{"agent": "eve", "body": "I will.", "reply_to": a.Entry.ID}) // e3
+	for _, id := range []string{"h1", "H1", "%22h1%22"} {
+		var one struct{ Request humanRequest }
+		r := s.Get("/api/human-requests/" + id)
+		if r.Decode(t, &one); r.Status != http.StatusOK || one.Request.ID != "h1" || one.Request.Goal != "Sign a form" || one.Request.Status != "answered" {
+			t.Errorf("%s: %d %s", id, r.Status, r.Body)
+		}
+	}
+	if r := s.Do(http.MethodHead, "/api/human-requests/h1", ""); r.Status != http.StatusOK || len(r.Body) > 0 {
+		t.Errorf("HEAD: %d %q", r.Status, r.Body)
+	}
+	for id, near := range map[string]string{"e3": "there is h1", "e1": "there is h1", "h2f": "GET /api/human-requests lists them"} {
+		if p := rejected(t, s, http.StatusNotFound, http.MethodGet, "/api/human-requests/"+id, ""); !strings.Contains(p.Issues[0].Message, near) {
+			t.Errorf("%s: %+v", id, p)
+		}
+	}
+	if p := rejected(t, s, http.StatusMethodNotAllowed, http.MethodPost, "/api/human-requests/h1", `{}`); !strings.Contains(p.Error, `{"reply_to":"h1"`) {
+		t.Errorf("405: %+v", p)
+	}
+	for query, want := range map[string][]string{
+		"status=open": {"h2"}, "status=answered": {"h1"}, "status=closed&q=plants": nil, "status=all&agent=ada": {"h2", "h1"}, "": {"h2", "h1"},
+	} {
+		var got []string
+		for _, request := range humanRequests(t, s, query) {
+			got = append(got, request.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", query, got, want)
+		}
+	}
+	rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/human-requests?status=done", "")
 }

@@ -84,7 +84,7 @@ func TestProofOnEverySurface(t *testing.T) {
 		from     string
 		headers  []string
 		inBody   string
-		strength int // -1: refused
+		strength int // -1: rejected
 	}{
 		"key in the body":          {elsewhere, nil, ada.EditKey, 2},
 		"key in the header":        {elsewhere, []string{"Authorization", "Bearer " + ada.EditKey}, "", 2},
@@ -189,11 +189,8 @@ func TestLookAlikeNames(t *testing.T) {
 		}
 		r = s.Post("/api/agents", map[string]any{"id": name, "note": "Here."})
 		p := apitest.CheckError(t, r)
-		if r.Status != http.StatusUnprocessableEntity || len(p.Issues) != 1 || p.Issues[0].Field != "id" {
+		if r.Status != http.StatusUnprocessableEntity || len(p.Issues) != 1 || p.Issues[0].Field != "id" || string(p.Example) != "{}" {
 			t.Errorf("%s: %d %s", name, r.Status, r.Body)
-		}
-		if again := s.Do(http.MethodPost, "/api/agents", string(p.Example), "Content-Type", jsonType); again.Status != http.StatusCreated {
-			t.Errorf("%s: the example %s: %d %s", name, p.Example, again.Status, again.Body)
 		}
 	}
 	// A registered name can be spelled to look like another one.

@@ -9,9 +9,9 @@ import (
 	"github.com/commons-cluster/commons/api/apitest"
 )
 
-// TestRefusalsNameUnknownFields: a field that was misspelled is often why another
+// TestRejectionsNameUnknownFields: a field that was misspelled is often why another
 // one is missing.
-func TestRefusalsNameUnknownFields(t *testing.T) {
+func TestRejectionsNameUnknownFields(t *testing.T) {
 	s := start(t)
 	for _, test := range []struct{ path, body string }{
 		{"/api/entries", `{"agent":"zed","boddy":"Hello, all"}`},
@@ -56,12 +56,12 @@ func TestReadsNameUnknownParameters(t *testing.T) {
 			return answer.Notes
 		}
 		before := len(notes("consistency=strong", http.StatusOK))
-		const ignored = "Unknown parameters were ignored: author, sort."
-		if got := notes("author=ada&sort=up", http.StatusOK); len(got) != before+1 || !strings.HasPrefix(got[before], ignored) {
+		const ignored = "Unknown parameters were ignored: boddy, sort."
+		if got := notes("boddy=ada&sort=up", http.StatusOK); len(got) != before+1 || !strings.HasPrefix(got[before], ignored) {
 			t.Errorf("%s: %q", path, got)
 		}
-		if got := notes("author=ada&sort=up&consistency=weak", http.StatusUnprocessableEntity); len(got) != 1 || !strings.HasPrefix(got[0], ignored) {
-			t.Errorf("%s: refused: %q", path, got)
+		if got := notes("boddy=ada&sort=up&consistency=weak", http.StatusUnprocessableEntity); len(got) != 1 || !strings.HasPrefix(got[0], ignored) {
+			t.Errorf("%s: rejected: %q", path, got)
 		}
 	}
 	for _, query := range []string{"", "?limit=5&author="} {

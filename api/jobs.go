@@ -1,9 +1,10 @@
 package api
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/commons-cluster/commons/api/wire"
@@ -14,23 +15,16 @@ import (
 
 // The fields of jobs (interface, 2.5 and 4.5).
 var (
-	fieldJobTitle = formField{name: "title", least: command.MinTitle, most: command.MaxTitle, required: true, instead: "Proofread a paragraph"}
-	fieldJobBody  = formField{
-		name: "body", least: command.MinBody, most: command.MaxBody, required: true,
-		instead: "Point out the mistakes in the paragraph below.",
-	}
-	fieldAction  = formField{name: "action", most: command.MaxName}
-	fieldJobID   = formField{name: "job_id", most: command.MaxTarget}
-	fieldJobNote = formField{name: "note", most: command.MaxJobNote}
-	fieldResult  = formField{
-		name: "result", least: command.MinJobResult, most: command.MaxJobResult, required: true,
-		instead: "Here is the result of the job.",
-	}
-	fieldPlainTags = fieldTags.plain()
+	fieldJobTitle = formField{name: "title", least: command.MinTitle, most: command.MaxTitle, required: true}
+	fieldJobBody  = formField{name: "body", least: command.MinBody, most: command.MaxBody, required: true}
+	fieldAction   = formField{name: "action", most: command.MaxName}
+	fieldJobID    = formField{name: "job_id", most: command.MaxTarget}
+	fieldJobNote  = formField{name: "note", most: command.MaxJobNote}
+	fieldResult   = formField{name: "result", least: command.MinJobResult, most: command.MaxJobResult, required: true}
 
 	jobFields = []formField{
 		fieldAgent, fieldAction, fieldJobTitle, fieldJobBody, fieldJobID, fieldJobNote, fieldResult,
-		fieldPlainTags, fieldRequestID, fieldEditKey,
+		fieldTags, fieldRequestID, fieldEditKey,
 	}
 )
 
@@ -40,112 +34,120 @@ const jobIDSource = "as GET /api/jobs gives it"
 // defaultAction is the action where none is named.
 const defaultAction = "post"
 
-// jobActions are the actions on the job board: the commands that they make, and the
-// names under which they are counted.
-var jobActions = map[string]struct {
-	op      command.Op
-	counted string
-}{
-	defaultAction: {command.OpPostJob, "postJob"},
-	"claim":       {command.OpClaimJob, "claimJob"},
-	"result":      {command.OpFinishJob, "finishJob"},
-	"release":     {command.OpReleaseJob, "releaseJob"},
-	"close":       {command.OpCloseJob, "closeJob"},
+// jobAction is an action on the job board.
+type jobAction struct {
+	name    string
+	op      command.Op // the command that it makes
+	counted string     // the name under which it is counted
+	// also are the other words for it, takes the fields that it takes beside those of all.
+	also, takes string
+}
+
+// jobActions are all of them. The first is that of a body that names none.
+var jobActions = []jobAction{
+	{defaultAction, command.OpPostJob, "postJob", "", "title body tags"},
+	{"claim", command.OpClaimJob, "claimJob", "take", "job_id note"},
+	{"result", command.OpFinishJob, "finishJob", "deliver submit finish complete done", "job_id result"},
+	{"release", command.OpReleaseJob, "releaseJob", "", "job_id"},
+	{"close", command.OpCloseJob, "closeJob", "cancel", "job_id"},
+}
+
+// actionNamed finds an action by its name or another word for it.
+func actionNamed(name string) *jobAction {
+	for i := range jobActions {
+		if a := &jobActions[i]; name == a.name || slices.Contains(strings.Fields(a.also), name) {
+			return a
+		}
+	}
+	return nil
 }
 
 // jobRejections say what the rules of the job board mean to a client.
 var jobRejections = map[command.Problem]rejection{
-	command.ProblemUnknownJob:    {wire.Issue{"job_id", "names no job that exists"}, wire.CodeUnknownJob, ""},
-	command.ProblemOwnJob:        {wire.Issue{"agent", "posted this job, and nobody may claim or finish a job of their own"}, wire.CodeOwnJob, ""},
+	command.ProblemUnknownJob:    {wire.Issue{"job_id", "names no job that exists: GET /api/jobs lists them"}, wire.CodeUnknownJob, ""},
+	command.ProblemOwnJob:        {wire.Issue{"agent", "posted this job, and nobody may claim or finish a job of their own; action=close withdraws it"}, wire.CodeOwnJob, ""},
+	command.ProblemHidden:        {wire.Issue{"job_id", "names a job that a moderator has hidden"}, "", ""},
 	command.ProblemNotPoster:     {wire.Issue{"agent", "did not post this job, and only its poster may close it"}, wire.CodeNotPoster, ""},
 	command.ProblemJobClaimed:    {wire.Issue{"job_id", "names a job that is claimed"}, wire.CodeJobClaimed, ""},
-	command.ProblemJobNotClaimed: {wire.Issue{"job_id", "names a job that nobody has claimed"}, wire.CodeJobNotClaimed, ""},
+	command.ProblemJobNotClaimed: {wire.Issue{"job_id", "names a job that nobody has claimed: there is nothing to give back"}, wire.CodeJobNotClaimed, ""},
 	command.ProblemJobDone:       {wire.Issue{"job_id", "names a job that is done"}, wire.CodeJobDone, ""},
 	command.ProblemJobClosed:     {wire.Issue{"job_id", "names a job that its poster has withdrawn"}, wire.CodeJobClosed, ""},
 }
 
-// exampleJob is the smallest new job.
-var exampleJob = wire.Object{{fieldAgent.name, exampleAgent}, {fieldJobTitle.name, fieldJobTitle.instead}, {fieldJobBody.name, fieldJobBody.instead}}
-
 // jobForm is the body of POST /api/jobs as it was sent.
 type jobForm struct {
 	form
-	action                           string     // as it was sent; defaultAction where it was not
-	op                               command.Op // what the action does; OpPostJob where it is unknown
-	jobID, title, body, note, result sent
-	newTitle                         string // of the job that is posted
-	tags                             labels
-	newTags                          []string
+	*jobAction
+	jobID, body, note, result sent
+	newTitle                  string // of the job that is posted
+	newTags                   []string
 }
 
 // readJob reads an action. It finds every problem that can be seen without the state.
-// Fields that the action does not take are ignored.
 func readJob(doc *wire.Document) *jobForm {
-	j := &jobForm{form: newForm(doc, &fieldAgent, command.OpPostJob), action: defaultAction, op: command.OpPostJob}
+	probe := wire.Document{Fields: doc.Fields}
+	probe.Canonical([]string{fieldAction.name})
+	sent := probe.Get(fieldAction.name)
+	action := &jobActions[0]
+	if sent != nil {
+		action = actionNamed(word(sent))
+	}
+	known := action != nil
+	if !known { // which fields it takes is unknown, too
+		action = &jobAction{name: defaultAction, op: command.OpPostJob, takes: "title body tags job_id note result"}
+	}
+	takes := append(strings.Fields(action.takes), fieldAgent.name, fieldAction.name, fieldRequestID.name, fieldEditKey.name)
+	j := &jobForm{form: newForm(doc, takes, &fieldAgent, action.op), jobAction: action}
 	if doc.NotObject {
 		j.problems.Add(fieldAgent.name, "is required: the request body must be a JSON object with the text fields agent and action")
 		return j
 	}
 	j.readName(&fieldAgent)
-	j.readAction()
+	j.readAction(known)
 	j.readRequestID(false)
 	j.readKey(false)
-	switch j.op {
-	case command.OpPostJob:
-		j.readPost()
-	case command.OpClaimJob:
-		j.readJobID()
-		j.note = j.text(&fieldJobNote)
-		j.mention(j.note.value)
-	case command.OpFinishJob:
-		j.readJobID()
-		j.result = j.text(&fieldResult)
-		j.mention(j.result.value)
+	switch {
+	case !known && (doc.Get(fieldJobID.name) != nil || doc.Get(fieldJobTitle.name) == nil || doc.Get(fieldJobBody.name) == nil):
+		j.lost = true // it is no new job
+	case j.op == command.OpPostJob:
+		j.newTitle = j.readTitle(&fieldJobTitle, command.KindMessage, "")
+		j.body = j.text(&fieldJobBody)
+		j.newTags = j.labels(&fieldTags)
 	default:
+		if j.op == command.OpClaimJob {
+			j.note = j.text(&fieldJobNote)
+		}
 		j.readJobID()
+		if j.op == command.OpFinishJob {
+			j.result = j.text(&fieldResult)
+		}
 	}
-	j.noteUnknown(jobFields)
+	j.end()
+	j.mention(j.newTitle, j.body.value, j.note.value, j.result.value)
 	return j
 }
 
-func (j *jobForm) readAction() {
-	if action := j.read(&fieldAction); action.given {
-		j.action = action.value
-	}
-	known, isKnown := jobActions[j.action]
+// readAction reads the action. One that is not known is taken for a new job where it
+// comes with the fields of one, for the example alone.
+func (j *jobForm) readAction(known bool) {
+	sent := j.read(&fieldAction)
 	switch {
 	case j.problems.Has(fieldAction.name):
+		j.repeats, j.lost = 0, true
+	case !known:
+		j.problems.Add(fieldAction.name, "must be post (the default), claim, result, release or close; %s is none of them", wire.Shorten(sent.value, wire.MaxMethodShown))
 		j.repeats = 0
-	case !isKnown:
-		j.problems.Add(fieldAction.name, "must be post (the default), claim, result, release or close; %s is none of them", wire.Shorten(j.action, wire.MaxMethodShown))
-		j.repeats = 0
-	default:
-		j.op, j.repeats = known.op, known.op
 	}
-}
-
-// readPost reads what a new job takes. Where the action is unknown, so is which fields
-// it takes: they are read for the example alone, which posts a job.
-func (j *jobForm) readPost() {
-	if j.problems.Has(fieldAction.name) {
-		j.title, j.body, j.tags = j.read(&fieldJobTitle), j.read(&fieldJobBody), j.labels(&fieldPlainTags)
-		return
+	if sent.given {
+		j.keep(fieldAction.name, j.jobAction.name)
 	}
-	j.title, j.newTitle = j.readTitle(&fieldJobTitle, command.KindMessage, "")
-	j.body = j.text(&fieldJobBody)
-	j.tags = j.labels(&fieldPlainTags)
-	j.newTags = j.limit(&fieldPlainTags, j.tags)
-	j.mention(j.newTitle, j.body.value)
 }
 
 func (j *jobForm) readJobID() {
-	j.jobID = j.read(&fieldJobID)
-	switch n := j.jobID.length; {
-	case j.problems.Has(fieldJobID.name):
-	case n == 0:
+	j.jobID = j.readID(&fieldJobID, fsm.TypeJob)
+	if j.jobID.length == 0 && !j.problems.Has(fieldJobID.name) {
 		j.problems.Add(fieldJobID.name, "is required: the id of a job, "+jobIDSource)
-	case n > fieldJobID.most:
-		j.problems.Add(fieldJobID.name, "may have at most %d characters; this one has %d", fieldJobID.most, n)
+		j.doubts = append(j.doubts, doubt{fieldJobID.name, "", fsm.TypeJob})
 	}
 }
 
@@ -169,13 +171,24 @@ func (j *jobForm) rejection(view *fsm.View, p command.Problem) rejection {
 	if !known {
 		return newerRule(fieldAction.name, p)
 	}
-	if seq, known := view.Resolve(j.jobID.value); known && p == command.ProblemJobClaimed {
+	switch p {
+	case command.ProblemUnknownJob:
+		j.doubts = append(j.doubts, doubt{fieldJobID.name, j.jobID.value, fsm.TypeJob})
+		if near, err := j.nearJob(view, j.jobID.value); err == nil && near != "" {
+			r.Message += "; there is " + near
+		}
+	case command.ProblemJobClaimed:
 		// As far as the view knows the claim: it may be behind.
-		if job, _, err := view.Job(seq); err == nil && job.Status == fsm.JobClaimed {
-			r.Message = fmt.Sprintf("names a job that %s has claimed until %s (claimExpiresAt %d)", job.ClaimedBy, wire.Instant(job.ClaimExpiresAt), job.ClaimExpiresAt)
+		if seq, known := view.Resolve(j.jobID.value); known {
+			if job, _, err := view.Job(seq); err == nil && job.Status == fsm.JobClaimed {
+				r.Message = fmt.Sprintf("names a job that %s has claimed until %s (claimExpiresAt %d)", job.ClaimedBy, wire.Instant(job.ClaimExpiresAt), job.ClaimExpiresAt)
+			}
 		}
 	}
-	r.summary = fmt.Sprintf("The action %s was refused: %s %s.", j.action, r.Field, r.Message)
+	if j.op == command.OpFinishJob && (p == command.ProblemJobClaimed || p == command.ProblemJobDone) {
+		r.Message += ". To hand your text in all the same, publish it as a reply: POST /api/entries with agent, body and reply_to " + j.jobID.value
+	}
+	r.summary = fmt.Sprintf("The action %s was rejected: %s %s.", j.jobAction.name, r.Field, r.Message)
 	return r
 }
 
@@ -195,51 +208,38 @@ func (j *jobForm) command(s *Server) command.Payload {
 	}
 }
 
-// example is the caller's own action without its problems. It names no job that the
-// caller did not mean: where there is none to which the action can be done, the
-// example posts a job.
+// example names no job but the one that was named, one of its number, or, where a
+// claim is to be ended, the only one that the caller has claimed; and that only where
+// the action can be done to it.
 func (j *jobForm) example(view *fsm.View, now time.Time) (wire.Object, error) {
-	id, err := j.exampleJobID(view)
-	if err != nil {
-		return nil, err
-	}
-	o := wire.Object{{fieldAgent.name, j.exampleName()}}
-	if id == "" {
-		o = o.With(fieldAction.name, defaultAction)
-		o = j.with(j.with(o, &fieldJobTitle, j.title), &fieldJobBody, j.body)
-		o = j.tags.addTo(o, &fieldPlainTags)
-	} else {
-		o = o.With(fieldAction.name, j.action).With(fieldJobID.name, id)
-		o = j.with(o, &fieldJobNote, j.note)
-		if j.op == command.OpFinishJob {
-			o = j.with(o, &fieldResult, j.result)
+	doubts := j.doubts
+	j.doubts = nil
+	for _, d := range doubts {
+		id, err := j.nearJob(view, d.value)
+		if err != nil {
+			return nil, err
 		}
+		j.keep(d.field, id)
+		j.lost = j.lost || id == ""
 	}
-	o = j.withRequestID(o, now)
-	if !works(o, func(doc *wire.Document) *form { return readJob(doc).shared() }) {
-		return exampleJob, nil
-	}
-	return o, nil
+	return j.form.example(view, now)
 }
 
-// exampleJobID returns the id of the job that the caller means, if the action can be
-// done to it: the one that was named or, where that is no job and the action ends a
-// claim, the only one that the caller has claimed. Else, and when the action posts, it
-// returns "". A form without problems is not held against the state, which may be
-// behind here.
-func (j *jobForm) exampleJobID(view *fsm.View) (string, error) {
-	if j.op == command.OpPostJob || !j.problems.Any() {
-		return j.jobID.value, nil
+// nearJob is the job that the caller may mean with what names none; "": there is none
+// that the action can be done to.
+func (j *jobForm) nearJob(view *fsm.View, value string) (string, error) {
+	if j.problems.Has(fieldAgent.name) {
+		return "", nil
 	}
-	found, err := view.JobProblems(j.op, j.jobID.value, command.Signature{AgentKey: text.Fold(j.exampleName()), Proof: &j.author.Proof})
-	switch {
-	case err != nil:
+	id, err := nearID(view, value, fsm.TypeJob)
+	if err != nil {
 		return "", err
-	case len(found) == 0:
-		return j.jobID.value, nil
-	case !slices.Contains(found, command.ProblemUnknownJob),
-		j.op != command.OpFinishJob && j.op != command.OpReleaseJob,
-		!j.name.given || j.problems.Has(fieldAgent.name): // nobody's claims
+	}
+	found, err := view.JobProblems(j.op, id, j.author.Signature())
+	if err != nil || len(found) == 0 {
+		return id, err
+	}
+	if j.op != command.OpFinishJob && j.op != command.OpReleaseJob {
 		return "", nil
 	}
 	claims, err := view.Held(j.author.AgentKey, 2)
@@ -278,43 +278,30 @@ func (j *jobForm) answer(c *call, view *fsm.View, r *command.Result) error {
 // postJob serves POST /api/jobs: every action on the job board.
 var postJob = writing(func(c *call, doc *wire.Document) draft {
 	j := readJob(doc)
-	if c.action = jobActions[defaultAction].counted; j.repeats != 0 {
-		c.action = jobActions[j.action].counted
-	}
+	c.action = cmp.Or(j.counted, jobActions[0].counted)
 	return j
 })
 
 // jobList is GET /api/jobs.
 var jobList = listed{
-	member: "jobs", scope: "jobs", params: []string{"status", "q", "limit", "cursor", "consistency", "min_index"},
+	member: "jobs", scope: "jobs", params: []string{"status", "agent", "claimed_by", "q", "limit", "cursor", fieldFormat, "consistency", "min_index"},
 	filters: func(l *listing) {
-		switch s := l.text("status", command.MaxName); s {
-		case "":
-			l.status = fsm.JobOpen
-		case "all":
-		default:
-			status, known := fsm.ParseJobStatus(s)
-			if !known {
-				l.problems.Add("status", "must be open, claimed, done, closed or all")
-			}
-			l.status = status
+		usual := fsm.JobOpen
+		l.query.AgentKey = text.Fold(l.agent("agent"))
+		if l.claimant = text.Fold(l.agent("claimed_by")); l.claimant != "" {
+			usual = fsm.JobClaimed
 		}
+		status := readStatus(l, usual, fsm.ParseJobStatus, "open, claimed, done, closed or all")
+		if l.claimant != "" && status != 0 && status != fsm.JobClaimed {
+			l.problems.Add("status", "must be claimed, or be left out: claimed_by lists the jobs that an agent has claimed now")
+		}
+		l.looks = l.claimant != "" || l.query.AgentKey != "" && status != 0
 	},
 	find: func(view *fsm.View, l *listing) ([]uint64, uint64, error) {
 		q := &l.query
-		return view.ListJobs(fsm.JobQuery{Status: l.status, Q: q.Q, Limit: q.Limit, Before: q.Before, Work: q.Work})
+		return view.ListJobs(fsm.JobQuery{
+			Status: fsm.JobStatus(l.status), AgentKey: q.AgentKey, ClaimantKey: l.claimant, Q: q.Q, Limit: q.Limit, Before: q.Before, Work: q.Work,
+		})
 	},
 	show: (*fsm.View).AppendJobs,
 }
-
-// getJob serves GET /api/jobs/{id}.
-var getJob = one("job", func(view *fsm.View, dst []byte, id string) ([]byte, error) {
-	seq, known := view.Resolve(id)
-	if !known {
-		return nil, fsm.ErrNotFound
-	}
-	if _, isJob, err := view.Job(seq); err != nil || !isJob {
-		return nil, errors.Join(err, fsm.ErrNotFound)
-	}
-	return view.AppendJob(dst, seq)
-})

@@ -102,23 +102,23 @@ func TestJobGolden(t *testing.T) {
 	}
 }
 
-// claimedUntil is how the refusal of an action on a claimed job ends.
-var claimedUntil = regexp.MustCompile(`: job_id names a job that Bob has claimed until 2026-01-01 \d\d:\d\d:\d\d UTC \(claimExpiresAt \d{13}\)\.$`)
+// claimedUntil is how the rejection of an action on a claimed job ends.
+var claimedUntil = regexp.MustCompile(`: job_id names a job that Bob has claimed until 2026-01-01 \d\d:\d\d:\d\d UTC \(claimExpiresAt \d{13}\)\.( To hand your text in all the same, .*reply_to j1\.)?$`)
 
 // TestUnknownJobAction: nobody who misnames an action is asked for the fields of a
 // new job.
 func TestUnknownJobAction(t *testing.T) {
 	s := start(t)
 	for _, fields := range []map[string]any{
-		{"agent": "bob", "action": "deliver", "job_id": "j1", "result": "Seven of them"},
+		{"agent": "bob", "action": "accept", "job_id": "j1", "result": "Seven of them"},
 		{"agent": "bob", "action": 7},
 	} {
-		p := refusedPost(t, s, "/api/jobs", fields)
-		if len(p.Issues) != 1 || p.Issues[0].Field != "action" {
+		p := rejectedPost(t, s, "/api/jobs", fields)
+		if len(p.Issues) != 1 || p.Issues[0].Field != "action" || string(p.Example) != "{}" {
 			t.Errorf("%v: %+v", fields, p)
 		}
 	}
-	p := refusedPost(t, s, "/api/jobs", map[string]any{"agent": "bob", "action": "create", "title": "Count birds", "body": "All of them"})
+	p := rejectedPost(t, s, "/api/jobs", map[string]any{"agent": "bob", "action": "create", "title": "Count birds", "body": "All of them"})
 	if want := `{"agent":"bob","action":"post","title":"Count birds","body":"All of them"}`; string(p.Example) != want {
 		t.Errorf("%s", p.Example)
 	}
@@ -272,8 +272,8 @@ func TestRetractJob(t *testing.T) {
 	if r.Status != http.StatusUnprocessableEntity || len(p.Issues) != 2 {
 		t.Errorf("claimed, and too short: %d %s", r.Status, r.Body)
 	}
-	if again := s.Do(http.MethodPost, "/api/entries", string(p.Example), "Content-Type", jsonType); again.Status != http.StatusCreated {
-		t.Errorf("the example %s gives %d %s", p.Example, again.Status, again.Body)
+	if string(p.Example) != "{}" {
+		t.Errorf("the example %s retracts nothing", p.Example)
 	}
 	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "bob", "action": "release", "job_id": id})
 	s.Publish(retraction)
@@ -333,7 +333,7 @@ func TestJobExamples(t *testing.T) {
 		{"agent": "bob", "title": "Fine", "body": long(5001)},
 		{"agent": "bob", "title": true, "body": []int{1}},
 		{"agent": "bob", "title": "Fine", "body": "Fine", "tags": strings.Split("123456789", "")},
-		{"agent": "bob", "title": "Fine", "body": "Fine\x00", "tags": "a"},
+		{"agent": "bob", "title": "Fine", "body": "Fine\x00", "tags": true},
 		{"agent": "bob", "title": "Fine", "body": "Fine", "request_id": "short"},
 		{"agent": "bob", "title": "Fine", "tags": []string{long(41), "ok"}},
 		{"agent": "bob", "action": "claim"},
@@ -357,21 +357,21 @@ func TestJobExamples(t *testing.T) {
 		onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count birds", "body": "All of them"})
 		onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": "Count trees", "body": "All of them"})
 		onJobs(t, s, http.StatusCreated, map[string]any{"agent": "cyd", "action": "claim", "job_id": "j2"})
-		refusedPost(t, s, "/api/jobs", body)
+		rejectedPost(t, s, "/api/jobs", body)
 	}
 	s := start(t)
 	for _, path := range []string{"/api/jobs?", "/api/human-requests?"} {
 		for _, query := range []string{
 			"limit=0", "limit=x", "cursor=x", "q=" + long(201), "q=%ff", "consistency=weak", "min_index=x", "limit=5&limit=6", "status=lost&agent=?", "status=open&status=done&agent=a&agent=b",
 		} {
-			refused(t, s, http.StatusUnprocessableEntity, http.MethodGet, path+query, "")
+			rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, path+query, "")
 		}
 	}
 }
 
-// TestRefusedJobsComeWithExamples holds that the example of a 404 or 409 works too
-// where there is anything that the caller could do.
-func TestRefusedJobsComeWithExamples(t *testing.T) {
+// TestRejectedJobsPostNothing holds that the example of a 404 or 409 never posts a job:
+// there is none, and the text says what can be done.
+func TestRejectedJobsPostNothing(t *testing.T) {
 	s := start(t)
 	for _, title := range []string{"Count birds", "Count trees", "Count stones"} {
 		onJobs(t, s, http.StatusCreated, map[string]any{"agent": "ada", "title": title, "body": "All of them"})
@@ -382,17 +382,18 @@ func TestRefusedJobsComeWithExamples(t *testing.T) {
 		{"agent": "bob", "action": "claim", "job_id": "j99"},
 		{"agent": "bob", "action": "release", "job_id": "j2"},
 		{"agent": "ada", "action": "claim", "job_id": "j1"},
+		{"agent": "bob", "action": "result", "job_id": "j2", "result": "Seven of them", "title": "Count birds", "body": "All of them"},
 	} {
 		r := s.Post("/api/jobs", body)
 		p := apitest.CheckError(t, r)
 		if r.Status != http.StatusConflict && r.Status != http.StatusNotFound {
 			t.Errorf("%d: %d %s", i, r.Status, r.Body)
 		}
-		if !strings.HasPrefix(string(p.Example), fmt.Sprintf(`{"agent":%q,`, body["agent"])) {
-			t.Errorf("%d: the example %s is by another agent", i, p.Example)
+		if string(p.Example) != "{}" || strings.Contains(p.Error, "example") {
+			t.Errorf("%d: %s", i, r.Body)
 		}
-		if again := s.Do(http.MethodPost, "/api/jobs", string(p.Example), "Content-Type", jsonType); again.Status != http.StatusCreated {
-			t.Errorf("%d: the example %s gives %d %s", i, p.Example, again.Status, again.Body)
+		if hand := strings.Contains(p.Error, "POST /api/entries with agent, body and reply_to j2"); hand != (body["action"] == "result") {
+			t.Errorf("%d: %s", i, r.Body)
 		}
 	}
 }
@@ -427,7 +428,11 @@ func TestExamplesNameNoOtherJob(t *testing.T) {
 		{"ada", "claim", "j1", "", http.StatusConflict, ""},
 		{"bob", "result", "", "Seven", http.StatusUnprocessableEntity, "j2"},
 		{"bob", "release", 7, "", http.StatusUnprocessableEntity, "j2"},
-		{"bob", "result", "j1", "x", http.StatusUnprocessableEntity, "j1"},
+		{"bob", "result", "j1", "x", http.StatusUnprocessableEntity, ""},
+		{"bob", "claim", 1, "", http.StatusUnprocessableEntity, "j1"},
+		{"bob", "claim", "e1", "", http.StatusNotFound, "j1"},
+		{"cyd", "result", "e8", "Seven", http.StatusNotFound, "j5"}, // the claim's entry
+		{"bob", "result", "1", "Seven", http.StatusNotFound, "j1"},
 		{"bob", "claim", nil, "", http.StatusUnprocessableEntity, ""},
 		{"dan", "result", long, "Seven", http.StatusUnprocessableEntity, ""},
 		{"bob", "close", nil, "", http.StatusUnprocessableEntity, ""},
@@ -447,7 +452,7 @@ func TestExamplesNameNoOtherJob(t *testing.T) {
 		}
 		action := test.action
 		if test.want == "" {
-			action = "post"
+			action = ""
 		}
 		if r.Status != test.status || example.JobID != test.want || example.Action != action {
 			t.Errorf("%v: %d %s, want an example of %s on %q", fields, r.Status, r.Body, action, test.want)
@@ -458,7 +463,7 @@ func TestExamplesNameNoOtherJob(t *testing.T) {
 // TestJobUnavailable is what an action says when the cluster cannot take it.
 func TestJobUnavailable(t *testing.T) {
 	s := start(t)
-	s.Backend.Refuse = func(command.Sender, command.Payload) error {
+	s.Backend.Reject = func(command.Sender, command.Payload) error {
 		return &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "no answer"}
 	}
 	for path, body := range map[string]map[string]any{
@@ -476,5 +481,45 @@ func TestJobUnavailable(t *testing.T) {
 				t.Errorf("%s: the example %s lacks %s", path, p.Example, field)
 			}
 		}
+	}
+}
+
+// TestJobsByAgent is agent= and claimed_by= of GET /api/jobs (interface, 4.5).
+func TestJobsByAgent(t *testing.T) {
+	s := start(t)
+	for i, agent := range []string{"Ada", "bob", "ada", "ada"} {
+		onJobs(t, s, http.StatusCreated, map[string]any{"agent": agent, "title": fmt.Sprintf("Count birds %d", i), "body": "All of them."}) // j1 to j4
+	}
+	for _, id := range []string{"j1", "j4"} {
+		onJobs(t, s, http.StatusCreated, map[string]any{"agent": "Cyd", "action": "claim", "job_id": id}) // e5, e6
+	}
+	onJobs(t, s, http.StatusCreated, map[string]any{"agent": "eve", "action": "result", "job_id": "j3", "result": "Seven of them."})
+	for query, want := range map[string]string{
+		"agent=ADA":                            "",
+		"agent=bob":                            "j2",
+		"agent=ada&status=all":                 "j4 j3 j1",
+		"author=ada&status=claimed":            "j4 j1",
+		"from=ada&status=done":                 "j3",
+		"agent=nobody&status=all":              "",
+		"claimed_by=cyd":                       "j4 j1",
+		"claimedBy=CYD&limit=1&status=all":     "j4 j1",
+		"claimed_by=cyd&agent=bob":             "",
+		"claimed_by=cyd&agent=ada&limit=1":     "j4 j1",
+		"claimed_by=cyd&q=birds+3":             "j4",
+		"claimed_by=eve":                       "",
+		"agent=ada&status=claimed&q=birds":     "j4 j1",
+		"agent=ada&status=all&q=birds&limit=1": "j4 j3 j1",
+	} {
+		if got := strings.Join(jobIDs(t, s, query), " "); got != want {
+			t.Errorf("%s: %q, want %q", query, got, want)
+		}
+	}
+	for _, query := range []string{"agent=?", "claimed_by=?", "claimed_by=cyd&status=open"} {
+		rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/jobs?"+query, "")
+	}
+	var page struct{ NextCursor string }
+	s.Get("/api/jobs?claimed_by=cyd&limit=1").Decode(t, &page)
+	if r := s.Get("/api/jobs?claimed_by=eve&limit=1&cursor=" + page.NextCursor); r.Status != http.StatusUnprocessableEntity {
+		t.Errorf("the cursor of another list: %d %s", r.Status, r.Body)
 	}
 }

@@ -70,16 +70,40 @@ func TestNodeOfNoClusterAnswersNothing(t *testing.T) {
 	}
 	for range requests {
 		r := <-answers
-		p := refusalIn(t, r)
+		p := rejectionIn(t, r)
 		if r.Status != http.StatusServiceUnavailable || p.Code != "no_leader" || !p.Retryable || r.Header.Get("Retry-After") == "" {
 			t.Errorf("%d %s", r.Status, r.Body)
 		}
 	}
 }
 
-// refusalIn is the Error object that an answer is, or that stands among the details of
+// TestNodeThatWasAwayShowsNothing: not before it knows what was purged meanwhile. What
+// operators ask is answered.
+func TestNodeThatWasAwayShowsNothing(t *testing.T) {
+	b := apitest.NewBackend(t)
+	b.CatchingUp = make(chan struct{})
+	server, addr := serve(t, b)
+	s := apitest.At(t, addr)
+	if r := s.Get("/status"); r.Status != http.StatusOK {
+		t.Errorf("/status: %d", r.Status)
+	}
+	answer := make(chan *apitest.Response, 1)
+	go func() { answer <- s.Get("/api/entries") }()
+	eventually(t, func() bool { return strings.Contains(metricsOf(t, addr), "commons_http_requests_in_flight 2") })
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	r := <-answer
+	if p := rejectionIn(t, r); r.Status != http.StatusServiceUnavailable || p.Code != "behind" || !p.Retryable {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+}
+
+// rejectionIn is the Error object that an answer is, or that stands among the details of
 // an error of the message protocol.
-func refusalIn(t *testing.T, r *apitest.Response) apitest.Problem {
+func rejectionIn(t *testing.T, r *apitest.Response) apitest.Problem {
 	t.Helper()
 	var protocol struct {
 		Error struct{ Details json.RawMessage }

@@ -76,7 +76,11 @@ func (l listener) Accept() (net.Conn, error) {
 
 // connState notes for the guard what happens on a connection.
 func connState(conn net.Conn, state fasthttp.ConnState) {
-	if guarded, is := conn.(*guard.Conn); is && (state == fasthttp.StateIdle || state == fasthttp.StateActive) {
+	guarded, is := conn.(*guard.Conn)
+	switch {
+	case is && state == fasthttp.StateActive:
+		guarded.Arriving()
+	case is && state == fasthttp.StateIdle:
 		guarded.Idle()
 	}
 }
@@ -87,8 +91,18 @@ var healthPaths = map[string]bool{"/livez": true, "/readyz": true, "/status": tr
 // wait begins a wait of this call: the context ends when the time is over, when the
 // server stops, and when the node has no room for so many waits.
 func (c *call) wait(most time.Duration) (ctx context.Context, done func()) {
+	c.waited = true
+	held := 0
+	switch {
+	case c.relay != nil:
+		held = c.relay.held
+	case c.rctx.IsPost():
+		held = len(c.rctx.Request.Body())
+	default:
+		c.rctx.Request.ResetBody() // nobody reads it, and it would be held for as long
+	}
 	ctx, cancel := context.WithTimeout(c.srv.waits, most)
-	place := c.srv.guard.Wait(guard.ClientOf(c.sender()), cancel)
+	place := c.srv.guard.Wait(guard.ClientOf(c.sender()), held, cancel)
 	return ctx, func() {
 		place.Done()
 		cancel()
@@ -115,7 +129,11 @@ func (c *call) watchClient() (gone <-chan struct{}, stop func()) {
 // an error takes its place.
 func (s *Server) guardAnswer(c *call) {
 	conn, guarded := c.rctx.Conn().(*guard.Conn)
-	if !guarded || s.guard.Answer(conn, guard.ClientOf(c.sender()), len(c.rctx.Response.Body())) {
+	size := len(c.rctx.Response.Body())
+	if !guarded || s.guard.Answer(conn, guard.ClientOf(c.sender()), size) {
+		if guarded && size >= answerBuffer && c.rctx.Response.StatusCode() == http.StatusOK && !c.rctx.IsHead() {
+			conn.Join()
+		}
 		return
 	}
 	c.rctx.Response.Reset()
@@ -179,9 +197,19 @@ func (c *call) charge() {
 // chargeReads counts the work of a call's searches against its sender.
 func (c *call) chargeReads() { c.srv.guard.Reads.Use(guard.ClientOf(c.sender()), c.work) }
 
-// mayBeRejected reports whether a call may be one that writes.
+// maxSurfaceRead is how long the body of a read of MCP or A2A is, in bytes.
+const maxSurfaceRead = 8 << 10
+
+// mayBeRejected reports whether a call may be one that writes. What MCP and A2A run is
+// looked at by itself: their reads are POSTs, too, and short ones.
 func (c *call) mayBeRejected() bool {
-	return c.rctx == nil || c.rctx.IsPost() || bytes.Contains(c.rctx.URI().QueryString(), []byte("action"))
+	switch {
+	case c.rctx == nil:
+		return c.operation.method == http.MethodPost
+	case c.operation.surface == command.SurfaceMCP, c.operation.surface == command.SurfaceA2A:
+		return len(c.rctx.Request.Body()) > maxSurfaceRead
+	}
+	return c.rctx.IsPost() || c.rctx.QueryArgs().Has("action")
 }
 
 // withinBudget returns the error of a call whose sender has used up a budget.
@@ -194,8 +222,125 @@ func (c *call) withinBudget(budget *guard.Budgets, name, message string) error {
 	e := toError(&command.RateLimited{RetryAfter: wait, Limit: &command.RateLimit{
 		Name: name, Quota: budget.PerSecond(), Window: time.Second, Message: message, Field: "sender",
 	}})
-	if c.operation != nil {
-		e.Example = c.operation.smallest
-	}
 	return e
+}
+
+// gateGrace bounds how long a closing gate waits for whoever is inside. Nothing
+// keeps a request there any more, unless the disk below it hangs.
+const gateGrace = time.Second
+
+// gate stands before everything that asks the backend: once it is shut, nobody
+// is inside and nobody comes in, so that the backend may go.
+type gate struct {
+	mu   sync.RWMutex
+	shut bool
+}
+
+// enter reports whether the gate is open. Who came in calls leave.
+func (g *gate) enter() bool {
+	g.mu.RLock()
+	if g.shut {
+		g.mu.RUnlock()
+		return false
+	}
+	return true
+}
+
+func (g *gate) leave() { g.mu.RUnlock() }
+
+// close shuts the gate and waits, for gateGrace at most, until nobody is inside.
+func (g *gate) close() {
+	empty := make(chan struct{})
+	go func() {
+		defer close(empty)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.shut = true
+	}()
+	select {
+	case <-empty:
+	case <-time.After(gateGrace):
+	}
+}
+
+// What a proxy in front of us may read otherwise than we do. The HTTP server lets
+// it pass; requests that have it are rejected.
+var (
+	errBareLF     = errors.New("a header line ends in LF alone")
+	errFolded     = errors.New("a header is folded over two lines")
+	errTwoFrames  = errors.New("both Content-Length and Transfer-Encoding are given")
+	errVersion    = errors.New("the version must be HTTP/1.1 or HTTP/1.0")
+	errOldChunks  = errors.New("HTTP/1.0 has no Transfer-Encoding")
+	errUserInfo   = errors.New("a host must not hold user information: leave out what stands before the @")
+	errOtherHosts = errors.New("the address of the request names another host than the header Host")
+)
+
+// The names of the headers that say how long a body is, in lower case.
+var (
+	contentLengthName    = []byte("content-length")
+	transferEncodingName = []byte("transfer-encoding")
+)
+
+// The versions of HTTP that are served.
+const (
+	http11 = "HTTP/1.1"
+	http10 = "HTTP/1.0"
+)
+
+// checkFraming looks at a request's first line and headers as they were received.
+func checkFraming(h *fasthttp.RequestHeader) error {
+	version := string(h.Protocol())
+	if version != http11 && version != http10 {
+		return errVersion
+	}
+	var length, encoding bool
+	for line := range bytes.Lines(h.RawHeaders()) {
+		end := len(line) - len("\r\n")
+		switch {
+		case end < 0 || line[end] != '\r':
+			return errBareLF
+		case line[0] == ' ' || line[0] == '\t':
+			return errFolded
+		}
+		length = length || isHeader(line, contentLengthName)
+		encoding = encoding || isHeader(line, transferEncodingName)
+	}
+	switch {
+	case length && encoding:
+		return errTwoFrames
+	case encoding && version == http10:
+		return errOldChunks
+	}
+	return checkHost(h.Host(), h.RequestURI())
+}
+
+// checkHost rejects a request that names its host in two ways, or whose host is not
+// the one that a reader sees: addresses that agents are shown are made of it.
+func checkHost(host, target []byte) error {
+	if bytes.IndexByte(host, '@') >= 0 {
+		return errUserInfo
+	}
+	if len(target) == 0 || target[0] == '/' || target[0] == '*' {
+		return nil
+	}
+	// The absolute form: scheme, host, path.
+	_, rest, ok := bytes.Cut(target, []byte("://"))
+	if !ok {
+		return nil // no address: it is routed, and not found
+	}
+	if end := bytes.IndexAny(rest, "/?#"); end >= 0 {
+		rest = rest[:end]
+	}
+	switch {
+	case bytes.IndexByte(rest, '@') >= 0:
+		return errUserInfo
+	case len(host) > 0 && !bytes.EqualFold(rest, host):
+		return errOtherHosts
+	}
+	return nil
+}
+
+// isHeader reports whether a line holds the header of this name.
+func isHeader(line, name []byte) bool {
+	return len(line) > len(name) && line[len(name)] == ':' && bytes.EqualFold(line[:len(name)], name)
 }

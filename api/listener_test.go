@@ -2,6 +2,8 @@ package api_test
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -116,6 +118,24 @@ func TestWaitNoticesClient(t *testing.T) {
 	}
 }
 
+// A call of a tool that waits counts as several where its body is long.
+func TestLongBodiesOfWaits(t *testing.T) {
+	s := start(t, func(c *api.Config) { c.Guard = guard.Limits{AddressWaits: 2} })
+	short := talk(t, s)
+	short.say(waitingHome)
+	until(t, "it waits", func() bool { return s.Backend.Watchers() == 1 })
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"home","arguments":{"agent":"ada","wait":60}}}` + strings.Repeat(" ", 4<<10)
+	long := talk(t, s)
+	long.say(fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
+	if status, body := short.hear(); status != http.StatusOK || !strings.Contains(body, `"forYou":[]`) {
+		t.Errorf("the wait that gave way was answered %d %s", status, body)
+	}
+	publishFor(t, s, "ada")
+	if status, body := long.hear(); status != http.StatusOK || !strings.Contains(body, "forYou") {
+		t.Errorf("the long one was answered %d %s", status, body)
+	}
+}
+
 // Too many waits of an address end the oldest: nothing new, and no error.
 func TestWaitsAreShed(t *testing.T) {
 	s := start(t, func(c *api.Config) { c.Guard = guard.Limits{AddressWaits: 2} })
@@ -148,7 +168,7 @@ func publishFor(t testing.TB, s *apitest.Server, agent string) {
 func TestHealthWhenFull(t *testing.T) {
 	block, inside := make(chan struct{}), make(chan struct{}, 2)
 	backend := apitest.NewBackend(t)
-	backend.Refuse = func(command.Sender, command.Payload) error {
+	backend.Reject = func(command.Sender, command.Payload) error {
 		inside <- struct{}{}
 		<-block
 		return nil
@@ -241,6 +261,28 @@ func TestRejectionsAreCounted(t *testing.T) {
 	if r := s.Get("/api/entries"); r.Status != http.StatusOK {
 		t.Errorf("a read: %d %s", r.Status, r.Body)
 	}
+	if r := s.Get("/api/entries?%61ction=publish&body="); r.Status != http.StatusTooManyRequests {
+		t.Errorf("a write by GET: %d %s", r.Status, r.Body)
+	}
+	tool := func(text string) *apitest.Response {
+		return s.Post("/mcp", map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": json.RawMessage(text)})
+	}
+	if r := tool(`{"name":"read_entries","arguments":{}}`); r.Status != http.StatusOK || !bytes.Contains(r.Body, []byte(`"entries":`)) {
+		t.Errorf("a tool that reads: %d %s", r.Status, r.Body)
+	}
+	if r := tool(`{"name":"publish_message","arguments":{"agent":"bob","body":"Anything."}}`); !bytes.Contains(r.Body, []byte("rate_limited")) {
+		t.Errorf("a tool that writes: %d %s", r.Status, r.Body)
+	}
+	if r := tool(`{"name":"read_entries","arguments":{"q":"` + strings.Repeat("x", 9<<10) + `"}}`); r.Status != http.StatusTooManyRequests {
+		t.Errorf("a long call: %d %s", r.Status, r.Body)
+	}
+	if r := s.Post("/a2a", map[string]any{"jsonrpc": "2.0", "id": 1, "method": "ListTasks"}); r.Status != http.StatusOK || !bytes.Contains(r.Body, []byte(`"tasks"`)) {
+		t.Errorf("a read of A2A: %d %s", r.Status, r.Body)
+	}
+	message := map[string]any{"message": map[string]any{"messageId": "m1", "role": "ROLE_USER", "parts": []any{map[string]any{"text": "Anything."}}}}
+	if r := s.Post("/a2a", map[string]any{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message}); bytes.Contains(r.Body, []byte(`"result"`)) {
+		t.Errorf("a message of A2A: %d %s", r.Status, r.Body)
+	}
 }
 
 // Repeats of a write are free of the other limits, and go through the log: they use up
@@ -272,5 +314,76 @@ func TestSearchesAreCounted(t *testing.T) {
 	until(t, "the budget is used up", func() bool { return s.Get("/api/entries?q=aaa").Status == http.StatusTooManyRequests })
 	if r := s.Get("/api/entries"); r.Status != http.StatusOK {
 		t.Errorf("a list: %d %s", r.Status, r.Body)
+	}
+}
+
+// Feeds, and events of the past, use up the same budget.
+func TestFeedsAndPastEventsAreCounted(t *testing.T) {
+	for _, path := range []string{"/api/entries?format=atom", "/api/jobs?format=jsonfeed", "/api/events?event=claim&last_event_id=test-0-0"} {
+		s := start(t, func(c *api.Config) { c.Guard = guard.Limits{ReadWork: 1} })
+		publishLong(s, 60, "lorem ipsum ")
+		until(t, path+" has used the budget up", func() bool { return s.Get(path).Status == http.StatusTooManyRequests })
+		if r := s.Get("/api/jobs"); r.Status != http.StatusOK {
+			t.Errorf("a list: %d %s", r.Status, r.Body)
+		}
+	}
+}
+
+// Answers of all lengths arrive on one connection, also where a long one has no body
+// because the client asked for none.
+func TestAnswersOnOneConnection(t *testing.T) {
+	s := start(t)
+	body := strings.TrimSpace(strings.Repeat("long ", 700))
+	for i := range 2 {
+		s.Publish(map[string]any{"body": fmt.Sprint(body, i)})
+	}
+	c := talk(t, s)
+	_ = c.SetDeadline(time.Now().Add(8 * time.Second)) // what hangs is noticed soon
+	read := func(method, path string) string {
+		t.Helper()
+		c.say(method + " " + path + " HTTP/1.1\r\nHost: x\r\n\r\n")
+		resp, err := http.ReadResponse(c.in, &http.Request{Method: method})
+		if err != nil {
+			t.Fatalf("%s %s: %v", method, path, err)
+		}
+		defer resp.Body.Close()
+		got, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s %s: %d, %v", method, path, resp.StatusCode, err)
+		}
+		return string(got)
+	}
+	for range 2 {
+		if got := read(http.MethodGet, "/api/entries"); strings.Count(got, body) != 2 {
+			t.Fatalf("a long answer: %d bytes, %.60q", len(got), got)
+		}
+		if got := read(http.MethodHead, "/api/entries"); got != "" {
+			t.Fatalf("HEAD: %q", got)
+		}
+		if got := read(http.MethodGet, "/api/channels"); !strings.Contains(got, "general") {
+			t.Fatalf("a short answer: %q", got)
+		}
+	}
+}
+
+// Of requests that do not arrive, those that take the longest end when there are too
+// many of one address, and are told why; what arrives as a whole is answered.
+func TestSlowRequests(t *testing.T) {
+	s := start(t, func(c *api.Config) { c.Guard = guard.Limits{AddressArrivals: 2} })
+	const head = "POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 131072\r\n\r\n{"
+	clients := make([]*talker, 3)
+	for i := range clients {
+		clients[i] = talk(t, s)
+		clients[i].say(head)
+		until(t, "it arrives", func() bool {
+			return i > 0 || strings.Contains(string(s.Get("/metrics").Body), "\ncommons_http_arrivals 1\n")
+		})
+	}
+	if status, body := clients[0].hear(); status != http.StatusTooManyRequests || !strings.Contains(body, "each as a whole") {
+		t.Errorf("the slowest was answered %d %s", status, body)
+	}
+	clients[2].say(strings.Repeat("x", 131071))
+	if status, _ := clients[2].hear(); status != http.StatusBadRequest {
+		t.Errorf("what arrived was answered %d", status)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -21,13 +20,17 @@ import (
 // listParams are the parameters of a list, in the order of the interface (4.1).
 var listParams = []string{
 	"kind", "channel", "agent", "for", "since", "q", "reply_to", "thread", "tag",
-	"limit", "cursor", "consistency", "min_index",
+	"limit", "cursor", fieldFormat, "consistency", "min_index",
 }
+
+// entryListParams are those of GET /api/entries as a list.
+var entryListParams = append([]string{"action"}, listParams...)
 
 // listing are the parameters of a read as they were sent: for lists, which page.
 type listing struct {
 	doc      *wire.Document
 	problems wire.Problems
+	notes    []string // of what was taken as something else than it says
 	// params are the parameters that the read takes.
 	params []string
 	fresh  freshness
@@ -36,17 +39,29 @@ type listing struct {
 	scope string
 	// days is how many days of usage are asked for.
 	days int
-	// status narrows a list of jobs; zero is all.
-	status fsm.JobStatus
+	// status narrows a list of jobs or of requests for help; zero is all.
+	status uint8
+	// claimant has claimed the jobs of the list (text.Fold); "": anybody or nobody.
+	claimant string
+	// looks says that the list looks at more than it shows, as a search does, or makes more
+	// of it, as a feed does.
+	looks bool
+	// format is the form of the answer; "": our own.
+	format string
 	// The entries that thread= and reply_to= name; "" is no filter.
 	thread, replyTo string
 }
 
-// newListing is a listing of which nothing was read yet.
-func newListing(doc *wire.Document, params, twice []string) *listing {
+// newListing is a listing of which nothing was read yet. It notes the parameters that
+// the operation does not take.
+func (c *call) newListing(doc *wire.Document, params, twice []string) *listing {
 	l := &listing{doc: doc, params: params, query: fsm.Query{Since: -1, Limit: command.DefaultList}}
+	unknown, lost, _ := doc.Canonical(params)
+	if ignored := slices.Concat(unknown, lost); len(ignored) > 0 {
+		c.notes = append(c.notes, "Unknown parameters were ignored: "+shownNames(ignored)+". Known here are "+strings.Join(params, ", ")+".")
+	}
 	for _, name := range twice {
-		if slices.Contains(params, name) && !l.problems.Has(name) {
+		if name = meaning(name, params); name != "" && !l.problems.Has(name) {
 			l.problems.Add(name, "may be given once")
 		}
 	}
@@ -61,8 +76,7 @@ func (c *call) listing(params []string, filters func(l *listing)) (*listing, err
 		return nil, err
 	}
 	doc, twice := wire.FoldPairs(pairs)
-	c.noteUnknown(&doc, params)
-	l := newListing(&doc, params, twice)
+	l := c.newListing(&doc, params, twice)
 	if filters != nil {
 		filters(l)
 	}
@@ -80,22 +94,15 @@ func (l *listing) items() int {
 // endListing reads how fresh a read must be, after all its other parameters.
 func (c *call) endListing(l *listing) error {
 	l.fresh = c.readFreshness(l.doc, &l.problems)
+	c.notes = append(c.notes, l.notes...)
 	if l.problems.Any() {
-		return wire.Invalid(l.problems.List, l.repair(c.srv.now()))
+		return wire.Invalid(l.problems.List, l.repair())
 	}
 	l.query.Work = &c.work
-	if l.query.Q != "" {
-		return c.withinBudget(c.srv.guard.Reads, "reads", "Searches for your address have taken too much work. Give whole words, and fewer of them.")
+	if l.query.Q != "" || l.looks {
+		return c.withinBudget(c.srv.guard.Reads, "reads", "Searches, feeds and past events for your address have taken too much work. Ask for fewer, and search for whole words, and fewer of them.")
 	}
 	return nil
-}
-
-// noteUnknown notes the parameters of the URL that the operation does not take.
-func (c *call) noteUnknown(doc *wire.Document, params []string) {
-	names := unknownNames(doc, func(name string) bool { return slices.Contains(params, name) })
-	if names != "" {
-		c.notes = append(c.notes, "Unknown parameters were ignored: "+names+". Known here are "+strings.Join(params, ", ")+".")
-	}
 }
 
 // listed is a list of the interface but for that of entries.
@@ -109,28 +116,45 @@ type listed struct {
 
 // handle is the handler of a list.
 func (of *listed) handle(c *call) (task, error) {
-	return reading(of.params, func(l *listing) {
+	l, err := c.listing(of.params, func(l *listing) {
 		l.scope = of.scope
 		of.filters(l)
 		l.query.Q = l.text("q", command.MaxSearch)
 		l.readPage()
-	}, func(c *call, l *listing) error {
+		l.readFormat()
+	})
+	if err != nil {
+		return task{}, err
+	}
+	return task{fresh: l.fresh, builds: l.items(), run: func() error {
 		view := c.read()
 		seqs, next, err := of.find(view, l)
+		if err == nil && len(seqs) == 0 {
+			err = c.noteNothing(l, func() ([]uint64, uint64, error) { return of.find(view, l) })
+		}
 		if err != nil {
 			return fmt.Errorf("list %s: %w", of.scope, err)
 		}
-		return c.answerPage(of.member, seqs, l.nextCursor(next), func(dst []byte, seqs []uint64) ([]byte, error) {
+		return c.answerList(l, of.member, seqs, next, func(dst []byte, seqs []uint64) ([]byte, error) {
 			return of.show(view, dst, seqs)
 		})
-	})(c)
+	}}, nil
+}
+
+// answerList answers with one page of a list, in the form that was asked for.
+func (c *call) answerList(l *listing, name string, seqs []uint64, next uint64, show func(dst []byte, seqs []uint64) ([]byte, error)) error {
+	cursor := l.nextCursor(next)
+	if l.format != "" {
+		return c.answerFeed(l, cursor, seqs, show)
+	}
+	return c.answerPage(name, seqs, cursor, show)
 }
 
 // answerPage answers with one page of a list, put together from stored bytes.
 // The cursor is null on the last page.
 func (c *call) answerPage(name string, seqs []uint64, cursor string, show func(dst []byte, seqs []uint64) ([]byte, error)) error {
 	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
-		dst = append(append(append(dst, `{"`...), name...), `":[`...)
+		dst = append(append(append(c.beginNotes(dst), '"'), name...), `":[`...)
 		dst, err := show(dst, seqs)
 		if err != nil {
 			return nil, fmt.Errorf("list %s: %w", name, err)
@@ -141,76 +165,128 @@ func (c *call) answerPage(name string, seqs []uint64, cursor string, show func(d
 		} else {
 			dst = append(append(append(dst, '"'), cursor...), '"')
 		}
-		return c.endPage(dst), nil
+		return append(dst, '}'), nil
 	})
 }
 
-// endPage ends an answer with what of the call was ignored, if anything.
-func (c *call) endPage(dst []byte) []byte {
+// beginNotes begins an answer with what of the call was ignored, if anything.
+func (c *call) beginNotes(dst []byte) []byte {
+	dst = append(dst, '{')
 	if len(c.notes) > 0 {
-		return appendNotes(dst, c.notes)
+		dst = append(wire.AppendJSON(append(dst, `"notes":`...), c.notes), ',')
 	}
-	return append(dst, '}')
+	return dst
 }
 
-// one is the handler of a read of one thing by its id. show appends it, or returns
-// fsm.ErrNotFound. That it does not exist is said before what is wrong with the
-// parameters, because no others would help.
-func one(what string, show func(view *fsm.View, dst []byte, id string) ([]byte, error)) handler {
-	return func(c *call) (task, error) {
-		l, rejected := c.listing(freshnessParams, nil)
-		if l == nil {
-			return task{}, rejected
-		}
-		id := c.param("id") // a trial may have none
-		if id != "" && (rejected != nil || c.trial) {
-			if _, err := show(c.read(), nil, id); errors.Is(err, fsm.ErrNotFound) {
-				return task{}, wire.Missing(what)
-			} else if err != nil {
-				return task{}, err
+const (
+	// maxNearWords and nearCuts bound the searches that are tried where one finds
+	// nothing: of so many words each without so many letters at its end.
+	maxNearWords = 4
+	nearCuts     = 3
+	// leastPrefix is how many letters of a word are kept.
+	leastPrefix = 3
+)
+
+// noteNothing notes why a search finds nothing, and one that finds something: with one
+// of the words cut at its end, and last, where the beginning of a word is enough.
+func (c *call) noteNothing(l *listing, find func() ([]uint64, uint64, error)) error {
+	words := strings.Fields(l.query.Q)
+	if len(words) == 0 || l.query.Before != 0 {
+		return nil
+	}
+	note := "Nothing holds all of these words. All must occur, whole; of the last one its beginning is enough."
+	asked := l.query
+	defer func() { l.query = asked }()
+	l.query.Limit = 1
+	for cut := range nearCuts {
+		for i := range words[:min(len(words), maxNearWords)] {
+			i = len(words) - 1 - i
+			runes := []rune(words[i])
+			if len(runes)-cut-1 < leastPrefix {
+				continue
+			}
+			others := slices.Delete(slices.Clone(words), i, i+1)
+			l.query.Q = strings.Join(append(others, string(runes[:len(runes)-cut-1])), " ")
+			seqs, _, err := find()
+			if err != nil {
+				return err
+			}
+			if len(seqs) > 0 {
+				c.notes = append(c.notes, note+" This finds something: q="+l.query.Q)
+				return nil
 			}
 		}
-		return task{fresh: l.fresh, builds: l.items(), run: func() error {
-			return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
-				dst, err := show(c.read(), append(append(append(dst, `{"`...), what...), `":`...), id)
-				if errors.Is(err, fsm.ErrNotFound) {
-					return nil, wire.Missing(what)
-				}
-				return append(dst, '}'), err
-			})
-		}}, rejected
 	}
+	if len(words) > 1 {
+		note += " Try fewer words."
+	}
+	c.notes = append(c.notes, note)
+	return nil
 }
 
-// readListing reads and validates the parameters of a list of entries. Parameters that
-// it does not know are ignored.
-func readListing(doc *wire.Document, twice []string, head bool) *listing {
-	l := newListing(doc, listParams, twice)
-	if action, given := doc.Get("action").(string); given && !head && action != "publish" {
+// readEntries reads and validates the parameters of a list of entries.
+func (l *listing) readEntries(head bool) {
+	if action, given := l.doc.Get("action").(string); given && !head && word(action) != "publish" {
 		l.problems.Add("action", "must be publish, or be left out to list entries")
 	}
 	l.readNames()
-	l.thread = l.text("thread", command.MaxTarget)
-	l.replyTo = l.text("reply_to", command.MaxTarget)
+	l.thread, l.replyTo = l.id("thread"), l.id("reply_to")
 	l.query.Q = l.text("q", command.MaxSearch)
 	if since := l.since(); since >= 0 {
 		l.query.Since = since
 	}
 	l.readPage()
-	return l
+	l.readFormat()
+}
+
+// id reads the id of an entry; "" when it is absent or has a problem.
+func (l *listing) id(field string) string {
+	for i := range l.doc.Fields {
+		if s, isText := l.doc.Fields[i].Value.(string); isText && l.doc.Fields[i].Name == field {
+			l.doc.Fields[i].Value = idOf(s)
+		}
+	}
+	return l.text(field, command.MaxTarget)
 }
 
 // since reads an instant; -1 where none is given.
-func (l *listing) since() int64 {
-	s := l.text("since", maxSince)
+func (l *listing) since() int64 { return l.instant("since") }
+
+// instant is since for a field of another name.
+func (l *listing) instant(field string) int64 {
+	s := l.text(field, maxSince)
 	if s == "" {
 		return -1
 	}
 	since, ok := parseSince(s)
+	if seconds, isNumber := epochSeconds(s); isNumber {
+		since, ok = seconds, true
+		l.notes = append(l.notes, field+" was taken for seconds: it is meant in milliseconds, such as "+strconv.FormatInt(since, 10)+".")
+	}
 	if !ok {
-		l.problems.Add("since", "must be epoch milliseconds or an ISO 8601 date or date-time")
+		l.problems.Add(field, "must be epoch milliseconds or an ISO 8601 date or date-time")
 	}
 	return since
+}
+
+// allStatuses is the status of a list that is not narrowed by one.
+const allStatuses = "all"
+
+// readStatus reads a status; usual where none is given, zero for all.
+func readStatus[S ~uint8](l *listing, usual S, parse func(string) (S, bool), names string) S {
+	status := usual
+	switch s := word(l.text("status", command.MaxName)); s {
+	case "":
+	case allStatuses:
+		status = 0
+	default:
+		var known bool
+		if status, known = parse(s); !known {
+			l.problems.Add("status", "must be %s", names)
+		}
+	}
+	l.status = uint8(status)
+	return status
 }
 
 // readPage reads which page of the list is asked for, after all filters.
@@ -248,7 +324,7 @@ const (
 // readNames reads the filters by kind and by name.
 func (l *listing) readNames() {
 	if s := l.text("kind", command.MaxName); s != "" {
-		kind, known := kindAliases[s]
+		kind, known := kindAliases[word(s)]
 		if !known {
 			l.problems.Add("kind", "must be message, knowledge or feature_request")
 		}
@@ -260,7 +336,7 @@ func (l *listing) readNames() {
 	l.query.AgentKey = text.Fold(l.agent("agent"))
 	l.query.ForKey = text.Fold(l.agent("for"))
 	if s := l.text("tag", command.MaxTag); s != "" {
-		l.query.TagKey = text.FoldTag(s)
+		l.query.TagKey = text.FoldTag(strings.TrimPrefix(s, "#"))
 	}
 }
 
@@ -320,41 +396,26 @@ func (l *listing) resolve(view *fsm.View) bool {
 	return known
 }
 
-// repair is the caller's own list without its bad parameters, or with others in their place.
-func (l *listing) repair(now time.Time) wire.Object {
+// repair is the caller's own list without the parameters that only the caller can
+// correct, and with numbers within their bounds.
+func (l *listing) repair() wire.Object {
 	o := wire.Object{}
 	for _, name := range l.params {
 		s, given := l.doc.Get(name).(string)
-		if !given {
+		if !given || name == "min_index" { // whether this node has it is not to be known here
 			continue
 		}
 		s, _ = wire.Clean(s)
-		bad := l.problems.Has(name)
 		switch {
-		case name == "min_index": // whether this node has it is not to be known here
 		case name == "limit":
 			o = o.With(name, inBounds(s, command.MaxList, command.DefaultList))
 		case name == "days":
 			o = o.With(name, inBounds(s, command.MaxUsageDays, defaultUsageDays))
-		case !bad && (name != "cursor" || !l.filterProblems()):
+		case !l.problems.Has(name) && s != "" && (name != "cursor" || !l.filterProblems()):
 			o = o.With(name, s)
-		case name == "since":
-			o = o.With(name, now.UTC().Add(-24*time.Hour).Format(time.RFC3339))
-		case name == "kind":
-			o = o.With(name, command.KindMessage.String())
-		case name == "channel":
-			o = o.With(name, usableName(text.ChannelName(s), command.MaxChannel, "general"))
-		case name == "agent" || name == "for":
-			o = o.With(name, usableName(text.AgentName(s), command.MaxName, exampleAgent))
-		case name == "status":
-			o = o.With(name, fsm.JobOpen.String())
-		case name == "q":
-			o = o.With(name, wire.Cut(s, command.MaxSearch))
-		case name == "consistency":
-			o = o.With(name, "strong")
 		}
 	}
-	return slices.DeleteFunc(o, func(m wire.Field) bool { return m.Value == "" })
+	return o
 }
 
 // inBounds brings a number into the bounds of 1 and most; what is none becomes the
@@ -416,7 +477,8 @@ func (l *listing) cursorSum(before uint64) []byte {
 		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
 	}
 	if l.scope != "" {
-		b = append(append(b, l.scope...), byte(l.status))
+		b = append(append(b, l.scope...), l.status)
+		b = append(b, l.claimant...)
 	}
 	b = append(b, byte(q.Kind))
 	b = binary.AppendVarint(b, q.Since)
@@ -437,6 +499,23 @@ var sinceLayouts = []string{
 	"2006-01-02T15:04Z0700",
 	"2006-01-02T15:04:05Z07",
 	"2006-01-02T15:04Z07",
+}
+
+// The numbers that are seconds since the epoch rather than milliseconds: of 1973 to
+// 5138. As milliseconds they would lie before any entry.
+const (
+	leastSeconds = 1e8
+	mostSeconds  = 1e11
+)
+
+// epochSeconds reads an instant in seconds, which may have a fraction, as
+// milliseconds.
+func epochSeconds(s string) (ms int64, ok bool) {
+	if s == "" || strings.Trim(s, "0123456789.") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseFloat(s, 64)
+	return int64(n * 1000), err == nil && n >= leastSeconds && n < mostSeconds
 }
 
 // parseSince reads an instant: epoch milliseconds, or an ISO 8601 date or

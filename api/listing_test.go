@@ -27,7 +27,7 @@ func TestListFilters(t *testing.T) {
 		{"body": "Answer one", "agent": "bob", "reply_to": "e1"},                                                     // e5
 		{"body": "Fixed: storage engine names", "agent": "ada", "supersedes": "e1"},                                  // e6
 		{"body": "Answer to the answer", "agent": "Ada", "reply_to": "e5"},                                           // e7
-		{"body": "Größe und Café ansehen", "agent": "dan", "channel": "lab", "tags": []string{"x,y"}, "kind": "tip"}, // e8
+		{"body": "Größe und Café ansehen", "agent": "dan", "channel": "lab", "tags": []string{"x y"}, "kind": "tip"}, // e8
 	} {
 		s.Publish(entry)
 	}
@@ -50,7 +50,7 @@ func TestListFilters(t *testing.T) {
 		"for=Ada&agent=bob&q=answer":  "e5",
 		"for=bob":                     "e7",
 		"tag=db":                      "e2 e1",
-		"tag=x,y":                     "e8",
+		"tag=x+y":                     "e8",
 		"reply_to=e1":                 "e5",
 		"reply_to=e2":                 "",
 		"reply_to=e99":                "",
@@ -91,7 +91,7 @@ func TestListFilters(t *testing.T) {
 }
 
 // TestListPages walks through pages: every entry once, newest first, nextCursor
-// null at the end, and cursors of other lists refused.
+// null at the end, and cursors of other lists rejected.
 func TestListPages(t *testing.T) {
 	s := start(t)
 	const total = 25

@@ -10,8 +10,8 @@ func TestNotifyURLs(t *testing.T) {
 		"https://example.org", "https://example.org/", "https://example.org:443/hook?a=b", "HTTPS://Example.ORG/Hook", "https://a-b.xn--bcher-kva.example/",
 		"https://example.org./x", "https://1password.com/", "https://3.example.org/", "https://local.example.org/",
 	} {
-		if why := (NotifyRules{}).Problem(s); why != "" {
-			t.Errorf("%s: %s", s, why)
+		if reason := (NotifyRules{}).Problem(s); reason != "" {
+			t.Errorf("%s: %s", s, reason)
 		}
 	}
 	for _, s := range []string{
@@ -48,8 +48,8 @@ func TestNotifyRules(t *testing.T) {
 		"https://example.org:8444/": false, "https://example.org:08443/": false, "https://127.0.0.1:8443/": false,
 		"https://commons.example/": false, "https://COMMONS.example.:8443/": false,
 	} {
-		if why := rules.Problem(s); (why == "") != ok {
-			t.Errorf("%s: %q", s, why)
+		if reason := rules.Problem(s); (reason == "") != ok {
+			t.Errorf("%s: %q", s, reason)
 		}
 	}
 }

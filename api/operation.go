@@ -26,6 +26,9 @@ type relay struct {
 	userAgent string
 	minIndex  string // X-Commons-Min-Index, which holds for every operation
 	conn      net.Conn
+	held      int  // bytes of the request, which a call that waits holds
+	operator  bool // the client is the operator, over the private port
+	page      bool // what is shown is a page, which counts as one call
 	// authorization and origin are the headers that say what a write proves.
 	authorization, origin string
 
@@ -33,14 +36,14 @@ type relay struct {
 	written atomic.Uint64 // the highest index of a write
 }
 
-// behalf prepares to run operations for the client of this request. Such a call
+// newRelay prepares to run operations for the client of this request. Such a call
 // is not counted itself as soon as it ran one. It is called on the goroutine that
 // answers the request.
-func (c *call) behalf() *relay {
+func (c *call) newRelay() *relay {
 	if c.relay == nil {
 		c.relay = &relay{
 			srv: c.srv, surface: surfaceOf(c.template()), caller: c.sender(),
-			userAgent: c.header(fiber.HeaderUserAgent), minIndex: c.header(headerMinIndex), conn: c.rctx.Conn(),
+			userAgent: c.header(fiber.HeaderUserAgent), minIndex: c.header(headerMinIndex), conn: c.rctx.Conn(), held: len(c.rctx.Request.Body()),
 			authorization: c.header(fiber.HeaderAuthorization), origin: c.header(fiber.HeaderOrigin),
 		}
 	}
@@ -57,18 +60,18 @@ func (r *relay) Perform(operationID string, in wire.Invocation) (done wire.Perfo
 	defer func() {
 		if cause := recover(); cause != nil {
 			inner.panicked(cause)
-			done = inner.outcome(inner.refusal(wire.Internal()))
+			done = inner.outcome(inner.reject(wire.Internal()))
 		}
 	}()
 	r.calls.Add(1)
 	if !known {
-		return inner.outcome(inner.refusal(&wire.Error{Code: wire.CodeNotFound, Message: "There is no such operation."}))
+		return inner.outcome(inner.reject(&wire.Error{Code: wire.CodeNotFound, Message: "There is no such operation."}))
 	}
 	err := o.handle.serve(inner)
 	inner.count()
 	switch {
 	case err != nil:
-		return inner.outcome(inner.refusal(err))
+		return inner.outcome(inner.reject(err))
 	case in.Trial:
 		return wire.Performed{}
 	}
@@ -89,7 +92,7 @@ var (
 // surface is the handler of a surface that runs operations.
 func surface(serve func(*request) wire.Reply) handler {
 	return simple(func(c *call) error {
-		reply := serve(&request{c.behalf(), c})
+		reply := serve(&request{c.newRelay(), c})
 		if reply.Cause != nil {
 			c.srv.log.Error("request failed", "route", c.template(), "err", reply.Cause)
 		}
@@ -129,12 +132,8 @@ func (r *request) HeadersWith(prefix string) iter.Seq2[string, string] {
 func (s *Server) newTools() (*mcp.Server, error) {
 	return mcp.New(mcp.Config{
 		Document: openAPI, Operations: toolOperations(),
-		Words: []string{
-			keyInHeader, "as the argument edit_key",
-			jobIDSource, "as list_jobs gives it",
-			receiverSource, "by register_agent",
-		},
-		Version: func() string { return s.backend.Version() },
+		Words:   toolWords(),
+		Version: interfaceVersion,
 		Logger:  s.log,
 		Panicked: func(method string, cause any) {
 			s.metrics.panics.Inc()
@@ -149,7 +148,11 @@ func postMCP(r *request) wire.Reply { return r.srv.tools.Post(r) }
 // Draft says what publishing has against the entry of a message.
 func (r *request) Draft(doc *wire.Document) *wire.Error {
 	e := readEntry(doc, &messageRules)
-	return &wire.Error{Code: wire.CodeInvalid, Issues: e.problems.List, Example: e.repaired(r.srv.now()), Notes: e.notes}
+	draft := &wire.Error{Code: wire.CodeInvalid, Issues: e.problems.List, Notes: e.notes}
+	if len(e.doubts) == 0 { // nobody looks at the state for a message that is wrong itself
+		draft.Example, _ = e.example(nil, r.srv.now())
+	}
+	return draft
 }
 
 // messageScope keeps the keys made of messageIds apart from request_ids: no scope
@@ -157,7 +160,7 @@ func (r *request) Draft(doc *wire.Document) *wire.Error {
 const messageScope = "a2a/"
 
 // messageRules are the rules of publishing by a message.
-var messageRules = entryRules{maxBody: command.MaxBody, room: "a2a"}
+var messageRules = entryRules{maxBody: command.MaxBody, channel: "a2a"}
 
 // belowA2A reports a request for HTTP+JSON of the message protocol. One that was not
 // read far enough for its path to be known is none.
@@ -169,12 +172,12 @@ func (c *call) belowA2A() bool {
 }
 
 // outcome takes what the handler answered out of the response.
-func (c *call) outcome(refusal *wire.Error) wire.Performed {
+func (c *call) outcome(rejection *wire.Error) wire.Performed {
 	for highest := c.relay.written.Load(); c.index > highest; highest = c.relay.written.Load() {
 		c.relay.written.CompareAndSwap(highest, c.index)
 	}
 	return wire.Performed{
-		Status: c.out.StatusCode(), Body: c.out.SwapBody(nil), Rejection: refusal, Index: c.index,
+		Status: c.out.StatusCode(), Body: c.out.SwapBody(nil), Rejection: rejection, Index: c.index,
 	}
 }
 

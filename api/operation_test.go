@@ -41,8 +41,8 @@ func TestRelay(t *testing.T) {
 		if got.Status != test.status || want.Status != test.status || !bytes.Equal(got.Body, want.Body) {
 			t.Errorf("%s %s: %d %s, want %d %s", test.operation, test.query, got.Status, got.Body, want.Status, want.Body)
 		}
-		if refused := got.Rejection != nil; refused != (test.status >= http.StatusBadRequest) {
-			t.Errorf("%s %s: refusal %v", test.operation, test.query, got.Rejection)
+		if rejected := got.Rejection != nil; rejected != (test.status >= http.StatusBadRequest) {
+			t.Errorf("%s %s: rejection %v", test.operation, test.query, got.Rejection)
 		}
 		if len(l.calls) != 1 || l.calls[0].Surface != command.SurfaceMCP || l.calls[0].Client != "curl" || l.calls[0].Sender == "" {
 			t.Errorf("%s: counted %+v", test.operation, l.calls)
@@ -61,7 +61,7 @@ func TestRelayWrites(t *testing.T) {
 	if done.Status != http.StatusCreated || done.Index != b.Machine.Applied() || b.LastSender().AgentKey != "ada" {
 		t.Errorf("%+v by %+v", done, b.LastSender())
 	}
-	b.Refuse = func(command.Sender, command.Payload) error {
+	b.Reject = func(command.Sender, command.Payload) error {
 		return &command.RateLimited{RetryAfter: 1500 * time.Millisecond}
 	}
 	done = api.Relay(s, "/a2a", "publishEntry", "", "", `{"agent":"ada","body":"Hello again"}`)
@@ -73,7 +73,7 @@ func TestRelayWrites(t *testing.T) {
 			t.Errorf("operation %q: %+v", name, done)
 		}
 	}
-	b.Refuse = func(command.Sender, command.Payload) error { panic("a mistake") }
+	b.Reject = func(command.Sender, command.Payload) error { panic("a mistake") }
 	if done := api.Relay(s, "/a2a", "publishEntry", "", "", `{"body":"Hello"}`); done.Status != http.StatusInternalServerError {
 		t.Errorf("%+v", done)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/commons-cluster/commons/api/a2a"
+	"github.com/commons-cluster/commons/api/page"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -23,17 +24,19 @@ type operation struct {
 	id     string
 	handle handler
 	does   string // one line for GET /; "" leaves the path out of it
+	// change says how to change what stands at the path, where {id} is its id.
+	change string
 	// tools names the tools that run it.
 	tools string
 	// fails are the statuses of its errors that the document describes.
 	fails []int
-	// params are the parameters of the URL, fields those of the body, and smallest is
-	// the smallest body that it takes; nil: it takes none.
-	params   []string
-	fields   []formField
-	smallest wire.Object
+	// params are the parameters of the URL, fields those of the body.
+	params []string
+	fields []formField
 	// surface is what it belongs to; 0 for what is for operators, which is not counted.
 	surface command.Surface
+	// page says that it is for people, and shows what other operations answer.
+	page bool
 }
 
 // The statuses of errors that several operations have.
@@ -45,6 +48,16 @@ var (
 		http.StatusBadRequest, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
 		http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable,
 	}
+)
+
+// What 405 says of how to change what stands at a path, where {id} is its id.
+const (
+	changeEntry = `An entry never changes; a later one says what became of it: POST /api/entries with {"supersedes":"{id}","relation":"correction","agent":…,"body":…}, ` +
+		`relation retraction to take it back, or {"reply_to":"{id}",…} to answer it.`
+	changeProfile = `A profile is changed by POST /api/agents with {"id":"{id}","edit_key":…} and the fields to change; null clears one. A profile stays.`
+	changeJob     = `A job is changed by POST /api/jobs with {"job_id":"{id}","agent":…,"action":…}: claim, result, release, or close to withdraw it.`
+	changeHelp    = `A request for help is answered by POST /api/entries with {"reply_to":"{id}","agent":…,"body":…}, ` +
+		`and closed by its author with {"supersedes":"{id}","relation":"retraction","agent":…}.`
 )
 
 // callPublish is the id of publishing, under which a GET counts that does.
@@ -62,23 +75,17 @@ func interfaceOperations() []operation {
 		{
 			method: post, path: "/api/entries", id: callPublish, handle: postEntry, does: "Publish an entry",
 			tools: "publish_message publish_knowledge request_feature",
-			fails: append([]int{http.StatusConflict}, failsWrite...), fields: entryFields, smallest: minimalEntry,
+			fails: append([]int{http.StatusConflict}, failsWrite...), fields: entryFields,
 		},
-		{method: get, path: "/api/entries/:id", id: "getEntry", handle: getEntry, does: "One entry", tools: "get_entry", fails: failsItem},
-		{
-			method: get, path: "/api/channels", id: "listChannels", handle: listChannels,
-			does: "The channels and what is in them", tools: "list_channels", fails: failsRead,
-		},
-		{
-			method: get, path: "/api/agents", id: "listAgents", handle: profileList.handle,
-			does: "List and search the profiles of agents", tools: "list_agents", fails: failsList, params: profileList.params,
-		},
+		{method: get, path: "/api/entries/:id", id: "getEntry", handle: getEntry, does: "One entry", tools: "get_entry", fails: failsItem, change: changeEntry},
+		{method: get, path: "/api/channels", id: "listChannels", handle: listChannels, does: "The channels and what is in them", tools: "list_channels", fails: failsRead},
+		{method: get, path: "/api/agents", id: "listAgents", handle: profileList.handle, does: "List and search the profiles of agents", tools: "list_agents", fails: failsList, params: profileList.params},
 		{
 			method: post, path: "/api/agents", id: "registerAgent", handle: postProfile,
 			does: "Register an agent, or change its profile", tools: "register_agent",
-			fails: append([]int{http.StatusConflict}, failsWrite...), fields: profileFields, smallest: exampleProfile,
+			fails: append([]int{http.StatusConflict}, failsWrite...), fields: profileFields,
 		},
-		{method: get, path: "/api/agents/:id", id: "getAgent", handle: getProfile, does: "One agent's profile", tools: "get_agent", fails: failsItem},
+		{method: get, path: "/api/agents/:id", id: "getAgent", handle: getProfile, does: "One agent's profile", tools: "get_agent", fails: failsItem, change: changeProfile},
 		{
 			method: get, path: "/api/agents/:id/deliveries", id: "listDeliveries", handle: getDeliveries, tools: "list_deliveries",
 			does:  "What was pushed to an agent, for who holds its edit_key",
@@ -89,37 +96,31 @@ func interfaceOperations() []operation {
 			does:  "Push a test event to an agent's receiver",
 			fails: append([]int{http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests}, failsList...),
 		},
-		{
-			method: get, path: "/api/jobs", id: "listJobs", handle: jobList.handle,
-			does: "List and search jobs", tools: "list_jobs", fails: failsList, params: jobList.params,
-		},
+		{method: get, path: "/api/jobs", id: "listJobs", handle: jobList.handle, does: "List and search jobs", tools: "list_jobs", fails: failsList, params: jobList.params},
 		{
 			method: post, path: "/api/jobs", id: "actOnJob", handle: postJob, does: "Post, claim, finish, release or close a job",
 			tools: "post_job claim_job submit_job_result release_job close_job",
-			fails: append([]int{http.StatusNotFound, http.StatusConflict}, failsWrite...), fields: jobFields, smallest: exampleJob,
+			fails: append([]int{http.StatusNotFound, http.StatusConflict}, failsWrite...), fields: jobFields,
 		},
-		{method: get, path: "/api/jobs/:id", id: "getJob", handle: getJob, does: "One job", tools: "get_job", fails: failsItem},
+		{method: get, path: "/api/jobs/:id", id: "getJob", handle: getJob, does: "One job", tools: "get_job", fails: failsItem, change: changeJob},
 		{
 			method: get, path: "/api/human-requests", id: "listHumanRequests", handle: helpList.handle,
 			does: "List and search requests for human help", tools: "list_human_requests", fails: failsList, params: helpList.params,
 		},
+		{method: get, path: "/api/human-requests/:id", id: "getHumanRequest", handle: getHelp, does: "One request for human help", tools: "get_human_request", fails: failsItem, change: changeHelp},
 		{
 			method: post, path: "/api/human-requests", id: "askHuman", handle: postHelp,
-			does: "Ask for human help, in public", tools: "request_human_help", fails: failsWrite,
-			fields: helpFields, smallest: exampleHelp,
+			does: "Ask for human help, in public", tools: "request_human_help", fails: failsWrite, fields: helpFields,
 		},
 		{
-			method: get, path: "/api/stats", id: "getStats", handle: getStats,
-			does: "What outside agents do here, in numbers", tools: "stats", fails: failsRead,
+			method: get, path: "/api/events", id: "followEvents", handle: getEvents, tools: "read_events",
+			does:  "What happens, as it happens: by polling, or as a stream of events",
+			fails: append([]int{http.StatusTooManyRequests}, failsList...), params: eventParams,
 		},
-		{
-			method: get, path: "/api/usage", id: "getUsage", handle: getUsage,
-			does: "Calls by day, surface, action and kind of client", tools: "usage", fails: failsList, params: usageParams,
-		},
-		{
-			method: get, path: "/api/home", id: "home", handle: getHome,
-			does: "What concerns one agent since its last call, and what to do next", tools: "home", fails: failsList, params: homeParams,
-		},
+		{method: get, path: "/api/stats", id: "getStats", handle: getStats, does: "What outside agents do here, in numbers", tools: "stats", fails: failsRead},
+		{method: get, path: "/api/usage", id: "getUsage", handle: getUsage, does: "Calls by day, surface, action and kind of client", tools: "usage", fails: failsList, params: usageParams},
+		{method: get, path: "/api/home", id: "home", handle: getHome, does: "What concerns one agent since its last call, and what to do next", tools: "home", fails: failsList, params: homeParams},
+		{method: post, path: "/api/home/seen", id: "markSeen", handle: postSeen, does: "Put open items aside, with the agent's edit_key", tools: "mark_seen", fails: failsWrite, fields: seenFields},
 	}
 }
 
@@ -137,13 +138,17 @@ func otherOperations() []operation {
 	}
 	return append(table, []operation{
 		row(post, "/mcp", "callMCP", surface(postMCP), "The tool interface (MCP) by streamable HTTP"),
-		row(get, "/.well-known/agent-card.json", "getAgentCard", simple(getCard), "This service as an A2A agent"),
+		row(get, serverCardPath, "getServerCard", simple(getServerCard), "The tool interface as an MCP server card"),
+		row(get, "/.well-known/ai-catalog.json", "getCatalog", simple(getCatalog), "The cards of this service, as an AI catalog"),
+		row(get, securityPath, "getSecurity", simple(getSecurity), "Where to report security problems, if the operator says it (RFC 9116)"),
+		row(get, cardPath, "getAgentCard", simple(getCard), "This service as an A2A agent"),
 		row(get, "/.well-known/agent.json", "getAgentCard03", simple(getOldCard), "The card in the form of A2A 0.3"),
 		row(get, "/.well-known/commons-keys.json", "getSigningKeys", simple(getSigningKeys), "The public keys that pushed events are signed with"),
 		row(get, "/", "getIndex", simple(getIndex), "This overview"),
-		row(get, "/llms.txt", "getOverview", simple(getOverview), "What this is and where to read on, for agents"),
-		row(get, docsPath, "getDocs", simple(getDocs), "The pages of the documentation"),
-		row(get, docsPath+"/:page", "getDocsPage", simple(getDocsPage), "How to use one part of the service, with examples"),
+		row(get, "/llms.txt", "getOverview", document(overview), "What this is and where to read on, for agents"),
+		row(get, "/llms-full.txt", "getAllPages", simple(getAllPages), "Every page of the documentation in one"),
+		row(get, docsPath, "getDocs", document(indexPage), "The pages of the documentation"),
+		row(get, docsPath+"/:page", "getDocsPage", document(""), "How to use one part of the service, with examples"),
 		row(get, "/openapi.json", "getOpenAPI", simple(getOpenAPI), "The interface as OpenAPI 3.1"),
 		row(get, "/livez", "getLive", simple(getLive), "Whether the process runs"),
 		row(get, "/readyz", "getReady", simple(getReady), "Whether this node serves, one line per check"),
@@ -155,7 +160,7 @@ func otherOperations() []operation {
 // operationTable is everything that is served. A GET serves HEAD too; OPTIONS is
 // answered for every path.
 func operationTable() []operation {
-	table := append(interfaceOperations(), otherOperations()...)
+	table := slices.Concat(interfaceOperations(), moderationOperations(), otherOperations(), pageOperations(), clusterOperations())
 	for i := range table {
 		table[i].surface = surfaceOf(table[i].path)
 	}
@@ -173,6 +178,19 @@ func toolOperations() map[string]string {
 	return ids
 }
 
+// toolWords are pairs of what messages say in terms of HTTP, and what tools say: each
+// operation as its first tool, the longest path first.
+func toolWords() []string {
+	table := interfaceOperations()
+	slices.SortStableFunc(table, func(a, b operation) int { return len(b.path) - len(a.path) })
+	var words []string
+	for i := range table {
+		tool, _, _ := strings.Cut(table[i].tools, " ")
+		words = append(words, table[i].method+" "+table[i].shownPath(), tool)
+	}
+	return append(words, keyInHeader, "as the argument edit_key", "action=close", "close_job", " with agent, body and reply_to ", " with reply_to ")
+}
+
 // surfaceOf is the surface that a path template belongs to; 0 for what is for
 // operators, which is not counted.
 func surfaceOf(template string) command.Surface {
@@ -183,7 +201,8 @@ func surfaceOf(template string) command.Surface {
 		return command.SurfaceA2A
 	case strings.HasPrefix(template, "/mcp"):
 		return command.SurfaceMCP
-	case template == "/livez", template == "/readyz", template == "/status", template == "/metrics":
+	case template == "/livez", template == "/readyz", template == "/status", template == "/metrics",
+		template == "/cluster.json", template == "/measured.json", template == "/robots.txt", strings.HasPrefix(template, page.AssetPath):
 		return 0
 	}
 	return command.SurfaceWeb
@@ -245,37 +264,6 @@ func matches(template, path string) bool {
 
 var escapedColon = strings.NewReplacer("%3A", ":", "%3a", ":")
 
-// smallestBody is the example of an error of a body that was not read; nil for
-// other errors.
-func (c *call) smallestBody(code command.Code) wire.Object {
-	switch code {
-	case wire.CodeMalformedBody, wire.CodeUnsupportedMedia:
-		if c.operation != nil {
-			return c.operation.smallest
-		}
-	case wire.CodeBodyTooLarge: // before an operation was looked for
-		// Of a body that came in chunks nothing is known any more when they are too
-		// many, not even the path: an example works on each of them, because what is
-		// none of its fields a path ignores.
-		known, path, all := len(c.rctx.Host()) > 0, string(c.rctx.URI().PathOriginal()), wire.Object{}
-		for i := range c.srv.table {
-			o := &c.srv.table[i]
-			if known && o.smallest != nil && matches(o.path, path) {
-				return o.smallest
-			}
-			for _, m := range o.smallest {
-				if !all.Has(m.Name) {
-					all = append(all, m)
-				}
-			}
-		}
-		if !known {
-			return all
-		}
-	}
-	return nil
-}
-
 // Counter gets every call that somebody made of the service, whatever came
 // of it. It is called by many goroutines and must be quick.
 type Counter interface{ Count(call Counted) }
@@ -291,16 +279,16 @@ type Counted struct {
 	Sender string
 }
 
-// count tells the counter of an answered call. One that ran operations on behalf
-// of another surface was counted as these.
+// count notifies the counter of an answered call. One that ran operations for
+// another surface was counted as these; a page is counted itself.
 func (c *call) count() {
 	o := c.operation
-	if c.srv.counter == nil || o == nil || o.surface == 0 {
+	if c.srv.counter == nil || o == nil || o.surface == 0 || c.relay != nil && c.relay.operator {
 		return
 	}
 	surface := o.surface
 	if c.relay != nil {
-		if c.rctx != nil && c.relay.calls.Load() > 0 {
+		if outer := c.rctx != nil; outer != c.relay.page && (!outer || c.relay.calls.Load() > 0) {
 			return
 		}
 		surface = c.relay.surface

@@ -11,6 +11,7 @@ import (
 type notify struct {
 	Replies, Mentions, Jobs bool
 	OnlyProven              bool `json:"only_proven"`
+	Digest                  bool
 }
 
 // TestNotify says in every way what is to be pushed.
@@ -22,12 +23,12 @@ func TestNotify(t *testing.T) {
 		name, contentType, body string
 		want                    notify
 	}{
-		{"some", jsonType, `{"id":"ada","notify":{"mentions":false,"only_proven":true},"edit_key":"` + key + `"}`, notify{true, false, true, true}},
-		{"left out", jsonType, `{"id":"ada","note":"Now.","edit_key":"` + key + `"}`, notify{true, false, true, true}},
-		{"all", jsonType, `{"id":"ada","notify":{"replies":false,"mentions":true,"jobs":false,"only_proven":false},"edit_key":"` + key + `"}`, notify{false, true, false, false}},
-		{"empty", jsonType, `{"id":"ada","notify":{},"edit_key":"` + key + `"}`, notify{true, true, true, false}},
-		{"form", form, `id=ada&notify={"jobs":false}&edit_key=` + key, notify{true, true, false, false}},
-		{"null", jsonType, `{"id":"ada","notify":null,"edit_key":"` + key + `"}`, notify{true, true, true, false}},
+		{"some", jsonType, `{"id":"ada","notify":{"mentions":false,"only_proven":true,"digest":true},"edit_key":"` + key + `"}`, notify{true, false, true, true, true}},
+		{"left out", jsonType, `{"id":"ada","note":"Now.","edit_key":"` + key + `"}`, notify{true, false, true, true, true}},
+		{"all", jsonType, `{"id":"ada","notify":{"replies":false,"mentions":true,"jobs":false,"only_proven":false},"edit_key":"` + key + `"}`, notify{false, true, false, false, false}},
+		{"empty", jsonType, `{"id":"ada","notify":{},"edit_key":"` + key + `"}`, notify{true, true, true, false, false}},
+		{"form", form, `id=ada&notify={"jobs":false}&edit_key=` + key, notify{true, true, false, false, false}},
+		{"null", jsonType, `{"id":"ada","notify":null,"edit_key":"` + key + `"}`, notify{true, true, true, false, false}},
 	} {
 		r := s.Do(http.MethodPost, "/api/agents", tt.body, "Content-Type", tt.contentType)
 		if r.Status != http.StatusCreated {

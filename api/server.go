@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 
 	"github.com/commons-cluster/commons/api/guard"
 	"github.com/commons-cluster/commons/api/mcp"
+	"github.com/commons-cluster/commons/api/page"
 	"github.com/commons-cluster/commons/api/wire"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
@@ -65,6 +67,9 @@ type Config struct {
 	Guard guard.Limits
 	// TrustedProxies are the networks whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix
+	// MetricsFrom are the networks whose clients see /metrics. Nil: loopback, private
+	// and link-local ones.
+	MetricsFrom []netip.Prefix
 	// Registry receives the server's measurements and is what /metrics shows.
 	// Nil makes one of its own.
 	Registry *prometheus.Registry
@@ -78,12 +83,18 @@ type Config struct {
 	// PublicURL is the base of the addresses that agents are shown, such as
 	// https://commons.example; "": what the request was sent to.
 	PublicURL string
+	// Operator is who runs this place.
+	Operator Operator
 	// Notify says which addresses events may be pushed to.
 	Notify NotifyRules
 	// DualCard adds the fields of A2A 0.3 to the agent card.
 	DualCard bool
 	// Counter gets every call. Nil is allowed.
 	Counter Counter
+	// Robots is what GET /robots.txt answers; "" is RobotsAllow.
+	Robots string
+	// NoteRead gets how long each read took that did not wait. Nil is allowed.
+	NoteRead func(took time.Duration)
 	// Now is the clock that calls are counted by, and what home takes for the future
 	// is measured with. Nil is time.Now.
 	Now func() time.Time
@@ -98,18 +109,25 @@ type Server struct {
 	house      map[string]bool // by folded name
 	ratePolicy string
 	publicURL  string
+	operator   Operator
+	document   string // OpenAPI, with the operator
 	notify     NotifyRules
 	dualCard   bool
 	gate       gate
 	guard      *guard.Guard
+	news       news
 	claimTTL   time.Duration
 	counter    Counter
+	noteRead   func(time.Duration)
+	robots     string
 	now        func() time.Time
 	table      []operation
 	operations map[string]*operation // those of the interface, by id
 	pages      map[string]string     // of the documentation, by name
 	tools      *mcp.Server
+	site       *page.Site
 	metrics    *metrics
+	encodings  *encodings
 	exposition fasthttp.RequestHandler
 	router     fasthttp.RequestHandler
 	http       *fasthttp.Server
@@ -130,16 +148,18 @@ func New(cfg Config) (*Server, error) {
 		log:     cfg.Logger,
 
 		requests: newRequestLog(cfg.Logger, cfg.RequestLog),
-		clients:  clients{cfg.TrustedProxies},
+		clients:  clients{cfg.TrustedProxies, cfg.MetricsFrom},
 		house:    make(map[string]bool, len(cfg.HouseAgents)),
 		now:      cfg.Now,
 		table:    operationTable(),
 
 		claimTTL:  cfg.ClaimTTL,
 		publicURL: strings.TrimSuffix(cfg.PublicURL, "/"),
-		notify:    cfg.Notify,
-		dualCard:  cfg.DualCard,
-		counter:   cfg.Counter,
+		operator:  cfg.Operator, document: cfg.Operator.described(openAPI),
+		notify: cfg.Notify, dualCard: cfg.DualCard,
+		counter:  cfg.Counter,
+		noteRead: cfg.NoteRead,
+		robots:   cmp.Or(cfg.Robots, RobotsAllow),
 
 		operations: make(map[string]*operation),
 	}
@@ -169,10 +189,10 @@ func New(cfg Config) (*Server, error) {
 			s.operations[o.id] = o
 		}
 	}
-	if s.pages, err = readPages(); err != nil {
-		return nil, err
+	for _, o := range slices.Concat(operatorOperations(), clusterOperations()) {
+		s.operations[o.id] = &o
 	}
-	if s.tools, err = s.newTools(); err != nil {
+	if err := s.prepare(); err != nil {
 		return nil, err
 	}
 	cfg.Guard.Connections = cmp.Or(cfg.Guard.Connections, MaxConnections)
@@ -180,12 +200,30 @@ func New(cfg Config) (*Server, error) {
 	if err := registry.Register(s.guard); err != nil {
 		return nil, fmt.Errorf("register the measurements of the bounds on strangers: %w", err)
 	}
+	s.news.watch = s.backend.WatchEvents
 	s.exposition = exposition(registry)
 	s.router = s.newRouter()
 	s.http = s.newHTTP(cfg.Guard.Connections)
 	s.waits, s.releaseWaits = context.WithCancel(context.Background())
 	s.writes, s.endWrites = context.WithCancel(context.Background())
 	return s, nil
+}
+
+// prepare makes what answers are made with.
+func (s *Server) prepare() (err error) {
+	if s.pages, err = readPages(s.operator.sentence()); err != nil {
+		return err
+	}
+	if s.tools, err = s.newTools(); err != nil {
+		return err
+	}
+	if s.encodings, err = newEncodings(); err != nil {
+		return err
+	}
+	if s.site, err = page.New(s.operator.sentence()); err != nil {
+		return fmt.Errorf("make the pages: %w", err)
+	}
+	return nil
 }
 
 // newRouter hands the table of operations to Fiber.
@@ -220,6 +258,7 @@ func (s *Server) newHTTP(connections int) *fasthttp.Server {
 		Concurrency:                  2*connections + guard.Reserve,
 		ConnState:                    connState,
 		ReadBufferSize:               maxHeaderBytes,
+		WriteBufferSize:              answerBuffer,
 		ReadTimeout:                  readTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxRequestBodySize:           wire.MaxBodyBytes,
@@ -275,13 +314,15 @@ func (l fasthttpLog) Printf(format string, _ ...any) {
 
 // The limits of requests and connections. The limits of entries are in fsm.
 const (
+	// answerBuffer is what of an answer the server collects before it writes.
+	answerBuffer = 4 << 10
 	// maxHeaderBytes bounds the request line and the headers together: a body of
 	// maxQueryBody code points, percent-encoded in a URL, must fit.
 	maxHeaderBytes = 32 << 10
 	// maxQueryBody is the longest entry body, in code points, that a GET may write.
 	maxQueryBody = 1500
 	// maxScannedItems is how many items of a list are searched for credentials.
-	maxScannedItems = 64
+	maxScannedItems = command.MaxSeen
 	// MaxConnections is the most connections that are served at once.
 	MaxConnections = 16384
 	// maxForwarded is how many hops of an X-Forwarded-For are looked at.

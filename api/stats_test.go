@@ -78,9 +78,9 @@ func TestUsageExamplesWork(t *testing.T) {
 	for query, want := range map[string]string{
 		"days=0": `{"days":1}`, "days=91": `{"days":90}`, "days=x": `{"days":7}`, "days=1.5": `{"days":7}`,
 		"days=99999999999999999999": `{"days":90}`, "days=2&days=3": `{"days":2}`, "days=%00": `{"days":7}`,
-		"days=3&min_index=x": `{"days":3}`, "consistency=x": `{"consistency":"strong"}`,
+		"days=3&min_index=x": `{"days":3}`, "consistency=x": `{}`,
 	} {
-		if p := refused(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/usage?"+query, ""); string(p.Example) != want {
+		if p := rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/usage?"+query, ""); string(p.Example) != want {
 			t.Errorf("%s: the example is %s, want %s", query, p.Example, want)
 		}
 	}
@@ -129,7 +129,7 @@ func TestCallsAreCounted(t *testing.T) {
 	call(201, http.MethodPost, "/api/jobs", `{"agent":"ada","title":"A job","body":"To be done."}`)
 	call(201, http.MethodPost, "/api/jobs", `{"agent":"bob","action":"claim","job_id":"j3"}`)
 	call(201, http.MethodPost, "/api/jobs", `{"agent":"bob","action":"result","job_id":"j3","result":"Done."}`)
-	call(422, http.MethodPost, "/api/jobs", `{"agent":"bob","action":"finish"}`)
+	call(422, http.MethodPost, "/api/jobs", `{"agent":"bob","action":"accept"}`)
 	call(422, http.MethodPost, "/api/jobs", `[]`)
 	call(400, http.MethodPost, "/api/jobs", `{`)
 	call(200, http.MethodGet, "/docs", "")

@@ -270,10 +270,40 @@ func TestPanic(t *testing.T) {
 	}
 }
 
+// TestMeasurementsAreForOperators holds who sees /metrics.
+func TestMeasurementsAreForOperators(t *testing.T) {
+	nets := func(list ...string) (out []netip.Prefix) {
+		for _, s := range list {
+			out = append(out, netip.MustParsePrefix(s))
+		}
+		return out
+	}
+	for _, test := range []struct {
+		from   []netip.Prefix
+		client string
+		status int
+	}{
+		{nil, "", http.StatusOK},
+		{nil, "10.1.2.3", http.StatusOK},
+		{nil, "fd00::1", http.StatusOK},
+		{nil, "198.51.100.7", http.StatusNotFound},
+		{nil, "10.1.2.3, 2001:db8::1", http.StatusNotFound},
+		{nets("198.51.100.0/24"), "198.51.100.7", http.StatusOK},
+		{nets("198.51.100.0/24"), "10.1.2.3", http.StatusNotFound},
+	} {
+		s := start(t, func(c *api.Config) { c.TrustedProxies, c.MetricsFrom = nets("127.0.0.0/8"), test.from })
+		if r := s.Get("/metrics", "X-Forwarded-For", test.client); r.Status != test.status {
+			t.Errorf("%v, %q: %d %s", test.from, test.client, r.Status, r.Body)
+		} else if r.Status != http.StatusOK {
+			apitest.CheckError(t, r)
+		}
+	}
+}
+
 // TestRateLimited is the place of the 429.
 func TestRateLimited(t *testing.T) {
 	b := apitest.NewBackend(t)
-	b.Refuse = func(command.Sender, command.Payload) error {
+	b.Reject = func(command.Sender, command.Payload) error {
 		return &command.RateLimited{RetryAfter: 1200 * time.Millisecond}
 	}
 	s := apitest.Start(t, b, func(c *api.Config) { c.WriteBurst = 20 })
@@ -364,12 +394,19 @@ func TestMeasurementsAndLogShowTemplates(t *testing.T) {
 	s.Get("/api/entries/" + secret)
 	s.Get("/" + secret)
 	s.Do(strings.ToUpper(secret), "/", "")
+	s.Post("/mcp", map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{
+		"name": "publish_message", "arguments": map[string]any{"agent": "ada", "body": secret, "kind": secret},
+	}})
 	r := s.Get("/metrics")
 	for _, want := range []string{
 		`commons_http_request_duration_seconds_count{method="POST",route="/api/entries",status="2xx"} 1`,
 		`commons_http_request_duration_seconds_count{method="GET",route="/api/entries/:id",status="4xx"} 1`,
 		`commons_http_request_duration_seconds_count{method="GET",route="unmatched",status="4xx"} 1`,
 		`commons_http_request_duration_seconds_count{method="other",route="unmatched",status="4xx"} 1`,
+		`commons_http_rejected_total{code="not_found"} 2`,
+		`commons_http_rejected_total{code="method_not_allowed"} 1`,
+		`commons_http_rejected_total{code="validation_failed"} 1`, // a tool: its trial is not counted, too
+		`commons_http_rejected_total{code="disk_full"} 0`,
 	} {
 		if !strings.Contains(string(r.Body), want) {
 			t.Errorf("no %s", want)

@@ -28,14 +28,14 @@ func (r *sentMessage) Draft(doc *wire.Document) *wire.Error {
 }
 
 func (r *sentMessage) Perform(operation string, in wire.Invocation) wire.Performed {
-	if refusal := r.Draft(&in.Document); operation == callPublish && len(refusal.Issues) > 0 {
-		return wire.Performed{Status: refusal.Status(), Body: refusal.Object().AppendJSON(nil), Rejection: refusal}
+	if rejection := r.Draft(&in.Document); operation == callPublish && len(rejection.Issues) > 0 {
+		return wire.Performed{Status: rejection.Status(), Body: rejection.Object().AppendJSON(nil), Rejection: rejection}
 	}
 	return wire.Performed{Status: http.StatusOK, Body: []byte("{}")}
 }
 
 // FuzzSendMessage holds that no message makes its decoder panic, and that what is
-// shown as an example to a message that is refused is taken.
+// shown as an example to a message that is rejected is taken.
 func FuzzSendMessage(f *testing.F) {
 	for _, seed := range []string{
 		`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"Hello"},{"data":{"agent":"ada","tags":["a"],"reply_to":"e1"}}]}}`,
@@ -64,11 +64,11 @@ func FuzzSendMessage(f *testing.F) {
 		default:
 			path = "/a2a/v1/message:send"
 		}
-		refused := send(path, []byte(body)).Rejection
-		if refused == nil {
+		rejected := send(path, []byte(body)).Rejection
+		if rejected == nil || len(rejected.Example) == 0 {
 			return
 		}
-		example := refused.Example.AppendJSON(nil)
+		example := rejected.Example.AppendJSON(nil)
 		if again := send(path, example).Rejection; again != nil {
 			t.Errorf("the example %s: %v", example, again.Issues)
 		}

@@ -243,9 +243,9 @@ func TestGoodTargets(t *testing.T) {
 	}
 }
 
-// TestRefusedClientReadsTheAnswer holds that a client that goes on sending a body
+// TestRejectedClientReadsTheAnswer holds that a client that goes on sending a body
 // that is too large still gets to read why.
-func TestRefusedClientReadsTheAnswer(t *testing.T) {
+func TestRejectedClientReadsTheAnswer(t *testing.T) {
 	s := start(t)
 	for range 20 {
 		r := s.Do(http.MethodPost, "/api/entries", strings.Repeat("x", 700<<10), "Content-Type", "text/plain")
@@ -255,9 +255,9 @@ func TestRefusedClientReadsTheAnswer(t *testing.T) {
 	}
 }
 
-// TestRefusedClientMayFinishSending holds that a connection is not reset under a
-// client that has yet to send the rest of what was refused.
-func TestRefusedClientMayFinishSending(t *testing.T) {
+// TestRejectedClientMayFinishSending holds that a connection is not reset under a
+// client that has yet to send the rest of what was rejected.
+func TestRejectedClientMayFinishSending(t *testing.T) {
 	s := start(t)
 	conn := dial(t, s.Addr)
 	if _, err := io.WriteString(conn, "POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"); err != nil {

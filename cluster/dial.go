@@ -6,9 +6,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -26,17 +29,12 @@ func DialTarget(ctx context.Context) string {
 	return id
 }
 
-// streamLayer is raft.StreamLayer over a port.
-type streamLayer struct{ port *Port }
-
-// Accept returns the next Raft connection of a verified peer.
-func (s *streamLayer) Accept() (net.Conn, error) { return s.port.raft.Accept() }
-
-// Close ends Accept; the port stays open.
-func (s *streamLayer) Close() error { return s.port.raft.Close() }
-
-// Addr is this node's server id.
-func (s *streamLayer) Addr() net.Addr { return s.port.raft.Addr() }
+// streamLayer is raft.StreamLayer over a port: a listener for the Raft connections of
+// verified peers, whose end leaves the port open, and a way to others.
+type streamLayer struct {
+	*handoff
+	port *Port
+}
 
 // Dial connects to the server with that id. The timeout covers name lookup,
 // connecting and the handshake, over all addresses of the server.
@@ -232,4 +230,160 @@ func dialOperator(ctx context.Context, network, addr string, keys *keyset, creds
 		return nil, errors.Join(&handshakeError{err}, raw.Close())
 	}
 	return tc, nil
+}
+
+// MaxConnsPerPeer bounds the connections that one server may hold to this one.
+// Raft pools a few and HTTP/2 needs one or two.
+const MaxConnsPerPeer = 256
+
+// conn is the raw side of one connection of the private port. TLS runs over it,
+// so closing it ends whatever uses the connection at once.
+type conn struct {
+	net.Conn
+	set     *connSet
+	inbound bool
+
+	// Set under set.mu when the handshake is done.
+	peer      string // server id
+	cluster   string // the peer's cluster id, as its certificate says; "" for none
+	protocol  string
+	peerKeyID string // secret of the peer's certificate
+	ownKeyID  string // secret of our certificate
+	via       any    // HTTP transport that it belongs to
+}
+
+// Close closes the connection and forgets it.
+func (c *conn) Close() error {
+	c.set.remove(c)
+	return c.Conn.Close()
+}
+
+// connSet knows every connection of a port.
+type connSet struct {
+	mu      sync.Mutex
+	conns   map[*conn]struct{}
+	inbound map[string]int // established, by server id
+	closed  bool
+}
+
+func newConnSet() *connSet {
+	return &connSet{conns: make(map[*conn]struct{}), inbound: make(map[string]int)}
+}
+
+// add tracks a raw connection, or returns nil when the set is closed.
+func (s *connSet) add(raw net.Conn, inbound bool) *conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	c := &conn{Conn: raw, set: s, inbound: inbound}
+	s.conns[c] = struct{}{}
+	return c
+}
+
+// establish notes whom a connection leads to. It reports false when the peer
+// has too many connections or the connection is closed by now.
+func (s *connSet) establish(c *conn, note func(*conn)) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.conns[c]; !ok {
+		return false
+	}
+	note(c)
+	if !c.inbound {
+		return true
+	}
+	if s.inbound[c.peer] >= MaxConnsPerPeer {
+		c.peer = "" // was not counted
+		return false
+	}
+	s.inbound[c.peer]++
+	return true
+}
+
+func (s *connSet) remove(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.conns[c]; !ok {
+		return
+	}
+	delete(s.conns, c)
+	if !c.inbound || c.peer == "" {
+		return
+	}
+	if s.inbound[c.peer]--; s.inbound[c.peer] == 0 {
+		delete(s.inbound, c.peer)
+	}
+}
+
+// closeIf closes the established connections that match and returns how many.
+func (s *connSet) closeIf(match func(*conn) bool) int {
+	s.mu.Lock()
+	var found []*conn
+	for c := range s.conns {
+		if c.peer != "" && match(c) {
+			found = append(found, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range found {
+		_ = c.Close() // it is gone either way
+	}
+	return len(found)
+}
+
+// has reports whether an established connection matches.
+func (s *connSet) has(match func(*conn) bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		if c.peer != "" && match(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// close closes all connections and takes no more.
+func (s *connSet) close() {
+	s.mu.Lock()
+	s.closed = true
+	all := slices.Collect(maps.Keys(s.conns))
+	s.mu.Unlock()
+	for _, c := range all {
+		_ = c.Close() // it is gone either way
+	}
+}
+
+// newcomers bounds the connections whose peer is not known yet. When there are too
+// many the oldest is closed: a real peer is through in milliseconds, so those that
+// linger are the ones to lose.
+type newcomers struct {
+	most int
+
+	mu   sync.Mutex
+	open []net.Conn // oldest first
+}
+
+func (n *newcomers) begin(c net.Conn) {
+	n.mu.Lock()
+	var oldest net.Conn
+	if len(n.open) >= n.most {
+		oldest = n.open[0]
+		n.open = slices.Delete(n.open, 0, 1)
+	}
+	n.open = append(n.open, c)
+	n.mu.Unlock()
+	if oldest != nil {
+		_ = oldest.Close() // a stranger's
+	}
+}
+
+func (n *newcomers) end(c net.Conn) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if i := slices.Index(n.open, c); i >= 0 {
+		n.open = slices.Delete(n.open, i, i+1)
+	}
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -338,4 +339,234 @@ func updateKeyring(ring *memberlist.Keyring, keys [][]byte) error {
 		}
 	}
 	return nil
+}
+
+const (
+	// DefaultGossipPort is meant where a join address names no port.
+	DefaultGossipPort = 7946
+	// MaxJoinAddrs bounds the join list.
+	MaxJoinAddrs = 64
+
+	defaultProbeInterval    = time.Second
+	defaultProbeTimeout     = 500 * time.Millisecond
+	defaultReclaimTime      = 5 * time.Second
+	defaultPushPullInterval = 5 * time.Second
+	defaultRejoinInterval   = 2 * time.Second
+	defaultSettledInterval  = 30 * time.Second
+
+	gossipInterval          = 100 * time.Millisecond
+	gossipStreamTimeout     = 3 * time.Second
+	gossipToTheDeadTime     = 30 * time.Second
+	suspicionMult           = 3
+	suspicionMaxTimeoutMult = 3
+	awarenessMaxMultiplier  = 4
+	updateTimeout           = 2 * time.Second
+	autoPortAttempts        = 10
+)
+
+// GossipConfig says where gossip listens and whom it looks for. Durations of 0
+// take their defaults; shorter ones serve tests.
+type GossipConfig struct {
+	// Name is this node's server id; it has to equal Meta.ServerID.
+	Name string
+	// Bind is the host:port for TCP and UDP; port 0 picks a free one.
+	Bind string
+	// Advertise is what others are to send to, completed as AdvertiseAddr
+	// says. A host name is resolved once, at the start.
+	Advertise string
+	// Join lists host[:port] of other nodes. A name with several addresses
+	// counts as all of them; this node's own address may be among them.
+	Join []string
+	// Known returns further addresses to look for members at, such as
+	// Book.GossipAddrs; nil means none.
+	Known func() []string
+	// Secrets give the keys.
+	Secrets *Secrets
+	// Meta is what the node says about itself; see SetMeta.
+	Meta Meta
+	// Logger receives membership changes and rejections; nil discards them.
+	Logger *slog.Logger
+
+	ProbeInterval    time.Duration // between probes of one member; default 1 s
+	ProbeTimeout     time.Duration // for an answer to a probe; default 500 ms
+	ReclaimTime      time.Duration // from death until the name may have a new address; default 5 s
+	PushPullInterval time.Duration // between full exchanges; default 5 s
+	RejoinInterval   time.Duration // between attempts while somebody is missing; default 2 s
+	SettledInterval  time.Duration // between attempts at addresses that answered; default 30 s
+
+	// LookupHost replaces the host name lookup, for tests.
+	LookupHost func(ctx context.Context, host string) ([]string, error)
+}
+
+func checkGossipConfig(cfg *GossipConfig) (encoded []byte, err error) {
+	var problems []error
+	if cfg.Name != cfg.Meta.ServerID {
+		problems = append(problems, fmt.Errorf("name %q is not the server id %q of the metadata", cfg.Name, cfg.Meta.ServerID))
+	}
+	if len(cfg.Join) > MaxJoinAddrs {
+		problems = append(problems, fmt.Errorf("%d join addresses, at most %d are allowed", len(cfg.Join), MaxJoinAddrs))
+	}
+	for _, addr := range cfg.Join {
+		if host, _, err := splitAddr(addr); err != nil {
+			problems = append(problems, fmt.Errorf("join %w", err))
+		} else if host == "" {
+			problems = append(problems, fmt.Errorf("join address %q has no host", addr))
+		}
+	}
+	encoded, metaErr := cfg.Meta.Encode()
+	problems = append(problems, metaErr)
+	if cfg.Secrets == nil {
+		problems = append(problems, errors.New("secrets are missing"))
+	}
+	if cfg.LookupHost == nil {
+		cfg.LookupHost = net.DefaultResolver.LookupHost
+	}
+	if cfg.Secrets != nil && cfg.Secrets.LoopbackOnly() {
+		problems = append(problems, checkAllLoopback(cfg.LookupHost, cfg.Bind, cfg.Advertise))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, fmt.Errorf("gossip: %w", err)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	cfg.ProbeInterval = cmp.Or(cfg.ProbeInterval, defaultProbeInterval)
+	cfg.ProbeTimeout = cmp.Or(cfg.ProbeTimeout, defaultProbeTimeout)
+	cfg.ReclaimTime = cmp.Or(cfg.ReclaimTime, defaultReclaimTime)
+	cfg.PushPullInterval = cmp.Or(cfg.PushPullInterval, defaultPushPullInterval)
+	cfg.RejoinInterval = cmp.Or(cfg.RejoinInterval, defaultRejoinInterval)
+	cfg.SettledInterval = cmp.Or(cfg.SettledInterval, defaultSettledInterval)
+	return encoded, nil
+}
+
+// gossipLog is the handler behind memberlist's logger. It passes everything on
+// at debug level, and what an operator has to know as a throttled warning.
+type gossipLog struct{ g *Gossip }
+
+// Enabled takes everything; Handle decides.
+func (l gossipLog) Enabled(context.Context, slog.Level) bool { return true }
+
+// WithAttrs is not used by a standard logger.
+func (l gossipLog) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+// WithGroup is not used by a standard logger.
+func (l gossipLog) WithGroup(string) slog.Handler { return l }
+
+// noteworthy are the beginnings of lines that show misconfiguration or
+// strangers; memberlist's other errors are weather, and membership changes are
+// logged from its events.
+var noteworthy = []string{
+	"Decrypt packet failed",
+	"failed to receive",
+	"discarding",
+	"Failed push/pull merge",
+	"Received invalid msgType",
+	"Was able to connect to",
+	"Too many pending",
+	"handler queue full",
+	"Remote node state size",
+	"Error accepting TCP connection",
+	"Error reading UDP packet",
+}
+
+// otherKey is in what memberlist says of a message that none of the keys opens. It
+// passes errors on as texts.
+const otherKey = "no installed keys could decrypt"
+
+// Handle takes one line of the form "[LEVEL] memberlist: text".
+func (l gossipLog) Handle(ctx context.Context, record slog.Record) error {
+	_, text, found := strings.Cut(record.Message, "memberlist: ")
+	if !found {
+		text = record.Message
+	}
+	for _, kind := range noteworthy {
+		if !strings.HasPrefix(text, kind) {
+			continue
+		}
+		if strings.Contains(text, " EOF") {
+			break // somebody hung up
+		}
+		suppressed, ok := l.g.lines.allow("memberlist " + kind + remoteHost(text))
+		switch {
+		case !ok:
+		case strings.Contains(text, otherKey):
+			l.g.logger.WarnContext(ctx, "rejected gossip that is encrypted with another key: the node that sends it, or this one, has another cluster secret; give both the same with --secret-file",
+				"detail", text, "suppressed", suppressed)
+		default:
+			l.g.logger.WarnContext(ctx, "trouble in gossip", "detail", text, "suppressed", suppressed)
+		}
+		return nil
+	}
+	l.g.logger.DebugContext(ctx, "gossip", "detail", text)
+	return nil
+}
+
+// remoteHost finds the "from=host:port" at the end of a line, without the port.
+func remoteHost(text string) string {
+	_, from, found := strings.Cut(text, "from=")
+	if !found {
+		return ""
+	}
+	if i := strings.LastIndexByte(from, ':'); i >= 0 {
+		from = from[:i]
+	}
+	return from
+}
+
+const (
+	logEvery    = time.Minute // per kind of line
+	maxLogKinds = 256         // distinct kinds remembered
+)
+
+// throttle keeps strangers from filling the log: of each kind of line one is
+// let through per logEvery.
+type throttle struct {
+	mu    sync.Mutex
+	kinds map[string]*logKind
+}
+
+type logKind struct {
+	last       time.Time
+	suppressed int
+}
+
+// allow reports whether a line of the kind may be written now, and how many
+// were held back since the last one.
+func (t *throttle) allow(kind string) (suppressed int, ok bool) {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.kinds == nil {
+		t.kinds = make(map[string]*logKind)
+	}
+	k := t.kinds[kind]
+	if k == nil {
+		t.makeRoom(now)
+		if len(t.kinds) >= maxLogKinds {
+			kind = "" // all that do not fit share one kind
+			k = t.kinds[kind]
+		}
+	}
+	if k == nil {
+		t.kinds[kind] = &logKind{last: now}
+		return 0, true
+	}
+	if now.Sub(k.last) < logEvery {
+		k.suppressed++
+		return 0, false
+	}
+	suppressed = k.suppressed
+	k.last, k.suppressed = now, 0
+	return suppressed, true
+}
+
+func (t *throttle) makeRoom(now time.Time) {
+	if len(t.kinds) < maxLogKinds {
+		return
+	}
+	for kind, k := range t.kinds {
+		if now.Sub(k.last) >= logEvery {
+			delete(t.kinds, kind)
+		}
+	}
 }

@@ -160,7 +160,7 @@ func TestGossipSpreadsMetaAndLeaves(t *testing.T) {
 		}
 	}
 	if b.Meta() != meta {
-		t.Error("a refused meta was kept")
+		t.Error("a rejected meta was kept")
 	}
 
 	if err := b.Leave(testTimeout); err != nil {
@@ -172,7 +172,7 @@ func TestGossipSpreadsMetaAndLeaves(t *testing.T) {
 	}
 }
 
-func TestGossipRefusesAnotherKey(t *testing.T) {
+func TestGossipRejectsAnotherKey(t *testing.T) {
 	t.Parallel()
 	secrets := testSecrets(t, "a")
 	a := startGossip(t, gossipConfig("a-1", secrets))
@@ -196,7 +196,7 @@ func TestGossipRefusesAnotherKey(t *testing.T) {
 	}
 }
 
-func TestGossipRefusesAnotherCluster(t *testing.T) {
+func TestGossipRejectsAnotherCluster(t *testing.T) {
 	t.Parallel()
 	secrets := testSecrets(t, "a")
 	start := func(id, cluster string, join ...string) *testGossip {
@@ -214,11 +214,11 @@ func TestGossipRefusesAnotherCluster(t *testing.T) {
 	eventually(t, "a says why", func() bool { return a.logs.has("rejected a node of another cluster") && a.logs.has("cluster=two") })
 	eventually(t, "the stranger learns it", func() bool { return stranger.logs.has("cluster=one") })
 	eventually(t, "the stranger knows whom it cannot join", func() bool {
-		m, refused := stranger.Stranger()
-		return refused && m.ClusterID == "one" && (m.GossipAddr == a.Addr() || m.GossipAddr == b.Addr())
+		m, rejected := stranger.Stranger()
+		return rejected && m.ClusterID == "one" && (m.GossipAddr == a.Addr() || m.GossipAddr == b.Addr())
 	})
 	for _, g := range []*testGossip{a, b} {
-		if m, refused := g.Stranger(); refused {
+		if m, rejected := g.Stranger(); rejected {
 			t.Errorf("%s takes %s, which came by itself, for what it wants to join", g.cfg.Name, m.ServerID)
 		}
 	}
@@ -359,7 +359,7 @@ func TestGossipRotatesKeys(t *testing.T) {
 		}
 	}
 	late := startGossip(t, gossipConfig("d-1", testSecrets(t, "A"), nodes[0].Addr()))
-	eventually(t, "the old key is refused", func() bool { return nodes[0].logs.has("has another cluster secret") })
+	eventually(t, "the old key is rejected", func() bool { return nodes[0].logs.has("has another cluster secret") })
 	if got := late.ids(); !slices.Equal(got, []string{"d-1"}) {
 		t.Errorf("with the old key: %v", got)
 	}
@@ -499,7 +499,7 @@ func TestGossipForgetsTheOldestLost(t *testing.T) {
 	}
 }
 
-func TestGossipRefusesMergeWithAnotherCluster(t *testing.T) {
+func TestGossipRejectsMergeWithAnotherCluster(t *testing.T) {
 	t.Parallel()
 	g := startGossip(t, gossipConfig("a-1", testSecrets(t, "a")))
 	meta := g.Meta()

@@ -3,7 +3,6 @@ package cluster
 import (
 	"fmt"
 	"net"
-	"slices"
 	"sync"
 
 	"github.com/hashicorp/memberlist"
@@ -27,14 +26,13 @@ type gossipTransport struct {
 	done    chan struct{} // closed when nothing comes in any more
 	relayed sync.WaitGroup
 
-	mu   sync.Mutex
-	open []*gossipStream // oldest first
+	open newcomers // a node's stream takes milliseconds, so that one which is held open keeps no node out
 }
 
 var _ memberlist.NodeAwareTransport = (*gossipTransport)(nil)
 
 func newGossipTransport(inner *memberlist.NetTransport) *gossipTransport {
-	t := &gossipTransport{NetTransport: inner, streams: make(chan net.Conn), done: make(chan struct{})}
+	t := &gossipTransport{NetTransport: inner, streams: make(chan net.Conn), done: make(chan struct{}), open: newcomers{most: maxGossipStreams}}
 	t.relayed.Go(t.relay)
 	return t
 }
@@ -55,36 +53,11 @@ func (t *gossipTransport) relay() {
 	for {
 		select {
 		case conn := <-t.NetTransport.StreamCh():
-			t.streams <- t.admit(conn)
+			t.open.begin(conn)
+			t.streams <- &gossipStream{Conn: conn, transport: t, left: maxGossipStream}
 		case <-t.done:
 			return
 		}
-	}
-}
-
-// admit takes a stream in. When there are too many the oldest one ends: a node's
-// takes milliseconds, so that one which is held open does not keep nodes out.
-func (t *gossipTransport) admit(conn net.Conn) net.Conn {
-	s := &gossipStream{Conn: conn, transport: t, left: maxGossipStream}
-	t.mu.Lock()
-	var oldest *gossipStream
-	if len(t.open) == maxGossipStreams {
-		oldest = t.open[0]
-		t.open = slices.Delete(t.open, 0, 1)
-	}
-	t.open = append(t.open, s)
-	t.mu.Unlock()
-	if oldest != nil {
-		_ = oldest.Conn.Close() // whoever reads it closes it again
-	}
-	return s
-}
-
-func (t *gossipTransport) forget(s *gossipStream) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if i := slices.Index(t.open, s); i >= 0 {
-		t.open = slices.Delete(t.open, i, i+1)
 	}
 }
 
@@ -107,6 +80,6 @@ func (s *gossipStream) Read(p []byte) (int, error) {
 
 // Close ends the stream.
 func (s *gossipStream) Close() error {
-	s.transport.forget(s)
+	s.transport.open.end(s.Conn)
 	return s.Conn.Close()
 }

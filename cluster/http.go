@@ -54,7 +54,7 @@ func (p *Port) Serve(h http.Handler) error {
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
 	server := &http.Server{
-		Handler:           p.limitBody(h),
+		Handler:           http.MaxBytesHandler(h, p.cfg.MaxRequestBytes),
 		Protocols:         &protocols,
 		ReadHeaderTimeout: HandshakeTimeout,
 		ReadTimeout:       httpReadTimeout,
@@ -123,13 +123,6 @@ func Members(own func() string, member func(serverID string) bool, next http.Han
 	})
 }
 
-func (p *Port) limitBody(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, p.cfg.MaxRequestBytes)
-		h.ServeHTTP(w, r)
-	})
-}
-
 // Client returns the HTTP client for other nodes' private ports. The host of
 // its URLs is a server id: https://<server id>/path. It follows no redirects,
 // uses no proxy and has no timeout but the request's context.
@@ -185,12 +178,6 @@ const drainCheckInterval = 250 * time.Millisecond
 type rotatingTransport struct {
 	port    *Port
 	current atomic.Pointer[http.Transport]
-}
-
-func newRotatingTransport(p *Port) *rotatingTransport {
-	t := &rotatingTransport{port: p}
-	t.current.Store(p.newTransport())
-	return t
 }
 
 // RoundTrip sends one request over TLS; other schemes are rejected.

@@ -6,8 +6,9 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -161,28 +162,24 @@ func (g *Gossip) lookupJoin(name string) []netip.AddrPort {
 
 // joinAll exchanges members with every address, a few at a time.
 func (g *Gossip) joinAll(addrs []string) {
-	slots := make(chan struct{}, joinConcurrency)
-	var wg sync.WaitGroup
+	var group errgroup.Group
+	group.SetLimit(joinConcurrency)
 	for _, addr := range addrs {
-		select {
-		case <-g.stop.Done():
-			wg.Wait()
-			return
-		case slots <- struct{}{}:
-		}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			_, err := g.list.Join([]string{addr})
-			if err != nil {
+		group.Go(func() error {
+			if g.stop.Err() != nil {
+				return nil
+			}
+			if _, err := g.list.Join([]string{addr}); err != nil {
 				g.logJoinFailure(addr, err)
-				return
+				return nil
 			}
 			g.mu.Lock()
+			defer g.mu.Unlock()
 			g.settled[addr] = time.Now().Add(g.cfg.SettledInterval)
-			g.mu.Unlock()
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = group.Wait() // each failure is logged
 }
 
 func (g *Gossip) logJoinFailure(addr string, err error) {

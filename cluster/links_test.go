@@ -20,7 +20,7 @@ import (
 
 var errCut = errors.New("link cut")
 
-// A cut link is refused in each direction by its own hook, and ends what exists.
+// A cut link is rejected in each direction by its own hook, and ends what exists.
 func TestPortCutsLinks(t *testing.T) {
 	t.Parallel()
 	dir := &directory{}
@@ -61,7 +61,7 @@ func TestPortCutsLinks(t *testing.T) {
 	inCut.Store(true)
 	a.CloseConns("b-1")
 	b.wantNeither(t, "a-1", "")
-	eventually(t, "the refusal is logged", func() bool { return a.logs.has("server b-1 is gated off") })
+	eventually(t, "the rejection is logged", func() bool { return a.logs.has("server b-1 is gated off") })
 	a.wantHealed(t, "b-1")
 	c.wantBoth(t, "a-1")
 
@@ -301,7 +301,7 @@ func TestConnectionsPerPeerAreBounded(t *testing.T) {
 	for range MaxConnsPerPeer {
 		c, ok := establish()
 		if !ok {
-			t.Fatal("refused below the bound")
+			t.Fatal("rejected below the bound")
 		}
 		all = append(all, c)
 	}
@@ -313,7 +313,7 @@ func TestConnectionsPerPeerAreBounded(t *testing.T) {
 	_ = all[0].Close()
 	_ = all[0].Close()
 	if _, ok := establish(); !ok {
-		t.Error("refused though one went")
+		t.Error("rejected though one went")
 	}
 	if _, ok := establish(); ok {
 		t.Error("a second close made room")
@@ -361,7 +361,7 @@ func TestCertificateIsMadeAnewWhenItHasTo(t *testing.T) {
 
 func TestPendingHandshakesAreBounded(t *testing.T) {
 	t.Parallel()
-	set, pending := newConnSet(), &handshakes{}
+	set, pending := newConnSet(), &newcomers{most: MaxHandshakes}
 	var ends []net.Conn
 	var all []*conn
 	for range MaxHandshakes + 2 {
@@ -382,8 +382,8 @@ func TestPendingHandshakesAreBounded(t *testing.T) {
 		}
 		_ = far.Close()
 	}
-	if len(pending.waiting) != MaxHandshakes {
-		t.Errorf("%d wait", len(pending.waiting))
+	if len(pending.open) != MaxHandshakes {
+		t.Errorf("%d wait", len(pending.open))
 	}
 	set.close()
 }

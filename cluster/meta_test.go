@@ -36,7 +36,7 @@ func TestMetaRoundTrip(t *testing.T) {
 	})
 }
 
-func TestMetaRefuses(t *testing.T) {
+func TestMetaRejects(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(*Meta){
 		"no server id":      func(m *Meta) { m.ServerID = "" },

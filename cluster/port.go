@@ -1,14 +1,19 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -79,7 +84,7 @@ type Port struct {
 	advertise string
 	creds     *credentials
 	conns     *connSet
-	pending   handshakes
+	pending   newcomers
 	rejected  throttle
 	dialFails throttle
 
@@ -132,12 +137,14 @@ func Listen(cfg PortConfig) (*Port, error) {
 		advertise: advertise,
 		creds:     &credentials{serverID: cfg.ServerID, clusterID: cfg.ClusterID, now: time.Now},
 		conns:     newConnSet(),
+		pending:   newcomers{most: MaxHandshakes},
 		graceFor:  RotationGrace,
 		http:      newHandoff(ln.Addr()),
 		raft:      newHandoff(serverAddr(cfg.ServerID)),
 	}
 	p.stop, p.cancel = context.WithCancel(context.Background())
-	p.rotor = newRotatingTransport(p)
+	p.rotor = &rotatingTransport{port: p}
+	p.rotor.current.Store(p.newTransport())
 	p.client = newClient(p.rotor)
 	p.unsubscribe = cfg.Secrets.subscribe(p.secretsChanged)
 	p.wg.Add(1)
@@ -165,9 +172,7 @@ func checkPortConfig(cfg *PortConfig) error {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if cfg.MaxRequestBytes <= 0 {
-		cfg.MaxRequestBytes = DefaultMaxRequestBytes
-	}
+	cfg.MaxRequestBytes = cmp.Or(cfg.MaxRequestBytes, DefaultMaxRequestBytes)
 	if cfg.DialContext == nil {
 		cfg.DialContext = (&net.Dialer{KeepAliveConfig: keepAlive()}).DialContext
 	}
@@ -205,7 +210,7 @@ func (p *Port) Addr() net.Addr { return p.listener.Addr() }
 func (p *Port) AdvertiseAddr() string { return p.advertise }
 
 // StreamLayer is Raft's side of the port. Its addresses are server ids.
-func (p *Port) StreamLayer() raft.StreamLayer { return &streamLayer{port: p} }
+func (p *Port) StreamLayer() raft.StreamLayer { return &streamLayer{p.raft, p} }
 
 // CloseConns closes every connection with a server, in both directions.
 func (p *Port) CloseConns(serverID string) {
@@ -323,7 +328,9 @@ func (p *Port) serverHandshake(c *conn) (*tls.Conn, error) {
 			return err
 		},
 	})
-	if err := handshake(p.stop, tc, HandshakeTimeout); err != nil {
+	ctx, cancel := context.WithTimeout(p.stop, HandshakeTimeout)
+	defer cancel()
+	if err := tc.HandshakeContext(ctx); err != nil {
 		return nil, err
 	}
 	ok := p.conns.establish(c, func(c *conn) {
@@ -356,13 +363,6 @@ func (p *Port) checkGate(serverID string) error {
 	return nil
 }
 
-// handshake runs the TLS handshake within the time, whatever the other does.
-func handshake(ctx context.Context, tc *tls.Conn, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return tc.HandshakeContext(ctx)
-}
-
 func (p *Port) logRejected(remote net.Addr, err error) {
 	if p.stop.Err() != nil {
 		return
@@ -379,4 +379,85 @@ func (p *Port) logRejected(remote net.Addr, err error) {
 	if suppressed, ok := p.rejected.allow(host + " " + reason); ok {
 		p.logger.Warn("rejected a connection to the private port", "remote", remote, "reason", reason, "suppressed", suppressed)
 	}
+}
+
+// handoff is a listener whose connections come from the port, handshake done.
+type handoff struct {
+	addr net.Addr
+	ch   chan net.Conn
+	done chan struct{}
+	once sync.Once
+}
+
+func newHandoff(addr net.Addr) *handoff {
+	return &handoff{addr: addr, ch: make(chan net.Conn), done: make(chan struct{})}
+}
+
+// deliver reports whether somebody took the connection in time.
+func (h *handoff) deliver(c net.Conn, wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case h.ch <- c:
+		return true
+	case <-h.done:
+		return false
+	case <-timer.C:
+		return false
+	}
+}
+
+// Accept returns the next connection; net.ErrClosed after Close.
+func (h *handoff) Accept() (net.Conn, error) {
+	select {
+	case <-h.done:
+		return nil, net.ErrClosed
+	default:
+	}
+	select {
+	case c := <-h.ch:
+		return c, nil
+	case <-h.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close makes Accept return. It is safe to call more than once.
+func (h *handoff) Close() error {
+	h.once.Do(func() { close(h.done) })
+	return nil
+}
+
+// Addr is the address that the protocol knows this node by.
+func (h *handoff) Addr() net.Addr { return h.addr }
+
+// serverAddr is a server id as an address: what Raft calls servers by.
+type serverAddr string
+
+// Network names the address space.
+func (serverAddr) Network() string { return "commons" }
+
+// String is the server id.
+func (a serverAddr) String() string { return string(a) }
+
+// isBrokenOff reports whether a handshake ended because the connection did, and
+// not because of anything that was said: port checks and dying peers.
+func isBrokenOff(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
+		errors.Is(err, net.ErrClosed) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// explain says in an operator's words why a handshake failed.
+func explain(err error) string {
+	var unknownCA x509.UnknownAuthorityError
+	var notTLS tls.RecordHeaderError
+	switch {
+	case errors.As(err, &unknownCA):
+		return "its certificate comes from another cluster secret"
+	case errors.As(err, &notTLS):
+		return "it does not speak TLS"
+	case strings.HasSuffix(err.Error(), "tls: unknown certificate authority"), strings.HasSuffix(err.Error(), "tls: bad certificate"):
+		return "it does not accept this node's certificate: another cluster secret, or another server was meant (" + err.Error() + ")"
+	}
+	return err.Error()
 }

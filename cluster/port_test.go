@@ -65,7 +65,7 @@ func TestPortManyConnectionsAtOnce(t *testing.T) {
 	eventually(t, "few HTTP/2 connections", func() bool { return http2() <= 2 })
 }
 
-func TestPortRefusesAnotherSecret(t *testing.T) {
+func TestPortRejectsAnotherSecret(t *testing.T) {
 	t.Parallel()
 	dir := &directory{}
 	a := startNode(t, dir, "a-1", testSecrets(t, "a"), nil)
@@ -79,7 +79,7 @@ func TestPortRefusesAnotherSecret(t *testing.T) {
 	})
 }
 
-func TestPortRefusesTheLoopbackSecretWhenItHasAFile(t *testing.T) {
+func TestPortRejectsTheLoopbackSecretWhenItHasAFile(t *testing.T) {
 	t.Parallel()
 	dir := &directory{}
 	loop, err := LoadSecrets("")
@@ -93,7 +93,7 @@ func TestPortRefusesTheLoopbackSecretWhenItHasAFile(t *testing.T) {
 	b.wantBoth(t, c.id)
 }
 
-func TestPortRefusesAnotherCluster(t *testing.T) {
+func TestPortRejectsAnotherCluster(t *testing.T) {
 	t.Parallel()
 	dir := &directory{}
 	secrets := testSecrets(t, "a")
@@ -161,7 +161,7 @@ func roughClient(addr string, cert *tls.Certificate, protocols ...string) error 
 	return echoOn(tls.Client(raw, conf), "x")
 }
 
-func TestPortRefusesStrangers(t *testing.T) {
+func TestPortRejectsStrangers(t *testing.T) {
 	t.Parallel()
 	dir := &directory{}
 	secrets := testSecrets(t, "a")
@@ -247,7 +247,7 @@ func TestPortHoldsSilentStrangersInCheck(t *testing.T) {
 	}
 }
 
-func TestPortRefusesWrongServerBehindAddress(t *testing.T) {
+func TestPortRejectsWrongServerBehindAddress(t *testing.T) {
 	t.Parallel()
 	dir := &directory{}
 	secrets := testSecrets(t, "a")

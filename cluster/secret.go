@@ -3,21 +3,27 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -131,11 +137,14 @@ func (s *Secrets) Reload() (changed bool, err error) {
 		return false, err
 	}
 	next := newKeyset(keys)
-	if next.equal(s.current.Load()) {
+	if slices.EqualFunc(next.keys, s.current.Load().keys, func(a, b *secretKey) bool { return a.id == b.id }) {
 		return false, nil
 	}
 	s.current.Store(next)
-	for _, fn := range s.subscribers() {
+	s.subMu.Lock()
+	subs := slices.Collect(maps.Values(s.subs))
+	s.subMu.Unlock()
+	for _, fn := range subs {
 		fn()
 	}
 	return true, nil
@@ -184,12 +193,6 @@ func (s *Secrets) subscribe(fn func()) (cancel func()) {
 	}
 }
 
-func (s *Secrets) subscribers() []func() {
-	s.subMu.Lock()
-	defer s.subMu.Unlock()
-	return slices.Collect(maps.Values(s.subs))
-}
-
 func newKeyset(keys []*secretKey) *keyset {
 	k := &keyset{keys: keys, pool: x509.NewCertPool()}
 	for _, key := range keys {
@@ -204,10 +207,6 @@ func (k *keyset) first() *secretKey { return k.keys[0] }
 // accepts reports whether certificates under the named key are valid.
 func (k *keyset) accepts(id string) bool {
 	return slices.ContainsFunc(k.keys, func(key *secretKey) bool { return key.id == id })
-}
-
-func (k *keyset) equal(other *keyset) bool {
-	return slices.EqualFunc(k.keys, other.keys, func(a, b *secretKey) bool { return a.id == b.id })
 }
 
 // deriveKey expands one secret. The labels are part of the protocol between
@@ -301,4 +300,269 @@ func checkSecretLine(line []byte) string {
 		return fmt.Sprintf("has %d bytes, at least %d are needed", len(line), MinSecretBytes)
 	}
 	return ""
+}
+
+// SecretFile is a secret file that is being changed. Each change replaces the
+// file as a whole: no node ever reads half of it.
+type SecretFile struct {
+	path  string
+	lines [][]byte
+	ids   []string
+}
+
+// OpenSecretFile reads a secret file. Its errors are those of LoadSecrets.
+func OpenSecretFile(path string) (*SecretFile, error) {
+	keys, err := readSecretFile(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the cluster secret: %w", err)
+	}
+	f := &SecretFile{path: path}
+	f.lines, _ = parseSecrets(data) // it was read without a problem just now
+	for _, key := range keys {
+		f.ids = append(f.ids, key.id)
+	}
+	if len(f.ids) != len(f.lines) {
+		return nil, fmt.Errorf("secret file %s is being changed by somebody else; repeat", path)
+	}
+	return f, nil
+}
+
+// IDs returns the public names of the secrets, as Secrets.KeyIDs does.
+func (f *SecretFile) IDs() []string { return f.ids }
+
+// Add adds a new secret that is accepted but not in use yet. note is called with
+// its public name before the file changes. The file must hold one secret.
+func (f *SecretFile) Add(note func(id string) error) error {
+	if len(f.lines) != 1 {
+		return errors.New("the secret file holds two secrets already")
+	}
+	line := []byte(NewSecret())
+	key, err := deriveKey(line)
+	if err != nil {
+		return err
+	}
+	if err := note(key.id); err != nil {
+		return err
+	}
+	return f.write([][]byte{f.lines[0], line}, []string{f.ids[0], key.id})
+}
+
+// Swap makes the other secret the one in use.
+func (f *SecretFile) Swap() error {
+	if len(f.lines) != MaxSecrets {
+		return errors.New("the secret file holds one secret")
+	}
+	return f.write([][]byte{f.lines[1], f.lines[0]}, []string{f.ids[1], f.ids[0]})
+}
+
+// Drop removes the secret that is not in use. Backups may need it still: it is
+// kept in the file of that name first (FormerSecretFile).
+func (f *SecretFile) Drop() error {
+	for i := 1; i < len(f.lines); i++ {
+		if err := WriteFileAtomic(FormerSecretFile(f.path, f.ids[i]), append(bytes.Clone(f.lines[i]), '\n')); err != nil {
+			return fmt.Errorf("keep the former secret: %w", err)
+		}
+	}
+	return f.write(f.lines[:1], f.ids[:1])
+}
+
+// FormerSecretFile returns where the secret with the public name is kept that was
+// dropped from a secret file.
+func FormerSecretFile(path, id string) string { return path + ".former-" + id }
+
+// write replaces the file, through to the disk. It keeps its mode and, where that is
+// allowed, its owner.
+func (f *SecretFile) write(lines [][]byte, ids []string) error {
+	info, err := os.Stat(f.path)
+	if err != nil {
+		return fmt.Errorf("write the secret file: %w", err)
+	}
+	temp, err := writeTemp(f.path, append(bytes.Join(lines, []byte("\n")), '\n'))
+	if err != nil {
+		return fmt.Errorf("write the secret file: %w", err)
+	}
+	err = os.Chmod(temp, info.Mode().Perm())
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
+		_ = os.Chown(temp, int(owner.Uid), int(owner.Gid)) // only root may give a file away
+	}
+	if err == nil {
+		err = os.Rename(temp, f.path)
+	}
+	if err != nil {
+		return fmt.Errorf("write the secret file: %w", errors.Join(err, os.Remove(temp)))
+	}
+	f.lines, f.ids = lines, ids
+	if err := SyncDir(filepath.Dir(f.path)); err != nil {
+		return fmt.Errorf("write the secret file: %w", err)
+	}
+	return nil
+}
+
+const (
+	newSecretBytes = 48 // of randomness; 64 characters
+	secretFileMode = 0o600
+)
+
+// NewSecret returns a new random secret, one line of text.
+func NewSecret() string {
+	secret := make([]byte, newSecretBytes)
+	_, _ = rand.Read(secret) // never fails
+	return base64.RawURLEncoding.EncodeToString(secret)
+}
+
+// KeepSecretFile makes a secret file that only its owner can read. A file that
+// is there already stays as it is, made is false then; it must be a valid
+// secret file. Two callers at once agree on one secret.
+func KeepSecretFile(path string) (made bool, err error) {
+	if _, err := os.Stat(path); err == nil {
+		_, err := readSecretFile(path)
+		return false, err
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("make a secret file: %w", err)
+	}
+	temp, err := writeTemp(path, []byte(NewSecret()+"\n"))
+	if err != nil {
+		return false, fmt.Errorf("make a secret file: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.Remove(temp)) }()
+	// A link, unlike a rename, replaces nothing: the first caller's secret stands.
+	err = os.Link(temp, path)
+	if errors.Is(err, fs.ErrExist) {
+		_, err := readSecretFile(path)
+		return false, err
+	}
+	if err == nil {
+		err = SyncDir(filepath.Dir(path))
+	}
+	if err != nil {
+		return false, fmt.Errorf("make a secret file: %w", err)
+	}
+	return true, nil
+}
+
+// writeTemp writes data to a new file beside path and returns its name.
+func writeTemp(path string, data []byte) (name string, err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(secretFileMode), f.Sync(), f.Close())
+	if err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return f.Name(), nil
+}
+
+const (
+	sealKeyBytes = 32 // AES-256
+	// dataKeyBytes is the length of a cluster's data key.
+	dataKeyBytes = 32
+	// dataKeyContext names the purpose of the sealed data key.
+	dataKeyContext = "commons data key"
+	sealVersion    = 1
+	// A sealed text is: version, id of the secret, then nonce, ciphertext and
+	// tag as the AEAD lays them out.
+	sealHeaderBytes = 1 + keyIDBytes
+)
+
+// ErrSealedElsewhere is returned by Open for a text that none of the present
+// secrets can open.
+var ErrSealedElsewhere = errors.New("sealed under a secret that is not in the secret file")
+
+func newSealer(key []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("sealing key: %w", err)
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, fmt.Errorf("sealing key: %w", err)
+	}
+	return aead, nil
+}
+
+// Seal encrypts and authenticates plain under the secret in use. The context
+// says what the text is for; Open needs the same one.
+func (s *Secrets) Seal(plain []byte, context string) ([]byte, error) {
+	key := s.current.Load().first()
+	id, err := hex.DecodeString(key.id)
+	if err != nil {
+		return nil, fmt.Errorf("seal: %w", err)
+	}
+	header := append([]byte{sealVersion}, id...)
+	return key.seal.Seal(header, nil, plain, sealAAD(header, context)), nil
+}
+
+// Open reverses Seal. It accepts texts sealed under any secret in the file and
+// under the well-known loopback secret, so that a node that started without a
+// secret file keeps its data when it gets one. Errors: ErrSealedElsewhere, or a
+// description of what is damaged.
+func (s *Secrets) Open(sealed []byte, context string) ([]byte, error) {
+	id, err := sealedKeyID(sealed)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range append(slices.Clone(s.current.Load().keys), s.loopback) {
+		if key.id != id {
+			continue
+		}
+		header, body := sealed[:sealHeaderBytes], sealed[sealHeaderBytes:]
+		plain, err := key.seal.Open(nil, nil, body, sealAAD(header, context))
+		if err != nil {
+			return nil, errors.New("sealed text is damaged or was sealed for another purpose")
+		}
+		return plain, nil
+	}
+	return nil, ErrSealedElsewhere
+}
+
+// NewDataKey returns a random data key for a cluster.
+func NewDataKey() []byte {
+	key := make([]byte, dataKeyBytes)
+	_, _ = rand.Read(key) // never fails
+	return key
+}
+
+// SealDataKey seals a cluster's data key under the secret in use.
+func (s *Secrets) SealDataKey(key []byte) ([]byte, error) { return s.Seal(key, dataKeyContext) }
+
+// OpenDataKey reverses SealDataKey. Errors: those of Open.
+func (s *Secrets) OpenDataKey(sealed []byte) ([]byte, error) { return s.Open(sealed, dataKeyContext) }
+
+// NeedsReseal reports whether sealed is not under the secret in use. Whoever
+// keeps it opens and seals it again before an older secret may go.
+func (s *Secrets) NeedsReseal(sealed []byte) bool {
+	id, err := sealedKeyID(sealed)
+	return err != nil || id != s.current.Load().first().id
+}
+
+// SealedUnder returns the public name of the secret that a text is sealed under,
+// as KeyIDs has it; "" for what is no sealed text.
+func SealedUnder(sealed []byte) string {
+	id, err := sealedKeyID(sealed)
+	if err != nil {
+		return ""
+	}
+	return id
+}
+
+func sealedKeyID(sealed []byte) (string, error) {
+	if len(sealed) < sealHeaderBytes {
+		return "", fmt.Errorf("sealed text is cut off at %d bytes", len(sealed))
+	}
+	if sealed[0] != sealVersion {
+		return "", fmt.Errorf("sealed text has version %d, this program knows %d", sealed[0], sealVersion)
+	}
+	return hex.EncodeToString(sealed[1:sealHeaderBytes]), nil
+}
+
+func sealAAD(header []byte, context string) []byte {
+	aad := make([]byte, 0, len(header)+len(context))
+	aad = append(aad, header...)
+	return append(aad, context...)
 }

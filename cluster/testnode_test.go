@@ -158,7 +158,7 @@ func (n *testNode) wantBoth(t *testing.T, to string) {
 	}
 }
 
-// wantNeither wants both protocols refused for the reason. A connection that
+// wantNeither wants both protocols rejected for the reason. A connection that
 // was cut just now may fail for another one first.
 func (n *testNode) wantNeither(t *testing.T, to, reason string) {
 	t.Helper()

@@ -56,7 +56,7 @@ func (a *activity) count(name string, at int64) {
 	for i := range a.topics {
 		if a.topics[i].name == name {
 			a.topics[i].entries++
-			a.topics[i].lastAt = at
+			a.topics[i].lastAt = max(a.topics[i].lastAt, at)
 			a.topics[i].changed = true
 			return
 		}
@@ -74,6 +74,18 @@ func (a *activity) count(name string, at int64) {
 	}
 	a.dropped = append(a.dropped, a.topics[least].name)
 	a.topics[least] = next
+}
+
+// uncount takes an entry out of a topic; false when the topic is not counted. One
+// without an entry keeps its place, and is not shown.
+func (a *activity) uncount(name string) bool {
+	i := slices.IndexFunc(a.topics, func(t topic) bool { return t.name == name })
+	if i < 0 || a.topics[i].entries == 0 { // it was dropped since, and came anew
+		return false
+	}
+	a.topics[i].entries--
+	a.topics[i].changed = true
+	return true
 }
 
 // compare orders topics: those that an agent writes to most come first.

@@ -68,11 +68,15 @@ func (m *Machine) apply(entries []logEntry) {
 		tx.must(tx.batch.Close())
 		return
 	}
+	eventful := tx.head.eventRows > m.head.eventRows
 	m.commit(tx)
 	m.publish()
-	m.watchers.notify(tx.added)
+	m.watchers.notify(tx.added, tx.told)
 	if len(tx.outboxes) > 0 {
-		m.watchers.notifyDeliveries()
+		m.watchers.notifyOthers(watchDeliveries)
+	}
+	if eventful {
+		m.watchers.notifyOthers(watchEvents)
 	}
 	if len(tx.ended) > 0 && m.opts.DeliveriesEnded != nil {
 		m.opts.DeliveriesEnded(tx.ended)
@@ -91,6 +95,8 @@ func (m *Machine) begin() *txn {
 		db:         m.store.db,
 		batch:      m.store.db.NewBatch(),
 		recent:     &m.store.recent,
+		hot:        &m.store.hot,
+		base:       m.head.applied,
 		loaded:     m.loaded,
 		maxFormat:  m.opts.MaxFormat,
 		rows:       make(map[string][]byte),
@@ -110,6 +116,7 @@ func (m *Machine) applyBatch(tx *txn, e *logEntry, answers []answered) []answere
 	tx.now = max(b.Stamp, tx.head.now+1)
 	tx.head.now, tx.timed = tx.now, false
 	tx.reopenClaims()
+	tx.endRules()
 	var results []command.Result
 	for i := range b.Groups {
 		g := &b.Groups[i]
@@ -120,6 +127,7 @@ func (m *Machine) applyBatch(tx *txn, e *logEntry, answers []answered) []answere
 			answers = append(answers, answered{boot: g.Boot, seq: c.Seq, index: e.index, res: r})
 		}
 	}
+	tx.putEvents()
 	tx.head.roll(e.index, e.data, results)
 	tx.rolled = append(tx.rolled, rolled{e.index, tx.head.rolling})
 	return answers
@@ -133,17 +141,23 @@ func (s *session) run(tx *txn, boot command.BootID, c command.Command) command.R
 	if r, ok := s.answers[c.Seq]; ok {
 		return r
 	}
-	r := tx.carryOutWithinBudget(c)
+	r := tx.judgeAndCarryOut(c)
 	s.keep(tx, boot, c.Seq, r)
 	return r
 }
 
-// carryOut is the table of what each command does. What it calls must be
+// carryOut is the table of what each command does, with carryOutOrder. What it calls must be
 // deterministic: it may look at the transaction and the command, and at nothing else.
 func (tx *txn) carryOut(p command.Payload) command.Result {
 	switch c := p.(type) {
-	case *command.Lead, *command.Tick:
+	case *command.Tick:
 		return command.Result{Outcome: command.OutcomeDone} // that it is applied says everything
+	case *command.Lead:
+		tx.noteLead(c.ServerID)
+		return command.Result{Outcome: command.OutcomeDone}
+	case *command.NoteChange:
+		tx.note(c.By, c.Action, c.Server, c.Reason)
+		return command.Result{Outcome: command.OutcomeDone}
 	case *command.Init:
 		return tx.applyInit(c)
 	case *command.Publish:
@@ -174,16 +188,35 @@ func (tx *txn) carryOut(p command.Payload) command.Result {
 		return tx.applyRotateSigningKey(c)
 	case *command.SetFormat:
 		return tx.applySetFormat(c)
-	case *command.ResetKey:
-		return tx.applyResetKey(c)
-	case *command.ProtectName:
-		return tx.applyProtectName(c)
 	case *command.Reseal:
 		return tx.applyReseal(c)
 	case *command.RecordBackup:
 		return tx.applyRecordBackup(c)
+	case *command.MarkSeen:
+		return tx.applyMarkSeen(c)
+	}
+	return tx.carryOutOrder(p)
+}
+
+// carryOutOrder is carryOut for the commands of operators and moderators.
+func (tx *txn) carryOutOrder(p command.Payload) command.Result {
+	switch c := p.(type) {
+	case *command.ResetKey:
+		return tx.applyResetKey(c)
+	case *command.ProtectName:
+		return tx.applyProtectName(c)
 	case *command.SetSettings:
 		return tx.applySetSettings(c)
+	case *command.SetModerator:
+		return tx.applySetModerator(c)
+	case *command.Hide:
+		return tx.applyHide(c)
+	case *command.Purge:
+		return tx.applyPurge(c)
+	case *command.SetRule:
+		return tx.applySetRule(c)
+	case *command.LiftRule:
+		return tx.applyLiftRule(c)
 	}
 	tx.must(fmt.Errorf("command %s has no row here", command.OpOf(p)))
 	return command.Result{}
@@ -199,15 +232,18 @@ func (m *Machine) commit(tx *txn) {
 	tx.must(tx.batch.Close())
 	m.digests.add(tx.rolled)
 	m.loaded = tx.loaded
+	tx.finishHot()
 	for i, row := range tx.fresh {
 		m.store.recent.put(tx.firstFresh+uint64(i), row)
 	}
 	for i := range tx.added {
 		a := &tx.added[i]
-		m.store.index.Add(a.entry.Seq, m.terms.terms(&a.entry, a.texts))
+		terms, words := m.terms.terms(&a.entry, a.texts)
+		m.store.index.Add(a.entry.Seq, terms, words...)
 	}
 	for _, r := range tx.revised {
-		m.store.profiles.Add(r.revision, m.terms.textTerms(r.texts))
+		m.store.profiles.Add(r.revision, nil, m.terms.textWords(r.texts)...)
 	}
+	m.store.recent.drop(tx.recast)
 	m.store.later.set(tx.superseded)
 }

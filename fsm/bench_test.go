@@ -100,8 +100,8 @@ func (c *corpus) batch(b *testing.B, first uint64, n int) []byte {
 }
 
 const (
-	benchBatch = 80 // entries in a log entry: about 100 KiB
-	benchStep  = 10 // milliseconds from one entry to the next
+	benchBatch = 80  // entries in a log entry: about 100 KiB
+	benchStep  = 100 // milliseconds from one entry to the next: a day's fit into its budget
 )
 
 // fillCost is what filling took without making the entries.
@@ -143,6 +143,9 @@ func (c *corpus) fill(b *testing.B, m *Machine, n int) (cost fillCost) {
 		start := time.Now()
 		thread, process := cpu(b)
 		m.apply(logs)
+		if m.head.lastSeq != done+size {
+			b.Fatalf("%d entries after %d more than %d", m.head.lastSeq, size, done)
+		}
 		cost.wall += time.Since(start)
 		thread2, process2 := cpu(b)
 		cost.thread += thread2 - thread
@@ -197,6 +200,9 @@ func BenchmarkState(b *testing.B) {
 	c := newCorpus()
 	cost := c.fill(b, m, n)
 	filled := rssAnon()
+	if os.Getenv("COMMONS_BENCH_METRICS") != "" {
+		b.Log(m.store.db.Metrics())
+	}
 	if err := m.Close(); err != nil {
 		b.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// maxBudgetSenders is how many senders of a day are counted one by one. Those that
+// maxBudgetSenders is how many senders, networks and names of a day are counted one by one. Those that
 // come later share overflowRows rows by their hash.
 const (
 	maxBudgetSenders = 1 << 16
@@ -24,7 +24,7 @@ func settings(s facts) command.Settings {
 
 func decodeSettings(row []byte) (command.Settings, error) {
 	r := rowReader{rest: row}
-	set := command.Settings{DailyBytes: r.uint(), SenderBytes: r.uint()}
+	set := command.Settings{DailyBytes: r.uint(), SenderBytes: r.uint(), ProvenOnly: r.byte() != 0, AlikeHourly: r.uint()}
 	return set, r.done("settings row")
 }
 
@@ -37,18 +37,25 @@ func (tx *txn) applySetSettings(c *command.SetSettings) command.Result {
 	if c.SenderBytes != nil {
 		set.SenderBytes = *c.SenderBytes
 	}
+	if c.ProvenOnly != nil {
+		set.ProvenOnly = *c.ProvenOnly
+	}
+	if c.AlikeHourly != nil {
+		set.AlikeHourly = *c.AlikeHourly
+	}
 	if set == before {
 		return command.Result{Outcome: command.OutcomeUnchanged}
 	}
-	tx.keep(keySettings, appendUints(nil, set.DailyBytes, set.SenderBytes))
+	tx.keep(keySettings, appendUints(append(appendUints(nil, set.DailyBytes, set.SenderBytes), bit(set.ProvenOnly, 1)), set.AlikeHourly))
+	tx.record(&command.Order{By: command.Operator}, ActionSettings, set.String(), false)
 	return command.Result{Outcome: command.OutcomeDone}
 }
 
 // Budget is what is used of a day's budget: the row of spaceBudget.
 type Budget struct {
 	Day     command.Day // in UTC
-	Bytes   uint64      // of commands that were made without a key
-	Senders uint64      // that made them; from maxBudgetSenders on, they are not counted
+	Bytes   uint64      // of commands
+	Senders uint64      // networks and names that made them; from maxBudgetSenders on, they are not counted
 }
 
 func (b Budget) append(dst []byte) []byte { return appendUints(dst, uint64(b.Day), b.Bytes, b.Senders) }
@@ -79,40 +86,75 @@ func (b Budget) senderKey(s facts, sender string) (key []byte, known bool) {
 	return binary.BigEndian.AppendUint16(dayKey(spaceBudget, b.Day), uint16(shared)), true
 }
 
-// budgeted returns who makes a command that counts against the budget; false for one
-// by key, and for one of the node or of an operator.
-func budgeted(p command.Payload, s command.Standing) (sender string, ok bool) {
-	by, signed := command.SignatureOf(p)
-	if !signed || s.Strength == command.ByKey {
-		return "", false
-	}
-	return by.Proof.Sender, true
+// share is whom a command counts against, and how many times the bound of a sender that
+// has.
+type share struct {
+	of    string
+	times uint64
 }
 
-// carryOutWithinBudget carries a command out, unless its sender has used up the day's
-// bytes. What a request_id wrote before costs nothing.
-func (tx *txn) carryOutWithinBudget(c command.Command) command.Result {
-	standing, repeated := assess(tx, c.Payload)
-	sender, counts := budgeted(c.Payload, standing)
-	if !counts || repeated {
-		return tx.carryOut(c.Payload)
+// budgeted returns whom a command counts against: none where it is one of the node or of
+// an operator. Established names count apart from what else an address writes.
+func budgeted(p command.Payload, s command.Standing) (shares []share) {
+	by, signed := command.SignatureOf(p)
+	if !signed {
+		return nil
 	}
-	b, bytes := budgetOf(tx, command.DayOf(tx.now)), uint64(len(c.Data))
-	key, known := b.senderKey(tx, sender)
-	used := tx.number(key)
-	if !settings(tx).Fits(bytes, used, b.Bytes) {
-		return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemOverBudget}}
+	prefix, times := "", uint64(1)
+	if s.Established {
+		prefix, times = "established ", command.EstablishedShare
+		shares = append(shares, share{"name " + by.AgentKey, times})
 	}
+	shares = append(shares, share{prefix + by.Proof.Sender, times})
+	if network := command.NetworkOf(by.Proof.Sender); network != "" {
+		shares = append(shares, share{prefix + "network " + network, times * command.NetworkShare})
+	}
+	return shares
+}
+
+// counted is what a share has used of a day, and its row.
+type counted struct {
+	command.Use
+	key   []byte
+	known bool
+}
+
+// fits returns what a command's shares have used, and whether it fits into the budget.
+func (b Budget) fits(s facts, p command.Payload, standing command.Standing, bytes int) (uses []counted, fits bool) {
+	shares := budgeted(p, standing)
+	used := make([]command.Use, len(shares))
+	for i, sh := range shares {
+		key, known := b.senderKey(s, sh.of)
+		n, _ := read(s, key, decodeNumber)
+		used[i] = command.Use{Bytes: n, Times: sh.times}
+		uses = append(uses, counted{used[i], key, known})
+	}
+	return uses, len(uses) == 0 || settings(s).Fits(uint64(bytes), b.Bytes, standing.Established, used...)
+}
+
+// takeBudget counts the bytes of a command, if there is room for them.
+func (tx *txn) takeBudget(c command.Command, standing command.Standing) bool {
+	b := budgetOf(tx, command.DayOf(tx.now))
+	uses, fits := b.fits(tx, c.Payload, standing, len(c.Data))
+	if fits && len(uses) > 0 {
+		tx.useBudget(b, uses, uint64(len(c.Data)))
+	}
+	return fits
+}
+
+// useBudget counts the bytes of a command.
+func (tx *txn) useBudget(b Budget, uses []counted, bytes uint64) {
 	if b.Bytes == 0 { // the day's first
 		tx.dropRange(dayKey(spaceBudget, 0), dayKey(spaceBudget, b.Day))
 	}
-	if !known {
-		b.Senders++
+	for _, u := range uses {
+		if !u.known {
+			b.Senders++
+		}
+		tx.keep(u.key, binary.AppendUvarint(nil, u.Bytes+bytes))
 	}
 	b.Bytes += bytes
 	tx.keep(keyBudget, b.append(nil))
-	tx.keep(key, binary.AppendUvarint(nil, used+bytes))
-	return tx.carryOut(c.Payload)
 }
 
 // Settings returns the replicated settings.
@@ -131,15 +173,9 @@ func (v *View) Budget(now int64) (Budget, error) {
 }
 
 // FitsBudget reports whether a command of so many bytes with this standing fits into
-// what is left of its sender's budget, as far as the view knows.
+// what is left of the budget, as far as the view knows.
 func (v *View) FitsBudget(p command.Payload, standing command.Standing, bytes int, now int64) (bool, error) {
-	sender, counts := budgeted(p, standing)
-	if !counts {
-		return true, nil
-	}
 	s := &viewState{v: v}
-	b := budgetOf(s, command.DayOf(max(now, s.instant())))
-	key, _ := b.senderKey(s, sender)
-	used, _ := read(s, key, decodeNumber)
-	return settings(s).Fits(uint64(bytes), used, b.Bytes), s.err
+	_, fits := budgetOf(s, command.DayOf(max(now, s.instant()))).fits(s, p, standing, bytes)
+	return fits, s.err
 }

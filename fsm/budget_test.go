@@ -65,27 +65,35 @@ func (r *rig) budget() Budget {
 
 func TestFits(t *testing.T) {
 	set := command.Settings{DailyBytes: 1 << 22, SenderBytes: 1 << 20} // a small share is 1 KiB
+	one := func(bytes uint64) []command.Use { return []command.Use{{Bytes: bytes, Times: 1}} }
 	for _, test := range []struct {
-		name                 string
-		set                  command.Settings
-		bytes, bySender, all uint64
-		want                 bool
+		name        string
+		set         command.Settings
+		bytes, all  uint64
+		uses        []command.Use
+		established bool
+		want        bool
 	}{
-		{"the first", set, 100, 0, 0, true},
-		{"a heavy one, of the first half", set, 100, 1 << 19, 1<<21 - 100, true},
-		{"a heavy one, of the second half", set, 100, 1 << 19, 1<<21 - 99, false},
-		{"a light one, of the second half", set, 24, 1000, 1 << 21, true},
-		{"one that is heavy with this", set, 25, 1000, 1 << 21, false},
-		{"a light one, the last bytes", set, 24, 1000, 1<<22 - 24, true},
-		{"a light one, and nothing is left", set, 24, 1000, 1<<22 - 23, false},
-		{"all of its own", set, 100, 1<<20 - 100, 1<<20 - 100, true},
-		{"more than its own", set, 100, 1<<20 - 99, 1<<20 - 99, false},
-		{"no bound of all", command.Settings{SenderBytes: 1000}, 100, 900, 1 << 40, true},
-		{"no bound of all, more than its own", command.Settings{SenderBytes: 1000}, 101, 900, 1 << 40, false},
-		{"no bound of a sender", command.Settings{DailyBytes: 1 << 22}, 100, 2000, 2000, true},
-		{"no bounds", command.Settings{}, 100, 1 << 40, 1 << 40, true},
+		{"the first", set, 100, 0, one(0), false, true},
+		{"a heavy one, of the first half", set, 100, 1<<21 - 100, one(1 << 19), false, true},
+		{"a heavy one, of the second half", set, 100, 1<<21 - 99, one(1 << 19), false, false},
+		{"a heavy one that is established", set, 100, 1<<21 - 99, one(1 << 19), true, false},
+		{"a light one, of the second half", set, 24, 1 << 21, one(1000), false, true},
+		{"one that is heavy with this", set, 25, 1 << 21, one(1000), false, false},
+		{"a light one in a heavy network", set, 24, 1 << 21, append(one(1000), command.Use{Bytes: 5000, Times: 4}), false, false},
+		{"a light one in a network of several", set, 24, 1 << 21, append(one(1000), command.Use{Bytes: 4072, Times: 4}), false, true},
+		{"a light one, up to the last quarter", set, 24, 3<<20 - 24, one(1000), false, true},
+		{"a light one, of the last quarter", set, 24, 3<<20 - 23, one(1000), false, false},
+		{"one that is established, the last bytes", set, 24, 1<<22 - 24, one(1000), true, true},
+		{"one that is established, and nothing is left", set, 24, 1<<22 - 23, one(1000), true, false},
+		{"all of its own", set, 100, 1<<20 - 100, one(1<<20 - 100), false, true},
+		{"more than its own", set, 100, 1<<20 - 99, one(1<<20 - 99), false, false},
+		{"no bound of all", command.Settings{SenderBytes: 1000}, 100, 1 << 40, one(900), false, true},
+		{"no bound of all, more than its own", command.Settings{SenderBytes: 1000}, 101, 1 << 40, one(900), false, false},
+		{"no bound of a sender", command.Settings{DailyBytes: 1 << 22}, 100, 2000, one(2000), false, true},
+		{"no bounds", command.Settings{}, 100, 1 << 40, one(1 << 40), false, true},
 	} {
-		if got := test.set.Fits(test.bytes, test.bySender, test.all); got != test.want {
+		if got := test.set.Fits(test.bytes, test.all, test.established, test.uses...); got != test.want {
 			t.Errorf("%s: fits %t, want %t", test.name, got, test.want)
 		}
 	}
@@ -107,6 +115,7 @@ func TestBudgetKeepsAReserve(t *testing.T) {
 		if err := r.store.db.Set(keyBudget, b.append(nil), pebble.NoSync); err != nil {
 			t.Fatal(err)
 		}
+		r.store.hot.drop()
 	}
 	if n := r.taken("bot", 4); n != 4 {
 		t.Errorf("%d of 4 entries fit into an empty budget", n)
@@ -119,10 +128,10 @@ func TestBudgetKeepsAReserve(t *testing.T) {
 	if n := r.taken("honest", 3); n != 2 {
 		t.Errorf("%d entries of a light sender were taken from the reserve, want 2", n)
 	}
-	fill(share * 4096)
+	fill(share * 4096 * 3 / 4)
 	r.run(&command.Tick{})
 	if n := r.taken("other", 1); n != 0 {
-		t.Error("an entry was taken when all was used")
+		t.Error("an entry was taken from the last quarter")
 	}
 	r.later(command.DayMillis)
 	if n := r.taken("bot", 3); n != 3 {
@@ -138,8 +147,8 @@ func TestBudgetKeepsAReserve(t *testing.T) {
 	}
 }
 
-// TestBudgetOfASender: each sender has its own bytes; a key lifts the bound, and so
-// does a request_id that was used before.
+// TestBudgetOfASender: each sender has its own bytes, and each network; a new name's key
+// lifts no bound, that of an established one does; a request_id that was used before is free.
 func TestBudgetOfASender(t *testing.T) {
 	r := newRig(t)
 	key := slices.Repeat([]byte{7}, command.KeyHashBytes)
@@ -155,16 +164,33 @@ func TestBudgetOfASender(t *testing.T) {
 	if got := r.run(again)[0]; got.Outcome != command.OutcomeDuplicate || got.Entry != first.Entry {
 		t.Errorf("what was written before: %+v", got)
 	}
-	keyed := sent("bot", 1000)
-	keyed.Proof.Key = key
-	if got := r.run(keyed)[0]; got.Outcome != command.OutcomeDone {
-		t.Errorf("a write by key: %+v", got)
-	}
 	if after := r.budget(); after != before {
-		t.Errorf("free writes were counted: %+v, before %+v", after, before)
+		t.Errorf("a free write was counted: %+v, before %+v", after, before)
 	}
-	keyed.Proof.Key = slices.Repeat([]byte{8}, command.KeyHashBytes)
-	if got := r.run(keyed)[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemOverBudget}) {
+	keyed := func(sender string, key []byte) command.Result {
+		p := sent(sender, 1000)
+		p.Proof.Key = key
+		return r.run(p)[0]
+	}
+	over := []command.Problem{command.ProblemOverBudget}
+	if got := keyed("bot", key); !slices.Equal(got.Problems, over) {
+		t.Errorf("a write by the key of a new name: %+v", got)
+	}
+	for i := range command.NetworkShare * 3 {
+		if n := r.taken(fmt.Sprint("site", command.NetworkEnd, i), 1); (n == 1) != (i < command.NetworkShare*5/2) {
+			t.Errorf("sender %d of a network: %d entries taken", i, n)
+		}
+	}
+	r.later(establishedAfter)
+	if n := r.taken("bot", 3); n != 2 {
+		t.Errorf("%d entries of a sender were taken on another day, want 2", n)
+	}
+	for i := range command.EstablishedShare * 3 {
+		if got := keyed(fmt.Sprint("bot", i%2), key); (got.Outcome == command.OutcomeDone) != (i < command.EstablishedShare*5/2) {
+			t.Errorf("write %d by the key of an established name: %+v", i, got)
+		}
+	}
+	if got := keyed("bot", slices.Repeat([]byte{8}, command.KeyHashBytes)); !slices.Equal(got.Problems, over) {
 		t.Errorf("a write by a wrong key: %+v", got)
 	}
 	if n := r.taken("other", 2); n != 2 {
@@ -191,6 +217,7 @@ func TestBudgetOfManySenders(t *testing.T) {
 	if err := r.store.db.Set(keyBudget, b.append(nil), pebble.NoSync); err != nil {
 		t.Fatal(err)
 	}
+	r.store.hot.drop()
 	r.run(&command.Tick{})
 	if n := r.taken("late", 2); n != 1 {
 		t.Errorf("%d entries of a sender in a shared row were taken, want 1", n)
@@ -205,6 +232,25 @@ func TestBudgetOfManySenders(t *testing.T) {
 	defer v.Release()
 	if key, known := b.senderKey(&viewState{v: v}, "late"); !known || len(key) != usageDayKeyBytes+2 {
 		t.Errorf("a late sender has the row %x", key)
+	}
+}
+
+// TestViewsKeepTheirHotRows: what is kept in memory of rows that change does not reach
+// views of before the change.
+func TestViewsKeepTheirHotRows(t *testing.T) {
+	r := newRig(t)
+	for n := range uint64(3) {
+		r.run(&command.SetSettings{DailyBytes: &n})
+		r.run(sent("s", 100)) // reads them
+	}
+	before := r.View()
+	defer before.Release()
+	more := uint64(9)
+	r.run(&command.SetSettings{DailyBytes: &more})
+	after := r.View()
+	defer after.Release()
+	if was, is := must(before.Settings()).DailyBytes, must(after.Settings()).DailyBytes; was != 2 || is != 9 {
+		t.Errorf("settings of %d bytes before and %d after the change, want 2 and 9", was, is)
 	}
 }
 

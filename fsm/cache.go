@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 
@@ -13,11 +14,15 @@ const (
 	// recentRowBytes how long a row may be to be kept: 16 MiB at worst.
 	recentSlots    = 4096
 	recentRowBytes = 4 << 10
+	// hotSlots is how many rows of hotSpaces are kept in memory, and hotRowBytes how
+	// long one may be: 4 MiB at worst.
+	hotSlots    = 4096
+	hotRowBytes = 1 << 10
 )
 
 // recentRows keeps the rows of the newest entries: they are read far more often
-// than all others. Rows never change, so every view can share them. Writing is
-// for the apply goroutine, reading for everybody.
+// than all others. One that changes is dropped for good, so every view can share them.
+// Writing is for the apply goroutine, reading for everybody.
 type recentRows struct {
 	slots [recentSlots]atomic.Pointer[recentRow]
 }
@@ -40,6 +45,70 @@ func (r *recentRows) get(seq uint64) []byte {
 		return slot.row
 	}
 	return nil
+}
+
+// hotSpaces hold what nearly every write reads, and few change: who a name belongs to,
+// who wrote under it, and what is left of the day's budget.
+var hotSpaces = [256]bool{spaceProfile: true, spaceLook: true, spaceWriters: true, spaceSettings: true, spaceBudget: true}
+
+// hotRows keeps rows of hotSpaces as they stand in the newest state. A view may use one
+// that has not changed since an index that the view holds: a row changes here before
+// the view of its change is published. Writing is for the apply goroutine, reading for
+// everybody.
+type hotRows struct {
+	slots [hotSlots]atomic.Pointer[hotRow]
+}
+
+type hotRow struct {
+	key   string
+	row   []byte // nil: there is none
+	since uint64 // the applied index from which on it is so
+}
+
+var hotSeed = maphash.MakeSeed() // decides only what is kept
+
+func (h *hotRows) slot(key []byte) *atomic.Pointer[hotRow] {
+	return &h.slots[maphash.Bytes(hotSeed, key)%hotSlots]
+}
+
+// put keeps what is known of a row from an applied index on; the caller gives it away.
+func (h *hotRows) put(key, row []byte, since uint64) {
+	if !hotSpaces[key[0]] {
+		return
+	}
+	if len(row) > hotRowBytes {
+		h.slot(key).Store(nil)
+		return
+	}
+	h.slot(key).Store(&hotRow{key: string(key), row: row, since: since})
+}
+
+// get returns a row, nil for none, as it stands in the state at an index, if that is
+// kept. It must not be changed.
+func (h *hotRows) get(key []byte, index uint64) (row []byte, kept bool) {
+	if !hotSpaces[key[0]] {
+		return nil, false
+	}
+	if r := h.slot(key).Load(); r != nil && r.since <= index && r.key == string(key) {
+		return r.row, true
+	}
+	return nil, false
+}
+
+// drop keeps nothing any more.
+func (h *hotRows) drop() {
+	for i := range h.slots {
+		h.slots[i].Store(nil)
+	}
+}
+
+// drop keeps the rows of these entries no longer.
+func (r *recentRows) drop(seqs []uint64) {
+	for _, seq := range seqs {
+		if slot := &r.slots[seq%recentSlots]; r.get(seq) != nil {
+			slot.Store(nil)
+		}
+	}
 }
 
 // laterBits says for each entry whether a later one relates to it, so that the many

@@ -18,10 +18,12 @@ const (
 	DeliveryReply   DeliveryKind = 1 // a reply to an entry of the agent
 	DeliveryMention DeliveryKind = 2 // an entry that mentions the agent
 	DeliveryTest    DeliveryKind = 3 // nothing: the agent asked for it
+	DeliveryDigest  DeliveryKind = 4 // entries of an hour that mention the agent
 )
 
 var deliveryKindNames = [...]string{
 	DeliveryReply: "common.reply", DeliveryMention: "common.mention", DeliveryTest: "common.test",
+	DeliveryDigest: "common.digest",
 }
 
 // String returns the type of the event in the interface.
@@ -62,6 +64,7 @@ const (
 	ReasonQueueFull = "queue_full"   // more than MaxWaitingDeliveries waited, most of them of its sender
 	ReasonHookOff   = "hook_off"     // the agent has taken its notify_url back
 	ReasonHookGone  = "hook_removed" // the receiver answered that it is gone
+	ReasonHidden    = "hidden"       // a moderator has hidden the entry
 )
 
 // DeliveryEnd describes a delivery that has come to its end.
@@ -80,7 +83,8 @@ type DeliveryEnd struct {
 //	version1 kind1 status1 entry queuedAt changedAt attempts failures hook
 //	holder reason
 //
-// Numbers are uvarints, texts are preceded by their length.
+// That of a digest goes on with mentions, len(listed) and listed. Numbers are uvarints,
+// texts are preceded by their length; what is listed is stored as an outbox's queue is.
 type deliveryRow struct {
 	kind      DeliveryKind
 	status    DeliveryStatus
@@ -92,18 +96,24 @@ type deliveryRow struct {
 	hook      uint64         // outbox.hook when the newest attempt began
 	holder    command.BootID // of the node that makes the attempt; only while it is sending
 	reason    string         // of the newest failure, or of the end; "": none
+	mentions  uint64         // that a digest took
+	listed    []queued       // those of them that it lists, by the seq of their entry; at most MaxDigestEntries
 }
 
 const deliveryRowVersion = 1
 
-func (d *deliveryRow) append(dst []byte) []byte {
-	dst = append(dst, deliveryRowVersion, byte(d.kind), byte(d.status))
+func (d *deliveryRow) encode() []byte {
+	dst := []byte{deliveryRowVersion, byte(d.kind), byte(d.status)}
 	dst = appendUints(dst, d.entry, uint64(d.queuedAt), uint64(d.changedAt), d.attempts, d.failures, d.hook)
 	holder := d.holder[:]
 	if d.status != DeliverySending {
 		holder = nil
 	}
-	return appendBlob(appendBlob(dst, holder), d.reason)
+	dst = appendBlob(appendBlob(dst, holder), d.reason)
+	if d.kind == DeliveryDigest {
+		dst = appendQueue(binary.AppendUvarint(dst, d.mentions), d.listed)
+	}
+	return dst
 }
 
 func decodeDeliveryRow(row []byte) (d deliveryRow, err error) {
@@ -114,6 +124,9 @@ func decodeDeliveryRow(row []byte) (d deliveryRow, err error) {
 	d.attempts, d.failures, d.hook = r.uint(), r.uint(), r.uint()
 	copy(d.holder[:], r.text())
 	d.reason = r.text()
+	if d.kind == DeliveryDigest {
+		d.mentions, d.listed = r.uint(), r.queue()
+	}
 	return d, r.done("delivery row")
 }
 
@@ -139,7 +152,7 @@ func (tx *txn) putDelivery(agentKey string, number uint64, d *deliveryRow, statu
 
 // keepDelivery stores a delivery whose status is as it was.
 func (tx *txn) keepDelivery(agentKey string, number uint64, d *deliveryRow) {
-	tx.keep(deliveryKey(agentKey, number), d.append(nil))
+	tx.keep(deliveryKey(agentKey, number), d.encode())
 }
 
 // notifyReceivers queues the deliveries of an entry: one for each agent with a receiver
@@ -154,7 +167,11 @@ func (tx *txn) notifyReceivers(e *entryRow, p *command.Publish, target *entryRow
 		if !hooked {
 			continue
 		}
-		if kind, ok := pushKind(filter, name, e, p, target); ok {
+		switch kind, ok := pushKind(filter, name, e, p, target); {
+		case !ok:
+		case kind == DeliveryMention && filter&command.Digest != 0:
+			tx.collectMention(name, e.Seq, e.sender(p))
+		default:
 			tx.queueDelivery(name, kind, e.Seq, e.sender(p))
 		}
 	}
@@ -184,7 +201,7 @@ func (tx *txn) queueDelivery(agentKey string, kind DeliveryKind, entry uint64, f
 	d := deliveryRow{kind: kind, entry: entry, queuedAt: tx.now}
 	tx.putDelivery(agentKey, o.last, &d, DeliveryWaiting)
 	if len(o.queue) > command.MaxWaitingDeliveries {
-		tx.dropDelivery(agentKey, o, o.surplus(), ReasonQueueFull)
+		tx.dropDelivery(agentKey, o, surplus(o.queue, o.sending), ReasonQueueFull)
 	}
 	if old := o.last - min(o.last, command.MaxListedDeliveries); old > 0 {
 		if _, waits := o.find(old); !waits {
@@ -194,6 +211,29 @@ func (tx *txn) queueDelivery(agentKey string, kind DeliveryKind, entry uint64, f
 	return o.last
 }
 
+// collectMention adds a mention to the digest of an agent's hour, which begins with the
+// first one. A digest is the agent's own delivery: its turn does not depend on who is
+// in it.
+func (tx *txn) collectMention(agentKey string, entry uint64, from senderGroup) {
+	o := tx.outbox(agentKey)
+	if o.digest == 0 {
+		number := tx.queueDelivery(agentKey, DeliveryDigest, 0, provenSender(agentKey))
+		i, waits := o.find(number)
+		if !waits {
+			return // the queue is full
+		}
+		o.digest, o.queue[i].ready = number, tx.now+hourMillis
+	}
+	d := tx.delivery(agentKey, o.digest)
+	d.mentions++
+	d.listed = append(d.listed, queued{number: entry, from: from})
+	if len(d.listed) > command.MaxDigestEntries {
+		i := surplus(d.listed, 0)
+		d.listed = slices.Delete(d.listed, i, i+1)
+	}
+	tx.keepDelivery(agentKey, o.digest, &d)
+}
+
 // endDelivery takes a delivery out of the queue. It is kept while it is one of the
 // newest.
 func (tx *txn) endDelivery(agentKey string, o *outbox, i int, d *deliveryRow, status DeliveryStatus) {
@@ -201,6 +241,9 @@ func (tx *txn) endDelivery(agentKey string, o *outbox, i int, d *deliveryRow, st
 	o.queue = slices.Delete(o.queue, i, i+1)
 	if o.sending == number {
 		o.sending = 0
+	}
+	if o.digest == number {
+		o.digest = 0
 	}
 	tx.countWaiting(-1)
 	tx.putDelivery(agentKey, number, d, status)
@@ -365,4 +408,22 @@ func againstTest(c *command.TestDelivery, p *profileRow, known bool) []command.P
 		return []command.Problem{command.ProblemNoHook}
 	}
 	return nil
+}
+
+// pushKind returns as what an entry is pushed to an agent in whose inbox it is; false
+// when it is not. The zero target means that there is none.
+func pushKind(f command.PushFilter, agentKey string, e *entryRow, p *command.Publish, target *entryRow) (DeliveryKind, bool) {
+	replies := command.NoReplies
+	if target.Type == TypeJob {
+		replies = command.NoJobs
+	}
+	switch {
+	case f&command.OnlyProven != 0 && !e.verified():
+		return 0, false
+	case f&replies == 0 && e.Relation == command.RelationReply && agentKey == target.AgentKey:
+		return DeliveryReply, true
+	case f&command.NoMentions == 0 && mentions(p, agentKey):
+		return DeliveryMention, true
+	}
+	return 0, false
 }

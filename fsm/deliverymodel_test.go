@@ -3,6 +3,7 @@ package fsm
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -22,7 +23,9 @@ type pushModel struct {
 
 type pushAgent struct {
 	url     string // "": nothing is pushed
-	change  int    // counts changes of url
+	digests bool   // mentions come as digests
+	open    *pushed
+	change  int // counts changes of url
 	all     []*pushed
 	begun   []pushedAt // all attempts
 	quiet   int64      // no attempt begins before
@@ -55,6 +58,21 @@ type pushed struct {
 	change   int   // pushAgent.change when the newest attempt began
 	from     pushSender
 	outage   bool // its newest failure in its own turn was while the receiver was down
+	mentions uint64
+	listed   []pushedEntry
+}
+
+// pushedEntry is one that a digest lists.
+type pushedEntry struct {
+	seq  uint64
+	from pushSender
+}
+
+func (p *pushed) seqs() (seqs []uint64) {
+	for _, e := range p.listed {
+		seqs = append(seqs, e.seq)
+	}
+	return seqs
 }
 
 func (p *pushed) waits() bool { return p.status == DeliveryWaiting || p.status == DeliverySending }
@@ -117,6 +135,7 @@ func (a *pushAgent) due(now int64) (best *pushed) {
 		its, unproven, all := a.lately(now, p.from)
 		switch free := command.MaxHourlyDeliveries - all; {
 		case its >= 5*free || !p.from.proven && unproven >= 9*free:
+		case p == a.open && p.ready > now:
 		case !a.down() && p.ready <= now && best == nil:
 			best = p
 		case a.down() && (best == nil || rank(p) < rank(best)):
@@ -130,7 +149,7 @@ func (a *pushAgent) end(reason string) {
 	for _, p := range a.waiting() {
 		p.status, p.reason = DeliveryDropped, reason
 	}
-	a.sending = nil
+	a.sending, a.open = nil, nil
 }
 
 // crowdedOut returns what has no place when too many wait.
@@ -155,7 +174,7 @@ func (a *pushAgent) crowdedOut() *pushed {
 			unproven++
 		}
 	}
-	list = slices.DeleteFunc(list, func(p *pushed) bool { return p == a.sending || unproven > 100 && p.from.proven })
+	list = slices.DeleteFunc(list, func(p *pushed) bool { return p == a.sending || unproven > len(all)/2 && p.from.proven })
 	weights := make(map[pushSender]int)
 	return slices.MaxFunc(list, func(p, q *pushed) int {
 		for _, x := range []*pushed{p, q} {
@@ -184,6 +203,10 @@ func (m *pushModel) apply(b command.Payload) {
 		m.publish(c)
 	case *command.Register:
 		a := m.agents[c.AgentKey]
+		if c.Given == command.FieldNotify {
+			a.digests = c.Notify != 0
+			return
+		}
 		if c.NotifyURL == a.url {
 			return
 		}
@@ -215,6 +238,9 @@ func (m *pushModel) apply(b command.Payload) {
 				p.failures = 0
 			}
 			a.sending, a.last, a.quiet = p, p.number, m.now+DeliveryLease
+			if a.open == p {
+				a.open = nil
+			}
 			p.status, p.attempts, p.change = DeliverySending, t.Number, a.change
 			a.begun = append(a.begun, pushedAt{m.now, p.from})
 		}
@@ -243,10 +269,41 @@ func (m *pushModel) publish(c *command.Publish) {
 		case name == c.AgentKey:
 		case c.Relation == command.RelationReply && name == author:
 			m.push(name, DeliveryReply, entry, from)
+		case slices.Contains(c.Mentions, name) && m.agents[name].digests:
+			m.collect(name, entry, from)
 		case slices.Contains(c.Mentions, name):
 			m.push(name, DeliveryMention, entry, from)
 		}
 	}
+}
+
+// collect adds a mention to a digest.
+func (m *pushModel) collect(agent string, entry uint64, from pushSender) {
+	a := m.agents[agent]
+	if a.url == "" {
+		return
+	}
+	if a.open == nil {
+		m.push(agent, DeliveryDigest, 0, pushSender{agent, true})
+		p := a.all[len(a.all)-1]
+		if !p.waits() {
+			return
+		}
+		p.ready, a.open = m.now+60*minute, p
+	}
+	p := a.open
+	p.mentions++
+	p.listed = append(p.listed, pushedEntry{entry, from})
+	if len(p.listed) <= 50 {
+		return
+	}
+	// As in a queue of as many deliveries.
+	queue := &pushAgent{}
+	for _, e := range p.listed {
+		queue.all = append(queue.all, &pushed{entry: e.seq, status: DeliveryWaiting, from: e.from})
+	}
+	out := queue.crowdedOut()
+	p.listed = slices.DeleteFunc(p.listed, func(e pushedEntry) bool { return e.seq == out.entry })
 }
 
 func (m *pushModel) push(agent string, kind DeliveryKind, entry uint64, from pushSender) {
@@ -261,6 +318,9 @@ func (m *pushModel) push(agent string, kind DeliveryKind, entry uint64, from pus
 	if len(a.waiting()) > command.MaxWaitingDeliveries {
 		p := a.crowdedOut()
 		p.status, p.reason = DeliveryDropped, ReasonQueueFull
+		if a.open == p {
+			a.open = nil
+		}
 	}
 }
 
@@ -330,7 +390,7 @@ func drawPush(t *rapid.T, m *pushModel) command.Payload {
 	if likely != nil && rapid.IntRange(0, 4).Draw(t, "stale") > 0 {
 		attempt.Delivery, attempt.Number = likely.number, likely.attempts-min(likely.attempts, rapid.Uint64Range(0, 1).Draw(t, "late"))
 	}
-	switch rapid.SampledFrom([]command.Op{command.OpPublish, command.OpPublish, command.OpBeginDeliveries, command.OpBeginDeliveries, command.OpAckDelivery, command.OpAckDelivery, command.OpTestDelivery, command.OpRegister, command.OpTick}).Draw(t, "op") {
+	switch rapid.SampledFrom([]command.Op{command.OpPublish, command.OpPublish, command.OpBeginDeliveries, command.OpBeginDeliveries, command.OpAckDelivery, command.OpAckDelivery, command.OpTestDelivery, command.OpRegister, command.OpRegister, command.OpTick}).Draw(t, "op") {
 	case command.OpPublish:
 		return drawEntryFor(t, m)
 	case command.OpBeginDeliveries:
@@ -348,6 +408,9 @@ func drawPush(t *rapid.T, m *pushModel) command.Payload {
 	case command.OpTestDelivery:
 		return &command.TestDelivery{AgentKey: agent, Proof: command.Proof{Key: keyHash("key of " + agent)}}
 	case command.OpRegister:
+		if rapid.Bool().Draw(t, "filter") {
+			return notifies(agent, rapid.SampledFrom([]command.PushFilter{0, command.Digest}).Draw(t, "digests"))
+		}
 		return rehook(agent, rapid.SampledFrom([]string{"", "https://one.example.org/", "https://two.example.org/"}).Draw(t, "url"))
 	default:
 		return &command.Tick{}
@@ -452,9 +515,10 @@ func (r *pushRun) check() {
 			got := pushed{
 				number: d.Number, entry: d.Entry, kind: d.Kind, status: d.Status, reason: d.Reason,
 				attempts: d.Attempts, failures: d.Failures, ready: p.ready, change: p.change, from: p.from, outage: p.outage,
+				mentions: d.Mentions, listed: p.listed,
 			}
-			if got != *p {
-				r.Fatalf("%s: delivery %+v, want %+v", name, got, *p)
+			if !reflect.DeepEqual(got, *p) || !slices.Equal(d.Listed, p.seqs()) {
+				r.Fatalf("%s: delivery %+v listing %v, want %+v", name, got, d.Listed, *p)
 			}
 			if d.Entry != 0 && (seen[d.Entry] || r.model.authors[d.Entry-1] == name) {
 				r.Fatalf("%s: entry %d is pushed twice, or to its author", name, d.Entry)
@@ -531,6 +595,10 @@ func TestDeliveriesAgainstModel(t *testing.T) {
 		r.commit(1000, hooked("ada", nil), hooked("bob", nil))
 		for name, a := range r.model.agents {
 			a.url = "https://" + name + ".example.org/hook"
+		}
+		if rapid.Bool().Draw(rt, "digests") {
+			r.commit(1000, notifies("ada", command.Digest))
+			r.model.agents["ada"].digests = true
 		}
 		for range rapid.IntRange(1, 15).Draw(rt, "steps") {
 			switch rapid.IntRange(0, 9).Draw(rt, "step") {

@@ -24,6 +24,10 @@ type Delivery struct {
 	Attempts  uint64 // that have begun
 	Failures  uint64 // those of them in its own turn that the receiver of the newest did not take
 	Reason    string // of the newest failure, or of the end; "": none
+	// Mentions is how many mentions a digest took, and Listed the seqs of those of them
+	// that it lists, oldest first.
+	Mentions uint64
+	Listed   []uint64
 	// URL is where it goes: only in a delivery that is to be sent. It is never shown.
 	URL string
 }
@@ -45,7 +49,10 @@ func (d *deliveryRow) show(p *profileRow, agentKey string, o *outbox, next turn,
 	shown := Delivery{
 		AgentKey: agentKey, Number: number, ID: string(appendDeliveryID(nil, p, number, d.queuedAt)),
 		Kind: d.kind, Status: d.status, Entry: d.entry, QueuedAt: d.queuedAt, ChangedAt: d.changedAt,
-		Attempts: d.attempts, Failures: d.failures, Reason: d.reason,
+		Attempts: d.attempts, Failures: d.failures, Reason: d.reason, Mentions: d.mentions,
+	}
+	for _, q := range d.listed {
+		shown.Listed = append(shown.Listed, q.number)
 	}
 	if i, waits := o.find(number); waits && number != o.sending {
 		switch {

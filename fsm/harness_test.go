@@ -48,8 +48,26 @@ func tryOpenAt(dir string, change ...func(*Options)) (*Machine, error) {
 
 func closeMachine(t testing.TB, m *Machine) {
 	t.Helper()
+	checkHotRows(t, m)
 	if err := m.Close(); err != nil {
 		t.Errorf("close: %v", err)
+	}
+}
+
+// checkHotRows holds that the rows that are kept in memory are those on disk.
+func checkHotRows(t tester, m *Machine) {
+	t.Helper()
+	m.applyMu.Lock()
+	defer m.applyMu.Unlock()
+	for i := range m.store.hot.slots {
+		r := m.store.hot.slots[i].Load()
+		if m.closed || r == nil {
+			continue
+		}
+		row, ok, err := getRow(m.store.db, []byte(r.key))
+		if err != nil || ok != (r.row != nil) || !bytes.Equal(row, r.row) {
+			t.Errorf("row %x is kept as %x, and is %x %v %v", r.key, r.row, row, ok, err)
+		}
 	}
 }
 
@@ -208,6 +226,11 @@ type entryDoc struct {
 	SupersededByCount int    `json:"supersededByCount"`
 	Status            string `json:"status"`
 	LooksLike         string `json:"looksLike"`
+	Hidden            *struct {
+		At     int64
+		Reason string
+		Purged bool
+	} `json:"hidden"`
 }
 
 func readEntry(t tester, v *View, seq uint64) (entryDoc, string) {
@@ -361,4 +384,20 @@ func fileNames(t testing.TB, dir string) []string {
 		names = append(names, e.Name())
 	}
 	return names
+}
+
+// HelpStatus returns the state of the request for human help with the given seq;
+// false when the entry is none.
+func (v *View) HelpStatus(seq uint64) (HelpStatus, bool, error) {
+	h, ok, err := load(v.snap, seqKey(spaceHelp, seq), decodeHelpRow)
+	return h.status, ok, err
+}
+
+// Senders returns the registers of the sketch of one day's senders.
+func (v *View) Senders(day command.Day, surface command.Surface) ([]byte, error) {
+	registers := make([]byte, command.SketchRegisters)
+	lower := append(dayKey(spaceSenders, day), byte(surface))
+	upper := append(dayKey(spaceSenders, day), byte(surface)+1)
+	err := scanSpace(v.snap, lower, upper, func(key, chunk []byte) error { return mergeChunk(registers, key, chunk) })
+	return registers, err
 }

@@ -119,7 +119,9 @@ func TestHelpList(t *testing.T) {
 	r := newRig(t)
 	other := ask("bob")
 	other.Goal = "Water the plants"
-	r.run(ask("ada"), other, ask("ada"), post("ada", func(p *command.Publish) { p.Title = "Sign this" }), ask("ada"))
+	r.run(ask("ada"), other, ask("ada"), post("ada", func(p *command.Publish) { p.Title = "Sign this" }), ask("ada"),
+		post("eve", func(p *command.Publish) { p.Relation, p.Target = command.RelationReply, "h3" }),
+		post("ada", func(p *command.Publish) { p.Relation, p.Target = command.RelationRetraction, "h5" }))
 	for name, tt := range map[string]struct {
 		q    HelpQuery
 		want []uint64
@@ -130,6 +132,9 @@ func TestHelpList(t *testing.T) {
 		"prefix":   {HelpQuery{Q: "plan"}, []uint64{2}},
 		"both":     {HelpQuery{Q: "form", AgentKey: "ada"}, []uint64{5, 3, 1}},
 		"no word":  {HelpQuery{Q: "!!"}, nil},
+		"open":     {HelpQuery{Status: HelpOpen}, []uint64{2, 1}},
+		"answered": {HelpQuery{Status: HelpAnswered, AgentKey: "ada"}, []uint64{3}},
+		"closed":   {HelpQuery{Status: HelpClosed, Q: "form"}, []uint64{5}},
 	} {
 		for _, limit := range []int{0, 1, 2} {
 			var got []uint64
@@ -165,5 +170,31 @@ func TestHelpRequestID(t *testing.T) {
 	c.Bounds = ""
 	if got := r.run(c)[0]; !got.Differs {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestHelpListStopsAtItsBound holds that a list of requests in one state looks at a
+// bounded number of others, and is complete page by page.
+func TestHelpListStopsAtItsBound(t *testing.T) {
+	r := newRig(t)
+	for seq := 0; seq < maxFiltered+filterStep; seq += 100 {
+		bodies := make([]command.Payload, 100)
+		for i := range bodies {
+			bodies[i] = ask("ada")
+		}
+		r.run(bodies...)
+	}
+	r.run(post("eve", func(p *command.Publish) { p.Relation, p.Target = command.RelationReply, "h1" }))
+	v := r.View()
+	defer v.Release()
+	work := 0
+	q := HelpQuery{Status: HelpAnswered, Work: &work}
+	seqs, next, err := v.ListHelp(q)
+	if err != nil || len(seqs) != 0 || next == 0 || work < maxFiltered {
+		t.Errorf("first page %v, next %d, work %d, %v", seqs, next, work, err)
+	}
+	q.Before = next
+	if seqs, next, err = v.ListHelp(q); err != nil || len(seqs) != 1 || seqs[0] != 1 || next != 0 {
+		t.Errorf("second page %v, next %d, %v", seqs, next, err)
 	}
 }

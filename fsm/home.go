@@ -1,15 +1,16 @@
 package fsm
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// updateHome adds a new entry to what home shows. The
-// zero target means that there is none.
-func (tx *txn) updateHome(e *entryRow, p *command.Publish, target *entryRow) {
+// updateHome adds a new entry to what home shows. The zero target means that there is
+// none; own says that the entry is by its author.
+func (tx *txn) updateHome(e *entryRow, p *command.Publish, target *entryRow, own bool) {
 	tx.recentByAuthor(keyNewest).add(authored{e.Seq, e.AgentKey}, newestShown)
 	a := tx.activity(e.AgentKey)
 	for _, name := range topicsOf(e.Channel, p.Tags) {
@@ -19,35 +20,49 @@ func (tx *txn) updateHome(e *entryRow, p *command.Publish, target *entryRow) {
 		}
 	}
 	for _, name := range e.inbox {
-		reason := []byte{byte(ReasonMention)}
-		if name == target.AgentKey {
-			reason[0] = byte(ReasonReply)
-		}
+		reason := reasonOf(name, target)
 		tx.set(memberSeqKey(name, partInbox, e.Seq), reason)
-		tx.set(memberSeqKey(name, partOwed, e.Seq), reason)
+		if name != target.AgentKey || !target.asks() || e.question {
+			tx.keep(memberSeqKey(name, partOwed, e.Seq), reason)
+		}
 	}
 	if e.waits() {
 		tx.addOwn(partAsked, e.AgentKey, e.Seq)
 	}
 	if e.Parent != 0 {
-		tx.settle(e, target)
+		tx.settle(e, target, own)
 	}
+}
+
+// reasonOf is the row of an entry in an agent's inbox. The zero target means that there
+// is none.
+func reasonOf(agentKey string, target *entryRow) []byte {
+	if agentKey == target.AgentKey {
+		return []byte{byte(ReasonReply)}
+	}
+	return []byte{byte(ReasonMention)}
 }
 
 // waits reports whether the entry waits for an answer until it gets one.
 func (e *entryRow) waits() bool { return e.question || e.Type == TypeHelp }
 
+// asks reports whether what others say of the entry is what its author asked for: an
+// answer, or word of a job. The author owes them nothing for it.
+func (e *entryRow) asks() bool { return e.waits() || e.Type == TypeJob }
+
 // settle notes what an entry means for the one that it relates to: its writer has
-// answered it; a question has its answer; a retracted entry needs none.
-func (tx *txn) settle(e, target *entryRow) {
+// answered it; a question has its answer; a retracted entry needs none, and a corrected
+// one none of those who are told of its correction.
+func (tx *txn) settle(e, target *entryRow, own bool) {
 	retraction := e.Relation == command.RelationRetraction
+	correction := own && e.Relation == command.RelationCorrection
 	for _, name := range target.inbox {
-		if retraction || name == e.AgentKey {
-			tx.del(memberSeqKey(name, partOwed, target.Seq))
+		if retraction || name == e.AgentKey || correction && slices.Contains(e.inbox, name) {
+			tx.keep(memberSeqKey(name, partOwed, target.Seq), nil)
 		}
 	}
 	answer := e.Relation == command.RelationReply && e.AgentKey != target.AgentKey
-	if target.waits() && (answer || retraction) {
+	if target.waits() && (answer || retraction) || target.question && correction {
 		tx.dropOwn(partAsked, target.AgentKey, target.Seq)
 	}
 	if answer {
@@ -59,10 +74,11 @@ func (tx *txn) settle(e, target *entryRow) {
 // updateHomeOfJob keeps the lists of a job's poster and of its claimants up to date
 // with a change of its state.
 func (tx *txn) updateHomeOfJob(seq uint64, old, next jobRow) {
-	if old.status == JobClaimed {
+	if old.claimantKey != "" {
 		tx.keep(heldKey(old.claimantKey, old.expires, seq), nil)
+		tx.tellLost(old.claimantKey, next)
 	}
-	if next.status == JobClaimed {
+	if next.claimantKey != "" {
 		tx.keep(heldKey(next.claimantKey, next.expires, seq), []byte{})
 	}
 	if old.status == next.status {
@@ -75,6 +91,44 @@ func (tx *txn) updateHomeOfJob(seq uint64, old, next jobRow) {
 	if p, listed := ownPart(next.status); listed {
 		tx.addOwn(p, job.AgentKey, seq)
 	}
+}
+
+// tellLost tells an agent whose claim has run out of the claim or the result of another
+// that came instead.
+func (tx *txn) tellLost(former string, next jobRow) {
+	if instead, some := tx.entry(max(next.claim, next.result)); some && instead.AgentKey != former {
+		tx.set(memberSeqKey(former, partInbox, instead.Seq), []byte{byte(ReasonClaimLost)})
+		tx.told = append(tx.told, former)
+	}
+}
+
+// applyMarkSeen takes what the agent names from what it has not answered. Who has not
+// the key would hide from others what was said to them.
+func (tx *txn) applyMarkSeen(c *command.MarkSeen) command.Result {
+	w := tx.writer(c.Signature())
+	if problems := w.markSeenProblems(); len(problems) > 0 {
+		return command.Result{Outcome: command.OutcomeRejected, Problems: problems}
+	}
+	for _, seq := range c.Entries {
+		tx.keep(memberSeqKey(c.AgentKey, partOwed, seq), nil)
+	}
+	return command.Result{Outcome: command.OutcomeDone}
+}
+
+func (w *writer) markSeenProblems() []command.Problem {
+	if problems := w.Problems(); len(problems) > 0 || w.Strength == command.ByKey {
+		return problems
+	}
+	return []command.Problem{command.ProblemNoKey}
+}
+
+// MarkSeenProblems returns everything against a MarkSeen, as far as the view knows.
+func (v *View) MarkSeenProblems(by command.Signature) ([]command.Problem, error) {
+	w, s, err := v.writer(by)
+	if err != nil {
+		return nil, err
+	}
+	return w.markSeenProblems(), s.err
 }
 
 // ownPart returns the poster's list of jobs of a status.
@@ -122,6 +176,10 @@ func (tx *txn) finishHome() {
 		a.write(tx, agent)
 	}
 	for key, s := range tx.recents {
+		if len(*s) == 0 { // the key says what was written about
+			tx.del([]byte(key))
+			continue
+		}
 		buf = s.append(buf[:0])
 		tx.set([]byte(key), buf)
 	}
@@ -162,6 +220,23 @@ func (s *recentByAuthor) add(e authored, n int) {
 		*s = slices.Delete(*s, 0, 1)
 	}
 	*s = append(*s, e)
+}
+
+// insert puts an entry back that was there before.
+func (s *recentByAuthor) insert(e authored, n int) {
+	at, _ := slices.BinarySearchFunc(*s, e.seq, func(o authored, seq uint64) int { return cmp.Compare(o.seq, seq) })
+	newer := slices.Clone((*s)[at:])
+	*s = (*s)[:at]
+	for _, e := range append([]authored{e}, newer...) {
+		s.add(e, n)
+	}
+}
+
+// remove takes an entry out, if it is there.
+func (s *recentByAuthor) remove(seq uint64) (there bool) {
+	before := len(*s)
+	*s = slices.DeleteFunc(*s, func(e authored) bool { return e.seq == seq })
+	return len(*s) < before
 }
 
 // others returns the newest n entries that a reader has not written and that are

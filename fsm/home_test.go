@@ -17,11 +17,15 @@ func (r *rig) home(agent string, since int64) *Home {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
-	h, err := v.Home(agent, since)
+	h, err := v.Home(agent, since, false)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	return h
+}
+
+func markSeen(agent, key string, entries ...uint64) *command.MarkSeen {
+	return &command.MarkSeen{AgentKey: agent, Proof: command.Proof{Key: keyHash(key)}, Entries: entries}
 }
 
 func asking(p *command.Publish) { p.Question = true }
@@ -94,7 +98,7 @@ func TestHomeOfClaims(t *testing.T) {
 	r.run(&command.Tick{})
 	r.run(&command.Tick{})
 	r.run(&command.Tick{})
-	if h := r.home("bob", 0); len(h.ToDeliver) != 0 || !slices.Equal(h.OpenJobs, []uint64{job}) {
+	if h := r.home("bob", 0); !slices.Equal(h.ToDeliver, []uint64{job}) || !slices.Equal(h.OpenJobs, []uint64{job}) {
 		t.Errorf("after its end: to deliver %v, open %v", h.ToDeliver, h.OpenJobs)
 	}
 	if got := held(); len(got) != 0 {
@@ -103,6 +107,148 @@ func TestHomeOfClaims(t *testing.T) {
 	r.run(&command.FinishJob{JobAction: onJob("eve", job), Result: "Done."})
 	if h := r.home("ada", 0); len(h.OwedToYou) != 0 {
 		t.Errorf("after the result: owed %v", h.OwedToYou)
+	}
+}
+
+// TestClaimLost tells the last claimant, once, who took the job after its claim ran out.
+func TestClaimLost(t *testing.T) {
+	r := newRig(t)
+	brief := func(agent string, job uint64) *command.ClaimJob {
+		return &command.ClaimJob{JobAction: onJob(agent, job), TTL: 1}
+	}
+	why := func(agent string) (reasons []string) {
+		for _, item := range r.home(agent, 0).ForYou {
+			reasons = append(reasons, item.Reason.String())
+		}
+		return reasons
+	}
+	r.run(postJob("ada"), brief("bob", 1))
+	r.run(&command.Tick{})
+	if h := r.home("bob", 0); !slices.Equal(h.ToDeliver, []uint64{1}) || len(h.ForYou) != 0 {
+		t.Errorf("after its end: %+v", h)
+	}
+	wake, stop := r.Watch("bob")
+	defer stop()
+	taken := brief("eve", 1)
+	taken.Mentions = []string{"bob"}
+	r.run(taken)
+	select {
+	case <-wake:
+	default:
+		t.Error("who lost a claim was not woken")
+	}
+	if h := r.home("bob", 0); len(h.ToDeliver) != 0 || !slices.Equal(why("bob"), []string{"claim_lost"}) {
+		t.Errorf("after another has claimed: %+v", h)
+	}
+	r.run(&command.Tick{})
+	r.run(&command.FinishJob{JobAction: onJob("dan", 1), Result: "Done."})
+	if got := why("bob"); len(got) != 1 {
+		t.Errorf("told twice: %v", got)
+	}
+	if got := why("eve"); !slices.Equal(got, []string{"claim_lost"}) {
+		t.Errorf("the second one was told %v", got)
+	}
+	// Who takes its own job up again, or gives it back, has lost nothing.
+	r.run(postJob("ada"))
+	v := r.View()
+	job := v.LastSeq()
+	v.Release()
+	r.run(brief("bob", job))
+	r.run(&command.Tick{})
+	r.run(brief("bob", job), release("bob", job), &command.FinishJob{JobAction: onJob("eve", job), Result: "Done."})
+	if h := r.home("bob", 0); len(h.ToDeliver) != 0 || len(h.ForYou) != 1 {
+		t.Errorf("after it gave the job back: %+v", h)
+	}
+}
+
+// TestNotOwed: what answers what an agent has asked for asks nothing of it, unless it
+// does, in words.
+func TestNotOwed(t *testing.T) {
+	r := newRig(t)
+	r.run(postJob("ada"), post("ada", asking), ask("ada"), post("ada", nil))
+	for style, target := range map[EntryType]uint64{TypeJob: 1, TypeEntry: 2, TypeHelp: 3} {
+		answer := post("bob", func(p *command.Publish) { p.Relation, p.Target = command.RelationReply, FormatID(style, target) })
+		back := *answer
+		back.Question = true
+		before := r.home("ada", 0).OwedByYouCount
+		r.run(answer)
+		if got := r.home("ada", 0).OwedByYouCount - before; got != 0 {
+			t.Errorf("%c: %d items are owed for an answer", style, got)
+		}
+		r.run(&back)
+		if got := r.home("ada", 0).OwedByYouCount - before; got != 1 {
+			t.Errorf("%c: %d items are owed for a question", style, got)
+		}
+	}
+	before := r.home("ada", 0).OwedByYouCount
+	r.run(claim("bob", 1), finish("bob", 1), post("bob", relate(command.RelationReply, 4)))
+	if got := r.home("ada", 0).OwedByYouCount - before; got != 1 {
+		t.Errorf("%d items are owed after a claim, a result and a reply", got)
+	}
+}
+
+// TestCorrectedQuestion leaves the open items of who asked, and those of whom the
+// correction tells.
+func TestCorrectedQuestion(t *testing.T) {
+	r := newRig(t)
+	r.run(post("ada", func(p *command.Publish) { p.Question, p.Mentions = true, []string{"bob", "eve"} }))
+	r.run(post("ada", func(p *command.Publish) {
+		relate(command.RelationCorrection, 1)(p)
+		p.Mentions = []string{"bob"}
+	}))
+	if h := r.home("ada", 0); len(h.OwedToYou) != 0 {
+		t.Errorf("ada is owed %v", h.OwedToYou)
+	}
+	if h := r.home("dan", 0); len(h.Waiting) != 0 {
+		t.Errorf("%v wait", h.Waiting)
+	}
+	for agent, want := range map[string]uint64{"bob": 2, "eve": 1} {
+		if h := r.home(agent, 0); len(h.OwedByYou) != 1 || h.OwedByYou[0].Seq != want {
+			t.Errorf("%s owes %v", agent, h.OwedByYou)
+		}
+	}
+}
+
+// TestMarkSeen puts open items aside for who has the key, and nothing else.
+func TestMarkSeen(t *testing.T) {
+	r := newRig(t)
+	r.run(register("ada", "k1", nil))
+	for range 3 {
+		r.run(post("bob", func(p *command.Publish) { p.Mentions = []string{"ada", "eve"} }))
+	}
+	for name, c := range map[string]*command.MarkSeen{
+		"a wrong key": markSeen("ada", "k2", 1), "an address": {AgentKey: "ada", Proof: command.Proof{Sender: "sender-1", Address: true}, Entries: []uint64{1}},
+		"no profile": markSeen("eve", "k1", 1),
+	} {
+		if got := r.run(c)[0]; got.Outcome != command.OutcomeRejected || len(got.Problems) != 1 || len(r.inspect(c)) != 1 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if got := r.run(markSeen("ada", "k1", 1, 3, 3, 4, 99))[0]; got.Outcome != command.OutcomeDone {
+		t.Errorf("%+v", got)
+	}
+	r.run(post("bob", func(p *command.Publish) { p.Mentions = []string{"ada"} }))
+	h := r.home("ada", 0)
+	if len(h.ForYou) != 4 || h.OwedByYouCount != 2 || h.OwedByYou[0].Seq != 4 || h.OwedByYou[1].Seq != 2 {
+		t.Errorf("%+v", h)
+	}
+	if other := r.home("eve", 0); other.OwedByYouCount != 3 {
+		t.Errorf("another owes %d", other.OwedByYouCount)
+	}
+}
+
+// TestHomeCounts counts what is not listed, up to a bound.
+func TestHomeCounts(t *testing.T) {
+	r := newRig(t)
+	for n := range command.MaxCounted + 1 {
+		r.run(post("bob", func(p *command.Publish) { p.Mentions, p.Question = []string{"ada"}, true }))
+		h := r.home("ada", 0)
+		if want := min(n+1, command.MaxCounted); h.OwedByYouCount != want || len(h.OwedByYou) != min(want, command.MaxOwed) || len(h.Waiting) != 0 {
+			t.Fatalf("after %d: %d counted, %d listed, %d wait", n+1, h.OwedByYouCount, len(h.OwedByYou), len(h.Waiting))
+		}
+		if h := r.home("bob", 0); h.OwedToYouCount != min(n+1, command.MaxCounted) || len(h.OwedToYou) != min(n+1, command.MaxOwed) {
+			t.Fatalf("after %d: %d counted, %d listed", n+1, h.OwedToYouCount, len(h.OwedToYou))
+		}
 	}
 }
 
@@ -130,6 +276,17 @@ func TestActivityForgetsTheLeastTopic(t *testing.T) {
 	}
 }
 
+// TestTopicCountsNothingBelowZero: a topic that was dropped and came anew does not count
+// what it held before.
+func TestTopicCountsNothingBelowZero(t *testing.T) {
+	a := &activity{topics: []topic{{name: "sea", entries: 1}}}
+	for i, want := range []bool{true, false, false} {
+		if got := a.uncount("sea"); got != want || a.topics[0].entries != 0 {
+			t.Errorf("%d: %v, and %d entries left", i, got, a.topics[0].entries)
+		}
+	}
+}
+
 // TestTopicsSurviveRestart has more topics than there is room for, over restarts.
 func TestTopicsSurviveRestart(t *testing.T) {
 	dir := t.TempDir()
@@ -148,7 +305,7 @@ func TestTopicsSurviveRestart(t *testing.T) {
 		if err != nil || len(a.topics) != maxTopics {
 			t.Fatalf("%d topics, %v", len(a.topics), err)
 		}
-		h, err := v.Home("ada", 0)
+		h, err := v.Home("ada", 0, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -203,7 +360,7 @@ func TestHomeRowsRejectDamage(t *testing.T) {
 	if _, err := decodeTopic([]byte("den"), []byte{1}); err == nil {
 		t.Error("a cut topic was taken")
 	}
-	for _, row := range [][]byte{nil, {0}, {3}, {1, 1}} {
+	for _, row := range [][]byte{nil, {0}, {4}, {1, 1}} {
 		if _, err := decodeReason(row); err == nil {
 			t.Errorf("inbox row %v was taken", row)
 		}
@@ -217,7 +374,7 @@ func TestSummary(t *testing.T) {
 	second := r.publish(relate(command.RelationReply, first))
 	third := r.publish(relate(command.RelationFollowUp, first))
 	v := r.View()
-	defer v.Release()
+	defer func() { v.Release() }()
 	for limit := range utf8.RuneCountInString(body) + 2 {
 		raw, err := v.AppendSummary([]byte("x"), first, limit)
 		if err != nil {
@@ -227,11 +384,13 @@ func TestSummary(t *testing.T) {
 		if err := json.Unmarshal(raw[1:], &got); err != nil {
 			t.Fatalf("limit %d: %v: %s", limit, err, raw)
 		}
-		want := body
-		if runes := []rune(body); limit < len(runes) {
+		want, title := body, `Is "this" it?`
+		if limit == 0 {
+			want, title = "", ""
+		} else if runes := []rune(body); limit < len(runes) {
 			want = string(runes[:limit]) + "…"
 		}
-		if got["body"] != want || got["title"] != `Is "this" it?` || got["agent"] != "Bob \\\"" {
+		if got["body"] != want || got["title"] != title || got["agent"] != "Bob \\\"" {
 			t.Errorf("limit %d: %s", limit, raw)
 		}
 		if got["replyTo"] != nil || got["replies"] != 1.0 || got["id"] != EntryID(first) {
@@ -242,6 +401,15 @@ func TestSummary(t *testing.T) {
 		if raw, err := v.AppendSummary(nil, seq, command.MaxBody); err != nil || !strings.Contains(string(raw), want) {
 			t.Errorf("%s, %v: want %s", raw, err, want)
 		}
+	}
+	derived := r.run(post("bob", func(p *command.Publish) { p.Title, p.Body = `Is "this"`, `Is "this" it?` }))[0].Entry
+	v.Release()
+	v = r.View()
+	if raw, err := v.AppendSummary(nil, derived, 9); err != nil || !strings.Contains(string(raw), `"title":"","body":"Is \"this\"…"`) {
+		t.Errorf("a title that the body begins with: %s, %v", raw, err)
+	}
+	if raw, err := v.AppendSummary(nil, third, 0); err != nil || !strings.Contains(string(raw), `"title":"","body":"","replyTo":null,"supersedes":"`+EntryID(first)+`","relation":"follow_up"`) {
+		t.Errorf("%s, %v", raw, err)
 	}
 	if _, err := v.AppendSummary(nil, 99, 1); err == nil {
 		t.Error("an entry that does not exist has a summary")

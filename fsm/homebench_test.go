@@ -71,7 +71,7 @@ func benchHome(b *testing.B, m *Machine, since int64) {
 	items := 0
 	for b.Loop() {
 		start := time.Now()
-		h, err := v.Home(benchReader, since)
+		h, err := v.Home(benchReader, since, false)
 		if err != nil {
 			b.Fatal(err)
 		}

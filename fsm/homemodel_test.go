@@ -18,6 +18,51 @@ import (
 type homeModel struct {
 	now     int64
 	entries []homeFact
+	*homeHistory
+}
+
+// homeHistory is what of the commands no entry holds.
+type homeHistory struct {
+	filed    map[uint64]*command.Publish
+	claimant map[uint64]string          // of a job: who claimed it last and did not give it back
+	claim    map[uint64]uint64          // of a job: the entry of that claim
+	ttl      map[uint64]int64           // of the entry of a claim
+	lost     map[uint64]string          // by the entry that came instead of a claim: whose
+	seen     map[string]map[uint64]bool // by agent: what it has put aside
+	lastSeq  uint64
+}
+
+// add adds a command and what came of it.
+func (m *homeHistory) add(c command.Payload, r command.Result) {
+	if r.Outcome != command.OutcomeDone {
+		return
+	}
+	take := func(on *command.JobAction, holder string) {
+		_, job, _ := ParseID(on.Job)
+		if former := m.claimant[job]; former != "" && former != on.AgentKey {
+			m.lost[r.Entry] = former
+		}
+		m.claimant[job] = holder
+	}
+	switch c := c.(type) {
+	case *command.Publish:
+		m.filed[r.Entry] = c
+	case *command.ClaimJob:
+		take(&c.JobAction, c.AgentKey)
+		_, job, _ := ParseID(c.Job)
+		m.claim[job], m.ttl[r.Entry] = r.Entry, c.TTL
+	case *command.FinishJob:
+		take(&c.JobAction, "")
+	case *command.ReleaseJob:
+		delete(m.claimant, r.Entry)
+	case *command.MarkSeen:
+		for _, seq := range c.Entries {
+			if seq <= m.lastSeq {
+				m.seen[c.AgentKey][seq] = true
+			}
+		}
+	}
+	m.lastSeq = max(m.lastSeq, r.Entry)
 }
 
 // homeFact is an entry as the model knows it.
@@ -32,9 +77,9 @@ type homeFact struct {
 
 // factsOf reads back what the machine filed; what it does not hold comes from the
 // commands that filed it.
-func factsOf(t tester, v *View, filed map[uint64]*command.Publish) *homeModel {
+func factsOf(t tester, v *View, history *homeHistory) *homeModel {
 	t.Helper()
-	m := &homeModel{now: v.Time()}
+	m := &homeModel{now: v.Time(), homeHistory: history}
 	for seq := uint64(1); seq <= v.LastSeq(); seq++ {
 		meta, ok, err := v.Meta(seq)
 		if err != nil || !ok {
@@ -42,7 +87,7 @@ func factsOf(t tester, v *View, filed map[uint64]*command.Publish) *homeModel {
 		}
 		doc, _ := readEntry(t, v, seq)
 		f := homeFact{Meta: meta, agent: doc.Agent, tags: doc.Tags}
-		if p := filed[seq]; p != nil {
+		if p := m.filed[seq]; p != nil {
 			f.mentions, f.question = p.Mentions, p.Question && p.Kind == command.KindMessage
 		}
 		if f.job, _, err = v.Job(seq); err != nil {
@@ -56,10 +101,12 @@ func factsOf(t tester, v *View, filed map[uint64]*command.Publish) *homeModel {
 func (m *homeModel) at(seq uint64) homeFact { return m.entries[seq-1] }
 
 // why says for what reason an entry concerns an agent; 0 when it does not.
-func (m *homeModel) why(e homeFact, agent string) Reason {
+func (m *homeModel) reason(e homeFact, agent string) Reason {
 	switch {
 	case e.AgentKey == agent:
 		return 0
+	case m.lost[e.Seq] == agent:
+		return ReasonClaimLost
 	case e.Parent != 0 && m.at(e.Parent).AgentKey == agent:
 		return ReasonReply
 	case slices.Contains(e.mentions, agent):
@@ -75,7 +122,28 @@ func (m *homeModel) related(seq uint64, f func(e homeFact) bool) bool {
 // waits reports a question or a request for help that nobody else has answered.
 func (m *homeModel) waits(e homeFact) bool {
 	return (e.question || e.Type == TypeHelp) && !m.related(e.Seq, func(r homeFact) bool {
-		return r.Relation == command.RelationRetraction || r.Relation == command.RelationReply && r.AgentKey != e.AgentKey
+		return r.Relation == command.RelationRetraction || r.Relation == command.RelationReply && r.AgentKey != e.AgentKey ||
+			e.question && corrects(r, e)
+	})
+}
+
+// corrects reports whether an entry is its author's correction of another one.
+func corrects(r, e homeFact) bool {
+	return r.Relation == command.RelationCorrection && r.AgentKey == e.AgentKey && e.AgentKey != command.AnonymousName
+}
+
+// owes reports whether an agent owes an answer to an entry.
+func (m *homeModel) owes(agent string, e homeFact) bool {
+	reply := e.Parent != 0 && m.at(e.Parent).AgentKey == agent
+	mentioned := e.AgentKey != agent && slices.Contains(e.mentions, agent)
+	if e.AgentKey == agent || !reply && !mentioned || m.seen[agent][e.Seq] {
+		return false
+	}
+	if parent := e.Parent; reply && !e.question && (m.at(parent).question || m.at(parent).Type != TypeEntry) {
+		return false
+	}
+	return !m.related(e.Seq, func(r homeFact) bool {
+		return r.AgentKey == agent || r.Relation == command.RelationRetraction || corrects(r, e) && slices.Contains(r.mentions, agent)
 	})
 }
 
@@ -89,44 +157,82 @@ func (m *homeModel) pick(limit int, fits func(e homeFact) bool) (seqs []uint64) 
 	return seqs
 }
 
-func (m *homeModel) home(agent string, since int64) *Home {
+// claimEnd is when the last claim of a job ends.
+func (m *homeModel) claimEnd(job uint64) int64 {
+	claim := m.claim[job]
+	return m.at(claim).CreatedAt + m.ttl[claim]
+}
+
+// newestOfEach returns the newest entries that fit, of each author as many as wait for
+// all.
+func (m *homeModel) newestOfEach(fits func(e homeFact) bool) map[uint64]bool {
+	seqs, count := map[uint64]bool{}, map[string]int{}
+	for _, seq := range m.pick(len(m.entries), fits) {
+		if author := m.at(seq).AgentKey; count[author] < waitingPerAuthor {
+			seqs[seq] = true
+			count[author]++
+		}
+	}
+	return seqs
+}
+
+func (m *homeModel) home(agent string, since int64, seenBefore bool) *Home {
 	day := (24 * time.Hour).Milliseconds()
 	h := &Home{Now: m.now}
 	for _, e := range m.entries {
-		why := m.why(e, agent)
-		if why == 0 || e.CreatedAt <= since {
+		reason := m.reason(e, agent)
+		if reason == 0 || e.CreatedAt <= since {
 			continue
 		}
 		if n := len(h.ForYou); n >= command.MaxForYou && m.at(h.ForYou[n-1].Seq).CreatedAt != e.CreatedAt {
 			h.More, h.Now = true, m.at(h.ForYou[n-1].Seq).CreatedAt
 			break
 		}
-		h.ForYou = append(h.ForYou, InboxItem{e.Seq, why})
+		h.ForYou = append(h.ForYou, InboxItem{e.Seq, reason})
 	}
-	for _, seq := range m.pick(command.MaxOwed, func(e homeFact) bool {
-		return m.why(e, agent) != 0 && e.CreatedAt > m.now-90*day && !m.related(e.Seq, func(r homeFact) bool {
-			return r.AgentKey == agent || r.Relation == command.RelationRetraction
-		})
-	}) {
-		h.OwedByYou = append(h.OwedByYou, InboxItem{seq, m.why(m.at(seq), agent)})
+	for _, seq := range m.pick(command.MaxCounted, func(e homeFact) bool { return m.owes(agent, e) && e.CreatedAt > m.now-90*day }) {
+		why := ReasonMention
+		if e := m.at(seq); e.Parent != 0 && m.at(e.Parent).AgentKey == agent {
+			why = ReasonReply
+		}
+		h.OwedByYou = append(h.OwedByYou, InboxItem{seq, why})
 	}
-	h.OwedToYou = m.pick(command.MaxOwed, func(e homeFact) bool {
+	elsewhere := slices.Concat(h.ForYou, h.OwedByYou)
+	listed := func(seq uint64) bool {
+		return slices.ContainsFunc(elsewhere, func(i InboxItem) bool { return i.Seq == seq })
+	}
+	others := func(e homeFact) bool { return e.AgentKey != agent }
+	h.OwedByYouCount, h.OwedByYou = len(h.OwedByYou), h.OwedByYou[:min(len(h.OwedByYou), command.MaxOwed)]
+	h.OwedToYou = m.pick(command.MaxCounted, func(e homeFact) bool {
 		return e.AgentKey == agent && (m.waits(e) || e.job.Status == JobOpen || e.job.Status == JobClaimed)
 	})
-	h.ToDeliver = m.pick(len(m.entries), func(e homeFact) bool {
-		return e.job.Status == JobClaimed && e.job.ClaimantKey == agent
-	})
-	slices.SortFunc(h.ToDeliver, func(a, b uint64) int {
-		return cmp.Or(cmp.Compare(m.at(a).job.ClaimExpiresAt, m.at(b).job.ClaimExpiresAt), cmp.Compare(a, b))
-	})
+	h.OwedToYouCount, h.OwedToYou = len(h.OwedToYou), h.OwedToYou[:min(len(h.OwedToYou), command.MaxOwed)]
+	held := func(status JobStatus) []uint64 {
+		seqs := m.pick(len(m.entries), func(e homeFact) bool { return e.job.Status == status && m.claimant[e.Seq] == agent })
+		slices.SortFunc(seqs, func(a, b uint64) int {
+			return cmp.Or(cmp.Compare(m.claimEnd(a), m.claimEnd(b)), cmp.Compare(a, b))
+		})
+		return seqs
+	}
+	lapsed := held(JobOpen)
+	slices.Reverse(lapsed)
+	h.ToDeliver = append(held(JobClaimed), lapsed...)
+	h.ToDeliverCount = min(len(h.ToDeliver), command.MaxCounted)
 	h.ToDeliver = h.ToDeliver[:min(len(h.ToDeliver), command.MaxOwed)]
-	h.New = m.pick(command.MaxNew, func(e homeFact) bool { return e.AgentKey != agent && e.CreatedAt > since })
-	h.Waiting = m.pick(command.MaxWaiting, func(e homeFact) bool {
-		return e.AgentKey != agent && m.waits(e) && e.CreatedAt > m.now-7*day
-	})
-	h.OpenJobs = m.pick(command.MaxOpenJobs, func(e homeFact) bool { return e.AgentKey != agent && e.job.Status == JobOpen })
+	h.New = m.pick(command.MaxNew, func(e homeFact) bool { return others(e) && e.CreatedAt > since })
+	h.New = slices.DeleteFunc(h.New, listed)
+	waiting := m.newestOfEach(func(e homeFact) bool { return others(e) && m.waits(e) && e.CreatedAt > m.now-7*day })
+	h.Waiting = m.pick(command.MaxWaiting, func(e homeFact) bool { return waiting[e.Seq] && !listed(e.Seq) })
+	open := m.newestOfEach(func(e homeFact) bool { return others(e) && e.job.Status == JobOpen })
+	h.OpenJobs = m.pick(command.MaxOpenJobs, func(e homeFact) bool { return open[e.Seq] && !listed(e.Seq) })
 	m.topics(h, agent)
+	h.TopicNotes = slices.DeleteFunc(h.TopicNotes, listed)
 	m.partners(h, agent)
+	if seenBefore {
+		h.Topics = slices.DeleteFunc(h.Topics, func(t Topic) bool { return t.LastEntryAt <= since })
+		h.TopicNotes = slices.DeleteFunc(h.TopicNotes, func(seq uint64) bool { return m.at(seq).CreatedAt <= since })
+		h.LastWith = slices.DeleteFunc(h.LastWith, func(p Partner) bool { return p.At <= since })
+	}
 	return h
 }
 
@@ -189,15 +295,21 @@ func (m *homeModel) partners(h *Home, agent string) {
 
 var homeAgents = []string{"ada", "bob", "eve"}
 
-// drawHomeCommand draws something that home shows.
+// drawHomeCommand draws something that home shows, or changes.
 func drawHomeCommand(t *rapid.T, lastSeq uint64) command.Payload {
-	switch rapid.IntRange(0, 9).Draw(t, "command") {
+	switch rapid.IntRange(0, 10).Draw(t, "command") {
 	case 0, 1, 2:
 		body, _ := drawJobCommand(t, lastSeq)
 		return body
 	case 3:
 		agent := rapid.SampledFrom(homeAgents).Draw(t, "agent")
 		return &command.AskHuman{Author: command.Author{Agent: agent, AgentKey: agent, Question: true}, Goal: "A goal", Action: "An action"}
+	case 4:
+		proof := command.Proof{Key: rapid.SampledFrom([][]byte{keyHash("bob"), keyHash("bob"), nil, keyHash("other")}).Draw(t, "key")}
+		return &command.MarkSeen{
+			AgentKey: rapid.SampledFrom([]string{"bob", "bob", "ada"}).Draw(t, "agent"), Proof: proof,
+			Entries: rapid.SliceOfN(rapid.Uint64Range(1, lastSeq+5), 1, 5).Draw(t, "entries"),
+		}
 	}
 	p := drawPublish(t, int(lastSeq))
 	p.Request = command.RequestKey{}
@@ -220,10 +332,14 @@ func drawHomeCommand(t *rapid.T, lastSeq uint64) command.Payload {
 func TestHomeAgainstModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		l, filed := newLog(t), map[uint64]*command.Publish{}
+		l, history := newLog(t), &homeHistory{
+			filed: map[uint64]*command.Publish{}, claimant: map[uint64]string{}, claim: map[uint64]uint64{}, ttl: map[uint64]int64{}, lost: map[uint64]string{},
+			seen: map[string]map[uint64]bool{"bob": {}},
+		}
+		l.commands(register("bob", "bob", nil))
 		m := tempMachine(rt)
 		defer func() { dropMachine(rt, m) }()
-		var seq, fed uint64
+		seq, fed := uint64(1), uint64(0)
 		for range rapid.IntRange(1, 8).Draw(rt, "pieces") {
 			last := m.head.lastSeq
 			var sent []command.Command
@@ -252,12 +368,12 @@ func TestHomeAgainstModel(t *testing.T) {
 					rt.Fatal(err)
 				}
 			}
-			checkHome(rt, m, sent, filed)
+			checkHome(rt, m, sent, history)
 		}
 	})
 }
 
-func checkHome(t *rapid.T, m *Machine, sent []command.Command, filed map[uint64]*command.Publish) {
+func checkHome(t *rapid.T, m *Machine, sent []command.Command, history *homeHistory) {
 	v := m.View()
 	defer v.Release()
 	for _, c := range sent {
@@ -265,22 +381,21 @@ func checkHome(t *rapid.T, m *Machine, sent []command.Command, filed map[uint64]
 		if !ok {
 			t.Fatalf("command %d has no result", c.Seq)
 		}
-		if p, publish := c.Payload.(*command.Publish); publish && r.Outcome == command.OutcomeDone {
-			filed[r.Entry] = p
-		}
+		history.add(c.Payload, r)
 	}
-	want := factsOf(t, v, filed)
+	want := factsOf(t, v, history)
 	for _, agent := range append(homeAgents, command.AnonymousName, "nobody") {
 		since := []int64{0, v.Time(), v.Time() - 1, v.Time() - 1000, v.Time() + 5}
 		if n := len(want.entries); n > 0 {
 			since = append(since, want.entries[rapid.IntRange(0, n-1).Draw(t, "since")].CreatedAt)
 		}
 		for _, s := range since {
-			got, err := v.Home(agent, s)
+			seenBefore := rapid.Bool().Draw(t, "seen before")
+			got, err := v.Home(agent, s, seenBefore)
 			if err != nil {
 				t.Fatal(err)
 			}
-			model := want.home(agent, s)
+			model := want.home(agent, s, seenBefore)
 			if diff := gocmp.Diff(model, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Fatalf("home of %s since %d (-want +got):\n%s", agent, s, diff)
 			}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -28,13 +29,21 @@ type Home struct {
 	Now        int64       // up to when ForYou is complete: the next call's Since
 	OwedByYou  []InboxItem // of 90 days, not answered by the agent
 	OwedToYou  []uint64    // own unanswered questions and requests for help, own open or claimed jobs
-	ToDeliver  []uint64    // jobs that the agent has claimed, the first to expire first
-	New        []uint64    // by others, after Since
+	ToDeliver  []uint64    // jobs that the agent has claimed, the first to expire first, then those that it had
+	New        []uint64    // of the newest by others, after Since, those that do not concern the agent
 	Topics     []Topic     // the most used first
-	TopicNotes []uint64    // knowledge of others in these topics
+	TopicNotes []uint64    // of the newest knowledge of others in these topics, what does not concern the agent
 	LastWith   []Partner   // the most recent first
-	Waiting    []uint64    // others' unanswered questions and requests for help of 7 days
+	Waiting    []uint64    // others' unanswered questions and requests for help of 7 days; not what concerns the agent
 	OpenJobs   []uint64    // of others
+	// How many are owed and to be delivered, whether listed or not, up to MaxCounted.
+	OwedByYouCount, OwedToYouCount, ToDeliverCount int
+}
+
+// concerns reports whether an entry is listed because it concerns the agent.
+func (h *Home) concerns(seq uint64) bool {
+	is := func(item InboxItem) bool { return item.Seq == seq }
+	return slices.ContainsFunc(h.ForYou, is) || slices.ContainsFunc(h.OwedByYou, is)
 }
 
 // InboxItem is an entry that concerns an agent.
@@ -60,8 +69,10 @@ type Partner struct {
 
 // Home returns what concerns an agent (text.Fold), with what is new after since,
 // in milliseconds since the epoch. Its cost depends neither on the number
-// of entries nor on how many of them concern the agent.
-func (v *View) Home(agentKey string, since int64) (*Home, error) {
+// of entries nor on how many of them concern the agent. Of topics, notes and partners
+// it has those of all time, or, where an agent has seen them before, what came after
+// since.
+func (v *View) Home(agentKey string, since int64, seenBefore bool) (*Home, error) {
 	h := &Home{Now: v.head.now}
 	rows, err := v.member(agentKey)
 	if err != nil {
@@ -75,11 +86,16 @@ func (v *View) Home(agentKey string, since int64) (*Home, error) {
 		err = v.fillNew(h, agentKey, since)
 	}
 	if err == nil {
-		err = v.fillActivity(h, agentKey)
+		after := int64(-1)
+		if seenBefore {
+			after = since
+		}
+		err = v.fillActivity(h, agentKey, after)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("home: %w", err)
 	}
+	h.OwedByYou = h.OwedByYou[:min(len(h.OwedByYou), command.MaxOwed)]
 	return h, nil
 }
 
@@ -148,9 +164,9 @@ func (v *View) fillOwed(h *Home, rows *memberRows) error {
 		return err
 	}
 	if some {
-		err = rows.newest(partOwed, least, command.MaxOwed, func(seq uint64, value []byte) error {
+		err = rows.newest(partOwed, least, endless, command.MaxCounted, func(key, value []byte) error {
 			reason, err := decodeReason(value)
-			h.OwedByYou = append(h.OwedByYou, InboxItem{seq, reason})
+			h.OwedByYou = append(h.OwedByYou, InboxItem{binary.BigEndian.Uint64(key), reason})
 			return err
 		})
 		if err != nil {
@@ -158,16 +174,23 @@ func (v *View) fillOwed(h *Home, rows *memberRows) error {
 		}
 	}
 	for _, p := range [...]part{partAsked, partOpen, partTaken} {
-		err := rows.newest(p, 0, command.MaxOwed, func(seq uint64, _ []byte) error {
-			h.OwedToYou = append(h.OwedToYou, seq)
+		err := rows.newest(p, 0, endless, command.MaxCounted, func(key, _ []byte) error {
+			h.OwedToYou = append(h.OwedToYou, binary.BigEndian.Uint64(key))
 			return nil
 		})
 		if err != nil {
 			return err
 		}
 	}
-	h.OwedToYou = newestOf(h.OwedToYou, command.MaxOwed)
-	h.ToDeliver, err = rows.held(v.head.now, command.MaxOwed)
+	h.OwedToYou = newestOf(h.OwedToYou, command.MaxCounted)
+	if h.ToDeliver, err = rows.held(v.head.now, command.MaxCounted); err == nil {
+		err = rows.newest(partHeld, 0, uint64(v.head.now)+1, command.MaxCounted-len(h.ToDeliver), func(key, _ []byte) error {
+			return appendHeld(&h.ToDeliver, key)
+		})
+	}
+	h.OwedByYouCount, h.OwedToYouCount, h.ToDeliverCount = len(h.OwedByYou), len(h.OwedToYou), len(h.ToDeliver)
+	h.OwedToYou = h.OwedToYou[:min(len(h.OwedToYou), command.MaxOwed)]
+	h.ToDeliver = h.ToDeliver[:min(len(h.ToDeliver), command.MaxOwed)]
 	return err
 }
 
@@ -182,17 +205,23 @@ func (v *View) Held(agentKey string, limit int) (seqs []uint64, err error) {
 	return rows.held(v.head.now, limit)
 }
 
-// held lists the claims of the agent at an instant. Claims that have run out but
-// were not reopened yet come before it.
+// held lists the claims of the agent at an instant. Claims that have run out come
+// before it.
 func (r *memberRows) held(now int64, limit int) (seqs []uint64, err error) {
 	err = r.oldest(partHeld, uint64(now)+1, func(key, _ []byte) (bool, error) {
-		if len(key) != 8+8 {
-			return false, fmt.Errorf("%w: key of a claim", ErrCorrupt)
-		}
-		seqs = append(seqs, binary.BigEndian.Uint64(key[8:]))
-		return len(seqs) < limit, nil
+		err := appendHeld(&seqs, key)
+		return len(seqs) < limit, err
 	})
 	return seqs, err
+}
+
+// appendHeld appends the job that a key of partHeld names.
+func appendHeld(seqs *[]uint64, key []byte) error {
+	if len(key) != 8+8 {
+		return fmt.Errorf("%w: key of a claim", ErrCorrupt)
+	}
+	*seqs = append(*seqs, binary.BigEndian.Uint64(key[8:]))
+	return nil
 }
 
 // fillWaiting lists what waits for anybody but the agent.
@@ -202,21 +231,21 @@ func (v *View) fillWaiting(h *Home, agentKey string) error {
 		return err
 	}
 	if some {
-		if h.Waiting, err = v.waitingList(partAsked, agentKey, least, command.MaxWaiting); err != nil {
+		if h.Waiting, err = v.waitingList(partAsked, agentKey, least, command.MaxWaiting, h.concerns); err != nil {
 			return err
 		}
 	}
-	h.OpenJobs, err = v.waitingList(partOpen, agentKey, 0, command.MaxOpenJobs)
+	h.OpenJobs, err = v.waitingList(partOpen, agentKey, 0, command.MaxOpenJobs, h.concerns)
 	return err
 }
 
-// waiting list returns the newest seqs of a waiting list that are not below least and not the
-// agent's own.
-func (v *View) waitingList(p part, agentKey string, least uint64, limit int) (seqs []uint64, err error) {
+// waitingList returns the newest seqs of a waiting list that are not below least, not the
+// agent's own, and not listed elsewhere.
+func (v *View) waitingList(p part, agentKey string, least uint64, limit int, listed func(uint64) bool) (seqs []uint64, err error) {
 	lower, upper := waitingListKey(p, least), []byte{spaceWaitingList, byte(p) + 1}
 	err = scanBack(v.snap, lower, upper, func(key, author []byte) error {
-		if string(author) != agentKey {
-			seqs = append(seqs, binary.BigEndian.Uint64(key[2:]))
+		if seq := binary.BigEndian.Uint64(key[2:]); string(author) != agentKey && !listed(seq) {
+			seqs = append(seqs, seq)
 		}
 		if len(seqs) == limit {
 			return errEnough
@@ -233,41 +262,51 @@ func (v *View) fillNew(h *Home, agentKey string, since int64) error {
 		return err
 	}
 	newest, _, err := load(v.snap, keyNewest, decodeRecentByAuthor)
-	h.New = newest.others(agentKey, first, command.MaxNew)
+	h.New = slices.DeleteFunc(newest.others(agentKey, first, command.MaxNew), h.concerns)
 	return err
 }
 
 // fillActivity lists the agent's topics, what others know about them, and with
-// whom the agent has exchanged replies.
-func (v *View) fillActivity(h *Home, agentKey string) error {
+// whom the agent has exchanged replies: what came after an instant.
+func (v *View) fillActivity(h *Home, agentKey string, after int64) error {
+	first, some, err := v.firstAfter(after)
+	if err != nil || !some {
+		return err
+	}
 	a, err := loadActivity(v.snap, agentKey)
 	if err != nil {
 		return err
 	}
+	a.topics = slices.DeleteFunc(a.topics, func(t topic) bool { return t.entries == 0 })
 	slices.SortFunc(a.topics, func(t, u topic) int { return t.compare(&u) })
 	for _, t := range a.topics[:min(len(a.topics), command.MaxYourTopics)] {
-		h.Topics = append(h.Topics, Topic{Name: t.name, Entries: t.entries, LastEntryAt: t.lastAt})
+		if t.lastAt > after {
+			h.Topics = append(h.Topics, Topic{Name: t.name, Entries: t.entries, LastEntryAt: t.lastAt})
+		}
 		notes, _, err := load(v.snap, notesKey(t.name), decodeRecentByAuthor)
 		if err != nil {
 			return err
 		}
-		h.TopicNotes = append(h.TopicNotes, notes.others(agentKey, 0, command.MaxTopicNotes)...)
+		h.TopicNotes = append(h.TopicNotes, notes.others(agentKey, first, command.MaxTopicNotes)...)
 	}
-	h.TopicNotes = newestOf(h.TopicNotes, command.MaxTopicNotes)
+	h.TopicNotes = slices.DeleteFunc(newestOf(h.TopicNotes, command.MaxTopicNotes), h.concerns)
 	for _, p := range a.partners {
 		partner, err := v.partner(p)
 		if err != nil {
 			return err
 		}
-		h.LastWith = append(h.LastWith, partner)
+		if partner.Agent != "" && partner.At > after {
+			h.LastWith = append(h.LastWith, partner)
+		}
 	}
 	return nil
 }
 
-// partner completes a partner with what its entries say.
+// partner completes a partner with what its entries say: without a name where one of
+// them is hidden.
 func (v *View) partner(p partner) (Partner, error) {
 	m, _, err := v.Meta(p.entry)
-	if err != nil {
+	if err != nil || m.Hidden {
 		return Partner{}, err
 	}
 	theirs := p.entry
@@ -324,12 +363,14 @@ func (r *memberRows) oldest(p part, from uint64, f func(key, value []byte) (more
 	return r.iter.Error()
 }
 
-// newest calls f with the rows of a part that are not below least, the highest
-// first, and with at most limit.
-func (r *memberRows) newest(p part, least uint64, limit int, f func(seq uint64, value []byte) error) error {
+// endless is above every number in a part.
+const endless = math.MaxUint64
+
+// newest calls f with the rows of a part from least to below end, the highest first,
+// and with at most limit. The key is what follows the part.
+func (r *memberRows) newest(p part, least, end uint64, limit int, f func(key, value []byte) error) error {
 	list := append(slices.Clip(r.prefix), byte(p))
-	after := append(slices.Clip(r.prefix), byte(p)+1)
-	for ok := r.iter.SeekLT(after); ok && limit > 0; ok = r.iter.Prev() {
+	for ok := r.iter.SeekLT(binary.BigEndian.AppendUint64(slices.Clip(list), end)); ok && limit > 0; ok = r.iter.Prev() {
 		key, in := bytes.CutPrefix(r.iter.Key(), list)
 		if !in || binary.BigEndian.Uint64(key) < least {
 			return nil
@@ -338,7 +379,7 @@ func (r *memberRows) newest(p part, least uint64, limit int, f func(seq uint64, 
 		if err != nil {
 			return err
 		}
-		if err := f(binary.BigEndian.Uint64(key), value); err != nil {
+		if err := f(key, value); err != nil {
 			return err
 		}
 		limit--

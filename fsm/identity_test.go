@@ -26,7 +26,7 @@ var proofs = map[string]command.Proof{
 	"wrong key, right address": {Key: keyHash("k9"), Sender: "sender-1", Address: true},
 }
 
-// strengths are what they are worth; none: the write is refused.
+// strengths are what they are worth; none: the write is rejected.
 var strengths = map[string]command.Strength{"by key": command.ByKey, "by address": command.ByAddress, "by a link": command.Unproven, "unproven": command.Unproven}
 
 func withProof(b command.Payload, proof command.Proof) command.Payload {
@@ -61,7 +61,7 @@ func newNames(t *testing.T) *rig {
 }
 
 // TestWhatProofUndoes tries, with every proof, to undo what was done with every proof:
-// what needs the author's own proof is refused below it.
+// what needs the author's own proof is rejected below it.
 func TestWhatProofUndoes(t *testing.T) {
 	entry := func() []command.Payload { return []command.Payload{post("ada", nil)} }
 	job := func() []command.Payload { return []command.Payload{postJob("ada")} }
@@ -130,6 +130,8 @@ func (r *rig) inspect(b command.Payload) (problems []command.Problem) {
 	var err error
 	if p, ok := b.(*command.Publish); ok {
 		problems, err = v.PublishProblems(p)
+	} else if c, ok := b.(*command.MarkSeen); ok {
+		problems, err = v.MarkSeenProblems(c.Signature())
 	} else {
 		by, _ := command.SignatureOf(b)
 		job := map[command.Op]func() string{
@@ -384,7 +386,7 @@ func TestRotateKey(t *testing.T) {
 		})
 	}
 	r := newNames(t)
-	refused := func(p command.Problem) command.Result {
+	rejected := func(p command.Problem) command.Result {
 		return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{p}}
 	}
 	issued, again := command.Result{Outcome: command.OutcomeDone, KeyIssued: true}, command.Result{Outcome: command.OutcomeDuplicate, KeyIssued: true}
@@ -393,19 +395,19 @@ func TestRotateKey(t *testing.T) {
 		want command.Result
 		open string
 	}{
-		{rotate("", "k3", "sender-1", ""), refused(command.ProblemNoKey), "k1"},
-		{rotate("k9", "k3", "sender-1", ""), refused(command.ProblemWrongKey), "k1"},
+		{rotate("", "k3", "sender-1", ""), rejected(command.ProblemNoKey), "k1"},
+		{rotate("k9", "k3", "sender-1", ""), rejected(command.ProblemWrongKey), "k1"},
 		{rotate("k1", "k3", "sender-5", "rotate-01"), issued, "k3"},
-		{rotate("k1", "k4", "sender-6", "rotate-01"), refused(command.ProblemWrongKey), "k3"}, // the key may be known to others
-		{rotate("", "k4", "sender-5", "rotate-01"), refused(command.ProblemNoKey), "k3"},
-		{rotate("k1", "k4", "sender-5", "rotate-02"), refused(command.ProblemWrongKey), "k3"},
+		{rotate("k1", "k4", "sender-6", "rotate-01"), rejected(command.ProblemWrongKey), "k3"}, // the key may be known to others
+		{rotate("", "k4", "sender-5", "rotate-01"), rejected(command.ProblemNoKey), "k3"},
+		{rotate("k1", "k4", "sender-5", "rotate-02"), rejected(command.ProblemWrongKey), "k3"},
 		{rotate("k1", "k4", "sender-5", "rotate-01"), again, "k4"}, // the answer was lost
 		{withProof(post("ada", nil), command.Proof{Key: keyHash("k4")}), command.Result{Outcome: command.OutcomeDone, Entry: 1}, "k4"},
-		{rotate("k1", "k5", "sender-5", "rotate-01"), refused(command.ProblemWrongKey), "k4"}, // the key was seen
+		{rotate("k1", "k5", "sender-5", "rotate-01"), rejected(command.ProblemWrongKey), "k4"}, // the key was seen
 		{rotate("k4", "k5", "sender-5", "rotate-01"), command.Result{Outcome: command.OutcomeDuplicate}, "k4"},
 		{rotate("k4", "k6", "sender-5", ""), issued, "k6"},
 		{&command.ResetKey{AgentKey: "ada", NewKey: keyHash("k7")}, issued, "k7"},
-		{rotate("k4", "k8", "sender-5", "rotate-01"), refused(command.ProblemWrongKey), "k7"},
+		{rotate("k4", "k8", "sender-5", "rotate-01"), rejected(command.ProblemWrongKey), "k7"},
 	} {
 		if got := r.run(step.c)[0]; !cmp.Equal(got, step.want) {
 			t.Errorf("step %d: %+v, want %+v", i, got, step.want)
@@ -419,7 +421,7 @@ func TestRotateKey(t *testing.T) {
 	r = newNames(t)
 	r.run(rotate("k1", "k3", "sender-5", "rotate-01"))
 	r.log.stamp += keyGrace
-	if got := r.run(rotate("k1", "k4", "sender-5", "rotate-01"))[0]; !cmp.Equal(got, refused(command.ProblemWrongKey)) {
+	if got := r.run(rotate("k1", "k4", "sender-5", "rotate-01"))[0]; !cmp.Equal(got, rejected(command.ProblemWrongKey)) {
 		t.Errorf("too late: %+v", got)
 	}
 }

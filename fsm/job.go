@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"unicode/utf8"
@@ -18,7 +19,8 @@ const jobsChannel = "jobs"
 // in the next ones, and counts as ended from its own time on.
 const maxReopened = 1000
 
-// The titles of the entries that a claim and a result leave, before the job's own.
+// The titles of the entries that a claim and a result leave, before the job's own. No
+// title that a client sends ends with a blank: these rows are known by them.
 const (
 	claimTitle  = "Claimed: "
 	resultTitle = "Result: "
@@ -37,16 +39,18 @@ const (
 	JobClaimed JobStatus = 2
 	JobDone    JobStatus = 3
 	JobClosed  JobStatus = 4 // withdrawn by its poster
+	JobHidden  JobStatus = 5 // by a moderator; it is in no list
 )
 
-var jobStatusNames = [...]string{JobOpen: "open", JobClaimed: "claimed", JobDone: "done", JobClosed: "closed"}
+var jobStatusNames = [...]string{JobOpen: "open", JobClaimed: "claimed", JobDone: "done", JobClosed: "closed", JobHidden: "hidden"}
 
 // String returns the status's name in the interface.
 func (s JobStatus) String() string { return jobStatusNames[s] }
 
-// ParseJobStatus returns the status with the given interface name.
+// ParseJobStatus returns the status with the given interface name, of those that are
+// listed.
 func ParseJobStatus(name string) (JobStatus, bool) {
-	i := slices.Index(jobStatusNames[:], name)
+	i := slices.Index(jobStatusNames[:JobHidden], name)
 	return JobStatus(max(i, 0)), i > 0
 }
 
@@ -54,7 +58,7 @@ func (tx *txn) applyPostJob(c *command.PostJob) command.Result {
 	content := func() contentSum { return hashContent([]string{c.Agent, c.Title, c.Body}, c.Tags) }
 	w := tx.writer(c.Signature())
 	return tx.once(command.OpPostJob, w, content, noRules, func() uint64 {
-		seq := tx.publish(TypeJob, entryBy(&c.Author, jobsChannel, c.Title, c.Body, c.Tags...), w, entryRow{})
+		seq := tx.publish(EventJob, entryBy(&c.Author, jobsChannel, c.Title, c.Body, c.Tags...), w, entryRow{})
 		tx.putJob(seq, jobRow{}, jobRow{status: JobOpen})
 		return seq
 	})
@@ -63,7 +67,7 @@ func (tx *txn) applyPostJob(c *command.PostJob) command.Result {
 // applyClaimJob files the claim; the entry is the result.
 func (tx *txn) applyClaimJob(c *command.ClaimJob) command.Result {
 	return tx.actOnJob(&c.JobAction, command.OpClaimJob, c.Note, func(w *writer, job *entryRow, stored jobRow) uint64 {
-		seq := tx.replyToJob(&c.JobAction, w, job, claimTitle, claimBody(c.Note))
+		seq := tx.replyToJob(EventClaim, &c.JobAction, w, job, claimTitle, claimBody(c.Note))
 		tx.putJob(job.Seq, stored, jobRow{
 			status: JobClaimed, claimant: c.Agent, claimantKey: c.AgentKey, expires: tx.now + c.TTL, claim: seq,
 		})
@@ -84,7 +88,7 @@ func claimBody(note string) string {
 // applyFinishJob files the result; the entry is the command's result too.
 func (tx *txn) applyFinishJob(c *command.FinishJob) command.Result {
 	return tx.actOnJob(&c.JobAction, command.OpFinishJob, c.Result, func(w *writer, job *entryRow, stored jobRow) uint64 {
-		seq := tx.replyToJob(&c.JobAction, w, job, resultTitle, c.Result)
+		seq := tx.replyToJob(EventResult, &c.JobAction, w, job, resultTitle, c.Result)
 		tx.putJob(job.Seq, stored, jobRow{status: JobDone, result: seq})
 		return seq
 	})
@@ -93,6 +97,7 @@ func (tx *txn) applyFinishJob(c *command.FinishJob) command.Result {
 // applyReleaseJob reopens the job, which is the result.
 func (tx *txn) applyReleaseJob(c *command.ReleaseJob) command.Result {
 	return tx.actOnJob(&c.JobAction, command.OpReleaseJob, "", func(_ *writer, job *entryRow, stored jobRow) uint64 {
+		tx.happen(EventRelease, stored.claim)
 		tx.putJob(job.Seq, stored, jobRow{status: JobOpen})
 		return job.Seq
 	})
@@ -101,6 +106,7 @@ func (tx *txn) applyReleaseJob(c *command.ReleaseJob) command.Result {
 // applyCloseJob closes the job, which is the result.
 func (tx *txn) applyCloseJob(c *command.CloseJob) command.Result {
 	return tx.actOnJob(&c.JobAction, command.OpCloseJob, "", func(_ *writer, job *entryRow, stored jobRow) uint64 {
+		tx.happen(EventClose, job.Seq)
 		tx.putJob(job.Seq, stored, jobRow{status: JobClosed})
 		return job.Seq
 	})
@@ -122,12 +128,10 @@ func (tx *txn) actOnJob(a *command.JobAction, op command.Op, said string, do fun
 
 // replyToJob files what an action says as a reply to the job. Its mentions are those
 // of the body: whom the job's title mentions has heard of the job itself.
-func (tx *txn) replyToJob(a *command.JobAction, w *writer, job *entryRow, title, body string) uint64 {
-	texts, err := job.texts()
-	tx.must(err)
-	p := entryBy(&a.Author, jobsChannel, cutText(title+texts.Title, command.MaxTitle), body)
+func (tx *txn) replyToJob(as EventKind, a *command.JobAction, w *writer, job *entryRow, title, body string) uint64 {
+	p := entryBy(&a.Author, jobsChannel, title, body)
 	p.Relation = command.RelationReply
-	return tx.publish(TypeEntry, p, w, *job)
+	return tx.publish(as, p, w, *job)
 }
 
 // jobProblems are the rules of the job board: everything against an action on the job
@@ -148,6 +152,8 @@ func jobProblems(s facts, op command.Op, id string, w *writer) (job entryRow, st
 		problems = append(problems, command.ProblemProofRequired)
 	}
 	switch {
+	case j.status == JobHidden:
+		problems = []command.Problem{command.ProblemHidden}
 	case j.status == JobDone:
 		problems = append(problems, command.ProblemJobDone)
 	case j.status == JobClosed:
@@ -172,17 +178,20 @@ func (tx *txn) updateJob(e *entryRow) {
 	}
 	stored := tx.job(e.Parent)
 	if stored.at(tx.now).status == JobOpen {
+		tx.happen(EventClose, e.Parent)
 		tx.putJob(e.Parent, stored, jobRow{status: JobClosed})
 	}
 }
 
 // jobRow is the row of spaceJob.
 type jobRow struct {
-	status      JobStatus
-	claimant    string // as spelled in the claim; "" unless claimed
+	status JobStatus
+	// What follows is that of the claim; where one ran out and nobody else has taken
+	// the job yet, of that one.
+	claimant    string // as spelled in the claim
 	claimantKey string // folded
-	expires     int64  // end of the claim, milliseconds since the epoch; 0 unless claimed
-	claim       uint64 // the newest entry of the claimant about its claim; 0 unless claimed
+	expires     int64  // end of the claim, milliseconds since the epoch
+	claim       uint64 // the newest entry of the claimant about its claim
 	result      uint64 // the entry of the result; 0 unless done
 }
 
@@ -190,6 +199,14 @@ type jobRow struct {
 // whether or not it was reopened yet.
 func (j jobRow) at(now int64) jobRow {
 	if j.status == JobClaimed && j.expires <= now {
+		j.status = JobOpen
+	}
+	return j
+}
+
+// withoutClaim returns the job as it is when its claim is given back.
+func (j jobRow) withoutClaim() jobRow {
+	if j.status == JobClaimed {
 		return jobRow{status: JobOpen}
 	}
 	return j
@@ -209,7 +226,7 @@ func decodeJobRow(row []byte) (jobRow, error) {
 		status: JobStatus(r.byte()), claimant: r.text(), claimantKey: r.text(),
 		expires: int64(r.uint()), claim: r.uint(), result: r.uint(),
 	}
-	if j.status < JobOpen || j.status > JobClosed {
+	if j.status < JobOpen || j.status > JobHidden {
 		r.bad = true
 	}
 	return j, r.done("job row")
@@ -280,7 +297,9 @@ func (tx *txn) reopenClaims() {
 			tx.nextDue = c.expires
 			return
 		}
-		tx.putJob(c.job, tx.job(c.job), jobRow{status: JobOpen})
+		claimed := tx.job(c.job)
+		tx.happen(EventExpiry, claimed.claim)
+		tx.putJob(c.job, claimed, claimed.at(tx.now))
 	}
 }
 
@@ -340,15 +359,83 @@ func (v *View) NextClaimEnd() (at int64, ok bool) {
 	return at, at != noClaims && err == nil
 }
 
-// overdue returns the jobs whose claim has run out in the view but was not
-// reopened yet, in no order. There are hardly ever any.
-func (v *View) overdue() (jobs []uint64, err error) {
-	err = scanClaims(v.snap, func(c dueClaim) error {
-		if c.expires > v.head.now {
-			return errEnough
-		}
-		jobs = append(jobs, c.job)
-		return nil
-	})
-	return jobs, err
+func errMissingJob(seq uint64) error { return fmt.Errorf("%w: job %d is missing", ErrCorrupt, seq) }
+
+// Job is the state of a job at the instant of a view.
+type Job struct {
+	Status         JobStatus
+	ClaimedBy      string // as spelled in the claim; "" unless claimed
+	ClaimantKey    string // folded
+	ClaimExpiresAt int64  // milliseconds since the epoch; 0 unless claimed
+	Result         uint64 // seq of the result's entry; 0 unless done
+}
+
+// Job returns the state of the job with the given seq; false when the entry is
+// no job.
+func (v *View) Job(seq uint64) (Job, bool, error) {
+	return load(v.snap, seqKey(spaceJob, seq), v.job)
+}
+
+// job is the state of a job with a row.
+func (v *View) job(row []byte) (Job, error) {
+	stored, err := decodeJobRow(row)
+	if err != nil {
+		return Job{}, err
+	}
+	j := Job{Status: stored.at(v.head.now).status, Result: stored.result}
+	if j.Status == JobClaimed {
+		j.ClaimedBy, j.ClaimantKey, j.ClaimExpiresAt = stored.claimant, stored.claimantKey, stored.expires
+	}
+	return j, nil
+}
+
+// AppendJob appends the job's JSON to dst: the entry and the job's state. It
+// returns ErrNotFound when the entry is no job.
+func (v *View) AppendJob(dst []byte, seq uint64) ([]byte, error) {
+	return v.AppendJobs(dst, []uint64{seq})
+}
+
+func (v *View) appendJob(dst []byte, seq uint64, entry, state []byte) ([]byte, error) {
+	if state == nil {
+		return dst, ErrNotFound
+	}
+	job, err := v.job(state)
+	if err != nil {
+		return dst, err
+	}
+	dst, _, err = v.appendOpenEntry(dst, seq, entry)
+	if err != nil {
+		return dst, err
+	}
+	return append(job.append(dst), '}'), nil
+}
+
+// append appends the members of the job's state.
+func (j *Job) append(dst []byte) []byte {
+	dst = append(dst, `,"status":"`...)
+	dst = append(dst, j.Status.String()...)
+	if j.Status == JobClaimed {
+		dst = appendString(append(dst, `","claimedBy":`...), j.ClaimedBy)
+		dst = appendInt(append(dst, `,"claimExpiresAt":`...), j.ClaimExpiresAt)
+	} else {
+		dst = append(dst, `","claimedBy":null,"claimExpiresAt":null`...)
+	}
+	dst = append(dst, `,"results":[`...)
+	if j.Result != 0 {
+		dst = appendID(append(dst, '"'), TypeEntry, j.Result)
+		dst = append(dst, '"')
+	}
+	return append(dst, ']')
+}
+
+// JobProblems returns everything against an action on the job with a public id,
+// as far as the view knows: OpClaimJob, OpFinishJob, OpReleaseJob or OpCloseJob. Those
+// of the proof are among them.
+func (v *View) JobProblems(op command.Op, id string, by command.Signature) ([]command.Problem, error) {
+	w, s, err := v.writer(by)
+	if err != nil {
+		return nil, err
+	}
+	_, _, found := jobProblems(s, op, id, w)
+	return append(w.Problems(), found...), s.err
 }

@@ -356,8 +356,8 @@ func TestClaimMadeAgain(t *testing.T) {
 // TestSearchStopsAtItsBound holds that a search for jobs of one status looks at a
 // bounded number of others, and is complete page by page.
 func TestSearchStopsAtItsBound(t *testing.T) {
-	const apart = jobScanStep + 1 // each look ends before the next job of the status
-	const n = (maxJobScan/jobScanStep + 2) * apart
+	const apart = filterStep + 1 // each look ends before the next job of the status
+	const n = (maxFiltered/filterStep + 2) * apart
 	r := newRig(t)
 	var claims []command.Payload
 	for seq := uint64(1); seq <= n; {

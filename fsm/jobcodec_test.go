@@ -24,7 +24,7 @@ func jobCommands() []command.Payload {
 }
 
 func TestJobCommandsRoundTrip(t *testing.T) {
-	checkRoundTrip(t, jobCommands()...)
+	checkRoundTrip(t, append(jobCommands(), markSeen("ada", "k1", 1, 2))...)
 }
 
 // TestJobCommandsAreChecked breaks one bound at a time.
@@ -55,6 +55,10 @@ func TestJobCommandsAreChecked(t *testing.T) {
 		"result":      func() command.Payload { c := finish("ada", 1); c.Result = long(command.MaxJobResult); return c },
 		"no result":   func() command.Payload { c := finish("ada", 1); c.Result = ""; return c },
 		"bad UTF-8":   func() command.Payload { c := finish("ada", 1); c.Result = "abcd\xff"; return c },
+		"seen by":     func() command.Payload { return markSeen("", "k1", 1) },
+		"nothing":     func() command.Payload { return markSeen("ada", "k1") },
+		"too many":    func() command.Payload { return markSeen("ada", "k1", make([]uint64, command.MaxSeen+1)...) },
+		"seen key":    func() command.Payload { c := markSeen("ada", "k1", 1); c.Proof.Key = []byte{1}; return c },
 		"goal":        func() command.Payload { c := ask("ada"); c.Goal = long(command.MaxHelpGoal); return c },
 		"short goal":  func() command.Payload { c := ask("ada"); c.Goal = "abc"; return c },
 		"action":      func() command.Payload { c := ask("ada"); c.Action = long(command.MaxHelpAction); return c },

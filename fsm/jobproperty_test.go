@@ -235,9 +235,42 @@ func checkJobs(t *rapid.T, m *Machine, want *jobModel, g command.Group, expected
 			if err != nil || !slices.Equal(got, lists[status]) {
 				t.Fatalf("jobs with status %d and words %q: %v, %v, want %v", status, words, got, err, lists[status])
 			}
+			for _, poster := range []string{"ada", "bob"} {
+				checkJobsOf(t, v, want, JobQuery{Status: status, AgentKey: poster, Q: words})
+			}
 		}
+		checkJobsOf(t, v, want, JobQuery{ClaimantKey: "bob", Q: words})
+		checkJobsOf(t, v, want, JobQuery{ClaimantKey: "bob", AgentKey: "ada", Q: words})
 	}
 	if overdue, err := v.overdue(); err != nil || len(overdue) > 0 {
 		t.Fatalf("claims of %v were not ended, %v", overdue, err)
+	}
+}
+
+// checkJobsOf holds lists of jobs by their author and by who has claimed them against
+// the model, page by page.
+func checkJobsOf(t *rapid.T, v *View, m *jobModel, q JobQuery) {
+	var want, got []uint64
+	for _, j := range slices.Backward(m.jobs) {
+		status := j.status(m.now)
+		if q.ClaimantKey != "" && (status != JobClaimed || j.claimant != q.ClaimantKey) ||
+			q.Status != 0 && status != q.Status || q.AgentKey != "" && j.poster != q.AgentKey {
+			continue
+		}
+		want = append(want, j.seq)
+	}
+	q.Limit = 2
+	for {
+		seqs, next, err := v.ListJobs(q)
+		if err != nil || len(seqs) > q.Limit {
+			t.Fatalf("%+v: %v, %v", q, seqs, err)
+		}
+		got = append(got, seqs...)
+		if q.Before = next; next == 0 {
+			break
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("%+v: %v, want %v", q, got, want)
 	}
 }

@@ -12,7 +12,9 @@ import (
 
 // AppendSummary appends an entry's summary as home shows it, with at most maxBody
 // code points of the body: id, agent, channel, kind, title, body, replyTo,
-// replies and createdAt.
+// replies and createdAt; of one that relates to another in another way, supersedes and
+// relation; of one that its author has taken back or corrected, status. A title that
+// the body begins with is empty. With no code points of the body both are.
 func (v *View) AppendSummary(dst []byte, seq uint64, maxBody int) ([]byte, error) {
 	start := len(dst)
 	var e entryRow
@@ -28,9 +30,24 @@ func (v *View) AppendSummary(dst []byte, seq uint64, maxBody int) ([]byte, error
 		dst = append(append(dst, `,"agent":`...), s.agent...)
 		dst = append(append(dst, `,"channel":`...), s.channel...)
 		dst = append(append(dst, `,"kind":`...), s.kind...)
-		dst = append(append(dst, `,"title":`...), s.title...)
-		dst = appendCut(append(dst, `,"body":`...), s.body, maxBody)
-		dst = append(append(dst, `,"replyTo":`...), s.replyTo...)
+		dst = append(dst, `,"title":`...)
+		switch said := bytes.HasPrefix(s.body, s.title[:len(s.title)-1]); {
+		case maxBody == 0:
+			dst = append(dst, `"","body":""`...)
+		case said:
+			dst = appendCut(append(dst, `"","body":`...), s.body, maxBody)
+		default:
+			dst = appendCut(append(append(dst, s.title...), `,"body":`...), s.body, maxBody)
+		}
+		switch e.Relation {
+		case command.RelationNone:
+			dst = append(dst, `,"replyTo":null`...)
+		case command.RelationReply:
+			dst = append(append(dst, `,"replyTo":`...), s.supersedes...)
+		default:
+			dst = append(append(dst, `,"replyTo":null,"supersedes":`...), s.supersedes...)
+			dst = append(append(append(dst, `,"relation":"`...), e.Relation.String()...), '"')
+		}
 		return nil
 	})
 	if err == nil {
@@ -41,13 +58,37 @@ func (v *View) AppendSummary(dst []byte, seq uint64, maxBody int) ([]byte, error
 	}
 	dst = appendInt(append(dst, `,"replies":`...), int64(e.Replies))
 	dst = appendInt(append(dst, `,"createdAt":`...), e.CreatedAt)
+	if e.Status != "" {
+		dst = append(append(append(dst, `,"status":"`...), e.Status...), '"')
+	}
 	return append(dst, '}'), nil
 }
 
-// AppendJobSummary appends what home shows of a job: id, agent, title and status,
-// and claimExpiresAt where it is claimed and that is asked for.
+// AppendMention appends what home shows of an entry whose text it has shown before: id,
+// agent and createdAt.
+func (v *View) AppendMention(dst []byte, seq uint64) ([]byte, error) {
+	start := len(dst)
+	err := v.row(seq, func(row []byte) error {
+		s, err := summaryOf(row)
+		if err != nil {
+			return err
+		}
+		e, err := decodeEntryRow(seq, row)
+		dst = append(append(dst, `{"id":`...), s.id...)
+		dst = append(append(dst, `,"agent":`...), s.agent...)
+		dst = append(appendInt(append(dst, `,"createdAt":`...), e.CreatedAt), '}')
+		return err
+	})
+	if err != nil {
+		return dst[:start], err
+	}
+	return dst, nil
+}
+
+// AppendJobSummary appends what home shows of a job: id, agent, title and status; to
+// who claimed it, when the claim expires, and that it has.
 func (v *View) AppendJobSummary(dst []byte, seq uint64, expiry bool) ([]byte, error) {
-	job, ok, err := v.Job(seq)
+	job, ok, err := load(v.snap, seqKey(spaceJob, seq), decodeJobRow)
 	if err != nil {
 		return dst, err
 	}
@@ -68,10 +109,13 @@ func (v *View) AppendJobSummary(dst []byte, seq uint64, expiry bool) ([]byte, er
 	if err != nil {
 		return dst[:start], err
 	}
-	dst = append(append(dst, `,"status":"`...), job.Status.String()...)
-	dst = append(dst, '"')
-	if expiry && job.Status == JobClaimed {
-		dst = appendInt(append(dst, `,"claimExpiresAt":`...), job.ClaimExpiresAt)
+	status := job.at(v.head.now).status.String()
+	if expiry && status != JobClaimed.String() {
+		status = "expired"
+	}
+	dst = append(append(append(dst, `,"status":"`...), status...), '"')
+	if expiry {
+		dst = appendInt(append(dst, `,"claimExpiresAt":`...), job.expires)
 	}
 	return append(dst, '}'), nil
 }
@@ -90,7 +134,8 @@ func (v *View) agentOf(seq uint64) (name string, err error) {
 
 // summary holds fields of an entry's JSON, encoded as they are there.
 type summary struct {
-	id, kind, channel, agent, title, body, replyTo []byte
+	id, kind, channel, agent, title, body []byte
+	supersedes                            []byte // the id of what it relates to; nil: nothing
 }
 
 // summaryOf takes fields out of an entry's row, without looking at the rest.
@@ -121,20 +166,19 @@ func summaryOf(row []byte) (s summary, err error) {
 		}
 		*field.into, rest = rest[:end], rest[end:]
 	}
-	s.replyTo = []byte("null")
-	if command.Relation(row[6]) == command.RelationReply {
+	if command.Relation(row[6]) != command.RelationNone {
 		// A text cannot hold this: its quotation marks are escaped.
 		const target = `,"supersedes":`
 		at := bytes.LastIndex(whole, []byte(target))
 		if at < 0 {
-			return s, fmt.Errorf("%w: reply without a target", ErrCorrupt)
+			return s, fmt.Errorf("%w: relation without a target", ErrCorrupt)
 		}
 		rest = whole[at+len(target):]
 		end := stringEnd(rest)
 		if end < 0 {
-			return s, fmt.Errorf("%w: reply without a target", ErrCorrupt)
+			return s, fmt.Errorf("%w: relation without a target", ErrCorrupt)
 		}
-		s.replyTo = rest[:end]
+		s.supersedes = rest[:end]
 	}
 	return s, nil
 }

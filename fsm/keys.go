@@ -14,7 +14,7 @@ const keyspaceVersion = 1
 
 // The keyspaces. A key is its space's byte and what is said here; integers are
 // big endian, so that keys sort by them. Values are described where they are
-// encoded: rows.go, session.go, machine.go.
+// encoded.
 //
 // Logical rows: equal on every node at an equal index, and part of RowDigest.
 const (
@@ -40,9 +40,9 @@ const (
 	spaceProfile     = 'p' // agent key: an agent's profile and the hash of its edit_key
 	spaceRevision    = 'z' // revision8: agent key; the profiles by their newest change
 	spaceMember      = 'm' // len(agent)2 agent part1 and what the part says: an agent's own lists, see part
-	spaceWaitingList = 'w' // part1 seq8: the author; what waits for anybody, see waiting list.go
-	spaceNotes       = 'b' // topic: the newest knowledge entries under it, see recentByAuthor.go
-	spaceNewest      = 'y' // nothing: the newest entries, see recentByAuthor.go
+	spaceWaitingList = 'w' // part1 seq8: the author; what waits for anybody, see home.go
+	spaceNotes       = 'b' // topic: the newest knowledge entries under it, see home.go
+	spaceNewest      = 'y' // nothing: the newest entries, see home.go
 
 	spaceHour    = 'H' // hour4: what outside agents did in that hour
 	spacePosted  = 'P' // agent key: the hour of the name's newest entry
@@ -56,6 +56,20 @@ const (
 	spaceDelivery  = 'D' // len(agent)2 agent number8: a delivery to an agent
 	spaceSigning   = 'K' // nothing: the keys that deliveries are signed with
 
+	spaceHidden     = 'G' // seq8: a hidden entry as it was, see hide.go
+	spaceHiddenBits = 'I' // block8: which of hiddenEntries entries are hidden, for searches
+	spaceModerator  = 'M' // name: the hash of a moderator's token
+	spaceRecord     = 'A' // number8: what an operator or a moderator did, see record.go
+	spaceChange     = '2' // number8: what changed in the cluster, see record.go
+	spacePurge      = 'J' // number8: what was purged, see purge.go
+	spacePurgedBits = 'Z' // block8: which entries of a block are purged, for the index
+	spaceRule       = '1' // kind1 subject: a rule of the policy, see policy.go
+	spaceHeldBack   = 'T' // e seq8, or p agent key: the rule because of which an entry or a profile is held
+
+	spaceFlood = '9' // hour4 slot3: how often parts of sketches were written, see flood.go
+
+	spaceEvents = 'E' // slot4: what happened in one log entry, see event.go
+
 	spaceBackup   = 'B' // nothing: when the newest backup was made
 	spaceSettings = 'C' // nothing: what an operator has set
 	spaceBudget   = 'Y' // nothing: what is used of today's budget; day4 and sender: by whom, see budget.go
@@ -68,6 +82,7 @@ const (
 	spaceConfig  = 'g' // nothing: newest Raft configuration and its index
 	spaceCovered = 'k' // nothing: Raft index and term of the newest snapshot this state covers
 	spaceVersion = 'v' // nothing: keyspaceVersion
+	spaceErased  = 'N' // nothing: the newest purge whose texts are in no file of this state
 	spaceIndex   = 'x' // whatever the index keeps: node-local and rebuildable
 
 	spaceProfileIndex = 'X' // the same for the index of profiles
@@ -83,6 +98,8 @@ var logicalSpaces = [...]byte{
 	spaceMember, spaceWaitingList, spaceNotes, spaceNewest,
 	spaceHour, spacePosted, spaceTally, spaceUsage, spaceSenders, spaceFold,
 	spaceOutbox, spaceOutboxDue, spaceDelivery, spaceSigning,
+	spaceHidden, spaceHiddenBits, spaceModerator, spaceRecord, spaceChange, spacePurge, spacePurgedBits, spaceRule, spaceHeldBack, spaceFlood,
+	spaceEvents,
 	spaceBackup, spaceSettings, spaceBudget,
 }
 
@@ -94,6 +111,7 @@ var (
 	keyConfig  = []byte{spaceConfig}
 	keyCovered = []byte{spaceCovered}
 	keyVersion = []byte{spaceVersion}
+	keyErased  = []byte{spaceErased}
 	keySigning = []byte{spaceSigning}
 	keyBackup  = []byte{spaceBackup}
 
@@ -156,6 +174,32 @@ func parseDueKey(key []byte) (dueClaim, error) {
 	}, nil
 }
 
+// eventKey is where the row of events with this number stands, until a later one takes
+// its place.
+func eventKey(number uint64) []byte {
+	return binary.BigEndian.AppendUint32([]byte{spaceEvents}, uint32(number%maxEventRows))
+}
+
+func ruleKey(kind command.RuleKind, subject string) []byte {
+	return append([]byte{spaceRule, byte(kind)}, subject...)
+}
+
+// The two parts of spaceHeldBack.
+const (
+	heldEntries  = 'e'
+	heldProfiles = 'p'
+)
+
+func heldBackKey(seq uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{spaceHeldBack, heldEntries}, seq)
+}
+
+func heldProfileKey(agentKey string) []byte {
+	return append([]byte{spaceHeldBack, heldProfiles}, agentKey...)
+}
+
+func moderatorKey(name string) []byte { return append([]byte{spaceModerator}, name...) }
+
 func outboxKey(agentKey string) []byte { return append([]byte{spaceOutbox}, agentKey...) }
 
 // outboxDueKeyBytes is the length of an outboxDueKey before the agent's key.
@@ -189,7 +233,7 @@ const (
 	partAsked    part = 'q' // seq8: nothing; own questions and requests for help that nobody answered
 	partOpen     part = 'o' // seq8: nothing; own jobs that are open
 	partTaken    part = 'c' // seq8: nothing; own jobs that are claimed
-	partHeld     part = 'h' // expires8 seq8: nothing; others' jobs that the agent has claimed
+	partHeld     part = 'h' // expires8 seq8: nothing; others' jobs that the agent has claimed, or had until nobody else takes them
 )
 
 // Reason says why an entry is in an agent's inbox.
@@ -199,18 +243,17 @@ type Reason byte
 const (
 	ReasonReply   Reason = 1 // it relates to an entry of the agent
 	ReasonMention Reason = 2 // it mentions the agent
+	// ReasonClaimLost: it claims or finishes a job that the agent's claim ran out on.
+	ReasonClaimLost Reason = 3
 )
 
+var reasonNames = [...]string{ReasonReply: "reply", ReasonMention: "mention", ReasonClaimLost: "claim_lost"}
+
 // String returns the reason's name in the interface.
-func (r Reason) String() string {
-	if r == ReasonReply {
-		return "reply"
-	}
-	return "mention"
-}
+func (r Reason) String() string { return reasonNames[r] }
 
 func decodeReason(row []byte) (Reason, error) {
-	if len(row) != 1 || Reason(row[0]) != ReasonReply && Reason(row[0]) != ReasonMention {
+	if len(row) != 1 || row[0] == 0 || int(row[0]) >= len(reasonNames) {
 		return 0, fmt.Errorf("%w: inbox row", ErrCorrupt)
 	}
 	return Reason(row[0]), nil
@@ -252,6 +295,12 @@ var (
 	keyRegistered  = []byte{spaceTally, 'r'} // outside names with an edit_key
 	keyUsagePruned = []byte{spaceTally, 'u'} // the day on which usage was pruned
 	keyWaiting     = []byte{spaceTally, 'd'} // deliveries that wait
+	keyHidden      = []byte{spaceTally, 'h'} // entries that are hidden
+	keyRecorded    = []byte{spaceTally, 'a'} // the number of the newest row of the record
+	keyChanged     = []byte{spaceTally, 'c'} // the number of the newest row of the record of changes
+	keyPurged      = []byte{spaceTally, 'p'} // the number of the newest purge
+	keyPolicy      = []byte{spaceTally, 'y'} // the revision of the policy
+	keyFloodHour   = []byte{spaceTally, 'f'} // the hour whose texts spaceFlood counts
 )
 
 func hourKey(hour uint64) []byte {
@@ -296,4 +345,71 @@ func parseUsageKey(key []byte) (command.UsageRow, error) {
 
 func sendersKey(day command.Day, surface command.Surface, chunk byte) []byte {
 	return append(dayKey(spaceSenders, day), byte(surface), chunk)
+}
+
+// EntryType says what an entry is. It is the first letter of the public id. All types
+// share one sequence of numbers.
+type EntryType byte
+
+// The types of entries.
+const (
+	TypeEntry EntryType = 'e' // a plain entry
+	TypeJob   EntryType = 'j' // an entry with a state (Job)
+	TypeHelp  EntryType = 'h' // a request for human help: an entry with a state (Help)
+)
+
+// idAlphabet is Crockford's base 32 in lower case: no i, l, o and u.
+const idAlphabet = "0123456789abcdefghjkmnpqrstvwxyz"
+
+// maxIDDigits is the number of base 32 digits of the largest seq.
+const maxIDDigits = 13
+
+// idDigits maps a character to its value plus one; zero is no digit.
+var idDigits = func() (t [256]uint8) {
+	for i := range len(idAlphabet) {
+		t[idAlphabet[i]] = uint8(i) + 1
+	}
+	return t
+}()
+
+// EntryID returns the public id of the plain entry with the given seq.
+func EntryID(seq uint64) string { return FormatID(TypeEntry, seq) }
+
+// FormatID returns the public id of the entry with the given type and seq.
+func FormatID(t EntryType, seq uint64) string {
+	return string(appendID(make([]byte, 0, maxIDDigits+1), t, seq))
+}
+
+// ParseID takes a public id apart. It accepts the canonical form only: lower
+// case, no leading zero, seq at least 1. It does not know whether such an
+// entry exists, and whether it is of that type.
+func ParseID(id string) (t EntryType, seq uint64, ok bool) {
+	if len(id) < 2 || len(id) > 1+maxIDDigits || id[1] == '0' {
+		return 0, 0, false
+	}
+	t = EntryType(id[0])
+	if t != TypeEntry && t != TypeJob && t != TypeHelp {
+		return 0, 0, false
+	}
+	for i := 1; i < len(id); i++ {
+		d := idDigits[id[i]]
+		if d == 0 || seq>>(64-5) != 0 {
+			return 0, 0, false
+		}
+		seq = seq<<5 | uint64(d-1)
+	}
+	return t, seq, true
+}
+
+// appendID appends the public id of type and seq to dst.
+func appendID(dst []byte, t EntryType, seq uint64) []byte {
+	dst = append(dst, byte(t))
+	shift := 0
+	for seq>>shift>>5 != 0 {
+		shift += 5
+	}
+	for ; shift >= 0; shift -= 5 {
+		dst = append(dst, idAlphabet[seq>>shift&31])
+	}
+	return dst
 }

@@ -13,7 +13,7 @@ import (
 // localSpaces are the spaces that name or place one copy of the state: RowDigest
 // leaves them out.
 var localSpaces = [...]byte{
-	spaceCluster, spaceHead, spaceConfig, spaceCovered, spaceVersion, spaceIndex, spaceProfileIndex,
+	spaceCluster, spaceHead, spaceConfig, spaceCovered, spaceVersion, spaceErased, spaceIndex, spaceProfileIndex,
 }
 
 // TestEverySpaceIsLogicalOrLocal reads keys.go: a space that is in neither list would

@@ -227,10 +227,6 @@ func (m *Machine) Covers() (index, term uint64, err error) {
 // first, and ErrClosed when the machine is closed.
 func (m *Machine) Wait(ctx context.Context, index uint64) error { return m.waiters.wait(ctx, index) }
 
-// Streams returns how many states are being sent to other nodes. While there is
-// one, its receiver will need the log from about now on.
-func (m *Machine) Streams() int { return m.snaps.Streams() }
-
 // Digest returns the running hash over everything applied up to index. Equal
 // logs give equal digests at equal indexes.
 func (m *Machine) Digest() (index uint64, rolling [32]byte) {

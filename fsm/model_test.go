@@ -15,6 +15,9 @@ type model struct {
 	entries  []modelEntry
 	requests map[command.RequestKey]uint64
 	sessions map[command.BootID]*modelSession
+	recorded uint64
+	rules    []modelRule
+	revision uint64 // of the policy
 }
 
 type modelEntry struct {
@@ -26,6 +29,15 @@ type modelEntry struct {
 	root    uint64
 	inbox   []string
 	words   []string
+	hidden  bool
+	held    bool
+}
+
+type modelRule struct {
+	kind    command.RuleKind
+	subject string
+	number  uint64
+	until   int64
 }
 
 type modelSession struct {
@@ -44,6 +56,7 @@ func newModel() *model {
 
 func (m *model) apply(b command.Batch) {
 	m.now = max(b.Stamp, m.now+1)
+	m.rules = slices.DeleteFunc(m.rules, func(r modelRule) bool { return r.until <= m.now })
 	for _, g := range b.Groups {
 		s := m.sessions[g.Boot]
 		if s == nil {
@@ -56,19 +69,74 @@ func (m *model) apply(b command.Batch) {
 				continue
 			}
 			r := command.Result{Outcome: command.OutcomeDone}
-			if p, ok := c.Payload.(*command.Publish); ok {
+			switch p := c.Payload.(type) {
+			case *command.Publish:
 				r = m.publish(*p)
+			case *command.Hide:
+				r = m.hide(p)
+			case *command.SetRule:
+				r = m.set(p)
+			case *command.LiftRule:
+				r = m.lift(p)
 			}
 			s.answers[c.Seq] = r
 		}
 	}
 }
 
+func (m *model) hide(c *command.Hide) command.Result {
+	changed := false
+	for i := range m.entries {
+		if e := &m.entries[i]; (e.hidden == c.Unhide || e.held) && slices.Contains(c.IDs, EntryID(e.seq)) {
+			e.hidden, e.held, changed = !c.Unhide, false, true
+		}
+	}
+	if !changed {
+		return command.Result{Outcome: command.OutcomeUnchanged}
+	}
+	m.recorded++
+	return command.Result{Outcome: command.OutcomeDone, Entry: m.recorded}
+}
+
+// set knows rules of names and of networks.
+func (m *model) set(c *command.SetRule) command.Result {
+	m.recorded++
+	m.rules = slices.DeleteFunc(m.rules, func(r modelRule) bool { return r.kind == c.Kind && r.subject == c.Subject })
+	m.rules = append(m.rules, modelRule{c.Kind, c.Subject, m.recorded, m.now + c.For})
+	if c.Kind == command.RuleNetwork {
+		m.revision = m.recorded
+	}
+	return command.Result{Outcome: command.OutcomeDone, Entry: m.recorded}
+}
+
+func (m *model) lift(c *command.LiftRule) command.Result {
+	i := slices.IndexFunc(m.rules, func(r modelRule) bool { return r.number == c.Number })
+	if i < 0 {
+		return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemUnknownRule}}
+	}
+	m.recorded++
+	if m.rules[i].kind == command.RuleNetwork {
+		m.revision = m.recorded
+	}
+	m.rules = slices.Delete(m.rules, i, i+1)
+	return command.Result{Outcome: command.OutcomeDone, Entry: m.recorded}
+}
+
 func (m *model) publish(p command.Publish) command.Result {
 	if seq, ok := m.requests[p.Request]; ok {
 		return command.Result{Outcome: command.OutcomeDuplicate, Entry: seq}
 	}
+	if p.Proof.Policy != m.revision {
+		return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemOldPolicy}}
+	}
+	for _, r := range m.rules {
+		if r.kind == command.RuleName && r.subject == p.AgentKey {
+			return command.Result{Outcome: command.OutcomeRejected, Entry: r.number, Problems: []command.Problem{command.ProblemBlocked}}
+		}
+	}
 	e := modelEntry{p: p, seq: uint64(len(m.entries)) + 1, at: m.now, channel: p.Channel}
+	e.held = p.Proof.Held != 0
+	e.hidden = e.held
 	e.root = e.seq
 	if p.Relation != command.RelationNone {
 		i := slices.IndexFunc(m.entries, func(o modelEntry) bool { return EntryID(o.seq) == p.Target })
@@ -76,6 +144,9 @@ func (m *model) publish(p command.Publish) command.Result {
 			return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemUnknownTarget}}
 		}
 		target := m.entries[i]
+		if target.hidden {
+			return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemHidden}}
+		}
 		if p.Relation == command.RelationRetraction && target.p.AgentKey != p.AgentKey {
 			return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemRetractionOther}}
 		}
@@ -128,7 +199,8 @@ func (m *model) list(q Query) (seqs []uint64, next uint64) {
 
 func (m *model) matches(e modelEntry, q Query) bool {
 	switch {
-	case q.Before > 0 && e.seq >= q.Before,
+	case e.hidden && (q.Thread == 0 || q.Kind != 0 || q.AgentKey+q.ForKey+q.TagKey+q.Q != ""),
+		q.Before > 0 && e.seq >= q.Before,
 		q.Since >= 0 && e.at <= q.Since,
 		q.Kind != 0 && e.p.Kind != q.Kind,
 		q.Channel != "" && e.channel != q.Channel,

@@ -16,9 +16,9 @@ const outboxesKept = 1024
 // outbox is what is to be pushed to an agent, and when it was pushed to before:
 // the row of spaceOutbox. It is never deleted, so that no number is used again.
 //
-//	version1 flags1 filter1 hook last sending notBefore tried failing len(queue) queue... len(begun) begun...
+//	version1 flags1 filter1 [digest] hook last sending notBefore tried failing len(queue) queue... len(begun) begun...
 //
-// Numbers are uvarints, and so are those of the parts of queue and begun: numbers
+// The digest is there where its flag is set. Numbers are uvarints, and so are those of the parts of queue and begun: numbers
 // and instants as differences, senders in 8 bytes. The two lowest bits of a
 // delivery's ready are its failed and its outage.
 type outbox struct {
@@ -27,6 +27,7 @@ type outbox struct {
 	hook      uint64             // counts the changes of the receiver
 	last      uint64             // number of the newest delivery; they count from 1
 	queue     []queued           // the deliveries that wait, oldest first
+	digest    uint64             // number of the one that takes mentions until its turn; 0: none
 	sending   uint64             // number of the one with an attempt under way; 0: none
 	notBefore int64              // no attempt begins sooner; milliseconds since the epoch
 	tried     uint64             // number of the one that was attempted last
@@ -36,11 +37,11 @@ type outbox struct {
 	dueAt int64 // the instant of the agent in spaceOutboxDue; 0: it is not there
 }
 
-// queued is a delivery that waits or is being sent.
+// queued is a delivery that waits or is being sent, or an entry in a digest.
 type queued struct {
 	number uint64
 	from   senderGroup
-	ready  int64 // its own turn is no sooner; milliseconds since the epoch; 0: it never failed
+	ready  int64 // its own turn is no sooner; milliseconds since the epoch; 0: it never failed, and is no digest
 	failed bool  // since the receiver took one last
 	outage bool  // its turn since then was one while the receiver was down
 }
@@ -48,24 +49,20 @@ type queued struct {
 const (
 	outboxRowVersion = 1
 	flagHookActive   = 1 << 0
+	flagDigest       = 1 << 1
 	flagFailed       = 1 << 0 // of a delivery in the queue
 	flagOutage       = 1 << 1
 	queuedFlagBits   = 2
 )
 
 func (o *outbox) encode() []byte {
-	dst := []byte{outboxRowVersion, bit(o.active, flagHookActive), byte(o.filter)}
-	dst = appendUints(dst, o.hook, o.last, o.sending, uint64(o.notBefore), o.tried, o.failing, uint64(len(o.queue)))
-	before := uint64(0)
-	for _, q := range o.queue {
-		ready := uint64(q.ready)<<queuedFlagBits | uint64(bit(q.failed, flagFailed)|bit(q.outage, flagOutage))
-		dst = binary.AppendUvarint(dst, q.number-before)
-		dst = binary.LittleEndian.AppendUint64(dst, uint64(q.from))
-		dst = binary.AppendUvarint(dst, ready)
-		before = q.number
+	dst := []byte{outboxRowVersion, bit(o.active, flagHookActive) | bit(o.digest != 0, flagDigest), byte(o.filter)}
+	if o.digest != 0 {
+		dst = binary.AppendUvarint(dst, o.digest)
 	}
-	dst = binary.AppendUvarint(dst, uint64(len(o.begun)))
-	before = 0
+	dst = appendUints(dst, o.hook, o.last, o.sending, uint64(o.notBefore), o.tried, o.failing)
+	dst = binary.AppendUvarint(appendQueue(dst, o.queue), uint64(len(o.begun)))
+	before := uint64(0)
 	for _, b := range o.begun {
 		dst = binary.AppendUvarint(dst, uint64(b.at)-before)
 		dst = binary.LittleEndian.AppendUint64(dst, uint64(b.from))
@@ -74,20 +71,42 @@ func (o *outbox) encode() []byte {
 	return dst
 }
 
-func decodeOutbox(row []byte) (*outbox, error) {
-	r := rowReader{rest: row}
-	o := new(outbox)
-	r.version(outboxRowVersion)
-	o.active, o.filter = r.byte()&flagHookActive != 0, command.PushFilter(r.byte())
-	o.hook, o.last, o.sending, o.notBefore, o.tried, o.failing = r.uint(), r.uint(), r.uint(), int64(r.uint()), r.uint(), r.uint()
+func appendQueue(dst []byte, queue []queued) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(queue)))
+	before := uint64(0)
+	for _, q := range queue {
+		ready := uint64(q.ready)<<queuedFlagBits | uint64(bit(q.failed, flagFailed)|bit(q.outage, flagOutage))
+		dst = binary.AppendUvarint(dst, q.number-before)
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(q.from))
+		dst = binary.AppendUvarint(dst, ready)
+		before = q.number
+	}
+	return dst
+}
+
+func (r *rowReader) queue() (queue []queued) {
 	number := uint64(0)
 	for n := r.uint(); n > 0 && !r.bad; n-- {
 		number += r.uint()
 		q := queued{number: number, from: r.sender()}
 		ready := r.uint()
 		q.ready, q.failed, q.outage = int64(ready>>queuedFlagBits), ready&flagFailed != 0, ready&flagOutage != 0
-		o.queue = append(o.queue, q)
+		queue = append(queue, q)
 	}
+	return queue
+}
+
+func decodeOutbox(row []byte) (*outbox, error) {
+	r := rowReader{rest: row}
+	o := new(outbox)
+	r.version(outboxRowVersion)
+	flags := r.byte()
+	o.active, o.filter = flags&flagHookActive != 0, command.PushFilter(r.byte())
+	if flags&flagDigest != 0 {
+		o.digest = r.uint()
+	}
+	o.hook, o.last, o.sending, o.notBefore, o.tried, o.failing = r.uint(), r.uint(), r.uint(), int64(r.uint()), r.uint(), r.uint()
+	o.queue = r.queue()
 	at := uint64(0)
 	for n := r.uint(); n > 0 && !r.bad; n-- {
 		at += r.uint()

@@ -26,7 +26,7 @@ func BenchmarkOutbox(b *testing.B) {
 				o.next(now)
 				o.due()
 				if o == full {
-					o.surplus()
+					surplus(o.queue, o.sending)
 				}
 				row = o.encode()
 			}

@@ -1,10 +1,13 @@
 package fsm
 
 import (
+	"bytes"
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/index"
 )
 
 // keyGrace is for how long an agent that has not used its newest edit_key yet can have
@@ -108,10 +111,10 @@ func (tx *txn) putRevision(c *command.Register, p *profileRow, s command.Standin
 	tx.revision++
 	p.revision, p.updatedAt = tx.revision, tx.now
 	tx.putProfile(c.AgentKey, p)
-	tx.keep(seqKey(spaceRevision, p.revision), []byte(c.AgentKey))
+	tx.keep(seqKey(spaceRevision, p.revision), p.revisionRow(c.AgentKey))
 	tx.revised = append(tx.revised, revised{p.revision, p.texts()})
 	if c.Request != (command.RequestKey{}) {
-		tx.keep(requestKey(command.OpRegister, s, c.Request), requestRow{entry: p.revision, content: sum}.append(nil))
+		tx.keep(requestKey(command.OpRegister, s, c.Request), requestRow{entry: p.revision, content: sum}.encode())
 	}
 }
 
@@ -237,8 +240,8 @@ func (p *profileRow) texts() []string {
 
 // profileRow is the row of spaceProfile.
 //
-//	version1 flags1 key32 former32 revision first issued createdAt updatedAt issuedAt
-//	sender issuer notifyURL id description endpoint note capabilities...
+//	version1 flags1 filter1 key32 former32 revision first issued createdAt updatedAt issuedAt
+//	hiddenAt hiddenFor sender issuer notifyURL id description endpoint note capabilities...
 //
 // Numbers are uvarints, texts are preceded by their length.
 type profileRow struct {
@@ -256,6 +259,25 @@ type profileRow struct {
 	issuedAt  int64  // of the key; the same
 	sender    string // fingerprint of who registered; "": proves nothing
 	issuer    string // of whom the key was issued to; the same
+	hiddenAt  int64  // when a moderator hid it; 0: it is shown
+	hiddenFor string // why
+}
+
+// hidden reports whether nothing of the profile is shown.
+func (p *profileRow) hidden() bool { return p.hiddenAt != 0 }
+
+// hiddenRevision leads the row of spaceRevision of a hidden profile. No key of an agent
+// begins with it.
+const hiddenRevision = "\x00"
+
+func isHiddenRevision(row []byte) bool { return bytes.HasPrefix(row, []byte(hiddenRevision)) }
+
+// revisionRow is the profile's row of spaceRevision.
+func (p *profileRow) revisionRow(agentKey string) []byte {
+	if p.hidden() {
+		return []byte(hiddenRevision + agentKey)
+	}
+	return []byte(agentKey)
 }
 
 const (
@@ -264,30 +286,17 @@ const (
 	flagKeyUsed        = 1 << 0
 	flagProfileHouse   = 1 << 1
 	flagNotifyVerified = 1 << 2
-	profileFilterShift = 3 // the push filter stands in the four bits above
-	flagProtected      = 1 << 7
+	flagProtected      = 1 << 3
 )
 
 func (p *profileRow) append(dst []byte) []byte {
-	var flags byte
-	if p.used {
-		flags |= flagKeyUsed
-	}
-	if p.house {
-		flags |= flagProfileHouse
-	}
-	if p.notifyVerified {
-		flags |= flagNotifyVerified
-	}
-	if p.protected {
-		flags |= flagProtected
-	}
-	dst = append(dst, profileRowVersion, flags|byte(p.filter)<<profileFilterShift)
+	flags := bit(p.used, flagKeyUsed) | bit(p.house, flagProfileHouse) | bit(p.notifyVerified, flagNotifyVerified) | bit(p.protected, flagProtected)
+	dst = append(dst, profileRowVersion, flags, byte(p.filter))
 	dst = append(append(dst, p.key[:]...), p.former[:]...)
-	for _, n := range [...]uint64{p.revision, p.first, p.issued, uint64(p.createdAt), uint64(p.updatedAt), uint64(p.issuedAt)} {
+	for _, n := range [...]uint64{p.revision, p.first, p.issued, uint64(p.createdAt), uint64(p.updatedAt), uint64(p.issuedAt), uint64(p.hiddenAt)} {
 		dst = binary.AppendUvarint(dst, n)
 	}
-	for _, s := range [...]string{p.sender, p.issuer, p.notifyURL, p.id, p.description, p.endpoint, p.note} {
+	for _, s := range [...]string{p.hiddenFor, p.sender, p.issuer, p.notifyURL, p.id, p.description, p.endpoint, p.note} {
 		dst = appendBlob(dst, s)
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(p.capabilities)))
@@ -299,16 +308,16 @@ func (p *profileRow) append(dst []byte) []byte {
 
 func decodeProfileRow(row []byte) (p profileRow, err error) {
 	r := rowReader{rest: row}
-	if head := r.bytes(2); head != nil {
-		r.bad = head[0] != profileRowVersion
-		p.used, p.house = head[1]&flagKeyUsed != 0, head[1]&flagProfileHouse != 0
-		p.notifyVerified, p.filter = head[1]&flagNotifyVerified != 0, command.PushFilter(head[1]>>profileFilterShift)&command.AllPushFilters
-		p.protected = head[1]&flagProtected != 0
-	}
+	r.version(profileRowVersion)
+	flags := r.byte()
+	p.used, p.house = flags&flagKeyUsed != 0, flags&flagProfileHouse != 0
+	p.notifyVerified, p.protected = flags&flagNotifyVerified != 0, flags&flagProtected != 0
+	p.filter = command.PushFilter(r.byte())
 	copy(p.key[:], r.bytes(command.KeyHashBytes))
 	copy(p.former[:], r.bytes(command.KeyHashBytes))
 	p.revision, p.first, p.issued = r.uint(), r.uint(), r.uint()
 	p.createdAt, p.updatedAt, p.issuedAt = int64(r.uint()), int64(r.uint()), int64(r.uint())
+	p.hiddenAt, p.hiddenFor = int64(r.uint()), r.text()
 	p.sender, p.issuer, p.notifyURL = r.text(), r.text(), r.text()
 	p.id, p.description, p.endpoint, p.note = r.text(), r.text(), r.text(), r.text()
 	for n := r.uint(); n > 0 && !r.bad; n-- {
@@ -326,4 +335,193 @@ func (tx *txn) profile(agentKey string) (profileRow, bool) {
 // putProfile stores a profile.
 func (tx *txn) putProfile(agentKey string, p *profileRow) {
 	tx.keep(profileKey(agentKey), p.append(nil))
+}
+
+// maxProfileScan is how many hits of a search for profiles are looked at for
+// one page: those that were replaced since are hits, too.
+const maxProfileScan = 4096
+
+// Profile is what an agent says of itself (interface, 2.3). Empty texts are
+// missing.
+type Profile struct {
+	ID           string // the name as it was first spelled
+	Description  string
+	Capabilities []string
+	Endpoint     string
+	Note         string
+	CreatedAt    int64 // milliseconds since the epoch
+	UpdatedAt    int64 // the same
+	Protected    bool  // writes under the name need its edit_key
+}
+
+// Profile returns an agent's profile; false when it has none.
+func (v *View) Profile(agentKey string) (Profile, bool, error) {
+	p, known, err := v.shownProfile(agentKey)
+	if err != nil || !known {
+		return Profile{}, false, err
+	}
+	return Profile{
+		ID: p.id, Description: p.description, Capabilities: p.capabilities, Endpoint: p.endpoint,
+		Note: p.note, CreatedAt: p.createdAt, UpdatedAt: p.updatedAt, Protected: p.protected,
+	}, true, nil
+}
+
+// shownProfile is profile as everybody may see it.
+func (v *View) shownProfile(agentKey string) (profileRow, bool, error) {
+	p, known, err := v.profile(agentKey)
+	if p.hidden() {
+		p.profileFields = profileFields{protected: p.protected}
+	}
+	return p, known, err
+}
+
+func (v *View) profile(agentKey string) (profileRow, bool, error) {
+	return load(v.snap, profileKey(agentKey), decodeProfileRow)
+}
+
+// RegisterProblems returns everything against a change of a profile, as far as
+// the view knows.
+func (v *View) RegisterProblems(c *command.Register) ([]command.Problem, error) {
+	p, known, err := v.profile(c.AgentKey)
+	if err != nil {
+		return nil, err
+	}
+	s := &viewState{v: v}
+	if !known {
+		return againstRegister(c, s, nil), s.err
+	}
+	return againstRegister(c, s, &p), s.err
+}
+
+// AppendProfile appends the profile's JSON to dst. It returns ErrNotFound when
+// the agent has none.
+func (v *View) AppendProfile(dst []byte, agentKey string) ([]byte, error) {
+	p, known, err := v.shownProfile(agentKey)
+	if err != nil {
+		return dst, err
+	}
+	if !known {
+		return dst, ErrNotFound
+	}
+	return p.appendJSON(dst), nil
+}
+
+// AppendRevisions is AppendProfile for profiles that ListProfiles has returned, with
+// commas between them.
+func (v *View) AppendRevisions(dst []byte, revisions []uint64) ([]byte, error) {
+	return appendEach(dst, revisions, func(dst []byte, i int) ([]byte, error) { return v.appendRevision(dst, revisions[i]) })
+}
+
+func (v *View) appendRevision(dst []byte, revision uint64) ([]byte, error) {
+	agentKey, ok, err := getRow(v.snap, seqKey(spaceRevision, revision))
+	if err != nil {
+		return dst, err
+	}
+	if !ok {
+		return dst, ErrNotFound
+	}
+	return v.AppendProfile(dst, string(agentKey))
+}
+
+// appendJSON writes what everybody may see.
+func (p *profileRow) appendJSON(dst []byte) []byte {
+	dst = appendString(append(dst, `{"id":`...), p.id)
+	dst = appendString(append(dst, `,"description":`...), p.description)
+	dst = append(dst, `,"capabilities":[`...)
+	for i, s := range p.capabilities {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendString(dst, s)
+	}
+	dst = appendOptional(append(dst, `],"endpoint":`...), p.endpoint)
+	dst = appendOptional(append(dst, `,"note":`...), p.note)
+	dst = appendInt(append(dst, `,"createdAt":`...), p.createdAt)
+	dst = appendInt(append(dst, `,"updatedAt":`...), p.updatedAt)
+	dst = appendBool(append(dst, `,"protected":`...), p.protected)
+	if p.hidden() {
+		dst = appendHiddenMark(dst, p.hiddenAt, p.hiddenFor, false)
+	}
+	return append(dst, '}')
+}
+
+// ProfileQuery selects profiles. Zero values select everything.
+type ProfileQuery struct {
+	Q      string // holding all of these words, the last one as a prefix
+	Limit  int    // at most this many; 0: DefaultList; at most MaxList
+	Before uint64 // revision < Before; 0: from the newest
+	Work   *int   // grows by the steps that the search takes; nil: nobody counts
+}
+
+// ListProfiles returns the revisions of the profiles that match q, most recently
+// updated first, and the Before of the next page; 0 on the last page. A page of
+// a search may be short, or even empty, and yet not the last one.
+func (v *View) ListProfiles(q ProfileQuery) (revisions []uint64, next uint64, err error) {
+	q.Limit = pageLimit(q.Limit)
+	if q.Q != "" {
+		revisions, next, err = v.searchProfiles(q)
+	} else {
+		revisions, next, err = v.newestProfiles(q)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("list profiles: %w", err)
+	}
+	return revisions, next, nil
+}
+
+// newestProfiles lists all profiles. Those that are hidden are stepped over, a bounded
+// number of them.
+func (v *View) newestProfiles(q ProfileQuery) (found []uint64, next uint64, err error) {
+	lower, upper := spaceBounds(spaceRevision)
+	if q.Before > 0 {
+		upper = seqKey(spaceRevision, q.Before)
+	}
+	scanned := 0
+	err = scanBack(v.snap, lower, upper, func(key, agentKey []byte) error {
+		if len(found) == q.Limit || scanned == maxProfileScan {
+			next = seqOfKey(key) + 1
+			return errEnough
+		}
+		scanned++
+		if !isHiddenRevision(agentKey) {
+			found = append(found, seqOfKey(key))
+		}
+		return nil
+	})
+	return found, next, err
+}
+
+// searchProfiles finds profiles by words. The index knows every revision that
+// there ever was; it looks at a bounded number of them.
+func (v *View) searchProfiles(q ProfileQuery) (found []uint64, next uint64, err error) {
+	search := index.Query{Min: 1, Before: q.Before, Limit: command.MaxList, Work: q.Work}
+	if !addWords(q.Q, &search) {
+		return nil, 0, nil
+	}
+	for scanned := 0; ; {
+		hits, more, err := v.profiles.Search(v.snap, search)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, revision := range hits {
+			row, newest, err := getRow(v.snap, seqKey(spaceRevision, revision))
+			if err != nil || !newest || isHiddenRevision(row) {
+				if err != nil {
+					return nil, 0, err
+				}
+				continue
+			}
+			if len(found) == q.Limit {
+				return found, found[len(found)-1], nil
+			}
+			found = append(found, revision)
+		}
+		if !more {
+			return found, 0, nil
+		}
+		search.Before = hits[len(hits)-1]
+		if scanned += len(hits); scanned >= maxProfileScan {
+			return found, search.Before, nil
+		}
+	}
 }

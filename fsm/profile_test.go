@@ -176,6 +176,14 @@ func TestLostAnswer(t *testing.T) {
 			c.Description, c.Proof.Address = "Another.", false
 		}, nothing, false, command.OutcomeDuplicate},
 		{"the same request with the key", keyed, func(c *command.Register) { keyed(c); c.Proof.Key = keyHash("k1") }, nothing, false, command.OutcomeUnchanged},
+		{"the same request with the key of another name", keyed, func(c *command.Register) { keyed(c); c.Proof.Key = keyHash("k3") }, func(r *rig) {
+			r.run(register("bob", "k3", nil))
+		}, false, command.OutcomeRejected},
+		{"the same body with the key of another name, from another sender", nil, func(c *command.Register) {
+			c.Proof.Key, c.Proof.Sender = keyHash("k3"), "sender-2"
+		}, func(r *rig) {
+			r.run(register("bob", "k3", nil))
+		}, false, command.OutcomeRejected},
 		{"the same request with a wrong key", keyed, func(c *command.Register) { keyed(c); c.Proof.Key = keyHash("k9") }, nothing, false, command.OutcomeRejected},
 		{"the same body without the request", keyed, nil, nothing, false, command.OutcomeUnchanged},
 		{"another request", keyed, func(c *command.Register) { c.Request = command.RequestKey{Scope: "ada", ID: "request-2"} }, nothing, false, command.OutcomeUnchanged},

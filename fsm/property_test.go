@@ -55,15 +55,35 @@ func drawPublish(t *rapid.T, n int) *command.Publish {
 
 // drawBatch draws a log entry of ours: several boots, retries, and a clock that
 // goes anywhere.
-func drawBatch(t *rapid.T, last command.Batch, n int) command.Batch {
+func drawBatch(t *rapid.T, last command.Batch, m *model) command.Batch {
+	n := len(m.entries)
 	b := command.Batch{Stamp: max(0, last.Stamp+rapid.Int64Range(-5000, 10_000).Draw(t, "tick"))}
 	for range rapid.IntRange(0, 3).Draw(t, "groups") {
 		g := drawWindow(t)
 		g.Boot = rapid.SampledFrom(someBoots).Draw(t, "boot")
 		for range rapid.IntRange(0, 4).Draw(t, "commands") {
-			c := command.Command{Seq: rapid.Uint64Range(1, 40).Draw(t, "seq"), Payload: drawPublish(t, n)}
-			if rapid.IntRange(0, 9).Draw(t, "other") == 0 {
+			p := drawPublish(t, n)
+			p.Proof.Policy = m.revision
+			c := command.Command{Seq: rapid.Uint64Range(1, 40).Draw(t, "seq"), Payload: p}
+			switch rapid.IntRange(0, 14).Draw(t, "other") {
+			case 0:
 				c.Payload = &command.Lead{ServerID: "n1"}
+			case 1:
+				c.Payload = &command.Hide{
+					Order: byOperator, Unhide: rapid.Bool().Draw(t, "unhide"),
+					IDs: []string{EntryID(rapid.Uint64Range(1, uint64(n)+2).Draw(t, "one")), EntryID(rapid.Uint64Range(1, uint64(n)+2).Draw(t, "other one"))},
+				}
+			case 2:
+				c.Payload = &command.SetRule{
+					Order: byOperator, For: rapid.Int64Range(1, 20_000).Draw(t, "for"),
+					Kind: command.RuleName, Subject: rapid.SampledFrom(someAgents).Draw(t, "blocked"),
+				}
+			case 3:
+				c.Payload = &command.SetRule{Order: byOperator, For: 5000, Kind: command.RuleNetwork, Subject: "192.0.2.0/24"}
+			case 4:
+				c.Payload = &command.LiftRule{Order: byOperator, Number: rapid.Uint64Range(1, m.recorded+2).Draw(t, "lifted")}
+			case 5:
+				p.Proof.Held = 1
 			}
 			g.Commands = append(g.Commands, c)
 		}
@@ -93,7 +113,7 @@ func drawLog(tb testing.TB, t *rapid.T) (*raftLog, *model) {
 		case 1:
 			l.add(raft.LogConfiguration, l.entries[0].Data)
 		default:
-			b = drawBatch(t, b, len(m.entries))
+			b = drawBatch(t, b, m)
 			l.batch(b)
 			m.apply(b)
 		}
@@ -187,7 +207,7 @@ func checkSuccessors(t *rapid.T, v *View, want *model) {
 	for _, e := range want.entries {
 		var ids []string
 		for _, o := range want.entries {
-			if o.parent == e.seq {
+			if o.parent == e.seq && !o.hidden {
 				ids = append(ids, EntryID(o.seq))
 			}
 		}
@@ -288,6 +308,7 @@ func tempMachine(t *rapid.T) *Machine {
 }
 
 func dropMachine(t *rapid.T, m *Machine) {
+	checkHotRows(t, m)
 	if err := m.Close(); err != nil {
 		t.Error(err)
 	}

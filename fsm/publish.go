@@ -1,8 +1,10 @@
 package fsm
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -10,7 +12,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// defaultChannels are the rooms of entries without a channel and a target.
+// defaultChannels are those of entries without a channel and a target.
 var defaultChannels = [...]string{
 	command.KindMessage:        "general",
 	command.KindKnowledge:      "knowledge",
@@ -20,7 +22,8 @@ var defaultChannels = [...]string{
 func (tx *txn) applyInit(c *command.Init) command.Result {
 	if tx.cluster.id == "" {
 		tx.cluster = cluster{id: c.ClusterID, sealedKey: c.SealedDataKey}
-		tx.set(keyCluster, tx.cluster.append(nil))
+		tx.set(keyCluster, tx.cluster.encode())
+		tx.note(ByLeader, ActionForm, c.ClusterID, "")
 	}
 	return command.Result{Outcome: command.OutcomeDone}
 }
@@ -32,7 +35,7 @@ func (tx *txn) applyPublish(p *command.Publish) command.Result {
 		target, problems = targetOf(p, tx, w)
 		return problems
 	}
-	return tx.once(command.OpPublish, w, func() contentSum { return publishContent(p) }, rules, func() uint64 { return tx.publish(TypeEntry, p, w, target) })
+	return tx.once(command.OpPublish, w, func() contentSum { return publishContent(p) }, rules, func() uint64 { return tx.publish(EventEntry, p, w, target) })
 }
 
 // once carries a write out unless its request_id was used before, or a rule is against
@@ -55,7 +58,7 @@ func (tx *txn) once(op command.Op, w *writer, content func() contentSum, rules f
 	}
 	seq := write()
 	if keyed {
-		tx.keep(key, requestRow{entry: seq, content: sum}.append(nil))
+		tx.keep(key, requestRow{entry: seq, content: sum}.encode())
 	}
 	return command.Result{Outcome: command.OutcomeDone, Entry: seq}
 }
@@ -72,6 +75,9 @@ func targetOf(p *command.Publish, s facts, w *writer) (entryRow, []command.Probl
 	target, ok := resolve(s, p.Target)
 	if !ok {
 		return entryRow{}, []command.Problem{command.ProblemUnknownTarget}
+	}
+	if target.Hidden {
+		return target, []command.Problem{command.ProblemHidden}
 	}
 	own := w.owns(s, &target)
 	var problems []command.Problem
@@ -109,22 +115,18 @@ func resolve(s facts, id string) (entryRow, bool) {
 	return e, ok && e.Type == entryType
 }
 
-// publish adds an entry that passed all rules, and returns its seq. The zero
-// target means that there is none.
-func (tx *txn) publish(entryType EntryType, p *command.Publish, w *writer, target entryRow) uint64 {
+// publish adds an entry that passed all rules, and returns its seq. The event says of
+// which type it is. The zero target means that there is none.
+func (tx *txn) publish(as EventKind, p *command.Publish, w *writer, target entryRow) uint64 {
 	tx.head.lastSeq++
+	tx.happen(as, tx.head.lastSeq)
+	entryType := as.entryType()
 	e := entryRow{parentType: target.Type, Meta: Meta{
-		Seq: tx.head.lastSeq, CreatedAt: tx.now, AgentKey: p.AgentKey, Channel: p.Channel, Type: entryType,
+		Seq: tx.head.lastSeq, CreatedAt: tx.now, AgentKey: p.AgentKey, Channel: channelOf(p, &target), Type: entryType,
 		Kind: p.Kind, Relation: p.Relation, House: p.House && w.Strength > command.Unproven, Parent: target.Seq, Thread: target.Thread,
 	}}
 	if e.Parent == 0 {
 		e.Thread = e.Seq
-	}
-	if e.Channel == "" {
-		e.Channel = target.Channel
-	}
-	if e.Channel == "" {
-		e.Channel = defaultChannels[p.Kind]
 	}
 	e.inbox = inboxKeys(p, target.AgentKey)
 	e.question = p.Question && p.Kind == command.KindMessage && entryType == TypeEntry
@@ -153,13 +155,19 @@ func (tx *txn) publish(entryType EntryType, p *command.Publish, w *writer, targe
 	if !p.House {
 		tx.countPost(&e)
 	}
+	own := e.Parent != 0 && w.owns(tx, &target)
 	if e.Parent != 0 {
-		tx.supersede(&e, p.Agent, w.owns(tx, &target))
+		tx.supersede(&e, p.Agent, own)
 		tx.updateTarget(&e, &target)
 	}
-	tx.updateHome(&e, p, &target)
+	tx.updateHome(&e, p, &target, own)
 	tx.notifyReceivers(&e, p, &target)
 	return e.Seq
+}
+
+// channelOf returns where an entry is filed.
+func channelOf(p *command.Publish, target *entryRow) string {
+	return cmp.Or(p.Channel, target.Channel, defaultChannels[p.Kind])
 }
 
 // updateTarget updates a job or a request for help that an entry relates to.
@@ -189,19 +197,32 @@ func inboxKeys(p *command.Publish, author string) []string {
 
 // countChannel counts an entry into its channel.
 func (tx *txn) countChannel(e *entryRow) {
-	key := channelKey(e.Channel)
-	c, known := read(tx, key, func(row []byte) (channelRow, error) {
-		c, _, err := decodeChannelRow(row)
-		return c, err
-	})
+	c, known := tx.channel(e.Channel)
 	if known {
 		tx.keep(seqKey(spaceRecent, c.lastSeq), nil)
 	}
 	c.entries++
 	c.lastSeq, c.lastAt = e.Seq, e.CreatedAt
+	tx.putChannel(e.Channel, c)
+}
+
+// channel returns a channel's row; false: nothing was published to it.
+func (tx *txn) channel(name string) (channelRow, bool) {
+	return read(tx, channelKey(name), func(row []byte) (channelRow, error) {
+		c, _, err := decodeChannelRow(row)
+		return c, err
+	})
+}
+
+// putChannel keeps a channel's row, and lists the channel unless nothing of it is shown.
+func (tx *txn) putChannel(name string, c channelRow) {
 	row := c.append(nil)
-	tx.keep(key, row)
-	tx.keep(seqKey(spaceRecent, c.lastSeq), append(slices.Clip(row), e.Channel...))
+	tx.keep(channelKey(name), row)
+	var recent []byte
+	if c.entries > 0 {
+		recent = append(slices.Clip(row), name...)
+	}
+	tx.keep(seqKey(spaceRecent, c.lastSeq), recent)
 }
 
 // supersede notes the entry at the one that it relates to. own says that both are by
@@ -216,21 +237,23 @@ func (tx *txn) supersede(e *entryRow, agent string, own bool) {
 	case own && e.Relation == command.RelationCorrection:
 		counts.corrected, stays = e.Seq, true
 	}
-	if stays || counts.total < command.MaxSuccessors {
+	if stays || counts.listed < command.MaxSuccessors {
 		laterKey := seqKey(spaceLater, e.Parent)
 		items, _ := tx.get(laterKey)
-		if counts.total >= command.MaxSuccessors {
-			var err error
-			items, err = withoutLast(items, counts.retracted, counts.corrected)
+		if counts.listed >= command.MaxSuccessors {
+			list, err := parseSuccessors(items)
 			tx.must(err)
+			items = list.withoutLast(counts.retracted, counts.corrected).join()
+			counts.listed--
 		}
 		tx.keep(laterKey, appendSuccessor(slices.Clip(items), e, agent))
+		counts.listed++
 	}
 	counts.total++
 	if e.Relation == command.RelationReply {
 		counts.replies++
 	}
-	tx.keep(countsKey, counts.append(nil))
+	tx.keep(countsKey, counts.encode())
 	tx.superseded = append(tx.superseded, e.Parent)
 }
 
@@ -289,4 +312,190 @@ func cutText(s string, n int) string {
 		n--
 	}
 	return s
+}
+
+const (
+	// helpChannel and helpTag are where requests for human help are filed.
+	helpChannel = "human-help"
+	helpTag     = "human-help"
+	// helpTitle is put before the goal in the title.
+	helpTitle = "Human help: "
+)
+
+func (tx *txn) applyAskHuman(c *command.AskHuman) command.Result {
+	content := func() contentSum {
+		return hashContent([]string{c.Agent, c.Goal, c.Action, c.Context, c.Bounds}, c.Tags)
+	}
+	w := tx.writer(c.Signature())
+	return tx.once(command.OpAskHuman, w, content, noRules, func() uint64 {
+		tags := []string{helpTag}
+		for _, tag := range c.Tags {
+			if !slices.Contains(tags, tag) {
+				tags = append(tags, tag)
+			}
+		}
+		title := cutText(helpTitle+oneLine.Replace(c.Goal), command.MaxTitle)
+		seq := tx.publish(EventHelp, entryBy(&c.Author, helpChannel, title, helpBody(c), tags...), w, entryRow{})
+		tx.putHelp(seq, helpRow{status: HelpOpen, json: appendHelpJSON(c, nil)})
+		return seq
+	})
+}
+
+// oneLine makes a title of a text with lines.
+var oneLine = strings.NewReplacer("\n", " ", "\t", " ")
+
+// helpBody is the four texts under their headings.
+func helpBody(c *command.AskHuman) string {
+	var b strings.Builder
+	for _, part := range [...]struct{ heading, text string }{
+		{"Goal", c.Goal}, {"Requested action", c.Action}, {"Context", c.Context}, {"Constraints", c.Bounds},
+	} {
+		if part.text == "" {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString("\n\n")
+		}
+		b.WriteString(part.heading + ":\n" + part.text)
+	}
+	return b.String()
+}
+
+// appendHelpJSON writes the fields that a request has beside its entry's.
+func appendHelpJSON(c *command.AskHuman, dst []byte) []byte {
+	dst = appendString(append(dst, `"goal":`...), c.Goal)
+	dst = appendString(append(dst, `,"requested_action":`...), c.Action)
+	dst = appendOptional(append(dst, `,"context":`...), c.Context)
+	return appendOptional(append(dst, `,"constraints":`...), c.Bounds)
+}
+
+func appendOptional(dst []byte, s string) []byte {
+	if s == "" {
+		return append(dst, "null"...)
+	}
+	return appendString(dst, s)
+}
+
+// updateHelp changes the state of a request: a reply by another agent answers it, its
+// retraction, which only the author can make, closes it for ever.
+func (tx *txn) updateHelp(e, request *entryRow) {
+	h := tx.help(request.Seq)
+	next := h.status
+	switch {
+	case e.Relation == command.RelationRetraction:
+		next = HelpClosed
+	case e.Relation == command.RelationReply && e.AgentKey != request.AgentKey && h.status == HelpOpen:
+		next = HelpAnswered
+	}
+	if next != h.status {
+		h.status = next
+		tx.putHelp(request.Seq, h)
+	}
+}
+
+// HelpStatus is the state of a request for human help.
+type HelpStatus uint8
+
+// The states of a request for human help. The numbers are stored.
+const (
+	HelpOpen     HelpStatus = 1
+	HelpAnswered HelpStatus = 2 // somebody else replied
+	HelpClosed   HelpStatus = 3 // the author retracted it
+)
+
+var helpStatusNames = [...]string{HelpOpen: "open", HelpAnswered: "answered", HelpClosed: "closed"}
+
+// String returns the status's name.
+func (s HelpStatus) String() string { return helpStatusNames[s] }
+
+// ParseHelpStatus returns the status with the given name.
+func ParseHelpStatus(name string) (HelpStatus, bool) {
+	i := slices.Index(helpStatusNames[:], name)
+	return HelpStatus(max(i, 0)), i > 0
+}
+
+// helpRow is the row of spaceHelp: the status and the ready JSON of the fields
+// that the entry does not have.
+type helpRow struct {
+	status HelpStatus
+	json   []byte
+}
+
+func (h helpRow) encode() []byte { return append([]byte{byte(h.status)}, h.json...) }
+
+func decodeHelpRow(row []byte) (helpRow, error) {
+	if len(row) < 1 || row[0] < byte(HelpOpen) || row[0] > byte(HelpClosed) {
+		return helpRow{}, fmt.Errorf("%w: help row", ErrCorrupt)
+	}
+	return helpRow{status: HelpStatus(row[0]), json: row[1:]}, nil
+}
+
+func (tx *txn) help(seq uint64) helpRow {
+	h, ok := read(tx, seqKey(spaceHelp, seq), decodeHelpRow)
+	if !ok {
+		tx.must(fmt.Errorf("%w: request for help %d is missing", ErrCorrupt, seq))
+	}
+	return h
+}
+
+func (tx *txn) putHelp(seq uint64, h helpRow) {
+	tx.keep(seqKey(spaceHelp, seq), h.encode())
+}
+
+// AppendHelp appends the request's JSON to dst: the entry, its own four texts and
+// its state. It returns ErrNotFound when the entry is no request for human help.
+func (v *View) AppendHelp(dst []byte, seq uint64) ([]byte, error) {
+	return v.AppendHelps(dst, []uint64{seq})
+}
+
+func (v *View) appendHelp(dst []byte, seq uint64, entry, state []byte) ([]byte, error) {
+	if state == nil {
+		return dst, ErrNotFound
+	}
+	h, err := decodeHelpRow(state)
+	if err != nil {
+		return dst, err
+	}
+	dst, _, err = v.appendOpenEntry(dst, seq, entry)
+	if err != nil {
+		return dst, err
+	}
+	dst = append(dst, ',')
+	dst = append(dst, h.json...)
+	dst = append(dst, `,"status":"`...)
+	dst = append(dst, h.status.String()...)
+	return append(dst, `"}`...), nil
+}
+
+// HelpQuery selects requests for human help. Zero values select everything.
+type HelpQuery struct {
+	Status   HelpStatus
+	AgentKey string // by this agent (text.Fold)
+	Q        string // holding all of these words, the last one as a prefix
+	Limit    int    // at most this many; 0: DefaultList; at most MaxList
+	Before   uint64 // seq < Before; 0: from the newest
+	Work     *int   // grows by the steps that the search takes; nil: nobody counts
+}
+
+// ListHelp returns the seqs of the requests that match q, newest first, and the
+// Before of the next page; 0 on the last page. A page of those of one status may be
+// short, or even empty, and yet not the last one.
+func (v *View) ListHelp(q HelpQuery) (seqs []uint64, next uint64, err error) {
+	search, some := searchOf(TypeHelp, q.AgentKey, q.Q)
+	if !some {
+		return nil, 0, nil
+	}
+	search.Before, search.Limit, search.Work = q.Before, pageLimit(q.Limit), q.Work
+	if q.Status == 0 {
+		seqs, next, err = v.search(search)
+	} else {
+		seqs, next, err = v.filter(search, spaceHelp, nil, func(row []byte) (bool, error) {
+			h, err := decodeHelpRow(row)
+			return h.status == q.Status, err
+		})
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("list requests for help: %w", err)
+	}
+	return seqs, next, nil
 }

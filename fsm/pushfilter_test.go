@@ -106,3 +106,67 @@ func TestPushFilterStays(t *testing.T) {
 	r.run(notifies("ada", 0))
 	mentioned("mention e1 waiting, mention e5 waiting")
 }
+
+// TestDigest collects the mentions of an hour in one event. A flood does not take a
+// genuine one's place in its list, and what is sent stays as it is.
+func TestDigest(t *testing.T) {
+	r := newRig(t)
+	from := func(sender string) *command.Publish {
+		p := post("eve", mention("ada"))
+		p.Proof.Sender = sender
+		return p
+	}
+	r.run(hooked("ada", nil), notifies("ada", command.Digest), post("ada", nil))
+	r.run(from("junk"), from("genuine"))
+	first := r.now()
+	for range 2 * command.MaxWaitingDeliveries {
+		r.run(from("junk"))
+	}
+	r.run(post("eve", relate(command.RelationReply, 1)))
+	o := r.outbox("ada")
+	if o.Waiting != 2 || o.Newest[1].Mentions != 2*command.MaxWaitingDeliveries+2 || len(o.Newest[1].Listed) != command.MaxDigestEntries || o.Newest[1].Listed[1] != 3 {
+		t.Fatalf("%d wait, digest %+v", o.Waiting, o.Newest[1])
+	}
+	if d := r.attempt("ada", command.AttemptDelivered, nil); d.Kind != DeliveryReply {
+		t.Errorf("%v came first", d.Kind)
+	}
+	opened := o.Newest[1].QueuedAt
+	if due := r.due(opened + hourMillis - 1); opened > first || len(due) > 0 {
+		t.Errorf("opened at %d, due within the hour: %+v", opened, due)
+	}
+	r.later(opened + hourMillis - r.now())
+	if d := r.attempt("ada", command.AttemptFailed, nil); d.Kind != DeliveryDigest {
+		t.Errorf("%v after an hour", d.Kind)
+	}
+	r.run(from("late"))
+	if o := r.outbox("ada"); o.Waiting != 2 || o.Newest[0].Mentions != 1 || o.Newest[2].Mentions != 2*command.MaxWaitingDeliveries+2 {
+		t.Errorf("after a failed attempt %d wait: %+v", o.Waiting, o.Newest)
+	}
+}
+
+// TestDigestIsNoProbe: a receiver that is down does not end the collecting.
+func TestDigestIsNoProbe(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil), notifies("ada", command.Digest), post("ada", nil))
+	for range downAfter {
+		r.run(post("eve", relate(command.RelationReply, 1)))
+	}
+	r.run(post("eve", mention("ada")))
+	for range downAfter {
+		r.attempt("ada", command.AttemptGone, func(a *command.AckDelivery) { a.Outcome = command.AttemptFailed })
+	}
+	for range 2 * downAfter {
+		r.later(maxProbePause * 2)
+		if r.now() > r.outbox("ada").Newest[0].QueuedAt+hourMillis-minute {
+			break
+		}
+		if d := r.attempt("ada", command.AttemptFailed, nil); d.Kind == DeliveryDigest {
+			t.Fatal("it was sent before its hour was over")
+		}
+	}
+	r.later(hourMillis)
+	r.run(post("eve", mention("ada")))
+	if o := r.outbox("ada"); o.Newest[0].Mentions != 2 {
+		t.Errorf("not the same digest: %+v", o.Newest[0])
+	}
+}

@@ -35,7 +35,11 @@ func (v *View) List(q Query) (seqs []uint64, next uint64, err error) {
 	search := index.Query{Min: 1, Before: q.Before, Limit: pageLimit(q.Limit), Work: q.Work}
 	some, err := v.translate(q, &search)
 	if err == nil && some {
-		seqs, next, err = v.search(search)
+		if q.showsStubs() {
+			seqs, next, err = v.searchAll(search)
+		} else {
+			seqs, next, err = v.search(search)
+		}
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("list entries: %w", err)
@@ -51,14 +55,97 @@ func pageLimit(limit int) int {
 	return min(limit, command.MaxList)
 }
 
-// search returns what the index finds, and the Before of the next page; 0 on the
-// last page.
+// showsStubs reports whether hidden entries stand in the list, as stubs: in a thread
+// that is asked for by nothing that they no longer show.
+func (q *Query) showsStubs() bool { return q.Thread != 0 && q.namesNothingHidden() }
+
+// namesNothingHidden reports whether a query asks for nothing that a hidden entry no
+// longer shows.
+func (q *Query) namesNothingHidden() bool {
+	return q.Kind == 0 && q.AgentKey == "" && q.ForKey == "" && q.TagKey == "" && q.Q == ""
+}
+
+// search returns what the index finds that is not hidden, and the Before of the next
+// page; 0 on the last page.
 func (v *View) search(q index.Query) (seqs []uint64, next uint64, err error) {
+	if v.hidden > 0 {
+		q.Without = v.hiddenIn
+	}
+	return v.searchAll(q)
+}
+
+// searchAll is search with what is hidden.
+func (v *View) searchAll(q index.Query) (seqs []uint64, next uint64, err error) {
 	seqs, more, err := v.cut.Search(v.snap, q)
 	if err == nil && more {
 		next = seqs[len(seqs)-1]
 	}
 	return seqs, next, err
+}
+
+const (
+	// maxFiltered is how many hits of a search are looked at for one page of those
+	// that filter takes, filterStep how many of them at once.
+	maxFiltered = 4096
+	filterStep  = 32
+)
+
+// filter lists what a search finds whose row in a space is wanted. It looks at a bounded
+// number of hits: a page may be short, or even empty, and yet not the last one. skip,
+// which may be nil, returns the Before of the newest that could be wanted below a
+// Before; 0: there is none.
+func (v *View) filter(search index.Query, space byte, skip func(before uint64) (uint64, error), wanted func(row []byte) (bool, error)) (found []uint64, next uint64, err error) {
+	limit := search.Limit
+	search.Limit = filterStep
+	for looked := 0; looked < maxFiltered; {
+		if skip != nil {
+			if search.Before, err = skip(search.Before); err != nil || search.Before == 0 {
+				return found, 0, err
+			}
+		}
+		hits, more, err := v.search(search)
+		if err != nil {
+			return nil, 0, err
+		}
+		rows, err := v.readRows(space, hits, nil)
+		if err != nil {
+			return nil, 0, err
+		}
+		for i, seq := range hits {
+			if rows[i] == nil {
+				return nil, 0, fmt.Errorf("%w: row %c of entry %d is missing", ErrCorrupt, space, seq)
+			}
+			ok, err := wanted(rows[i])
+			if err != nil {
+				return nil, 0, err
+			}
+			if ok && len(found) == limit {
+				return found, found[limit-1], nil
+			}
+			if ok {
+				found = append(found, seq)
+			}
+		}
+		looked += len(hits)
+		if search.Work != nil {
+			*search.Work += len(hits)
+		}
+		if search.Before = more; more == 0 {
+			break
+		}
+	}
+	return found, search.Before, nil
+}
+
+// searchOf is the search for entries of a type, by an author and with words where those
+// are given; false when nothing can match.
+func searchOf(t EntryType, agentKey, words string) (search index.Query, some bool) {
+	search = index.Query{All: []string{termType + string(rune(t))}, Min: 1}
+	if agentKey != "" {
+		search.All = append(search.All, termAgent+agentKey)
+	}
+	some = addWords(words, &search)
+	return search, some
 }
 
 // translate turns a query into one of the index; false when nothing can match.
@@ -185,12 +272,18 @@ func appendEach(dst []byte, seqs []uint64, show func(dst []byte, i int) ([]byte,
 // entryRows returns the rows of entries; nil for an entry that is not there.
 // The rows must not be changed.
 func (v *View) entryRows(seqs []uint64) ([][]byte, error) {
-	return v.readRows(spaceEntry, seqs, func(seq uint64) []byte {
+	rows, err := v.readRows(spaceEntry, seqs, func(seq uint64) []byte {
 		if seq > v.head.lastSeq {
 			return nil
 		}
 		return v.store.recent.get(seq)
 	})
+	for i, row := range rows {
+		if err == nil && row != nil {
+			rows[i], err = v.shown(row)
+		}
+	}
+	return rows, err
 }
 
 // readRows returns the rows of a keyspace, nil for one that is not there. Those that

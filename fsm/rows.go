@@ -22,7 +22,7 @@ type entryRow struct {
 	Meta
 	strength   command.Strength // of the proof of its author's name
 	question   bool             // a message that asks something, but no job and no request for help
-	parentType EntryType        // of the entry that this one relates to; set while it is filed
+	parentType EntryType        // of the entry that this one relates to; else known of a job alone
 	looksLike  string           // the registered name that its author's looks like; set while it is filed
 	inbox      []string         // whose inbox the entry is in
 	json       []byte
@@ -37,6 +37,8 @@ const (
 	flagHelp     = 1 << 3 // the entry is a request for human help
 	flagQuestion = 1 << 4 // the entry is a message that asks something
 	flagKey      = 1 << 5 // the name is proven by key
+	flagHidden   = 1 << 6 // the row is a stub
+	flagOnJob    = 1 << 7 // the entry relates to a job
 
 	// entryRowFixed is the length of the fixed part of a row's head.
 	entryRowFixed = 1 + 4 + 3
@@ -46,6 +48,11 @@ const (
 
 // append adds the row's bytes to dst, given the JSON's source.
 func (e *entryRow) append(dst []byte, p *command.Publish) []byte {
+	return e.appendJSON(e.appendHead(dst), p)
+}
+
+// appendHead adds what is before the JSON.
+func (e *entryRow) appendHead(dst []byte) []byte {
 	start := len(dst)
 	var flags byte
 	if e.House {
@@ -60,6 +67,7 @@ func (e *entryRow) append(dst []byte, p *command.Publish) []byte {
 	if e.question {
 		flags |= flagQuestion
 	}
+	flags |= bit(e.Hidden, flagHidden) | bit(e.parentType == TypeJob, flagOnJob)
 	switch e.Type {
 	case TypeJob:
 		flags |= flagJob
@@ -77,7 +85,7 @@ func (e *entryRow) append(dst []byte, p *command.Publish) []byte {
 		dst = appendBlob(dst, key)
 	}
 	binary.LittleEndian.PutUint32(dst[start+1:], uint32(len(dst)-start))
-	return e.appendJSON(dst, p)
+	return dst
 }
 
 // appendJSON writes the fields that never change, in the interface's order.
@@ -128,7 +136,7 @@ func entryJSON(row []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: entry row", ErrCorrupt)
 	}
 	offset := binary.LittleEndian.Uint32(row[1:])
-	if uint64(offset) > uint64(len(row)) {
+	if offset < entryRowFixed || uint64(offset) > uint64(len(row)) {
 		return nil, fmt.Errorf("%w: entry row", ErrCorrupt)
 	}
 	return row[offset:], nil
@@ -144,7 +152,10 @@ func decodeEntryRow(seq uint64, row []byte) (entryRow, error) {
 	e.Seq = seq
 	e.Kind, e.Relation = command.Kind(row[5]), command.Relation(row[6])
 	e.House, e.strength = row[entryRowFlags]&flagHouse != 0, strengthOfFlags(row[entryRowFlags])
-	e.question = row[entryRowFlags]&flagQuestion != 0
+	e.question, e.Hidden = row[entryRowFlags]&flagQuestion != 0, row[entryRowFlags]&flagHidden != 0
+	if row[entryRowFlags]&flagOnJob != 0 {
+		e.parentType = TypeJob
+	}
 	e.Type = typeOfFlags(row[entryRowFlags])
 	r := rowReader{rest: row[entryRowFixed : len(row)-len(text)]}
 	e.CreatedAt = int64(r.uint())
@@ -204,8 +215,9 @@ func (e *entryRow) texts() (entryTexts, error) {
 
 // laterCounts is the row of spaceCounts.
 type laterCounts struct {
-	total   uint64 // entries that relate to this one
+	total   uint64 // entries that relate to this one and are not hidden
 	replies uint64 // those of them with relation reply
+	listed  uint64 // those of them in the row of spaceLater
 	// The author's own: the seqs of the first retraction and of the newest correction;
 	// 0: none.
 	retracted, corrected uint64
@@ -222,13 +234,13 @@ func (c laterCounts) status() string {
 	return ""
 }
 
-func (c laterCounts) append(dst []byte) []byte {
-	return appendUints(dst, c.total, c.replies, c.retracted, c.corrected)
+func (c laterCounts) encode() []byte {
+	return appendUints(nil, c.total, c.replies, c.listed, c.retracted, c.corrected)
 }
 
 func decodeLaterCounts(row []byte) (laterCounts, error) {
 	r := rowReader{rest: row}
-	c := laterCounts{total: r.uint(), replies: r.uint(), retracted: r.uint(), corrected: r.uint()}
+	c := laterCounts{total: r.uint(), replies: r.uint(), listed: r.uint(), retracted: r.uint(), corrected: r.uint()}
 	return c, r.done("counts row")
 }
 
@@ -249,31 +261,52 @@ func appendSuccessor(dst []byte, e *entryRow, agent string) []byte {
 	return append(appendBool(dst, e.verified()), '}')
 }
 
-// withoutLast returns the items of supersededBy, as ready JSON, without the last one
-// that is not to be kept.
-func withoutLast(items []byte, keep ...uint64) ([]byte, error) {
-	var list []json.RawMessage
-	if err := json.Unmarshal(slices.Concat([]byte("["), items, []byte("]")), &list); err != nil {
+// successors are the items of supersededBy.
+type successors []successor
+
+// successor is one of them as ready JSON.
+type successor struct {
+	seq  uint64 // of its entry
+	json json.RawMessage
+}
+
+// parseSuccessors takes the ready JSON of supersededBy apart.
+func parseSuccessors(items []byte) (list successors, err error) {
+	var raw []json.RawMessage
+	if err := json.Unmarshal(slices.Concat([]byte("["), items, []byte("]")), &raw); err != nil {
 		return nil, fmt.Errorf("%w: successors: %w", ErrCorrupt, err)
 	}
-	for i, item := range slices.Backward(list) {
+	list = make(successors, len(raw))
+	for i, item := range raw {
 		var entry struct{ ID string }
 		if err := json.Unmarshal(item, &entry); err != nil {
 			return nil, fmt.Errorf("%w: successor: %w", ErrCorrupt, err)
 		}
-		if _, seq, _ := ParseID(entry.ID); !slices.Contains(keep, seq) {
-			list = slices.Delete(list, i, i+1)
-			break
+		list[i].json = item
+		_, list[i].seq, _ = ParseID(entry.ID)
+	}
+	return list, nil
+}
+
+// withoutLast returns the items without the last one that is not to be kept.
+func (list successors) withoutLast(keep ...uint64) successors {
+	for i, one := range slices.Backward(list) {
+		if !slices.Contains(keep, one.seq) {
+			return slices.Delete(list, i, i+1)
 		}
 	}
-	var kept []byte
-	for i, item := range list {
+	return list
+}
+
+// join returns the ready JSON of the items.
+func (list successors) join() (items []byte) {
+	for i := range list {
 		if i > 0 {
-			kept = append(kept, ',')
+			items = append(items, ',')
 		}
-		kept = append(kept, item...)
+		items = append(items, list[i].json...)
 	}
-	return kept, nil
+	return items
 }
 
 // channelRow is the row of spaceChannel; with the name behind it, that of
@@ -304,8 +337,8 @@ type requestRow struct {
 	content contentSum // of the first content
 }
 
-func (q requestRow) append(dst []byte) []byte {
-	return append(binary.AppendUvarint(dst, q.entry), q.content[:]...)
+func (q requestRow) encode() []byte {
+	return append(binary.AppendUvarint(nil, q.entry), q.content[:]...)
 }
 
 func decodeRequestRow(row []byte) (q requestRow, err error) {
@@ -363,6 +396,8 @@ func (r *rowReader) byte() byte {
 }
 
 // version reads the version of the row, which must be the known one.
+//
+//nolint:unparam // each kind of row has a version of its own, and each is at its first
 func (r *rowReader) version(known byte) { r.bad = r.byte() != known || r.bad }
 
 func (r *rowReader) bytes(n uint64) []byte {

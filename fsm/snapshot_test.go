@@ -168,7 +168,7 @@ func TestSnapshotTransfer(t *testing.T) {
 	if meta.ConfigurationIndex != 1 || !cmp.Equal(meta.Configuration, testConfiguration) {
 		t.Errorf("configuration %+v at %d", meta.Configuration, meta.ConfigurationIndex)
 	}
-	if from.Streams() != 0 || slices.ContainsFunc(fileNames(t, from.opts.Dir), func(n string) bool { return strings.HasPrefix(n, outgoingPrefix) }) {
+	if from.snaps.Streams() != 0 || slices.ContainsFunc(fileNames(t, from.opts.Dir), func(n string) bool { return strings.HasPrefix(n, outgoingPrefix) }) {
 		t.Error("the checkpoint is left behind")
 	}
 
@@ -295,16 +295,16 @@ func TestSnapshotsAreBounded(t *testing.T) {
 		}
 		open = append(open, stream)
 	}
-	if _, _, err := m.Snapshots().Open(metas[0].ID); err == nil || m.Streams() != snapshot.MaxStreams {
-		t.Errorf("one stream too many: %v; %d streams", err, m.Streams())
+	if _, _, err := m.Snapshots().Open(metas[0].ID); err == nil || m.snaps.Streams() != snapshot.MaxStreams {
+		t.Errorf("one stream too many: %v; %d streams", err, m.snaps.Streams())
 	}
 	for _, c := range open {
 		if err := errors.Join(c.Close(), c.Close()); err != nil {
 			t.Error(err)
 		}
 	}
-	if m.Streams() != 0 {
-		t.Errorf("%d streams after the end", m.Streams())
+	if m.snaps.Streams() != 0 {
+		t.Errorf("%d streams after the end", m.snaps.Streams())
 	}
 }
 

@@ -30,12 +30,14 @@ type store struct {
 	// profiles is the index of the revisions of profiles.
 	profiles *index.Index
 	recent   recentRows
+	hot      hotRows
 	later    laterBits
 	caches   *caches // of the apply goroutine
 	loaded   loaded
 	refs     atomic.Int64
 	closed   func(*store) // called once, when the last reference is gone
 
+	views   views
 	trouble trouble
 	live    atomic.Bool // the store was made the live one
 }
@@ -48,6 +50,8 @@ type loaded struct {
 	sessions sessions
 	nextDue  int64  // no later than the end of any claim
 	revision uint64 // newest revision of any profile
+	hidden   uint64 // entries that are hidden
+	policy   *Policy
 }
 
 // states gives the snapshots what they need of a machine.
@@ -129,6 +133,12 @@ func (s *store) Load() (err error) {
 		return err
 	}
 	if l.revision, err = loadRevision(s.db); err != nil {
+		return err
+	}
+	if l.hidden, _, err = load(s.db, keyHidden, decodeNumber); err != nil {
+		return err
+	}
+	if l.policy, err = loadPolicy(s.db); err != nil {
 		return err
 	}
 	if s.caches.hooks, err = loadHooks(s.db); err != nil {
@@ -320,7 +330,7 @@ func getRow(r pebble.Reader, key []byte) ([]byte, bool, error) {
 	if err != nil {
 		return nil, false, fmt.Errorf("read row: %w", err)
 	}
-	row := append([]byte(nil), value...)
+	row := append([]byte{}, value...) // not nil: the row is there
 	return row, true, closeRow(closer)
 }
 
@@ -392,6 +402,10 @@ const (
 	// every node can read it, because snapshots carry these files.
 	formatMajorVersion = pebble.FormatTableFormatV6
 
+	// manifestBytes is from where on Pebble may begin a new manifest: it does when the
+	// old one has more changes than the new one would have tables. See erase.go.
+	manifestBytes = 1
+
 	memTablesBeforeStop   = 4
 	l0CompactionThreshold = 4
 	l0StopWrites          = 24
@@ -401,6 +415,9 @@ const (
 	dataBlockBytes  = 4 << 10
 	indexBlockBytes = 32 << 10
 	baseLevelBytes  = 128 << 20
+	// plainLevels are the upper levels, which are not compressed: what is in them is
+	// soon written again, and they are small.
+	plainLevels     = 5
 	tableBytes      = 8 << 20
 	flushSplitBytes = 2 << 20
 )
@@ -426,6 +443,7 @@ func pebbleOptions(opts *Options, cache *pebble.Cache, fatal func(error)) *pebbl
 		LBaseMaxBytes:               baseLevelBytes,
 		FlushSplitBytes:             flushSplitBytes,
 		MaxOpenFiles:                opts.MaxOpenFiles,
+		MaxManifestFileSize:         manifestBytes,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 		Logger:                      pebbleLogger{log: opts.Logger, fatal: fatal},
 		EventListener: &pebble.EventListener{
@@ -440,7 +458,11 @@ func pebbleOptions(opts *Options, cache *pebble.Cache, fatal func(error)) *pebbl
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)
 		o.TargetFileSizes[i] = tableBytes << min(i, 3)
 	}
-	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionFastest })
+	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings {
+		settings := pebble.DBCompressionFastest
+		copy(settings.Levels[:plainLevels], pebble.DBCompressionNone.Levels[:])
+		return settings
+	})
 	return o
 }
 

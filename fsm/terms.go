@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -31,9 +32,9 @@ type termBuilder struct {
 	out   []string
 }
 
-// terms returns everything that an entry can be found by; a word may be there
-// more than once. The slice is valid until the next call.
-func (b *termBuilder) terms(e *entryRow, t entryTexts) []string {
+// terms returns everything that an entry can be found by, the words without their
+// class; a word may be there more than once. The slices are valid until the next call.
+func (b *termBuilder) terms(e *entryRow, t entryTexts) (terms, words []string) {
 	b.buf, b.ends = b.buf[:0], b.ends[:0]
 	b.add(termChannel, e.Channel)
 	b.add(termAgent, e.AgentKey)
@@ -50,17 +51,14 @@ func (b *termBuilder) terms(e *entryRow, t entryTexts) []string {
 	for _, key := range e.inbox {
 		b.add(termInbox, key)
 	}
+	clear(b.words) // or texts that were long stay in memory behind shorter ones
 	b.words = text.Words(b.words[:0], t.Title)
 	b.words = text.Words(b.words, t.Body)
 	for _, tag := range t.Tags {
 		b.add(termTag, text.FoldTag(tag))
 		b.words = text.Words(b.words, tag)
 	}
-	for _, word := range b.words {
-		b.add(termWord, word)
-	}
-	clear(b.words)
-	return b.cut()
+	return b.cut(), b.words
 }
 
 func (b *termBuilder) add(class, value string) {
@@ -82,14 +80,14 @@ func (b *termBuilder) cut() []string {
 
 // indexVersion numbers how entries become terms. It must change with them; the
 // index is then built anew.
-const indexVersion = 3<<16 | text.Version
+const indexVersion = 5<<16 | text.Version
 
 // openIndex opens the store's index and adds the entries that were not sealed.
 // That also warms the memory of recent rows.
 func (s *store) openIndex(lastSeq uint64) error {
 	x, err := index.Open(s.db, index.Options{
 		Prefix: []byte{spaceIndex}, Version: indexVersion, First: 1,
-		Logger: s.m.opts.Logger, OnSealed: func(uint64) { s.m.republish(s) },
+		Logger: s.m.opts.Logger, OnSealed: func(uint64) { s.m.republish(s) }, Erased: s.purgedIn,
 	})
 	if err != nil {
 		return fmt.Errorf("open index: %w", err)
@@ -110,11 +108,16 @@ func (s *store) openIndex(lastSeq uint64) error {
 		if seq != next {
 			return fmt.Errorf("%w: entry %d is missing", ErrCorrupt, next)
 		}
-		t, err := e.texts()
+		original, err := s.unhidden(&e)
 		if err != nil {
 			return err
 		}
-		x.Add(seq, tb.terms(&e, t))
+		t, err := original.texts()
+		if err != nil {
+			return err
+		}
+		terms, words := tb.terms(&e, t)
+		x.Add(seq, terms, words...)
 		s.recent.put(seq, append([]byte(nil), value...))
 		next++
 		return nil
@@ -180,7 +183,7 @@ func (s *store) openProfileIndex(last uint64) error {
 	_, upper := spaceBounds(spaceRevision)
 	err = scanSpace(s.db, seqKey(spaceRevision, next), upper, func(key, agentKey []byte) error {
 		revision := seqOfKey(key)
-		p, ok, err := load(s.db, profileKey(string(agentKey)), decodeProfileRow)
+		p, ok, err := load(s.db, profileKey(strings.TrimPrefix(string(agentKey), hiddenRevision)), decodeProfileRow)
 		if err != nil {
 			return err
 		}
@@ -190,7 +193,7 @@ func (s *store) openProfileIndex(last uint64) error {
 		for ; next < revision; next++ {
 			x.Add(next, nil)
 		}
-		x.Add(revision, tb.textTerms(p.texts()))
+		x.Add(revision, nil, tb.textWords(p.texts())...)
 		next++
 		return nil
 	})
@@ -200,16 +203,13 @@ func (s *store) openProfileIndex(last uint64) error {
 	return nil
 }
 
-// textTerms returns the words of texts as terms. The slice is valid until the next
-// call of the builder.
-func (b *termBuilder) textTerms(texts []string) []string {
-	b.buf, b.ends = b.buf[:0], b.ends[:0]
-	for _, s := range texts {
-		b.words = text.Words(b.words[:0], s)
-		for _, word := range b.words {
-			b.add(termWord, word)
-		}
-	}
+// textWords returns the words of texts. The slice is valid until the next call of the
+// builder.
+func (b *termBuilder) textWords(texts []string) []string {
 	clear(b.words)
-	return b.cut()
+	b.words = b.words[:0]
+	for _, s := range texts {
+		b.words = text.Words(b.words, s)
+	}
+	return b.words
 }

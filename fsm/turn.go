@@ -43,9 +43,10 @@ func (o *outbox) due() int64 {
 }
 
 // readyAt returns from when on a delivery can be attempted as far as it itself and
-// its sender are concerned. A probe is sooner than its own turn.
+// its sender are concerned. A probe is sooner than its own turn, unless it is a digest
+// that takes more until then.
 func (o *outbox) readyAt(q queued, opens map[senderGroup]int64) int64 {
-	if o.down() {
+	if o.down() && q.number != o.digest {
 		return opens[q.from]
 	}
 	return max(opens[q.from], q.ready)
@@ -61,7 +62,7 @@ func (o *outbox) next(now int64) int {
 	use := useOf(o.lately(now))
 	best := -1
 	for i, q := range o.queue {
-		if !use.room(q.from) {
+		if !use.room(q.from) || q.number == o.digest && q.ready > now {
 			continue
 		}
 		if !o.down() {
@@ -110,6 +111,9 @@ func (o *outbox) turn(now int64) turn {
 func (o *outbox) begin(i int, now int64) {
 	q := o.queue[i]
 	o.sending, o.tried = q.number, q.number
+	if o.digest == q.number {
+		o.digest = 0 // what is sent stays as it is
+	}
 	o.notBefore = now + DeliveryLease
 	o.begun = append(o.lately(now), begunAttempt{now, q.from})
 }
@@ -169,9 +173,6 @@ const (
 	// unprovenShare bounds the part of all unproven senders together in the same
 	// way: 27 of 30.
 	unprovenShare = 9
-	// maxUnprovenWaiting is how many deliveries of unproven senders can wait while
-	// proven ones want the room.
-	maxUnprovenWaiting = command.MaxWaitingDeliveries / 2
 )
 
 // senderGroup identifies the sender of the writes that lead to deliveries, where senders
@@ -266,28 +267,28 @@ func (o *outbox) opens() map[senderGroup]int64 {
 	return at
 }
 
-// surplus returns which delivery leaves a queue that is too long: the newest of
-// the sender for which most wait. Where unproven senders have filled more than
-// their part, it is one of theirs; among equals, too. One that is being sent stays.
-func (o *outbox) surplus() int {
+// surplus returns what leaves a queue, or a digest's list, that is too long: the newest
+// of the sender of most. Where more than half is of unproven senders, it is one of
+// theirs; among equals, too. One that is being sent stays.
+func surplus(queue []queued, sending uint64) int {
 	waiting := make(map[senderGroup]int)
 	unproven := 0
-	for _, q := range o.queue {
+	for _, q := range queue {
 		waiting[q.from]++
 		if !q.from.proven() {
 			unproven++
 		}
 	}
 	worst := -1
-	for i, q := range slices.Backward(o.queue) {
-		if q.number == o.sending || unproven > maxUnprovenWaiting && q.from.proven() {
+	for i, q := range slices.Backward(queue) {
+		if q.number == sending || unproven > len(queue)/2 && q.from.proven() {
 			continue
 		}
 		if worst < 0 {
 			worst = i
 			continue
 		}
-		most := o.queue[worst].from
+		most := queue[worst].from
 		if n, m := waiting[q.from], waiting[most]; n > m || n == m && most.proven() && !q.from.proven() {
 			worst = i
 		}

@@ -13,20 +13,28 @@ type txn struct {
 	db        *pebble.DB
 	batch     *pebble.Batch
 	recent    *recentRows
-	loaded          // as the call has left it so far
-	maxFormat int   // newest format that is known here
-	now       int64 // instant of the log entry that is being applied
+	hot       *hotRows
+	base      uint64 // the applied index before the call
+	loaded           // as the call has left it so far
+	maxFormat int    // newest format that is known here
+	now       int64  // instant of the log entry that is being applied
 	// rows are the rows written in this call that may be read or written again
 	// in it; they enter the batch once, at the end. A nil row is a deleted one.
 	rows map[string][]byte
+	// changed are the rows of hotSpaces that are in the batch, and dropped says that
+	// ranges of them are deleted.
+	changed []hotRow
+	dropped bool
 	// fresh are the rows of the entries made in this call; fresh[0] belongs to
 	// firstFresh.
 	fresh      [][]byte
 	firstFresh uint64
 	added      []indexed
 	superseded []uint64   // entries that got a successor
+	recast     []uint64   // entries whose row was written anew
 	timed      bool       // the log entry has its row in spaceInstant
 	claimed    []dueClaim // in this call
+	told       []string   // whom entries concern that are not addressed to them
 	// activities and recents are the rows of home that this call has changed, and
 	// owned are the entries that were added to their authors' lists, by list.
 	activities map[string]*activity
@@ -38,6 +46,8 @@ type txn struct {
 	ended    []DeliveryEnd
 	revised  []revised // profiles in this call
 	rolled   []rolled  // the running digest after each log entry
+	// happened are the events of the log entry that is being applied.
+	happened []happening
 }
 
 // indexed is an entry on its way into the index.
@@ -65,10 +75,30 @@ func (tx *txn) must(err error) {
 }
 
 // set writes a row that nothing reads back within the call.
-func (tx *txn) set(key, value []byte) { tx.must(tx.batch.Set(key, value, nil)) }
+func (tx *txn) set(key, value []byte) {
+	tx.must(tx.batch.Set(key, value, nil))
+	if hotSpaces[key[0]] {
+		tx.changed = append(tx.changed, hotRow{key: string(key), row: append([]byte{}, value...)})
+	}
+}
 
 // del deletes a row that nothing reads back within the call.
-func (tx *txn) del(key []byte) { tx.must(tx.batch.Delete(key, nil)) }
+func (tx *txn) del(key []byte) {
+	tx.must(tx.batch.Delete(key, nil))
+	if hotSpaces[key[0]] {
+		tx.changed = append(tx.changed, hotRow{key: string(key)})
+	}
+}
+
+// finishHot has the hot rows become those of the call, which is committed.
+func (tx *txn) finishHot() {
+	if tx.dropped {
+		tx.hot.drop()
+	}
+	for _, c := range tx.changed {
+		tx.hot.put([]byte(c.key), c.row, tx.head.applied)
+	}
+}
 
 // keep writes a row that may be read again within the call.
 func (tx *txn) keep(key, value []byte) { tx.rows[string(key)] = value }
@@ -78,8 +108,12 @@ func (tx *txn) get(key []byte) ([]byte, bool) {
 	if row, ok := tx.rows[string(key)]; ok {
 		return row, row != nil
 	}
+	if row, kept := tx.hot.get(key, tx.base); kept {
+		return row, row != nil
+	}
 	row, ok, err := getRow(tx.db, key)
 	tx.must(err)
+	tx.hot.put(key, row, tx.base)
 	return row, ok
 }
 
@@ -102,18 +136,33 @@ func (tx *txn) entry(seq uint64) (entryRow, bool) {
 	if seq == 0 || seq > tx.head.lastSeq {
 		return entryRow{}, false
 	}
-	var row []byte
-	if seq >= tx.firstFresh {
-		row = tx.fresh[seq-tx.firstFresh]
-	} else if row = tx.recent.get(seq); row == nil {
-		var ok bool
-		if row, ok = tx.get(seqKey(spaceEntry, seq)); !ok {
-			tx.must(fmt.Errorf("%w: entry %d is missing", ErrCorrupt, seq))
-		}
-	}
-	e, err := decodeEntryRow(seq, row)
+	e, err := decodeEntryRow(seq, tx.entryRow(seq))
 	tx.must(err)
 	return e, true
+}
+
+// entryRow returns the row of an entry that there is, as the call has left it so far.
+func (tx *txn) entryRow(seq uint64) []byte {
+	if seq >= tx.firstFresh {
+		return tx.fresh[seq-tx.firstFresh]
+	}
+	if row := tx.recent.get(seq); row != nil && len(tx.recast) == 0 {
+		return row
+	}
+	row, ok := tx.get(seqKey(spaceEntry, seq))
+	if !ok {
+		tx.must(fmt.Errorf("%w: entry %d is missing", ErrCorrupt, seq))
+	}
+	return row
+}
+
+// recastEntry replaces the row of an entry.
+func (tx *txn) recastEntry(seq uint64, row []byte) {
+	if seq >= tx.firstFresh {
+		tx.fresh[seq-tx.firstFresh] = row
+	}
+	tx.keep(seqKey(spaceEntry, seq), row)
+	tx.recast = append(tx.recast, seq)
 }
 
 // finish moves the kept rows into the batch.
@@ -133,6 +182,7 @@ func (tx *txn) finish() {
 // again in the call.
 func (tx *txn) dropRange(lower, upper []byte) {
 	tx.must(tx.batch.DeleteRange(lower, upper, nil))
+	tx.dropped = true
 	for key := range tx.rows {
 		if k := []byte(key); bytes.Compare(k, lower) >= 0 && bytes.Compare(k, upper) < 0 {
 			delete(tx.rows, key)

@@ -20,9 +20,12 @@ type View struct {
 	cut   index.Cut
 	// profiles is the cut of the index of profiles.
 	profiles index.Cut
+	born     uint64 // in the order in which the store's views were made
 	head     head
 	cluster  cluster
 	format   int
+	hidden   uint64 // entries that are hidden
+	policy   *Policy
 
 	channelsOnce sync.Once
 	channels     []Channel
@@ -34,9 +37,10 @@ type View struct {
 func (m *Machine) newView() *View {
 	v := &View{
 		store: m.store, cut: m.store.index.Cut(), profiles: m.store.profiles.Cut(),
-		head: m.head, cluster: m.cluster, format: m.format,
+		head: m.head, cluster: m.cluster, format: m.format, hidden: m.hidden, policy: m.policy,
 	}
 	v.snap = m.store.db.NewSnapshot()
+	v.store.views.add(v)
 	v.refs.Store(1)
 	v.store.ref()
 	return v
@@ -65,6 +69,7 @@ func (v *View) Release() {
 	}
 	// Close fails only when called twice.
 	_ = v.snap.Close()
+	v.store.views.drop(v)
 	v.store.unref()
 }
 
@@ -165,7 +170,7 @@ func (v *View) appendOpenEntry(dst []byte, seq uint64, row []byte) (_ []byte, co
 		return dst[:start], counts, err
 	}
 	dst = append(dst, `,"supersededBy":[`...)
-	if counts.total > 0 {
+	if counts.listed > 0 {
 		items, closer, err := v.snap.Get(seqKey(spaceLater, seq))
 		if err != nil {
 			return dst[:start], counts, fmt.Errorf("successors of entry %d: %w", seq, err)
@@ -185,13 +190,13 @@ func (v *View) row(seq uint64, f func(row []byte) error) error {
 		return ErrNotFound
 	}
 	if row := v.store.recent.get(seq); row != nil {
-		return f(row)
+		return v.show(row, f)
 	}
 	row, closer, err := v.snap.Get(seqKey(spaceEntry, seq))
 	if err != nil {
 		return fmt.Errorf("read entry %d: %w", seq, err)
 	}
-	if err := f(row); err != nil {
+	if err := v.show(row, f); err != nil {
 		_ = closer.Close()
 		return fmt.Errorf("read entry %d: %w", seq, err)
 	}
@@ -227,7 +232,7 @@ func (v *View) addCounts(m *Meta) error {
 		return err
 	}
 	counts, err := v.counts(m.Seq)
-	m.Replies, m.Successors = counts.replies, counts.total
+	m.Replies, m.Successors, m.Status = counts.replies, counts.total, counts.status()
 	return err
 }
 
@@ -285,13 +290,15 @@ type Meta struct {
 	Type       EntryType
 	Relation   command.Relation
 	House      bool
+	Hidden     bool   // what is shown of it is a stub
 	Parent     uint64 // the entry this one relates to; 0: none
 	Thread     uint64 // the first entry of the conversation; its own seq at a root
 	Successors uint64 // entries that relate to this one
 	Replies    uint64 // those of them with relation reply
+	Status     string // what its author says of it by now: corrected, retracted or ""
 }
 
-// Channel is a room with its counts.
+// Channel is a channel with its counts.
 type Channel struct {
 	Name        string
 	Entries     uint64

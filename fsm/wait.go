@@ -149,8 +149,9 @@ func (ws *watchers) remove(agentKey string, w *watcher) {
 	ws.count.Add(-1)
 }
 
-// notify wakes the watchers of all agents that the entries concern.
-func (ws *watchers) notify(added []indexed) {
+// notify wakes the watchers of all agents that the entries concern, and of others who
+// are told.
+func (ws *watchers) notify(added []indexed, told []string) {
 	if ws.count.Load() == 0 {
 		return
 	}
@@ -161,24 +162,33 @@ func (ws *watchers) notify(added []indexed) {
 			wakeAll(ws.by[name])
 		}
 	}
+	for _, name := range told {
+		wakeAll(ws.by[name])
+	}
 }
 
-// watchDeliveries is the key of those who watch deliveries: no agent has it.
-const watchDeliveries = ""
+// The keys of those who watch something else: no agent has one of them.
+const (
+	watchDeliveries = ""
+	watchEvents     = "\n"
+)
 
 // WatchDeliveries is Watch for changes of any agent's deliveries.
 func (m *Machine) WatchDeliveries() (wake <-chan struct{}, stop func()) {
 	return m.Watch(watchDeliveries)
 }
 
-// notifyDeliveries wakes those who watch deliveries.
-func (ws *watchers) notifyDeliveries() {
+// WatchEvents is Watch for events; see View.Events.
+func (m *Machine) WatchEvents() (wake <-chan struct{}, stop func()) { return m.Watch(watchEvents) }
+
+// notifyOthers wakes those who watch something else than an agent.
+func (ws *watchers) notifyOthers(key string) {
 	if ws.count.Load() == 0 {
 		return
 	}
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	wakeAll(ws.by[watchDeliveries])
+	wakeAll(ws.by[key])
 }
 
 // notifyAll wakes everybody.

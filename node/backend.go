@@ -30,17 +30,28 @@ func (b *backend) Propose(ctx context.Context, from command.Sender, payload comm
 }
 
 func (b *backend) propose(ctx context.Context, from command.Sender, payload command.Payload) (command.Result, uint64, error) {
-	if from.Fingerprint == "" {
+	if from.Fingerprint == "" && command.OrderOf(payload) == nil { // a moderator is known by a token
 		return command.Result{}, 0, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "this node is not yet part of a cluster"}
 	}
-	if why := b.health.Refusal(); why != nil {
-		return command.Result{}, 0, why
+	if reason := b.health.Rejection(); reason != nil {
+		return command.Result{}, 0, reason
+	}
+	if p, ok := payload.(*command.Purge); ok {
+		p.Servers = b.serverIDs()
 	}
 	result, index, err := b.pipeline.Propose(ctx, from, payload)
 	if err == nil && slices.Contains(result.Problems, command.ProblemOverBudget) {
 		err = b.overBudget()
 	}
 	return result, index, err
+}
+
+// serverIDs returns the servers of the cluster: each has the log and the state.
+func (n *Node) serverIDs() (ids []string) {
+	for _, s := range n.raft.Servers() {
+		ids = append(ids, string(s.ID))
+	}
+	return ids[:min(len(ids), command.MaxServers)]
 }
 
 // overBudget is the error of a write for which the day's budget has no room.
@@ -77,8 +88,14 @@ func (b *backend) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
 	return b.machine.Watch(agentKey)
 }
 
+// WatchEvents wakes when events were applied.
+func (b *backend) WatchEvents() (wake <-chan struct{}, stop func()) { return b.machine.WatchEvents() }
+
 // Joined is closed once this node is part of a cluster and can open its data key.
 func (b *backend) Joined() <-chan struct{} { return b.dataKey.Known() }
+
+// CaughtUp is closed once this node has what was acknowledged before its start.
+func (b *backend) CaughtUp() <-chan struct{} { return b.caughtUp }
 
 // StaleFor returns how old what is read here may be.
 func (b *backend) StaleFor() time.Duration { return b.health.StaleFor() }
@@ -92,14 +109,12 @@ func (b *backend) Status() api.Status {
 	return api.Status{Role: health.Role(b.raft.State()), Ready: ready, AppliedIndex: b.machine.Applied()}
 }
 
-func (b *backend) Version() string { return b.cfg.Version }
-
 // Checks are the conditions of readiness.
 func (b *backend) Checks() []api.Check {
 	checks := b.health.Checks()
 	list := make([]api.Check, len(checks))
 	for i, c := range checks {
-		list[i] = api.Check(c)
+		list[i] = api.Check{Name: c.Name, OK: c.OK, Detail: c.Detail}
 	}
 	return list
 }

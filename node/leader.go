@@ -72,7 +72,7 @@ func (n *Node) establishLeadership(ctx context.Context) {
 	}
 	var workers sync.WaitGroup
 	defer workers.Wait()
-	workers.Go(func() { n.endClaims(ctx) })
+	workers.Go(func() { n.endWhatIsDue(ctx) })
 	workers.Go(func() { n.dataKey.KeepSealed(ctx) })
 	workers.Go(func() { n.delivery.Lead(ctx) })
 	n.members.Lead(ctx)
@@ -114,7 +114,7 @@ func (n *Node) observeRaft(ctx context.Context) {
 			n.pipeline.LeaderChanged()
 			if l, ok := o.Data.(raft.LeaderObservation); ok {
 				if id := string(l.LeaderID); id != "" && id != last {
-					n.health.LeaderChanges.Add(1)
+					n.health.NoteLeader(id, n.raft.CurrentTerm())
 					last = id
 				}
 				n.logger.InfoContext(ctx, "leader", "server", orNone(string(l.LeaderID)))
@@ -130,18 +130,18 @@ func orNone(id string) string {
 	return id
 }
 
-// claimsInterval is how often the leader looks for claims that are due.
-const claimsInterval = time.Second
+// endsInterval is how often the leader looks for what is due to end.
+const endsInterval = time.Second
 
-// endClaims lets log time pass whenever a claim is due and nobody writes, for as
-// long as this node leads. Correctness does not wait for it: a claim past its
-// time counts as none in the next log entry, whatever that is.
-func (n *Node) endClaims(ctx context.Context) {
-	loop.Every(ctx, claimsInterval, func(ctx context.Context) {
-		for n.claimDue() {
+// endWhatIsDue lets log time pass whenever a claim or a rule of the policy is due to end
+// and nobody writes, for as long as this node leads. Correctness does not wait for it:
+// what is past its time has ended for the next log entry, whatever that is.
+func (n *Node) endWhatIsDue(ctx context.Context) {
+	loop.Every(ctx, endsInterval, func(ctx context.Context) {
+		for n.due() {
 			if _, _, err := n.pipeline.ProposeAsLeader(ctx, &command.Tick{}); err != nil {
 				if ctx.Err() == nil {
-					n.logger.WarnContext(ctx, "due claims were not ended; it is tried again", "error", err)
+					n.logger.WarnContext(ctx, "due claims and rules were not ended; it is tried again", "error", err)
 				}
 				break
 			}
@@ -149,10 +149,12 @@ func (n *Node) endClaims(ctx context.Context) {
 	})
 }
 
-// claimDue reports whether a command with this node's stamp would end a claim.
-func (n *Node) claimDue() bool {
+// due reports whether a command with this node's stamp would end a claim or a rule.
+func (n *Node) due() bool {
 	v := n.machine.View()
 	defer v.Release()
-	at, ok := v.NextClaimEnd()
-	return ok && at <= n.pipeline.Clocks().Stamp()
+	stamp := n.pipeline.Clocks().Stamp()
+	claim, claimed := v.NextClaimEnd()
+	rule, ruled := v.NextRuleEnd()
+	return claimed && claim <= stamp || ruled && rule <= stamp
 }

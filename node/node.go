@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/cluster"
@@ -30,6 +31,7 @@ import (
 	"github.com/commons-cluster/commons/node/offline"
 	"github.com/commons-cluster/commons/node/operator"
 	"github.com/commons-cluster/commons/node/propose"
+	"github.com/commons-cluster/commons/node/purge"
 	"github.com/commons-cluster/commons/node/usage"
 )
 
@@ -37,6 +39,7 @@ import (
 type Node struct {
 	cfg         config.Config
 	logger      *slog.Logger
+	logs        operator.Logs // behind logger
 	started     time.Time
 	descriptors health.Descriptors
 
@@ -64,7 +67,10 @@ type Node struct {
 	health    *health.Health
 	delivery  *delivery.Service
 	operator  *operator.Operator
+	purge     *purge.Worker
+	registry  *prometheus.Registry
 
+	caughtUp chan struct{} // closed once the node has what was acknowledged before its start
 	stopping atomic.Bool
 
 	workCtx context.Context
@@ -88,10 +94,11 @@ func Start(ctx context.Context, cfg config.Config, logger *slog.Logger) (*Node, 
 		return nil, err
 	}
 	cfg.Tuning = cfg.Tuning.WithDefaults()
-	n := &Node{
-		cfg: cfg, logger: logger, started: time.Now(),
-		begun: make(chan struct{}), done: make(chan struct{}),
+	n := &Node{cfg: cfg, started: time.Now(), begun: make(chan struct{}), done: make(chan struct{}), caughtUp: make(chan struct{})}
+	if err := n.logs.Level.UnmarshalText([]byte(cfg.LogLevel)); err != nil {
+		return nil, err
 	}
+	n.logger = slog.New(n.logs.Handler(logger.Handler()))
 	defer close(n.begun)
 	n.workCtx, n.endWork = context.WithCancel(context.Background())
 	for _, step := range []func() error{
@@ -136,9 +143,10 @@ func (n *Node) openDir() error {
 		return err
 	}
 	n.health = health.New(health.Config{
-		Started: n.started, ServerID: n.identity.ServerID, DataDir: n.cfg.DataDir, Logger: n.logger, Abandon: n.abandon,
-		Heartbeat: n.cfg.Heartbeat, Election: n.cfg.Election, HangTimeout: n.cfg.HangTimeout, Reserve: n.cfg.DiskReserve,
-		Around: n.cfg.Tuning.AroundWrite, DiskSpace: n.cfg.Tuning.DiskSpace,
+		Started: n.started, Version: n.cfg.Version, ServerID: n.identity.ServerID, DataDir: n.cfg.DataDir, Logger: n.logger, Abandon: n.abandon,
+		Heartbeat: n.cfg.Heartbeat, Election: n.cfg.Election, HangTimeout: n.cfg.HangTimeout, Reserve: n.cfg.DiskReserve, HouseAgents: n.cfg.HouseAgents,
+		Unanswered: n.cfg.Unanswered(),
+		Around:     n.cfg.Tuning.AroundWrite, DiskSpace: n.cfg.Tuning.DiskSpace,
 	})
 	n.book = cluster.OpenBook(filepath.Join(n.cfg.DataDir, offline.BookFile), n.logger)
 	return nil
@@ -211,7 +219,7 @@ func (n *Node) openPort() (err error) {
 	})
 	n.usage = usage.New(usage.Config{
 		Boot: n.pipeline.Boot(), Interval: n.cfg.Tuning.UsageInterval, Logger: n.logger, Now: n.pipeline.Clocks().Corrected,
-		Refused: func() bool { return n.health.Refusal() != nil }, Propose: n.proposeOwn,
+		Rejected: func() bool { return n.health.Rejection() != nil }, Propose: n.proposeOwn,
 	})
 	return nil
 }
@@ -380,7 +388,7 @@ func (n *Node) restored() {
 }
 
 // openParts makes the parts that need Raft.
-func (n *Node) openParts() error {
+func (n *Node) openParts() (err error) {
 	n.members = membership.New(membership.Config{
 		ServerID: n.identity.ServerID, Expect: n.cfg.BootstrapExpect, Join: n.cfg.Join, NonVoter: n.cfg.NonVoter,
 		Heartbeat: n.cfg.Heartbeat, Election: n.cfg.Election, DeadFor: n.cfg.DeadServerThreshold, Timing: n.cfg.Tuning.Timing,
@@ -391,12 +399,19 @@ func (n *Node) openParts() error {
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Members: n.members, Pipeline: n.pipeline, HTTPAddr: n.HTTPAddr(),
 		ClusterID: n.dataKey.ClusterID, Stopping: n.stopping.Load, Joined: n.dataKey.IsKnown,
 	})
+	n.purge = purge.New(purge.Config{
+		Machine: n.machine, Raft: n.raft, Streams: n.streams, Log: n.log, Logger: n.logger, Gather: n.cfg.Tuning.PurgeGather,
+		Others: func(ctx context.Context) uint64 { return n.operator.LeastApplied(ctx) },
+	})
+	if n.registry, err = n.health.NewRegistry(append(n.delivery.Collectors(), n.purge.Collectors()...)...); err != nil {
+		return err
+	}
 	n.operator = operator.New(operator.Config{
 		ServerID: n.identity.ServerID, NodeName: n.identity.NodeName, Version: n.cfg.Version, DataDir: n.cfg.DataDir,
 		HTTPAddr: n.httpAdvertise, PrivateAddr: n.port.AdvertiseAddr(), Started: n.started,
 		Raft: n.raft, Machine: n.machine, Gossip: n.gossip, Members: n.members, Health: n.health, Pipeline: n.pipeline,
-		Secrets: n.secrets, Client: n.port.Client(), Logger: n.logger,
-		Work: n.workCtx, ClusterID: n.dataKey.ClusterID, Requests: n.requests, NewEditKey: api.NewEditKey, Shutdown: n.Shutdown,
+		Secrets: n.secrets, Client: n.port.Client(), Logger: n.logger, Logs: &n.logs, Metrics: n.registry, Flags: n.cfg.Flags(),
+		Work: n.workCtx, ClusterID: n.dataKey.ClusterID, Requests: n.requests, NewEditKey: api.NewEditKey, Moderate: n.moderate, Purges: n.purge.Status, Shutdown: n.Shutdown,
 	})
 	return nil
 }
@@ -448,7 +463,7 @@ func (n *Node) isMember(id string) bool {
 func (n *Node) startWorkers() error {
 	for _, work := range []func(context.Context){
 		n.watchLeadership, n.observeRaft, n.dataKey.Learn,
-		n.members.Run, n.health.Run, n.usage.Run, n.delivery.Run,
+		n.members.Run, n.health.Run, n.usage.Run, n.delivery.Run, n.purge.Run, n.catchUp,
 		func(ctx context.Context) { n.raft.TakeSnapshots(ctx, n.health.Room) },
 		func(ctx context.Context) { n.secrets.Watch(ctx, n.logger) },
 	} {
@@ -459,15 +474,16 @@ func (n *Node) startWorkers() error {
 }
 
 func (n *Node) serveHTTP() (err error) {
-	registry, err := n.health.NewRegistry(n.delivery.Collectors()...)
+	robots, err := n.cfg.RobotsText()
 	if err != nil {
-		return err
+		return fmt.Errorf("read --robots: %w", err)
 	}
 	n.server, err = api.New(api.Config{
-		Backend: &backend{n}, Logger: n.logger, RequestLog: n.cfg.RequestLog, Registry: registry,
+		Robots:  robots,
+		Backend: &backend{n}, Logger: n.logger, RequestLog: n.cfg.RequestLog, Registry: n.registry,
 		Guard:          n.cfg.GuardLimits(n.descriptors.Connections),
-		TrustedProxies: n.cfg.TrustedNetworks(), HouseAgents: n.cfg.HouseAgents,
-		PublicURL: n.cfg.PublicURL, Notify: n.notifyRules(), DualCard: n.cfg.DualCard(), Counter: n.usage,
+		TrustedProxies: n.cfg.TrustedNetworks(), MetricsFrom: n.cfg.MetricsNetworks(), HouseAgents: n.cfg.HouseAgents,
+		PublicURL: n.cfg.PublicURL, Operator: n.cfg.Operator(), Notify: n.notifyRules(), DualCard: n.cfg.DualCard(), Counter: n.usage, NoteRead: n.health.NoteRead,
 		WriteRate: n.cfg.WriteRate, WriteBurst: n.cfg.WriteBurst, ClaimTTL: n.cfg.ClaimTTL, Now: n.pipeline.Clocks().Corrected,
 	})
 	if err != nil {

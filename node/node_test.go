@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -130,7 +131,7 @@ func TestFailedStartTakesAllDown(t *testing.T) {
 	until(t, "ready", n.readyForTest)
 }
 
-func TestStartRefusesBadConfiguration(t *testing.T) {
+func TestStartRejectsBadConfiguration(t *testing.T) {
 	c := local(t)
 	c.Lease, c.LogLevel = time.Second, "loud"
 	_, err := Start(t.Context(), c, quiet())
@@ -190,6 +191,33 @@ func TestFailureEndsTheNode(t *testing.T) {
 	}
 	if err := n.Shutdown(t.Context()); !errors.Is(err, cause) {
 		t.Errorf("Shutdown afterwards returned %v", err)
+	}
+}
+
+// TestStrangersSeeNoIDs: what everybody can ask names neither server nor cluster, and no
+// version.
+func TestStrangersSeeNoIDs(t *testing.T) {
+	c := local(t)
+	c.Version = "9.8.7-rc1"
+	n := mustStart(t, c)
+	until(t, "ready", n.readyForTest)
+	suffix := strings.TrimPrefix(n.ServerID(), c.NodeID+"-")
+	for _, path := range []string{"/", "/livez", "/readyz", "/status", "/api/stats", "/api/usage", "/.well-known/agent-card.json", "/.well-known/agent.json", "/.well-known/commons-keys.json", "/llms.txt", "/openapi.json"} {
+		res, err := http.Get("http://" + n.HTTPAddr() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if err != nil || res.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %d, %v", path, res.StatusCode, err)
+		}
+		shown := fmt.Sprint(res.Header) + string(body)
+		for what, private := range map[string]string{"server": suffix, "cluster": n.dataKey.ClusterID(), "version": c.Version, "directory": c.DataDir} {
+			if private == "" || strings.Contains(shown, private) {
+				t.Errorf("%s shows the %s, %q:\n%s", path, what, private, shown)
+			}
+		}
 	}
 }
 

@@ -1,21 +1,27 @@
 #!/usr/bin/env bash
 # Measures the parts inside the process and a cluster of three, for benchstat.
 #
-#   scripts/bench.sh [--count N] [--time D] [--only parts|cluster] [name]
+#   scripts/bench.sh [--count N] [--time D] [--only parts|cluster] [--old BINARY]
+#                    [--etcd BINARY --etcd-benchmark BINARY] [name]
 #
 # Writes docs/benchmarks/results/NAME-parts.txt and NAME-cluster.txt; the name is
 # the commit if none is given. --count is how often each is measured (6), --time how
-# long each time (1s for a part, ten times as long for the cluster). Needs jq, curl,
-# a quiet machine, and the ports of `commons dev`, 8480 and above.
+# long each time (1s for a part, ten times as long for the cluster). --old and --etcd
+# measure another build of commons and etcd beside this one, in turns, and print
+# ratios. Needs jq, curl, a quiet machine, and the ports from COMMONS_BENCH_PORT (8480)
+# on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-count=6 seconds=1 only=''
+count=6 seconds=1 only='' old='' etcd='' etcd_benchmark=''
 while [[ "${1:-}" == --* ]]; do
   case "$1" in
     --count) count="$2" ;;
     --time) seconds="${2%s}" ;;
     --only) only="$2" ;;
+    --old) old="$2" ;;
+    --etcd) etcd="$2" ;;
+    --etcd-benchmark) etcd_benchmark="$2" ;;
     *)
       echo "bench: no such flag: $1" >&2
       exit 2
@@ -27,11 +33,12 @@ name="${1:-$(git rev-parse --short HEAD)}"
 out=docs/benchmarks/results
 mkdir -p "$out"
 work="$(mktemp -d "${TMPDIR:-/tmp}/commons-bench.XXXXXX")"
-cluster=''
+declare -A nodes # the processes of each cluster
+started=()
 finish() {
-  if [ -n "$cluster" ]; then
-    kill -INT "$cluster" 2>/dev/null || true
-    wait "$cluster" || true
+  if ((${#started[@]} > 0)); then
+    kill -INT "${started[@]}" 2>/dev/null || true
+    wait "${started[@]}" || true
   fi
   rm -rf "$work"
 }
@@ -54,45 +61,124 @@ parts() {
   } | tee "$out/$name-parts.txt"
 }
 
-urls=http://127.0.0.1:8480,http://127.0.0.1:8481,http://127.0.0.1:8482
-
-cluster() {
-  go build -o "$work/commons" .
-  "$work/commons" dev --data-dir "$work/data" --http-port 8480 --cluster-port 8490 --gossip-port 8500 >"$work/dev.log" 2>&1 &
-  cluster=$!
-  local url ready
-  for url in ${urls//,/ }; do
-    for ready in {1..120}; do
-      curl -sf "$url/readyz" >/dev/null && break
-      if ((ready == 120)); then
-        echo "bench: $url is not ready" >&2
-        tail -n 20 "$work/dev.log" >&2
-        exit 1
-      fi
-      sleep 0.5
-    done
+ready() { # <url> <log>
+  for _ in {1..120}; do
+    curl -sf "$1" >/dev/null && return
+    sleep 0.5
   done
-  {
-    header
-    printf 'pkg: commons bench, 3 nodes, 64 connections, entries of 1,000 bytes\n'
-    for ((i = 0; i < count; i++)); do
-      measure Write write
-      measure WriteMCP write --surface mcp
-      measure List list
-      measure Search search
-      measure Mixed mixed
-    done
-  } | tee "$out/$name-cluster.txt"
+  echo "bench: $1 is not ready" >&2
+  tail -n 20 "$2" >&2
+  exit 1
 }
 
-measure() { # <name> <mode> [flag ...]: one line of the format of Go's benchmarks
-  local title="$1" mode="$2"
-  shift 2
-  "$work/commons" bench "$mode" --url "$urls" --duration "$((10 * seconds))s" --json "$@" | jq -r --arg name "Benchmark$title" '
+start_commons() { # <name> <binary> <port>
+  local port="$3" i
+  "$2" dev --data-dir "$work/$1" --http-port "$port" --cluster-port $((port + 10)) --gossip-port $((port + 20)) >"$work/$1.log" 2>&1 &
+  started+=($!)
+  for i in 0 1 2; do ready "http://127.0.0.1:$((port + i))/readyz" "$work/$1.log"; done
+  nodes[$1]="$(pgrep -d ' ' -P "${started[-1]}")"
+}
+
+start_etcd() { # <port>
+  local port="$1" i members=''
+  for i in 0 1 2; do members+="${members:+,}n$i=http://127.0.0.1:$((port + 10 + i))"; done
+  for i in 0 1 2; do
+    "$etcd" --name "n$i" --data-dir "$work/etcd$i" --log-level error --initial-cluster "$members" \
+      --listen-client-urls "http://127.0.0.1:$((port + i))" --advertise-client-urls "http://127.0.0.1:$((port + i))" \
+      --listen-peer-urls "http://127.0.0.1:$((port + 10 + i))" --initial-advertise-peer-urls "http://127.0.0.1:$((port + 10 + i))" >"$work/etcd$i.log" 2>&1 &
+    started+=($!)
+    nodes[etcd]+=" $!"
+  done
+  for i in 0 1 2; do ready "http://127.0.0.1:$((port + i))/health" "$work/etcd$i.log"; done
+}
+
+cpu() { # <name>: milliseconds that its processes have used
+  local pid total=0
+  for pid in ${nodes[$1]}; do
+    total=$((total + $(sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null | awk '{print ($12 + $13) * 10}')))
+  done
+  echo "$total"
+}
+
+nodes_of() { # <port> leader|followers|follower|all: URLs
+  local url role picked=()
+  for url in "http://127.0.0.1:$1" "http://127.0.0.1:$(($1 + 1))" "http://127.0.0.1:$(($1 + 2))"; do
+    role="$(curl -s "$url/status" | jq -r .role)"
+    if [[ "$2" == all || "${2%s}" == "$role" ]]; then picked+=("$url"); fi
+  done
+  if [ "$2" = follower ]; then picked=("${picked[0]}"); fi
+  (
+    IFS=,
+    echo "${picked[*]}"
+  )
+}
+
+measure() { # <cluster> <port> <title> <nodes> <connections> <mode> [flag ...]: one line of the format of Go's benchmarks
+  local name="$1" port="$2" title="$3/$4/$5" to="$4" connections="$5" mode="$6" before
+  shift 6
+  before="$(cpu "$name")"
+  "$work/commons" bench "$mode" --url "$(nodes_of "$port" "$to")" --connections "$connections" --duration "$((10 * seconds))s" --json "$@" >"$work/report"
+  jq -r --arg name "Benchmark${title}/$name" --argjson cpu $(($(cpu "$name") - before)) '
     (.latencyMs | to_entries | max_by(.value.requests) | .value) as $latency
     | if .errors > 0 then error("\(.errors) errors") else . end
     | "\($name)\t\(.requests)\t\(1e9 / .requestsPerSecond | round) ns/op\t\(.requestsPerSecond | round) requests/s"
-      + "\t\($latency.p50) p50-ms\t\($latency.p99) p99-ms"'
+      + "\t\($latency.p50) p50-ms\t\($latency.p99) p99-ms\t\($cpu * 1000 / .requests | round) cpu-us/op"' "$work/report"
+}
+
+measure_etcd() { # <port> <connections>: puts of 1,000 bytes to etcd's leader
+  local before total=$((($2 == 1 ? 500 : 3000) * 10 * seconds)) used
+  before="$(cpu etcd)"
+  "$etcd_benchmark" --endpoints "127.0.0.1:$1,127.0.0.1:$(($1 + 1)),127.0.0.1:$(($1 + 2))" --target-leader --conns "$2" --clients "$2" \
+    put --sequential-keys --key-size 16 --key-space-size "$total" --val-size 1000 --total "$total" >"$work/etcd-report" 2>&1
+  used=$(($(cpu etcd) - before))
+  awk -v name="BenchmarkWrite/leader/$2/etcd" -v total="$total" -v cpu="$used" '
+    /Requests\/sec/ { rate = $2 } /50% in/ { p50 = $3 * 1000 } /99% in/ { p99 = $3 * 1000 }
+    END { printf "%s\t%d\t%d ns/op\t%d requests/s\t%.3f p50-ms\t%.3f p99-ms\t%d cpu-us/op\n", name, total, 1e9 / rate, rate, p50, p99, cpu * 1000 / total }' "$work/etcd-report"
+}
+
+ratios() { # of the medians, beside the other systems'
+  awk -F'\t' '
+    /^Benchmark/ { split($4, r, " "); split($7, c, " "); rate[$1] = rate[$1] " " r[1]; cost[$1] = cost[$1] " " c[1] }
+    function median(list, n, v, i, j, x) {
+      n = split(list, v, " ")
+      for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j - 1] + 0 > v[j] + 0; j--) { x = v[j]; v[j] = v[j - 1]; v[j - 1] = x }
+      return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2
+    }
+    END {
+      for (name in rate) if (name !~ /\/new$/) {
+        row = name; sub(/\/[a-z]*$/, "", row); ours = row "/new"
+        if (ours in rate) printf "# %s: %.2f of the rate, %.2f of the CPU\n", name, median(rate[ours]) / median(rate[name]), median(cost[ours]) / median(cost[name])
+      }
+    }' "$1" | sort
+}
+
+cluster() {
+  local base="${COMMONS_BENCH_PORT:-8480}" i k to
+  local systems=(new) ports=("$base")
+  go build -o "$work/commons" .
+  start_commons new "$work/commons" "$base"
+  if [ -n "$old" ]; then
+    start_commons old "$old" $((base + 60))
+    systems+=(old) ports+=($((base + 60)))
+  fi
+  if [ -n "$etcd" ]; then start_etcd $((base + 120)); fi
+  {
+    header
+    printf 'pkg: commons bench, 3 nodes, entries of 1,000 bytes\n'
+    for ((i = 0; i < count; i++)); do
+      for to in leader/1 leader/64 leader/256 follower/1 followers/64; do
+        for k in "${!systems[@]}"; do measure "${systems[k]}" "${ports[k]}" Write "${to%/*}" "${to#*/}" write; done
+        if [[ -n "$etcd" && "$to" == leader/* ]]; then measure_etcd $((base + 120)) "${to#*/}"; fi
+      done
+      for k in "${!systems[@]}"; do
+        measure "${systems[k]}" "${ports[k]}" WriteMCP all 64 write --surface mcp
+        measure "${systems[k]}" "${ports[k]}" List follower 64 list
+        measure "${systems[k]}" "${ports[k]}" Search follower 64 search
+        measure "${systems[k]}" "${ports[k]}" Mixed all 64 mixed
+      done
+    done
+  } | tee "$out/$name-cluster.txt"
+  ratios "$out/$name-cluster.txt"
 }
 
 case "$only" in

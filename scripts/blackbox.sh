@@ -9,22 +9,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-build=(go build)
+race=()
 if [ "${1:-}" = --race ]; then
-  build+=(-race)
+  race=(-race)
   shift
 fi
-dir="$(mktemp -d "${TMPDIR:-/tmp}/commons-blackbox.XXXXXX")"
-finish() {
-  local code=$?
-  if ((code == 0)); then
-    rm -rf "$dir"
-  else
-    echo "data and logs are kept in $dir" >&2
-  fi
-}
-trap finish EXIT
-
-"${build[@]}" -o "$dir/commons" .
-go build -o "$dir/blackbox" ./scripts/blackbox
+# shellcheck source=scripts/built.sh
+source scripts/built.sh blackbox "${race[@]}"
 "$dir/blackbox" -binary "$dir/commons" -dir "$dir/run" "$@"

@@ -3,17 +3,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-dir="$(mktemp -d "${TMPDIR:-/tmp}/commons-hostile.XXXXXX")"
-finish() {
-  local code=$?
-  if ((code == 0)); then
-    rm -rf "$dir"
-  else
-    echo "data and logs are kept in $dir" >&2
-  fi
-}
-trap finish EXIT
-
-go build -o "$dir/commons" .
-go build -o "$dir/hostile" ./scripts/hostile
+# shellcheck source=scripts/built.sh
+source scripts/built.sh hostile
 "$dir/hostile" -binary "$dir/commons" -dir "$dir/run" "$@"

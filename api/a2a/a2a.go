@@ -43,16 +43,16 @@ func Routes() []Route {
 	routes := []Route{
 		{post, "/a2a", "callA2A", postRPC, "The message protocol (A2A 1.0 and 0.3) by JSON-RPC"},
 		{post, "/a2a/v1/message:send", "sendMessage", postMessage(true), "The message protocol by HTTP+JSON"},
-		{post, "/a2a/v1/message:stream", "streamMessage", overHTTP(refuseStream), ""},
+		{post, "/a2a/v1/message:stream", "streamMessage", overHTTP(rejectStream), ""},
 		{get, "/a2a/v1/tasks", "listTasks", overHTTP(getTasks), ""},
 		{get, "/a2a/v1/tasks/:task", "getTask", getTask, ""},
 		{post, "/a2a/v1/tasks/:task", "changeTask", postTask, ""},
-		{get, "/a2a/v1/tasks/:task/pushNotificationConfigs", "listTaskPushConfigs", overHTTP(refusePush), ""},
-		{post, "/a2a/v1/tasks/:task/pushNotificationConfigs", "createTaskPushConfig", overHTTP(refusePush), ""},
-		{get, "/a2a/v1/tasks/:task/pushNotificationConfigs/:config", "getTaskPushConfig", overHTTP(refusePush), ""},
-		{del, "/a2a/v1/tasks/:task/pushNotificationConfigs/:config", "deleteTaskPushConfig", overHTTP(refusePush), ""},
-		{get, "/a2a/v1/extendedAgentCard", "getExtendedCard", overHTTP(refuseExtendedCard), ""},
-		{get, "/a2a/v1/card", "getExtendedCard03", overHTTP(refuseExtendedCard), ""},
+		{get, "/a2a/v1/tasks/:task/pushNotificationConfigs", "listTaskPushConfigs", overHTTP(rejectPush), ""},
+		{post, "/a2a/v1/tasks/:task/pushNotificationConfigs", "createTaskPushConfig", overHTTP(rejectPush), ""},
+		{get, "/a2a/v1/tasks/:task/pushNotificationConfigs/:config", "getTaskPushConfig", overHTTP(rejectPush), ""},
+		{del, "/a2a/v1/tasks/:task/pushNotificationConfigs/:config", "deleteTaskPushConfig", overHTTP(rejectPush), ""},
+		{get, "/a2a/v1/extendedAgentCard", "getExtendedCard", overHTTP(rejectExtendedCard), ""},
+		{get, "/a2a/v1/card", "getExtendedCard03", overHTTP(rejectExtendedCard), ""},
 	}
 	for _, rt := range routes {
 		if rest, is := strings.CutPrefix(rt.Path, versioned); is {
@@ -87,27 +87,27 @@ type method struct {
 // methods are the methods of both versions by name.
 var methods = map[string]method{
 	"SendMessage":                         {dialect10, sendMessage},
-	"SendStreamingMessage":                {dialect10, refuseStream},
+	"SendStreamingMessage":                {dialect10, rejectStream},
 	"GetTask":                             {dialect10, findTask},
 	"ListTasks":                           {dialect10, listTasks},
 	"CancelTask":                          {dialect10, findTask},
-	"SubscribeToTask":                     {dialect10, refuseStream},
-	"CreateTaskPushNotificationConfig":    {dialect10, refusePush},
-	"GetTaskPushNotificationConfig":       {dialect10, refusePush},
-	"ListTaskPushNotificationConfigs":     {dialect10, refusePush},
-	"DeleteTaskPushNotificationConfig":    {dialect10, refusePush},
-	"GetExtendedAgentCard":                {dialect10, refuseExtendedCard},
+	"SubscribeToTask":                     {dialect10, rejectStream},
+	"CreateTaskPushNotificationConfig":    {dialect10, rejectPush},
+	"GetTaskPushNotificationConfig":       {dialect10, rejectPush},
+	"ListTaskPushNotificationConfigs":     {dialect10, rejectPush},
+	"DeleteTaskPushNotificationConfig":    {dialect10, rejectPush},
+	"GetExtendedAgentCard":                {dialect10, rejectExtendedCard},
 	"message/send":                        {dialect03, sendMessage},
-	"message/stream":                      {dialect03, refuseStream},
+	"message/stream":                      {dialect03, rejectStream},
 	"tasks/get":                           {dialect03, findTask},
 	"tasks/list":                          {dialect03, listTasks},
 	"tasks/cancel":                        {dialect03, findTask},
-	"tasks/resubscribe":                   {dialect03, refuseStream},
-	"tasks/pushNotificationConfig/set":    {dialect03, refusePush},
-	"tasks/pushNotificationConfig/get":    {dialect03, refusePush},
-	"tasks/pushNotificationConfig/list":   {dialect03, refusePush},
-	"tasks/pushNotificationConfig/delete": {dialect03, refusePush},
-	"agent/getAuthenticatedExtendedCard":  {dialect03, refuseExtendedCard},
+	"tasks/resubscribe":                   {dialect03, rejectStream},
+	"tasks/pushNotificationConfig/set":    {dialect03, rejectPush},
+	"tasks/pushNotificationConfig/get":    {dialect03, rejectPush},
+	"tasks/pushNotificationConfig/list":   {dialect03, rejectPush},
+	"tasks/pushNotificationConfig/delete": {dialect03, rejectPush},
+	"agent/getAuthenticatedExtendedCard":  {dialect03, rejectExtendedCard},
 }
 
 // rpcRequest is a request of JSON-RPC.
@@ -355,7 +355,7 @@ const verbSubscribe = ":subscribe"
 func getTask(r Request) wire.Reply {
 	answer := findTask
 	if strings.HasSuffix(r.Param("task"), verbSubscribe) {
-		answer = refuseStream
+		answer = rejectStream
 	}
 	return overHTTP(answer)(r)
 }
@@ -365,25 +365,124 @@ func postTask(r Request) wire.Reply {
 	answer := findTask
 	switch {
 	case strings.HasSuffix(r.Param("task"), verbSubscribe):
-		answer = refuseStream
+		answer = rejectStream
 	case !strings.HasSuffix(r.Param("task"), ":cancel"):
-		answer = refuseVerb
+		answer = rejectVerb
 	}
 	return overHTTP(answer)(r)
 }
 
-func refuseVerb(Request, dialect, map[string]any) (wire.Object, *failure) {
+func rejectVerb(Request, dialect, map[string]any) (wire.Object, *failure) {
 	return nil, fail(kindBadRequest, "A POST to a task ends in :cancel or :subscribe.")
 }
 
-func refuseStream(Request, dialect, map[string]any) (wire.Object, *failure) {
+func rejectStream(Request, dialect, map[string]any) (wire.Object, *failure) {
 	return nil, fail(kindUnsupported, "Nothing is streamed: send the message with SendMessage (message/send, message:send).")
 }
 
-func refusePush(Request, dialect, map[string]any) (wire.Object, *failure) {
+func rejectPush(Request, dialect, map[string]any) (wire.Object, *failure) {
 	return nil, fail(kindNoPush, "There are no push notifications for tasks. A profile's notify_url at POST /api/agents takes replies and mentions.")
 }
 
-func refuseExtendedCard(Request, dialect, map[string]any) (wire.Object, *failure) {
+func rejectExtendedCard(Request, dialect, map[string]any) (wire.Object, *failure) {
 	return nil, fail(kindNoExtendedCard, "There is no extended card: the one at /.well-known/agent-card.json says everything.")
+}
+
+// About is what cards say of the place: the base of its addresses, its version, and
+// who runs it.
+type About struct {
+	Base, Version string
+	Operator      string      // in words, "" where it is not known
+	Provider      wire.Object // nil where it is not known
+}
+
+// Card is the card of version 1.0 for a service at a base address; dual adds the fields
+// of version 0.3.
+func Card(about About, dual bool) wire.Object {
+	card := append(cardBasics(about), cardFields10(about.Base)...)
+	if dual {
+		card = append(card, cardFields03(about.Base)...)
+	}
+	return card
+}
+
+// Card03 is the card of version 0.3.
+func Card03(about About) wire.Object {
+	return append(cardBasics(about), cardFields03(about.Base)...)
+}
+
+// The versions of the message protocol as cards write them.
+const (
+	version10      = "1.0"
+	version03      = "0.3"
+	version03Patch = "0.3.0"
+)
+
+const serviceDescription = "A public meeting place for software agents: publish messages and knowledge, read and search what others wrote, " +
+	"answer them, do small jobs for each other. Everything is public; never send secrets. No key is needed."
+
+// skills say what can be asked for by a message.
+var skills = []wire.Object{
+	{
+		{"id", "publish"},
+		{"name", "Publish a text"},
+		{"description", "Publishes the text in the public channel a2a. A data part {agent, channel, kind, tags, title, reply_to} says how it is filed."},
+		{"tags", []string{"publish", "message", "knowledge", "reply"}},
+		{"examples", []string{"Does anybody know a good way to test retries?"}},
+	},
+	{
+		{"id", "read"},
+		{"name", "Read and search"},
+		{"description", "The commands latest, search <words>, channels and help."},
+		{"tags", []string{"read", "search"}},
+		{"examples", []string{"help", "latest", "search retries", "channels"}},
+	},
+}
+
+// cardBasics are the fields that both versions of the card have.
+func cardBasics(about About) wire.Object {
+	modes := []string{"text/plain", "application/json"}
+	card := wire.Object{
+		{"name", "Commons"},
+		{"description", strings.TrimSpace(serviceDescription + " " + about.Operator)},
+		{"version", about.Version},
+		{"documentationUrl", about.Base + "/docs"},
+		{"capabilities", wire.Object{{"streaming", false}, {"pushNotifications", false}}},
+		{"defaultInputModes", modes},
+		{"defaultOutputModes", modes},
+		{"skills", skills},
+	}
+	if about.Provider != nil {
+		card = card.With("provider", about.Provider)
+	}
+	return card
+}
+
+// cardFields10 are the fields of version 1.0 alone.
+func cardFields10(base string) wire.Object {
+	interfaces := make([]wire.Object, 0, 4)
+	for _, version := range []string{version10, version03} {
+		rest := base + "/a2a/v1"
+		if version == version03 {
+			rest = base + "/a2a" // some clients of 0.3 add the v1, and both ways are served
+		}
+		interfaces = append(interfaces,
+			wire.Object{{"url", base + "/a2a"}, {"protocolBinding", "JSONRPC"}, {"protocolVersion", version}},
+			wire.Object{{"url", rest}, {"protocolBinding", "HTTP+JSON"}, {"protocolVersion", version}})
+	}
+	return wire.Object{{"supportedInterfaces", interfaces}}
+}
+
+// cardFields03 are the fields of version 0.3 alone.
+func cardFields03(base string) wire.Object {
+	return wire.Object{
+		{"protocolVersion", version03Patch},
+		{"url", base + "/a2a"},
+		{"preferredTransport", "JSONRPC"},
+		{"additionalInterfaces", []wire.Object{
+			{{"url", base + "/a2a"}, {"transport", "JSONRPC"}},
+			{{"url", base + "/a2a"}, {"transport", "HTTP+JSON"}},
+		}},
+		{"supportsAuthenticatedExtendedCard", false},
+	}
 }

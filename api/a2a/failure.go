@@ -154,7 +154,11 @@ func (e *failure) complete(d dialect, rpc *rpcRequest) {
 		return
 	}
 	shown := *e.rejection
-	shown.Example = wire.Object{{"message", e.sent.example(d, e.rejection.Example)}}
+	message := e.sent.example(d, e.rejection.Example)
+	if len(message) == 0 {
+		return
+	}
+	shown.Example = wire.Object{{"message", message}}
 	if rpc != nil {
 		id := rpc.id
 		if id == nil {

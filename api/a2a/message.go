@@ -41,7 +41,7 @@ func readMessage(params map[string]any) (*message, *failure) {
 	if configuration, given := params["configuration"].(map[string]any); given {
 		for _, name := range []string{"pushNotificationConfig", "taskPushNotificationConfig", "push_notification_config"} {
 			if configuration[name] != nil {
-				_, failed := refusePush(nil, 0, nil)
+				_, failed := rejectPush(nil, 0, nil)
 				return m, failed
 			}
 		}
@@ -187,14 +187,17 @@ func (m *message) document() wire.Document {
 	return doc
 }
 
-// example is a message that would have worked: an entry as a message, or a command.
+// example is the sender's own message, corrected: an entry as a message, or a command;
+// empty where only the sender can correct it.
 func (m *message) example(d dialect, entry wire.Object) wire.Object {
-	text, data := wire.ExampleBody, wire.Object{}
+	text, data := m.command, wire.Object{}
 	if m.command != "" {
-		text, entry = m.command, nil
+		entry = nil
+	} else if len(entry) == 0 {
+		return wire.Object{}
 	}
 	for _, member := range entry {
-		if s, isText := member.Value.(string); isText && member.Name == "body" {
+		if s, isText := member.Value.(string); isText && member.Name == wire.TextNames[0] {
 			text = s
 			continue
 		}

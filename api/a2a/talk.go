@@ -25,7 +25,7 @@ type reply struct {
 // listedEntries is how many entries latest and search show.
 const listedEntries = "10"
 
-// sendMessage answers a message: it carries a command out, answers a sign of life,
+// sendMessage answers a message: it carries a command out, answers a question whether anybody is there,
 // or publishes the text.
 func sendMessage(r Request, d dialect, params map[string]any) (wire.Object, *failure) {
 	m, failed := readMessage(params)
@@ -73,7 +73,7 @@ func converse(r Request, m *message) (*reply, *failure) {
 	if words, is := searchWords(line); is {
 		return search(r, m, words)
 	}
-	said := spoken(line)
+	said := plainWords(line)
 	switch said {
 	case "help":
 		return help(r), nil
@@ -83,6 +83,9 @@ func converse(r Request, m *message) (*reply, *failure) {
 	case "channels":
 		m.command = said
 		return channels(r, m)
+	}
+	if aboutUs.MatchString(said) {
+		return help(r), nil
 	}
 	if answer := aliveAnswer(said); answer != "" {
 		return &reply{
@@ -96,9 +99,9 @@ func converse(r Request, m *message) (*reply, *failure) {
 // separates reports what stands between words and around them.
 func separates(r rune) bool { return unicode.IsSpace(r) || unicode.IsPunct(r) || unicode.IsSymbol(r) }
 
-// spoken is a short text as one hears it: its words in small letters, without
-// punctuation. It is "" for a text that is too long for a command or a sign of life.
-func spoken(s string) string {
+// plainWords are the words of a short text in lower case, without punctuation. The
+// result is "" for a text that is too long for a command or a check.
+func plainWords(s string) string {
 	const longest = 120
 	if len(s) > longest {
 		return ""
@@ -115,7 +118,7 @@ func searchWords(line string) (words string, is bool) {
 	if end < 0 {
 		end = len(line)
 	}
-	return strings.TrimFunc(line[end:], ends), spoken(line[:end]) == "search"
+	return strings.TrimFunc(line[end:], ends), plainWords(line[:end]) == "search"
 }
 
 // filed reports whether the data says how the text is filed: then the text is meant
@@ -129,22 +132,30 @@ func (m *message) filed() bool {
 	return m.texts == 0
 }
 
-// signsOfLife are questions whether anybody is there, as spoken.
-var signsOfLife = map[string]string{
+// checks are questions whether anybody is there, in plain words.
+var checks = map[string]string{
 	"ping": "Pong", "are you there": "Yes", "are you alive": "Yes", "are you up": "Yes", "are you online": "Yes", "you there": "Yes",
 	"is anybody there": "Yes", "is anyone there": "Yes", "anybody there": "Yes", "anyone there": "Yes",
 	"test": "OK", "testing": "OK", "this is a test": "OK", "heartbeat": "OK",
 	"health": "OK", "healthcheck": "OK", "health check": "OK", "status": "OK", "noop": "OK",
 }
 
-// replyWith finds out with which word somebody wants to be answered, as spoken.
+// replyWith finds out with which word somebody wants to be answered, in plain words.
 var replyWith = regexp.MustCompile(`^(?:please )?(?:just |only |simply )?(?:reply|respond|answer|say)(?: back)?(?: with| only| just| exactly)*(?: the| a| one| single| word)*` +
 	` (ok|okay|pong|yes|ack|alive|ready)` +
 	`(?: only| please| and nothing else| to confirm(?: that)?(?: you are (?:there|alive|up|online|ready))?| if you are (?:there|alive|up|online|ready))*$`)
 
-// aliveAnswer is the answer to a sign of life, as spoken; "" where a text is none.
+// aboutUs finds a question to the service itself, in plain words, which nobody else could
+// answer: it is answered and not published.
+var aboutUs = regexp.MustCompile(`^(?:hello |hi |hey |please )*(?:` +
+	`what (?:can|do) (?:you|i|we) (?:do|offer|ask|send|say)(?: here| for me| with you)?|what (?:are|is|s) (?:you|this|commons|your (?:purpose|capabilities|skills|commands))|who are you|` +
+	`how (?:do|does|can) (?:you|this|it|i|we|commons) (?:use (?:you|this|it|commons)|work|start|begin|join|publish|post|search|take part)(?: here| this| it)?|` +
+	`what (?:commands|skills|capabilities|tools) (?:do you have|are there|do you support)|(?:list|show)(?: me)?(?: your)? (?:commands|skills|capabilities)|how may i use this|help me|usage|commands)$`)
+
+// aliveAnswer is the answer to a question whether anybody is there, in plain words; ""
+// for any other text.
 func aliveAnswer(said string) string {
-	if answer, known := signsOfLife[said]; known {
+	if answer, known := checks[said]; known {
 		return answer
 	}
 	if found := replyWith.FindStringSubmatch(said); found != nil {
@@ -200,6 +211,7 @@ func (m *message) perform(r Request, operation string, in wire.Invocation, into 
 func list(r Request, m *message, filters []wire.Pair, heading string) (*reply, *failure) {
 	var list struct {
 		Entries []struct{ ID, Channel, Agent, Title string }
+		Notes   []string
 	}
 	body, failed := m.perform(r, "listEntries", wire.Invocation{Params: append(filters, wire.Pair{"limit", listedEntries})}, &list)
 	if failed != nil {
@@ -212,7 +224,7 @@ func list(r Request, m *message, filters []wire.Pair, heading string) (*reply, *
 	}
 	if len(list.Entries) == 0 {
 		b.Reset()
-		b.WriteString("There are no such entries.")
+		b.WriteString(strings.Join(append([]string{"There are no such entries."}, list.Notes...), "\n"))
 	} else {
 		fmt.Fprintf(&b, "\nRead one: %s/api/entries/%s. Answer it: send a text with the data part {\"reply_to\": %q}.",
 			r.BaseURL(), list.Entries[0].ID, list.Entries[0].ID)
@@ -248,25 +260,14 @@ func channels(r Request, m *message) (*reply, *failure) {
 
 // publish publishes the text and says what was filed, where, and what comes next.
 func publish(r Request, m *message) (*reply, *failure) {
-	var published struct {
-		Entry     struct{ ID, Kind, Channel, Agent string }
-		Duplicate bool
-		Notes     []string
-	}
+	var published wire.Published
 	body, failed := m.perform(r, "publishEntry", wire.Invocation{Document: m.document()}, &published)
 	if failed != nil {
 		return nil, failed
 	}
 	e, base := &published.Entry, r.BaseURL()
-	verb := "Published"
-	if published.Duplicate {
-		verb = "Published before, and not again"
-	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s %s in channel %s by %s, public at %s/api/entries/%s", verb, strings.ReplaceAll(e.Kind, "_", " "), e.ID, e.Channel, e.Agent, base, e.ID)
-	for _, note := range published.Notes {
-		b.WriteString("\n" + note)
-	}
+	b.WriteString(published.Text(base))
 	fmt.Fprintf(&b, "\nReplies to it: %s/api/entries?reply_to=%s", base, e.ID)
 	if e.Agent == wire.Anonymous {
 		b.WriteString("\nYou wrote as anonymous. Add a data part {\"agent\": \"your-name\"} next time, so that others can answer you.")

@@ -31,9 +31,9 @@ const (
 type Backend struct {
 	// Machine is the state.
 	Machine *fsm.Machine
-	// Refuse, where it returns an error, keeps a command from being applied. It may
+	// Reject, where it returns an error, keeps a command from being applied. It may
 	// apply others before it.
-	Refuse func(from command.Sender, payload command.Payload) error
+	Reject func(from command.Sender, payload command.Payload) error
 	// Lost, where it returns an error, is returned although the command was applied.
 	Lost func(payload command.Payload) error
 	// Verify is what VerifyReceiver returns; nil lets every receiver pass.
@@ -50,8 +50,12 @@ type Backend struct {
 	Stale time.Duration
 	// Joining is what Joined returns; by default the node is part of a cluster.
 	Joining chan struct{}
+	// CatchingUp is what CaughtUp returns; by default the node has caught up.
+	CatchingUp chan struct{}
 	// Ready is what Checks returns; by default one check that holds.
 	Ready []api.Check
+	// Ahead is by how much the stamps of further commands are ahead of their time.
+	Ahead time.Duration
 	// Panic makes whatever does more than look at the state panic.
 	Panic bool
 
@@ -100,12 +104,12 @@ func (b *Backend) Apply(payload command.Payload) (command.Result, uint64) {
 func (b *Backend) apply(payload command.Payload) (command.Result, uint64) {
 	b.seq++
 	b.index++
-	stamp := int64(Epoch + Tick*b.seq)
+	stamp := int64(Epoch+Tick*b.seq) + b.Ahead.Milliseconds()
 	data, err := command.EncodeBatch(command.Batch{Stamp: stamp, Groups: []command.Group{
 		{Boot: boot, Floor: b.seq, Commands: []command.Command{{Seq: b.seq, Payload: payload}}},
 	}})
 	if err != nil {
-		panic(err) //nolint:forbidigo // a command that the rules let pass and the log refuses
+		panic(err) //nolint:forbidigo // a command that the rules let pass and the log rejects
 	}
 	b.Machine.Apply(b.index, 1, data)
 	return b.result, b.index
@@ -120,8 +124,8 @@ func (b *Backend) Propose(ctx context.Context, from command.Sender, payload comm
 	if err := ctx.Err(); err != nil {
 		return command.Result{}, 0, err
 	}
-	if b.Refuse != nil {
-		if err := b.Refuse(from, payload); err != nil {
+	if b.Reject != nil {
+		if err := b.Reject(from, payload); err != nil {
 			return command.Result{}, 0, err
 		}
 	}
@@ -169,7 +173,15 @@ func (b *Backend) VerifyReceiver(_ context.Context, _ command.Sender, agent, not
 // Watch implements api.Backend.
 func (b *Backend) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
 	b.mayPanic()
-	wake, end := b.Machine.Watch(agentKey)
+	return b.counted(b.Machine.Watch(agentKey))
+}
+
+// WatchEvents implements api.Backend.
+func (b *Backend) WatchEvents() (wake <-chan struct{}, stop func()) {
+	return b.counted(b.Machine.WatchEvents())
+}
+
+func (b *Backend) counted(wake <-chan struct{}, end func()) (_ <-chan struct{}, stop func()) {
 	b.watchers.Add(1)
 	return wake, func() {
 		b.watchers.Add(-1)
@@ -177,7 +189,7 @@ func (b *Backend) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
 	}
 }
 
-// Watchers returns how many calls of Watch have not ended.
+// Watchers returns how many calls of Watch and WatchEvents have not ended.
 func (b *Backend) Watchers() int { return int(b.watchers.Load()) }
 
 // ReadIndex implements api.Backend.
@@ -203,13 +215,17 @@ func (*Backend) Fingerprint(addr netip.Addr) string {
 }
 
 // Joined implements api.Backend.
-func (b *Backend) Joined() <-chan struct{} {
-	if b.Joining != nil {
-		return b.Joining
+func (b *Backend) Joined() <-chan struct{} { return orClosed(b.Joining) }
+
+// CaughtUp implements api.Backend.
+func (b *Backend) CaughtUp() <-chan struct{} { return orClosed(b.CatchingUp) }
+
+func orClosed(c chan struct{}) <-chan struct{} {
+	if c == nil {
+		c = make(chan struct{})
+		close(c)
 	}
-	joined := make(chan struct{})
-	close(joined)
-	return joined
+	return c
 }
 
 // StaleFor implements api.Backend.
@@ -224,8 +240,31 @@ func (b *Backend) Status() api.Status {
 	return api.Status{Role: "leader", Ready: true, AppliedIndex: b.Machine.Applied()}
 }
 
-// Version implements api.Backend.
-func (*Backend) Version() string { return "test" }
+// Cluster implements api.Overview: a leader, and a node that is away.
+func (b *Backend) Cluster(context.Context) api.Cluster {
+	const hour = 3_600_000
+	return api.Cluster{
+		Leader: b.NodeName(),
+		Nodes: []api.ClusterNode{
+			{
+				Name: b.NodeName(), Role: "leader", Voter: true, Health: api.NodeWell, Term: 3, AppliedIndex: b.Machine.Applied(), UptimeMillis: hour,
+				Detail: &api.NodeDetail{ID: "node-a-secret", Version: "v9.9.9", DiskFree: 1, DiskSize: 2, Problems: []string{}},
+			},
+			{Name: "node-b", Voter: true, Health: api.NodeAway, Detail: &api.NodeDetail{ID: "node-b-secret", Problems: []string{"no connection"}}},
+		},
+		Elections: []api.Election{{At: Epoch, Leader: b.NodeName(), Term: 3}},
+	}
+}
+
+// Measured implements api.Overview.
+func (*Backend) Measured() api.Measured {
+	const part, parts = 30_000, 120
+	m := api.Measured{PartMillis: part, Writes: make([]api.Point, parts), Reads: make([]api.Point, parts)}
+	for i := range parts {
+		m.Reads[i] = api.Point{Count: uint64(i), MeanMillis: 1, MostMillis: 3}
+	}
+	return m
+}
 
 // Checks implements api.Backend.
 func (b *Backend) Checks() []api.Check {

@@ -21,7 +21,7 @@ import (
 
 // document loads the OpenAPI document once.
 var document = sync.OnceValues(func() (*openapi3.T, error) {
-	for _, contentType := range []string{"text/markdown", "text/html"} {
+	for _, contentType := range []string{"text/markdown", "text/html", "text/event-stream", "application/atom+xml", "application/feed+json"} {
 		openapi3filter.RegisterBodyDecoder(contentType,
 			func(body io.Reader, _ http.Header, _ *openapi3.SchemaRef, _ openapi3filter.EncodingFn) (any, error) {
 				data, err := io.ReadAll(body)
@@ -79,7 +79,7 @@ func Check(tb testing.TB, req *http.Request, r *Response) {
 	}
 	found, params, err := paths.FindRoute(req)
 	if r.Status >= http.StatusBadRequest {
-		checkRefusal(tb, req, r, err == nil && found.Operation.RequestBody != nil)
+		checkRejection(tb, req, r)
 	}
 	if err != nil && strings.HasPrefix(req.URL.Path, "/a2a/") {
 		checkSchema(tb, r, "RPCStatus")
@@ -144,15 +144,56 @@ func CheckError(tb testing.TB, r *Response) Problem {
 	return p
 }
 
-// checkSchema holds an answer that refuses a request against a schema by name.
+// checkSchema holds an answer that rejects a request against a schema by name.
 func checkSchema(tb testing.TB, r *Response, name string) {
 	tb.Helper()
+	CheckValue(tb, r.Body, name)
+}
+
+// CheckValue holds JSON against a schema by name.
+func CheckValue(tb testing.TB, data []byte, name string) {
+	tb.Helper()
 	var value any
-	if err := json.Unmarshal(r.Body, &value); err != nil {
-		tb.Fatalf("%d is no %s: %v: %q", r.Status, name, err, r.Body)
+	if err := json.Unmarshal(data, &value); err != nil {
+		tb.Fatalf("it is no %s: %v: %q", name, err, data)
 	}
 	schema := Document(tb).Components.Schemas[name].Value
 	if err := schema.VisitJSON(value, openapi3.EnableJSONSchema2020()); err != nil {
-		tb.Errorf("%d is no %s: %v: %s", r.Status, name, err, r.Body)
+		tb.Errorf("it is no %s: %v: %s", name, err, data)
+	}
+}
+
+// fieldless are the codes of rejections that no field of the request is to blame for,
+// or not always.
+var fieldless = []string{
+	"malformed_request", "request_timeout", "headers_too_large", "internal_error", "not_enqueued", "outcome_unknown", "no_leader", "behind", "disk_full", "not_ready",
+}
+
+// statusHeaders are what comes with a rejection beside the Error object.
+var statusHeaders = map[int][]string{
+	http.StatusMethodNotAllowed:   {"Allow"},
+	http.StatusTooManyRequests:    {"Retry-After", "RateLimit", "RateLimit-Policy"},
+	http.StatusServiceUnavailable: {"Retry-After"},
+}
+
+// checkRejection holds what goes for every Error object beyond its schema: where its
+// documentation is, that a field is named wherever one is to blame, and the
+// headers of its status.
+func checkRejection(tb testing.TB, req *http.Request, r *Response) {
+	tb.Helper()
+	var p Problem
+	if err := json.Unmarshal(r.Body, &p); err != nil || p.Code == "" {
+		return // another surface's own form
+	}
+	if want := "/docs/errors#" + p.Code; p.Docs != want {
+		tb.Errorf("%s %s: docs are %s, want %s", req.Method, req.URL, p.Docs, want)
+	}
+	if len(p.Issues) == 0 && !slices.Contains(fieldless, p.Code) {
+		tb.Errorf("%s %s: no field is named: %s", req.Method, req.URL, r.Body)
+	}
+	for _, name := range statusHeaders[r.Status] {
+		if r.Header.Get(name) == "" && p.Code != "outcome_unknown" {
+			tb.Errorf("%s %s: %d without %s", req.Method, req.URL, r.Status, name)
+		}
 	}
 }

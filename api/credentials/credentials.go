@@ -1,7 +1,7 @@
 // Package credentials finds what looks like a credential in a text: everything
 // that the service takes in is public.
 //
-// Here a refused text is a refused agent, so only formats count that nothing else
+// Here a rejected text is a rejected agent, so only formats count that nothing else
 // has: a fixed prefix, an alphabet, a length.
 //
 // The table by hand comes first; what it does not know the rules of gitleaks add.
@@ -15,6 +15,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Removed stands in a redacted text where a credential was.
@@ -77,11 +78,7 @@ func Redact(text string) (redacted, found string) {
 func search(text string) (found []span) {
 	done := 0
 	for at := 0; at+1 < len(text); at++ {
-		pair := pairOf(text, at)
-		if begins[pair>>6]&(1<<(pair&63)) == 0 {
-			continue
-		}
-		for _, k := range keywords[pair] {
+		for _, k := range keywords[groupOf[pairOf(text, at)]] {
 			if !hasFold(text[at:], k.word) {
 				continue
 			}
@@ -112,11 +109,11 @@ type keyword struct {
 	rule *rule
 }
 
-// keywords holds the keywords by their first two bytes, in the order of the rules;
-// begins has a bit for each two bytes that begin one.
+// keywords holds the keywords in groups, in the order of the rules, and groupOf names
+// the group of those that begin with two bytes; 0 is the empty one.
 var (
-	keywords = map[uint16][]keyword{}
-	begins   [1 << 16 / 64]uint64
+	keywords = make([][]keyword, 1)
+	groupOf  [1 << 14]uint16
 )
 
 func init() {
@@ -125,15 +122,19 @@ func init() {
 	}
 	for i := range rules {
 		for _, word := range rules[i].keywords {
-			pair := pairOf(word, 0)
-			keywords[pair] = append(keywords[pair], keyword{word, &rules[i]})
-			begins[pair>>6] |= 1 << (pair & 63)
+			group := &groupOf[pairOf(word, 0)]
+			if *group == 0 {
+				*group = uint16(len(keywords))
+				keywords = append(keywords, nil)
+			}
+			keywords[*group] = append(keywords[*group], keyword{word, &rules[i]})
 		}
 	}
 }
 
+// pairOf is the same for the same two bytes in any case, and for few others.
 func pairOf(text string, at int) uint16 {
-	return uint16(lower(text[at]))<<8 | uint16(lower(text[at+1]))
+	return uint16(lower(text[at])&0x7f)<<7 | uint16(lower(text[at+1])&0x7f)
 }
 
 func lower(c byte) byte {
@@ -171,4 +172,85 @@ func longestRun(text string) (longest int) {
 		}
 	}
 	return longest
+}
+
+// view is a text as a reader puts it together: without what splits a token.
+type view struct {
+	text string
+	at   []int // where each byte stands in the original; nil: at the same place
+}
+
+// origin returns where a byte of the view stands in the original.
+func (v *view) origin(i int) int {
+	if v.at == nil {
+		return i
+	}
+	return v.at[i]
+}
+
+// views returns the text without characters of no width and, where a line break
+// stands between two characters of tokens, also without those.
+func views(text string) []view {
+	first := view{text: text}
+	if hasZeroWidth(text) {
+		first = first.without(func(s string, i int) int {
+			if r, n := utf8.DecodeRuneInString(s[i:]); zeroWidth(r) {
+				return n
+			}
+			return 0
+		})
+	}
+	if !strings.ContainsAny(first.text, "\r\n") {
+		return []view{first}
+	}
+	return []view{first, first.without(lineBreak)}
+}
+
+// without returns the view without the stretches whose length skip returns.
+func (v *view) without(skip func(s string, i int) int) view {
+	var b strings.Builder
+	at := make([]int, 0, len(v.text))
+	for i := 0; i < len(v.text); {
+		if n := skip(v.text, i); n > 0 {
+			i += n
+			continue
+		}
+		b.WriteByte(v.text[i])
+		at = append(at, v.origin(i))
+		i++
+	}
+	return view{b.String(), at}
+}
+
+// hasZeroWidth reports whether one of a text's characters is zeroWidth; no ASCII is.
+func hasZeroWidth(text string) bool {
+	for i := range len(text) {
+		if text[i] >= utf8.RuneSelf {
+			return strings.ContainsFunc(text[i:], zeroWidth)
+		}
+	}
+	return false
+}
+
+// zeroWidth reports a character that nobody sees.
+func zeroWidth(r rune) bool {
+	return r >= 0x200b && r <= 0x200f || r >= 0x2060 && r <= 0x2064 || r == 0xfeff || r == 0xad || r == 0x180e
+}
+
+// lineBreak is the length of a line break at s[i:] between two characters of tokens,
+// with a backslash before it, as in a shell; 0: there is none.
+func lineBreak(s string, i int) int {
+	if i == 0 || !tokenBytes[s[i-1]] {
+		return 0
+	}
+	n := 0
+	for _, part := range []string{"\\", "\r", "\n"} {
+		if strings.HasPrefix(s[i+n:], part) {
+			n += len(part)
+		}
+	}
+	if n == 0 || s[i+n-1] == '\\' || i+n == len(s) || !tokenBytes[s[i+n]] {
+		return 0
+	}
+	return n
 }

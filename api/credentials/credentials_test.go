@@ -51,6 +51,7 @@ func pemLines(kind, newline string, length int) string {
 func TestCredentialsAreFound(t *testing.T) {
 	for name, text := range map[string]string{
 		"edit_key":         "ck_" + made(52, lower32),
+		"moderator":        "cmod_" + made(52, lower32),
 		"RSA key":          pem("RSA PRIVATE KEY", "\n"),
 		"PKCS 8 key":       pem("PRIVATE KEY", "\r\n"),
 		"escaped key":      pem("EC PRIVATE KEY", `\n`),
@@ -122,7 +123,7 @@ func TestCredentialsAreFound(t *testing.T) {
 					t.Errorf("redacted to %q", redacted)
 				}
 				if again, found := Redact(redacted); found != "" || again != redacted {
-					t.Errorf("the redacted text is refused as %s: %q", found, redacted)
+					t.Errorf("the redacted text is rejected as %s: %q", found, redacted)
 				}
 			}
 		})
@@ -167,7 +168,7 @@ func TestNearMissesPass(t *testing.T) {
 		"Chinese":           strings.Repeat("世界和平", 100),
 	} {
 		if redacted, found := Redact(text); found != "" || redacted != text {
-			t.Errorf("%s is refused as %s: %q", name, found, redacted)
+			t.Errorf("%s is rejected as %s: %q", name, found, redacted)
 		}
 	}
 }

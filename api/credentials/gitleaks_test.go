@@ -70,7 +70,7 @@ func TestGitleaksRules(t *testing.T) {
 			}
 		}
 		if _, found := Redact(g.keywords[0] + strings.Repeat("x", 80)); found != "" {
-			t.Errorf("%s: a placeholder is refused", g.id)
+			t.Errorf("%s: a placeholder is rejected", g.id)
 		}
 	}
 }

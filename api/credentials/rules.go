@@ -1,5 +1,10 @@
 package credentials
 
+import (
+	"slices"
+	"strings"
+)
+
 // blank is what may stand between a name and its value.
 const blank = `\\?["']?\]?[ \t]*[:=][ \t]*\\?["']?`
 
@@ -7,6 +12,7 @@ const blank = `\\?["']?\]?[ \t]*[:=][ \t]*\\?["']?`
 var rules = []rule{
 	// Our own, see api.EditKeyPrefix.
 	{"an edit_key of this service", []string{"ck_"}, inside(`ck_[a-z2-7]{52}`)},
+	{"a moderator's token of this service", []string{"cmod_"}, inside(`cmod_[a-z2-7]{52}`)},
 
 	{"a private key", []string{"-----begin "}, privateKey},
 	{"a private key", []string{"putty-user-key-file-"}, puttyKey},
@@ -88,3 +94,28 @@ var schemeBytes = alphabetOf(digitChars + letterChars + "+")
 
 // discordToken is the token of a bot. It begins with base64 of decimal digits.
 const discordToken = `(?:[MN][DTjz]|O[DT])[AEIMQUYcgk][w-z0-5][A-Za-z0-9]{20,22}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}`
+
+//go:generate sh gen/generate.sh
+
+// gitleaksRule is a rule of gitleaks.
+type gitleaksRule struct {
+	id       string
+	keywords []string // what every match begins with, in lower case
+	pattern  string
+	bounded  bool    // no letter or digit follows
+	entropy  float64 // a match has more, in bits per byte
+}
+
+// take makes a rule of ours of one of gitleaks. It reads all letters and digits as
+// one token where gitleaks reads source code: tokens in prose end with a full stop.
+func take(g *gitleaksRule) rule {
+	tests := []test{func(text string, from, to int) bool {
+		match := text[from:to]
+		return entropy(match) > g.entropy && !slices.ContainsFunc(gitleaksStopwords,
+			func(word string) bool { return strings.Contains(strings.ToLower(match), word) })
+	}}
+	if g.bounded {
+		tests = append(tests, ended)
+	}
+	return rule{"a credential (" + g.id + ")", g.keywords, anchored(g.pattern, tests...)}
+}

@@ -84,7 +84,7 @@ func TestVendorsShapes(t *testing.T) {
 				}
 			}
 			if again, found := Redact(redacted); found != "" {
-				t.Errorf("%s: the redacted text is refused as %s: %q", name, found, again)
+				t.Errorf("%s: the redacted text is rejected as %s: %q", name, found, again)
 			}
 		}
 	}
@@ -122,7 +122,7 @@ func TestHonestTextPasses(t *testing.T) {
 		"pages":                         strings.Repeat("Mzung.example.organisations", 9),
 	} {
 		if redacted, found := Redact(text); found != "" || redacted != text {
-			t.Errorf("%s is refused as %s: %q", name, found, redacted)
+			t.Errorf("%s is rejected as %s: %q", name, found, redacted)
 		}
 	}
 }

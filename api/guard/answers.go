@@ -13,7 +13,7 @@ const (
 
 // answers are the long answers that are being sent.
 type answers struct {
-	full
+	holdings
 	bytes int
 	held  map[*Conn]answer
 }
@@ -25,7 +25,7 @@ type answer struct {
 }
 
 func (a *answers) init(g *Guard) {
-	a.guard, a.shares = g, newShares(g.limits.AddressAnswerBytes)
+	a.shares = newShares(g.limits.AddressAnswerBytes)
 	a.held = make(map[*Conn]answer)
 }
 
@@ -68,18 +68,20 @@ func (g *Guard) Answer(conn *Conn, client Client, bytes int) bool {
 }
 
 // MayAnswer reports whether an answer of about so many bytes would find room, so that
-// none is made in vain. It counts nothing.
+// none is made in vain. The first one of an address is always made. It counts nothing.
 func (g *Guard) MayAnswer(client Client, about int) bool {
+	if about <= shortAnswer {
+		return true
+	}
 	a := &g.answers
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	mine := a.shares.held[client.narrow]
 	full := a.bytes+about > g.limits.AnswerBytes && g.limits.Now().Sub(a.held[a.oldest()].since) < answerGrace
-	if about > shortAnswer && (mine > 0 && (full || !a.shares.fits(client, about))) {
-		g.metrics.rejected.WithLabelValues("answers").Inc()
-		return false
+	if a.shares.held[client.narrow] == 0 || a.shares.fits(client, about) && !full {
+		return true
 	}
-	return true
+	g.metrics.rejected.WithLabelValues("answers").Inc()
+	return false
 }
 
 // oldest returns the connection whose answer has been under way for longest.

@@ -9,17 +9,22 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// The defaults of budgets, and for how many seconds' worth they may be used at once.
 const (
-	// DefaultReadWork is in steps of searches: a word or postings that one looks at.
-	DefaultReadWork   = 500_000
+	// DefaultReadWork is what one address may cause a second, in steps of searches: a
+	// word or postings that one looks at.
+	DefaultReadWork = 500_000
+	// DefaultRejections is how many rejected writes a second one address may send.
 	DefaultRejections = 20
-	readSeconds       = 30
-	rejectionSeconds  = 60
-	maxBudgets        = 1 << 14
-	sharedBudgets     = 1 << 10
-	wideBudget        = wideShare
-	rejectedBodyBytes = 8 << 10 // of a body count as one more rejection
+	// readSeconds and rejectionSeconds are for how many seconds' worth of a budget may be
+	// used at once.
+	readSeconds      = 30
+	rejectionSeconds = 60
+	// maxBudgets is how many addresses have a budget of their own, and sharedBudgets how
+	// many all others share.
+	maxBudgets    = 1 << 14
+	sharedBudgets = 1 << 10
+	// rejectedBodyBytes of a body count as one more rejection.
+	rejectedBodyBytes = 8 << 10
 )
 
 // Budgets are what each address may use up in a time. Past maxBudgets addresses,
@@ -83,7 +88,7 @@ func (b *Budgets) each(client Client, now time.Time, create bool, f func(*rate.L
 		f(budget)
 	}
 	if client.wide.IsValid() {
-		if budget := b.find(client.wide, wideBudget, now, create); budget != nil {
+		if budget := b.find(client.wide, wideShare, now, create); budget != nil {
 			f(budget)
 		}
 	}
@@ -106,7 +111,7 @@ func (b *Budgets) find(key netip.Prefix, times int, now time.Time, create bool) 
 	}
 	place := &b.shared[maphash.Comparable(b.seed, key)%sharedBudgets]
 	if *place == nil && create {
-		*place = rate.NewLimiter(rate.Limit(wideBudget*b.perSecond), wideBudget*b.burst)
+		*place = rate.NewLimiter(rate.Limit(wideShare*b.perSecond), wideShare*b.burst)
 	}
 	return *place
 }

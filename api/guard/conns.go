@@ -34,7 +34,8 @@ const (
 
 // conns are the open connections.
 type conns struct {
-	full
+	holdings
+	guard    *Guard
 	open     map[*Conn]struct{}
 	reserved map[*Conn]struct{} // beyond Limits.Connections
 	lingers  chan struct{}
@@ -57,9 +58,16 @@ type Conn struct {
 	// closing.
 	since   atomic.Int64
 	answers atomic.Bool // holds an answer
+	arrival atomic.Pointer[Wait]
+	stream  atomic.Pointer[Wait] // the place of the stream of events on it
+	slow    atomic.Bool          // its request was ended, because it took too long to arrive
 	linger  atomic.Bool
 	// ahead is what was read while the client's call waited: one byte at most.
 	ahead []byte
+	// joins says that the next Write is kept for the one after it, and begun is what
+	// was kept; see Join.
+	joins bool
+	begun []byte
 }
 
 // Admit counts a connection and returns it; nil where it is not admitted, and was
@@ -198,21 +206,57 @@ func drain(conn net.Conn) {
 // touch notes that something happened, and that no call runs.
 func (c *Conn) touch() { c.since.Store(time.Now().UnixNano()) }
 
+// Arriving notes that a request has begun to arrive. Where too many do, reading the one
+// that has taken the longest fails.
+func (c *Conn) Arriving() {
+	c.Idle()
+	c.slow.Store(false)
+	c.arrival.Store(c.guard.arrivals.begin(c.client, c.exempt, 1, func() {
+		c.slow.Store(true)
+		_ = c.SetReadDeadline(past) // fails on a closed connection
+	}))
+}
+
+// arrived notes that nothing is arriving any more.
+func (c *Conn) arrived() {
+	if arrival := c.arrival.Swap(nil); arrival != nil {
+		arrival.Done()
+	}
+}
+
+// Slow reports whether reading failed because too many requests were arriving.
+func (c *Conn) Slow() bool { return c.slow.Load() }
+
+// SetReadDeadline implements net.Conn. A request that is too slow stays so.
+func (c *Conn) SetReadDeadline(t time.Time) error {
+	err := c.Conn.SetReadDeadline(t)
+	if c.slow.Load() { // after it: the request may have been ended meanwhile
+		err = c.Conn.SetReadDeadline(past)
+	}
+	return err
+}
+
+// past is a deadline that ends what goes on.
+var past = time.Unix(1, 0)
+
 // Begin notes that a call runs. It reports whether it may: the connection may be
 // closing already.
 func (c *Conn) Begin() bool {
+	c.arrived()
+	c.slow.Store(false) // it arrived in time after all
 	for {
 		since := c.since.Load()
 		if since == closing {
 			return false
 		}
 		if c.since.CompareAndSwap(since, busy) {
+			c.joins = false
 			return true
 		}
 	}
 }
 
-// Idle notes that a call was answered, or that a request has begun to arrive.
+// Idle notes that a call was answered.
 func (c *Conn) Idle() {
 	c.guard.answers.sent(c)
 	for {
@@ -249,7 +293,7 @@ func (c *Conn) Watch() (ended <-chan struct{}, stop func()) {
 		}
 	}()
 	return end, func() {
-		_ = c.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection: so did Read
+		_ = c.SetReadDeadline(past) // fails on a closed connection: so did Read
 		<-done
 	}
 }
@@ -264,20 +308,43 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
+// Join says that the answer is longer than the server's buffer, so that there will be
+// at least two writes: the first one is sent together with the second. That saves a
+// system call of the node and a wake-up of the client. The caller must be sure.
+func (c *Conn) Join() { c.joins = true }
+
 // Write implements net.Conn. It goes on for as long as the client reads: however
 // slowly, as long as others do not need the room (see Guard.Answer).
 func (c *Conn) Write(p []byte) (written int, err error) {
-	for len(p) > 0 {
+	if c.joins && c.begun == nil {
+		c.joins, c.begun = false, slices.Clone(p)
+		return len(p), nil
+	}
+	begun := c.begun
+	c.joins, c.begun = false, nil
+	for len(begun)+len(p) > 0 {
 		if err := c.Conn.SetWriteDeadline(time.Now().Add(writeProgress)); err != nil {
 			return written, err
 		}
-		n, err := c.Conn.Write(p[:min(len(p), writePiece)])
-		written, p = written+n, p[n:]
+		n, err := c.send(begun, p[:min(len(p), writePiece)])
+		kept := min(n, len(begun))
+		begun = begun[kept:]
+		written, p = written+n-kept, p[n-kept:]
 		if timeout, is := err.(net.Error); err != nil && (n == 0 || !is || !timeout.Timeout()) { //nolint:errorlint // as it is returned
 			return written, err
 		}
 	}
 	return written, nil
+}
+
+// send writes two pieces, with one system call where that can be.
+func (c *Conn) send(begun, p []byte) (int, error) {
+	if len(begun) == 0 {
+		return c.Conn.Write(p)
+	}
+	pieces := net.Buffers{begun, p}
+	n, err := pieces.WriteTo(c.Conn)
+	return int(n), err
 }
 
 // SetWriteDeadline implements net.Conn: Write sets its own.
@@ -294,6 +361,10 @@ func (c *Conn) kill() {
 
 // Close implements net.Conn.
 func (c *Conn) Close() error {
+	c.arrived()
+	if place := c.stream.Swap(nil); place != nil {
+		place.Done()
+	}
 	if c.linger.Swap(false) {
 		drain(c.Conn)
 	}

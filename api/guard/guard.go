@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Unbounded turns a budget off.
@@ -25,6 +27,13 @@ type Limits struct {
 	// AddressWaits is how many calls may wait for one address. All together are half
 	// of Connections; the default is three quarters of that.
 	AddressWaits int
+	// Arrivals is how many requests may be arriving at once, and AddressArrivals how many
+	// of one address: each holds a buffer as long as it says that its body is, whatever
+	// has arrived of it. The defaults are a 16th and a 64th of Connections.
+	Arrivals, AddressArrivals int
+	// Streams is how many streams of events may be open at once, and AddressStreams how
+	// many of one address. The defaults are a quarter and a 16th of Connections.
+	Streams, AddressStreams int
 	// AnswerBytes bounds the long answers that are being sent, in bytes, and
 	// AddressAnswerBytes those to one address.
 	AnswerBytes, AddressAnswerBytes int
@@ -43,6 +52,9 @@ const (
 	DefaultAnswerBytes        = 128 << 20
 	DefaultAddressAnswerBytes = 32 << 20
 
+	// leastArrivals is for nodes that may open few files.
+	leastArrivals = 64
+
 	// wideShare is how many times the bound of an address a network of the size that
 	// one subscriber gets (an IPv6 /48) may hold.
 	wideShare = 4
@@ -59,6 +71,10 @@ const (
 func (l *Limits) setDefaults() {
 	setDefault(&l.AddressConnections, max(1, l.Connections/2))
 	setDefault(&l.AddressWaits, max(1, l.waits()*3/4))
+	setDefault(&l.Arrivals, max(leastArrivals, l.Connections/16))
+	setDefault(&l.AddressArrivals, max(leastArrivals, l.Connections/64))
+	setDefault(&l.Streams, max(1, l.Connections/4))
+	setDefault(&l.AddressStreams, max(1, l.Connections/16))
 	setDefault(&l.AnswerBytes, DefaultAnswerBytes)
 	setDefault(&l.AddressAnswerBytes, DefaultAddressAnswerBytes)
 	setDefault(&l.ReadWork, DefaultReadWork)
@@ -79,9 +95,13 @@ func (l *Limits) waits() int { return max(1, l.Connections/2) }
 
 // Guard holds the bounds of one node.
 type Guard struct {
-	limits  Limits
-	conns   conns
-	waits   waits
+	limits Limits
+	conns  conns
+	waits  waits
+	// arrivals are the requests of which something has arrived, and not all.
+	arrivals waits
+	// streams are the streams of events.
+	streams waits
 	answers answers
 	builds  builds
 	// Rejected is what rejected writes are counted in, Reads the work of reads.
@@ -99,7 +119,9 @@ func New(limits Limits) *Guard {
 		metrics:  newMetrics(),
 	}
 	g.conns.init(g)
-	g.waits.init(g)
+	g.waits.init(limits.AddressWaits, limits.waits(), g.metrics.shedWaits)
+	g.arrivals.init(limits.AddressArrivals, limits.Arrivals, g.metrics.closed.WithLabelValues("slow"))
+	g.streams.init(limits.AddressStreams, limits.Streams, g.metrics.closed.WithLabelValues("stream"))
 	g.answers.init(g)
 	g.builds.init()
 	return g
@@ -163,9 +185,75 @@ func (s *shares) heaviest() (most netip.Prefix) {
 // batch is how many of n give way at once: looking for them costs a pass over all.
 func batch(n int) int { return max(1, n/16) }
 
-// full is the part of conns, waits and answers that is the same.
-type full struct {
+// holdings say who holds how much of something.
+type holdings struct {
 	mu     sync.Mutex
-	guard  *Guard
 	shares shares
+}
+
+// metrics count what gave way.
+type metrics struct {
+	rejected  *prometheus.CounterVec // by what there is no room for
+	closed    *prometheus.CounterVec // by reason
+	shedWaits prometheus.Counter
+}
+
+func newMetrics() *metrics {
+	m := &metrics{
+		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "commons_http_guard_rejected_total",
+			Help: "Connections and calls that were rejected because an address or the node holds or has used too much, by what.",
+		}, []string{"of"}),
+		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "commons_http_guard_closed_total",
+			Help: "Connections that were closed to make room, by reason: idle, an answer unread, a request slow to arrive, or a stream of events.",
+		}, []string{"reason"}),
+		shedWaits: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "commons_http_guard_shed_waits_total",
+			Help: "Waiting calls that were answered early to make room.",
+		}),
+	}
+	m.rejected.WithLabelValues("connections") // there from the start, at 0
+	return m
+}
+
+// CountRejected counts a call that was rejected because of a bound.
+func (g *Guard) CountRejected(of string) { g.metrics.rejected.WithLabelValues(of).Inc() }
+
+// Describe implements prometheus.Collector.
+func (g *Guard) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(g, ch) }
+
+// Collect implements prometheus.Collector.
+func (g *Guard) Collect(ch chan<- prometheus.Metric) {
+	g.metrics.rejected.Collect(ch)
+	g.metrics.closed.Collect(ch)
+	g.metrics.shedWaits.Collect(ch)
+	held := func(name, help string, value int) {
+		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, float64(value))
+	}
+	g.conns.mu.Lock()
+	open := len(g.conns.open) + len(g.conns.reserved)
+	g.conns.mu.Unlock()
+	g.waits.mu.Lock()
+	waiting := g.waits.count
+	g.waits.mu.Unlock()
+	g.arrivals.mu.Lock()
+	arriving := g.arrivals.count
+	g.arrivals.mu.Unlock()
+	g.streams.mu.Lock()
+	streams := g.streams.count
+	g.streams.mu.Unlock()
+	g.answers.mu.Lock()
+	bytes := g.answers.bytes
+	g.answers.mu.Unlock()
+	held("commons_http_connections", "Open connections of clients.", open)
+	held("commons_http_connections_max", "How many connections of clients may be open.", g.limits.Connections)
+	held("commons_http_arrivals", "Requests of which a part has arrived.", arriving)
+	held("commons_http_arrivals_max", "How many requests may be arriving.", g.limits.Arrivals)
+	held("commons_http_waits", "Calls that wait for news or for an index.", waiting)
+	held("commons_http_waits_max", "How many calls may wait.", g.limits.waits())
+	held("commons_http_streams", "Open streams of events.", streams)
+	held("commons_http_streams_max", "How many streams of events may be open.", g.limits.Streams)
+	held("commons_http_answer_bytes", "Bytes of long answers that are being sent.", bytes)
+	held("commons_http_answer_bytes_max", "How many bytes of long answers may be on their way.", g.limits.AnswerBytes)
 }

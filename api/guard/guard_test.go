@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -134,7 +136,7 @@ func TestWaits(t *testing.T) {
 	g := New(Limits{Connections: 8, AddressWaits: 2})
 	var ended []int
 	begin := func(id int, from string) *Wait {
-		return g.Wait(ClientOf(addr(from)), func() { ended = append(ended, id) })
+		return g.Wait(ClientOf(addr(from)), 0, func() { ended = append(ended, id) })
 	}
 	begin(1, "192.0.2.1")
 	second := begin(2, "192.0.2.1")
@@ -158,10 +160,68 @@ func TestWaitsOfWiderNetwork(t *testing.T) {
 	ended := 0
 	for i := range 20 {
 		from := netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 7: byte(i)})
-		g.Wait(ClientOf(from), func() { ended++ })
+		g.Wait(ClientOf(from), 0, func() { ended++ })
 	}
 	if ended != 20-wideShare*2 {
 		t.Errorf("%d waits ended, want %d", ended, 20-wideShare*2)
+	}
+}
+
+// A wait that holds a long body counts as several.
+func TestLongWaits(t *testing.T) {
+	g := New(Limits{Connections: 40, AddressWaits: 10})
+	var ended []int
+	begin := func(id, bytes int, from string) *Wait {
+		return g.Wait(ClientOf(addr(from)), bytes, func() { ended = append(ended, id) })
+	}
+	begin(1, 0, "192.0.2.1")
+	begin(2, 5*waitBytes, "192.0.2.1")
+	begin(3, 5*waitBytes, "192.0.2.1").Done()
+	begin(4, 0, "2001:db8:0:1::1")
+	begin(5, 100*waitBytes, "2001:db8:0:2::1")
+	if want := []int{1, 2, 4}; !slices.Equal(ended, want) || g.waits.count != 101 {
+		t.Errorf("waits %v ended, want %v; %d are counted", ended, want, g.waits.count)
+	}
+	begin(6, 0, "192.0.2.1").Done()
+	if len(ended) != 4 || g.waits.count != 0 || len(g.waits.shares.held) != 0 {
+		t.Errorf("waits %v ended; %d are counted, %v", ended, g.waits.count, g.waits.shares.held)
+	}
+}
+
+// Too many requests that are arriving end the oldest of their address, and those of an
+// exempt one are bounded with all others; what has arrived is not counted any more.
+func TestArrivals(t *testing.T) {
+	g := New(Limits{Connections: 100, AddressArrivals: 2, Arrivals: 5})
+	arrive := func(from string, exempt bool) *Conn {
+		conn, _ := admit(t, g, from, exempt)
+		conn.Arriving()
+		return conn
+	}
+	ended := func(conn *Conn) bool {
+		if !conn.Slow() {
+			return false
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(time.Minute)) // as the server does
+		_, err := conn.Read(make([]byte, 1))
+		return errors.Is(err, os.ErrDeadlineExceeded)
+	}
+	first, second, third := arrive("192.0.2.1", false), arrive("192.0.2.1", false), arrive("192.0.2.1", false)
+	if !ended(first) || ended(second) || ended(third) {
+		t.Error("not the oldest of an address with too many has ended")
+	}
+	second.Begin()
+	if arrive("192.0.2.1", false); ended(third) {
+		t.Error("a request that has arrived still counts")
+	}
+	proxied := []*Conn{arrive("192.0.2.2", true), arrive("192.0.2.2", true), arrive("192.0.2.2", true)}
+	if ended(proxied[0]) {
+		t.Error("an exempt address has the bound of others")
+	}
+	if arrive("192.0.2.3", false); !ended(proxied[0]) || ended(third) {
+		t.Error("not the oldest of the address with the most has ended")
+	}
+	if proxied[0].Arriving(); ended(proxied[0]) {
+		t.Error("the next request on a connection is slow from the start")
 	}
 }
 
@@ -197,7 +257,17 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// What a client sends while its call waits is not lost.
+// mustEnd fails where a watch does not see its client leave.
+func mustEnd(t *testing.T, ended <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		t.Fatal("the client's leaving was not noticed")
+	}
+}
+
+// TestWatch: what a client sends while its call waits is not lost.
 func TestWatch(t *testing.T) {
 	g := New(Limits{Connections: 1})
 	conn, end := admit(t, g, "192.0.2.1", false)
@@ -210,10 +280,10 @@ func TestWatch(t *testing.T) {
 	}
 	ended, stop = conn.Watch()
 	go func() { _, _ = end.Write([]byte("abc")) }()
-	<-ended
+	mustEnd(t, ended)
 	stop()
 	if ended, stop := conn.Watch(); ended != nil {
-		<-ended
+		mustEnd(t, ended)
 		stop()
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
@@ -223,8 +293,51 @@ func TestWatch(t *testing.T) {
 	}
 	ended, stop = conn.Watch()
 	_ = end.Close()
-	<-ended
+	mustEnd(t, ended)
 	stop()
+}
+
+// An answer that is joined arrives whole and in order, and holds up no other.
+func TestJoin(t *testing.T) {
+	g := New(Limits{Connections: 1})
+	conn, end := admit(t, g, "192.0.2.1", false)
+	long := strings.Repeat("long", writePiece)
+	read := func(want string) {
+		t.Helper()
+		got := make([]byte, len(want))
+		_ = end.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := io.ReadFull(end, got); err != nil || string(got) != want {
+			t.Fatalf("read %.20q, %v, want %.20q", got, err, want)
+		}
+	}
+	write := func(p string) {
+		if n, err := conn.Write([]byte(p)); n != len(p) || err != nil {
+			t.Errorf("wrote %d of %d, %v", n, len(p), err)
+		}
+	}
+	for range 2 {
+		conn.Begin()
+		conn.Join()
+		write("head")
+		if !isSilent(t, end) {
+			t.Error("the first write was sent alone")
+		}
+		go write(long)
+		read("head" + long)
+		conn.Idle()
+	}
+	conn.Join()
+	conn.Begin()
+	go write("short")
+	read("short")
+}
+
+// isSilent reports whether nothing arrives.
+func isSilent(t *testing.T, end net.Conn) bool {
+	t.Helper()
+	_ = end.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
+	n, err := end.Read(make([]byte, 1))
+	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 func TestBudgets(t *testing.T) {

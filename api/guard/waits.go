@@ -2,60 +2,75 @@ package guard
 
 import (
 	"container/list"
+	"context"
 	"net/netip"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
-// waits are the calls that wait, the oldest of each address first. Where there are
-// too many, the oldest of the address with the most end early: a call that waited in
-// vain gets the same answer.
+// waits are the calls that wait, the requests that arrive, or the streams, the oldest of
+// each address first. Where there are too many, the oldest of the address with the most end early: a
+// call that waited in vain gets the same answer.
 type waits struct {
-	full
+	holdings
+	most   int
+	shedOf prometheus.Counter
 	count  int
 	queues map[netip.Prefix]*list.List // by Client.narrow
 }
 
-func (w *waits) init(g *Guard) {
-	w.guard, w.shares = g, newShares(g.limits.AddressWaits)
+func (w *waits) init(address, most int, shed prometheus.Counter) {
+	w.shares, w.most, w.shedOf = newShares(address), most, shed
 	w.queues = make(map[netip.Prefix]*list.List)
 }
 
-// Wait is one call that waits.
+// Wait is one call that waits, or one request that arrives.
 type Wait struct {
 	waits  *waits
 	client Client
+	weight int           // as how many it counts
 	place  *list.Element // nil: out of the queue
 	end    func()
 }
 
-// Wait counts a call that waits. The caller calls Done when the wait is over; end is
-// called when the call should answer at once. It must not block.
-func (g *Guard) Wait(client Client, end func()) *Wait {
-	w := &g.waits
+// waitBytes of a request that is held while its call waits count as one more call.
+const waitBytes = 2 << 10
+
+// Wait counts a call that waits and holds a request of so many bytes. The caller calls
+// Done when the wait is over; end is called when the call should answer at once. It must
+// not block.
+func (g *Guard) Wait(client Client, bytes int, end func()) *Wait {
+	return g.waits.begin(client, false, 1+bytes/waitBytes, end)
+}
+
+// begin counts one more. An exempt address has no bound of its own.
+func (w *waits) begin(client Client, exempt bool, weight int, end func()) *Wait {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch {
-	case !w.shares.fits(client, 1):
-		w.shed(w.fullest(client))
-	case w.count >= g.limits.waits():
-		w.shed(w.shares.heaviest())
+	for !exempt && !w.shares.fits(client, weight) && w.shed(w.fullest(client, weight)) {
+	}
+	for w.count+weight > w.most && w.shed(w.shares.heaviest()) {
 	}
 	queue := w.queues[client.narrow]
 	if queue == nil {
 		queue = list.New()
 		w.queues[client.narrow] = queue
 	}
-	wait := &Wait{waits: w, client: client, end: end}
+	wait := &Wait{waits: w, client: client, weight: weight, end: end}
 	wait.place = queue.PushBack(wait)
-	w.shares.add(client, 1)
-	w.count++
+	w.shares.add(client, weight)
+	w.count += weight
 	return wait
 }
 
 // fullest returns the address that gives way for a client over its bound: its own,
 // or that with the most of its /48.
-func (w *waits) fullest(client Client) netip.Prefix {
+func (w *waits) fullest(client Client, weight int) netip.Prefix {
 	most := client.narrow
-	if w.shares.held[most] >= w.shares.bound {
+	if w.shares.held[most]+weight > w.shares.bound {
 		return most
 	}
 	for p, queue := range w.queues {
@@ -66,18 +81,19 @@ func (w *waits) fullest(client Client) netip.Prefix {
 	return most
 }
 
-// shed ends the oldest waits of an address.
-func (w *waits) shed(address netip.Prefix) {
+// shed ends the oldest waits of an address, and reports whether there were any.
+func (w *waits) shed(address netip.Prefix) bool {
 	queue := w.queues[address]
 	if queue == nil {
-		return
+		return false
 	}
 	for range batch(queue.Len()) {
 		wait, _ := queue.Front().Value.(*Wait)
 		w.remove(wait)
 		wait.end()
-		w.guard.metrics.shedWaits.Inc()
+		w.shedOf.Inc()
 	}
+	return true
 }
 
 func (w *waits) remove(wait *Wait) {
@@ -87,8 +103,8 @@ func (w *waits) remove(wait *Wait) {
 	if queue.Len() == 0 {
 		delete(w.queues, wait.client.narrow)
 	}
-	w.shares.add(wait.client, -1)
-	w.count--
+	w.shares.add(wait.client, -wait.weight)
+	w.count -= wait.weight
 }
 
 // Done ends the wait.
@@ -97,5 +113,88 @@ func (w *Wait) Done() {
 	defer w.waits.mu.Unlock()
 	if w.place != nil {
 		w.waits.remove(w)
+	}
+}
+
+// buildsPerCPU is how many lists are made at once for each processor: more would
+// only hold more memory.
+const buildsPerCPU = 2
+
+// builds are the lists that are being made. Where more are wanted, addresses take
+// turns, so that one that wants many waits for itself.
+type builds struct {
+	mu      sync.Mutex
+	free    int
+	turns   *list.List // of *line, whose turn is next in front
+	waiting map[netip.Prefix]*list.Element
+}
+
+// line is what of one address waits.
+type line struct {
+	address netip.Prefix
+	waiters []chan struct{}
+}
+
+func (b *builds) init() {
+	b.free, b.turns, b.waiting = buildsPerCPU*runtime.GOMAXPROCS(0), list.New(), make(map[netip.Prefix]*list.Element)
+}
+
+// Build waits for the turn of a client to have a list made, until ctx ends; then it
+// returns false. Else the caller calls done when the list is made.
+func (g *Guard) Build(ctx context.Context, client Client) (done func(), ok bool) {
+	b := &g.builds
+	b.mu.Lock()
+	if b.free > 0 {
+		b.free--
+		b.mu.Unlock()
+		return b.done, true
+	}
+	turn := make(chan struct{})
+	at := b.waiting[client.narrow]
+	if at == nil {
+		at = b.turns.PushBack(&line{address: client.narrow})
+		b.waiting[client.narrow] = at
+	}
+	of, _ := at.Value.(*line)
+	of.waiters = append(of.waiters, turn)
+	b.mu.Unlock()
+	select {
+	case <-turn:
+		return b.done, true
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	i := slices.Index(of.waiters, turn)
+	if i >= 0 {
+		of.waiters = slices.Delete(of.waiters, i, i+1)
+		b.dropEmpty(of)
+	}
+	b.mu.Unlock()
+	if i < 0 {
+		b.done() // it was its turn just now
+	}
+	return nil, false
+}
+
+// done lets the next one have its turn.
+func (b *builds) done() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	next := b.turns.Front()
+	if next == nil {
+		b.free++
+		return
+	}
+	of, _ := next.Value.(*line)
+	close(of.waiters[0])
+	of.waiters = of.waiters[1:]
+	b.turns.MoveToBack(next)
+	b.dropEmpty(of)
+}
+
+func (b *builds) dropEmpty(of *line) {
+	if at := b.waiting[of.address]; len(of.waiters) == 0 && at != nil && at.Value == of {
+		b.turns.Remove(at)
+		delete(b.waiting, of.address)
 	}
 }

@@ -38,30 +38,29 @@ func (b *boundTool) read(raw json.RawMessage) *toolCall {
 		var err error
 		fields, err = wire.ReadObject(raw)
 		if errors.Is(err, wire.ErrNotObject) {
-			t.unread = &wire.Error{Code: wire.CodeMalformedBody, Message: "The arguments must be an object.", Example: b.example()}
+			t.unread = wire.Malformed(errors.New("the arguments must be an object"))
 			return t
 		}
 		if err != nil {
-			t.unread = &wire.Error{Code: wire.CodeMalformedBody, Message: "The arguments cannot be read: " + err.Error() + ".", Example: b.example()}
+			t.unread = wire.Malformed(fmt.Errorf("the arguments: %w", err))
 			return t
-		}
-	}
-	doc := wire.Document{Fields: fields}
-	if b.synonym != "" && doc.Get(b.as) == nil && doc.Has(b.synonym) {
-		fields = slices.DeleteFunc(fields, func(f wire.Field) bool { return f.Name == b.as })
-		for i := range fields {
-			if fields[i].Name == b.synonym {
-				fields[i].Name = b.as
-			}
 		}
 	}
 	if b.body {
 		b.readBody(t, fields)
-	} else {
-		b.readQuery(t, fields)
+		return t
 	}
+	doc := wire.Document{Fields: fields}
+	unknown, lost, _ := doc.Canonical(b.takes)
+	for _, f := range append(unknown, lost...) {
+		t.ignored = append(t.ignored, f.Name)
+	}
+	b.readQuery(t, doc.Fields)
 	return t
 }
+
+// argMinIndex is a header over HTTP, and so in the document.
+const argMinIndex = "min_index"
 
 // readBody makes the body of a request of the arguments. Unknown fields
 // are left in: the operation notes them.
@@ -84,12 +83,8 @@ func (b *boundTool) readBody(t *toolCall, fields []wire.Field) {
 func (b *boundTool) readQuery(t *toolCall, fields []wire.Field) {
 	for _, f := range fields {
 		a, known := b.arguments[f.Name]
-		if !known && f.Name == "min_index" { // a header over HTTP, and so in the document
-			a, known = argument{schema: map[string]any{"type": typeInteger}}, true
-		}
 		if !known {
-			t.ignored = append(t.ignored, f.Name)
-			continue
+			a = argument{schema: map[string]any{"type": typeInteger}}
 		}
 		if f.Value == nil {
 			continue
@@ -142,29 +137,21 @@ func (b *boundTool) require(t *toolCall, name string) {
 	}
 }
 
-// complete adds to an example of parameters what the tool requires: the argument
-// that was sent, where it is sound, else one of the OpenAPI document. It reports
-// whether one is of the document: that may not work.
-func (b *boundTool) complete(t *toolCall, example wire.Object) (whole wire.Object, madeUp bool) {
-	whole = wire.Object{}
+// complete adds to an example of parameters what the tool requires, as it was sent. It
+// is empty where that is for the caller to correct.
+func (b *boundTool) complete(t *toolCall, example wire.Object) wire.Object {
+	whole := wire.Object{}
 	for _, name := range b.required {
 		if example.Has(name) {
 			continue
 		}
 		at := slices.IndexFunc(t.sound, func(m wire.Field) bool { return m.Name == name })
-		if at >= 0 {
-			whole = append(whole, t.sound[at])
-		} else if a := b.arguments[name]; a.example != nil {
-			whole, madeUp = whole.With(name, a.example), true
+		if at < 0 || t.problems.Has(name) {
+			return wire.Object{}
 		}
+		whole = append(whole, t.sound[at])
 	}
-	return append(whole, example...), madeUp
-}
-
-// example are arguments that can be read.
-func (b *boundTool) example() wire.Object {
-	o, _ := b.complete(&toolCall{}, nil)
-	return o
+	return append(whole, example...)
 }
 
 // perform runs the operation. Where the tool has something against the arguments
@@ -201,12 +188,7 @@ func (b *boundTool) invalid(t *toolCall, example wire.Object) *wire.Error {
 			b.require(t, name)
 		}
 	}
-	whole, madeUp := b.complete(t, example)
-	e := wire.Invalid(t.problems.List, whole)
-	if madeUp {
-		e.Message = wire.CountProblems(t.problems.List) + " The example shows the form."
-	}
-	return e
+	return wire.Invalid(t.problems.List, b.complete(t, example))
 }
 
 // rejected is the result of an operation that was not run.
@@ -225,7 +207,7 @@ func (b *boundTool) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.Ca
 	if done.Status >= http.StatusBadRequest {
 		return x.reject(b, done.Rejection, ignored), nil
 	}
-	w := &writer{base: x.BaseURL(), inTools: x.srv.inTools}
+	w := &writer{base: x.BaseURL()}
 	if ignored != "" {
 		w.line("%s", ignored)
 	}
@@ -247,13 +229,32 @@ func toolResult(text string, body []byte) *sdk.CallToolResult {
 // reject is the result of a call that was rejected: an error for the model to see.
 func (x *exchange) reject(b *boundTool, e *wire.Error, ignored string) *sdk.CallToolResult {
 	x.rejection.Store(e)
-	shown := *e
+	shown := x.srv.inTools(b, e)
 	if ignored != "" {
-		shown.Notes = append([]string{ignored}, e.Notes...)
+		shown.Notes = append([]string{ignored}, shown.Notes...)
 	}
-	w := &writer{base: x.BaseURL(), inTools: x.srv.inTools}
-	w.rejection(b, &shown)
+	w := &writer{base: x.BaseURL()}
+	w.rejection(b, shown)
 	result := toolResult(w.String(), shown.Object().AppendJSON(nil))
 	result.IsError = true
 	return result
+}
+
+// inTools says in terms of a tool what a rejection says in terms of HTTP.
+func (s *Server) inTools(b *boundTool, e *wire.Error) *wire.Error {
+	shown := *e
+	shown.Message = s.words.Replace(e.Message)
+	shown.Issues, shown.Notes, shown.Example = slices.Clone(e.Issues), slices.Clone(e.Notes), nil
+	for i := range shown.Issues {
+		shown.Issues[i].Message = s.words.Replace(shown.Issues[i].Message)
+	}
+	for i, note := range shown.Notes {
+		shown.Notes[i] = s.words.Replace(note)
+	}
+	for _, m := range e.Example {
+		if !slices.ContainsFunc(b.fixed, func(p wire.Pair) bool { return p.Name == m.Name }) {
+			shown.Example = append(shown.Example, m)
+		}
+	}
+	return &shown
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -129,13 +130,13 @@ func (r *posted) Perform(string, wire.Invocation) wire.Performed {
 // operations are what the tools run; that those of the service have one each is seen
 // when it starts.
 var operations = map[string]string{
-	"home": "home", "read_entries": "listEntries", "get_entry": "getEntry", "get_thread": "listEntries", "list_channels": "listChannels",
+	"home": "home", "mark_seen": "markSeen", "read_entries": "listEntries", "get_entry": "getEntry", "get_thread": "listEntries", "list_channels": "listChannels",
 	"publish_message": "publishEntry", "publish_knowledge": "publishEntry", "request_feature": "publishEntry",
 	"list_agents": "listAgents", "get_agent": "getAgent", "register_agent": "registerAgent",
 	"list_deliveries": "listDeliveries", "test_delivery": "testDelivery",
-	"list_jobs": "listJobs", "get_job": "getJob", "post_job": "actOnJob", "claim_job": "actOnJob", "submit_job_result": "actOnJob",
+	"list_jobs": "listJobs", "get_job": "getJob", "read_events": "followEvents", "post_job": "actOnJob", "claim_job": "actOnJob", "submit_job_result": "actOnJob",
 	"release_job": "actOnJob", "close_job": "actOnJob",
-	"list_human_requests": "listHumanRequests", "request_human_help": "askHuman", "stats": "getStats", "usage": "getUsage",
+	"list_human_requests": "listHumanRequests", "get_human_request": "getHumanRequest", "request_human_help": "askHuman", "stats": "getStats", "usage": "getUsage",
 }
 
 // document is the OpenAPI document.
@@ -151,47 +152,13 @@ func document(tb testing.TB) string {
 func newServer(tb testing.TB) *Server {
 	tb.Helper()
 	s, err := New(Config{
-		Document: document(tb), Operations: operations, Version: func() string { return "test" },
+		Document: document(tb), Operations: operations, Version: "test",
 		Logger: slog.New(slog.DiscardHandler), Panicked: func(string, any) {},
 	})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return s
-}
-
-// TestSchemasHoldNoExamples holds that what OpenAPI alone knows is taken out of the
-// schemas of tools, and a property of that name is not.
-func TestSchemasHoldNoExamples(t *testing.T) {
-	var schema any
-	const document = `{"example":1,"properties":{"example":{"type":"string","example":"x"},"a":{"items":[{"example":[]}]}},"anyOf":[{"example":{}}]}`
-	if err := json.Unmarshal([]byte(document), &schema); err != nil {
-		t.Fatal(err)
-	}
-	withoutExamples(schema)
-	got, err := json.Marshal(schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := `{"anyOf":[{}],"properties":{"a":{"items":[{}]},"example":{"type":"string"}}}`; string(got) != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-}
-
-// TestExamplesHoldWhatIsRequired holds that a call of a tool which reads, or that a
-// path names, can be shown with all that it requires.
-func TestExamplesHoldWhatIsRequired(t *testing.T) {
-	tools, err := bindTools(document(t), operations)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, b := range tools {
-		for _, name := range b.required {
-			if !b.body && !b.example().Has(name) {
-				t.Errorf("%s: its example lacks %s: %v", b.name, name, b.example())
-			}
-		}
-	}
 }
 
 // TestEveryActionIsATool holds that each action of a job is a tool, and that a name
@@ -205,7 +172,7 @@ func TestEveryActionIsATool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, _ := jobs.arguments[argAction].schema["enum"].([]any)
+	want, _ := jobs.arguments["action"].schema["enum"].([]any)
 	names, actions := map[string]bool{}, map[any]bool{}
 	for i := range table {
 		if names[table[i].name] {
@@ -213,7 +180,7 @@ func TestEveryActionIsATool(t *testing.T) {
 		}
 		names[table[i].name] = true
 		for _, p := range table[i].fixed {
-			if p.Name == argAction {
+			if p.Name == "action" {
 				actions[p.Value] = true
 			}
 		}
@@ -238,5 +205,20 @@ func TestPanicOfALibrary(t *testing.T) {
 	})
 	if result, err := handle(t.Context(), "tools/call", nil); result != nil || err == nil || strings.Contains(err.Error(), "pointer") {
 		t.Errorf("%v %v", result, err)
+	}
+}
+
+// Calls of one tool are read at the same time: none changes what the tool is.
+func TestToolsAreOnlyRead(t *testing.T) {
+	tools, err := bindTools(document(t), operations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range tools {
+		var calls sync.WaitGroup
+		for range 8 {
+			calls.Go(func() { b.read(json.RawMessage(`{"limit": 1, "min_index": 1, "none": 1}`)) })
+		}
+		calls.Wait()
 	}
 }

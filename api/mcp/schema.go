@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/commons-cluster/commons/api/wire"
@@ -52,8 +50,66 @@ type argument struct {
 	schema   map[string]any
 	in       string
 	required bool
-	example  any // nil: none
 }
+
+// numbers are the parameters of URLs that a tool also takes as a number. The document
+// knows them as text alone, as everything in a URL is, so that the clients that are
+// generated from it have one type for them.
+var numbers = map[string]bool{"since": true}
+
+// brief says of arguments that many tools take what a model needs to know, where the
+// document says more.
+var brief = map[string]string{
+	"agent":       "Your name",
+	"request_id":  "8 to 80 characters of your own making: the same one never writes twice",
+	"edit_key":    "The key of your name, if you have registered it",
+	"consistency": "strong: as new as any node has it",
+	"cursor":      "nextCursor of the page before",
+	"supersedes":  "Id of the entry that this one relates to",
+	"relation":    "Default correction; needs supersedes",
+	"reply_to":    "Id of the entry that this one answers",
+	"body":        "", "title": "", "tags": "", "limit": "", "capabilities": "", "endpoint": "", "context": "", "constraints": "",
+}
+
+// maxDescription bounds the description of an argument, in bytes.
+const maxDescription = 100
+
+// slim is the schema of the argument as a tool lists it: its type, its words, and one
+// clause on what it is. What breaks a rule beyond that, the rejection names.
+func (a argument) slim(name string) wire.Object {
+	o := wire.Object{}
+	types := slices.DeleteFunc(a.types(), func(t string) bool { return t == "null" })
+	if len(types) == 1 {
+		o = o.With("type", types[0])
+	} else {
+		o = o.With("type", types)
+	}
+	if items, isList := a.schema["items"].(map[string]any); isList {
+		o = o.With("items", wire.Object{{"type", items["type"]}})
+	}
+	words, _ := a.schema["enum"].([]any)
+	if name == "kind" && len(words) > kinds {
+		words = words[:kinds] // the others stand for these
+	}
+	if len(words) > 0 {
+		o = o.With("enum", words)
+	}
+	text, isBrief := brief[name]
+	if !isBrief {
+		text, _ = a.schema["description"].(string)
+		for _, end := range []string{". ", "; "} {
+			text, _, _ = strings.Cut(text, end)
+		}
+		text = strings.TrimSuffix(wire.Shorten(text, maxDescription), ".")
+	}
+	if text != "" {
+		o = o.With("description", text)
+	}
+	return o
+}
+
+// kinds is how many kinds of entries there are.
+const kinds = 3
 
 // types are the JSON types that the argument may have.
 func (a argument) types() []string {
@@ -94,10 +150,7 @@ func (a argument) wanted() string {
 }
 
 // documented is an operation as the OpenAPI document describes it.
-type documented struct {
-	arguments map[string]argument
-	answer    map[string]any // the schema of what a success answers
-}
+type documented struct{ arguments map[string]argument }
 
 // operation finds an operation by its operationId.
 func (doc apiDocument) operation(id string) (documented, error) {
@@ -112,8 +165,8 @@ func (doc apiDocument) operation(id string) (documented, error) {
 					return found, err
 				}
 				operation, _ = plain.(map[string]any)
-				err = found.read(operation)
-				return found, err
+				found.read(operation)
+				return found, nil
 			}
 		}
 	}
@@ -172,8 +225,8 @@ func (doc apiDocument) find(ref string) (any, error) {
 	return node, nil
 }
 
-// read takes the arguments and the answer from an operation without references.
-func (d *documented) read(operation map[string]any) error {
+// read takes the arguments from an operation without references.
+func (d *documented) read(operation map[string]any) {
 	parameters, _ := operation["parameters"].([]any)
 	for _, value := range parameters {
 		p, _ := value.(map[string]any)
@@ -186,14 +239,17 @@ func (d *documented) read(operation map[string]any) error {
 		if text, has := p["description"]; has {
 			schema["description"] = text
 		}
+		if numbers[name] {
+			schema["type"] = []any{typeText, typeInteger}
+		}
 		required, _ := p["required"].(bool)
-		d.arguments[name] = argument{schema: schema, in: in, required: required, example: p["example"]}
+		d.arguments[name] = argument{schema: schema, in: in, required: required}
 	}
 	security, _ := operation["security"].([]any)
 	for _, value := range security {
 		if scheme, _ := value.(map[string]any); scheme[securityKey] != nil {
 			schema := map[string]any{"type": typeText, "description": "The key that the first registration returned"}
-			d.arguments["edit_key"] = argument{schema: schema, in: inKey, required: true, example: wire.ExampleKey}
+			d.arguments["edit_key"] = argument{schema: schema, in: inKey, required: true}
 		}
 	}
 	if body := jsonSchema(operation["requestBody"]); body != nil {
@@ -203,72 +259,13 @@ func (d *documented) read(operation map[string]any) error {
 			d.arguments[name] = argument{schema: schema, in: inBody}
 		}
 	}
-	responses, _ := operation["responses"].(map[string]any)
-	for _, status := range []int{http.StatusOK, http.StatusCreated} {
-		if d.answer == nil {
-			d.answer = jsonSchema(responses[strconv.Itoa(status)])
-		}
-	}
-	if d.answer == nil {
-		return fmt.Errorf("the operation %v answers with no JSON", operation["operationId"])
-	}
-	return nil
 }
 
-// jsonSchema is the schema of a request or of a response that holds JSON; nil where
-// there is none.
+// jsonSchema is the schema of a request that holds JSON; nil where there is none.
 func jsonSchema(message any) map[string]any {
 	m, _ := message.(map[string]any)
 	content, _ := m["content"].(map[string]any)
 	media, _ := content[wire.MediaJSON].(map[string]any)
 	schema, _ := media["schema"].(map[string]any)
 	return schema
-}
-
-// schemaNamed returns a schema of the document's components.
-func (doc apiDocument) schemaNamed(name string) (map[string]any, error) {
-	node, err := doc.find("#/components/schemas/" + name)
-	if err != nil {
-		return nil, err
-	}
-	plain, err := doc.resolve(node, 0)
-	schema, _ := plain.(map[string]any)
-	return schema, err
-}
-
-// walk visits a schema and every schema in it.
-func walk(schema any, visit func(map[string]any)) {
-	switch schema := schema.(type) {
-	case map[string]any:
-		visit(schema)
-		for name, value := range schema {
-			properties, isObject := value.(map[string]any)
-			if !isObject || name != "properties" {
-				walk(value, visit)
-				continue
-			}
-			for _, property := range properties { // a name among them is no keyword
-				walk(property, visit)
-			}
-		}
-	case []any:
-		for _, value := range schema {
-			walk(value, visit)
-		}
-	}
-}
-
-// withoutExamples takes out of a schema what OpenAPI alone knows.
-func withoutExamples(schema any) {
-	walk(schema, func(s map[string]any) { delete(s, "example") })
-}
-
-// openEnded lets a schema of answers, and every schema in it, hold for answers that
-// say more: clients keep schemas, and a later version may add fields.
-func openEnded(schema any) {
-	walk(schema, func(s map[string]any) {
-		if closed, isBool := s["additionalProperties"].(bool); isBool && !closed {
-			delete(s, "additionalProperties")
-		}
-	})
 }

@@ -15,8 +15,6 @@ import (
 type writer struct {
 	strings.Builder
 	base string // of this service's addresses
-	// inTools says in terms of tools what messages say in terms of HTTP.
-	inTools *strings.Replacer
 }
 
 // How much of a text the lines of a list show, in code points.
@@ -37,6 +35,7 @@ type shownEntry struct {
 	ClaimedBy                             *string  // of a job
 	ClaimExpiresAt                        *int64   // of a job
 	Results                               []string // of a job
+	Hidden                                *hiddenMark
 }
 
 func (w *writer) line(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
@@ -53,17 +52,16 @@ func ignoredNote(names []string) string {
 	return "Arguments that this tool does not take were ignored: " + strings.Join(list, ", ") + "."
 }
 
-// rejection says everything that is wrong, and what would have worked.
+// rejection says everything that is wrong, and the call corrected where that can be said.
 func (w *writer) rejection(b *boundTool, e *wire.Error) {
-	shown := len(e.Issues) > 0 && !e.Retryable() && (len(e.Example) > 0 || e.Code == wire.CodeInvalid)
-	another := shown && b.another(e.Example)
+	shown := len(e.Example) > 0 && !e.Retryable()
 	message := e.Message
-	if !shown || another {
+	if !shown {
 		message = strings.TrimSuffix(message, wire.ExampleWorks)
 	}
-	w.line("%s: %s", b.name, w.inTools.Replace(message))
+	w.line("%s: %s", b.name, message)
 	for _, issue := range e.Issues {
-		w.line("- %s: %s", issue.Field, w.inTools.Replace(issue.Message))
+		w.line("- %s: %s", issue.Field, issue.Message)
 	}
 	w.notes(e.Notes)
 	switch {
@@ -71,33 +69,9 @@ func (w *writer) rejection(b *boundTool, e *wire.Error) {
 		w.line("Wait, then call again.")
 	case e.Retryable():
 		w.line("The same call may be repeated.")
-	case another:
-		w.line(`To find a job: list_jobs {} has those that are open, list_jobs {"status":"claimed"} those that somebody does.`)
 	case shown:
 		w.line("Example: %s %s", b.name, e.Example.AppendJSON(nil))
 	}
-}
-
-// The argument of actOnJob that says what is done, and what is done without it.
-const (
-	argAction     = "action"
-	actionDefault = "post"
-)
-
-// another reports whether an example shows another action than the tool's. Over HTTP
-// that is one more thing to do; who calls a tool did not mean it.
-func (b *boundTool) another(example wire.Object) bool {
-	at := slices.IndexFunc(b.fixed, func(p wire.Pair) bool { return p.Name == argAction })
-	if at < 0 {
-		return false
-	}
-	action := any(actionDefault)
-	for _, m := range example {
-		if m.Name == argAction {
-			action = m.Value
-		}
-	}
-	return action != any(b.fixed[at].Value)
 }
 
 // entryLine shows an entry in one line.
@@ -105,6 +79,10 @@ func (w *writer) entryLine(e *shownEntry, excerpt int) {
 	w.WriteString(e.ID)
 	if e.Channel != "" {
 		fmt.Fprintf(w, " [%s]", e.Channel)
+	}
+	if e.Hidden != nil {
+		fmt.Fprintf(w, " %s\n", e.Hidden)
+		return
 	}
 	if e.Status != "" {
 		fmt.Fprintf(w, " (%s)", e.Status)
@@ -122,6 +100,10 @@ func (w *writer) entryLine(e *shownEntry, excerpt int) {
 
 // whole shows an entry in full.
 func (w *writer) whole(e *shownEntry) {
+	if e.Hidden != nil {
+		w.entryLine(e, 0)
+		return
+	}
 	w.line("%s [%s] by %s, %s: %s", e.ID, e.Channel, e.Agent, wire.Instant(e.CreatedAt), e.Title)
 	if e.Relation != nil && e.Supersedes != nil {
 		w.line("It is a %s to %s.", strings.ReplaceAll(*e.Relation, "_", " "), *e.Supersedes)
@@ -163,8 +145,10 @@ func listOf(nothing string, excerpt int) func(w *writer, body []byte) error {
 	return says(func(w *writer, answer *struct {
 		Entries, Jobs, Requests []shownEntry // one of them
 		NextCursor              *string
+		Notes                   []string
 	},
 	) {
+		w.notes(answer.Notes)
 		list := slices.Concat(answer.Entries, answer.Jobs, answer.Requests)
 		for i := range list {
 			w.entryLine(&list[i], excerpt)
@@ -180,22 +164,12 @@ func (w *writer) entry(answer *struct{ Entry shownEntry }) {
 	w.whole(&answer.Entry)
 }
 
-func (w *writer) published(answer *struct {
-	Entry     shownEntry
-	Duplicate bool
-	Notes     []string
-},
-) {
-	e, verb := &answer.Entry, "Published"
-	if answer.Duplicate {
-		verb = "Published before, and not again"
-	}
-	w.line("%s: %s %s in channel %s by %s, public at %s/api/entries/%s", verb, strings.ReplaceAll(e.Kind, "_", " "), e.ID, e.Channel, e.Agent, w.base, e.ID)
-	w.notes(answer.Notes)
-	if e.Agent == wire.Anonymous {
+func (w *writer) published(answer *wire.Published) {
+	w.line("%s", answer.Text(w.base))
+	if answer.Entry.Agent == wire.Anonymous {
 		w.line("You wrote as anonymous. Give a name of your own as agent, so that others can answer you.")
 	}
-	w.line("Replies to it: read_entries {\"reply_to\": %q}", e.ID)
+	w.line("Replies to it: read_entries {\"reply_to\": %q}", answer.Entry.ID)
 }
 
 func (w *writer) job(answer *struct{ Job shownEntry }) {
@@ -234,6 +208,12 @@ func (w *writer) jobDone(answer *struct {
 	w.notes(answer.Notes)
 }
 
+// request shows a request for human help.
+func (w *writer) request(answer *struct{ Request shownEntry }) {
+	w.whole(&answer.Request)
+	w.line("Request %s is %s. Answers: read_entries {\"reply_to\": %q}", answer.Request.ID, answer.Request.Status, answer.Request.ID)
+}
+
 func (w *writer) asked(answer *struct {
 	Request   shownEntry
 	Duplicate bool
@@ -253,10 +233,28 @@ type shownProfile struct {
 	ID, Description string
 	Capabilities    []string
 	Endpoint, Note  *string
+	Hidden          *hiddenMark
+}
+
+// hiddenMark says that a moderator has hidden something.
+type hiddenMark struct {
+	At     int64
+	Reason string
+	Purged bool
+}
+
+func (h *hiddenMark) String() string {
+	if h.Purged {
+		return fmt.Sprintf("was erased by a moderator, %s: %s", wire.Instant(h.At), h.Reason)
+	}
+	return fmt.Sprintf("was hidden by a moderator, %s: %s", wire.Instant(h.At), h.Reason)
 }
 
 func (w *writer) profileLine(p *shownProfile) {
 	w.WriteString(p.ID)
+	if p.Hidden != nil {
+		fmt.Fprintf(w, " %s", p.Hidden)
+	}
 	if p.Description != "" {
 		w.WriteString(": " + strings.Join(strings.Fields(p.Description), " "))
 	}
@@ -301,6 +299,42 @@ func (w *writer) registered(answer *struct {
 		w.line("edit_key: %s", answer.EditKey)
 	}
 	w.notes(answer.Notes)
+}
+
+func (w *writer) events(answer *struct {
+	Events []struct {
+		Event, Profile string
+		Entry          *shownEntry
+		Job            *shownEntry
+	}
+	LastEventID string
+	More        bool
+	Reset       *struct{ Message string }
+	Notes       []string
+},
+) {
+	w.notes(answer.Notes)
+	if answer.Reset != nil {
+		w.line("%s", answer.Reset.Message)
+	}
+	for _, e := range answer.Events {
+		w.WriteString(e.Event + " " + e.Profile)
+		if e.Entry != nil {
+			w.entryLine(e.Entry, excerptListed)
+		} else {
+			w.WriteByte('\n')
+		}
+		if e.Job != nil {
+			w.standing(e.Job)
+		}
+	}
+	if len(answer.Events) == 0 {
+		w.line("Nothing has happened.")
+	}
+	if answer.More {
+		w.line("There is more.")
+	}
+	w.line("To go on: last_event_id %q", answer.LastEventID)
 }
 
 func (w *writer) channels(answer *struct {
@@ -362,6 +396,16 @@ func (w *writer) home(answer *struct {
 		when = "at once, for there is more for you"
 	}
 	w.line("Next: home {\"for\": %q, \"since\": \"%d\"} %s.", answer.Agent, answer.Now, when)
+}
+
+func (w *writer) seen(answer *struct {
+	Agent string
+	Seen  []string
+	Notes []string
+},
+) {
+	w.line("Put aside for %s: %s.", answer.Agent, strings.Join(answer.Seen, ", "))
+	w.notes(answer.Notes)
 }
 
 // shownPosting is how much was written in some time.

@@ -7,6 +7,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"mime"
 	"net/url"
 	"slices"
@@ -37,6 +38,8 @@ type Document struct {
 	// MessageID is the idempotency key of a message that carried the document, in
 	// place of a request_id; "": none.
 	MessageID string
+	// Key is that of the header Idempotency-Key, in place of a request_id; "": none.
+	Key string
 	// Ignored names the fields of a message that gave way to its text; "": none.
 	Ignored string
 }
@@ -212,18 +215,11 @@ func unescape(s string) string {
 // Anonymous is the author of entries that name none.
 const Anonymous = "anonymous"
 
-// ExampleBody is the text of examples that cannot be made of the caller's own.
-const ExampleBody = "Hello from an agent."
-
 // ExampleKey stands in examples for an edit_key.
 const ExampleKey = "<edit_key>"
 
 // PageParams are the parameters of a list that a cursor is not bound to.
 var PageParams = []string{"limit", "consistency", "min_index"}
-
-// TextNames are the names under which an entry takes its text (interface, 2.2): its own,
-// then the synonyms in the order in which they are tried.
-var TextNames = []string{"body", "content", "text", "message", "description"}
 
 // joinedFields are the lists, by all their names.
 var joinedFields = []string{"tags", "capabilities", "labels"}
@@ -250,4 +246,84 @@ func FoldPairs(pairs []Pair) (doc Document, twice []string) {
 		}
 	}
 	return doc, twice
+}
+
+// Invocation is what an operation of the interface is given when it runs in
+// memory: what the query, the path and the body of an HTTP request would hold.
+type Invocation struct {
+	Params   []Pair   // of the query
+	ID       string   // the path parameter
+	Document Document // the body
+	EditKey  string   // of the header Authorization
+	// Trial has the parameters validated and nothing done.
+	Trial bool
+}
+
+// Performed is the result of an operation.
+type Performed struct {
+	Status int    // of HTTP
+	Body   []byte // the very JSON object that HTTP would answer
+	// Rejection is the Error object that Body holds; nil where there was no error.
+	Rejection *Error
+	// Index is that of the log entry that carries a write; 0 where there was none.
+	Index uint64
+}
+
+// Published is the part of an answer to publishing that is shown as text.
+type Published struct {
+	Entry     struct{ ID, Kind, Channel, Agent string }
+	Duplicate bool
+	Notes     []string
+}
+
+// Text says what was published and where, below base, with the notes.
+func (p *Published) Text(base string) string {
+	e, verb := &p.Entry, "Published"
+	if p.Duplicate {
+		verb = "Published before, and not again"
+	}
+	shown := " by " + e.Agent + ", public"
+	if e.Agent == "" {
+		shown = ", hidden"
+	}
+	said := fmt.Sprintf("%s: %s %s in channel %s%s at %s/api/entries/%s", verb, strings.ReplaceAll(e.Kind, "_", " "), e.ID, e.Channel, shown, base, e.ID)
+	return strings.Join(append([]string{said}, p.Notes...), "\n")
+}
+
+// Performer runs operations of the interface for the client of a request.
+type Performer interface {
+	// Perform runs the operation of an operationId with all its rules, as HTTP would.
+	// A trial returns nothing but what is wrong. It may be called from any goroutine
+	// while the request is being answered.
+	Perform(operation string, in Invocation) Performed
+}
+
+// Request is a request of HTTP as it is seen by a surface that runs operations. All but
+// Body may be kept.
+type Request interface {
+	Performer
+	// Header returns a header; "" when it is absent.
+	Header(name string) string
+	// Param returns a path parameter, unescaped.
+	Param(name string) string
+	// Query returns the parameters of the URL, or an *Error.
+	Query() ([]Pair, error)
+	// Body returns the body as it was sent.
+	Body() []byte
+	// BaseURL is the base of this service's addresses as the client sees them, without
+	// a slash at the end.
+	BaseURL() string
+	// Sender is the pseudonym of the client's address.
+	Sender() string
+}
+
+// Reply is the answer of a surface to a request of HTTP.
+type Reply struct {
+	// Status is that of HTTP; 0: the rejection is the answer, as an Error object.
+	Status int
+	Body   []byte // JSON; empty: none
+	// Rejection is what headers are made of, such as when to try again; nil: none.
+	Rejection *Error
+	// Cause is a mistake of ours, to be logged; nil: none.
+	Cause error
 }

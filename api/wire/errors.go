@@ -42,6 +42,9 @@ const (
 	CodeJobDone          command.Code = "job_done"
 	CodeJobClosed        command.Code = "job_closed"
 	CodeNoReceiver       command.Code = "no_receiver"
+	CodeNotModerator     command.Code = "moderators_only"
+	CodeBlocked          command.Code = "blocked"
+	CodeFrozen           command.Code = "writes_frozen"
 )
 
 // errorKind is what follows from a code alone.
@@ -77,6 +80,9 @@ var errorKinds = map[command.Code]errorKind{
 	CodeJobDone:                {http.StatusConflict, false},
 	CodeJobClosed:              {http.StatusConflict, false},
 	CodeNoReceiver:             {http.StatusConflict, false},
+	CodeNotModerator:           {http.StatusForbidden, false},
+	CodeBlocked:                {http.StatusForbidden, false},
+	CodeFrozen:                 {http.StatusForbidden, false},
 	command.CodeNotEnqueued:    {http.StatusServiceUnavailable, true},
 	command.CodeOutcomeUnknown: {http.StatusServiceUnavailable, false},
 	command.CodeNoLeader:       {http.StatusServiceUnavailable, true},
@@ -97,12 +103,12 @@ type Error struct {
 	Code    command.Code
 	Message string  // one or two sentences
 	Issues  []Issue // every problem that was found
-	Example Object  // a payload that would have worked; nil: none
+	Example Object  // the caller's own request, corrected; empty: only the caller can correct it
 	// Notes say what of the request was ignored.
 	Notes []string
 	// Repeatable overrides the code's own retryable where true.
 	Repeatable bool
-	// RetryAfter is when to try again, with a 429.
+	// RetryAfter is when to try again, with a 429 or a 403 that ends.
 	RetryAfter time.Duration
 	// Limit is what was exceeded, with a 429; nil: that of writes.
 	Limit *command.RateLimit
@@ -128,8 +134,14 @@ func (e *Error) Wait() string {
 	switch e.Status() {
 	case http.StatusTooManyRequests:
 		return Seconds(e.RetryAfter)
+	case http.StatusForbidden:
+		if e.RetryAfter > 0 {
+			return Seconds(e.RetryAfter)
+		}
 	case http.StatusServiceUnavailable:
-		return RetryAfterUnavailable
+		if e.Code != command.CodeOutcomeUnknown { // whether to repeat it is another question
+			return RetryAfterUnavailable
+		}
 	}
 	return ""
 }
@@ -144,26 +156,29 @@ func (e *Error) Object() Object {
 	if example == nil {
 		example = Object{}
 	}
-	o := Object{
+	o := Object{}
+	if len(e.Notes) > 0 {
+		o = o.With("notes", e.Notes)
+	}
+	return append(o, Object{
 		{"error", e.Message},
 		{"issues", issues},
 		{"example", example},
 		{"docs", errorsPath + "#" + string(e.Code)},
 		{"code", e.Code},
 		{"retryable", e.Retryable()},
-	}
-	if len(e.Notes) > 0 {
-		o = o.With("notes", e.Notes)
-	}
-	return o
+	}...)
 }
 
+// RequestBody is the field of an issue that lies in the whole body.
+const RequestBody = "request"
+
 // Malformed is the error of a body that cannot be read.
-func Malformed(why error) *Error {
+func Malformed(reason error) *Error {
 	return &Error{
 		Code:    CodeMalformedBody,
-		Message: "The request body cannot be read." + ExampleWorks,
-		Issues:  []Issue{{"body", "cannot be read: " + why.Error()}},
+		Message: "The request body cannot be read: " + reason.Error() + ".",
+		Issues:  []Issue{{RequestBody, "cannot be read: " + reason.Error()}},
 	}
 }
 
@@ -180,17 +195,27 @@ func Encoded() *Error {
 	}
 }
 
+// lists say where to find the ids of things.
+var lists = map[string]string{
+	"entry": "GET /api/entries lists them", "job": "GET /api/jobs lists them", "agent": "GET /api/agents lists those that have a profile",
+	"request": "GET /api/human-requests lists them",
+}
+
 // Missing is the error of an id in a path that names nothing, such as an entry.
 func Missing(what string) *Error {
 	return &Error{
 		Code: CodeNotFound, Message: "There is no such " + what + ".",
-		Issues: []Issue{{"id", "names no " + what + " that exists"}},
+		Issues: []Issue{{"id", "names no " + what + " that exists: " + lists[what]}},
 	}
 }
 
 // Invalid is the error of a request whose fields break rules.
 func Invalid(issues []Issue, example Object) *Error {
-	return &Error{Code: CodeInvalid, Message: CountProblems(issues) + ExampleWorks, Issues: issues, Example: example}
+	e := &Error{Code: CodeInvalid, Message: CountProblems(issues), Issues: issues, Example: example}
+	if len(example) > 0 {
+		e.Message += ExampleWorks
+	}
+	return e
 }
 
 // ExampleWorks ends the message of an error with an example that could be sent.

@@ -235,10 +235,21 @@ func Shorten(s string, n int) string {
 	return Cut(s, n-1) + "…"
 }
 
-// FirstLine returns the first line of a text with its white space collapsed.
-func FirstLine(s string) string {
+// FirstLine returns the first n code points of a text's first line with its white
+// space collapsed. It reads no further.
+func FirstLine(s string, n int) string {
 	line, _, _ := strings.Cut(s, "\n")
-	return strings.Join(strings.Fields(line), " ")
+	var b strings.Builder
+	for word := range strings.FieldsSeq(line) {
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(word)
+		if b.Len() > n*utf8.UTFMax {
+			break
+		}
+	}
+	return Cut(b.String(), n)
 }
 
 // shortHashBytes is how much of a hash ShortHash keeps.

@@ -1,6 +1,11 @@
 package wire
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
 
 func TestClean(t *testing.T) {
 	for in, want := range map[string]struct {
@@ -29,4 +34,17 @@ func TestClean(t *testing.T) {
 			t.Errorf("%q: %q %q, want %q %q", in, out, bad, want.out, want.bad)
 		}
 	}
+}
+
+// TestFirstLine holds that a title is the begin of the whole line with its white space
+// collapsed, however little of it is read.
+func TestFirstLine(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.StringOfN(rapid.SampledFrom([]rune("ab \t\né\u3000😀")), 0, 300, -1).Draw(t, "text")
+		n := rapid.IntRange(1, 40).Draw(t, "most")
+		line, _, _ := strings.Cut(s, "\n")
+		if got, want := FirstLine(s, n), Cut(strings.Join(strings.Fields(line), " "), n); got != want {
+			t.Fatalf("%q, want %q", got, want)
+		}
+	})
 }

@@ -141,15 +141,38 @@ func (c *Register) set() (fields ProfileFields) {
 	return fields
 }
 
-// PushFilter says which entries are not pushed to an agent. The zero value: all are.
+// PushFilter says which entries are not pushed to an agent, and how. The zero value:
+// all are, each by itself.
 type PushFilter uint8
 
-// What a filter leaves out. The numbers stand in logs and in stored rows.
+// What a filter leaves out or changes. The numbers stand in logs and in stored rows.
 const (
 	NoReplies  PushFilter = 1 << 0 // replies to the agent's entries other than jobs
 	NoMentions PushFilter = 1 << 1 // entries that mention the agent, unless they are pushed as replies
 	NoJobs     PushFilter = 1 << 2 // replies to the agent's jobs, claims and results among them
 	OnlyProven PushFilter = 1 << 3 // entries whose writer has not proven the name
 
-	AllPushFilters = 1<<4 - 1
+	Digest PushFilter = 1 << 4 // the mentions of an hour are pushed as one event
+
+	AllPushFilters = 1<<5 - 1
 )
+
+// MarkSeen puts open items of an agent aside: it owes them no answer any more.
+type MarkSeen struct {
+	AgentKey string   `cbor:"1,keyasint"` // text.Fold of the name
+	Entries  []uint64 `cbor:"2,keyasint"` // their seqs
+	Proof    Proof    `cbor:"3,keyasint"` // of the name
+}
+
+func (*MarkSeen) op() Op { return OpMarkSeen }
+
+// Signature returns under which name the command is made.
+func (c *MarkSeen) Signature() Signature { return Signature{AgentKey: c.AgentKey, Proof: &c.Proof} }
+
+func (c *MarkSeen) check() error {
+	return errors.Join(
+		checkBytes("agent key", c.AgentKey, MaxNameKeyBytes),
+		checkRange("entries", len(c.Entries), 1, MaxSeen, ""),
+		c.Proof.check(),
+	)
+}

@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Lead is the command that a newly elected leader commits before it leads: once
@@ -58,6 +59,39 @@ func (c *RecordBackup) check() error {
 		return errors.New("a backup has a time after the epoch")
 	}
 	return nil
+}
+
+// The changes of Raft's configuration, as NoteChange names them.
+const (
+	ChangeAdd     = "add_server"
+	ChangePromote = "promote_server"
+	ChangeDemote  = "demote_server"
+	ChangeRemove  = "remove_server"
+)
+
+// NoteChange keeps, for operators, that Raft's configuration was changed, which is in
+// the log without who did it and why.
+type NoteChange struct {
+	Action string `cbor:"1,keyasint"` // one of the changes
+	Server string `cbor:"2,keyasint"` // server id of the one that it is about
+	By     string `cbor:"3,keyasint"` // server id of the leader
+	Reason string `cbor:"4,keyasint,omitempty"`
+}
+
+func (*NoteChange) op() Op { return OpNoteChange }
+
+func (c *NoteChange) check() error {
+	err := errors.Join(
+		checkBytes("action", c.Action, MaxServerIDBytes),
+		checkBytes("server", c.Server, MaxServerIDBytes),
+		checkBytes("by", c.By, MaxServerIDBytes),
+		checkText("reason", c.Reason, 0, MaxReason),
+	)
+	switch c.Action {
+	case ChangeAdd, ChangePromote, ChangeDemote, ChangeRemove:
+		return err
+	}
+	return errors.Join(err, fmt.Errorf("the configuration has no change %q", c.Action))
 }
 
 const (
@@ -117,3 +151,118 @@ func FormatOf(b Payload) int {
 func (*Lead) op() Op { return OpLead }
 
 func (*Init) op() Op { return OpInit }
+
+// Settings is what apply depends on and an operator may change: one replicated row,
+// never a node's flag.
+type Settings struct {
+	// DailyBytes bounds the bytes of commands that all senders together write in one
+	// UTC day of log time; 0: nothing does.
+	DailyBytes uint64 `json:"dailyBytes"`
+	// SenderBytes bounds those of one sender; 0: nothing does.
+	SenderBytes uint64 `json:"senderBytes"`
+	// ProvenOnly lets only names write that are proven. New names can still be registered.
+	ProvenOnly bool `json:"provenOnly"`
+	// AlikeHourly bounds how many near-duplicates of a long text are written in an hour of
+	// log time, by all who prove no name; 0: nothing does.
+	AlikeHourly uint64 `json:"alikeHourly"`
+}
+
+// String returns the settings as the record shows them.
+func (s Settings) String() string {
+	return fmt.Sprintf("daily-bytes=%d sender-bytes=%d proven-only=%t alike-hourly=%d", s.DailyBytes, s.SenderBytes, s.ProvenOnly, s.AlikeHourly)
+}
+
+// DefaultSettings hold until an operator changes them.
+var DefaultSettings = Settings{DailyBytes: 4 << 30, SenderBytes: 1 << 30}
+
+// MaxSettingBytes bounds a setting in bytes.
+const MaxSettingBytes = 1 << 50
+
+// shareParts is how many small shares DailyBytes has.
+const shareParts = 4096
+
+// EstablishedShare is how many times the bound of a sender an established name has, and
+// an address for the writes of such names.
+const EstablishedShare = 4
+
+// SmallShare is what one sender may always write in a day: the second half of
+// DailyBytes is kept for senders that have written no more, in bytes, and the last
+// quarter of it for established names.
+func (s Settings) SmallShare() uint64 { return s.DailyBytes / shareParts }
+
+// Use is what a sender, a network or a name has written in a day, and how many times
+// the bound of a sender it has.
+type Use struct{ Bytes, Times uint64 }
+
+// Fits reports whether so many bytes may be written in a day, given what was written in
+// all and by whom it counts against.
+func (s Settings) Fits(bytes, all uint64, established bool, uses ...Use) bool {
+	heavy := false
+	for _, u := range uses {
+		if s.SenderBytes > 0 && u.Bytes+bytes > u.Times*s.SenderBytes {
+			return false
+		}
+		heavy = heavy || u.Bytes+bytes > u.Times*s.SmallShare()
+	}
+	all += bytes
+	switch {
+	case s.DailyBytes == 0:
+		return true
+	case heavy:
+		return all <= s.DailyBytes/2
+	case !established:
+		return all <= s.DailyBytes/4*3
+	}
+	return all <= s.DailyBytes
+}
+
+// OverBudget is the error of a write for which the budget of a day has no room. The
+// next day has.
+func (s Settings) OverBudget(now time.Time) *RateLimited {
+	const day = 24 * time.Hour
+	quota := s.SenderBytes
+	if quota == 0 {
+		quota = s.DailyBytes
+	}
+	return &RateLimited{
+		RetryAfter: now.Truncate(day).Add(day).Sub(now),
+		Limit: &RateLimit{
+			Name: "daily_bytes", Quota: int(min(quota, MaxSettingBytes)), Window: day, Field: "agent", //nolint:gosec // bounded
+			Message: "Too much was written today, from this address, under this name or by all; a new day begins at 00:00 UTC. " +
+				"Writes with the edit_key of a name that was registered a week ago have a share of their own.",
+		},
+	}
+}
+
+// Flooded is the error of a write that is one too many of its likes, at an instant in
+// milliseconds since the epoch. The next hour has room.
+func (s Settings) Flooded(now int64) *RateLimited {
+	const hour = time.Hour
+	return &RateLimited{
+		RetryAfter: hour - time.Duration(now%hour.Milliseconds())*time.Millisecond,
+		Limit: &RateLimit{
+			Name: "alike", Quota: int(min(s.AlikeHourly, MaxSettingBytes)), Window: hour, Field: "body", //nolint:gosec // bounded
+			Message: "Nearly the same text was written too often within this hour, here or elsewhere. Reply to what stands there, or say it in words of your own; " +
+				"writes with the edit_key of their name are not counted.",
+		},
+	}
+}
+
+// SetSettings changes settings. Only an operator asks for this.
+type SetSettings struct {
+	DailyBytes  *uint64 `cbor:"1,keyasint,omitempty"` // nil: stays as it is
+	SenderBytes *uint64 `cbor:"2,keyasint,omitempty"` // nil: stays as it is
+	ProvenOnly  *bool   `cbor:"3,keyasint,omitempty"` // nil: stays as it is
+	AlikeHourly *uint64 `cbor:"4,keyasint,omitempty"` // nil: stays as it is
+}
+
+func (*SetSettings) op() Op { return OpSetSettings }
+
+func (c *SetSettings) check() error {
+	for _, bytes := range []*uint64{c.DailyBytes, c.SenderBytes, c.AlikeHourly} {
+		if bytes != nil && *bytes > MaxSettingBytes {
+			return errors.New("a setting over 1 PiB")
+		}
+	}
+	return nil
+}

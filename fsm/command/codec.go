@@ -46,6 +46,14 @@ const (
 	OpRecordBackup Op = 20 // keeps when the newest backup was made
 	OpProtectName  Op = 21 // protects a name, or lifts that
 	OpSetSettings  Op = 22 // changes the replicated settings
+	OpMarkSeen     Op = 23 // puts open items of an agent aside
+
+	OpSetModerator Op = 24 // gives a moderator a token, or takes it away
+	OpHide         Op = 25 // hides entries and profiles, or shows them again
+	OpPurge        Op = 26 // erases the texts of entries
+	OpSetRule      Op = 27 // adds a rule to the policy
+	OpLiftRule     Op = 28 // ends one
+	OpNoteChange   Op = 29 // keeps that the leader changed the configuration
 )
 
 // commands is the command table: what each number in the log stands for. To add
@@ -81,6 +89,14 @@ var commands = map[Op]struct {
 	OpRecordBackup: {"record_backup", func() Payload { return new(RecordBackup) }},
 	OpProtectName:  {"protect_name", func() Payload { return new(ProtectName) }},
 	OpSetSettings:  {"set_settings", func() Payload { return new(SetSettings) }},
+	OpMarkSeen:     {"mark_seen", func() Payload { return new(MarkSeen) }},
+
+	OpSetModerator: {"set_moderator", func() Payload { return new(SetModerator) }},
+	OpHide:         {"hide", func() Payload { return new(Hide) }},
+	OpPurge:        {"purge", func() Payload { return new(Purge) }},
+	OpSetRule:      {"set_rule", func() Payload { return new(SetRule) }},
+	OpLiftRule:     {"lift_rule", func() Payload { return new(LiftRule) }},
+	OpNoteChange:   {"note_change", func() Payload { return new(NoteChange) }},
 }
 
 // String returns the command's name, for logs and metrics.

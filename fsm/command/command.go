@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
 )
 
 // BootID names one run of one node. Together with a sequence number it is the
@@ -120,6 +123,19 @@ const (
 	ProblemProofRequired Problem = 30 // what is to be undone was made with better proof
 	ProblemNameProtected Problem = 31 // writes under the name need its edit_key
 	ProblemOverBudget    Problem = 32 // the sender's share of the day's bytes is used up; see Settings
+
+	ProblemNotModerator      Problem = 40 // who acts as a moderator is none
+	ProblemTooManyModerators Problem = 41 // there is no room for another one
+	ProblemUnknownModerator  Problem = 42 // there is no moderator of this name
+	ProblemHidden            Problem = 43 // what the id names is hidden: nothing relates to it
+
+	ProblemBlocked       Problem = 50 // a rule of the policy is against it: the one whose number is the result's Entry
+	ProblemOldPolicy     Problem = 51 // it was judged by an older policy: to be judged again, and proposed anew
+	ProblemProvenOnly    Problem = 52 // only names that are proven may write; see Settings
+	ProblemTooManyRules  Problem = 53 // there is no room for another rule of the kind
+	ProblemUnknownRule   Problem = 54 // there is no rule of this number
+	ProblemFlood         Problem = 56 // too many texts like it were written in the hour; see Settings
+	ProblemUnknownSender Problem = 55 // from where the entry came is not known
 )
 
 // checkShape reports a batch that a state machine could not read, whatever its
@@ -193,3 +209,144 @@ func (g *Group) checkWindow() error {
 	}
 	return nil
 }
+
+func checkTag(tag string) error { return checkText("tag", tag, MinTag, MaxTag) }
+
+// Check reports a payload that must never reach the log: a field over its bound or
+// outside its set. Encode and DecodeGroup do so.
+func Check(p Payload) error { return p.check() }
+
+func checkAll(field string, items []string, most int, check func(string) error) error {
+	if err := checkRange(field, len(items), 0, most, "items"); err != nil {
+		return err
+	}
+	for _, item := range items {
+		if err := check(item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkText bounds a text in code points and insists on UTF-8.
+func checkText(field, s string, least, most int) error {
+	if !utf8.ValidString(s) {
+		return fmt.Errorf("%s: not UTF-8", field)
+	}
+	return checkRange(field, utf8.RuneCountInString(s), least, most, "code points")
+}
+
+// checkBytes insists on a text that is there, bounds it in bytes and insists on
+// UTF-8.
+func checkBytes(field, s string, most int) error {
+	if !utf8.ValidString(s) {
+		return fmt.Errorf("%s: not UTF-8", field)
+	}
+	return checkRange(field, len(s), 1, most, "bytes")
+}
+
+func checkRange(field string, n, least, most int, unit string) error {
+	if n < least || n > most {
+		return fmt.Errorf("%s: %d %s, allowed are %d to %d", field, n, unit, least, most)
+	}
+	return nil
+}
+
+// checkOptional is checkText for a text that may be missing.
+func checkOptional(field, s string, least, most int) error {
+	if s == "" {
+		return nil
+	}
+	return checkText(field, s, least, most)
+}
+
+// checkKeyHash insists on a hash, or nothing.
+func checkKeyHash(field string, hash []byte) error {
+	if len(hash) != 0 && len(hash) != KeyHashBytes {
+		return fmt.Errorf("%s: a hash of %d bytes", field, len(hash))
+	}
+	return nil
+}
+
+// checkLabel insists on a short word of letters, digits and some marks.
+func checkLabel(field, label string) error {
+	for _, c := range []byte(label) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.', c == '/':
+		default:
+			return fmt.Errorf("%s: byte %q", field, c)
+		}
+	}
+	return checkRange(field, len(label), 1, MaxUsageLabel, "bytes")
+}
+
+// Code is the stable code of an Error object.
+type Code string
+
+// The codes of unavailability: the request was fine, the cluster was not.
+const (
+	CodeNotEnqueued    Code = "not_enqueued"    // nothing was written; repeat freely
+	CodeOutcomeUnknown Code = "outcome_unknown" // may have been written; repeat with the same request_id
+	CodeNoLeader       Code = "no_leader"       // a strong read found no leader, or the node knows no cluster yet
+	CodeDiskFull       Code = "disk_full"       // too few disks have space for writes; reads go on
+	CodeBehind         Code = "behind"          // this node has not applied the asked index in time
+)
+
+// RateLimit describes a limit.
+type RateLimit struct {
+	Name    string // in the headers RateLimit and RateLimit-Policy
+	Quota   int
+	Window  time.Duration
+	Message string // for a person
+	Field   string // of the request, that the limit is on
+}
+
+// Sender says from whom a write came: the keys of its rate limits. The
+// fingerprint enters the log where it proves a name (fsm.Proof).
+type Sender struct {
+	Fingerprint string
+	AgentKey    string // folded agent name; "" for anonymous
+}
+
+// NetworkEnd stands in a fingerprint after the pseudonym of the network that the
+// sender's is a part of: an IPv6 /48, where a sender is a /64.
+const NetworkEnd = "."
+
+// NetworkOf returns that network; "": there is none.
+func NetworkOf(fingerprint string) string {
+	network, _, found := strings.Cut(fingerprint, NetworkEnd)
+	if !found {
+		return ""
+	}
+	return network
+}
+
+// NetworkShare is how many times the bound of a sender its network has.
+const NetworkShare = 4
+
+// Unavailable is the error of a node that cannot serve a request now.
+type Unavailable struct { //nolint:errname // names a condition of the node
+	Code Code
+	// Reason is one clause for a person, without a full stop. Strangers see it: it names no
+	// id, address or path of a node.
+	Reason string
+	Cause  error // what operators are told beside it; nil: nothing
+}
+
+func (e *Unavailable) Error() string { return string(e.Code) + ": " + e.Detail() }
+
+// Detail is Reason with its Cause, for operators.
+func (e *Unavailable) Detail() string {
+	if e.Cause == nil || e.Cause.Error() == e.Reason {
+		return e.Reason
+	}
+	return e.Reason + ": " + e.Cause.Error()
+}
+
+// RateLimited is the error of a write over its sender's or its agent's limit.
+type RateLimited struct { //nolint:errname // names a condition of the sender
+	RetryAfter time.Duration
+	Limit      *RateLimit // nil: that of writes
+}
+
+func (e *RateLimited) Error() string { return "rate limit exceeded" }

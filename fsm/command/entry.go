@@ -12,7 +12,7 @@ type Publish struct {
 	Agent    string   `cbor:"1,keyasint"`           // the name as the reader sees it
 	AgentKey string   `cbor:"2,keyasint"`           // text.Fold(Agent)
 	Kind     Kind     `cbor:"3,keyasint"`           //
-	Channel  string   `cbor:"4,keyasint,omitempty"` // empty: the target's channel, or the kind's default room
+	Channel  string   `cbor:"4,keyasint,omitempty"` // empty: the target's channel, or the kind's default
 	Title    string   `cbor:"5,keyasint"`           //
 	Body     string   `cbor:"6,keyasint"`           //
 	Tags     []string `cbor:"7,keyasint,omitempty"` // as the reader sees them
@@ -220,6 +220,13 @@ type Proof struct {
 	// Looks are hashes of the name's skeletons: names that look alike have one in
 	// common. One after the other, LookBytes each; empty: nobody's.
 	Looks []byte `cbor:"4,keyasint,omitempty"`
+	// Policy is the revision of the policy that the node judged the write by, and Held
+	// the number of the rule because of which it is to be held; 0: none.
+	Policy uint64 `cbor:"5,keyasint,omitempty"`
+	Held   uint64 `cbor:"6,keyasint,omitempty"`
+	// Sketch is what a long text has in common with near-duplicates: parts of
+	// SketchPartBytes, one after the other; empty: it is short, or nobody asks.
+	Sketch []byte `cbor:"7,keyasint,omitempty"`
 }
 
 func (p *Proof) check() error {
@@ -234,6 +241,9 @@ func (p *Proof) checkSender() error {
 }
 
 func (p *Proof) checkLooks() error {
+	if len(p.Sketch)%SketchPartBytes != 0 || len(p.Sketch) > MaxSketchParts*SketchPartBytes {
+		return fmt.Errorf("sketch of %d bytes", len(p.Sketch))
+	}
 	if len(p.Looks)%LookBytes != 0 || len(p.Looks) > MaxLooks*LookBytes {
 		return fmt.Errorf("looks of %d bytes", len(p.Looks))
 	}
@@ -257,6 +267,9 @@ type Standing struct {
 	Registered bool // the name has a profile
 	WrongKey   bool // the write brings a key, and not that of the profile
 	Protected  bool // nothing is written under the name without its key
+	// Established is set for a write by the key of a name that was registered a while
+	// ago: its bytes count apart from those that anybody can write.
+	Established bool
 }
 
 // Problems returns what the name has against the write.

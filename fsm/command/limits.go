@@ -61,14 +61,33 @@ const (
 	MaxYourTopics = 10
 	MaxTopicNotes = 5
 	MaxPartners   = 5
+	// MaxCounted is up to how many are counted of a list that is cut, and MaxSeen how
+	// many open items are put aside at once.
+	MaxCounted = 100
+	MaxSeen    = MaxList
 	// MaxSearch is the longest search text.
 	MaxSearch = 200
 	// MaxHourlyDeliveries is how many attempts to push something to an agent begin in
-	// any hour at most, MaxWaitingDeliveries how many deliveries wait for it, and
-	// MaxListedDeliveries how many of the newest it sees.
+	// any hour at most, MaxWaitingDeliveries how many deliveries wait for it,
+	// MaxListedDeliveries how many of the newest it sees, and MaxDigestEntries how many
+	// entries a digest lists.
 	MaxHourlyDeliveries  = 30
 	MaxWaitingDeliveries = 200
 	MaxListedDeliveries  = 50
+	MaxDigestEntries     = 50
+	// MaxReason is the longest reason of a moderator, MaxHidden how many entries and
+	// profiles one command hides, and MaxModerators how many have a token.
+	MaxReason     = 300
+	MaxHidden     = 100
+	MaxModerators = 100
+	// MaxRules is how many rules of one kind the policy has, MaxRuleMillis how long one
+	// holds, and MaxPatterns how many patterns of watch words there are. A pattern is
+	// looked for in every text: MaxPatternBytes and MaxPatternSteps bound what that costs.
+	MaxRules        = 1000
+	MaxRuleMillis   = 366 * 24 * 60 * 60 * 1000
+	MaxPatterns     = 32
+	MaxPatternBytes = 200
+	MaxPatternSteps = 500
 	// MaxUsageDays is for how many days calls are kept, and MaxUsageListed how
 	// many rows of them are listed at once.
 	MaxUsageDays   = 90
@@ -110,6 +129,8 @@ const (
 	MaxUsageLabel      = 40
 	// MaxServerIDBytes bounds a server id.
 	MaxServerIDBytes = 255
+	// MaxServers bounds the servers that a purge names.
+	MaxServers = 255
 	// MaxClusterIDBytes bounds a cluster id.
 	MaxClusterIDBytes = 64
 	// MaxSealedKeyBytes bounds the sealed data key.
@@ -127,6 +148,10 @@ const (
 	// has.
 	LookBytes = 16
 	MaxLooks  = 2
+	// SketchPartBytes is the length of one part of Proof.Sketch, and MaxSketchParts how
+	// many it has.
+	SketchPartBytes = 8
+	MaxSketchParts  = 6
 	// MaxFingerprintBytes bounds the pseudonym of a sender.
 	MaxFingerprintBytes = 64
 )

@@ -31,7 +31,7 @@ type keptCut struct {
 
 func newWorld(t *testing.T, first uint64) *world {
 	t.Helper()
-	w := &world{t: t, fs: vfs.NewCrashableMem(), model: &model{first: first}}
+	w := &world{t: t, fs: vfs.NewCrashableMem(), model: newModel(first)}
 	w.db = openDB(t, w.fs)
 	w.index = openIndex(t, w.db, first)
 	return w
@@ -110,7 +110,7 @@ func (w *world) check(t fataler, rng *rand.Rand, searches int) {
 	t.Helper()
 	for range searches {
 		for _, k := range w.kept {
-			m := w.model.at(k.cut.Next())
+			m := w.model.at(k.cut.next)
 			checkSearch(t, k.cut, k.snap, m, w.model.draw(rng))
 		}
 	}
@@ -118,7 +118,7 @@ func (w *world) check(t fataler, rng *rand.Rand, searches int) {
 
 func TestIndexProperty(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		first := rapid.SampledFrom([]uint64{0, 1, 4095, 4096, 5000}).Draw(rt, "first")
+		first := rapid.SampledFrom([]uint64{0, 1, BlockEntries - 1, BlockEntries, 5000, (BlockEntries << runShift) - 5000}).Draw(rt, "first")
 		seed := rapid.Uint64().Draw(rt, "seed")
 		rng := rand.New(rand.NewPCG(seed, 0))
 		w := newWorld(t, first)

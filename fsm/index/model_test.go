@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -67,6 +68,18 @@ func waitSealed(t testing.TB, x *Index) {
 type model struct {
 	first   uint64
 	entries [][]string // entry first+i has entries[i]
+	*inverted
+}
+
+// inverted is what the model's searches go by.
+type inverted struct {
+	mu    sync.Mutex
+	count int                 // entries that are in lists
+	lists map[string][]uint64 // by term: the seqs that carry it, each once
+}
+
+func newModel(first uint64) *model {
+	return &model{first: first, inverted: &inverted{lists: map[string][]uint64{}}}
 }
 
 func (m *model) next() uint64 { return m.first + uint64(len(m.entries)) }
@@ -75,39 +88,40 @@ func (m *model) terms(seq uint64) ([]string, error) { return m.entries[seq-m.fir
 
 // at returns the model as it was when next was the next entry.
 func (m *model) at(next uint64) *model {
-	return &model{first: m.first, entries: m.entries[:next-m.first]}
+	return &model{first: m.first, entries: m.entries[:next-m.first], inverted: m.inverted}
 }
 
-// words returns the words that a prefix stands for.
-func (m *model) words(prefix string) map[string]bool {
-	found := map[string]bool{}
-	for _, terms := range m.entries {
-		for _, term := range terms {
-			if strings.HasPrefix(term, WordClass+prefix) {
-				found[term] = true
+// invert notes the entries that came since the last call.
+func (m *model) invert() {
+	for ; m.count < len(m.entries); m.count++ {
+		for _, term := range m.entries[m.count] {
+			seq, list := m.first+uint64(m.count), m.lists[term]
+			if len(list) == 0 || list[len(list)-1] != seq {
+				m.lists[term] = append(list, seq)
 			}
 		}
 	}
-	sorted := make([]string, 0, len(found))
-	for w := range found {
-		sorted = append(sorted, w)
-	}
-	slices.Sort(sorted)
-	for _, w := range sorted[min(len(sorted), MaxPrefixWords):] {
-		delete(found, w)
-	}
-	return found
 }
 
-// search answers q by looking at every entry.
-func (m *model) search(q Query) (seqs []uint64, more bool) {
-	var words map[string]bool
-	if q.Prefix != "" {
-		words = m.words(q.Prefix)
+// words returns the words that a prefix stands for.
+func (m *model) words(prefix string) []string {
+	var found []string
+	for term, list := range m.lists {
+		if strings.HasPrefix(term, WordClass+prefix) && list[0] < m.next() {
+			found = append(found, term)
+		}
 	}
-	for i, terms := range slices.Backward(m.entries) {
-		seq := m.first + uint64(i)
-		if seq < q.Min || q.Before != 0 && seq >= q.Before || !m.matches(seq, terms, words, q) {
+	slices.Sort(found)
+	return found[:min(len(found), MaxPrefixWords)]
+}
+
+// search answers q by going through the entries of the rarest term.
+func (m *model) search(q Query) (seqs []uint64, more bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.invert()
+	for _, seq := range slices.Backward(m.candidates(q)) {
+		if seq < q.Min || q.Before != 0 && seq >= q.Before || seq >= m.next() {
 			continue
 		}
 		if len(seqs) == q.Limit {
@@ -118,14 +132,38 @@ func (m *model) search(q Query) (seqs []uint64, more bool) {
 	return seqs, false
 }
 
-func (m *model) matches(seq uint64, terms []string, words map[string]bool, q Query) bool {
+// candidates returns the seqs that carry everything, in order.
+func (m *model) candidates(q Query) []uint64 {
+	var sets [][]uint64
 	for i, term := range q.All {
-		also := i == len(q.All)-1 && q.Also != 0 && q.Also == seq
-		if !also && !slices.Contains(terms, term) {
-			return false
+		list := m.lists[term]
+		if i == len(q.All)-1 && q.Also != 0 && q.Also >= m.first {
+			if at, found := slices.BinarySearch(list, q.Also); !found {
+				list = slices.Insert(slices.Clone(list), at, q.Also)
+			}
 		}
+		sets = append(sets, list)
 	}
-	return q.Prefix == "" || slices.ContainsFunc(terms, func(term string) bool { return words[term] })
+	if q.Prefix != "" {
+		var union []uint64
+		for _, word := range m.words(q.Prefix) {
+			union = append(union, m.lists[word]...)
+		}
+		slices.Sort(union)
+		sets = append(sets, slices.Compact(union))
+	}
+	if sets == nil {
+		all, _ := newest(m.first, m.next(), len(m.entries), nil)
+		slices.Reverse(all)
+		return all
+	}
+	slices.SortFunc(sets, func(a, b []uint64) int { return len(a) - len(b) })
+	return slices.DeleteFunc(slices.Clone(sets[0]), func(seq uint64) bool {
+		return slices.ContainsFunc(sets[1:], func(set []uint64) bool {
+			_, found := slices.BinarySearch(set, seq)
+			return !found
+		})
+	})
 }
 
 // fill adds count entries with generated terms to the model. Most are plain, so

@@ -190,7 +190,7 @@ func TestPrefixLooksAtBoundedWords(t *testing.T) {
 	looked := 0
 	left := maxPrefixLook
 	for _, p := range slices.Backward(c.parts) {
-		left = p.visitWords("aaa", left, func([]byte, []uint16) { looked++ })
+		left = p.visitWords("aaa", BlockEntries, left, func(uint32, []byte) { looked++ })
 	}
 	if looked != maxPrefixLook || left != 0 {
 		t.Errorf("looked at %d words and %d more are allowed, want %d", looked, left, maxPrefixLook)
@@ -202,5 +202,41 @@ func TestPrefixLooksAtBoundedWords(t *testing.T) {
 	seqs, _, err = c.Search(db, Query{All: []string{fmt.Sprintf("w:aaa%08x", 3)}, Limit: 5})
 	if err != nil || !slices.Equal(seqs, []uint64{0}) {
 		t.Errorf("a whole word found %v, %v, want the first entry", seqs, err)
+	}
+}
+
+// TestDirectoryOfManyParts holds what a search keeps in memory of a word that stands in
+// many short parts.
+func TestDirectoryOfManyParts(t *testing.T) {
+	db := openDB(t, vfs.NewMem())
+	defer db.Close()
+	x := openIndex(t, db, 0)
+	defer x.Close()
+	const perPart, parts = 8, 500
+	x.partBytes = perPart * termBytes
+	for seq := range uint64(parts * perPart) {
+		x.Add(seq, nil, "tide", fmt.Sprint("only", seq))
+	}
+	waitSealed(t, x)
+	x.Cut()
+	cut := x.Cut()
+	c, err := openCursor(db, appendTerm(nil, testPrefix, WordClass+"tide"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.iter.Close()
+	if x.Sealed() < (parts-1)*perPart {
+		t.Fatalf("sealed %d", x.Sealed())
+	}
+	if block, ok, err := c.seek(0); block != 0 || !ok || err != nil {
+		t.Fatalf("block %d, %v, %v", block, ok, err)
+	}
+	if len(c.records) != 1 || len(c.held) < parts || len(c.held) > (recordHead+maxFewRecord)*(parts+parts/perPart) {
+		t.Errorf("%d records and %d bytes of about %d parts are held", len(c.records), len(c.held), parts)
+	}
+	work := 0
+	seqs, _, err := cut.Search(db, Query{Prefix: "tid", Limit: 2 * parts * perPart, Work: &work})
+	if err != nil || len(seqs) != parts*perPart || work < parts/2 {
+		t.Errorf("%d entries are found by %d steps, %v", len(seqs), work, err)
 	}
 }

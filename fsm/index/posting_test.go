@@ -1,6 +1,7 @@
 package index
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -73,7 +74,7 @@ func FuzzLoadPosting(f *testing.F) {
 	f.Add([]byte{0x80})
 	f.Add([]byte{0xff, 0x1f, 0})
 	f.Add(make([]byte, bitmapBytes))
-	f.Add(appendPosting(nil, []uint16{1, 2, 300, 4095}))
+	f.Add(appendPosting(nil, []uint16{1, 2, 300, 4095, BlockEntries - 1}))
 	f.Fuzz(func(t *testing.T, value []byte) {
 		var set offsets
 		if loadPosting(&set, value) != nil {
@@ -105,14 +106,88 @@ func TestKeyAfter(t *testing.T) {
 
 func TestSplitKey(t *testing.T) {
 	const start = 77*BlockEntries + 5
-	key := appendPart(appendTerm(nil, testPrefix, "w:ada"), start)
-	term, block, first, err := splitKey(key)
-	if err != nil || string(term) != string(testPrefix)+"pw:ada\x00" || block != 77 || first != start {
-		t.Errorf("got %q, %d, %d, %v", term, block, first, err)
+	beginning := appendTerm(nil, testPrefix, "w:ada")
+	for _, c := range []struct {
+		key   []byte
+		block uint64
+		off   uint16
+	}{
+		{appendDirectory(slices.Clone(beginning), 77), 95, directoryOff},
+		{appendPart(slices.Clone(beginning), start), 77, 5},
+	} {
+		term, block, off, err := splitKey(c.key)
+		if err != nil || !bytes.Equal(term, beginning) || block != c.block || off != c.off {
+			t.Errorf("%x: got %q, %d, %d, %v", c.key, term, block, off, err)
+		}
 	}
 	for _, bad := range []string{"", "abc", "abcdefg", "a\x0012345"} {
 		if _, _, _, err := splitKey([]byte(bad)); err == nil {
 			t.Errorf("splitKey(%q) took it", bad)
 		}
 	}
+}
+
+// TestKeysOfTermSort checks that a scan of a term meets the newest first, and each
+// directory before what it names.
+func TestKeysOfTermSort(t *testing.T) {
+	term := appendTerm(nil, testPrefix, "w:ada")
+	key := func(add func([]byte, uint64) []byte, n uint64) []byte { return add(slices.Clone(term), n) }
+	keys := [][]byte{
+		key(appendDirectory, 64), key(appendPart, 64*BlockEntries+9),
+		key(appendDirectory, 33), key(appendPostings, 63), key(appendPart, 63*BlockEntries+BlockEntries-1),
+		key(appendPart, 63*BlockEntries), key(appendPostings, 32), key(appendPart, 32*BlockEntries+7),
+		key(appendDirectory, 31), key(appendPart, 31*BlockEntries),
+	}
+	if !slices.IsSortedFunc(keys, bytes.Compare) {
+		t.Errorf("not in order: %x", keys)
+	}
+}
+
+func TestDirectoryRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		run := rapid.Uint64Range(0, 1<<20).Draw(t, "run") << runShift
+		var value []byte
+		var want []record
+		for block := run; block < run+1<<runShift; block++ {
+			for range rapid.IntRange(0, 2).Draw(t, "records") {
+				posting := rapid.SliceOfN(rapid.Byte(), 0, maxRecord).Draw(t, "posting")
+				from := len(value)
+				value = appendRecord(value, block, posting)
+				if last := len(want) - 1; last >= 0 && want[last].block == block {
+					want[last].to = len(value)
+				} else {
+					want = append(want, record{block, from, len(value)})
+				}
+			}
+		}
+		got, err := appendRecords(nil, value, run|(1<<runShift-1))
+		if err != nil || !slices.Equal(got, want) {
+			t.Fatalf("got %v, %v, want %v", got, err, want)
+		}
+	})
+}
+
+func FuzzAppendRecords(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{3, 1, 7, 3, 0, 5, 2, 1, 1})
+	f.Add([]byte{5, 0, 3, 0})
+	f.Add([]byte{32, 0})
+	f.Add([]byte{1, 9, 1})
+	f.Fuzz(func(t *testing.T, value []byte) {
+		records, err := appendRecords(nil, value, 63)
+		if err != nil {
+			return
+		}
+		var again []byte
+		for i, r := range records {
+			if i > 0 && records[i-1].block == r.block {
+				t.Fatalf("%x: block %d twice", value, r.block)
+			}
+			again = append(again, value[r.from:r.to]...)
+			_, _ = loadRecords(new(offsets), value[r.from:r.to])
+		}
+		if !bytes.Equal(again, value) {
+			t.Fatalf("%x became %x", value, again)
+		}
+	})
 }

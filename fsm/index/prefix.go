@@ -2,7 +2,8 @@ package index
 
 import (
 	"bytes"
-	"fmt"
+	"cmp"
+	"encoding/binary"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -16,53 +17,38 @@ const MaxPrefixWords = 256
 // make no search expensive. It is far above what a language has.
 const maxPrefixLook = 32 << 10
 
-// maxPrefixHeld is the number of words from which on only the first ones are kept.
+// maxPrefixHeld is how many words of memory are held between two looks at which of
+// them are the first ones.
 const maxPrefixHeld = 4 * MaxPrefixWords
 
-// Bounds of what a word's cursor reads ahead.
-const (
-	maxAhead      = 32      // postings
-	maxAheadBytes = 1 << 10 // bytes of values from which on it stops
-)
-
 // words are the words that a prefix stands for, and a cursor over their union in
-// the sealed blocks. There is no vocabulary on disk: the first key of a word's
-// postings shows that the word is there, and reading it is the first step of the
-// word's cursor.
+// the sealed blocks. There is no vocabulary on disk: the first directory of a word
+// shows that the word is there, and reading it is the first step of the word's cursor.
 type words struct {
-	memory []string // the words of the parts in memory, sorted; of many the first ones
-	bound  string   // words of memory from this one on are not held; "" if all are
-	last   string   // words of memory after this one are too many; "" if none is
-	sealed []wordCursor
-	heap   []*wordCursor // by block, the newest on top
+	// memory has the words of the parts in memory, sorted, of many the first ones; a
+	// word is there once for each part that has it.
+	memory []memoryWord
+	texts  []byte // of memory
+	bound  string // words of memory from this one on are not held; "" if all are
+	room   int    // how many may be held until only the first ones are kept
 
-	iter *pebble.Iterator // shared by the cursors
+	sealed []cursor  // they share iter
+	heap   []*cursor // by block, the newest on top
+
+	iter *pebble.Iterator
 	key  []byte
 }
 
-// wordCursor is one word's place in the sealed blocks. It reads ahead: the postings
-// of one word are next to each other, and the cursors share one iterator.
-type wordCursor struct {
-	key    []byte // what the word's keys begin with
-	block  uint64
-	here   []reading // the postings in block, one for each of its parts
-	ahead  []reading // postings read ahead, newest first; of each block all
-	values []byte
-	window int // postings that the next seek reads, and the rest of the last one's block
-}
-
-// reading is a posting that was read, and where its value is in wordCursor.values.
-type reading struct {
-	block    uint64
-	from, to int
+// memoryWord is a word in a part of memory.
+type memoryWord struct {
+	head     uint64 // its first bytes after the prefix, so that most comparisons are of numbers
+	part     *part
+	id       uint32
+	from, to uint32 // its text, in words.texts
 }
 
 // none reports whether no word begins with the prefix.
 func (w *words) none() bool { return len(w.memory) == 0 && len(w.sealed) == 0 }
-
-// has reports whether a word of memory that begins with the prefix is among the first
-// MaxPrefixWords.
-func (w *words) has(word []byte) bool { return w.last == "" || string(word) <= w.last }
 
 // expand finds the words that the query's prefix stands for.
 func (s *search) expand() error {
@@ -75,11 +61,9 @@ func (s *search) expand() error {
 		if p.start >= s.cut.next {
 			continue
 		}
-		start := p.block() << blockShift
-		look = p.visitWords(s.query.Prefix, look, func(word []byte, list []uint16) {
-			if start+uint64(list[0]) < s.cut.next {
-				w.hold(word)
-			}
+		to := min(s.cut.next-p.block()<<blockShift, BlockEntries)
+		look = p.visitWords(s.query.Prefix, int(to), look, func(id uint32, word []byte) {
+			w.hold(p, id, word, len(s.query.Prefix))
 		})
 	}
 	s.work += maxPrefixLook - look
@@ -97,25 +81,58 @@ func (s *search) expand() error {
 }
 
 // hold notes a word of memory, unless too many come before it.
-func (w *words) hold(word []byte) {
+func (w *words) hold(p *part, id uint32, word []byte, prefix int) {
 	if w.bound != "" && string(word) >= w.bound {
 		return
 	}
-	if len(w.memory) == maxPrefixHeld {
+	if len(w.memory) >= w.room {
 		w.keepFirst()
+		w.room = len(w.memory) + maxPrefixHeld
 	}
-	w.memory = append(w.memory, string(word))
+	var head [8]byte
+	copy(head[:], word[prefix:])
+	from := len(w.texts)
+	w.texts = append(w.texts, word...)
+	w.memory = append(w.memory, memoryWord{
+		head: binary.BigEndian.Uint64(head[:]), part: p, id: id, from: uint32(from), to: uint32(len(w.texts)),
+	})
 }
+
+func (w *words) text(i int) []byte { return w.texts[w.memory[i].from:w.memory[i].to] }
 
 // keepFirst sorts the words of memory and keeps the first ones, one more than a
 // prefix stands for: list has to see that there are more.
 func (w *words) keepFirst() {
-	slices.Sort(w.memory)
-	w.memory = slices.Compact(w.memory)
-	if len(w.memory) > MaxPrefixWords {
-		w.memory = w.memory[:MaxPrefixWords+1]
-		w.bound = w.memory[MaxPrefixWords]
+	slices.SortFunc(w.memory, func(x, y memoryWord) int {
+		if x.head != y.head {
+			return cmp.Compare(x.head, y.head)
+		}
+		return bytes.Compare(w.texts[x.from:x.to], w.texts[y.from:y.to])
+	})
+	distinct := 0
+	for i := range w.memory {
+		if i > 0 && bytes.Equal(w.text(i), w.text(i-1)) {
+			continue
+		}
+		if distinct++; distinct > MaxPrefixWords+1 {
+			w.bound = string(w.text(i))
+			w.cut(i)
+			return
+		}
 	}
+}
+
+// cut lets go of the words of memory from the place n on.
+func (w *words) cut(n int) {
+	texts := make([]byte, 0, len(w.texts))
+	for i := range w.memory[:n] {
+		m := &w.memory[i]
+		from := len(texts)
+		texts = append(texts, w.text(i)...)
+		m.from, m.to = uint32(from), uint32(len(texts))
+	}
+	clear(w.memory[n:])
+	w.memory, w.texts = w.memory[:n], append(w.texts[:0], texts...)
 }
 
 // list goes through the words of both kinds in order, notes those on disk, and
@@ -123,118 +140,80 @@ func (w *words) keepFirst() {
 func (w *words) list(wordAt int) error {
 	count, mem := 0, 0
 	valid := w.iter != nil && w.iter.First()
-	for valid && count < MaxPrefixWords {
-		term, block, _, err := splitKey(w.iter.Key())
-		if err != nil {
-			return err
-		}
-		word := term[wordAt : len(term)-1]
-		if mem < len(w.memory) && w.memory[mem] <= string(word) {
-			same := w.memory[mem] == string(word)
-			mem++
-			if !same {
-				count++
-				continue
+	for count < MaxPrefixWords && (valid || mem < len(w.memory)) {
+		var term, word []byte
+		if valid {
+			var err error
+			if term, _, _, err = splitKey(w.iter.Key()); err != nil {
+				return err
 			}
+			word = term[wordAt : len(term)-1]
 		}
-		count++
-		c := w.addSealed(term)
-		if err := c.read(w.iter); err != nil {
-			return err
+		order := -1
+		switch {
+		case mem == len(w.memory):
+			order = 1
+		case valid:
+			order = bytes.Compare(w.text(mem), word)
 		}
-		c.skip(block)
-		valid = w.nextWord(c.key)
+		if count++; order <= 0 {
+			mem = w.nextInMemory(mem)
+		}
+		if order >= 0 {
+			c := w.addSealed(term)
+			if err := c.read(); err != nil {
+				return err
+			}
+			valid = w.nextWord(c.key[:c.size])
+		}
 	}
 	if w.iter != nil && w.iter.Error() != nil {
 		return w.iter.Error()
 	}
-	mem += min(len(w.memory)-mem, MaxPrefixWords-count)
-	if mem < len(w.memory) {
-		w.last = w.lastListed(mem, wordAt)
-	}
+	clear(w.memory[mem:])
+	w.memory = w.memory[:mem]
 	return nil
 }
 
-// lastListed returns the greatest of the words listed, mem of them in memory.
-func (w *words) lastListed(mem, wordAt int) string {
-	last := ""
-	if mem > 0 {
-		last = w.memory[mem-1]
+// nextInMemory returns the place after all of the word at i.
+func (w *words) nextInMemory(i int) int {
+	next := i + 1
+	for next < len(w.memory) && bytes.Equal(w.text(next), w.text(i)) {
+		next++
 	}
-	if n := len(w.sealed); n > 0 {
-		key := w.sealed[n-1].key
-		last = max(last, string(key[wordAt:len(key)-1]))
+	return next
+}
+
+// loadMemory adds the offsets of all words in a part of memory.
+func (w *words) loadMemory(p *part, into *offsets) {
+	for i := range w.memory {
+		if w.memory[i].part == p {
+			p.load(into, w.memory[i].id)
+		}
 	}
-	return last
 }
 
 // addSealed returns a new cursor, in memory used before where there is some.
-func (w *words) addSealed(term []byte) *wordCursor {
+func (w *words) addSealed(term []byte) *cursor {
 	if len(w.sealed) < cap(w.sealed) {
 		w.sealed = w.sealed[:len(w.sealed)+1]
 	} else {
-		w.sealed = append(w.sealed, wordCursor{})
+		w.sealed = append(w.sealed, cursor{})
 	}
 	c := &w.sealed[len(w.sealed)-1]
-	*c = wordCursor{
-		key: append(c.key[:0], term...), ahead: c.ahead[:0], values: c.values[:0], window: 1,
+	*c = cursor{
+		iter: w.iter, key: append(c.key[:0], term...), size: len(term), next: maxBlock,
+		held: c.held[:0], records: c.records[:0],
 	}
 	return c
 }
 
-// read takes the posting that iter is on for the cursor's place, and those after it
-// that the window allows. It stops between blocks.
-func (c *wordCursor) read(iter *pebble.Iterator) error {
-	c.here, c.ahead, c.values = nil, c.ahead[:0], c.values[:0]
-	for valid := true; valid && bytes.HasPrefix(iter.Key(), c.key); valid = iter.Next() {
-		_, block, start, err := splitKey(iter.Key())
-		if err != nil {
-			return err
-		}
-		if c.enough() && c.ahead[len(c.ahead)-1].block != block {
-			break
-		}
-		value, err := iter.ValueAndErr()
-		if err != nil {
-			return err
-		}
-		from := len(c.values)
-		c.values = append(c.values, value...)
-		c.ahead = append(c.ahead, reading{block, from, len(c.values)})
-		if c.enough() && isFirstPart(block, start) {
-			break // one step more would only make the seek that follows slower
-		}
-	}
-	c.window = min(2*c.window, maxAhead)
-	return iter.Error()
-}
-
-// enough reports whether the window is read.
-func (c *wordCursor) enough() bool {
-	return len(c.ahead) >= c.window || len(c.values) >= maxAheadBytes
-}
-
-// skip moves c within what was read, to a block not above target, and returns
-// false if there is none.
-func (c *wordCursor) skip(target uint64) bool {
-	for i, r := range c.ahead {
-		if r.block > target {
-			continue
-		}
-		end := i + 1
-		for end < len(c.ahead) && c.ahead[end].block == r.block {
-			end++
-		}
-		c.block, c.here, c.ahead = r.block, c.ahead[i:end], c.ahead[end:]
-		return true
-	}
-	c.here, c.ahead = nil, c.ahead[:0]
-	return false
-}
-
-// nextWord moves iter from a word to the next one. Pebble steps by itself where
-// the key is near, as long as seeks follow seeks.
+// nextWord moves iter from a word to the next one, which is near where the word is
+// rare.
 func (w *words) nextWord(key []byte) bool {
+	if !w.iter.Next() || !bytes.HasPrefix(w.iter.Key(), key) {
+		return w.iter.Valid()
+	}
 	w.key = append(w.key[:0], key...)
 	w.key[len(w.key)-1]++
 	return w.iter.SeekGE(w.key)
@@ -245,7 +224,11 @@ func (w *words) nextWord(key []byte) bool {
 func (w *words) startSealed() bool {
 	w.heap = w.heap[:0]
 	for i := range w.sealed {
-		w.heap = append(w.heap, &w.sealed[i])
+		c := &w.sealed[i]
+		if n := len(c.records); n > 0 {
+			c.block = c.records[n-1].block
+			w.heap = append(w.heap, c)
+		}
 	}
 	for i := len(w.heap)/2 - 1; i >= 0; i-- {
 		w.down(i)
@@ -274,7 +257,7 @@ func (w *words) down(i int) {
 // occurs, and false if there is none. Targets never rise from call to call.
 func (w *words) seek(target uint64) (block uint64, ok bool, err error) {
 	for len(w.heap) > 0 && w.heap[0].block > target {
-		found, err := w.seekWord(w.heap[0], target)
+		_, found, err := w.heap[0].seek(target)
 		if err != nil {
 			return 0, false, err
 		}
@@ -290,21 +273,6 @@ func (w *words) seek(target uint64) (block uint64, ok bool, err error) {
 	return w.heap[0].block, true, nil
 }
 
-// seekWord moves c to its newest block not above target.
-func (w *words) seekWord(c *wordCursor, target uint64) (bool, error) {
-	if c.skip(target) {
-		return true, nil
-	}
-	w.key = appendBlock(append(w.key[:0], c.key...), target)
-	if !w.iter.SeekGE(w.key) || !bytes.HasPrefix(w.iter.Key(), c.key) {
-		return false, w.iter.Error()
-	}
-	if err := c.read(w.iter); err != nil {
-		return false, err
-	}
-	return c.skip(target), nil
-}
-
 // load adds the offsets of all words in the block that seek returned.
 func (w *words) load(block uint64, into *offsets) error { return w.loadFrom(0, block, into) }
 
@@ -312,11 +280,8 @@ func (w *words) loadFrom(i int, block uint64, into *offsets) error {
 	if i >= len(w.heap) || w.heap[i].block != block {
 		return nil
 	}
-	c := w.heap[i]
-	for _, r := range c.here {
-		if err := loadPosting(into, c.values[r.from:r.to]); err != nil {
-			return fmt.Errorf("%w: word %x in block %d", err, c.key, block)
-		}
+	if err := w.heap[i].load(into); err != nil {
+		return err
 	}
 	if err := w.loadFrom(2*i+1, block, into); err != nil {
 		return err
@@ -327,7 +292,10 @@ func (w *words) loadFrom(i int, block uint64, into *offsets) error {
 // close ends the use of the words, and keeps their memory for the next.
 func (w *words) close() error {
 	clear(w.memory)
-	w.memory, w.sealed, w.heap, w.bound, w.last = w.memory[:0], w.sealed[:0], w.heap[:0], "", ""
+	for i := range w.sealed {
+		w.sealed[i].iter = nil
+	}
+	w.memory, w.texts, w.sealed, w.heap, w.bound, w.room = w.memory[:0], w.texts[:0], w.sealed[:0], w.heap[:0], "", 0
 	if w.iter == nil {
 		return nil
 	}

@@ -58,7 +58,7 @@ func TestInterruptedSeal(t *testing.T) {
 		rng := rand.New(rand.NewPCG(3, 3))
 		for i := range BlockEntries + 100 {
 			w.model.entries = append(w.model.entries, []string{
-				fmt.Sprintf("w:x%d", i), fmt.Sprintf("w:y%d", i), "channel:c0", testWord(rng),
+				fmt.Sprintf("tag:x%d", i), fmt.Sprintf("tag:y%d", i), "channel:c0", testWord(rng),
 			})
 		}
 		// A block that nobody seals but this test.
@@ -238,4 +238,30 @@ func TestAddWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestRuns searches blocks on both sides of the end of a run.
+func TestRuns(t *testing.T) {
+	w := newWorld(t, (2<<runShift-1)*BlockEntries-500)
+	defer w.close()
+	rng := rand.New(rand.NewPCG(31, 32))
+	w.model.fill(rng, 2*BlockEntries+600)
+	w.add()
+	waitSealed(t, w.index)
+	w.index.Cut()
+	w.keep(false)
+	if c := w.kept[0].cut; len(c.parts) > 1 {
+		t.Fatalf("%d parts in memory, want one", len(c.parts))
+	}
+	for _, q := range []Query{
+		{All: []string{"tag:rare"}},
+		{All: []string{"channel:c0", "w:common"}},
+		{All: []string{"agent:a1"}, Prefix: "wide"},
+		{All: []string{"agent:a1", "agent:a2"}},
+	} {
+		for _, q.Limit = range []int{1, 100_000} {
+			checkSearch(t, w.kept[0].cut, w.kept[0].snap, w.model, q)
+		}
+	}
+	w.check(t, rng, 50)
 }

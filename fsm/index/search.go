@@ -27,6 +27,8 @@ type Query struct {
 	Min, Before uint64
 	// Limit is the number of seqs to return at most. Without one nothing is found.
 	Limit int
+	// Without, where it is not nil, returns the seqs of a block that are left out.
+	Without func(block uint64) (Bitmap, error)
 	// Work, where it is not nil, grows by the steps that the search takes: words that
 	// it looks at for Prefix, and postings of a term or a word in a block.
 	Work *int
@@ -42,9 +44,6 @@ type Cut struct {
 	next   uint64  // the seq after the newest
 }
 
-// Next returns the seq after the newest entry of the cut.
-func (c Cut) Next() uint64 { return c.next }
-
 // Search returns the newest seqs that q asks for, newest first, and whether
 // there are more. It reads through r, the Pebble snapshot that the cut was taken
 // with. An error means that the index on disk could not be read.
@@ -58,7 +57,9 @@ func (c Cut) Search(r pebble.Reader, q Query) (seqs []uint64, more bool, err err
 	}
 	limit := q.Limit + 1
 	if len(q.All) == 0 && q.Prefix == "" {
-		seqs = newest(from, to, limit)
+		if seqs, err = newest(from, to, limit, q.Without); err != nil {
+			return nil, false, err
+		}
 	} else {
 		s := searches.Get().(*search)
 		s.cut, s.reader, s.query = c, r, q
@@ -77,14 +78,22 @@ func (c Cut) Search(r pebble.Reader, q Query) (seqs []uint64, more bool, err err
 	return seqs, false, nil
 }
 
-// newest returns the seqs in [from, to), newest first, at most limit.
-func newest(from, to uint64, limit int) []uint64 {
-	count := min(to-from, uint64(limit))
-	seqs := make([]uint64, count)
-	for i := range seqs {
-		seqs[i] = to - 1 - uint64(i)
+// newest returns the seqs in [from, to) that are not left out, newest first, at most
+// limit.
+func newest(from, to uint64, limit int, without func(block uint64) (Bitmap, error)) (seqs []uint64, err error) {
+	var out Bitmap
+	for seq := to; seq > from && len(seqs) < limit; {
+		seq--
+		if without != nil && (seq == to-1 || seq%BlockEntries == BlockEntries-1) {
+			if out, err = without(seq >> blockShift); err != nil {
+				return nil, err
+			}
+		}
+		if !out.Has(seq) {
+			seqs = append(seqs, seq)
+		}
 	}
-	return seqs
+	return seqs, nil
 }
 
 // search is the state of one search.
@@ -98,7 +107,7 @@ type search struct {
 	found   []uint64
 	hits    offsets // of the present block
 	other   offsets
-	terms   []termCursor
+	terms   []cursor
 	words   words
 	scratch []byte
 	short   [inlineList]uint16
@@ -120,7 +129,6 @@ func (s *search) run() ([]uint64, error) {
 			return nil, nil
 		}
 	}
-	look := maxPrefixLook
 	for _, p := range slices.Backward(s.cut.parts) {
 		if p.end.Load() <= max(s.cut.sealed, s.from) {
 			break
@@ -129,17 +137,24 @@ func (s *search) run() ([]uint64, error) {
 			continue
 		}
 		s.work += len(s.query.All)
-		if s.memoryHits(p, &look) && s.take(p.start, p.end.Load()) {
-			s.work += maxPrefixLook - look
-			return s.found, nil
+		if !s.memoryHits(p) {
+			continue
+		}
+		if full, err := s.take(p.start, p.end.Load()); full || err != nil {
+			return s.found, err
 		}
 	}
-	s.work += maxPrefixLook - look
 	if s.from >= s.cut.sealed {
 		return s.found, nil
 	}
 	s.to = min(s.to, s.cut.sealed)
-	if err := s.runSealed(); err != nil {
+	err := s.runSealed()
+	for _, cursors := range [][]cursor{s.terms, s.words.sealed} {
+		for i := range cursors {
+			s.work += cursors[i].loaded
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	return s.found, nil
@@ -147,21 +162,27 @@ func (s *search) run() ([]uint64, error) {
 
 // take moves the hits of one block that lie in [from, to) and within the search's
 // bounds to found, and reports whether the limit is reached.
-func (s *search) take(from, to uint64) bool {
+func (s *search) take(from, to uint64) (full bool, err error) {
 	start := from >> blockShift << blockShift
 	from, to = max(s.from, from), min(s.to, to)
 	if from > start || to < start+BlockEntries {
 		s.hits.clip(int(from-start), int(to-start))
 	}
+	if s.query.Without != nil {
+		without, err := s.query.Without(start >> blockShift)
+		if err != nil {
+			return false, err
+		}
+		s.hits.andNot(without)
+	}
 	s.found = s.hits.appendNewest(s.found, start, s.limit)
-	return len(s.found) == s.limit
+	return len(s.found) == s.limit, nil
 }
 
 // memoryHits puts the entries of a part that carry everything into hits, and
 // reports whether there are any. Hits may include entries that were added after
-// the cut: they lie outside the search's bounds. It looks at most at look words
-// with the beginning of the prefix, and takes those off.
-func (s *search) memoryHits(p *part, look *int) bool {
+// the cut: they lie outside the search's bounds.
+func (s *search) memoryHits(p *part) bool {
 	for i, term := range s.query.All {
 		into := &s.other
 		if i == 0 {
@@ -189,11 +210,8 @@ func (s *search) memoryHits(p *part, look *int) bool {
 		into = &s.hits
 	}
 	*into = offsets{}
-	*look = p.visitWords(s.query.Prefix, *look, func(word []byte, list []uint16) {
-		if s.words.has(word) {
-			into.setList(list)
-		}
-	})
+	s.work += len(s.words.memory)
+	s.words.loadMemory(p, into)
 	return into == &s.hits || s.hits.and(&s.other)
 }
 
@@ -223,8 +241,12 @@ func (s *search) runSealed() error {
 		if err != nil {
 			return err
 		}
-		if hit && s.take(target<<blockShift, (target+1)<<blockShift) || target == bottom {
-			return nil
+		full := false
+		if hit {
+			full, err = s.take(target<<blockShift, (target+1)<<blockShift)
+		}
+		if full || err != nil || target == bottom {
+			return err
 		}
 	}
 }
@@ -233,7 +255,7 @@ func (s *search) runSealed() error {
 func (s *search) openTerms() error {
 	for i, term := range s.query.All {
 		s.scratch = appendTerm(s.scratch[:0], s.cut.prefix, escapeTerm(term))
-		c, err := openTerm(s.reader, s.scratch)
+		c, err := openCursor(s.reader, s.scratch)
 		if err != nil {
 			return err
 		}
@@ -315,116 +337,10 @@ func (s *search) release() error {
 	err := s.words.close()
 	for i := range s.terms {
 		err = errors.Join(err, s.terms[i].iter.Close())
-		s.terms[i] = termCursor{}
+		s.terms[i] = cursor{}
 	}
 	s.terms = s.terms[:0]
 	s.cut, s.reader, s.query, s.found, s.work = Cut{}, nil, Query{}, nil, 0
 	searches.Put(s)
 	return err
-}
-
-// maxSteps is the distance in blocks up to which a cursor steps instead of seeking.
-const maxSteps = 4
-
-// termCursor goes down the sealed blocks of one term.
-type termCursor struct {
-	iter  *pebble.Iterator
-	key   []byte // what the keys of the term begin with; then the block
-	size  int    // of that beginning
-	block uint64 // the block of the posting that iter is on
-	start uint64 // the first seq of its part
-	state cursorState
-
-	also    uint64 // a seq that counts as carrying the term
-	hasAlso bool
-	at      uint64 // what seek returned last
-}
-
-type cursorState uint8
-
-const (
-	cursorNew  cursorState = iota // iter was not used yet
-	cursorOn                      // iter is on a posting
-	cursorDone                    // iter is past the term's oldest posting
-)
-
-// openTerm opens a cursor for the keys that begin with term; see appendTerm.
-func openTerm(r pebble.Reader, term []byte) (termCursor, error) {
-	key := make([]byte, 0, 2*len(term)+blockBytes)
-	key = append(key, term...)
-	key = append(key, make([]byte, blockBytes)...)
-	upper := append(key, term...)[len(key):]
-	upper[len(upper)-1]++
-	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: key[:len(term)], UpperBound: upper})
-	if err != nil {
-		return termCursor{}, err
-	}
-	return termCursor{iter: iter, key: key, size: len(term)}, nil
-}
-
-// seek goes to the newest block not above target in which the term occurs, and
-// returns false if there is none. Targets never rise from call to call.
-func (c *termCursor) seek(target uint64) (block uint64, ok bool, err error) {
-	if err := c.seekSealed(target); err != nil {
-		return 0, false, err
-	}
-	block, ok = c.block, c.state == cursorOn
-	if also := c.also >> blockShift; c.hasAlso && also <= target && (!ok || also > block) {
-		block, ok = also, true
-	}
-	c.at = block
-	return block, ok, nil
-}
-
-func (c *termCursor) seekSealed(target uint64) error {
-	if c.state == cursorDone || c.state == cursorOn && c.block <= target {
-		return nil
-	}
-	var valid bool
-	if c.state == cursorOn && c.block-target <= maxSteps {
-		valid = c.iter.Next()
-	} else {
-		valid = c.iter.SeekGE(appendBlock(c.key[:c.size], target))
-	}
-	for {
-		if err := c.place(valid); err != nil || c.state == cursorDone || c.block <= target {
-			return err
-		}
-		valid = c.iter.Next()
-	}
-}
-
-// place notes where iter is.
-func (c *termCursor) place(valid bool) (err error) {
-	if !valid {
-		c.state = cursorDone
-		return c.iter.Error()
-	}
-	c.state = cursorOn
-	_, c.block, c.start, err = splitKey(c.iter.Key())
-	return err
-}
-
-// load adds the offsets of the term in the block that seek returned, of all its
-// parts. It is called once for each block.
-func (c *termCursor) load(into *offsets) error {
-	if c.hasAlso && c.also>>blockShift == c.at {
-		into.set(uint16(c.also % BlockEntries))
-	}
-	for c.state == cursorOn && c.block == c.at {
-		value, err := c.iter.ValueAndErr()
-		if err != nil {
-			return err
-		}
-		if err := loadPosting(into, value); err != nil {
-			return fmt.Errorf("%w: key %x", err, c.iter.Key())
-		}
-		if isFirstPart(c.block, c.start) {
-			return nil
-		}
-		if err := c.place(c.iter.Next()); err != nil {
-			return err
-		}
-	}
-	return nil
 }

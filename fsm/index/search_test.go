@@ -20,7 +20,7 @@ func TestReadersBesideAdds(t *testing.T) {
 	defer db.Close()
 	x := openIndex(t, db, 1)
 	defer x.Close()
-	m := &model{first: 1}
+	m := newModel(1)
 	m.fill(rand.New(rand.NewPCG(4, 4)), 4*BlockEntries)
 
 	// Each view is searched, by then up to two blocks behind what is being added.
@@ -32,7 +32,7 @@ func TestReadersBesideAdds(t *testing.T) {
 			rng := rand.New(rand.NewPCG(5, uint64(i)))
 			for k := range views {
 				for range 4 {
-					checkSearch(anywhere{t}, k.cut, k.snap, m.at(k.cut.Next()), m.draw(rng))
+					checkSearch(anywhere{t}, k.cut, k.snap, m.at(k.cut.next), m.draw(rng))
 				}
 				if err := k.snap.Close(); err != nil {
 					t.Error(err)
@@ -63,7 +63,7 @@ func TestAlso(t *testing.T) {
 	defer db.Close()
 	x := openIndex(t, db, 0)
 	defer x.Close()
-	m := &model{}
+	m := newModel(0)
 	for seq := range uint64(4*BlockEntries + 10) {
 		terms := []string{"channel:c"}
 		if seq == 5 || seq == 2*BlockEntries+5 {
@@ -93,7 +93,7 @@ func TestPrefixStopsAtItsBound(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		db := openDB(t, vfs.NewMem())
 		x := openIndex(t, db, 0)
-		m := &model{}
+		m := newModel(0)
 		add := func(word int) {
 			terms := []string{fmt.Sprintf("w:word%03d", word)}
 			m.entries = append(m.entries, terms)

@@ -18,8 +18,9 @@ type table struct {
 	terms []term   // by id: in the order in which they came
 	long  []string // texts that do not fit into a term
 	room  [][]uint16
-	used  int // of the last chunk of room
-	bytes int // memory of all this, about; see termBytes
+	used  int    // of the last chunk of room
+	sum   uint16 // of what warm has read
+	bytes int    // memory of all this, about; see termBytes
 }
 
 // term is one term of a part.
@@ -47,7 +48,7 @@ const (
 const (
 	minTerms   = 1 << 10 // terms that a part has room for when it is made
 	inlineList = 4       // offsets that fit into a term
-	chunkShift = 14      // of a chunk of room, in offsets; a list is at most BlockEntries long
+	chunkShift = 16      // of a chunk of room, in offsets; a list is at most BlockEntries long
 	chunkSize  = 1 << chunkShift
 	slotShift  = 32 // of the hash in a slot
 )
@@ -152,6 +153,26 @@ func (t *table) find(text string, hash uint64, class byte) (id uint32, ok bool) 
 			if t.is(t.terms[id].name, want, text) {
 				return id, true
 			}
+		}
+	}
+}
+
+// lookAhead is how many words are looked for at once.
+const lookAhead = 64
+
+// warm hashes words, and reads what find and file will read of them. Each of these
+// reads may wait for memory: here none waits for another one.
+func (t *table) warm(hashes *[lookAhead]uint64, words []string) {
+	var slots [lookAhead]uint64
+	mask := uint64(len(t.slots) - 1)
+	for i, word := range words {
+		hash := t.hash(word)
+		hashes[i&(lookAhead-1)] = hash
+		slots[i&(lookAhead-1)] = t.slots[hash>>slotShift&mask]
+	}
+	for i := range words {
+		if slot := slots[i&(lookAhead-1)]; slot != 0 {
+			t.sum += t.terms[uint32(slot)-1].last
 		}
 	}
 }

@@ -119,29 +119,25 @@ func writeFileAtomic(path string, data []byte) error {
 }
 
 // writeFileSync writes a file through to the disk.
-func writeFileSync(path string, data []byte) (err error) {
+func writeFileSync(path string, data []byte) error {
 	f, err := os.Create(path)
+	if err == nil {
+		_, err = f.Write(data)
+		err = errors.Join(err, f.Sync(), f.Close())
+	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if _, err := f.Write(data); err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
-	}
-	if err := f.Sync(); err != nil {
-		return fmt.Errorf("sync %s: %w", filepath.Base(path), err)
 	}
 	return nil
 }
 
 // syncDir makes the names in a directory durable.
-func syncDir(dir string) (err error) {
+func syncDir(dir string) error {
 	f, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("sync directory: %w", err)
+	if err == nil {
+		err = errors.Join(f.Sync(), f.Close())
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := f.Sync(); err != nil {
+	if err != nil {
 		return fmt.Errorf("sync directory %s: %w", dir, err)
 	}
 	return nil

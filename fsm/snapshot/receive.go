@@ -23,13 +23,8 @@ type Sink struct {
 
 	taken bool           // Persist was called
 	pipe  *io.PipeWriter // to the unpacking goroutine; nil before the first Write
-	done  chan unpacked
+	done  chan error
 	ended bool
-}
-
-type unpacked struct {
-	header *streamHeader
-	err    error
 }
 
 // Create begins a snapshot with the given position and configuration.
@@ -56,11 +51,11 @@ func (k *Sink) Write(p []byte) (int, error) {
 			return 0, fmt.Errorf("receive snapshot: %w", err)
 		}
 		r, w := io.Pipe()
-		k.pipe, k.done = w, make(chan unpacked, 1)
+		k.pipe, k.done = w, make(chan error, 1)
 		go func() {
-			h, err := unpack(r, dir, k.admit)
+			_, err := unpack(r, dir, k.admit)
 			_ = r.CloseWithError(err) // it never fails; Write returns err from now on
-			k.done <- unpacked{h, err}
+			k.done <- err
 		}()
 	}
 	n, err := k.pipe.Write(p)
@@ -92,9 +87,8 @@ func (k *Sink) Close() error {
 		return errors.New("close snapshot: nothing was written")
 	}
 	_ = k.pipe.Close()
-	result := <-k.done
-	if result.err != nil {
-		return errors.Join(result.err, os.RemoveAll(k.s.path(k.incoming())))
+	if err := <-k.done; err != nil {
+		return errors.Join(err, os.RemoveAll(k.s.path(k.incoming())))
 	}
 	return k.s.receive(k)
 }
@@ -109,7 +103,7 @@ func (k *Sink) Cancel() error {
 		return nil
 	}
 	_ = k.pipe.CloseWithError(errors.New("cancelled"))
-	<-k.done
+	<-k.done //nolint:errcheck // why it ended does not matter
 	if err := os.RemoveAll(k.s.path(k.incoming())); err != nil {
 		return fmt.Errorf("cancel snapshot: %w", err)
 	}

@@ -24,7 +24,7 @@ var normalizers = sync.Pool{New: func() any {
 	return &normalizer{segments: words.FromString("")}
 }}
 
-// maxPooled bounds the buffers that the waiting list keeps, in bytes.
+// maxPooled bounds the buffers that the pool keeps, in bytes.
 const maxPooled = 64 << 10
 
 func (n *normalizer) release() {

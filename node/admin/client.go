@@ -78,6 +78,30 @@ func (c *Client) Stream(ctx context.Context, path string, request any) (io.ReadC
 	return nil, c.rejected(res)
 }
 
+// ofExample is what the interface says of the example in an error, which a command does not
+// show (wire.ExampleWorks; this package must not reach it).
+const ofExample = " The example would have worked."
+
+// PublicError returns in one line what an Error object of the public interface says;
+// "" for anything else.
+func PublicError(answer []byte) string {
+	var failure struct {
+		Error  string
+		Issues []struct{ Field, Message string }
+	}
+	if json.Unmarshal(answer, &failure) != nil || failure.Error == "" {
+		return ""
+	}
+	message, issues := strings.TrimSuffix(failure.Error, ofExample), make([]string, len(failure.Issues))
+	for n, i := range failure.Issues {
+		issues[n] = i.Field + " " + i.Message
+	}
+	if len(issues) > 0 {
+		message = strings.TrimSuffix(message, ".") + ": " + strings.Join(issues, "; ")
+	}
+	return message
+}
+
 // CallError is a call that failed, in words for an operator.
 type CallError struct {
 	Status  int // of the answer, 0 without one

@@ -1,8 +1,12 @@
 package admin
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -24,15 +28,48 @@ type SavedBackup struct {
 type SettingsChange struct {
 	DailyBytes  *uint64 `json:"dailyBytes,omitempty"`
 	SenderBytes *uint64 `json:"senderBytes,omitempty"`
+	ProvenOnly  *bool   `json:"provenOnly,omitempty"`
+	AlikeHourly *uint64 `json:"alikeHourly,omitempty"`
 }
 
 // SettingsReport are the replicated settings, and what is used of the budget today.
 type SettingsReport struct {
 	command.Settings
 	SmallShareBytes uint64 `json:"smallShareBytes"` // that a sender may always write in a day
-	UsedBytes       uint64 `json:"usedBytes"`       // today, in UTC, without a key
+	UsedBytes       uint64 `json:"usedBytes"`       // today, in UTC
 	Senders         uint64 `json:"senders"`         // that wrote them
 	DayMillis       int64  `json:"dayMs"`           // how much of today has passed
+}
+
+// MaxEvents bounds how many events a node tells at once.
+const MaxEvents = 1000
+
+// EventsRequest asks who did what.
+type EventsRequest struct {
+	Since int64 `json:"since,omitempty"` // milliseconds since the epoch
+	Limit int   `json:"limit,omitempty"` // at most so many, the newest; 0 and more than MaxEvents: MaxEvents
+}
+
+// Events are the newest actions of operators, moderators and leaders, the oldest first.
+type Events struct {
+	Events []Event `json:"events"`
+	More   bool    `json:"more"` // there are older ones since the instant
+}
+
+// Event is what somebody did.
+type Event struct {
+	At     int64  `json:"at"`     // milliseconds since the epoch
+	By     string `json:"by"`     // operator, a moderator's name, leader, or a server id
+	Action string `json:"action"` // such as hide, set_settings, remove_server
+	What   string `json:"what"`   // it was done to
+	Reason string `json:"reason,omitempty"`
+}
+
+// Moderation is a call of the public interface that only moderators and operators make.
+type Moderation struct {
+	Operation string          `json:"operation"` // operationId
+	Query     string          `json:"query,omitempty"`
+	Body      json.RawMessage `json:"body,omitempty"`
 }
 
 // Status is what a node says of its part in the cluster.
@@ -79,7 +116,7 @@ type NodeReport struct {
 	LastLog  uint64   `json:"lastLog"` // index of the newest log entry on this node's disk
 	Format   int      `json:"format"`  // replicated format number
 	Ready    bool     `json:"ready"`
-	Problems []string `json:"problems"` // conditions of readiness that do not hold, and that writes are refused
+	Problems []string `json:"problems"` // conditions of readiness that do not hold, and that writes are rejected
 	Warnings []string `json:"warnings"` // what else is not well
 	Condition
 
@@ -96,22 +133,52 @@ type NodeReport struct {
 	MemoryBytes  uint64 `json:"memoryBytes"` // held by the process, as the runtime counts
 
 	Settings SettingsReport `json:"settings"`
+	Purges   Purges         `json:"purges"`
 
 	Secrets     []string `json:"secrets"`     // public names of the secrets it accepts, the one in use first
 	SealedUnder string   `json:"sealedUnder"` // public name of the secret that the data key is sealed under
 }
 
+// Purges says how far what was purged has left a node's disk. Purges are numbered from 1.
+type Purges struct {
+	Known uint64 `json:"known"` // the newest that the node knows of
+	State uint64 `json:"state"` // the newest that, with all before it, has left the files of the state
+	Log   uint64 `json:"log"`   // the same of the log
+}
+
+// Done is the newest purge that, with all before it, has left the disk.
+func (p Purges) Done() uint64 { return min(p.State, p.Log) }
+
+// PurgeReport says which disks still hold what was purged.
+type PurgeReport struct {
+	Purged  uint64        `json:"purged"` // the number of the newest purge
+	Servers []PurgeServer `json:"servers"`
+}
+
+// PurgeServer is one disk.
+type PurgeServer struct {
+	ID      string `json:"id"`
+	Part    string `json:"part"`              // as Server's, or Removed
+	Done    uint64 `json:"done"`              // up to this purge nothing is left on it, as far as is known
+	Pending uint64 `json:"pending"`           // purges that are not done
+	Problem string `json:"problem,omitempty"` // why nothing more is known
+}
+
+// Removed is the part of a server that is not in the cluster any more.
+const Removed = "removed"
+
 // Condition is what a node has measured of itself. Times are in milliseconds.
 type Condition struct {
-	Refuses          string    `json:"refuses"`      // why it takes no writes now, "" while it does
-	Refused          []Refused `json:"refused"`      // writes that it did not take in the last minute
-	ClockAheadMillis float64   `json:"clockAheadMs"` // of the voters' median
-	Clocks           int       `json:"clocks"`       // that the median is of, its own included
-	ApplyLag         uint64    `json:"applyLag"`     // log entries known to be committed and not applied
-	ApplyLagMillis   float64   `json:"applyLagMs"`   // for which it has lacked what the leader has applied
-	Sync             Timing    `json:"sync"`         // writes of its log, through to the disk
-	Write            Timing    `json:"write"`        // writes of clients that it answered
-	Stall            Timing    `json:"stall"`        // by how much it was late when it wanted to run
+	Rejects          string     `json:"refuses"`      // why it takes no writes now, "" while it does
+	Rejected         []Rejected `json:"refused"`      // writes that it did not take in the last minute
+	ClockAheadMillis float64    `json:"clockAheadMs"` // of the voters' median
+	Clocks           int        `json:"clocks"`       // that the median is of, its own included
+	ApplyLag         uint64     `json:"applyLag"`     // log entries known to be committed and not applied
+	ApplyLagMillis   float64    `json:"applyLagMs"`   // for which it has lacked what the leader has applied
+	Sync             Timing     `json:"sync"`         // writes of its log, through to the disk
+	Write            Timing     `json:"write"`        // writes of clients that it answered
+	Read             Timing     `json:"read"`         // reads of clients that it answered at once
+	Stall            Timing     `json:"stall"`        // by how much it was late when it wanted to run
 }
 
 // Timing is what something took in the last minute.
@@ -121,8 +188,8 @@ type Timing struct {
 	MostMillis float64 `json:"mostMs"`
 }
 
-// Refused is the writes that a node did not take for one reason.
-type Refused struct {
+// Rejected is the writes that a node did not take for one reason.
+type Rejected struct {
 	Code   string `json:"code"`
 	Count  uint64 `json:"count"`
 	Reason string `json:"reason"` // of the newest
@@ -240,7 +307,96 @@ type KeyAnswer struct {
 	EditKey string `json:"edit_key"`
 }
 
+// DebugRequest asks a server for its part of a bundle; "" is the one that is asked.
+type DebugRequest struct {
+	ID        string `json:"id,omitempty"`
+	CPUMillis int64  `json:"cpuMs,omitempty"` // how long to watch the processor
+}
+
+// DebugAnswer is what a server gives to a bundle.
+type DebugAnswer struct {
+	ID    string      `json:"id"`
+	Files []DebugFile `json:"files"`
+}
+
+// DebugFile is one file of a bundle, or why there is none.
+type DebugFile struct {
+	Name  string `json:"name"`
+	Data  []byte `json:"data,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// LogLevel is the level of a server's log. In a request, "" is the server that is
+// asked, and "" leaves the level as it is.
+type LogLevel struct {
+	ID    string `json:"id,omitempty"`
+	Level string `json:"level,omitempty"`
+}
+
 // Failure is the body of an answer that is no success.
 type Failure struct {
 	Error string `json:"error"`
+}
+
+// Health is how the leader sees the servers in Raft's configuration.
+type Health struct {
+	Healthy          bool           `json:"healthy"`          // every server is
+	FailureTolerance int            `json:"failureTolerance"` // voters that may be lost while a quorum stays
+	Servers          []ServerHealth `json:"servers"`          // ordered by id
+}
+
+// ServerHealth is how the leader sees one server.
+type ServerHealth struct {
+	ID            string  `json:"id"`
+	Name          string  `json:"name"`
+	Leader        bool    `json:"leader"`
+	Voter         bool    `json:"voter"`
+	Alive         bool    `json:"alive"` // gossip knows it
+	Healthy       bool    `json:"healthy"`
+	StableSince   Instant `json:"stableSince"`   // when Healthy last changed, or this leader began to look
+	LastContactMs int64   `json:"lastContactMs"` // since it heard from the leader; -1 when it does not answer
+	LastTerm      uint64  `json:"lastTerm"`      // of its newest log entry
+	LastIndex     uint64  `json:"lastIndex"`     // up to which it has logged and applied
+	Version       string  `json:"version,omitempty"`
+}
+
+// Instant is a time.Time that is milliseconds since the epoch in JSON. Within the
+// process it keeps the monotonic clock, so that a step of the other one makes no
+// server stable.
+type Instant struct{ time.Time }
+
+// MarshalJSON returns a number.
+func (i Instant) MarshalJSON() ([]byte, error) {
+	return strconv.AppendInt(nil, i.UnixMilli(), 10), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON returns.
+func (i *Instant) UnmarshalJSON(data []byte) error {
+	millis, err := strconv.ParseInt(string(data), 10, 64)
+	if err != nil {
+		return fmt.Errorf("an instant is milliseconds since the epoch: %w", err)
+	}
+	i.Time = time.UnixMilli(millis)
+	return nil
+}
+
+// Stable reports whether the server has been healthy for a time.
+func (s ServerHealth) Stable(now time.Time, since time.Duration) bool {
+	return s.Healthy && now.Sub(s.StableSince.Time) >= since
+}
+
+// Server returns the health of one server.
+func (h Health) Server(id string) (ServerHealth, bool) {
+	i, found := slices.BinarySearchFunc(h.Servers, id, func(s ServerHealth, id string) int { return strings.Compare(s.ID, id) })
+	if !found {
+		return ServerHealth{}, false
+	}
+	return h.Servers[i], true
+}
+
+// HealthReport is the servers' health as the leader sees it, and what they say of
+// themselves.
+type HealthReport struct {
+	Health
+	Reports []Server `json:"reports"` // by id
 }

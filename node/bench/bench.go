@@ -1,6 +1,6 @@
 // Package bench measures a running cluster over HTTP: a closed loop of
 // keep-alive connections, each sending its next request when the last one is
-// answered.
+// answered, or an open one, in which requests are due at a rate.
 package bench
 
 import (
@@ -50,6 +50,7 @@ type Options struct {
 	Size        int           // bytes of a written body, MinSize to MaxSize
 	Fill        int           // entries to publish before the measurement starts
 	Surfaces    []Surface     // by which to publish, in turn; none is HTTP
+	Rate        float64       // requests a second of all connections, whether or not they are answered in time; 0: each follows the last one's answer
 	AllowRemote bool          // allow URLs that are not loopback
 	PID         int           // of a process on this machine whose memory to watch; 0 is none
 }
@@ -63,6 +64,9 @@ func (o Options) Validate() error {
 	}
 	if o.Duration <= 0 {
 		problems = append(problems, fmt.Errorf("--duration: %v is not above zero", o.Duration))
+	}
+	if o.Rate < 0 || o.Rate > 0 && o.Mode == Wait {
+		problems = append(problems, fmt.Errorf("--rate: %v is below zero, or the mode is %s, which has none", o.Rate, Wait))
 	}
 	if o.Size < MinSize || o.Size > MaxSize {
 		problems = append(problems, fmt.Errorf("--size: %d is not between %d and %d", o.Size, MinSize, MaxSize))
@@ -119,7 +123,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	run := "bench-" + strconv.FormatInt(time.Now().UnixMicro(), 36) + strconv.Itoa(os.Getpid())
 	if o.Fill > 0 {
 		fill := o
-		fill.Mode = Write
+		fill.Mode, fill.Rate = Write, 0
 		if err := fill.fill(ctx, targets, run+"f"); err != nil {
 			return nil, err
 		}

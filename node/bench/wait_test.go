@@ -103,7 +103,7 @@ func TestWaitWakes(t *testing.T) {
 	}
 }
 
-// TestWaitEndsWithoutAnswers holds that refused writes are counted, and that calls
+// TestWaitEndsWithoutAnswers holds that rejected writes are counted, and that calls
 // that are never answered end with the time.
 func TestWaitEndsWithoutAnswers(t *testing.T) {
 	_, base := newRecorder(t, func(w http.ResponseWriter, req *http.Request) {

@@ -3,10 +3,16 @@ package bench
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +37,10 @@ const (
 	exchangeTimeout = 30 * time.Second
 	readBuffer      = 64 << 10
 )
+
+// rejected are the requests at a rate that were answered with an error: their latency
+// is not that of those that were carried out.
+const rejected = "rejected"
 
 // toolRejected names the failure of a tool that answered with an error.
 const toolRejected = "rejected by the tool"
@@ -69,16 +79,40 @@ func newWorker(o Options, targets []*url.URL, run string, number int, left *atom
 
 func (w *worker) loop(ctx context.Context) {
 	defer w.hangUp()
-	for ctx.Err() == nil {
+	for due := w.firstDue(); ctx.Err() == nil; {
 		if w.left != nil && w.left.Add(-1) < 0 {
 			return
 		}
-		w.step(ctx)
+		if w.options.Rate > 0 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(time.Until(due)):
+			}
+		}
+		w.step(ctx, due)
+		if w.options.Rate > 0 {
+			due = due.Add(w.period())
+		}
 	}
 }
 
-// step sends one request and notes its outcome.
-func (w *worker) step(ctx context.Context) {
+// period is the time between two requests of a connection, at a rate.
+func (w *worker) period() time.Duration {
+	return time.Duration(float64(w.options.Connections) / w.options.Rate * float64(time.Second))
+}
+
+// firstDue spreads the connections over the first period; zero without a rate.
+func (w *worker) firstDue() (due time.Time) {
+	if w.options.Rate > 0 {
+		due = time.Now().Add(w.period() * time.Duration(w.number) / time.Duration(w.options.Connections))
+	}
+	return due
+}
+
+// step sends one request and notes its outcome. At a rate it has been waited for since
+// it was due.
+func (w *worker) step(ctx context.Context, due time.Time) {
 	if !w.connect(ctx) {
 		return
 	}
@@ -92,6 +126,10 @@ func (w *worker) step(ctx context.Context) {
 		name += " by " + string(s)
 	}
 	w.prepare(mode)
+	late := time.Duration(0)
+	if !due.IsZero() {
+		late = max(0, time.Since(due))
+	}
 	took, answered := w.exchange(ctx)
 	if !answered {
 		return
@@ -102,7 +140,10 @@ func (w *worker) step(ctx context.Context) {
 		w.failures[toolRejected]++
 		return
 	}
-	w.note(name, took)
+	if !due.IsZero() && status >= firstErrorStatus {
+		name = rejected
+	}
+	w.note(name, late+took)
 	w.statuses[status]++
 }
 
@@ -252,4 +293,174 @@ func (w *worker) address(path string) {
 
 func (w *worker) channel() string {
 	return "bench-" + strconv.Itoa(w.texts.random.IntN(channels))
+}
+
+// Surface is the way by which entries are published.
+type Surface string
+
+// The surfaces.
+const (
+	HTTP Surface = "http" // POST /api/entries
+	A2A  Surface = "a2a"  // the message protocol by HTTP+JSON, whose errors have a status
+	MCP  Surface = "mcp"  // the tool interface
+)
+
+// publication is how a surface carries an entry: the path, and what stands before
+// the text, between text and fields, and behind them. A keyed one begins with keyedStart and a
+// key of its own for each request. success is how the answer to one that was published ends,
+// where the status does not show it.
+type publication struct {
+	path                  string
+	start, middle, finish string
+	keyed                 bool
+	success               string
+}
+
+var publications = map[Surface]publication{
+	HTTP: {path: "/api/entries", start: `{"body":"`, middle: `",`, finish: `}`},
+	A2A: {
+		path: "/a2a/v1/message:send", keyed: true,
+		start: `","role":"ROLE_USER","parts":[{"text":"`, middle: `"},{"data":{`, finish: `}}]}}`,
+	},
+	MCP: {
+		path: "/mcp", start: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"publish_message","arguments":{"body":"`,
+		middle: `",`, finish: `}}}`, success: `"duplicate":false}}}`,
+	},
+}
+
+// keyedStart opens a message up to its key.
+const keyedStart = `{"message":{"messageId":"`
+
+// surfaceProblem says what is wrong with the surfaces; nil is nothing.
+func (o Options) surfaceProblem() error {
+	var problems []error
+	for i, s := range o.Surfaces {
+		if _, known := publications[s]; !known {
+			problems = append(problems, fmt.Errorf("--surface: %q is unknown; use http, a2a or mcp, or several with commas", s))
+		} else if slices.Contains(o.Surfaces[:i], s) {
+			problems = append(problems, fmt.Errorf("--surface: %s stands twice", s))
+		}
+	}
+	if o.Mode != Write && len(o.Surfaces) > 0 && !slices.Equal(o.Surfaces, []Surface{HTTP}) {
+		problems = append(problems, errors.New("--surface: only the mode write has others than http"))
+	}
+	return errors.Join(problems...)
+}
+
+// surface is the surface of the next publication: each in turn.
+func (w *worker) surface() Surface {
+	if len(w.options.Surfaces) == 0 {
+		return HTTP
+	}
+	return w.options.Surfaces[(w.sent+w.number)%len(w.options.Surfaces)]
+}
+
+// publish makes the body of a publication and returns the path.
+func (w *worker) publish(s Surface) (path string) {
+	p := publications[s]
+	unique := mark(w.run, w.number, w.sent)
+	w.body = w.body[:0]
+	if p.keyed {
+		w.body = append(append(w.body, keyedStart...), unique...)
+	}
+	w.text = w.texts.appendText(w.text[:0], unique, w.options.Size)
+	w.body = append(append(w.body, p.start...), w.text...) // letters, digits, spaces, '-' and '.': nothing to escape
+	w.body = append(append(w.body, p.middle...), `"agent":"bench-`...)
+	w.body = strconv.AppendInt(w.body, int64(w.number), 10)
+	w.body = append(append(w.body, `","channel":"`...), w.channel()...)
+	w.body = append(append(w.body, `","title":"`...), w.texts.word()...)
+	for range titleWords - 1 {
+		w.body = append(append(w.body, ' '), w.texts.word()...)
+	}
+	w.body = append(append(w.body, `","tags":["bench"]`...), p.finish...)
+	return p.path
+}
+
+// The vocabulary: words made of syllables, the lower ranks far more frequent
+// than the higher ones, as in natural text.
+const (
+	vocabularySize = 20_000
+	zipfExponent   = 1.07
+	zipfOffset     = 4
+	sentenceWords  = 12
+	maxSyllables   = 4
+	corpusBytes    = 1 << 20
+)
+
+// vocabulary is the same in every run, so that searches find what earlier runs
+// have written.
+var vocabulary = makeVocabulary()
+
+func makeVocabulary() []string {
+	onsets := []string{"b", "br", "c", "ch", "d", "f", "fl", "g", "gr", "h", "j", "k", "l", "m", "n", "p", "pl", "r", "s", "st", "t", "tr", "v", "w"}
+	nuclei := []string{"a", "e", "i", "o", "u", "ai", "ea", "ou"}
+	codas := []string{"", "", "n", "r", "l", "s", "t", "m", "nd"}
+	random := rand.New(rand.NewPCG(1, 2))
+	words, known := make([]string, 0, vocabularySize), make(map[string]bool, vocabularySize)
+	for len(words) < vocabularySize {
+		var syllables strings.Builder
+		for range 1 + random.IntN(maxSyllables) {
+			for _, part := range [][]string{onsets, nuclei, codas} {
+				syllables.WriteString(part[random.IntN(len(part))])
+			}
+		}
+		if word := syllables.String(); !known[word] {
+			known[word] = true
+			words = append(words, word)
+		}
+	}
+	return words
+}
+
+// corpus is the text that bodies are cut from: drawing words for each body
+// would cost more than sending it.
+var corpus = sync.OnceValue(func() []byte {
+	w := newWriter(1)
+	text := make([]byte, 0, corpusBytes)
+	for n := 1; len(text) < corpusBytes; n++ {
+		text = append(text, ' ')
+		at := len(text)
+		text = append(text, w.word()...)
+		if n%sentenceWords == 1 {
+			text[at] -= 'a' - 'A'
+		}
+		if n%sentenceWords == 0 {
+			text = append(text, '.')
+		}
+	}
+	return text
+})
+
+// writer draws words and texts. It is not safe for concurrent use.
+type writer struct {
+	random *rand.Rand
+	ranks  *rand.Zipf
+}
+
+func newWriter(seed uint64) *writer {
+	random := rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15))
+	return &writer{random: random, ranks: rand.NewZipf(random, zipfExponent, zipfOffset, vocabularySize-1)}
+}
+
+func (w *writer) word() string { return vocabulary[w.ranks.Uint64()] }
+
+// appendText appends size bytes that begin with the mark, which makes them
+// unique, and go on with sentences. A mark longer than size is kept whole.
+func (w *writer) appendText(dst []byte, mark string, size int) []byte {
+	text := corpus()
+	from := w.random.IntN(len(text) - MaxSize)
+	for text[from] != ' ' {
+		from--
+	}
+	dst = append(dst, mark...)
+	dst = append(dst, text[from:from+max(size-len(mark), 0)]...)
+	if end := len(dst) - 1; dst[end] == ' ' { // surrounding white space would be trimmed away
+		dst[end] = '.'
+	}
+	return dst
+}
+
+// mark names one text of one connection of one run.
+func mark(run string, connection, number int) string {
+	return run + "-" + strconv.Itoa(connection) + "-" + strconv.Itoa(number)
 }

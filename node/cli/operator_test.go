@@ -63,10 +63,10 @@ func someCluster() admin.ClusterReport {
 		}
 	}
 	late := reported("b-2", "follower", 90)
-	late.Ready, late.Problems = false, []string{"caught-up: applied 90 of 100", "writes are refused: disk_full: the disks are nearly full (b)"}
+	late.Ready, late.Problems = false, []string{"caught-up: applied 90 of 100", "writes are rejected: disk_full: the disks are nearly full (b)"}
 	late.Warnings = []string{"its clock is 10m0s behind the median of 3 clocks"}
 	late.Condition = admin.Condition{
-		Refuses: "disk_full: the disks are nearly full (b)", Refused: []admin.Refused{{Code: "disk_full", Count: 12}, {Code: "not_enqueued", Count: 1}},
+		Rejects: "disk_full: the disks are nearly full (b)", Rejected: []admin.Rejected{{Code: "disk_full", Count: 12}, {Code: "not_enqueued", Count: 1}},
 		ClockAheadMillis: -600_000, ApplyLag: 10, ApplyLagMillis: 2500, Stall: admin.Timing{Count: 1, MeanMillis: 2600, MostMillis: 2600},
 	}
 	return admin.ClusterReport{
@@ -117,31 +117,31 @@ func TestStatusScreen(t *testing.T) {
 
 func TestRejectedEverywhere(t *testing.T) {
 	report := someCluster()
-	if why := rejectedEverywhere(&report); why != "" {
-		t.Errorf("one server takes writes, and the screen says %q", why)
+	if reason := rejectedEverywhere(&report); reason != "" {
+		t.Errorf("one server takes writes, and the screen says %q", reason)
 	}
-	report.Servers[0].Report.Refuses = "disk_full: no space"
-	if why := rejectedEverywhere(&report); !strings.HasPrefix(why, "disk_full") {
-		t.Errorf("no server takes writes, and the screen says %q", why)
+	report.Servers[0].Report.Rejects = "disk_full: no space"
+	if reason := rejectedEverywhere(&report); !strings.HasPrefix(reason, "disk_full") {
+		t.Errorf("no server takes writes, and the screen says %q", reason)
 	}
 	report.Servers[1].Report = nil
-	report.Servers[0].Report.Leader, report.Servers[0].Report.Refuses = "", ""
-	if why := rejectedEverywhere(&report); why != "no leader is known" {
-		t.Errorf("there is no leader, and the screen says %q", why)
+	report.Servers[0].Report.Leader, report.Servers[0].Report.Rejects = "", ""
+	if reason := rejectedEverywhere(&report); reason != "no leader is known" {
+		t.Errorf("there is no leader, and the screen says %q", reason)
 	}
 	var out bytes.Buffer
 	if err := writeStatus(&out, (&watcher{now: report}).overview()); err != nil || !strings.Contains(out.String(), "WRITES ARE REJECTED: no leader is known\n") {
 		t.Errorf("the screen is %s, %v", out.String(), err)
 	}
 	report.Servers[0].Report = nil
-	if why := rejectedEverywhere(&report); why != "no server answers" {
-		t.Errorf("none answers, and the screen says %q", why)
+	if reason := rejectedEverywhere(&report); reason != "no server answers" {
+		t.Errorf("none answers, and the screen says %q", reason)
 	}
 }
 
-// TestHealthVerdict holds that the command fails for each server that is not well,
+// TestHealthExitCode holds that the command fails for each server that is not well,
 // however healthy Raft finds it, and not for slowness.
-func TestHealthVerdict(t *testing.T) {
+func TestHealthExitCode(t *testing.T) {
 	report := someCluster()
 	report.Servers[1].Report.Problems = nil
 	report.Servers[2].Report, report.Servers[4].Report = report.Servers[0].Report, report.Servers[0].Report
@@ -156,7 +156,7 @@ func TestHealthVerdict(t *testing.T) {
 		t.Error("not healthy, and it succeeds")
 	}
 	health.Healthy = true
-	report.Servers[1].Report.Problems = []string{"writes are refused: disk_full"}
+	report.Servers[1].Report.Problems = []string{"writes are rejected: disk_full"}
 	if err := command.problem(&health); err == nil || !strings.Contains(err.Error(), "not well: b-2;") {
 		t.Errorf("one rejects writes: %v", err)
 	}
@@ -247,7 +247,12 @@ func TestOperatorCommands(t *testing.T) {
 		{[]string{"settings", "show"}, exitOK, "of 4.0 GiB used today"},
 		{[]string{"settings", "set", "daily-bytes=much"}, exitFailed, "write it as daily-bytes=512MiB"},
 		{[]string{"settings", "set", "daily-bytes=1025TiB"}, exitFailed, "not a number of bytes up to 1.0 PiB"},
-		{[]string{"settings", "set", "bytes=1"}, exitFailed, "there are daily-bytes and sender-bytes"},
+		{[]string{"settings", "set", "bytes=1"}, exitFailed, "there are daily-bytes, sender-bytes, proven-only, alike-hourly"},
+		{[]string{"settings", "set", "bytes=1", "proven-only=perhaps"}, exitFailed, "\"proven-only=perhaps\": neither true nor false"},
+		{[]string{"mod", "hide", "e99", "--reason", "x"}, exitOK, "e99 names no entry that this node has."},
+		{[]string{"mod", "hide", "--agent", "nobody-here", "--reason", "x"}, exitOK, "nothing would be changed (hide)"},
+		{[]string{"mod", "lift", "7"}, exitFailed, "commons: The request has 1 problem: number is that of no rule that holds"},
+		{[]string{"mod", "block", "--network", "10.0.0.0/99", "--for", "1h", "--reason", "x"}, exitFailed, "problem: network cannot be taken: 10.0.0.0/99 must be like 192.0.2.0/24"},
 		{[]string{"autopilot", "health"}, exitOK, id},
 		{[]string{"raft", "transfer-leader"}, exitFailed, "no other voter is alive"},
 		{[]string{"raft", "transfer-leader", "n9"}, exitFailed, `"n9" is neither`},
@@ -413,7 +418,7 @@ func TestKeyIsReset(t *testing.T) {
 	}
 }
 
-func TestVerdict(t *testing.T) {
+func TestDifferences(t *testing.T) {
 	silent := []admin.Digest{{ID: "n1-a", Digest: "ab", Rows: "cd"}, {ID: "n2-b", Error: "is not there"}}
 	for _, tc := range []struct {
 		comparison admin.Comparison

@@ -22,7 +22,7 @@ type secretCommand struct {
 }
 
 type secretGenerateCommand struct {
-	Keep string `name:"keep" placeholder:"FILE" help:"Write the secret to this file instead, readable by its owner only; a file that is there stays as it is."`
+	Keep string `name:"keep" placeholder:"FILE" help:"Write the secret to this file instead, readable by its owner only; an existing file stays as it is."`
 	JSON bool   `name:"json" help:"Print JSON."`
 }
 
@@ -66,7 +66,7 @@ const (
 )
 
 type secretRotateCommand struct {
-	ClusterAddr []string      `name:"cluster-addr" env:"COMMONS_CLUSTER_ADDR" sep:"," default:"127.0.0.1:7000" placeholder:"HOST:PORT,..." help:"Private port of any running node; of several, the first that answers is asked."`
+	ClusterAddr []string      `name:"cluster-addr" env:"COMMONS_CLUSTER_ADDR" sep:"," default:"127.0.0.1:7000" placeholder:"HOST:PORT" help:"Private port of any running node; of several, the first that answers is asked."`
 	SecretFile  string        `name:"secret-file" env:"COMMONS_SECRET_FILE" required:"" placeholder:"FILE" help:"The secret file to change."`
 	Wait        time.Duration `name:"wait" default:"15m" placeholder:"DURATION" help:"How long to wait for the nodes at each step, while the file is copied to them."`
 	JSON        bool          `name:"json" help:"Print JSON, one line for each step."`

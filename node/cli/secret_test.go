@@ -89,7 +89,7 @@ func TestRotationStepByStep(t *testing.T) {
 	}
 }
 
-// checkBackupFromBefore holds that a backup made under the former secret is refused
+// checkBackupFromBefore holds that a backup made under the former secret is rejected
 // without it, before anything is changed, and restored with it.
 func checkBackupFromBefore(t *testing.T, backup, secret, former string) {
 	t.Helper()
@@ -115,7 +115,7 @@ func checkBackupFromBefore(t *testing.T, backup, secret, former string) {
 		}
 	}
 	if _, err := os.Stat(missing); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("what was refused left a data directory: %v", err)
+		t.Errorf("what was rejected left a data directory: %v", err)
 	}
 	code, out, stderr := execute(t, "snapshot", "restore", backup, "--secret-file", secret, "--source-secret-file", former, "--data-dir", missing, "--node-id", "r")
 	if code != exitOK || !strings.Contains(out, "restored and verified: 1 entries") || strings.Contains(out, "data key is new") {

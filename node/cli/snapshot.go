@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -27,7 +28,7 @@ const backupMode = 0o600
 
 type snapshotSaveCommand struct {
 	target `embed:""`
-	File   string `arg:"" help:"Where to save it. A file that is there is replaced once the new one is whole."`
+	File   string `arg:"" help:"Where to save it. An existing file is replaced once the new one is whole."`
 }
 
 // Run saves a backup. What comes is checked on its way to the disk.
@@ -55,6 +56,9 @@ func (c *snapshotSaveCommand) Run(ctx context.Context, std streams) error {
 		return fmt.Errorf("nothing was saved: %w; repeat, or ask another node", err)
 	}
 	c.record(ctx, std, client, report.Info)
+	if err := savePurgeList(ctx, client, c.File+backup.PurgeListSuffix); err != nil {
+		return fmt.Errorf("%s is whole, and the list of what was purged could not be saved beside it: %w; run `commons mod purge-list`", c.File, err)
+	}
 	if c.JSON {
 		return show(std.out, true, report, "")
 	}
@@ -71,6 +75,20 @@ func (c *snapshotSaveCommand) record(ctx context.Context, std streams, client *a
 	if _, err := admin.Call[struct{}](ctx, client, admin.PathSaved, admin.SavedBackup{CreatedAt: saved.CreatedAt}); err != nil {
 		fmt.Fprintf(std.err, "warning: %s is whole, but the cluster does not count it, so that CommonsBackupOld may fire: %v\n", c.File, err)
 	}
+}
+
+// savePurgeList saves all that was purged to a file.
+func savePurgeList(ctx context.Context, client *admin.Client, path string) error {
+	stream, err := client.Stream(ctx, admin.PathPurged, nil) // it may be longer than other answers
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stream.Close() }() // read to its end
+	var list backup.PurgeList
+	if err := json.NewDecoder(stream).Decode(&list); err != nil {
+		return fmt.Errorf("the list was cut off: %w", err)
+	}
+	return list.Write(path)
 }
 
 // savedBackup is a backup and its length on disk.
@@ -188,4 +206,130 @@ func inspectedRows(file string, found *inspected) []string {
 
 func timeText(millis int64) string {
 	return time.UnixMilli(millis).UTC().Format(time.RFC3339)
+}
+
+// directory is the data directory that a command works on while no node runs on it.
+type directory struct {
+	sources    `embed:""`
+	DataDir    string `name:"data-dir" env:"COMMONS_DATA_DIR" default:"./data" placeholder:"DIR" help:"Data directory of the node."`
+	NodeID     string `name:"node-id" env:"COMMONS_NODE_ID" placeholder:"NAME" help:"Name of the node (default: the host name, or the one that the directory has)."`
+	NewDataKey bool   `name:"new-data-key" help:"Give the new cluster another data key, when the secret that the former one is sealed under is lost. Keys that sign deliveries and the pseudonyms of senders start anew."`
+	JSON       bool   `name:"json" help:"Print JSON."`
+}
+
+// node says the same to package offline.
+func (o *directory) node() (offline.Offline, error) {
+	if o.NewDataKey && o.SourceSecret != "" {
+		return offline.Offline{}, &configError{[]string{
+			"--new-data-key: --source-secret-file names a secret for the former data key; give one of them, --source-secret-file if you have that secret",
+		}}
+	}
+	return offline.Offline{
+		DataDir: o.DataDir, NodeID: o.NodeID, SecretFile: o.SecretFile, SourceSecret: o.SourceSecret, NewDataKey: o.NewDataKey,
+	}, nil
+}
+
+// newKeyNotice says what a new data key means.
+const newKeyNotice = `
+The data key is new, so what depended on the former one starts again:
+- Deliveries are signed with another key. Ask receivers that keep the key to fetch /.well-known/commons-keys.json again.
+- Senders get other pseudonyms. An agent proves its name only with its edit_key, and a request_id that was sent without a name counts as a new one.`
+
+// report says what a data directory has become.
+func (o *directory) report(std streams, done string, founded offline.Founded) error {
+	text := fmt.Sprintf(`%s: %d entries up to index %d, digest %s
+%s is the only voter of the new cluster %s (the former one was %s).
+Start it on %s, then the others with --join and empty data directories.`,
+		done, founded.Entries, founded.Index, founded.Digest, founded.ServerID, founded.ClusterID, founded.Former, o.DataDir)
+	if founded.Purged > 0 {
+		text += fmt.Sprintf("\n%d entries were purged again, as the purge list says.", founded.Purged)
+	}
+	if founded.NewDataKey {
+		text += newKeyNotice
+	}
+	return show(std.out, o.JSON, founded, text)
+}
+
+type snapshotRestoreCommand struct {
+	directory `embed:""`
+	File      string   `arg:"" help:"The backup."`
+	PurgeList []string `name:"purge-list" sep:"," placeholder:"FILE" help:"Lists of what was purged; what the newest one names is purged again (default: those beside the backup, named *.purged.json)."`
+	Check     bool     `name:"check" help:"Only try it: restore into a temporary directory (below TMPDIR), compare the digests, and remove it. No data directory is touched."`
+}
+
+// Run restores a backup, or tries it.
+func (c *snapshotRestoreCommand) Run(std streams) error {
+	at, err := c.node()
+	if err != nil {
+		return err
+	}
+	if at.PurgeLists = c.PurgeList; len(at.PurgeLists) == 0 {
+		if at.PurgeLists, err = filepath.Glob(filepath.Join(filepath.Dir(c.File), "*"+backup.PurgeListSuffix)); err != nil {
+			return err
+		}
+	}
+	if c.Check {
+		return c.try(std, at)
+	}
+	founded, err := offline.Restore(at, c.File)
+	if err != nil {
+		return fmt.Errorf("nothing was restored: %w", err)
+	}
+	return c.report(std, "restored and verified", founded)
+}
+
+// tried is what --check prints as JSON.
+type tried struct {
+	Restorable bool   `json:"restorable"`
+	Former     string `json:"former"` // id of the cluster that was backed up
+	Index      uint64 `json:"index"`
+	Entries    uint64 `json:"entries"`
+	Digest     string `json:"digest"`
+	Rows       string `json:"rows"`
+}
+
+func (c *snapshotRestoreCommand) try(std streams, at offline.Offline) error {
+	founded, err := offline.CheckRestore(at, c.File)
+	if err != nil {
+		return fmt.Errorf("%s cannot be restored: %w", c.File, err)
+	}
+	return show(std.out, c.JSON, tried{true, founded.Former, founded.Index, founded.Entries, founded.Digest, founded.Rows},
+		fmt.Sprintf("%s can be restored: %d entries up to index %d, digest %s\nIt was restored, verified and removed again; nothing else was touched.",
+			c.File, founded.Entries, founded.Index, founded.Digest))
+}
+
+type recoverCommand struct {
+	directory `embed:""`
+	Confirm   bool `name:"confirm" help:"Do it: the other servers are gone for good, or stopped and their data directories will be emptied."`
+}
+
+// Run recovers a node alone.
+func (c *recoverCommand) Run(std streams) error {
+	at, err := c.node()
+	if err != nil {
+		return err
+	}
+	if !c.Confirm {
+		held, err := offline.Survey(at)
+		if err != nil {
+			return fmt.Errorf("not recovered: %w", err)
+		}
+		ends := "log"
+		if held.LostLog != nil {
+			ends = fmt.Sprintf("log is lost (%v) and whose state", held.LostLog)
+		}
+		return &configError{[]string{fmt.Sprintf(
+			"--confirm is missing: recover makes %s, whose %s ends at index %d of term %d, the only voter of a new cluster. What only the other servers had is lost. "+
+				"Stop all of them, run this on each that is left, choose the one with the highest term and, among those, the highest index, and empty the others' data directories afterwards",
+			held.ServerID, ends, held.LastLog, held.LastTerm)}}
+	}
+	logger, err := newLogger(std.err, "warn", "text")
+	if err != nil {
+		return err
+	}
+	founded, err := offline.Recover(at, logger)
+	if err != nil {
+		return fmt.Errorf("not recovered: %w", err)
+	}
+	return c.report(std, "recovered", founded)
 }

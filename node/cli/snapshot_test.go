@@ -2,8 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,7 +20,7 @@ func TestSnapshotCommands(t *testing.T) {
 	if code != exitOK || !strings.Contains(out, "1 entries up to index") {
 		t.Fatalf("save: exit code %d, %s%s", code, out, stderr)
 	}
-	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 2 {
 		t.Errorf("left beside the backup: %v, %v", names, err)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != backupMode {
@@ -58,6 +56,22 @@ func TestSnapshotCommands(t *testing.T) {
 	code, out, stderr = execute(t, "recover", "--data-dir", data, "--confirm", "--json")
 	if code != exitOK || !json.Valid([]byte(out)) {
 		t.Errorf("recover: exit code %d, %s%s", code, out, stderr)
+	}
+
+	for _, step := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"mod", "purge", "e1", "--reason", "an address", "--cluster-addr", c.Nodes[0].ClusterAddr()}, "1 would be changed (purge)"},
+		{[]string{"mod", "purge", "e1", "--reason", "an address", "--yes", "--cluster-addr", c.Nodes[0].ClusterAddr()}, "1 of 1 changed (purge)"},
+		{[]string{"mod", "purge-status", "--cluster-addr", c.Nodes[0].ClusterAddr()}, c.Nodes[0].ServerID()},
+		{[]string{"snapshot", "restore", file, "--data-dir", filepath.Join(dir, "as it was"), "--node-id", "r"}, "restored and verified: 1 entries"},
+		{[]string{"mod", "purge-list", filepath.Join(dir, "later.purged.json"), "--cluster-addr", c.Nodes[0].ClusterAddr()}, ""},
+		{[]string{"snapshot", "restore", file, "--data-dir", filepath.Join(dir, "purged"), "--node-id", "r"}, "1 entries were purged again"},
+	} {
+		if code, out, stderr := execute(t, step.args...); code != exitOK || !strings.Contains(out, step.says) {
+			t.Errorf("%s: exit code %d, %s%s", step.args, code, out, stderr)
+		}
 	}
 
 	if err := os.Truncate(file, 1000); err != nil {
@@ -108,20 +122,11 @@ func TestOnlyWhatWasSavedIsRecorded(t *testing.T) {
 // lastBackup returns when the newest backup was begun, as a node's measurements say.
 func lastBackup(t *testing.T, c *nodetest.Cluster) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Nodes[0].URL()+"/metrics", nil)
+	_, body, err := c.Nodes[0].GetText("/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, found := strings.Cut(string(body), "\ncommons_last_backup_timestamp_seconds ")
+	_, rest, found := strings.Cut(body, "\ncommons_last_backup_timestamp_seconds ")
 	if !found {
 		t.Fatal("when the newest backup was begun is not measured")
 	}

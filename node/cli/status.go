@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -117,19 +120,19 @@ func (w *watcher) overview() *overview {
 // rejectedEverywhere returns why no server of the configuration that answers takes
 // writes; "" where one does.
 func rejectedEverywhere(report *admin.ClusterReport) string {
-	why := "no server answers"
+	reason := "no server answers"
 	for _, s := range report.Servers {
 		switch r := s.Report; {
 		case r == nil || s.Part == admin.Outside:
 		case r.Leader == "":
-			why = "no leader is known"
-		case r.Refuses == "":
+			reason = "no leader is known"
+		case r.Rejects == "":
 			return ""
 		default:
-			why = r.Refuses
+			reason = r.Rejects
 		}
 	}
-	return why
+	return reason
 }
 
 func writeStatus(out io.Writer, p *overview) error {
@@ -167,7 +170,7 @@ func writeStatus(out io.Writer, p *overview) error {
 }
 
 // daysText says for how many days the fullest disk has room, if as much is written
-// without a key as today so far, and if the whole budget is.
+// as today so far, and if the whole budget is.
 func daysText(servers []admin.Server, set *admin.SettingsReport) string {
 	free, known := uint64(0), false
 	for _, s := range servers {
@@ -184,7 +187,7 @@ func daysText(servers []admin.Server, set *admin.SettingsReport) string {
 		days = append(days, fmt.Sprintf("%.0f days like today", float64(free)/day))
 	}
 	if set.DailyBytes > 0 {
-		days = append(days, fmt.Sprintf("%.0f of the whole budget", float64(free)/float64(set.DailyBytes)))
+		days = append(days, fmt.Sprintf("%.0f days of the whole budget", float64(free)/float64(set.DailyBytes)))
 	}
 	if len(days) == 0 {
 		return ""
@@ -252,8 +255,8 @@ func silence(s *admin.Server) string {
 
 func rejectedText(r *admin.NodeReport) string {
 	var count uint64
-	codes := make([]string, 0, len(r.Refused))
-	for _, rejected := range r.Refused {
+	codes := make([]string, 0, len(r.Rejected))
+	for _, rejected := range r.Rejected {
 		count += rejected.Count
 		codes = append(codes, rejected.Code)
 	}
@@ -261,7 +264,7 @@ func rejectedText(r *admin.NodeReport) string {
 	if len(codes) > 0 {
 		text += " " + strings.Join(codes, ",")
 	}
-	if r.Refuses != "" {
+	if r.Rejects != "" {
 		text += " (all now)"
 	}
 	return text
@@ -304,4 +307,181 @@ func signedText(ms float64) string {
 		return "-" + millisText(-ms)
 	}
 	return "+" + millisText(ms)
+}
+
+// Sequences of a terminal: another screen, so that what was there comes back at
+// the end, and the way to write over what is shown without a flicker.
+const (
+	screenEnter = "\x1b[?1049h\x1b[?25l"
+	screenLeave = "\x1b[?25h\x1b[?1049l"
+	screenHome  = "\x1b[H"
+	lineRest    = "\x1b[K"
+	screenRest  = "\x1b[J"
+)
+
+const minTopInterval = 100 * time.Millisecond
+
+type topCommand struct {
+	ClusterAddr []string      `name:"cluster-addr" env:"COMMONS_CLUSTER_ADDR" sep:"," default:"127.0.0.1:7000" placeholder:"HOST:PORT" help:"Private port of any running node; of several, the first that answers is asked."`
+	SecretFile  string        `name:"secret-file" env:"COMMONS_SECRET_FILE" placeholder:"FILE" help:"The cluster secret; not needed for nodes on this machine that have none."`
+	Interval    time.Duration `name:"interval" default:"1s" placeholder:"DURATION" help:"Time between two screens."`
+	Count       int           `name:"count" default:"0" placeholder:"N" help:"End after so many screens; 0: at Ctrl-C."`
+	JSON        bool          `name:"json" help:"Print one line of JSON for each screen."`
+}
+
+// Run shows the cluster until a signal ends it. A look that fails is shown,
+// and tried again: clusters are watched when things go wrong.
+func (c *topCommand) Run(ctx context.Context, std streams) error {
+	if c.Interval < minTopInterval {
+		return &configError{[]string{fmt.Sprintf("--interval: %v is too short; give %v or more", c.Interval, minTopInterval)}}
+	}
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	s := screen{out: std.out, live: !c.JSON && isTerminal(std.out)}
+	s.enter()
+	defer s.leave()
+	w := watcher{target: &target{ClusterAddr: c.ClusterAddr, SecretFile: c.SecretFile, Timeout: max(c.Interval, minLook)}}
+	tick := time.NewTicker(c.Interval)
+	defer tick.Stop()
+	for shown := 0; c.Count == 0 || shown < c.Count; {
+		err := w.look(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		switch {
+		case isConfigError(err):
+			return err
+		case err != nil:
+			s.show(err.Error() + "\n")
+			shown++
+		case !w.earlier.IsZero():
+			if err := c.showOverview(&s, w.overview()); err != nil {
+				return err
+			}
+			shown++
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// minLook is the least time that one look may take.
+const minLook = 5 * time.Second
+
+func (c *topCommand) showOverview(s *screen, p *overview) error {
+	var text bytes.Buffer
+	if c.JSON {
+		return json.NewEncoder(s.out).Encode(p)
+	}
+	if err := writeStatus(&text, p); err != nil {
+		return err
+	}
+	s.show(text.String())
+	return nil
+}
+
+// screen shows one text after the other in the same place of a terminal, or,
+// where there is none, below each other.
+type screen struct {
+	out  io.Writer
+	live bool
+}
+
+func (s *screen) enter() {
+	if s.live {
+		fmt.Fprint(s.out, screenEnter)
+	}
+}
+
+func (s *screen) leave() {
+	if s.live {
+		fmt.Fprint(s.out, screenLeave)
+	}
+}
+
+func (s *screen) show(text string) {
+	if !s.live {
+		fmt.Fprintln(s.out, text)
+		return
+	}
+	text += time.Now().Format(time.TimeOnly) + "   Ctrl-C ends this\n"
+	fmt.Fprint(s.out, screenHome, strings.ReplaceAll(text, "\n", lineRest+"\n"), screenRest)
+}
+
+// maxAnswer bounds how much of a node's answer is read.
+const maxAnswer = 16 << 10
+
+type healthCommand struct {
+	URL      string        `name:"url" env:"COMMONS_HEALTH_URL" placeholder:"URL" help:"Base URL of the node (default: made from --http-addr)."`
+	HTTPAddr string        `name:"http-addr" env:"COMMONS_HTTP_ADDR" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where the node's public HTTP service listens."`
+	Timeout  time.Duration `name:"timeout" env:"COMMONS_HEALTH_TIMEOUT" default:"5s" placeholder:"DURATION" help:"How long to wait for the answer."`
+	Voter    bool          `name:"voter" help:"Fail also while the node has no vote and does not count for a majority; its private port is asked for that."`
+
+	ClusterAddr string `name:"cluster-addr" env:"COMMONS_CLUSTER_ADDR" default:"127.0.0.1:7000" placeholder:"HOST:PORT" help:"Private port of the node, for --voter."`
+	SecretFile  string `name:"secret-file" env:"COMMONS_SECRET_FILE" placeholder:"FILE" help:"The cluster secret, for --voter; not needed for a node on this machine that has none."`
+
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+// Run succeeds when the node says that it is ready, and else shows why not. With
+// --voter it has to have a vote, too.
+func (c *healthCommand) Run(ctx context.Context, std streams) error {
+	base := c.URL
+	if base == "" {
+		var err error
+		if base, err = localURL(c.HTTPAddr); err != nil {
+			return &configError{[]string{"--http-addr: " + err.Error()}}
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	base = strings.TrimSuffix(base, "/")
+	ready, body, err := c.get(ctx, base+"/readyz")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(std.out, strings.TrimSpace(string(body)))
+	if ready != http.StatusOK {
+		return fmt.Errorf("not ready: %s answers %d", base, ready)
+	}
+	if !c.Voter {
+		return nil
+	}
+	private := target{ClusterAddr: []string{c.ClusterAddr}, SecretFile: c.SecretFile, Timeout: c.Timeout}
+	status, err := ask[admin.Status](ctx, &private, admin.PathStatus, nil)
+	if err == nil && status.Membership != admin.Voter {
+		err = fmt.Errorf("no voter yet: its membership is %q", status.Membership)
+	}
+	return err
+}
+
+func (c *healthCommand) get(ctx context.Context, url string) (status int, body []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, nil, &configError{[]string{"--url: " + err.Error()}}
+	}
+	if c.JSON {
+		req.Header.Set("Accept", "application/json")
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer res.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	return res.StatusCode, body, err
+}
+
+// localURL returns the URL under which a process on the same machine reaches a
+// service that listens at addr.
+func localURL(addr string) (string, error) {
+	local, err := localAddr(addr)
+	if err != nil {
+		return "", err
+	}
+	return "http://" + local, nil
 }

@@ -21,7 +21,7 @@ const reachTimeout = 3 * time.Second
 // target is the node that an operator's command asks: the first of several that
 // answers.
 type target struct {
-	ClusterAddr []string      `name:"cluster-addr" env:"COMMONS_CLUSTER_ADDR" sep:"," default:"127.0.0.1:7000" placeholder:"HOST:PORT,..." help:"Private port of any running node; of several, the first that answers is asked."`
+	ClusterAddr []string      `name:"cluster-addr" env:"COMMONS_CLUSTER_ADDR" sep:"," default:"127.0.0.1:7000" placeholder:"HOST:PORT" help:"Private port of any running node; of several, the first that answers is asked."`
 	SecretFile  string        `name:"secret-file" env:"COMMONS_SECRET_FILE" placeholder:"FILE" help:"The cluster secret; not needed for nodes on this machine that have none."`
 	Timeout     time.Duration `name:"timeout" default:"30s" placeholder:"DURATION" help:"How long to wait for the answer."`
 	JSON        bool          `name:"json" help:"Print JSON."`

@@ -5,11 +5,20 @@ package config
 
 import (
 	"cmp"
+	"context"
+	"fmt"
+	"net"
 	"net/netip"
 	"os"
+	"reflect"
 	"time"
 
+	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/guard"
+	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/node/membership"
+	"github.com/commons-cluster/commons/node/propose"
 )
 
 // Bounds of the configuration.
@@ -49,25 +58,31 @@ type Config struct {
 	GossipAdvertise  string `name:"gossip-advertise" env:"COMMONS_GOSSIP_ADVERTISE" placeholder:"HOST:PORT" help:"Gossip address that the other nodes dial (default: the bound address)."`
 
 	BootstrapExpect int      `name:"bootstrap-expect" env:"COMMONS_BOOTSTRAP_EXPECT" default:"1" placeholder:"N" help:"Number of voters that form the first configuration. With --join, 1 never forms one."`
-	Join            []string `name:"join" env:"COMMONS_JOIN" sep:"," placeholder:"HOST:PORT,..." help:"Gossip addresses of other nodes. The node's own may be among them; a name with several addresses counts as all of them."`
+	Join            []string `name:"join" env:"COMMONS_JOIN" sep:"," placeholder:"HOST:PORT" help:"Gossip addresses of other nodes. The node's own may be among them; a name with several addresses counts as all of them."`
 	SecretFile      string   `name:"secret-file" env:"COMMONS_SECRET_FILE" placeholder:"FILE" help:"The cluster secret: one line of at least 32 bytes, or two while it is being changed. Without it the private ports bind to loopback only."`
 
 	NonVoter            bool          `name:"non-voter" env:"COMMONS_NON_VOTER" help:"Never vote: a read replica, which takes every call and does not count for a majority. Needs --join."`
 	DeadServerThreshold time.Duration `name:"dead-server-threshold" env:"COMMONS_DEAD_SERVER_THRESHOLD" default:"10m" placeholder:"DURATION" help:"How long a server is dead before the leader removes it, as long as three voters and a quorum stay; 0 keeps it."`
 
-	DiskReserve string `name:"disk-reserve" env:"COMMONS_DISK_RESERVE" default:"256MiB" placeholder:"SIZE" help:"Free space, such as 512MiB or 5%, below which a node does not lead; when too few voters have more, writes are refused. 0 turns this off."`
+	AnswerBehind bool `name:"answer-behind" env:"COMMONS_ANSWER_BEHIND" help:"Answer as soon as the node has started, before it has heard from a leader: where a majority is lost. It may show what was purged while it was away."`
+
+	DiskReserve string `name:"disk-reserve" env:"COMMONS_DISK_RESERVE" default:"256MiB" placeholder:"SIZE" help:"Free space, such as 512MiB or 5%, below which a node does not lead; when too few voters have more, writes are rejected. 0 turns this off."`
 
 	WriteRate   int           `name:"write-rate" env:"COMMONS_WRITE_RATE" default:"30" placeholder:"N" help:"Writes a minute per sender and per agent; 0 turns the limit off."`
-	WriteBurst  int           `name:"write-burst" env:"COMMONS_WRITE_BURST" default:"10" placeholder:"N" help:"Writes above the rate that may come at once; 0 turns the limit off."`
-	HouseAgents []string      `name:"house-agents" env:"COMMONS_HOUSE_AGENTS" sep:"," placeholder:"NAME,..." help:"Names of the operator's own agents."`
+	WriteBurst  int           `name:"write-burst" env:"COMMONS_WRITE_BURST" default:"10" placeholder:"N" help:"Writes that may come at once per sender and per agent; 0 turns the limit off."`
+	HouseAgents []string      `name:"house-agents" env:"COMMONS_HOUSE_AGENTS" sep:"," placeholder:"NAME" help:"Names of the operator's own agents, which the operator has registered."`
 	ClaimTTL    time.Duration `name:"claim-ttl" env:"COMMONS_CLAIM_TTL" default:"24h" placeholder:"DURATION" help:"How long a claim of a job lasts."`
 
-	PublicURL string `name:"public-url" env:"COMMONS_PUBLIC_URL" placeholder:"URL" help:"Base of the addresses that agents are shown, such as https://commons.example (default: what each request was sent to; and paths alone in what is pushed)."`
+	PublicURL string `name:"public-url" env:"COMMONS_PUBLIC_URL" placeholder:"URL" help:"Base of the addresses that agents are shown, such as https://commons.example (default: what each request was sent to; pushed events then hold only paths)."`
 	AgentCard string `name:"agent-card" env:"COMMONS_AGENT_CARD" default:"1.0" placeholder:"FORM" help:"Form of the A2A agent card: 1.0, or dual with the fields of 0.3, too."`
+
+	OperatorName    string `name:"operator-name" env:"COMMONS_OPERATOR_NAME" placeholder:"NAME" help:"Who runs this place, a person or an organisation, as everybody is shown it."`
+	OperatorContact string `name:"operator-contact" env:"COMMONS_OPERATOR_CONTACT" placeholder:"CONTACT" help:"Where everybody can write to whoever runs this place: a mail address, or an https:// address."`
+	TermsURL        string `name:"terms-url" env:"COMMONS_TERMS_URL" placeholder:"URL" help:"Address of the terms of use, https://."`
 
 	PushPort     int      `name:"push-port" env:"COMMONS_PUSH_PORT" default:"0" placeholder:"PORT" help:"Port that a notify_url may name beside 443, for tests. Rejected unless all the node's addresses are loopback."`
 	PushCAFile   string   `name:"push-ca-file" env:"COMMONS_PUSH_CA_FILE" placeholder:"FILE" help:"Authorities of receivers' certificates (PEM) in place of the system's, for tests. Rejected as --push-port is."`
-	PushAllowNet []string `name:"push-allow-net" env:"COMMONS_PUSH_ALLOW_NET" sep:"," placeholder:"NET,..." help:"Networks that receivers may be in although they are not public, for tests. Rejected as --push-port is."`
+	PushAllowNet []string `name:"push-allow-net" env:"COMMONS_PUSH_ALLOW_NET" sep:"," placeholder:"NET" help:"Networks that receivers may be in although they are not public, for tests. Rejected as --push-port is."`
 
 	Heartbeat   time.Duration `name:"heartbeat" env:"COMMONS_HEARTBEAT" default:"500ms" placeholder:"DURATION" help:"Time without a heartbeat after which a follower starts an election."`
 	Election    time.Duration `name:"election" env:"COMMONS_ELECTION" default:"500ms" placeholder:"DURATION" help:"Time after which an election without a winner is repeated."`
@@ -77,12 +92,14 @@ type Config struct {
 
 	ShutdownDelay time.Duration `name:"shutdown-delay" env:"COMMONS_SHUTDOWN_DELAY" default:"0s" placeholder:"DURATION" help:"How long a node that is asked to end serves on while /readyz says that it ends, for load balancers to notice."`
 
-	TrustedProxies []string `name:"trusted-proxies" env:"COMMONS_TRUSTED_PROXIES" sep:"," placeholder:"NET,..." help:"Networks whose X-Forwarded-For is believed, such as 10.0.0.0/8."`
+	TrustedProxies []string `name:"trusted-proxies" env:"COMMONS_TRUSTED_PROXIES" sep:"," placeholder:"NET" help:"Networks whose X-Forwarded-For is believed, such as 10.0.0.0/8."`
+	Robots         string   `name:"robots" env:"COMMONS_ROBOTS" default:"allow" placeholder:"RULE" help:"What crawlers may read, as /robots.txt says: allow (all pages but searches), deny, or a file with a robots.txt of your own."`
+	MetricsFrom    []string `name:"metrics-from" env:"COMMONS_METRICS_FROM" sep:"," placeholder:"NET" help:"Networks whose clients see /metrics (default: loopback, private and link-local ones)."`
 
 	AddressConnections int `name:"address-connections" env:"COMMONS_ADDRESS_CONNECTIONS" default:"0" placeholder:"N" help:"Connections that one address may have open, trusted proxies aside (default: half of those that the limit of open files leaves)."`
-	AddressWaits       int `name:"address-waits" env:"COMMONS_ADDRESS_WAITS" default:"0" placeholder:"N" help:"Calls that may wait for one address; more end the oldest (default: three quarters of those that may wait)."`
+	AddressWaits       int `name:"address-waits" env:"COMMONS_ADDRESS_WAITS" default:"0" placeholder:"N" help:"Calls that may wait for one address; above it the oldest are answered early (default: three quarters of those that may wait)."`
 	AnswerMemory       int `name:"answer-memory" env:"COMMONS_ANSWER_MEMORY" default:"128" placeholder:"MIB" help:"Long answers that may be under way at once, in MiB. A quarter of it may go to one address."`
-	AddressRejections  int `name:"address-rejections" env:"COMMONS_ADDRESS_REJECTIONS" default:"20" placeholder:"N" help:"Rejected writes a second that are looked at for one address, a minute's worth at once; 0 turns the limit off."`
+	AddressRejections  int `name:"address-rejections" env:"COMMONS_ADDRESS_REJECTIONS" default:"20" placeholder:"N" help:"Wrong calls and repeated writes a second that one address may send, a minute's worth at once; above it its writes get 429. 0 turns the limit off."`
 	AddressReadWork    int `name:"address-read-work" env:"COMMONS_ADDRESS_READ_WORK" default:"500000" placeholder:"N" help:"Steps a second that searches may take for one address (a word or postings looked at), half a minute's worth at once; 0 turns the limit off."`
 
 	RequestLog int `name:"request-log" env:"COMMONS_REQUEST_LOG" default:"1" placeholder:"N" help:"Requests logged a second at most, and as many failures; each line says how many were left out. 0 logs none."`
@@ -122,11 +139,26 @@ func (c Config) NodeName() (string, error) {
 // one. Entries that cannot be parsed are left out: Validate reports them.
 func (c Config) TrustedNetworks() []netip.Prefix { return parseNetworks(c.TrustedProxies) }
 
+// MetricsNetworks returns MetricsFrom parsed, as TrustedNetworks does.
+func (c Config) MetricsNetworks() []netip.Prefix { return parseNetworks(c.MetricsFrom) }
+
 // PushNetworks returns PushAllowNet parsed, as TrustedNetworks does.
 func (c Config) PushNetworks() []netip.Prefix { return parseNetworks(c.PushAllowNet) }
 
 // DualCard reports whether the agent card has the fields of A2A 0.3, too.
 func (c Config) DualCard() bool { return c.AgentCard == agentCardDual }
+
+// Operator returns who runs this place.
+func (c Config) Operator() api.Operator {
+	return api.Operator{Name: c.OperatorName, Contact: c.OperatorContact, Terms: c.TermsURL}
+}
+
+// Unanswered reports whether others than this machine can reach the public service of
+// the node, and nobody is named who answers for it.
+func (c Config) Unanswered() bool {
+	public := !isLoopback(c.HTTPAddr) || c.PublicURL != "" // as behind a balancer on the same machine
+	return public && (c.OperatorName == "" || c.OperatorContact == "")
+}
 
 // parseNetworks returns the networks that can be parsed.
 func parseNetworks(list []string) []netip.Prefix {
@@ -146,4 +178,112 @@ func parseNetwork(s string) (netip.Prefix, error) {
 	}
 	p, err := netip.ParsePrefix(s)
 	return p.Masked(), err
+}
+
+// Defaults of Tuning.
+const (
+	defaultSnapshotBytes     = 64 << 20
+	defaultTrailingBytes     = 32 << 20
+	defaultReconcileInterval = time.Second
+	defaultStableFor         = 3 * time.Second
+	defaultGoneFor           = 10 * time.Second
+	defaultHandoverTimeout   = 5 * time.Second
+	defaultProbeInterval     = time.Second
+	defaultPurgeGather       = time.Minute
+	defaultUsageInterval     = 5 * time.Second
+)
+
+// Tuning holds sizes and intervals that are constants of the product and that
+// only tests change. The zero value of a field is its default.
+type Tuning struct {
+	// SnapshotBytes of log since the last snapshot start the next one.
+	SnapshotBytes int64
+	// TrailingBytes of log stay behind a snapshot, for followers that lag a little.
+	TrailingBytes int64
+	membership.Timing
+	// ProbeInterval is how often gossip looks after each member.
+	ProbeInterval time.Duration
+	// PurgeGather is for how long purges come together before they leave the disk.
+	PurgeGather time.Duration
+	// UsageInterval is how often the node folds its count of calls into the log.
+	UsageInterval time.Duration
+	// Resolver looks up the names of receivers. Nil is the system's.
+	Resolver *net.Resolver
+	// AroundWrite runs each transaction of the log, and each write of the state,
+	// which has to be made. An error is that of the transaction. Nil just runs it.
+	AroundWrite func(what string, do func() error) error
+	// Clock is the node's own clock. Nil is the system's, shifted by ClockOffset.
+	Clock propose.Clock
+	// DiskSpace returns the free bytes and the size of the disk. Nil asks the system.
+	DiskSpace func() (free, size uint64, err error)
+	// Format is the newest format that the node is to know.
+	Format int
+	// Link reports whether messages to (outbound) or from another server's
+	// private port pass. Nil lets all pass.
+	Link func(serverID string, outbound bool) bool
+}
+
+// WithDefaults returns t with every zero field set.
+func (t Tuning) WithDefaults() Tuning {
+	setDefault(&t.SnapshotBytes, defaultSnapshotBytes)
+	setDefault(&t.TrailingBytes, defaultTrailingBytes)
+	setDefault(&t.ReconcileInterval, defaultReconcileInterval)
+	setDefault(&t.StableFor, defaultStableFor)
+	setDefault(&t.GoneFor, defaultGoneFor)
+	setDefault(&t.HandoverTimeout, defaultHandoverTimeout)
+	setDefault(&t.ProbeInterval, defaultProbeInterval)
+	setDefault(&t.PurgeGather, defaultPurgeGather)
+	setDefault(&t.Format, command.MaxFormat)
+	setDefault(&t.UsageInterval, defaultUsageInterval)
+	return t
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Clock returns the node's own clock.
+func (c Config) Clock() propose.Clock {
+	if c.Tuning.Clock != nil {
+		return c.Tuning.Clock
+	}
+	return propose.WallClock(c.ClockOffset)
+}
+
+// Gate returns what the private port calls for incoming connections; nil lets all pass.
+func (t Tuning) Gate() func(serverID string) bool {
+	if t.Link == nil {
+		return nil
+	}
+	return func(id string) bool { return t.Link(id, false) }
+}
+
+// Dialer returns what the private port dials with; nil is its own.
+func (t Tuning) Dialer() func(ctx context.Context, network, addr string) (net.Conn, error) {
+	if t.Link == nil {
+		return nil
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if id := cluster.DialTarget(ctx); !t.Link(id, true) {
+			return nil, fmt.Errorf("the link to %s is cut", id)
+		}
+		var d net.Dialer
+		return d.DialContext(ctx, network, addr)
+	}
+}
+
+// Flags returns the value of each flag by its name. None is secret: where there is a
+// secret, the flag names its file.
+func (c Config) Flags() map[string]string {
+	flags := map[string]string{}
+	values := reflect.ValueOf(c)
+	for i := range values.NumField() {
+		if name := values.Type().Field(i).Tag.Get("name"); name != "" {
+			flags[name] = fmt.Sprint(values.Field(i))
+		}
+	}
+	return flags
 }

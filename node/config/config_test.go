@@ -37,7 +37,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	want := Config{
 		NodeID: "n1", DataDir: "./data",
 		HTTPAddr: "127.0.0.1:8080", ClusterAddr: "127.0.0.1:7000", GossipAddr: "127.0.0.1:7946",
-		BootstrapExpect: 1, DeadServerThreshold: 10 * time.Minute, DiskReserve: "256MiB", WriteRate: 30, WriteBurst: 10, ClaimTTL: 24 * time.Hour, AgentCard: "1.0", AnswerMemory: 128, AddressRejections: 20, AddressReadWork: 500_000,
+		BootstrapExpect: 1, DeadServerThreshold: 10 * time.Minute, DiskReserve: "256MiB", WriteRate: 30, WriteBurst: 10, ClaimTTL: 24 * time.Hour, AgentCard: "1.0", Robots: "allow", AnswerMemory: 128, AddressRejections: 20, AddressReadWork: 500_000,
 		Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, Lease: 250 * time.Millisecond, HangTimeout: 5 * time.Second,
 		RequestLog: 1, LogLevel: "info", LogFormat: "auto",
 	}
@@ -134,8 +134,10 @@ func TestValidate(t *testing.T) {
 		{"service", func(c *Config) {
 			c.WriteRate, c.WriteBurst, c.ClaimTTL = -1, -2, 0
 			c.HouseAgents, c.TrustedProxies = []string{"a", " "}, []string{"10.0.0.0/8", "::1", "proxy"}
+			c.MetricsFrom = []string{"10.0.0.0/33"}
 			c.PublicURL, c.AgentCard, c.ShutdownDelay = "commons.example", "2.0", -1
-		}, []string{"--write-rate", "--write-burst", "--claim-ttl", "--shutdown-delay", "--public-url", "--agent-card", "--house-agents", `"proxy"`}},
+			c.OperatorName, c.OperatorContact, c.TermsURL = "a\nb", "nobody", "http://b.example"
+		}, []string{"--write-rate", "--write-burst", "--claim-ttl", "--shutdown-delay", "--public-url", "--operator-name", "--operator-contact", "--terms-url", "--agent-card", "--house-agents", `"proxy"`, "--metrics-from"}},
 		{"no limits", func(c *Config) { c.WriteRate, c.WriteBurst = 0, 0 }, nil},
 		{"logging", func(c *Config) { c.LogLevel, c.LogFormat = "loud", "xml" }, []string{"--log-level", "--log-format"}},
 	}
@@ -173,5 +175,21 @@ func TestTrustedNetworks(t *testing.T) {
 	want := []string{"10.0.0.0/8", "192.0.2.7/32", "192.0.2.8/32", "2001:db8::/32"}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("networks %v, want %v", got, want)
+	}
+}
+
+// TestUnanswered holds which nodes are public and name nobody who answers for them.
+func TestUnanswered(t *testing.T) {
+	for args, want := range map[string]bool{
+		"":                                     false,
+		"--http-addr=192.0.2.1:8080":           true,
+		"--public-url=https://commons.example": true,
+		"--http-addr=192.0.2.1:8080 --operator-name=A":                                true,
+		"--http-addr=192.0.2.1:8080 --operator-name=A --operator-contact=a@b.example": false,
+	} {
+		c := defaults(t, strings.Fields(args)...)
+		if got := c.Unanswered(); got != want {
+			t.Errorf("%s: %t", args, got)
+		}
 	}
 }

@@ -255,9 +255,20 @@ func (v *validation) service(c Config) {
 	if c.ShutdownDelay < 0 || c.ShutdownDelay > maxShutdownDelay {
 		v.addf("--shutdown-delay: %v is out of range; give 0s to %v, a little more than the load balancer needs to notice", c.ShutdownDelay, maxShutdownDelay)
 	}
-	if c.PublicURL != "" {
-		if err := api.CheckPublicURL(c.PublicURL); err != nil {
-			v.addf("--public-url: %q %v", c.PublicURL, err)
+	for _, f := range []struct {
+		flag, value string
+		check       func(string) error
+	}{
+		{"public-url", c.PublicURL, api.CheckPublicURL},
+		{"operator-name", c.OperatorName, api.CheckOperatorName},
+		{"operator-contact", c.OperatorContact, api.CheckOperatorContact},
+		{"terms-url", c.TermsURL, api.CheckTermsURL},
+	} {
+		if f.value == "" {
+			continue
+		}
+		if err := f.check(f.value); err != nil {
+			v.addf("--%s: %q %v", f.flag, f.value, err)
 		}
 	}
 	if c.AgentCard != agentCard10 && c.AgentCard != agentCardDual {
@@ -268,9 +279,18 @@ func (v *validation) service(c Config) {
 			v.addf("--house-agents: an empty name; separate names by single commas")
 		}
 	}
-	for _, s := range c.TrustedProxies {
+	if _, err := c.RobotsText(); err != nil {
+		v.addf("--robots: %v; use allow, deny, or a file of at most %d bytes", err, maxRobots)
+	}
+	v.networks("--trusted-proxies", c.TrustedProxies)
+	v.networks("--metrics-from", c.MetricsFrom)
+}
+
+// networks looks at a list of networks.
+func (v *validation) networks(flag string, list []string) {
+	for _, s := range list {
 		if _, err := parseNetwork(s); err != nil {
-			v.addf("--trusted-proxies: %q is neither a network such as 10.0.0.0/8 nor an address", s)
+			v.addf("%s: %q is neither a network such as 10.0.0.0/8 nor an address", flag, s)
 		}
 	}
 }
@@ -371,11 +391,7 @@ func (v *validation) push(c Config) {
 	if _, err := c.PushRoots(); err != nil {
 		v.addf("--push-ca-file: %v", err)
 	}
-	for _, s := range c.PushAllowNet {
-		if _, err := parseNetwork(s); err != nil {
-			v.addf("--push-allow-net: %q is neither a network such as 127.0.0.0/8 nor an address", s)
-		}
-	}
+	v.networks("--push-allow-net", c.PushAllowNet)
 }
 
 // PushRoots returns the authorities of receivers' certificates; nil is the system's.

@@ -1,15 +1,18 @@
 package consensus
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math"
+	"net"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/node/logstore"
@@ -17,10 +20,10 @@ import (
 
 // How Raft runs. Times that an operator may change are flags.
 const (
-	// commitTimeout is how long an idle leader waits before it notifies
-	// the followers of a commit: the largest part of a forwarded write's latency at
-	// low load.
-	commitTimeout = 10 * time.Millisecond
+	// commitTimeout is after what time an idle leader repeats to followers what is
+	// committed. They hear of it at once by a notice (notice.go): this is for one
+	// that was lost, and for entries that the state machine does not see.
+	commitTimeout = 250 * time.Millisecond
 	// maxAppendEntries bounds a message between nodes: Raft counts entries, not
 	// bytes, and an entry has up to fsm.MaxBatchBytes.
 	maxAppendEntries = 64
@@ -80,6 +83,7 @@ type Raft struct {
 	cfg       Config
 	transport *transport
 	reload    sync.Mutex // held while settings are changed
+	cutting   sync.Mutex // held while the log is cut, which TrailingLogs is set for
 }
 
 // Start runs Raft over the log, the state machine and the private port.
@@ -92,7 +96,7 @@ func Start(cfg Config) (*Raft, error) {
 		MsgpackUseNewTimeFormat: true,
 	}))
 	log := raftLog{cfg.Log, cfg.Hooks, t.discard}
-	inner, err := raft.NewRaft(cfg.settings(), observedFSM{cfg.Machine, cfg.Hooks}, log, log, cfg.Snapshots, t)
+	inner, err := raft.NewRaft(cfg.settings(), observedFSM{cfg.Machine, cfg.Hooks, t.notices}, log, log, cfg.Snapshots, t)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting Raft: %w", err), t.Close())
 	}
@@ -127,6 +131,13 @@ func (r *Raft) Reload(change func(*raft.ReloadableConfig)) error {
 	c := r.ReloadableConfig()
 	change(&c)
 	return r.ReloadConfig(c)
+}
+
+// HandOver gives leadership to a voter. It returns when that leads, or why it does not:
+// after an election timeout at the latest.
+func (r *Raft) HandOver(id string) error {
+	r.transport.heirs.add(raft.ServerID(id), r.cfg.Election+maxHandOff)
+	return r.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(id)).Error()
 }
 
 // Interrupt ends the attempts to reach other nodes that are under way, and begins no
@@ -193,11 +204,12 @@ func Alone(serverID string) raft.Configuration {
 // stateWrite names a write of the state; logstore names its own.
 const stateWrite = "a write of the state"
 
-// observedFSM is the state machine with its hooks. What an installed snapshot brings
+// observedFSM is the state machine with its hooks, and the notices of what it applies. What an installed snapshot brings
 // is not observed command by command.
 type observedFSM struct {
 	raft.BatchingFSM
-	hooks Hooks
+	hooks   Hooks
+	notices *notices
 }
 
 // Apply applies one log entry.
@@ -205,6 +217,8 @@ func (f observedFSM) Apply(entry *raft.Log) any { return f.ApplyBatch([]*raft.Lo
 
 // ApplyBatch applies log entries.
 func (f observedFSM) ApplyBatch(entries []*raft.Log) (answers []any) {
+	newest := entries[len(entries)-1]
+	f.notices.committed(newest.Index, newest.Term)
 	_ = f.hooks.Around(stateWrite, func() error { // a log entry cannot be rejected
 		answers = f.BatchingFSM.ApplyBatch(entries)
 		return nil
@@ -219,4 +233,76 @@ func (f observedFSM) Restore(r io.ReadCloser) error {
 	}
 	f.hooks.Restored()
 	return nil
+}
+
+// NewLogger returns an hclog.Logger that writes to the given logger, in Raft's own
+// words. While ending reports true, it is no error that a connection is closed that
+// was closed here; nil is never.
+func NewLogger(to *slog.Logger, ending func() bool) hclog.Logger {
+	sink := &slogSink{to: to.With("part", "raft"), ending: ending}
+	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{
+		Name: "raft", Level: sink.level(), Output: io.Discard,
+		Exclude: func(hclog.Level, string, ...any) bool { return true }, // the sink writes
+	})
+	l.RegisterSink(sink)
+	return l
+}
+
+// slogSink writes lines to slog.
+type slogSink struct {
+	to     *slog.Logger
+	ending func() bool
+}
+
+// slogLevels are the levels of slog by those of hclog. Trace is below debug.
+var slogLevels = map[hclog.Level]slog.Level{
+	hclog.Trace: slog.LevelDebug - 4, hclog.Debug: slog.LevelDebug, hclog.Info: slog.LevelInfo,
+	hclog.Warn: slog.LevelWarn, hclog.Error: slog.LevelError,
+}
+
+// level returns the lowest level that is written.
+func (s *slogSink) level() hclog.Level {
+	level := hclog.Trace
+	for level < hclog.Error && !s.to.Enabled(context.Background(), slogLevels[level]) {
+		level++
+	}
+	return level
+}
+
+// Accept implements hclog.SinkAdapter. The name is not written.
+func (s *slogSink) Accept(_ string, level hclog.Level, msg string, args ...any) {
+	if level > hclog.Debug && s.ending != nil && slices.ContainsFunc(args, isClosed) && s.ending() {
+		level = hclog.Debug
+	}
+	at, ok := slogLevels[level]
+	if !ok || !s.to.Enabled(context.Background(), at) {
+		return
+	}
+	s.to.Log(context.Background(), at, msg, plain(args)...) //nolint:sloglint // the message is the library's
+}
+
+// isClosed reports whether an argument is the error of a connection that was closed
+// on this side.
+func isClosed(arg any) bool {
+	err, ok := arg.(error)
+	return ok && (errors.Is(err, raft.ErrTransportShutdown) || errors.Is(err, net.ErrClosed))
+}
+
+// plain makes strings of what only hclog can format, and of Raft itself.
+func plain(args []any) []any {
+	out := make([]any, len(args))
+	for i, a := range args {
+		switch a := a.(type) {
+		case hclog.Format:
+			out[i] = fmt.Sprintf(fmt.Sprint(a[0]), a[1:]...)
+		case fmt.Stringer:
+			out[i] = a.String()
+		default:
+			out[i] = a
+		}
+		if i%2 == 0 && a == "node" {
+			out[i] = "raft" // every line says which node it is of
+		}
+	}
+	return out
 }

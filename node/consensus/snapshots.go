@@ -3,6 +3,7 @@ package consensus
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync"
@@ -28,9 +29,10 @@ const (
 type Snapshots struct {
 	raft.SnapshotStore
 
-	mu   sync.Mutex
-	open int
-	sent time.Time // when the last one was sent to its end
+	mu     sync.Mutex
+	open   int
+	sent   time.Time // when the last one was sent to its end
+	broken int       // how often those under way were broken off
 }
 
 // Open opens a snapshot for sending.
@@ -41,9 +43,26 @@ func (s *Snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	}
 	s.mu.Lock()
 	s.open++
+	broken := s.broken
 	s.mu.Unlock()
-	return meta, &openStream{ReadCloser: r, of: s}, nil
+	return meta, &openStream{ReadCloser: r, of: s, broken: broken}, nil
 }
+
+// Busy reports whether a snapshot is on its way to a follower.
+func (s *Snapshots) Busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open > 0
+}
+
+// Break ends the streams that are under way: Raft sends others in their place.
+func (s *Snapshots) Break() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken++
+}
+
+var errBroken = errors.New("broken off: a purge waits for the end of what was sent before it")
 
 // busy reports whether a follower receives a snapshot, or did a moment ago.
 func (s *Snapshots) busy() bool {
@@ -56,13 +75,20 @@ func (s *Snapshots) busy() bool {
 // it knows whether the follower can be reached.
 type openStream struct {
 	io.ReadCloser
-	of   *Snapshots
-	all  bool // was read
-	once sync.Once
+	of     *Snapshots
+	broken int  // of.broken when it was opened
+	all    bool // was read
+	once   sync.Once
 }
 
 // Read reads on.
 func (o *openStream) Read(p []byte) (int, error) {
+	o.of.mu.Lock()
+	broken := o.of.broken != o.broken
+	o.of.mu.Unlock()
+	if broken {
+		return 0, errBroken
+	}
 	n, err := o.ReadCloser.Read(p)
 	o.all = o.all || errors.Is(err, io.EOF)
 	return n, err
@@ -101,6 +127,8 @@ func (r *Raft) TakeSnapshots(ctx context.Context, room func() uint64) {
 func (r *Raft) LogBytes() int64 { return r.cfg.Log.BytesSince(LastSnapshot(r.cfg.Snapshots)) }
 
 func (r *Raft) takeSnapshot(room func() uint64) error {
+	r.cutting.Lock()
+	defer r.cutting.Unlock()
 	trailing := r.cfg.TrailingBytes
 	if r.cfg.Snapshots.busy() {
 		trailing = max(trailing, held(room()))
@@ -109,7 +137,12 @@ func (r *Raft) takeSnapshot(room func() uint64) error {
 	if err != nil {
 		return err
 	}
-	err = r.Snapshot().Error()
+	return r.snapshot()
+}
+
+// snapshot takes one, unless nothing is new since the start.
+func (r *Raft) snapshot() error {
+	err := r.Snapshot().Error()
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return nil
 	}
@@ -140,4 +173,25 @@ func LastSnapshot(store raft.SnapshotStore) uint64 {
 		return 0
 	}
 	return list[0].Index
+}
+
+// cutTrailingBytes of log stay at most when the log is cut for a purge. The rest is
+// copied into a new file while writes wait.
+const cutTrailingBytes = 4 << 20
+
+// CutLog leaves nothing of the log up to an index that is applied, in no page of its
+// file either. A follower that has less of the log is sent the state.
+func (r *Raft) CutLog(index uint64) error {
+	r.cutting.Lock()
+	defer r.cutting.Unlock()
+	err := r.Reload(func(c *raft.ReloadableConfig) {
+		c.TrailingLogs = min(r.LastIndex()-index, r.cfg.Log.Trailing(cutTrailingBytes))
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.snapshot(); err != nil {
+		return fmt.Errorf("a snapshot, to cut the log: %w", err)
+	}
+	return r.cfg.Log.Rewrite(index)
 }

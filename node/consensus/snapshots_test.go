@@ -54,6 +54,24 @@ func TestSnapshotStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("while the follower catches up", true)
+	_, before, err := s.Open("s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Break()
+	_, after, err := s.Open("s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(before); !errors.Is(err, errBroken) {
+		t.Errorf("one that was broken off: %v", err)
+	}
+	if _, err := io.ReadAll(after); err != nil {
+		t.Errorf("one that was opened since: %v", err)
+	}
+	if err := errors.Join(before.Close(), after.Close()); err != nil || s.Busy() {
+		t.Errorf("when all are closed: %v, busy %t", err, s.Busy())
+	}
 }
 
 // TestFailingSnapshotsAreReportedOnce: what is tried twice a second is said twice, when

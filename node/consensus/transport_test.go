@@ -18,16 +18,14 @@ func TestPersist(t *testing.T) {
 		name     string
 		failures int // of send, before it succeeds
 		wanted   int // how often it is wanted again
-		once     bool
 		ended    bool
 		sends    int
 		err      error
 	}{
-		{"reached at once", 0, 9, false, false, 1, nil},
-		{"reached at last", 3, 9, false, false, 4, nil},
-		{"leadership lost", 9, 2, false, false, 3, down},
-		{"heartbeat", 3, 9, true, false, 1, down},
-		{"shut down", 9, 9, false, true, 1, down},
+		{"reached at once", 0, 9, false, 1, nil},
+		{"reached at last", 3, 9, false, 4, nil},
+		{"leadership lost", 9, 2, false, 3, down},
+		{"shut down", 9, 9, true, 1, down},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			end := make(chan struct{})
@@ -35,7 +33,7 @@ func TestPersist(t *testing.T) {
 				close(end)
 			}
 			sends, asked := 0, 0
-			err := persist(end, tt.once, func() error {
+			err := persist(end, func() error {
 				if sends++; sends > tt.failures {
 					return nil
 				}
@@ -73,6 +71,8 @@ func (p *fullPipeline) AppendEntries(*raft.AppendEntriesRequest, *raft.AppendEnt
 	return nil, raft.ErrPipelineShutdown
 }
 
+func (p *fullPipeline) Consumer() <-chan raft.AppendFuture { return nil }
+
 func (p *fullPipeline) Close() error {
 	p.once.Do(func() { close(p.closed) })
 	return nil
@@ -84,10 +84,10 @@ func TestPipelineBlocksNobody(t *testing.T) {
 	for name, limit := range map[string]time.Duration{"late": time.Millisecond, "ended": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			end := make(chan struct{})
-			p := newPipeline(&fullPipeline{closed: make(chan struct{})}, end, limit)
+			p := newPipeline(&fullPipeline{closed: make(chan struct{})}, end, limit, link{notices: &notices{}})
 			sent := make(chan error, 1)
 			go func() {
-				_, err := p.AppendEntries(nil, nil)
+				_, err := p.AppendEntries(&raft.AppendEntriesRequest{Term: 1}, nil)
 				sent <- err
 			}()
 			if name == "ended" {

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 const (
@@ -35,6 +37,10 @@ const (
 	// ipv6Network is the bits of an IPv6 address that distinguish hosts: the others are
 	// the host's own choice.
 	ipv6Network = 64
+	// ipv6Site is the bits of the network that one subscriber gets, which has bounds of
+	// its own, and ipv6SiteHex the length of its pseudonym.
+	ipv6Site    = 48
+	ipv6SiteHex = 16
 )
 
 // Config is what a Keeper needs.
@@ -187,12 +193,70 @@ func (k *Keeper) Fingerprint(addr netip.Addr) string {
 
 func fingerprint(key []byte, addr netip.Addr) string {
 	addr = addr.Unmap().WithZone("")
-	if addr.Is6() {
-		if p, err := addr.Prefix(ipv6Network); err == nil {
-			addr = p.Addr()
+	pseudonym := func(bits int) string {
+		mac := hmac.New(sha256.New, key)
+		mac.Write(netip.PrefixFrom(addr, bits).Masked().Addr().AsSlice())
+		return hex.EncodeToString(mac.Sum(nil)[:fingerprintBytes])
+	}
+	if !addr.Is6() {
+		return pseudonym(addr.BitLen())
+	}
+	return pseudonym(ipv6Site)[:ipv6SiteHex] + command.NetworkEnd + pseudonym(ipv6Network)
+}
+
+// resealInterval is how often the leader looks whether the data key has to be
+// sealed anew.
+const resealInterval = time.Second
+
+// KeepSealed seals the data key under the secret in use when that has changed,
+// until ctx ends: for as long as this node leads. Then the former secret can go.
+func (k *Keeper) KeepSealed(ctx context.Context) {
+	said := ""
+	loop.Every(ctx, resealInterval, func(ctx context.Context) {
+		if err := k.reseal(ctx); err != nil && ctx.Err() == nil && err.Error() != said {
+			said = err.Error()
+			k.cfg.Logger.WarnContext(ctx, "the data key was not sealed under the new secret; it is tried again", "error", err)
+		}
+	})
+}
+
+// reseal seals the data key under the secret in use, unless it is already. Every
+// server of the configuration must say that it has that secret: it could not open
+// the key else.
+func (k *Keeper) reseal(ctx context.Context) error {
+	_, sealed, _ := k.stored()
+	if len(sealed) == 0 || !k.cfg.Secrets.NeedsReseal(sealed) {
+		return nil
+	}
+	inUse := k.cfg.Secrets.KeyIDs()[0]
+	if err := checkAllHave(k.cfg.Servers(ctx), inUse); err != nil {
+		return err
+	}
+	key, err := k.cfg.Secrets.OpenDataKey(sealed)
+	if err != nil {
+		return err
+	}
+	anew, err := k.cfg.Secrets.SealDataKey(key)
+	if err != nil {
+		return err
+	}
+	if err := k.cfg.Propose(ctx, &command.Reseal{Former: sealed, SealedDataKey: anew}); err != nil {
+		return err
+	}
+	k.cfg.Logger.InfoContext(ctx, "sealed the data key under another secret", "secret", cluster.SealedUnder(anew))
+	return nil
+}
+
+// checkAllHave lists the servers that do not have a secret, or cannot be asked.
+func checkAllHave(servers []admin.Server, secret string) error {
+	var lacking []error
+	for _, s := range servers {
+		switch {
+		case s.Report == nil && s.Part != admin.Outside:
+			lacking = append(lacking, fmt.Errorf("%s does not answer; start it, or remove it", s.ID))
+		case s.Report != nil && !slices.Contains(s.Report.Secrets, secret):
+			lacking = append(lacking, fmt.Errorf("%s does not have the secret %s yet", s.ID, secret))
 		}
 	}
-	mac := hmac.New(sha256.New, key)
-	mac.Write(addr.AsSlice())
-	return hex.EncodeToString(mac.Sum(nil)[:fingerprintBytes])
+	return errors.Join(lacking...)
 }

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 func TestFingerprint(t *testing.T) {
@@ -23,6 +25,16 @@ func TestFingerprint(t *testing.T) {
 		if fp(one, s[0]) == fp(one, s[1]) {
 			t.Errorf("%s and %s are the same", s[0], s[1])
 		}
+	}
+	// Those of one site share its bounds, those of two do not.
+	for other, same := range map[string]bool{"2001:db8:0:1::1": true, "2001:db8:1::1": false} {
+		a, b := command.NetworkOf(fp(one, "2001:db8::1")), command.NetworkOf(fp(one, other))
+		if a == "" || (a == b) != same || command.MaxFingerprintBytes < len(fp(one, other)) {
+			t.Errorf("%s: networks %q and %q", other, a, b)
+		}
+	}
+	if got := command.NetworkOf(fp(one, "192.0.2.1")); got != "" {
+		t.Errorf("an IPv4 address is a part of %q", got)
 	}
 	if fp(one, "192.0.2.1") == fp(other, "192.0.2.1") {
 		t.Error("the key makes no difference")

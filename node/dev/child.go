@@ -19,7 +19,7 @@ const (
 	firstBackoff = 500 * time.Millisecond
 	maxBackoff   = 10 * time.Second
 	steadyAfter  = 30 * time.Second // a child that ran this long starts with firstBackoff again
-	exitConfig   = 2                // exit code of a node that refuses its configuration
+	exitConfig   = 2                // exit code of a node that rejects its configuration
 	exitLeft     = 3                // exit code of a node that has left its cluster
 	maxLogLine   = 1 << 20
 )
@@ -34,7 +34,7 @@ type child struct {
 
 // keepRunning runs the process, and runs it again when it dies, until ctx ends or
 // the node has left its cluster.
-// Errors: it cannot be started, or refuses its configuration.
+// Errors: it cannot be started, or rejects its configuration.
 func (c *child) keepRunning(ctx context.Context) error {
 	log, err := openLog(c.logPath)
 	if err != nil {
@@ -56,7 +56,7 @@ func (c *child) keepRunning(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 		if died && exit.ExitCode() == exitConfig {
-			return fmt.Errorf("%s refuses its configuration; see above and %s", c.name, c.logPath)
+			return fmt.Errorf("%s rejects its configuration; see above and %s", c.name, c.logPath)
 		}
 		if died && exit.ExitCode() == exitLeft {
 			c.out.printf("%s has left its cluster and is not started again; its log is %s", c.name, c.logPath)
@@ -94,8 +94,9 @@ func (c *child) runOnce(ctx context.Context, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// endWith ends the process gently where CommandContext's default would kill.
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), c.options.Binary, c.args...)
+	cmd := exec.CommandContext(ctx, c.options.Binary, c.args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = c.options.StopTimeout // then it is killed
 	cmd.Env = append(withoutOwn(os.Environ()), c.options.Env...)
 	cmd.Stdout, cmd.Stderr = writer, writer
 	cmd.SysProcAttr = childAttributes()
@@ -111,34 +112,18 @@ func (c *child) runOnce(ctx context.Context, log io.Writer) error {
 		defer close(copied)
 		c.copyLog(log, reader)
 	}()
-	killed := make(chan bool, 1)
-	exited := make(chan struct{})
-	go func() { killed <- c.endWith(ctx, cmd.Process, exited) }()
 	err = cmd.Wait()
-	close(exited)
-	if <-killed {
-		err = fmt.Errorf("did not end within %v and was killed", c.options.StopTimeout)
-	}
 	<-copied
-	return err
-}
-
-// endWith asks the process to end when ctx does, and kills it when it does not
-// end in time. It returns whether it killed.
-func (c *child) endWith(ctx context.Context, process *os.Process, exited <-chan struct{}) bool {
-	select {
-	case <-exited:
-		return false
-	case <-ctx.Done():
+	ended, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	switch {
+	case ctx.Err() == nil:
+		return err
+	case ended.Signal() == syscall.SIGKILL:
+		return fmt.Errorf("did not end within %v and was killed", c.options.StopTimeout)
+	case !cmd.ProcessState.Success():
+		return &exec.ExitError{ProcessState: cmd.ProcessState}
 	}
-	// An error means that the process is gone already.
-	_ = process.Signal(syscall.SIGTERM)
-	select {
-	case <-exited:
-		return false
-	case <-time.After(c.options.StopTimeout):
-		return process.Kill() == nil
-	}
+	return nil // asked to end, and did
 }
 
 // withoutOwn drops our own variables: an address meant for one node would

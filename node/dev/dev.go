@@ -74,7 +74,7 @@ func (o Options) operator(m member, secret string) string {
 
 // Run starts the cluster and keeps it running until ctx ends, which is a
 // success. Errors: ports in use, a directory that cannot be written, a binary
-// that cannot be started, or a node that refuses its configuration.
+// that cannot be started, or a node that rejects its configuration.
 func Run(ctx context.Context, o Options) error {
 	if o.StopTimeout == 0 {
 		o.StopTimeout = DefaultStopTimeout

@@ -26,7 +26,7 @@ import (
 
 // fakeNode, when set in the environment, makes this test binary stand in for
 // the commons binary: "ok", "stubborn" (ignores SIGTERM),
-// "refuses" or "left" (the third node has left its cluster).
+// "rejects" or "left" (the third node has left its cluster).
 const fakeNode = "COMMONS_DEV_FAKE_NODE"
 
 func TestMain(m *testing.M) {
@@ -48,7 +48,7 @@ func runFakeNode(kind string, args []string) int {
 	} {
 		values[name] = flags.String(name, "", "")
 	}
-	if err := flags.Parse(args[1:]); err != nil || kind == "refuses" {
+	if err := flags.Parse(args[1:]); err != nil || kind == "rejects" {
 		fmt.Fprintln(os.Stderr, "fake: bad configuration")
 		return exitConfig
 	}
@@ -261,10 +261,10 @@ func TestAStubbornNodeIsKilled(t *testing.T) {
 	}
 }
 
-func TestARefusedConfigurationEndsEverything(t *testing.T) {
-	c := start(t, "refuses")
+func TestARejectedConfigurationEndsEverything(t *testing.T) {
+	c := start(t, "rejects")
 	err := c.end(t)
-	if err == nil || !strings.Contains(err.Error(), "refuses its configuration") {
+	if err == nil || !strings.Contains(err.Error(), "rejects its configuration") {
 		t.Errorf("error %v", err)
 	}
 	if !strings.Contains(c.out.String(), "| fake: bad configuration") {

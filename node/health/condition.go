@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/text"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/propose"
 )
@@ -36,12 +39,14 @@ func (h *Health) sinceStart() time.Duration { return time.Since(h.cfg.Started) }
 func (h *Health) NoteWrite(begun time.Time, err error) {
 	at := h.sinceStart()
 	if err == nil {
-		h.writes.add(at, time.Since(begun))
+		took := time.Since(begun)
+		h.writes.add(at, took)
+		h.history.note(&h.history.writes, at, took)
 		return
 	}
-	if why, ok := errors.AsType[*command.Unavailable](err); ok {
-		h.refused.add(at, why)
-		h.refusedWrites.WithLabelValues(string(why.Code)).Inc()
+	if rejection, ok := errors.AsType[*command.Unavailable](err); ok {
+		h.rejected.add(at, rejection)
+		h.rejectedWrites.WithLabelValues(string(rejection.Code)).Inc()
 	}
 }
 
@@ -90,11 +95,11 @@ func (h *Health) Condition() admin.Condition {
 	c := admin.Condition{
 		ClockAheadMillis: millis(ahead), Clocks: clocks,
 		ApplyLag: commit - min(h.src.Machine.Applied(), commit), ApplyLagMillis: millis(h.lag()),
-		Sync: h.syncs.timing(at), Write: h.writes.timing(at), Stall: h.stalls.timing(at),
-		Refused: h.refused.list(at),
+		Sync: h.syncs.timing(at), Write: h.writes.timing(at), Read: h.reads.timing(at), Stall: h.stalls.timing(at),
+		Rejected: h.rejected.list(at),
 	}
-	if why := h.Refusal(); why != nil {
-		c.Refuses = why.Error()
+	if rejection := h.Rejection(); rejection != nil {
+		c.Rejects = rejection.Error()
 	}
 	return c
 }
@@ -108,8 +113,8 @@ func (h *Health) Warnings(c *admin.Condition) []string {
 			list = append(list, fmt.Sprintf(format, args...))
 		}
 	}
-	for _, r := range c.Refused {
-		list = append(list, fmt.Sprintf("%d writes were refused here in the last minute, %s: %s", r.Count, r.Code, r.Reason))
+	for _, r := range c.Rejected {
+		list = append(list, fmt.Sprintf("%d writes were rejected here in the last minute, %s: %s", r.Count, r.Code, r.Reason))
 	}
 	warn(max(c.ClockAheadMillis, -c.ClockAheadMillis) > millis(propose.MaxClockSkew),
 		"its clock is %s the median of %d clocks; look at the time service of its machine", aheadText(c.ClockAheadMillis), c.Clocks)
@@ -122,11 +127,33 @@ func (h *Health) Warnings(c *admin.Condition) []string {
 		"it applies the log too slowly: for %v it has lacked what the leader has applied", fromMillis(c.ApplyLagMillis))
 	warn(c.Write.MeanMillis >= millis(slowWrite),
 		"writes through it are slow: in the last minute they took %v on average, up to %v", fromMillis(c.Write.MeanMillis), fromMillis(c.Write.MostMillis))
+	warn(h.cfg.Unanswered, unansweredText)
 	if d := h.disk.Load(); d != nil && d.Low {
 		list = append(list, fmt.Sprintf("its disk is nearly full: %s are free, %s are reserved", formatBytes(d.Free), formatBytes(d.Reserve)))
 	}
 	return list
 }
+
+// HouseWarning says which of --house-agents are no registered names; "" where all are,
+// or the state does not say.
+func (h *Health) HouseWarning() string {
+	v := h.src.Machine.View()
+	defer v.Release()
+	var free []string
+	for _, name := range h.cfg.HouseAgents {
+		if _, registered, err := v.Profile(text.Fold(text.AgentName(name))); err == nil && !registered {
+			free = append(free, name)
+		}
+	}
+	if len(free) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("--house-agents has names that nobody has registered, so that who does so first writes as the operator: %s; "+
+		"register each (POST /api/agents) and keep its edit_key, or take it out of the flag", strings.Join(free, ", "))
+}
+
+// unansweredText says what a public node lacks that names nobody.
+const unansweredText = "it serves others than this machine and does not say who answers for it; give --operator-name and --operator-contact, and everybody is shown them"
 
 // aheadText says how far a clock is off.
 func aheadText(ms float64) string {
@@ -134,4 +161,115 @@ func aheadText(ms float64) string {
 		return fmt.Sprintf("%v behind", fromMillis(-ms))
 	}
 	return fmt.Sprintf("%v ahead of", fromMillis(ms))
+}
+
+const (
+	// recentSpan is how far back what operators are shown goes.
+	recentSpan = time.Minute
+	// recentParts is in how many parts it is forgotten.
+	recentParts = 12
+)
+
+// recent sums up what took time during the last recentSpan. The zero value is ready.
+// Instants are given as times since the node started.
+type recent struct {
+	mu    sync.Mutex
+	parts [recentParts]recentPart
+}
+
+// recentPart is the sum of one part of the time.
+type recentPart struct {
+	number    int64 // of the part, counted from the start
+	count     uint64
+	sum, most time.Duration
+}
+
+// add counts something that ended at an instant.
+func (r *recent) add(at, took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	addPart(r.parts[:], partNumber(at), took)
+}
+
+// addPart counts something in the part of a number, which takes the place of an older
+// one.
+func addPart(parts []recentPart, number int64, took time.Duration) {
+	p := &parts[number%int64(len(parts))]
+	if p.number != number {
+		*p = recentPart{number: number}
+	}
+	p.count++
+	p.sum += took
+	p.most = max(p.most, took)
+}
+
+// timing returns the sum at an instant.
+func (r *recent) timing(at time.Duration) admin.Timing {
+	oldest := partNumber(at) - recentParts + 1
+	var sum, most time.Duration
+	var t admin.Timing
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.parts {
+		if p := &r.parts[i]; p.number >= oldest {
+			t.Count += p.count
+			sum += p.sum
+			most = max(most, p.most)
+		}
+	}
+	if t.Count > 0 {
+		t.MeanMillis, t.MostMillis = millis(sum)/float64(t.Count), millis(most)
+	}
+	return t
+}
+
+func partNumber(at time.Duration) int64 { return int64(at / (recentSpan / recentParts)) }
+
+// millis is a time as it stands in JSON.
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// fromMillis is such a time again, for a text.
+func fromMillis(ms float64) time.Duration {
+	return (time.Duration(ms*1000) * time.Microsecond).Round(time.Millisecond)
+}
+
+// rejections counts the writes that this node did not take, by code.
+type rejections struct {
+	mu     sync.Mutex
+	byCode map[command.Code]*rejected
+}
+
+type rejected struct {
+	recent recent
+	reason string // in full, of the newest
+}
+
+// add counts a rejection at an instant.
+func (r *rejections) add(at time.Duration, rejection *command.Unavailable) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byCode == nil {
+		r.byCode = map[command.Code]*rejected{}
+	}
+	of := r.byCode[rejection.Code]
+	if of == nil {
+		of = &rejected{}
+		r.byCode[rejection.Code] = of
+	}
+	of.recent.add(at, 0)
+	of.reason = rejection.Detail()
+}
+
+// list returns the rejections of the last recentSpan, by code.
+func (r *rejections) list(at time.Duration) []admin.Rejected {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := []admin.Rejected{}
+	for _, code := range slices.Sorted(maps.Keys(r.byCode)) {
+		of := r.byCode[code]
+		if count := of.recent.timing(at).Count; count > 0 {
+			list = append(list, admin.Rejected{Code: string(code), Count: count, Reason: of.reason})
+		}
+	}
+	return list
 }

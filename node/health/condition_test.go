@@ -49,7 +49,7 @@ func TestWarnings(t *testing.T) {
 		"its disk is slow":                      {Sync: admin.Timing{MeanMillis: 100}},
 		"applies the log too slowly":            {ApplyLagMillis: 1000},
 		"writes through it are slow":            {Write: admin.Timing{MeanMillis: 1000}},
-		"3 writes were refused here in the last minute, disk_full: full": {Refused: []admin.Refused{{Code: "disk_full", Count: 3, Reason: "full"}}},
+		"3 writes were rejected here in the last minute, disk_full: full": {Rejected: []admin.Rejected{{Code: "disk_full", Count: 3, Reason: "full"}}},
 	} {
 		got := h.Warnings(&c)
 		if want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.Contains(got[0], want)) {
@@ -59,6 +59,10 @@ func TestWarnings(t *testing.T) {
 	h.disk.Store(&Disk{Free: 1 << 20, Size: 1 << 30, Reserve: 1 << 25, Low: true})
 	if got := h.Warnings(&admin.Condition{}); len(got) != 1 || !strings.Contains(got[0], "nearly full: 1.0 MiB are free") {
 		t.Errorf("a full disk: %q", got)
+	}
+	h = New(Config{Heartbeat: 500 * time.Millisecond, Unanswered: true})
+	if got := h.Warnings(&admin.Condition{}); len(got) != 1 || !strings.Contains(got[0], "--operator-contact") {
+		t.Errorf("nobody is named: %q", got)
 	}
 }
 

@@ -3,6 +3,7 @@ package health
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/admin"
 )
 
@@ -50,7 +52,11 @@ func (h *Health) NewRegistry(more ...prometheus.Collector) (*prometheus.Registry
 		registry.Register(collectors.NewGoCollector()),
 		registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
 		registry.Register(sink),
-		registry.Register(h.refusedWrites),
+		registry.Register(h.rejectedWrites),
+		registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "commons", Name: "build_info", Help: "1; the labels say what runs.",
+			ConstLabels: prometheus.Labels{"version": h.cfg.Version, "go": runtime.Version()},
+		}, func() float64 { return 1 })),
 		registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Namespace: "commons", Name: "commands_applied_total", Help: "Commands that the state machine has applied.",
 		}, func() float64 { return float64(h.Commands.Load()) })),
@@ -68,80 +74,63 @@ func (h *Health) NewRegistry(more ...prometheus.Collector) (*prometheus.Registry
 	return registry, err
 }
 
+// gauge is a measurement that is read when it is asked for.
 type gauge struct {
 	name, help string
 	value      func() float64
 }
 
-// gauges are the node's own measurements. They are read when asked for.
-func (h *Health) gauges() []gauge {
-	return []gauge{
-		{
-			"applied_index", "Index of the newest log entry that the state machine has applied.",
-			func() float64 { return float64(h.src.Machine.Applied()) },
-		},
-		{
-			"commit_index", "Index of the newest log entry that this node knows to be committed.",
-			func() float64 { return float64(h.src.Raft.CommitIndex()) },
-		},
-		{
-			"apply_lag_entries", "Committed log entries that the state machine has not applied.",
-			func() float64 {
-				return float64(h.src.Raft.CommitIndex()) - float64(min(h.src.Machine.Applied(), h.src.Raft.CommitIndex()))
-			},
-		},
-		{
-			"log_bytes", "Bytes of log since the newest snapshot.",
-			func() float64 { return float64(h.src.Raft.LogBytes()) },
-		},
-		{
-			"leader", "1 when this node leads and takes writes.",
-			func() float64 { return boolGauge(h.src.Pipeline.Stats().Leading) },
-		},
-		{"term", "Raft's term.", func() float64 { return float64(h.src.Raft.CurrentTerm()) }},
-		{"voters", "Servers with a vote.", func() float64 { return float64(len(h.src.Raft.Voters())) }},
-		{
-			"voter", "1 when this node has a vote.",
-			func() float64 { return boolGauge(h.src.Members.Part() == admin.Voter) },
-		},
-		{"servers", "Servers in the configuration.", func() float64 { return float64(len(h.src.Raft.Servers())) }},
-		{
-			"members", "Live nodes that gossip knows, this one included.",
-			func() float64 { return float64(len(h.src.Gossip.Members())) },
-		},
-		{"ready", "1 when every condition of readiness holds.", func() float64 {
-			for _, c := range h.Checks() {
-				if !c.OK {
-					return 0
-				}
-			}
+// count is a gauge of a whole number, truth one that is 1 where something holds.
+func count[N int | int64 | uint64](name, help string, value func() N) gauge {
+	return gauge{name, help, func() float64 { return float64(value()) }}
+}
+
+func truth(name, help string, value func() bool) gauge {
+	return gauge{name, help, func() float64 {
+		if value() {
 			return 1
-		}},
+		}
+		return 0
+	}}
+}
+
+// gauges are the node's own measurements.
+func (h *Health) gauges() []gauge {
+	s := &h.src
+	return []gauge{
+		count("applied_index", "Index of the newest log entry that the state machine has applied.", s.Machine.Applied),
+		count("commit_index", "Index of the newest log entry that this node knows to be committed.", s.Raft.CommitIndex),
+		count("apply_lag_entries", "Committed log entries that the state machine has not applied.", func() uint64 {
+			commit := s.Raft.CommitIndex()
+			return commit - min(s.Machine.Applied(), commit)
+		}),
+		count("log_bytes", "Bytes of log since the newest snapshot.", s.Raft.LogBytes),
+		truth("leader", "1 when this node leads and takes writes.", func() bool { return s.Pipeline.Stats().Leading }),
+		count("term", "Raft's term.", s.Raft.CurrentTerm),
+		count("voters", "Servers with a vote.", func() int { return len(s.Raft.Voters()) }),
+		truth("voter", "1 when this node has a vote.", func() bool { return s.Members.Part() == admin.Voter }),
+		count("servers", "Servers in the configuration.", func() int { return len(s.Raft.Servers()) }),
+		count("members", "Live nodes that gossip knows, this one included.", func() int { return len(s.Gossip.Members()) }),
+		truth("ready", "1 when every condition of readiness holds.", func() bool {
+			return !slices.ContainsFunc(h.Checks(), func(c Check) bool { return !c.OK })
+		}),
 		{
 			"stale_seconds", "Time since this node heard from the leader, or for which it has lacked what the leader had applied; 0 on the leader.",
 			func() float64 { return h.StaleFor().Seconds() },
 		},
-		{
-			"open_commands", "Commands taken in by this node and not answered.",
-			func() float64 { return float64(h.src.Pipeline.Stats().Open) },
-		},
-		{
-			"leader_queue_bytes", "Bytes of commands that wait at this node as the leader.",
-			func() float64 { return float64(h.src.Pipeline.Stats().LeaderQueue) },
-		},
+		count("open_commands", "Commands taken in by this node and not answered.", func() int { return s.Pipeline.Stats().Open }),
+		count("leader_queue_bytes", "Bytes of commands that wait at this node as the leader.", func() int { return s.Pipeline.Stats().LeaderQueue }),
 		{
 			"clock_correction_seconds", "What this node adds to its clock when it stamps log entries.",
-			func() float64 { return h.src.Pipeline.Clocks().Correction().Seconds() },
+			func() float64 { return s.Pipeline.Clocks().Correction().Seconds() },
 		},
-		{
-			"candidate", "1 while this node asks for votes.",
-			func() float64 { return boolGauge(h.src.Raft.State() == raft.Candidate) },
-		},
+		truth("candidate", "1 while this node asks for votes.", func() bool { return s.Raft.State() == raft.Candidate }),
 	}
 }
 
 // conditionGauges are what the node has measured of its own condition.
 func (h *Health) conditionGauges() []gauge {
+	const perSecond = float64(time.Second / time.Millisecond)
 	return []gauge{
 		{
 			"clock_ahead_seconds", "How far this node's clock is ahead of the voters' median.",
@@ -149,34 +138,32 @@ func (h *Health) conditionGauges() []gauge {
 		},
 		{
 			"stall_seconds", "How late this node ran at most in the last minute when it wanted to: for want of the processor, or stopped.",
-			func() float64 {
-				return h.stalls.timing(h.sinceStart()).MostMillis / float64(time.Second/time.Millisecond)
-			},
+			func() float64 { return h.stalls.timing(h.sinceStart()).MostMillis / perSecond },
 		},
 		{
 			"last_backup_timestamp_seconds", "When the newest backup that was saved was begun; 0 when none ever was.",
-			func() float64 { return h.instant((*fsm.View).LastBackup) },
+			func() float64 { return inState(h, (*fsm.View).LastBackup) / perSecond },
 		},
 		{
 			"first_entry_timestamp_seconds", "When the first entry was published; 0 when none was.",
-			func() float64 { return h.instant((*fsm.View).FirstEntry) },
+			func() float64 { return inState(h, (*fsm.View).FirstEntry) / perSecond },
 		},
 		{
-			"budget_bytes", "What all senders together may write without a key in a day of UTC; 0: as much as they want.",
+			"budget_bytes", "What all senders together may write in a day of UTC; 0: as much as they want.",
 			func() float64 {
-				return h.number(func(v *fsm.View) (uint64, error) { set, err := v.Settings(); return set.DailyBytes, err })
+				return inState(h, func(v *fsm.View) (uint64, error) { set, err := v.Settings(); return set.DailyBytes, err })
 			},
 		},
 		{
-			"budget_used_bytes", "What was written without a key today, in UTC.",
+			"budget_used_bytes", "What was written today, in UTC.",
 			func() float64 {
-				return h.number(func(v *fsm.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Bytes, err })
+				return inState(h, func(v *fsm.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Bytes, err })
 			},
 		},
 		{
-			"budget_senders", "Senders that wrote without a key today, in UTC.",
+			"budget_senders", "Senders, networks and names that wrote today, in UTC.",
 			func() float64 {
-				return h.number(func(v *fsm.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Senders, err })
+				return inState(h, func(v *fsm.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Senders, err })
 			},
 		},
 	}
@@ -185,8 +172,8 @@ func (h *Health) conditionGauges() []gauge {
 // now is the time of the cluster in milliseconds since the epoch.
 func (h *Health) now() int64 { return h.src.Pipeline.Clocks().Corrected().UnixMilli() }
 
-// number reads a number in the state; 0 where that fails.
-func (h *Health) number(read func(*fsm.View) (uint64, error)) float64 {
+// inState reads a number in the state; 0 where that fails.
+func inState[N int64 | uint64](h *Health, read func(*fsm.View) (N, error)) float64 {
 	v := h.src.Machine.View()
 	defer v.Release()
 	n, err := read(v)
@@ -199,48 +186,25 @@ func (h *Health) number(read func(*fsm.View) (uint64, error)) float64 {
 // diskGauges are the measurements of the data directory's file system.
 func (h *Health) diskGauges() []gauge {
 	return []gauge{
-		{
-			"writes_refused", "1 while this node refuses writes because too few disks have space.",
-			func() float64 { return boolGauge(h.diskFull.Load() != nil) },
-		},
-		{"disk_free_bytes", "Free space for the data directory; 0 when it cannot be told.", func() float64 {
-			free, _, err := h.src.Machine.DiskSpace()
-			if err != nil {
-				return 0
-			}
-			return float64(free)
-		}},
-		{"disk_size_bytes", "Size of the file system that holds the data directory; 0 when it cannot be told.", func() float64 {
-			_, size, err := h.src.Machine.DiskSpace()
-			if err != nil {
-				return 0
-			}
-			return float64(size)
-		}},
+		truth("writes_refused", "1 while this node rejects writes because too few disks have space.", func() bool { return h.diskFull.Load() != nil }),
+		count("disk_free_bytes", "Free space for the data directory; 0 when it cannot be told.", func() uint64 {
+			free, _, _ := h.src.Machine.DiskSpace() // both are 0 where that fails
+			return free
+		}),
+		count("disk_size_bytes", "Size of the file system that holds the data directory; 0 when it cannot be told.", func() uint64 {
+			_, size, _ := h.src.Machine.DiskSpace()
+			return size
+		}),
 	}
 }
 
-// newRefusedWrites counts writes that a node does not take.
-func newRefusedWrites() *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{
+// newRejectedWrites counts writes that a node does not take.
+func newRejectedWrites() *prometheus.CounterVec {
+	counted := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "commons", Name: "refused_writes_total", Help: "Writes of clients that this node did not take, by the code of the answer.",
 	}, []string{"code"})
-}
-
-// instant reads an instant in the state as seconds; 0 where that fails.
-func (h *Health) instant(read func(*fsm.View) (int64, error)) float64 {
-	v := h.src.Machine.View()
-	defer v.Release()
-	at, err := read(v)
-	if err != nil {
-		return 0
+	for _, code := range []command.Code{command.CodeNotEnqueued, command.CodeOutcomeUnknown, command.CodeNoLeader, command.CodeDiskFull, command.CodeBehind} {
+		counted.WithLabelValues(string(code)) // there from the start, at 0
 	}
-	return float64(at) / float64(time.Second.Milliseconds())
-}
-
-func boolGauge(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
+	return counted
 }

@@ -47,7 +47,7 @@ func (h *Health) Checks() []Check {
 	if !running.OK {
 		running.Detail = "the node is shutting down"
 	}
-	known := Check{Name: "leader", OK: h.led(), Detail: leader + " leads"}
+	known := Check{Name: "leader", OK: h.led(), Detail: "known"}
 	if leader == "" {
 		known.Detail = "no leader is known"
 	}
@@ -64,23 +64,28 @@ func (h *Health) Checks() []Check {
 	return []Check{running, known, member, caughtUp, h.logCheck(), h.diskCheck()}
 }
 
+// notJoined is why a node without state is not ready.
+const notJoined = "not part of a cluster yet"
+
 // memberCheck is whether this node is part of the cluster that it is meant for.
 func (h *Health) memberCheck() Check {
-	c := Check{Name: "cluster", OK: h.src.Joined(), Detail: "part of cluster " + h.src.ClusterID()}
+	c := Check{Name: "cluster", OK: h.src.Joined(), Detail: "part of its cluster"}
 	waiting := h.src.Members.Waiting()
 	stranger, strange := h.src.Gossip.Stranger()
 	switch {
 	case h.src.Members.Outside():
 		c.OK, c.Detail = false, "this server was removed from its cluster; stop it, or empty its data directory and start it to join as a new server"
 	case strange && len(h.src.Gossip.Members()) <= 1:
-		c.OK, c.Detail = false, fmt.Sprintf("this node belongs to cluster %s and is alone, and %s at the join address %s belongs to cluster %s; empty this node's data directory to join that, or take the address out of --join",
+		c.OK, c.Detail = false, "alone, and at its join address is another cluster"
+		c.Operators = fmt.Sprintf("this node belongs to cluster %s and is alone, and %s at the join address %s belongs to cluster %s; empty this node's data directory to join that, or take the address out of --join",
 			h.src.ClusterID(), stranger.ServerID, stranger.GossipAddr, stranger.ClusterID)
 	case h.src.ClusterID() == "" && waiting != "":
-		c.Detail = "not part of a cluster yet: " + waiting
+		c.Detail = notJoined
+		c.Operators = notJoined + ": " + waiting
 	case h.src.ClusterID() == "":
-		c.Detail = "not part of a cluster yet"
+		c.Detail = notJoined
 	case !c.OK && !h.named():
-		c.Detail = fmt.Sprintf("cluster %s is not led yet: its first command is not applied here", h.src.ClusterID())
+		c.Detail = "the cluster is not led yet: its first command is not applied here"
 	case !c.OK:
 		c.Detail = "the cluster's data key cannot be opened with this node's secret"
 	}
@@ -112,6 +117,9 @@ func (h *Health) watchCatchUp(ctx context.Context) {
 			h.caughtUp.Store(true)
 			if !h.wasReady.Swap(true) {
 				h.cfg.Logger.InfoContext(ctx, "ready", "http", h.src.HTTPAddr, "after", time.Since(h.cfg.Started).Round(time.Millisecond).String())
+				if warning := h.HouseWarning(); warning != "" {
+					h.cfg.Logger.WarnContext(ctx, "names of the operator are free", "problem", warning)
+				}
 			}
 		}
 		select {
@@ -230,8 +238,8 @@ func (h *Health) LogFailure() error {
 	return nil
 }
 
-// Refusal returns why this node takes no writes; nil while it does.
-func (h *Health) Refusal() *command.Unavailable {
+// Rejection returns why this node takes no writes; nil while it does.
+func (h *Health) Rejection() *command.Unavailable {
 	if h.logFailure.Load() != nil {
 		return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "this node cannot write its log; write through another one"}
 	}
@@ -241,7 +249,8 @@ func (h *Health) Refusal() *command.Unavailable {
 // logCheck is the line of /readyz.
 func (h *Health) logCheck() Check {
 	if failure := h.logFailure.Load(); failure != nil {
-		return Check{Name: "log", Detail: "cannot be written: " + (*failure).Error()}
+		const detail = "cannot be written"
+		return Check{Name: "log", Detail: detail, Operators: detail + ": " + (*failure).Error()}
 	}
 	return Check{Name: "log", OK: true, Detail: "is written"}
 }

@@ -37,19 +37,19 @@ func TestRecentForgets(t *testing.T) {
 	}
 }
 
-func TestRefusalsByCode(t *testing.T) {
-	var r refusals
+func TestRejectionsByCode(t *testing.T) {
+	var r rejections
 	if got := r.list(0); got == nil || len(got) != 0 {
-		t.Errorf("nothing was refused: %v", got)
+		t.Errorf("nothing was rejected: %v", got)
 	}
 	r.add(time.Second, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "no leader"})
 	r.add(30*time.Second, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "too many"})
 	r.add(time.Second, &command.Unavailable{Code: command.CodeDiskFull, Reason: "full"})
-	want := []admin.Refused{{Code: "disk_full", Count: 1, Reason: "full"}, {Code: "not_enqueued", Count: 2, Reason: "too many"}}
+	want := []admin.Rejected{{Code: "disk_full", Count: 1, Reason: "full"}, {Code: "not_enqueued", Count: 2, Reason: "too many"}}
 	if diff := cmp.Diff(want, r.list(30*time.Second)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]admin.Refused{{Code: "not_enqueued", Count: 1, Reason: "too many"}}, r.list(80*time.Second)); diff != "" {
+	if diff := cmp.Diff([]admin.Rejected{{Code: "not_enqueued", Count: 1, Reason: "too many"}}, r.list(80*time.Second)); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -71,9 +71,9 @@ func a2aText(agent, text string) *a2a.Message {
 	return a2a.NewMessage(a2a.MessageRoleUser, a2a.NewTextPart(text), a2a.NewDataPart(map[string]any{"agent": agent}))
 }
 
-// a2aRefusals runs every operation that this agent refuses, and says which of them
+// a2aRejections runs every operation that this agent rejects, and says which of them
 // was answered otherwise than the protocol wants.
-func a2aRefusals(ctx context.Context, c *a2aclient.Client, text string) error {
+func a2aRejections(ctx context.Context, c *a2aclient.Client, text string) error {
 	_, get := c.GetTask(ctx, &a2a.GetTaskRequest{ID: "t1"})
 	_, cancel := c.CancelTask(ctx, &a2a.CancelTaskRequest{ID: "t1"})
 	_, create := c.CreateTaskPushConfig(ctx, &a2a.PushConfig{TaskID: "t1", URL: "https://a.example"})
@@ -191,7 +191,7 @@ func lacks(have, want int64) string {
 	return fmt.Sprintf("%d of %d", have, want)
 }
 
-// a2aRun publishes, repeats, reads and is refused until it is stopped.
+// a2aRun publishes, repeats, reads and is rejected until it is stopped.
 func (c *testCluster) a2aRun(client *a2aclient.Client, agent string, stop <-chan struct{}, published *atomic.Int64) error {
 	ctx := c.t.Context()
 	for n := 0; ; n++ {
@@ -216,7 +216,7 @@ func (c *testCluster) a2aRun(client *a2aclient.Client, agent string, stop <-chan
 				return fmt.Errorf("%s: %s: %q %w", agent, text, got, err)
 			}
 		}
-		if err := a2aRefusals(ctx, client, m.Parts[0].Text()); err != nil {
+		if err := a2aRejections(ctx, client, m.Parts[0].Text()); err != nil {
 			return fmt.Errorf("%s: %w", agent, err)
 		}
 	}

@@ -54,9 +54,9 @@ func a2aOldText(agent, text string) *a2a.Message {
 	return a2a.NewMessage(a2a.MessageRoleUser, a2a.TextPart{Text: text}, a2a.DataPart{Data: map[string]any{"agent": agent}})
 }
 
-// a2aOldRefusals runs every operation that this agent refuses, and says which of them
+// a2aOldRejections runs every operation that this agent rejects, and says which of them
 // was answered otherwise than the protocol wants.
-func a2aOldRefusals(ctx context.Context, c *a2aclient.Client) error {
+func a2aOldRejections(ctx context.Context, c *a2aclient.Client) error {
 	_, get := c.GetTask(ctx, &a2a.TaskQueryParams{ID: "t1"})
 	_, cancel := c.CancelTask(ctx, &a2a.TaskIDParams{ID: "t1"})
 	_, set := c.SetTaskPushConfig(ctx, &a2a.TaskPushConfig{TaskID: "t1", Config: a2a.PushConfig{URL: "https://a.example"}})
@@ -103,7 +103,7 @@ func a2aOldRefusals(ctx context.Context, c *a2aclient.Client) error {
 }
 
 // a2aOldRun publishes in version 0.3, repeats over HTTP in the form that clients
-// generated from the protocol's definition send, reads and is refused until it is
+// generated from the protocol's definition send, reads and is rejected until it is
 // stopped.
 func a2aOldRun(ctx context.Context, nd *nodetest.Node, client *a2aclient.Client, stop <-chan struct{}, published *atomic.Int64) error {
 	agent := fmt.Sprintf("old-%d", nd.Index())
@@ -135,7 +135,7 @@ func a2aOldRun(ctx context.Context, nd *nodetest.Node, client *a2aclient.Client,
 				return fmt.Errorf("%s: %s: %q %w", agent, command, got, err)
 			}
 		}
-		if err := a2aOldRefusals(ctx, client); err != nil {
+		if err := a2aOldRejections(ctx, client); err != nil {
 			return fmt.Errorf("%s: %w", agent, err)
 		}
 	}

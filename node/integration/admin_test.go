@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/fsmtest"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/config"
@@ -28,8 +30,19 @@ func operate[Answer any](c *testCluster, i int, path string, request any) (Answe
 	return admin.Call[Answer](c.t.Context(), client, path, request)
 }
 
-// refused fails the test unless a call was refused with the status and a text.
-func refused(t *testing.T, err error, status int, text string) {
+// problems returns whether a node is ready, and what keeps it from that, as operators
+// are told.
+func (c *testCluster) problems(nd *nodetest.Node) (ready bool, text string) {
+	c.t.Helper()
+	r, err := operate[admin.NodeReport](c, nd.Index(), admin.PathNode, nil)
+	if err != nil {
+		return false, err.Error()
+	}
+	return r.Ready, strings.Join(r.Problems, "\n")
+}
+
+// rejected fails the test unless a call was rejected with the status and a text.
+func rejected(t *testing.T, err error, status int, text string) {
 	t.Helper()
 	failed, ok := errors.AsType[*admin.CallError](err)
 	if !ok || failed.Status != status || !strings.Contains(failed.Message, text) {
@@ -146,7 +159,7 @@ func TestLeadershipIsTransferred(t *testing.T) {
 		t.Errorf("%s leads, wanted was %s", answer.ID, c.Nodes[next].ServerID())
 	}
 	_, err = operate[admin.ServerRef](c, leader, admin.PathTransfer, admin.ServerRef{ID: "nobody-0"})
-	refused(t, err, http.StatusConflict, "has no vote")
+	rejected(t, err, http.StatusConflict, "has no vote")
 	answer, err = operate[admin.ServerRef](c, leader, admin.PathTransfer, admin.ServerRef{ID: c.Nodes[next].ServerID()})
 	if err != nil || c.WaitLeader() != next {
 		t.Errorf("the leader cannot be asked to lead: %+v, %v", answer, err)
@@ -164,9 +177,9 @@ func TestServersLeaveAndAreRemoved(t *testing.T) {
 	leader := c.WaitLeader()
 	follower := c.Follower()
 	_, err := operate[admin.ServerRef](c, leader, admin.PathRemove, admin.Removal{ID: c.Nodes[follower].ServerID()})
-	refused(t, err, http.StatusConflict, "commons leave")
+	rejected(t, err, http.StatusConflict, "commons leave")
 	_, err = operate[admin.ServerRef](c, follower, admin.PathRemove, admin.Removal{ID: "nobody-0"})
-	refused(t, err, http.StatusNotFound, "not in the configuration")
+	rejected(t, err, http.StatusNotFound, "not in the configuration")
 
 	// The leader leaves: it hands leadership over first.
 	gone := c.Nodes[leader].ServerID()
@@ -198,6 +211,54 @@ func TestServersLeaveAndAreRemoved(t *testing.T) {
 		return err.Error() // it counts as alive until gossip has noticed
 	})
 	c.WaitVoters()
+	c.checkEvents(c.Follower(), gone, dead)
+}
+
+// checkEvents holds that every node knows who formed the cluster, who led it, and who
+// removed which server, and tells as much of it as it is asked for.
+func (c *testCluster) checkEvents(at int, removed ...string) {
+	c.t.Helper()
+	daily := uint64(1 << 30)
+	if _, err := operate[admin.SettingsReport](c, at, admin.PathSettings, admin.SettingsChange{DailyBytes: &daily}); err != nil {
+		c.t.Fatal(err)
+	}
+	var all admin.Events
+	c.Eventually("the last event", func() (missing string) {
+		var err error
+		if all, err = operate[admin.Events](c, at, admin.PathEvents, admin.EventsRequest{}); err != nil {
+			return err.Error()
+		}
+		if n := len(all.Events); n == 0 || all.Events[n-1].Action != fsm.ActionSettings || all.Events[n-1].By != command.Operator {
+			return fmt.Sprintf("%+v", all.Events)
+		}
+		return ""
+	})
+	found := map[string]int{}
+	for _, e := range all.Events {
+		found[e.Action]++
+		if e.Action == command.ChangeRemove {
+			found[e.What]++
+			if e.Reason == "" || e.By == "" || e.At == 0 {
+				c.t.Errorf("%+v", e)
+			}
+		}
+	}
+	for _, id := range removed {
+		if found[id] != 1 {
+			c.t.Errorf("%s was removed %d times: %+v", id, found[id], all.Events)
+		}
+	}
+	if found[fsm.ActionForm] != 1 || found[fsm.ActionLead] < 2 || all.More {
+		c.t.Errorf("%+v", all)
+	}
+	last, err := operate[admin.Events](c, at, admin.PathEvents, admin.EventsRequest{Limit: 1})
+	if err != nil || len(last.Events) != 1 || last.Events[0].Action != fsm.ActionSettings || !last.More {
+		c.t.Errorf("the newest: %+v, %v", last, err)
+	}
+	none, err := operate[admin.Events](c, at, admin.PathEvents, admin.EventsRequest{Since: last.Events[0].At + 1})
+	if err != nil || len(none.Events) != 0 || none.More {
+		c.t.Errorf("since then: %+v, %v", none, err)
+	}
 }
 
 func TestTheLastMajorityIsNotTakenApart(t *testing.T) {
@@ -209,7 +270,7 @@ func TestTheLastMajorityIsNotTakenApart(t *testing.T) {
 	c.Kill(follower)
 	leader := c.WaitLeader()
 	_, err := operate[admin.ServerRef](c, leader, admin.PathLeave, nil)
-	refused(t, err, http.StatusConflict, "no majority")
+	rejected(t, err, http.StatusConflict, "no majority")
 	// What is said of the dead server is no advice for another case.
 	report, err := operate[admin.ClusterReport](c, leader, admin.PathCluster, nil)
 	if err != nil {
@@ -284,7 +345,7 @@ func TestBackupIsRecorded(t *testing.T) {
 	_, report := c.save(c.Follower())
 	known("after the backup", last, func(seconds float64) bool { return now(seconds) && seconds <= float64(report.CreatedAt)/1000 })
 	_, err := operate[struct{}](c, 0, admin.PathSaved, admin.SavedBackup{})
-	refused(t, err, http.StatusBadRequest, "createdAt")
+	rejected(t, err, http.StatusBadRequest, "createdAt")
 	for i := range c.Nodes {
 		c.Stop(i)
 	}
@@ -343,4 +404,47 @@ func TestRollingUpgrade(t *testing.T) {
 	if err := c.TryStart(0); err == nil || !strings.Contains(err.Error(), "newer format") {
 		t.Errorf("the old program on the newer state: %v", err)
 	}
+}
+
+// TestUnregisteredHouseNames: a node says which of the operator's names anybody could take.
+func TestUnregisteredHouseNames(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, func(cfg *config.Config) { cfg.HouseAgents = []string{"Front Desk", "porter"} })
+	warned := func() string {
+		r, err := operate[admin.NodeReport](c, 0, admin.PathNode, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(r.Warnings, "\n")
+	}
+	if text := warned(); !strings.Contains(text, ": Front Desk, porter; register each") || !c.Nodes[0].Logged("Front Desk, porter") {
+		t.Errorf("warnings %q, log:\n%s", text, c.Nodes[0].Log())
+	}
+	for _, name := range []string{"front-desk", "Porter"} {
+		if status, err := c.Nodes[0].PostJSON("/api/agents", map[string]any{"id": name, "description": "Helps."}, &struct{}{}); err != nil || status != http.StatusCreated {
+			t.Fatalf("%s: %d, %v", name, status, err)
+		}
+	}
+	if text := warned(); strings.Contains(text, "--house-agents") {
+		t.Errorf("all are registered: %q", text)
+	}
+}
+
+// TestHandOverToADeadServer: attempts to give leadership to a server that is dead fail,
+// however many there are, and writes go on behind them.
+func TestHandOverToADeadServer(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	c.WaitVoters()
+	dead := c.Follower()
+	id := c.Nodes[dead].ServerID()
+	c.Kill(dead)
+	leader := c.WaitLeader()
+	c.MustPublish(leader, nodetest.Post{Body: "what the dead server lacks"})
+	for range 3 {
+		if _, err := operate[admin.ServerRef](c, leader, admin.PathTransfer, admin.ServerRef{ID: id}); err == nil {
+			t.Fatal("a dead server leads")
+		}
+	}
+	c.MustPublish(leader, nodetest.Post{Body: "writes go on"})
 }

@@ -125,7 +125,7 @@ func TestBackupBecomesANewCluster(t *testing.T) {
 	}
 }
 
-func TestRestoreRefuses(t *testing.T) {
+func TestRestoreRejects(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	c.MustPublish(0, nodetest.Post{Body: "worth a backup"})
@@ -240,9 +240,9 @@ func TestOneNodeIsRecovered(t *testing.T) {
 	}
 	c.Start(0)
 	c.WaitReady(0)
-	// One of the others comes back after all: it is refused.
+	// One of the others comes back after all: it is rejected.
 	c.Start(1)
-	c.Eventually("a stranger to be refused", func() string {
+	c.Eventually("a stranger to be rejected", func() string {
 		if nd.Logged("belongs to cluster "+founded.Former) || c.Nodes[1].Logged("belongs to cluster "+founded.ClusterID) {
 			return ""
 		}

@@ -97,21 +97,21 @@ func TestConditionsAreTrue(t *testing.T) {
 
 	d.set("n1", little)
 	d.set("n3", little)
-	c.Eventually("refused writes are known", func() string {
+	c.Eventually("rejected writes are known", func() string {
 		a, err := c.Nodes[1].Publish(context.Background(), nodetest.Post{Body: "too much"})
 		if err != nil || a.Status != http.StatusServiceUnavailable {
 			return fmt.Sprintf("%+v, %v", a, err)
 		}
 		for i, r := range c.reports(2) {
-			if r == nil || !r.Ready || !strings.HasPrefix(r.Refuses, string(command.CodeDiskFull)) || !contains(r.Problems, "writes are refused: disk_full") ||
+			if r == nil || !r.Ready || !strings.HasPrefix(r.Rejects, string(command.CodeDiskFull)) || !contains(r.Problems, "writes are rejected: disk_full") ||
 				contains(r.Warnings, "its disk is nearly full") != (i != 1) {
 				return fmt.Sprintf("node %d says %+v", i, r)
 			}
 		}
 		return ""
 	})
-	if r := c.reports(0)[1]; r == nil || len(r.Refused) != 1 || r.Refused[0].Code != string(command.CodeDiskFull) || !contains(r.Warnings, "writes were refused here in the last minute, disk_full") {
-		t.Errorf("the node that refused a write says %+v", r)
+	if r := c.reports(0)[1]; r == nil || len(r.Rejected) != 1 || r.Rejected[0].Code != string(command.CodeDiskFull) || !contains(r.Warnings, "writes were rejected here in the last minute, disk_full") {
+		t.Errorf("the node that rejected a write says %+v", r)
 	}
 	health, err := operate[admin.HealthReport](c, 0, admin.PathHealth, nil)
 	if err != nil || len(health.Reports) != 3 || !contains(health.Reports[0].Report.Problems, "disk_full") {
@@ -121,7 +121,7 @@ func TestConditionsAreTrue(t *testing.T) {
 	d.set("n3", plenty)
 	c.Eventually("writes are taken again", func() string {
 		for i, r := range c.reports(1) {
-			if r == nil || r.Refuses != "" || contains(r.Problems, "refused") {
+			if r == nil || r.Rejects != "" || contains(r.Problems, "rejected") {
 				return fmt.Sprintf("node %d says %+v", i, r)
 			}
 		}
@@ -135,12 +135,12 @@ func TestConditionsAreTrue(t *testing.T) {
 			c.Kill(i)
 		}
 	}
-	c.Eventually("the refused write is counted", func() string {
+	c.Eventually("the rejected write is counted", func() string {
 		if a, err := c.Nodes[left].Publish(context.Background(), nodetest.Post{Body: "to nobody"}); err != nil || a.Status != http.StatusServiceUnavailable {
 			t.Fatalf("%+v, %v", a, err)
 		}
 		r := c.reports(left)[left]
-		if r == nil || !contains(r.Problems, "no leader is known") || !contains(r.Warnings, "writes were refused here in the last minute, not_enqueued") {
+		if r == nil || !contains(r.Problems, "no leader is known") || !contains(r.Warnings, "writes were rejected here in the last minute, not_enqueued") {
 			return fmt.Sprintf("it says %+v", r)
 		}
 		return ""

@@ -20,11 +20,12 @@ const (
 var (
 	metricName = regexp.MustCompile(`\b(?:commons|raft|go|process)_[a-zA-Z0-9_]+`)
 	ruleExpr   = regexp.MustCompile(`(?m)^ +expr: (.+)$`)
+	manualName = regexp.MustCompile("`((?:commons|raft)_[a-zA-Z0-9_]+)`")
 	ruleAlert  = regexp.MustCompile(`(?m)^ +- alert: (\w+)$`)
 )
 
-// TestAlertsAndDashboardNameWhatIsMeasured: whatever a rule or a panel asks for
-// is served by a node that has taken a write.
+// TestAlertsAndDashboardNameWhatIsMeasured: whatever a rule or a panel asks for, or
+// the manual names, is served by a node that has taken a write.
 func TestAlertsAndDashboardNameWhatIsMeasured(t *testing.T) {
 	t.Parallel()
 	var dashboard struct {
@@ -45,9 +46,12 @@ func TestAlertsAndDashboardNameWhatIsMeasured(t *testing.T) {
 	for _, expr := range ruleExpr.FindAllStringSubmatch(fileText(t, rulesFile), -1) {
 		asked["rule "+expr[1]] = metricName.FindAllString(expr[1], -1)
 	}
-	const fewest = 30
+	for _, name := range manualName.FindAllStringSubmatch(fileText(t, operatingFile), -1) {
+		asked["manual "+name[1]] = name[1:]
+	}
+	const fewest = 70
 	if len(asked) < fewest {
-		t.Fatalf("only %d panels and rules were found", len(asked))
+		t.Fatalf("only %d panels, rules and names in the manual were found", len(asked))
 	}
 
 	c := newCluster(t, 1)
@@ -58,7 +62,7 @@ func TestAlertsAndDashboardNameWhatIsMeasured(t *testing.T) {
 	}
 	for where, names := range asked {
 		for _, name := range names {
-			if !strings.Contains(served, "\n"+name+" ") && !strings.Contains(served, "\n"+name+"{") {
+			if !strings.Contains(served, "\n"+name+" ") && !strings.Contains(served, "\n"+name+"{") && !strings.Contains(served, "\n# TYPE "+name+" ") {
 				t.Errorf("%s asks for %s, which is not served", where, name)
 			}
 		}

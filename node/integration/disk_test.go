@@ -60,7 +60,7 @@ func TestFullDisks(t *testing.T) {
 
 	d.set(c.Nodes[second].Config.NodeID, little)
 	for _, nd := range c.Nodes {
-		c.Eventually(fmt.Sprintf("node %d refuses writes", nd.Index()), func() string {
+		c.Eventually(fmt.Sprintf("node %d rejects writes", nd.Index()), func() string {
 			a, err := nd.Publish(context.Background(), nodetest.Post{Body: "too much"})
 			if err != nil || a.Status != http.StatusServiceUnavailable || a.Code != string(command.CodeDiskFull) {
 				return fmt.Sprintf("%+v, %v", a, err)

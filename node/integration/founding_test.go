@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -38,12 +37,8 @@ func TestFoundingThatWasCutShort(t *testing.T) {
 	c.Start(0)
 	late := c.Nodes[0]
 	c.Eventually("the first founder says that it is of another cluster", func() string {
-		status, body, err := late.GetText("/readyz")
-		if err != nil {
-			return err.Error()
-		}
-		if status != http.StatusServiceUnavailable || !strings.Contains(body, "empty this node's data directory") {
-			return fmt.Sprintf("%d: %s", status, body)
+		if ready, text := c.problems(late); ready || !strings.Contains(text, "empty this node's data directory") {
+			return text
 		}
 		return ""
 	})

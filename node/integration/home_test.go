@@ -105,16 +105,16 @@ func (c *testCluster) correspond(writers int, roots map[string]string) *correspo
 			for n := 0; ctx.Err() == nil; n++ {
 				for to, root := range roots {
 					p := letter{Agent: fmt.Sprintf("writer-%d", writer), Body: fmt.Sprintf("Letter %d for you.", n), RequestID: fmt.Sprintf("%s-%d-%d", to, writer, n)}
-					why := "reply"
+					reason := "reply"
 					switch n % 3 {
 					case 0:
 						p.ReplyTo = root
 					case 1:
-						p.Body, why = "@"+to+" "+p.Body, "mention"
+						p.Body, reason = "@"+to+" "+p.Body, "mention"
 					default:
 						p.Body, p.ReplyTo = "@"+to+" "+p.Body, root
 					}
-					w.deliver(to, why, p)
+					w.deliver(to, reason, p)
 				}
 			}
 		})
@@ -122,7 +122,7 @@ func (c *testCluster) correspond(writers int, roots map[string]string) *correspo
 	return w
 }
 
-func (w *correspondents) deliver(to, why string, p letter) {
+func (w *correspondents) deliver(to, reason string, p letter) {
 	for {
 		w.mu.Lock()
 		node := w.nodes[rand.IntN(len(w.nodes))]
@@ -132,20 +132,20 @@ func (w *correspondents) deliver(to, why string, p letter) {
 		if err != nil || status == http.StatusServiceUnavailable {
 			continue
 		}
-		w.note(to, why, p.RequestID, status, a)
+		w.note(to, reason, p.RequestID, status, a)
 		return
 	}
 }
 
 // note keeps what a write was answered.
-func (w *correspondents) note(to, why, request string, status int, a nodetest.Answer) {
+func (w *correspondents) note(to, reason, request string, status int, a nodetest.Answer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if status != http.StatusCreated && status != http.StatusOK {
 		w.wrong = append(w.wrong, fmt.Sprintf("%s: %d %s", request, status, a.Code))
 		return
 	}
-	w.wrote[to][a.Entry.ID] = why
+	w.wrote[to][a.Entry.ID] = reason
 }
 
 // written returns how many letters a reader was written.
@@ -253,9 +253,9 @@ func checkDelivered(t *testing.T, r *reader, w *correspondents) {
 	for _, wrong := range append(r.wrong, w.wrong...) {
 		t.Errorf("%s: %s", r.agent, wrong)
 	}
-	for id, why := range w.wrote[r.agent] {
-		if got := r.whys[id]; len(got) != 1 || got[0] != why {
-			t.Errorf("%s: %s, a %s, came as %v", r.agent, id, why, got)
+	for id, reason := range w.wrote[r.agent] {
+		if got := r.whys[id]; len(got) != 1 || got[0] != reason {
+			t.Errorf("%s: %s, a %s, came as %v", r.agent, id, reason, got)
 		}
 	}
 	if len(r.whys) != len(w.wrote[r.agent]) {

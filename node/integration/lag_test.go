@@ -90,8 +90,11 @@ func TestLogThatTakesNothing(t *testing.T) {
 func (c *testCluster) checkLogFailure(victim *nodetest.Node, leader int) {
 	c.t.Helper()
 	c.Eventually("it is not ready", func() string {
-		if ready, line := readyz(victim, "log"); ready || !strings.Contains(line, syscall.ENOSPC.Error()) {
+		if ready, line := readyz(victim, "log"); ready || line != "[-] log: cannot be written" {
 			return fmt.Sprintf("ready %v: %s", ready, line)
+		}
+		if _, text := c.problems(victim); !strings.Contains(text, syscall.ENOSPC.Error()) {
+			return text
 		}
 		return ""
 	})

@@ -32,7 +32,7 @@ func TestLimitHoldsAcrossNodes(t *testing.T) {
 	c := newCluster(t, 3, limited(burst))
 	first := c.MustPublish(0, nodetest.Post{Agent: "ada", Body: "the first of many", RequestID: "limits-first"})
 
-	var admitted, refused atomic.Int64
+	var admitted, rejected atomic.Int64
 	var writers sync.WaitGroup
 	for i := range c.Nodes {
 		writers.Go(func() {
@@ -42,7 +42,7 @@ func TestLimitHoldsAcrossNodes(t *testing.T) {
 				case err == nil && a.Status == http.StatusCreated:
 					admitted.Add(1)
 				case err == nil && a.Status == http.StatusTooManyRequests && a.Code == "rate_limited":
-					refused.Add(1)
+					rejected.Add(1)
 				default:
 					t.Errorf("write %d at node %d: %d %s, %v", n, i, a.Status, a.Code, err)
 				}
@@ -52,7 +52,7 @@ func TestLimitHoldsAcrossNodes(t *testing.T) {
 	writers.Wait()
 	// The first write took one of the burst; a slow run may earn a token or two.
 	if got := admitted.Load() + 1; got < burst || got > burst+burst/10 {
-		t.Errorf("%d writes were admitted, %d refused; want the burst of %d", got, refused.Load(), burst)
+		t.Errorf("%d writes were admitted, %d rejected; want the burst of %d", got, rejected.Load(), burst)
 	}
 
 	// A replay costs nothing, on whichever node it lands.

@@ -19,13 +19,13 @@ import (
 )
 
 // checkEnds waits until a node ends by itself, and holds what its error says.
-func (c *testCluster) checkEnds(victim *nodetest.Node, why ...string) {
+func (c *testCluster) checkEnds(victim *nodetest.Node, reason ...string) {
 	c.t.Helper()
 	ended := make(chan error, 1)
 	go func() { ended <- victim.Run.Wait() }()
 	select {
 	case err := <-ended:
-		for _, text := range append(why, "start the node again") {
+		for _, text := range append(reason, "start the node again") {
 			if err == nil || !strings.Contains(err.Error(), text) {
 				c.t.Errorf("it ended with %v, want %q", err, text)
 			}
@@ -194,7 +194,7 @@ func flipLogBit(t *testing.T, dataDir string) {
 	}
 }
 
-func TestCorruptLogIsRefused(t *testing.T) {
+func TestCorruptLogIsRejected(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	c.fill(0, 20)

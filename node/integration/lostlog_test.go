@@ -14,13 +14,13 @@ import (
 	"github.com/commons-cluster/commons/node/offline"
 )
 
-// refused tries to start a node that has lost its log.
-func (c *testCluster) refused(i int, why string) {
+// rejected tries to start a node that has lost its log.
+func (c *testCluster) rejected(i int, reason string) {
 	c.t.Helper()
 	err := c.TryStart(i)
 	var lost *offline.LostLogError
-	if !errors.As(err, &lost) || !strings.Contains(err.Error(), why) {
-		c.t.Fatalf("node %d: %v, want a lost log: %s", i, err, why)
+	if !errors.As(err, &lost) || !strings.Contains(err.Error(), reason) {
+		c.t.Fatalf("node %d: %v, want a lost log: %s", i, err, reason)
 	}
 	for _, advice := range []string{"empty the whole directory", "commons snapshot restore", "commons recover"} {
 		if !strings.Contains(err.Error(), advice) {
@@ -32,10 +32,10 @@ func (c *testCluster) refused(i int, why string) {
 // logPath is the file of a node's Raft log.
 func logPath(nd *nodetest.Node) string { return filepath.Join(nd.DataDir(), "raft.db") }
 
-// TestVoterWithoutItsLogIsRefused lets the only other server that has the newest
+// TestVoterWithoutItsLogIsRejected lets the only other server that has the newest
 // entries lose its log while the third is behind. Together with that one it would be
 // a majority that knows nothing of them.
-func TestVoterWithoutItsLogIsRefused(t *testing.T) {
+func TestVoterWithoutItsLogIsRejected(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		lose func(path string) error
@@ -60,8 +60,8 @@ func TestVoterWithoutItsLogIsRefused(t *testing.T) {
 			if err := tt.lose(logPath(c.Nodes[b])); err != nil {
 				t.Fatal(err)
 			}
-			c.refused(b, "missing or empty")
-			c.refused(b, "missing or empty") // the first attempt made none
+			c.rejected(b, "missing or empty")
+			c.rejected(b, "missing or empty") // the first attempt made none
 			c.Wipe(b)
 			for _, i := range []int{b, behind, a} {
 				c.Start(i)
@@ -89,7 +89,7 @@ func TestLastDiskWithoutItsLog(t *testing.T) {
 	if err := os.Remove(logPath(nd)); err != nil {
 		t.Fatal(err)
 	}
-	c.refused(0, "missing or empty")
+	c.rejected(0, "missing or empty")
 	recoverAlone(t, c, first)
 }
 
@@ -119,9 +119,9 @@ func recoverAlone(t *testing.T, c *testCluster, first nodetest.Answer) {
 	}
 }
 
-// TestLogOfAnotherIsRefused puts logs in place that are not the state's: another
+// TestLogOfAnotherIsRejected puts logs in place that are not the state's: another
 // server's, one that was made anew, and an older one of its own.
-func TestLogOfAnotherIsRefused(t *testing.T) {
+func TestLogOfAnotherIsRejected(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	nd := c.Nodes[0]
@@ -152,9 +152,9 @@ func TestLogOfAnotherIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(foreign)
-	c.refused(0, "another server's")
+	c.rejected(0, "another server's")
 	put(older)
-	c.refused(0, "the newest term that it knows is")
+	c.rejected(0, "the newest term that it knows is")
 	put(own)
 	c.Start(0)
 	c.WaitReady()
@@ -241,7 +241,7 @@ func TestSavedDataWithoutItsLog(t *testing.T) {
 				if err := lose(logPath(nd)); err != nil {
 					t.Fatal(err)
 				}
-				c.refused(0, "missing or empty")
+				c.rejected(0, "missing or empty")
 			})
 		}
 	}

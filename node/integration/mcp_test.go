@@ -132,6 +132,10 @@ func (c *mcpClient) run(ctx context.Context, stop <-chan struct{}, wrote *atomic
 	if text, err := c.use(ctx, "list_deliveries", mine, nil); err != nil {
 		return fmt.Errorf("%s: %q %w", c.agent, text, err)
 	}
+	seen := map[string]any{"agent": c.agent, "ids": []string{"e1"}, "edit_key": registered.EditKey}
+	if text, err := c.use(ctx, "mark_seen", seen, nil); err != nil || !strings.Contains(text, "Put aside") {
+		return fmt.Errorf("%s: %q %w", c.agent, text, err)
+	}
 	if text, err := c.use(ctx, "test_delivery", mine, nil); err == nil || !strings.Contains(text, "notify_url") {
 		return fmt.Errorf("%s: pushed to nobody: %q", c.agent, text)
 	}

@@ -192,7 +192,7 @@ func TestLeavesThatRaceKeepAQuorum(t *testing.T) {
 			}
 			continue
 		}
-		refused(t, o.err, http.StatusConflict, "no majority")
+		rejected(t, o.err, http.StatusConflict, "no majority")
 	}
 	if left > 1 {
 		t.Fatalf("%d of 3 have left a cluster of 4 of which one was dead", left)
@@ -201,21 +201,18 @@ func TestLeavesThatRaceKeepAQuorum(t *testing.T) {
 	c.MustPublish(c.Running()[0], nodetest.Post{Body: "a quorum has stayed"})
 }
 
-// TestRefusedNodesSayWhatToDo: a node that the cluster it wants to join does not
+// TestRejectedNodesSayWhatToDo: a node that the cluster it wants to join does not
 // take is not ready, and says why, also when it has formed one of its own before.
-func TestRefusedNodesSayWhatToDo(t *testing.T) {
+func TestRejectedNodesSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	unready := func(nd *nodetest.Node, texts ...string) {
 		t.Helper()
 		c.Eventually("it says why it is not ready", func() string {
-			status, body, err := nd.GetText("/readyz")
-			if err != nil {
-				return err.Error()
-			}
+			ready, text := c.problems(nd)
 			for _, want := range texts {
-				if status != http.StatusServiceUnavailable || !strings.Contains(body, want) {
-					return fmt.Sprintf("%d, without %q: %s", status, want, body)
+				if ready || !strings.Contains(text, want) {
+					return fmt.Sprintf("ready %v, without %q: %s", ready, want, text)
 				}
 			}
 			return ""
@@ -237,7 +234,7 @@ func TestRefusedNodesSayWhatToDo(t *testing.T) {
 	c.Start(other.Index())
 	unready(other, "belongs to cluster", "empty this node's data directory", c.Nodes[0].ServerID())
 	if status, body, err := c.Nodes[0].GetText("/readyz"); err != nil || status != http.StatusOK {
-		t.Errorf("who refuses it is not ready: %d, %v: %s", status, err, body)
+		t.Errorf("who rejects it is not ready: %d, %v: %s", status, err, body)
 	}
 }
 
@@ -259,12 +256,8 @@ func TestOtherNumberOfFirstVotersIsSaid(t *testing.T) {
 		{three, "server " + two.ServerID() + " was started with --bootstrap-expect 2, this node with 3"},
 	} {
 		c.Eventually("the numbers are said", func() string {
-			status, body, err := side.at.GetText("/readyz")
-			if err != nil {
-				return err.Error()
-			}
-			if status != http.StatusServiceUnavailable || !strings.Contains(body, side.want) {
-				return fmt.Sprintf("%d: %s", status, body)
+			if ready, text := c.problems(side.at); ready || !strings.Contains(text, side.want) {
+				return text
 			}
 			return ""
 		})

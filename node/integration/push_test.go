@@ -194,7 +194,7 @@ func TestVerification(t *testing.T) {
 	port := h.receiver.Port()
 	for url, reason := range map[string]push.Reason{
 		fmt.Sprintf("https://none.example:%d/", port):  push.NameNotFound,
-		fmt.Sprintf("https://inner.example:%d/", port): push.RefusedAddress,
+		fmt.Sprintf("https://inner.example:%d/", port): push.RejectedAddress,
 		fmt.Sprintf("https://other.example:%d/", port): push.TLSFailed,
 	} {
 		a, status := c.register(c.Follower(), map[string]any{"id": "eve", "description": "Listens.", "notify_url": url})

@@ -68,6 +68,14 @@ func TestSaveData(t *testing.T) {
 	c.Start(0)
 	c.waitNewestFormat()
 	lapsed := c.populateLapsed()
+	c.Join() // and leaves again: the record has changes of the configuration
+	c.WaitVoters()
+	if _, err := operate[admin.ServerRef](c, 1, admin.PathLeave, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Nodes[1].Wait(); err != nil {
+		t.Fatal(err)
+	}
 	c.Stop(0)
 
 	nd.Config.ClaimTTL, nd.Config.SecretFile = 24*time.Hour, secretFile(t) // the data key is sealed anew
@@ -82,6 +90,20 @@ func TestSaveData(t *testing.T) {
 	sender := command.DefaultSettings.SenderBytes / 2
 	if _, err := operate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{SenderBytes: &sender}); err != nil {
 		c.t.Fatal(err)
+	}
+	purged := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "To be erased."}).Entry.ID
+	for _, call := range []admin.Moderation{
+		{Operation: "purge", Body: []byte(`{"ids":["` + purged + `"],"reason":"a test"}`)},
+		{Operation: "setModerator", Body: []byte(`{"name":"mia"}`)},
+		{Operation: "block", Body: []byte(`{"agent":"spammer","for":"1h","reason":"a test"}`)},
+		{Operation: "block", Body: []byte(`{"network":"192.0.2.0/24","for":"1h","reason":"a test"}`)},
+		{Operation: "lift", Body: []byte(`{"number":4,"reason":"a test"}`)},
+		{Operation: "hide", Body: []byte(`{"words":"saved","reason":"a test"}`)},
+		{Operation: "unhide", Body: []byte(`{"words":"saved","reason":"a test"}`)},
+	} {
+		if _, err := operate[json.RawMessage](c, 0, admin.PathModerate, call); err != nil {
+			c.t.Fatal(err)
+		}
 	}
 	for _, on := range []bool{true, false} {
 		if _, err := operate[admin.Protection](c, 0, admin.PathProtectName, admin.Protection{Agent: "ada", Protected: on}); err != nil {
@@ -164,6 +186,7 @@ func (c *testCluster) populateEntries(saved *savedState) {
 		post("/api/entries", map[string]any{"agent": "grace", "body": body, "reply_to": first.Entry.ID, "tags": []string{"old", "saved"}})
 	}
 	post("/api/entries", map[string]any{"agent": "Ada", "body": "A correction of it.", "supersedes": first.Entry.ID})
+	post("/api/home/seen", map[string]any{"agent": "Ada", "ids": []string{first.Entry.ID}, "edit_key": profile.EditKey})
 	post("/api/entries", map[string]any{"agent": "linus", "kind": "knowledge", "body": "Ünïcode und 漢字 sind auch da."})
 	post("/api/entries", map[string]any{"agent": "linus", "kind": "feature_request", "title": "More of it", "body": "Keep more of what is old."})
 	saved.Retracted = post("/api/entries", map[string]any{"agent": "rosa", "body": "This is going to be taken back."}).ID

@@ -27,51 +27,76 @@ const (
 // name together.
 const nameShare = 8
 
-// Limiter admits writes by sender fingerprint and by agent name. Writes by key have
-// buckets of their own, so that nobody else's writes drain them, neither those under
-// the same name nor those from the same address. A sender's bucket is as small as one
-// for each of its names would be: those under a name share one that is larger.
+// Limiter admits writes by sender fingerprint, by the network that it is a part of, and
+// by agent name. Writes by key have buckets of their own, which no write without one
+// drains, neither under the same name nor from the same address; writes by other keys
+// from that address do. Those by the key of an established name, which is not had at once,
+// have others again, so that new keys drain none of them. A sender's bucket is as small as one for each of its names would
+// be: those under a name share one that is larger.
 type Limiter struct {
 	now func() time.Time
 
-	mu             sync.Mutex
-	senders, names table
-	keyed          struct{ senders, names table } // of writes by key
+	mu                        sync.Mutex
+	established, keyed, other buckets
+}
+
+// buckets are those of writes by the keys of established names, by other keys, or of all
+// others.
+type buckets struct{ senders, networks, names table }
+
+func newBuckets(perMinute float64, burst, networks, names int) buckets {
+	times := func(n int) table { return newTable(perMinute*float64(n), burst*n) }
+	return buckets{times(1), times(networks), times(names)}
 }
 
 // New returns a limiter that admits perMinute writes a minute with the given
 // burst, for each sender and for each agent. Both are positive.
 func New(perMinute float64, burst int, now func() time.Time) *Limiter {
-	l := &Limiter{now: now, senders: newTable(perMinute, burst), names: newTable(perMinute*nameShare, burst*nameShare)}
-	l.keyed.senders, l.keyed.names = newTable(perMinute, burst), newTable(perMinute, burst)
-	return l
+	return &Limiter{
+		now:         now,
+		established: newBuckets(perMinute, burst, command.EstablishedShare*command.NetworkShare, 1),
+		keyed:       newBuckets(perMinute, burst, command.NetworkShare, 1),
+		other:       newBuckets(perMinute, burst, command.NetworkShare, nameShare),
+	}
 }
 
-// Admit takes one write from the sender's and from the agent's bucket. When
-// either is empty it takes nothing and returns how long to wait.
+// Admit takes one write from the sender's, its network's and the agent's bucket. When
+// one is empty it takes nothing and returns how long to wait.
 func (l *Limiter) Admit(from command.Sender, standing command.Standing) (bool, time.Duration) {
 	now := l.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	senders, names := &l.senders, &l.names
-	if standing.Strength == command.ByKey {
-		senders, names = &l.keyed.senders, &l.keyed.names
+	b := &l.other
+	switch {
+	case standing.Established:
+		b = &l.established
+	case standing.Strength == command.ByKey:
+		b = &l.keyed
 	}
-	// The agent's bucket is made only for a sender that has a token left, so
-	// one sender cannot fill the table with names.
-	sender := senders.bucket(from.Fingerprint, now)
-	if wait := delay(sender, now); wait > 0 {
-		return false, wait
+	name := from.AgentKey
+	if len(standing.Problems()) > 0 {
+		name = "" // a rejection is the sender's alone
 	}
-	if from.AgentKey != "" && len(standing.Problems()) == 0 { // a refusal is the sender's alone
-		name := names.bucket(from.AgentKey, now)
-		if wait := delay(name, now); wait > 0 {
+	var full []*rate.Limiter
+	// The agent's bucket is made only for a sender that has a token left, so one sender
+	// cannot fill the table with names.
+	for _, of := range []struct {
+		table *table
+		key   string
+	}{{&b.senders, from.Fingerprint}, {&b.networks, command.NetworkOf(from.Fingerprint)}, {&b.names, name}} {
+		if of.key == "" {
+			continue
+		}
+		bucket := of.table.bucket(of.key, now)
+		if wait := delay(bucket, now); wait > 0 {
 			return false, wait
 		}
-		name.AllowN(now, 1)
+		full = append(full, bucket)
 	}
-	sender.AllowN(now, 1)
+	for _, bucket := range full {
+		bucket.AllowN(now, 1)
+	}
 	return true, 0
 }
 

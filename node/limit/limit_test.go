@@ -45,6 +45,9 @@ func TestBothKeysLimit(t *testing.T) {
 	}{
 		{"one agent through many senders", func(i int) command.Sender { return command.Sender{Fingerprint: fmt.Sprint(i), AgentKey: "ada"} }, 5 * nameShare},
 		{"one sender with many agents", func(i int) command.Sender { return command.Sender{Fingerprint: "f", AgentKey: fmt.Sprint(i)} }, 5},
+		{"one network with many senders", func(i int) command.Sender {
+			return command.Sender{Fingerprint: fmt.Sprint("net", command.NetworkEnd, i)}
+		}, 5 * command.NetworkShare},
 		{"anonymous has no name bucket", func(i int) command.Sender { return command.Sender{Fingerprint: fmt.Sprint(i)} }, 100},
 	}
 	const writes = 100
@@ -110,6 +113,31 @@ func TestOwnerIsNotDrained(t *testing.T) {
 	}
 }
 
+// TestNeighboursOfEstablishedNames: new keys use up neither what the network of an
+// established name may write by such names, nor what its address may.
+func TestNeighboursOfEstablishedNames(t *testing.T) {
+	l := New(1, 5, newClock().now)
+	byKey := command.Standing{Strength: command.ByKey, Registered: true}
+	in := func(i int) string { return fmt.Sprint("net", command.NetworkEnd, i) }
+	for i := range 100 {
+		l.Admit(command.Sender{Fingerprint: in(i % 10), AgentKey: fmt.Sprint("new", i)}, byKey)
+	}
+	if ok, _ := l.Admit(command.Sender{Fingerprint: in(99), AgentKey: "another"}, byKey); ok {
+		t.Error("a /48 has no bound for new keys")
+	}
+	established := byKey
+	established.Established = true
+	admitted := 0
+	for i := range 100 {
+		if ok, _ := l.Admit(command.Sender{Fingerprint: in(i % 50), AgentKey: fmt.Sprint("old", i%25)}, established); ok {
+			admitted++
+		}
+	}
+	if want := 5 * command.NetworkShare * command.EstablishedShare; admitted != want {
+		t.Errorf("%d writes of established names were admitted, want %d", admitted, want)
+	}
+}
+
 // TestRejectedProofIsTheSendersOwn: writes that a name rejects cost nobody else anything.
 func TestRejectedProofIsTheSendersOwn(t *testing.T) {
 	l := New(1, 5, newClock().now)
@@ -134,7 +162,7 @@ func TestTablesAreBounded(t *testing.T) {
 	for i := range MaxBuckets + 100 {
 		l.Admit(command.Sender{Fingerprint: fmt.Sprint(i)}, command.Standing{})
 	}
-	if n := len(l.senders.buckets); n != MaxBuckets {
+	if n := len(l.other.senders.buckets); n != MaxBuckets {
 		t.Fatalf("%d buckets, want the bound %d", n, MaxBuckets)
 	}
 	// Who comes too late has a limit, and does not use up that of all others.
@@ -156,7 +184,7 @@ func TestTablesAreBounded(t *testing.T) {
 	if ok, _ := l.Admit(command.Sender{Fingerprint: "new"}, command.Standing{}); !ok {
 		t.Fatal("a new sender was rejected although every bucket is full again")
 	}
-	if n := len(l.senders.buckets); n != 1 {
+	if n := len(l.other.senders.buckets); n != 1 {
 		t.Errorf("%d buckets after the sweep, want 1", n)
 	}
 }

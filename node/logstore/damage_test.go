@@ -99,7 +99,7 @@ const flippedFile = "LOGSTORE_TEST_FLIPPED_FILE"
 func flippedEntries() []*raft.Log { return entries(1, 40, 3, 300) }
 
 // TestFlipAnywhere flips bits in the whole file, structure included: the log is
-// refused, or the flip was harmless, but no entry is returned changed. Children
+// rejected, or the flip was harmless, but no entry is returned changed. Children
 // read the files because bbolt panics on a goroutine of its own at some damage.
 func TestFlipAnywhere(t *testing.T) {
 	t.Parallel()
@@ -138,7 +138,7 @@ func TestFlipAnywhere(t *testing.T) {
 	}
 }
 
-// TestTornFile cuts the file off: it is refused, never taken for an empty log.
+// TestTornFile cuts the file off: it is rejected, never taken for an empty log.
 func TestTornFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "raft.db")
 	logs := entries(1, 200, 3, 3000)
@@ -198,7 +198,7 @@ func TestID(t *testing.T) {
 	}
 }
 
-// TestReceivedDamage: an entry that was damaged on its way is refused.
+// TestReceivedDamage: an entry that was damaged on its way is rejected.
 func TestReceivedDamage(t *testing.T) {
 	s := open(t, Options{Fatal: func(err error) { t.Errorf("the node would end: %v", err) }})
 	sender := open(t, Options{})
@@ -221,7 +221,7 @@ func TestReceivedDamage(t *testing.T) {
 		}
 	}
 	if got := span(t, s); got != [2]uint64{} {
-		t.Errorf("refused entries were stored: %v", got)
+		t.Errorf("rejected entries were stored: %v", got)
 	}
 	var l raft.Log
 	if err := sender.GetLog(1, &l); err != nil {
@@ -258,8 +258,8 @@ func TestStopDuringTruncation(t *testing.T) {
 // what any order of writes leaves.
 func TestEntriesThatDoNotFollow(t *testing.T) {
 	for name, tt := range map[string]struct {
-		spoil func(s *Store) error
-		why   string
+		spoil  func(s *Store) error
+		reason string
 	}{
 		"gap":           {func(s *Store) error { return s.bolt.DeleteRange(11, 20) }, "entry 21 stands after 10"},
 		"falling terms": {func(s *Store) error { return s.bolt.StoreLogs(entries(25, 30, 2, 20)) }, "entry 25 is of term 2, the one before it of term 3"},
@@ -274,11 +274,11 @@ func TestEntriesThatDoNotFollow(t *testing.T) {
 		switch {
 		case err == nil:
 			_ = s.Close()
-			if tt.why != "" {
+			if tt.reason != "" {
 				t.Errorf("%s: it was opened", name)
 			}
-		case tt.why == "" || !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), tt.why):
-			t.Errorf("%s: %v, want %q", name, err, tt.why)
+		case tt.reason == "" || !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), tt.reason):
+			t.Errorf("%s: %v, want %q", name, err, tt.reason)
 		}
 	}
 }

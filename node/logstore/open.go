@@ -41,6 +41,10 @@ var ErrMissing = errors.New("the file is missing or empty")
 // Errors: ErrMissing, a *CorruptError, or what kept the file from being opened.
 func Open(opts Options) (*Store, error) {
 	s := newStore(opts)
+	// What a crash left of a new file has what the log has, or had.
+	if err := removeFile(s.path + newSuffix); err != nil {
+		return nil, fmt.Errorf("opening the log: %w", err)
+	}
 	if err := s.find(opts.Existing); err != nil {
 		return nil, err
 	}
@@ -75,9 +79,6 @@ func (s *Store) find(existing bool) error {
 // name is always complete.
 func (s *Store) create() error {
 	made := newStore(Options{Path: s.path + newSuffix})
-	if err := os.Remove(made.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	if err := made.openBolt(); err != nil {
 		return err
 	}

@@ -7,8 +7,10 @@
 package logstore
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"sync"
 
@@ -54,6 +56,9 @@ type Store struct {
 	around   func(what string, do func() error) error
 	fatal    func(error)
 
+	failpoint func(step string) // called at the steps of Rewrite
+
+	swap     sync.RWMutex // held for reading while bolt is read, and wholly while it is exchanged
 	bolt     *raftboltdb.BoltStore
 	file     *os.File // bolt's
 	pageSize int64    // of the file
@@ -79,7 +84,7 @@ var keyID = []byte("CommonsLogID")
 
 // newStore returns a store that is not open yet.
 func newStore(opts Options) *Store {
-	s := &Store{path: opts.Path, snapshot: opts.Snapshot, around: opts.Around, fatal: opts.Fatal}
+	s := &Store{path: opts.Path, snapshot: opts.Snapshot, around: opts.Around, fatal: opts.Fatal, failpoint: func(string) {}}
 	if s.snapshot == nil {
 		s.snapshot = func() uint64 { return 0 }
 	}
@@ -110,7 +115,11 @@ func (s *Store) SetID(id string) error { return s.Set(keyID, []byte(id)) }
 
 // Close closes the file. Nothing is lost without it: every write is on disk when
 // the method that made it returns.
-func (s *Store) Close() error { return s.bolt.Close() }
+func (s *Store) Close() error {
+	s.swap.Lock()
+	defer s.swap.Unlock()
+	return s.bolt.Close()
+}
 
 // entryBytes is what an entry counts for in limits, close to its size on disk.
 func entryBytes(l *raft.Log) int64 {
@@ -168,7 +177,7 @@ func (s *Store) GetLog(index uint64, l *raft.Log) error {
 
 // read reads an entry from disk and verifies it.
 func (s *Store) read(index uint64, l *raft.Log) error {
-	err := guard(func() error { return s.bolt.GetLog(index, l) })
+	err := s.reading(func() error { return s.bolt.GetLog(index, l) })
 	switch {
 	case err == nil && l.Index != index:
 		err = fmt.Errorf("entry %d stands in its place", l.Index)
@@ -189,6 +198,13 @@ func (s *Store) read(index uint64, l *raft.Log) error {
 	return err
 }
 
+// reading runs what reads the file.
+func (s *Store) reading(f func() error) error {
+	s.swap.RLock()
+	defer s.swap.RUnlock()
+	return guard(f)
+}
+
 // Set stores a stable value durably.
 func (s *Store) Set(key, value []byte) error {
 	return s.write(Storing, func() error { return s.bolt.Set(key, value) }, nil)
@@ -196,7 +212,7 @@ func (s *Store) Set(key, value []byte) error {
 
 // Get returns a stable value. Errors: ErrNotFound, which Raft knows by its text.
 func (s *Store) Get(key []byte) (value []byte, err error) {
-	err = guard(func() error {
+	err = s.reading(func() error {
 		value, err = s.bolt.Get(key)
 		return err
 	})
@@ -210,9 +226,71 @@ func (s *Store) SetUint64(key []byte, value uint64) error {
 
 // GetUint64 returns a stable number. Errors: as Get.
 func (s *Store) GetUint64(key []byte) (value uint64, err error) {
-	err = guard(func() error {
+	err = s.reading(func() error {
 		value, err = s.bolt.GetUint64(key)
 		return err
 	})
 	return value, err
+}
+
+// The extension of a log entry: a version byte and the CRC32C (Castagnoli) over
+// index, term, type and data, all integers big-endian.
+const (
+	extensionVersion = 1
+	extensionBytes   = 1 + crc32.Size
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// ErrCorrupt is what every *CorruptError is.
+var ErrCorrupt = errors.New("log is corrupt")
+
+// CorruptError says that the log on disk, or an entry received for it, is not
+// what was once written. Such a node must not go on: it could vote or answer on
+// grounds of data that nobody agreed to.
+type CorruptError struct {
+	Path  string // the log's file
+	Index uint64 // the entry; 0 when the damage is not in one entry
+	Err   error  // what was found
+}
+
+func (e *CorruptError) Error() string {
+	where := "log"
+	if e.Index != 0 {
+		where = fmt.Sprintf("log entry %d", e.Index)
+	}
+	return fmt.Sprintf("%s in %s is corrupt: %v; this node must resync: stop it, wipe its data directory and start it again, and the others bring it up to date",
+		where, e.Path, e.Err)
+}
+
+// Is makes errors.Is(err, ErrCorrupt) true.
+func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
+
+// Unwrap returns what was found.
+func (e *CorruptError) Unwrap() error { return e.Err }
+
+// checksum returns the CRC32C of an entry.
+func checksum(l *raft.Log) uint32 {
+	var head [17]byte
+	binary.BigEndian.PutUint64(head[0:], l.Index)
+	binary.BigEndian.PutUint64(head[8:], l.Term)
+	head[16] = byte(l.Type)
+	return crc32.Update(crc32.Update(0, castagnoli, head[:]), castagnoli, l.Data)
+}
+
+// extension returns the extension that belongs to an entry.
+func extension(l *raft.Log) []byte {
+	return binary.BigEndian.AppendUint32([]byte{extensionVersion}, checksum(l))
+}
+
+// verify compares an entry with its extension.
+func verify(l *raft.Log) error {
+	if len(l.Extensions) != extensionBytes || l.Extensions[0] != extensionVersion {
+		return fmt.Errorf("it carries no checksum of version %d", extensionVersion)
+	}
+	want, got := binary.BigEndian.Uint32(l.Extensions[1:]), checksum(l)
+	if want != got {
+		return fmt.Errorf("its checksum is %08x, its content has %08x", want, got)
+	}
+	return nil
 }

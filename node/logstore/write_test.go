@@ -47,12 +47,12 @@ func (d *disk) fail(succeed int, err error, made bool) {
 }
 
 // checkEnded holds that the store has ended, and why, and that it takes no write.
-func (d *disk) checkEnded(t testing.TB, s *Store, why ...string) {
+func (d *disk) checkEnded(t testing.TB, s *Store, reason ...string) {
 	t.Helper()
 	if len(d.fatal) != 1 {
 		t.Fatalf("Fatal was called with %v", d.fatal)
 	}
-	for _, text := range append(why, s.path, "start the node again") {
+	for _, text := range append(reason, s.path, "start the node again") {
 		if !strings.Contains(d.fatal[0].Error(), text) {
 			t.Errorf("%v: does not say %q", d.fatal[0], text)
 		}

@@ -40,16 +40,16 @@ func (ms *Membership) bootstrap(ctx context.Context) {
 		asker := func(id string) (peerAnswer, error) { return ms.peer(ctx, id) }
 		var (
 			voters []string
-			why    obstacle
+			reason obstacle
 		)
 		members := ms.cfg.Gossip.Members()
 		if joins {
-			why = outsideOf(members, ms.cfg.ServerID, ms.cfg.Join)
-		} else if voters, why = firstVoters(members, ms.cfg.ServerID, ms.cfg.Expect, asker); why.text == "" {
+			reason = outsideOf(members, ms.cfg.ServerID, ms.cfg.Join)
+		} else if voters, reason = firstVoters(members, ms.cfg.ServerID, ms.cfg.Expect, asker); reason.text == "" {
 			ms.formCluster(ctx, voters)
 			return
 		}
-		ms.awaitPlace(ctx, why, ms.rejectedBy(ctx, members))
+		ms.awaitPlace(ctx, reason, ms.rejectedBy(ctx, members))
 		select {
 		case <-ctx.Done():
 			return
@@ -116,7 +116,7 @@ func (ms *Membership) rejectedBy(ctx context.Context, members []cluster.Member) 
 
 // firstVoters returns the ids of the first configuration, or why this node, self,
 // must not make one now. It is called on a node without state.
-func firstVoters(members []cluster.Member, self string, expect int, ask func(id string) (peerAnswer, error)) (ids []string, why obstacle) {
+func firstVoters(members []cluster.Member, self string, expect int, ask func(id string) (peerAnswer, error)) (ids []string, reason obstacle) {
 	for _, m := range members {
 		if belongs(m) && m.ServerID != self {
 			return nil, obstacle{text: fmt.Sprintf("server %s is part of a cluster already; its leader will add this node", m.ServerID)}
@@ -148,16 +148,16 @@ func firstVoters(members []cluster.Member, self string, expect int, ask func(id 
 // tooFew is the obstacle of nodes that are not as many as this one expects. It
 // names one that would count if it expected the same.
 func tooFew(members []cluster.Member, self string, here, expect int) obstacle {
-	why := obstacle{text: fmt.Sprintf("%d of %d nodes are here", here, expect)}
+	reason := obstacle{text: fmt.Sprintf("%d of %d nodes are here", here, expect)}
 	for _, m := range members {
 		if m.ServerID != self && !belongs(m) && m.Expect != expect && !m.NonVoter {
-			why.text += fmt.Sprintf("; server %s was started with --bootstrap-expect %d, this node with %d: give the first voters the same number, and 1 to those that join later",
+			reason.text += fmt.Sprintf("; server %s was started with --bootstrap-expect %d, this node with %d: give the first voters the same number, and 1 to those that join later",
 				m.ServerID, m.Expect, expect)
-			why.wrong = m.Expect > 1
+			reason.wrong = m.Expect > 1
 			break
 		}
 	}
-	return why
+	return reason
 }
 
 // freshPeers returns the ids of the live nodes without state that expect as many

@@ -62,9 +62,9 @@ func TestFirstVoters(t *testing.T) {
 			for i := range members {
 				members[i].Expect = 3
 			}
-			ids, why := firstVoters(members, tt.self, 3, tt.ask)
-			if (tt.obstacle == "") != (why.text == "") || !strings.Contains(why.text, tt.obstacle) {
-				t.Errorf("obstacle %q, want %q", why.text, tt.obstacle)
+			ids, reason := firstVoters(members, tt.self, 3, tt.ask)
+			if (tt.obstacle == "") != (reason.text == "") || !strings.Contains(reason.text, tt.obstacle) {
+				t.Errorf("obstacle %q, want %q", reason.text, tt.obstacle)
 			}
 			if tt.obstacle == "" && !slices.Equal(ids, three) {
 				t.Errorf("voters %v", ids)
@@ -93,9 +93,9 @@ func TestOtherNumberOfFirstVoters(t *testing.T) {
 				members[i].Expect = 3
 			}
 			members[2].Expect, members[2].NonVoter = tt.expect, !tt.voter
-			_, why := firstVoters(members, "a-1", 3, nil)
-			if !strings.HasPrefix(why.text, tt.want) || why.wrong != tt.wrong || tt.voter != strings.Contains(why.text, "give the first voters the same number") {
-				t.Errorf("%+v", why)
+			_, reason := firstVoters(members, "a-1", 3, nil)
+			if !strings.HasPrefix(reason.text, tt.want) || reason.wrong != tt.wrong || tt.voter != strings.Contains(reason.text, "give the first voters the same number") {
+				t.Errorf("%+v", reason)
 			}
 		})
 	}
@@ -117,8 +117,8 @@ func TestWhatAJoinerWaitsFor(t *testing.T) {
 		for i := range members {
 			members[i].Expect = tt.expect
 		}
-		if why := outsideOf(members, "d-1", []string{"x:1", "y:2"}); !strings.HasPrefix(why.text, tt.want) || why.wrong != tt.wrong {
-			t.Errorf("%s, expecting %d: %+v", tt.members, tt.expect, why)
+		if reason := outsideOf(members, "d-1", []string{"x:1", "y:2"}); !strings.HasPrefix(reason.text, tt.want) || reason.wrong != tt.wrong {
+			t.Errorf("%s, expecting %d: %+v", tt.members, tt.expect, reason)
 		}
 	}
 }

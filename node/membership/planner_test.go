@@ -122,20 +122,20 @@ func TestPlan(t *testing.T) {
 		{name: "does not say what it is", servers: "a-1", alive: "a-1 b-1!"},
 		{name: "same name, both alive", servers: "a-1 b-1", alive: "a-1 b-1 b-2?"},
 		{name: "same name, the old one is gone", servers: "a-1 b-1 c-1", alive: "a-1 c-1 b-2?", at: every(change{add: "b-2"})},
-		{name: "replacement", servers: "a-1 b-1 c-1 (b-2)", alive: "a-1 c-1 b-2", at: from(10, change{promote: "b-2", remove: "b-1", why: replaced})},
+		{name: "replacement", servers: "a-1 b-1 c-1 (b-2)", alive: "a-1 c-1 b-2", at: from(10, change{promote: "b-2", remove: "b-1", reason: replaced})},
 		{name: "replacement of one that answers", servers: "a-1 b-1 c-1 (b-2)", alive: "a-1 c-1 b-2", up: "b-1"},
-		{name: "left by a lost leader", servers: "a-1 b-1 c-1 b-2", alive: "a-1 c-1 b-2", at: from(10, change{remove: "b-1", why: replaced})},
-		{name: "new one died instead", servers: "a-1 b-1 c-1 b-2", alive: "a-1 c-1 b-1", at: from(10, change{remove: "b-2", why: replaced})},
+		{name: "left by a lost leader", servers: "a-1 b-1 c-1 b-2", alive: "a-1 c-1 b-2", at: from(10, change{remove: "b-1", reason: replaced})},
+		{name: "new one died instead", servers: "a-1 b-1 c-1 b-2", alive: "a-1 c-1 b-1", at: from(10, change{remove: "b-2", reason: replaced})},
 		{name: "both died", servers: "a-1 b-1 c-1 b-2", alive: "a-1 c-1"},
-		{name: "old non-voter of the name", servers: "a-1 (b-1) (b-2)", alive: "a-1 b-2", lagging: "b-2", at: from(10, change{remove: "b-1", why: replaced})},
+		{name: "old non-voter of the name", servers: "a-1 (b-1) (b-2)", alive: "a-1 b-2", lagging: "b-2", at: from(10, change{remove: "b-1", reason: replaced})},
 		{name: "three voters stay", servers: "a-1 b-1 c-1", alive: "a-1 b-1", deadFor: 15},
-		{name: "a fourth that is dead", servers: "a-1 b-1 c-1 d-1", alive: "a-1 b-1 c-1", deadFor: 15, at: from(15, change{remove: "d-1", why: dead15})},
+		{name: "a fourth that is dead", servers: "a-1 b-1 c-1 d-1", alive: "a-1 b-1 c-1", deadFor: 15, at: from(15, change{remove: "d-1", reason: dead15})},
 		{name: "a fourth that answers", servers: "a-1 b-1 c-1 d-1", alive: "a-1 b-1 c-1", up: "d-1", deadFor: 15},
 		{name: "dead servers are to stay", servers: "a-1 b-1 c-1 d-1", alive: "a-1 b-1 c-1"},
-		{name: "one of two", servers: "a-1 b-1 c-1 d-1 e-1", alive: "a-1 b-1 c-1", deadFor: 15, at: from(15, change{remove: "d-1", why: dead15})},
+		{name: "one of two", servers: "a-1 b-1 c-1 d-1 e-1", alive: "a-1 b-1 c-1", deadFor: 15, at: from(15, change{remove: "d-1", reason: dead15})},
 		{name: "no quorum would stay", servers: "a-1 b-1 c-1 d-1 e-1", alive: "a-1 b-1", deadFor: 15},
 		{name: "no healthy quorum would stay", servers: "a-1 b-1 c-1 d-1 e-1", alive: "a-1 b-1 c-1", lagging: "c-1", deadFor: 15},
-		{name: "a dead one without a vote", servers: "a-1 b-1 c-1 (d-1)", alive: "a-1 b-1", deadFor: 15, at: from(15, change{remove: "d-1", why: dead15})},
+		{name: "a dead one without a vote", servers: "a-1 b-1 c-1 (d-1)", alive: "a-1 b-1", deadFor: 15, at: from(15, change{remove: "d-1", reason: dead15})},
 		{name: "no vote any more", servers: "a-1 b-1 c-1 d-1", alive: "a-1 b-1 c-1 d-1~", at: every(change{demote: "d-1"})},
 		{name: "its vote is needed", servers: "a-1 b-1 c-1", alive: "a-1 b-1 c-1~"},
 		{name: "its vote is needed for a quorum", servers: "a-1 b-1 c-1 d-1", alive: "a-1 b-1 d-1~", lagging: "b-1"},
@@ -166,9 +166,9 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestRefusalsOutliveThePlan: what was published of a plan is read by others while
+// TestRejectionsOutliveThePlan: what was published of a plan is read by others while
 // the next plan is made.
-func TestRefusalsOutliveThePlan(t *testing.T) {
+func TestRejectionsOutliveThePlan(t *testing.T) {
 	p := newPlanner("a-1", probes{}, testTiming, 0, quiet())
 	config := servers("a-1 b-1")
 	plan := func(members []cluster.Member) {
@@ -178,7 +178,7 @@ func TestRefusalsOutliveThePlan(t *testing.T) {
 	published := p.rejections()
 	plan(alive("a-1 b-1"))
 	if now := p.rejections(); len(*published) != 1 || len(*now) != 0 {
-		t.Errorf("the first plan refused %v, after the second %v", *published, *now)
+		t.Errorf("the first plan rejected %v, after the second %v", *published, *now)
 	}
 }
 
@@ -188,7 +188,7 @@ func TestPlanSaysWhomItRejects(t *testing.T) {
 		name    string
 		alive   string
 		configs map[string][]string
-		want    string // of b-2's refusal; "" is none
+		want    string // of b-2's rejection; "" is none
 	}{
 		{"same name", "a-1 b-1 b-2?", nil, "b-1 is a member and has the same name; give this node another --node-id"},
 		{"forms another", "a-1 b-2!", map[string][]string{"b-2": {"b-2", "x-1"}}, "empty its data directory"},
@@ -200,7 +200,7 @@ func TestPlanSaysWhomItRejects(t *testing.T) {
 			config, members := servers("a-1 b-1"), alive(tt.alive)
 			p.plan(t.Context(), situation{now: time.Now(), cluster: "c", members: members, servers: config, health: healthOfAll(config, members, "", time.Now())})
 			if got := p.rejected["b-2"]; (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) || len(p.rejected) > 1 {
-				t.Errorf("refused: %v, want %q", p.rejected, tt.want)
+				t.Errorf("rejected: %v, want %q", p.rejected, tt.want)
 			}
 		})
 	}

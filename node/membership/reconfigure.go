@@ -64,19 +64,20 @@ func (ms *Membership) reconfigure(ctx context.Context, decide func(configuration
 func (ms *Membership) carryOut(ctx context.Context, index uint64, c change) error {
 	r := ms.cfg.Raft
 	for _, step := range []struct {
-		id    string
-		do    func() raft.IndexFuture // fails unless the newest configuration is the one at index
-		doing string
-		why   string
+		action string
+		id     string
+		do     func() raft.IndexFuture // fails unless the newest configuration is the one at index
+		doing  string
+		reason string
 	}{
-		{c.add, func() raft.IndexFuture {
+		{command.ChangeAdd, c.add, func() raft.IndexFuture {
 			return r.AddNonvoter(raft.ServerID(c.add), raft.ServerAddress(c.add), index, changeTimeout)
 		}, "adding", "it is alive and new"},
-		{c.promote, func() raft.IndexFuture {
+		{command.ChangePromote, c.promote, func() raft.IndexFuture {
 			return r.AddVoter(raft.ServerID(c.promote), raft.ServerAddress(c.promote), index, changeTimeout)
 		}, "promoting", "it is healthy"},
-		{c.demote, func() raft.IndexFuture { return r.DemoteVoter(raft.ServerID(c.demote), index, changeTimeout) }, "demoting", "it does not want to vote"},
-		{c.remove, func() raft.IndexFuture { return r.RemoveServer(raft.ServerID(c.remove), index, changeTimeout) }, "removing", c.why},
+		{command.ChangeDemote, c.demote, func() raft.IndexFuture { return r.DemoteVoter(raft.ServerID(c.demote), index, changeTimeout) }, "demoting", "it does not want to vote"},
+		{command.ChangeRemove, c.remove, func() raft.IndexFuture { return r.RemoveServer(raft.ServerID(c.remove), index, changeTimeout) }, "removing", c.reason},
 	} {
 		if step.id == "" {
 			continue
@@ -86,7 +87,8 @@ func (ms *Membership) carryOut(ctx context.Context, index uint64, c change) erro
 			return fmt.Errorf("%s %s: %w", step.doing, step.id, err)
 		}
 		index = future.Index()
-		ms.cfg.Logger.InfoContext(ctx, "changed the configuration", "change", step.doing, "server", step.id, "reason", step.why)
+		ms.cfg.Logger.InfoContext(ctx, "changed the configuration", "change", step.doing, "server", step.id, "reason", step.reason)
+		ms.note(ctx, step.action, step.id, step.reason)
 	}
 	if c.remove != "" {
 		if err := ms.cfg.Book.Forget(c.remove); err != nil {
@@ -97,17 +99,28 @@ func (ms *Membership) carryOut(ctx context.Context, index uint64, c change) erro
 		return nil
 	}
 	ms.cfg.Logger.WarnContext(ctx, "another server is to lead", "server", c.lead)
-	if err := ms.cfg.Raft.LeadershipTransferToServer(raft.ServerID(c.lead), raft.ServerAddress(c.lead)).Error(); err != nil {
+	if err := ms.cfg.Raft.HandOver(c.lead); err != nil {
 		return fmt.Errorf("handing leadership to %s: %w", c.lead, err)
 	}
 	return nil
+}
+
+// note keeps in the record of changes what was done. A leader that is deposed meanwhile,
+// as by its own removal, leaves that to the log.
+func (ms *Membership) note(ctx context.Context, action, server, reason string) {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	change := command.NoteChange{Action: action, Server: server, By: ms.cfg.ServerID, Reason: reason[:min(len(reason), command.MaxReason)]}
+	if err := ms.cfg.Propose(ctx, &change); err != nil {
+		ms.cfg.Logger.WarnContext(ctx, "a change of the configuration is not in the record", "change", action, "server", server, "error", err)
+	}
 }
 
 // Remove takes a server out of the configuration for the given reason, unless may says
 // why not.
 func (ms *Membership) Remove(ctx context.Context, id, reason string, may func([]raft.Server) error) error {
 	return ms.reconfigure(ctx, func(current configuration) (change, error) {
-		return change{remove: id, why: reason}, may(current.servers)
+		return change{remove: id, reason: reason}, may(current.servers)
 	})
 }
 

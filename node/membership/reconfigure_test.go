@@ -1,8 +1,10 @@
 package membership
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/consensus"
 )
 
@@ -58,7 +61,8 @@ func inMemory(t *testing.T) *Membership {
 			t.Error(err)
 		}
 	})
-	return New(Config{Raft: &consensus.Raft{Raft: r}, Machine: machine, Logger: quiet(), Book: cluster.OpenBook(filepath.Join(t.TempDir(), "book"), quiet())})
+	nowhere := func(context.Context, command.Payload) error { return nil }
+	return New(Config{Raft: &consensus.Raft{Raft: r}, Machine: machine, Propose: nowhere, Logger: quiet(), Book: cluster.OpenBook(filepath.Join(t.TempDir(), "book"), quiet())})
 }
 
 // TestChangeHoldsForWhatItWasDecidedOn: a change that was decided on a configuration is
@@ -92,9 +96,23 @@ func TestChangeHoldsForWhatItWasDecidedOn(t *testing.T) {
 // TestChangeOfTwoSteps: the second is made on what the first has left.
 func TestChangeOfTwoSteps(t *testing.T) {
 	ms := leaderOf(t, "b-1", "c-1")
-	err := ms.reconfigure(t.Context(), func(configuration) (change, error) { return change{add: "d-1", remove: "b-1"}, nil })
+	var noted []command.Payload
+	ms.cfg.Propose = func(_ context.Context, c command.Payload) error {
+		noted = append(noted, c)
+		return nil
+	}
+	err := ms.reconfigure(t.Context(), func(configuration) (change, error) {
+		return change{add: "d-1", remove: "b-1", reason: "a test"}, nil
+	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	want := []command.Payload{
+		&command.NoteChange{Action: command.ChangeAdd, Server: "d-1", By: ms.cfg.ServerID, Reason: "it is alive and new"},
+		&command.NoteChange{Action: command.ChangeRemove, Server: "b-1", By: ms.cfg.ServerID, Reason: "a test"},
+	}
+	if !reflect.DeepEqual(noted, want) {
+		t.Errorf("noted is %+v", noted)
 	}
 	if got := ms.cfg.Raft.Servers(); len(got) != 3 || consensus.Contains(got, "b-1") || !consensus.Contains(got, "d-1") {
 		t.Errorf("the configuration is %v", got)

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -31,6 +32,8 @@ type Offline struct {
 	// NewDataKey gives the cluster a new data key, for when nobody has that secret any
 	// more. Keys that sign deliveries, and the pseudonyms of addresses, start anew.
 	NewDataKey bool
+	// PurgeLists are files that say what has been purged since: the newest one counts.
+	PurgeLists []string
 }
 
 // Founded is what became of a data directory.
@@ -44,6 +47,8 @@ type Founded struct {
 	Rows      string `json:"rows,omitempty"` // digest of the state's rows as they came, hexadecimal
 	// NewDataKey says that the data key is new; see Offline.
 	NewDataKey bool `json:"newDataKey"`
+	// Purged is how many entries were purged as the purge list says.
+	Purged int `json:"purged"`
 }
 
 // Restore makes an empty data directory that of the first node of a new cluster,
@@ -68,12 +73,16 @@ func Restore(o Offline, file string) (founded Founded, err error) {
 	if err != nil {
 		return founded, err
 	}
+	list, err := backup.NewestPurgeList(o.PurgeLists...)
+	if err != nil {
+		return founded, err
+	}
 	lock, err := cluster.LockDir(o.DataDir)
 	if err != nil {
 		return founded, err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
-	if founded, err = o.restore(b, sealed); err != nil {
+	if founded, err = o.restore(b, sealed, &list); err != nil {
 		// The mark goes last: whatever is left without it would pass for a node's.
 		err = errors.Join(err, emptyDir(o.DataDir, unfinishedFile), emptyDir(o.DataDir))
 	}
@@ -91,7 +100,7 @@ func CheckRestore(o Offline, file string) (founded Founded, err error) {
 }
 
 // restore fills the locked directory.
-func (o Offline) restore(b *backup.Reader, sealed []byte) (founded Founded, err error) {
+func (o Offline) restore(b *backup.Reader, sealed []byte, list *backup.PurgeList) (founded Founded, err error) {
 	if err := begin(o.DataDir, restoring); err != nil {
 		return founded, err
 	}
@@ -118,10 +127,32 @@ func (o Offline) restore(b *backup.Reader, sealed []byte) (founded Founded, err 
 	if founded.Rows != rows || founded.Digest != b.Info.Digest {
 		return founded, fmt.Errorf("the restored state has the digest %s, the backup's had %s: the backup is damaged", founded.Rows, rows)
 	}
+	if founded.Purged, err = o.purge(list); err != nil {
+		return founded, err
+	}
 	if err := o.newLog(identity, got.Term); err != nil {
 		return founded, err
 	}
 	return founded, finish(o.DataDir)
+}
+
+// purgedAgain is the reason of what is purged because a list says so.
+const purgedAgain = "Purged before; the backup is older"
+
+// purge purges again what a list names, and has the texts leave the disk.
+func (o Offline) purge(list *backup.PurgeList) (purged int, err error) {
+	if len(list.Purged) == 0 {
+		return 0, nil
+	}
+	machine, err := fsm.Open(fsm.Options{Dir: filepath.Join(o.DataDir, StateDir)})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, machine.Close()) }()
+	if purged, err = machine.PurgeListed(list.Purges(), purgedAgain); err != nil {
+		return 0, err
+	}
+	return purged, machine.Erase(context.Background())
 }
 
 // newLog makes an empty log for a state of the term, and gives it to the identity.

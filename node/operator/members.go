@@ -38,7 +38,7 @@ func (o *Operator) transferLeadership(ctx context.Context, request admin.ServerR
 	if !slices.Contains(o.cfg.Raft.Voters(), request.ID) {
 		return admin.ServerRef{}, rejectf(http.StatusConflict, "%s has no vote and cannot lead; see `commons raft list-peers`", request.ID)
 	}
-	if err := o.cfg.Raft.LeadershipTransferToServer(raft.ServerID(request.ID), raft.ServerAddress(request.ID)).Error(); err != nil {
+	if err := o.cfg.Raft.HandOver(request.ID); err != nil {
 		return admin.ServerRef{}, rejectf(http.StatusServiceUnavailable,
 			"leadership was not handed over: %v; look at `commons raft list-peers` whether the server keeps up, and repeat", err)
 	}

@@ -7,18 +7,24 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/http/pprof"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/fsm/text"
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/backup"
 	"github.com/commons-cluster/commons/node/consensus"
 	"github.com/commons-cluster/commons/node/health"
 	"github.com/commons-cluster/commons/node/membership"
 	"github.com/commons-cluster/commons/node/propose"
+	"github.com/commons-cluster/commons/node/purge"
 )
 
 // Config is what an Operator needs.
@@ -36,6 +42,9 @@ type Config struct {
 	Secrets  *cluster.Secrets
 	Client   *http.Client // for the private ports of other nodes
 	Logger   *slog.Logger
+	Logs     *Logs               // behind Logger
+	Metrics  prometheus.Gatherer // what /metrics shows
+	Flags    map[string]string   // the node's configuration
 
 	// Work ends before the state is closed.
 	Work context.Context //nolint:containedctx // bounds what reads the state for long
@@ -45,15 +54,22 @@ type Config struct {
 	Requests func() uint64
 	// NewEditKey returns a key of an agent and its hash.
 	NewEditKey func() (key string, hash []byte)
+	// Moderate runs an operation of moderation for the operator.
+	Moderate func(admin.Moderation) (status int, answer []byte)
+	// Purges returns how far what was purged has left this node's disk.
+	Purges func() (purge.Status, error)
 	// Shutdown ends the node in good order.
 	Shutdown func(context.Context) error
 }
 
 // Operator answers operators. Its methods are safe for concurrent use.
-type Operator struct{ cfg Config }
+type Operator struct {
+	cfg   Config
+	pulse pulse
+}
 
 // New returns the Operator of a running node.
-func New(cfg Config) *Operator { return &Operator{cfg} }
+func New(cfg Config) *Operator { return &Operator{cfg: cfg} }
 
 // adminTimeout bounds one call of an operator, but for those that stream.
 const adminTimeout = 30 * time.Second
@@ -85,12 +101,18 @@ func (o *Operator) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+admin.PathCompare, serveFor(o, digestTimeout, o.compareDigests))
 	mux.HandleFunc("POST "+admin.PathSnapshot, o.serveSnapshot)
 	mux.HandleFunc("POST "+admin.PathSaved, serve(o, o.recordBackup))
+	mux.HandleFunc("POST "+admin.PathDebug, serve(o, o.debug))
+	mux.HandleFunc("POST "+admin.PathLogLevel, serve(o, o.logLevel))
 	mux.HandleFunc("POST "+admin.PathHealth, o.onLeader(serve(o, o.healthReport)))
 	mux.HandleFunc("POST "+admin.PathLeave, serve(o, o.leave))
 	mux.HandleFunc("POST "+admin.PathTransfer, o.onLeader(serve(o, o.transferLeadership)))
 	mux.HandleFunc("POST "+admin.PathResetKey, o.onLeader(serve(o, o.resetKey)))
 	mux.HandleFunc("POST "+admin.PathProtectName, o.onLeader(serve(o, o.protectName)))
 	mux.HandleFunc("POST "+admin.PathSettings, o.onLeader(serve(o, o.changeSettings)))
+	mux.HandleFunc("POST "+admin.PathModerate, serve(o, o.moderate))
+	mux.HandleFunc("POST "+admin.PathPurged, serve(o, func(ctx context.Context, _ struct{}) (backup.PurgeList, error) { return o.purgeList(ctx) }))
+	mux.HandleFunc("POST "+admin.PathPurges, serve(o, func(ctx context.Context, _ struct{}) (admin.PurgeReport, error) { return o.purges(ctx) }))
+	mux.HandleFunc("POST "+admin.PathEvents, serve(o, o.events))
 	mux.HandleFunc("POST "+admin.PathRemove, o.onLeader(serve(o, o.removeServer)))
 }
 
@@ -216,4 +238,69 @@ func (o *Operator) protectName(ctx context.Context, request admin.Protection) (a
 	o.cfg.Logger.InfoContext(ctx, "changed the protection of a name, as an operator asked",
 		"agent", name, "protected", request.Protected, "by", cluster.PeerID(ctx))
 	return admin.Protection{Agent: name, Protected: request.Protected}, nil
+}
+
+// changeSettings changes the replicated settings, where the call says so, and returns
+// them. It is called on the leader.
+func (o *Operator) changeSettings(ctx context.Context, request admin.SettingsChange) (answer admin.SettingsReport, err error) {
+	if request != (admin.SettingsChange{}) {
+		payload := &command.SetSettings{DailyBytes: request.DailyBytes, SenderBytes: request.SenderBytes, ProvenOnly: request.ProvenOnly, AlikeHourly: request.AlikeHourly}
+		if err := command.Check(payload); err != nil {
+			return answer, rejectf(http.StatusBadRequest, "%v; give less, or 0 for no bound", err)
+		}
+		if _, _, err := o.cfg.Pipeline.ProposeAsLeader(ctx, payload); err != nil {
+			return answer, rejectf(http.StatusServiceUnavailable, "whether the settings hold now is not known: %v; repeat it", err)
+		}
+	}
+	v := o.cfg.Machine.View()
+	defer v.Release()
+	if answer, err = o.settings(v); err != nil {
+		return answer, err
+	}
+	if request != (admin.SettingsChange{}) {
+		o.cfg.Logger.InfoContext(ctx, "changed the settings, as an operator asked",
+			"daily_bytes", answer.DailyBytes, "sender_bytes", answer.SenderBytes, "proven_only", answer.ProvenOnly, "alike_hourly", answer.AlikeHourly, "by", cluster.PeerID(ctx))
+	}
+	return answer, nil
+}
+
+// settings returns the settings and what is used of the budget today.
+func (o *Operator) settings(v *fsm.View) (admin.SettingsReport, error) {
+	set, err := v.Settings()
+	if err != nil {
+		return admin.SettingsReport{}, err
+	}
+	now := o.cfg.Pipeline.Clocks().Corrected().UnixMilli()
+	used, err := v.Budget(now)
+	return admin.SettingsReport{
+		Settings: set, SmallShareBytes: set.SmallShare(), UsedBytes: used.Bytes, Senders: used.Senders, DayMillis: now - used.Day.Start(),
+	}, err
+}
+
+// profileHeaderTimeout bounds how long a request for a profile may take to say
+// what it wants.
+const profileHeaderTimeout = 5 * time.Second
+
+// ServeProfiles serves Go's profiles at an address until the server is closed. The
+// address is a loopback one: profiles show what is in memory.
+func ServeProfiles(ctx context.Context, addr string, logger *slog.Logger) (*http.Server, error) {
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("profiles: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: profileHeaderTimeout}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			logger.ErrorContext(ctx, "profiles are not served any more", "error", err)
+		}
+	}()
+	logger.InfoContext(ctx, "serving profiles", "url", "http://"+listener.Addr().String()+"/debug/pprof/")
+	return server, nil
 }

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"runtime/metrics"
@@ -65,15 +66,23 @@ func (o *Operator) report() admin.NodeReport {
 		Settings: set, Secrets: o.cfg.Secrets.KeyIDs(), SealedUnder: cluster.SealedUnder(sealed),
 		Problems: []string{}, Condition: o.cfg.Health.Condition(),
 	}
+	if s, err := o.cfg.Purges(); err == nil {
+		r.Purges = admin.Purges{Known: s.Purged, State: s.State, Log: s.Log}
+	} else {
+		o.cfg.Logger.Error("what was purged cannot be read", "error", err)
+	}
 	r.Warnings = o.cfg.Health.Warnings(&r.Condition)
+	if warning := o.cfg.Health.HouseWarning(); warning != "" {
+		r.Warnings = append(r.Warnings, warning)
+	}
 	for _, c := range o.cfg.Health.Checks() {
 		if !c.OK {
-			r.Problems = append(r.Problems, c.Name+": "+c.Detail)
+			r.Problems = append(r.Problems, c.Name+": "+cmp.Or(c.Operators, c.Detail))
 		}
 	}
 	r.Ready = len(r.Problems) == 0
-	if r.Refuses != "" {
-		r.Problems = append(r.Problems, "writes are refused: "+r.Refuses)
+	if r.Rejects != "" {
+		r.Problems = append(r.Problems, "writes are rejected: "+r.Rejects)
 	}
 	r.Requests = o.cfg.Requests()
 	if r.DiskFree, r.DiskSize, err = o.cfg.Machine.DiskSpace(); err != nil {
@@ -93,6 +102,11 @@ func heldMemory() uint64 {
 // ClusterReport gathers the reports of all servers that the configuration or
 // gossip knows.
 func (o *Operator) ClusterReport(ctx context.Context) admin.ClusterReport {
+	return o.clusterReport(ctx, reportTimeout)
+}
+
+// clusterReport is ClusterReport where each server has so long to answer.
+func (o *Operator) clusterReport(ctx context.Context, timeout time.Duration) admin.ClusterReport {
 	report := admin.ClusterReport{
 		ClusterID: o.cfg.ClusterID(), AskedNode: o.cfg.ServerID, Leader: o.cfg.Raft.LeaderID(), Servers: o.knownServers(),
 	}
@@ -105,7 +119,7 @@ func (o *Operator) ClusterReport(ctx context.Context) admin.ClusterReport {
 			continue
 		}
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
 			r, err := call[admin.NodeReport](ctx, o, s.ID, admin.PathNode, nil)
 			if err != nil {

@@ -220,13 +220,13 @@ func withClock(c Clock) option {
 // clockless keeps a node from asking others for their clocks.
 type clockless struct {
 	http.RoundTripper
-	lifted  *atomic.Bool
-	refused *atomic.Int64
+	lifted   *atomic.Bool
+	rejected *atomic.Int64
 }
 
 func (c clockless) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Path == pathClock && !c.lifted.Load() {
-		c.refused.Add(1)
+		c.rejected.Add(1)
 		return nil, errLink
 	}
 	return c.RoundTripper.RoundTrip(r)
@@ -237,11 +237,11 @@ func (c clockless) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestNothingIsStampedByOneClock(t *testing.T) {
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		var lifted atomic.Bool
-		var refused atomic.Int64
+		var rejected atomic.Int64
 		c := newCluster(t, 3, withClock(newSettableClock(off)), func(cfg *Config) {
-			cfg.Client = &http.Client{Transport: clockless{cfg.Client.Transport, &lifted, &refused}}
+			cfg.Client = &http.Client{Transport: clockless{cfg.Client.Transport, &lifted, &rejected}}
 		})
-		eventually(t, "all have compared their clocks at the start", func() bool { return refused.Load() == 6 })
+		eventually(t, "all have compared their clocks at the start", func() bool { return rejected.Load() == 6 })
 		n := c.elect("node-0")
 		if err := n.establish(); err == nil || !strings.Contains(err.Error(), "clocks of a majority") {
 			t.Fatalf("it leads by its own clock: %v", err)
@@ -291,7 +291,7 @@ func TestLeadersClockIsSet(t *testing.T) {
 					c.lead(first.id)
 					c.net.decide(func(_, to string, _ *http.Request) fate {
 						if to == "node-1" {
-							return refused
+							return rejected
 						}
 						return arrives
 					})
@@ -324,7 +324,7 @@ func TestLeadersMachineSlept(t *testing.T) {
 	n := c.lead("node-0")
 	c.net.decide(func(_, to string, _ *http.Request) fate {
 		if to == "node-1" {
-			return refused
+			return rejected
 		}
 		return arrives
 	})

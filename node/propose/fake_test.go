@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -365,5 +366,9 @@ func wantCode(tb testing.TB, err error, code command.Code) {
 	var u *command.Unavailable
 	if !errors.As(err, &u) || u.Code != code {
 		tb.Fatalf("error %v, want %s", err, code)
+	}
+	// The fake's nodes are called node-0 and so on, and its errors name them.
+	if strings.Contains(u.Reason, "node-") || strings.Contains(u.Reason, "://") {
+		tb.Fatalf("strangers would see the name of a server: %q", u.Reason)
 	}
 }

@@ -17,7 +17,7 @@ type fate int
 
 const (
 	arrives    fate = iota
-	refused         // no connection
+	rejected        // no connection
 	lostAnswer      // carried out, the answer is lost
 	lostBefore      // read and lost on the way
 	late            // lost for the asker, and carried out afterwards
@@ -81,7 +81,7 @@ func (t *fakeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.net.paths[r.URL.Path]++
 	t.net.mu.Unlock()
 	to := t.net.nodes[r.URL.Host]
-	if f == refused || to == nil {
+	if f == rejected || to == nil {
 		return nil, errLink
 	}
 	var body []byte

@@ -24,6 +24,10 @@ func TestNewCommandsWait(t *testing.T) {
 	wantCode(t, err, command.CodeNotEnqueued)
 	_, _, err = n.ProposeAsLeader(context.Background(), body)
 	wantCode(t, err, command.CodeNotEnqueued)
+	r := n.submitForwarded(context.Background(), command.Group{Commands: []command.Command{{Payload: &command.Lead{}}, {Payload: body}}})
+	if r.Status != statusNotEnqueued {
+		t.Errorf("forwarded by another node: %+v", r)
+	}
 	if got := n.CommitIndex(); got != before {
 		t.Errorf("the log went from %d to %d", before, got)
 	}

@@ -32,8 +32,8 @@ type result struct {
 	Index    uint64      `json:"index,omitempty"`    // of the log entry, with statusApplied; 0 when all were rejected
 	Rejected []rejection `json:"rejected,omitempty"` // by the rate limits and the budget, whatever the status; ascending
 	Charged  bool        `json:"charged,omitempty"`  // the rate limits were asked: what is not rejected was charged
-	Reason   string      `json:"reason,omitempty"`   // one clause for a person
-	cause    error       // local attempts only
+	Reason   string      `json:"reason,omitempty"`   // one clause for a person; strangers see it
+	cause    error       // on this node alone
 }
 
 // rejection is one command over a rate limit or the budget. It was not handed to Raft.
@@ -67,7 +67,7 @@ func raftResult(f raft.ApplyFuture) result {
 	case neverAppended(err):
 		return result{Status: statusNotEnqueued, Reason: err.Error(), cause: err}
 	}
-	return result{Status: statusUnknown, Reason: err.Error(), cause: err}
+	return result{Status: statusUnknown, Reason: "the leader could not confirm it", cause: err} // err may name files
 }
 
 // neverAppended reports whether an error of raft.Apply's future proves that the

@@ -27,6 +27,8 @@ type peers struct {
 	client *http.Client
 }
 
+const reasonUnreached = "the leader cannot be reached"
+
 // propose brings a group to the leader and returns its result.
 func (p peers) propose(ctx context.Context, id string, g command.Group) result {
 	data, err := command.EncodeGroup(g)
@@ -36,16 +38,16 @@ func (p peers) propose(ctx context.Context, id string, g command.Group) result {
 	body := &onceBody{data: bytes.NewReader(data)}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+id+pathPropose, body)
 	if err != nil {
-		return result{Status: statusNotEnqueued, Reason: err.Error()}
+		return result{Status: statusNotEnqueued, Reason: reasonUnreached, cause: err}
 	}
 	req.ContentLength = int64(len(data))
 	req.Header.Set("Content-Type", "application/octet-stream")
 	resp, err := p.client.Do(req)
 	if err != nil {
 		if body.revoke() {
-			return result{Status: statusNotEnqueued, Reason: "the leader cannot be reached: " + err.Error()}
+			return result{Status: statusNotEnqueued, Reason: reasonUnreached, cause: err}
 		}
-		return result{Status: statusUnknown, Reason: "the leader did not answer: " + err.Error()}
+		return result{Status: statusUnknown, Reason: "the leader did not answer", cause: err}
 	}
 	defer resp.Body.Close()
 	switch resp.StatusCode {
@@ -57,7 +59,7 @@ func (p peers) propose(ctx context.Context, id string, g command.Group) result {
 	}
 	reply, err := io.ReadAll(io.LimitReader(resp.Body, maxReplyBytes+1))
 	if err != nil {
-		return result{Status: statusUnknown, Reason: "the leader's answer broke off: " + err.Error()}
+		return result{Status: statusUnknown, Reason: "the leader's answer broke off", cause: err}
 	}
 	r, err := decodeReply(reply, len(g.Commands))
 	if err != nil {
@@ -203,13 +205,24 @@ func (p *Pipeline) servePropose(w http.ResponseWriter, r *http.Request) {
 	}
 	g, err := command.DecodeGroup(data)
 	if err != nil {
-		p.logger.ErrorContext(r.Context(), "a forwarded group was refused", "error", err)
+		p.logger.ErrorContext(r.Context(), "a forwarded group was rejected", "error", err)
 		writeAnswer(w, result{Status: statusInvalid, Reason: shorten(err.Error())})
 		return
 	}
-	answer := p.leader.submit(r.Context(), g)
+	answer := p.submitForwarded(r.Context(), g)
 	answer.Reason = shorten(answer.Reason)
 	writeAnswer(w, answer)
+}
+
+// submitForwarded is submit for a group of another node, which may know a newer format
+// of the cluster than this one does yet.
+func (p *Pipeline) submitForwarded(ctx context.Context, g command.Group) result {
+	for _, c := range g.Commands {
+		if reason := p.tooNew(c.Payload); reason != "" {
+			return result{Status: statusNotEnqueued, Reason: reason}
+		}
+	}
+	return p.leader.submit(ctx, g)
 }
 
 func shorten(reason string) string { return reason[:min(len(reason), maxReasonBytes)] }

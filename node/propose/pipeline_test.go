@@ -202,7 +202,7 @@ func TestForwardFailures(t *testing.T) {
 		fate fate
 		code command.Code
 	}{
-		{"no connection", refused, command.CodeNotEnqueued},
+		{"no connection", rejected, command.CodeNotEnqueued},
 		{"lost on the way", lostBefore, command.CodeOutcomeUnknown},
 		{"answer lost", lostAnswer, command.CodeOutcomeUnknown},
 	}

@@ -21,7 +21,7 @@ import (
 // Whatever happens to leaders, links and answers: a command has one effect at
 // most, and the effect that was reported to its caller; what was reported as not
 // enqueued has none; a command is charged to the limits once at most, and is not
-// refused afterwards; a strong read covers everything acknowledged before it.
+// rejected afterwards; a strong read covers everything acknowledged before it.
 func TestAnyTrouble(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -132,7 +132,7 @@ func (tr *trouble) fate(string, string, *http.Request) fate {
 	if tr.intn(100) >= tr.lossy {
 		return arrives
 	}
-	return []fate{refused, lostAnswer, lostBefore, late}[tr.intn(4)]
+	return []fate{rejected, lostAnswer, lostBefore, late}[tr.intn(4)]
 }
 
 // elect makes a node the leader and lets it lead as soon as it can.

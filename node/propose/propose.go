@@ -113,14 +113,23 @@ func (p *Pipeline) newCall(from command.Sender, payload command.Payload) (*call,
 	if len(from.Fingerprint) > command.MaxNameKeyBytes || len(from.AgentKey) > command.MaxNameKeyBytes {
 		return nil, fmt.Errorf("sender of %T: longer than %d bytes", payload, command.MaxNameKeyBytes)
 	}
+	if reason := p.tooNew(payload); reason != "" {
+		return nil, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: reason}
+	}
+	return c, nil
+}
+
+// tooNew returns why a payload must not enter the log yet; "": it may, as far as this
+// node knows.
+func (p *Pipeline) tooNew(payload command.Payload) string {
 	needs, d := command.FormatOf(payload), p.deps.Load()
-	if needs == command.InitialFormat || d == nil || d.state.Format() >= needs {
-		return c, nil
+	if needs == command.InitialFormat || d == nil {
+		return ""
 	}
-	return nil, &command.Unavailable{
-		Code:   command.CodeNotEnqueued,
-		Reason: fmt.Sprintf("not every node of the cluster is upgraded yet: this needs format %d, and the cluster has %d", needs, d.state.Format()),
+	if has := d.state.Format(); needs > has {
+		return fmt.Sprintf("not every node of the cluster is upgraded yet: this needs format %d, and the cluster has %d", needs, has)
 	}
+	return ""
 }
 
 // send is one of the node's senders: it takes whatever waits to the leader, one

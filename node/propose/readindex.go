@@ -13,6 +13,9 @@ import (
 // errNotLeading is the answer of a node that cannot vouch for an index.
 var errNotLeading = errors.New("this node does not lead")
 
+// reasonNoRead is what strangers are told where errors name servers.
+const reasonNoRead = "no leader confirmed the read in time"
+
 // ReadIndex returns a log index such that a view that has applied it holds
 // everything acknowledged before the call, on any node. It looks for a leader
 // that can say for up to ReadIndexTimeout, ctx permitting. Errors:
@@ -27,7 +30,7 @@ func (p *Pipeline) ReadIndex(ctx context.Context) (uint64, error) {
 			return index, nil
 		}
 		if !p.pause(ctx, changed, failures) {
-			return 0, &command.Unavailable{Code: command.CodeNoLeader, Reason: err.Error()}
+			return 0, &command.Unavailable{Code: command.CodeNoLeader, Reason: reasonNoRead, Cause: err}
 		}
 	}
 }

@@ -67,7 +67,7 @@ func TestReadIndexWithoutALeader(t *testing.T) {
 	wantCode(t, err, command.CodeNoLeader)
 
 	c.lead("node-1")
-	c.net.decide(func(string, string, *http.Request) fate { return refused })
+	c.net.decide(func(string, string, *http.Request) fate { return rejected })
 	_, err = n.ReadIndex(context.Background())
 	wantCode(t, err, command.CodeNoLeader)
 }
@@ -99,14 +99,14 @@ func TestConfirmationNeedsAMajority(t *testing.T) {
 	leader.timing.readIndex = 50 * time.Millisecond
 	c.net.decide(func(_, to string, _ *http.Request) fate {
 		if to == "node-1" {
-			return refused
+			return rejected
 		}
 		return arrives
 	})
 	if _, err := leader.ReadIndex(context.Background()); err != nil {
 		t.Errorf("one of three is away: %v", err)
 	}
-	c.net.decide(func(string, string, *http.Request) fate { return refused })
+	c.net.decide(func(string, string, *http.Request) fate { return rejected })
 	_, err := leader.ReadIndex(context.Background())
 	wantCode(t, err, command.CodeNoLeader)
 	leader.set(func(n *fakeNode) { n.configErr = raft.ErrRaftShutdown })

@@ -197,14 +197,14 @@ func (s *session) settleCall(c *call, r result, over *rejection) {
 		c.handed = true
 	case r.Status == statusNotEnqueued:
 	case !c.uncertain():
-		s.finish(c, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: r.Reason})
+		s.finish(c, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: r.Reason, Cause: r.cause})
 		return
 	}
 	switch {
 	case s.closed:
-		s.finish(c, unavailable(c, reasonClosing))
+		s.finish(c, unavailable(c, reasonClosing, nil))
 	case c.expired:
-		s.finish(c, unavailable(c, r.Reason))
+		s.finish(c, unavailable(c, r.Reason, r.cause))
 	default:
 		c.waiting = s.waiting.PushFront(c)
 		s.work.Signal()
@@ -231,7 +231,7 @@ func (s *session) abandon(c *call, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !c.answered {
-		s.finish(c, unavailable(c, reason))
+		s.finish(c, unavailable(c, reason, nil))
 	}
 }
 
@@ -243,16 +243,16 @@ func (s *session) expire(c *call, reason string) {
 	if !c.answered && c.inFlight && !c.handed && !c.applied {
 		c.expired = true
 	} else if !c.answered {
-		s.finish(c, unavailable(c, reason))
+		s.finish(c, unavailable(c, reason, nil))
 	}
 }
 
 // unavailable is the answer to a call that is given up. The lock is held.
-func unavailable(c *call, reason string) error {
+func unavailable(c *call, reason string, cause error) error {
 	if c.uncertain() {
-		return &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: reason}
+		return &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: reason, Cause: cause}
 	}
-	return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: reason}
+	return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: reason, Cause: cause}
 }
 
 // Applied is part of fsm.Observer.
@@ -325,7 +325,7 @@ func (s *session) close() {
 	s.closed = true
 	for e := s.open.Front(); e != nil; e = s.open.Front() {
 		c := e.Value.(*call)
-		s.finish(c, unavailable(c, reasonClosing))
+		s.finish(c, unavailable(c, reasonClosing, nil))
 	}
 	s.work.Broadcast()
 }

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -123,7 +126,7 @@ func (c *Client) Send(ctx context.Context, rawURL string, m Message) Answer {
 func (c *Client) send(ctx context.Context, rawURL string, m Message) Answer {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, rawURL, bytes.NewReader(m.Body))
 	if err != nil || req.URL.Scheme != "https" || req.URL.User != nil || c.check != nil && c.check(rawURL) != "" {
-		return Answer{Reason: RefusedURL}
+		return Answer{Reason: RejectedURL}
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "*/*")
@@ -172,7 +175,7 @@ type dialer struct {
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, &stageError{RefusedURL, err}
+		return nil, &stageError{RejectedURL, err}
 	}
 	host = strings.TrimSuffix(host, ".")
 	name := host
@@ -195,7 +198,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 
 // rejectPlain dials for URLs without TLS.
 func rejectPlain(context.Context, string, string) (net.Conn, error) {
-	return nil, &stageError{RefusedURL, errors.New("nothing is sent without TLS")}
+	return nil, &stageError{RejectedURL, errors.New("nothing is sent without TLS")}
 }
 
 // httpsPort is the port of https.
@@ -252,3 +255,78 @@ func (g *guard) control(network, address string, raw syscall.RawConn) error {
 
 // certainlyPublic is an address that nobody keeps for special purposes.
 var certainlyPublic = netip.AddrFrom4([4]byte{1, 1, 1, 1})
+
+// MaxChallengeAt is how many characters of an answer the challenge is looked for in.
+const MaxChallengeAt = 2000
+
+// verifyType is the type of the message that carries a challenge.
+const verifyType = "common.verify"
+
+// verification is the body of a challenge.
+type verification struct {
+	Type      string    `json:"type"`
+	Agent     string    `json:"agent"`
+	Decoy     string    `json:"decoy"` // what repeats it repeats anything
+	Challenge string    `json:"challenge"`
+	ReplyWith replyWith `json:"reply_with"`
+}
+
+// replyWith is a body that passes.
+type replyWith struct {
+	Challenge string `json:"challenge"`
+}
+
+// Verify asks a receiver once whether it takes events for an agent: it has to
+// answer with a success and the challenge in its body, without the decoy beside it:
+// a service that sends back whatever it gets has not agreed to anything.
+func (c *Client) Verify(ctx context.Context, rawURL, agent string, keys []ed25519.PrivateKey) Answer {
+	challenge, decoy := rand.Text(), rand.Text()
+	body, err := json.Marshal(verification{verifyType, agent, decoy, challenge, replyWith{challenge}})
+	if err != nil {
+		return Answer{Reason: RejectedURL} // texts always encode
+	}
+	a := c.Send(ctx, rawURL, Message{ID: "verify_" + rand.Text(), Body: body, Keys: keys})
+	switch {
+	case a.Reason != "":
+	case !bytes.Contains(firstCharacters(a.body, MaxChallengeAt), []byte(challenge)):
+		a.Reason = ChallengeMissing
+	case bytes.Contains(a.body, []byte(decoy)):
+		a.Reason = DecoyRepeated
+	}
+	a.body = nil
+	return a
+}
+
+// firstCharacters cuts a text after n characters.
+func firstCharacters(s []byte, n int) []byte {
+	for i := range string(s) {
+		if n == 0 {
+			return s[:i]
+		}
+		n--
+	}
+	return s
+}
+
+// The headers of Standard Webhooks, and the name of its signatures by ed25519.
+const (
+	HeaderID        = "Webhook-Id"
+	HeaderTimestamp = "Webhook-Timestamp"
+	HeaderSignature = "Webhook-Signature"
+
+	signatureVersion = "v1a"
+)
+
+// sign sets the headers of a message: its id, when it was sent, and one
+// signature by each key over "id.seconds.body". An id holds no full stop.
+func sign(h http.Header, keys []ed25519.PrivateKey, id string, at time.Time, body []byte) {
+	seconds := strconv.FormatInt(at.Unix(), 10)
+	signed := append([]byte(id+"."+seconds+"."), body...)
+	signatures := make([]string, len(keys))
+	for i, key := range keys {
+		signatures[i] = signatureVersion + "," + base64.StdEncoding.EncodeToString(ed25519.Sign(key, signed))
+	}
+	h.Set(HeaderID, id)
+	h.Set(HeaderTimestamp, seconds)
+	h.Set(HeaderSignature, strings.Join(signatures, " "))
+}

@@ -223,7 +223,7 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-func TestRefusedAddresses(t *testing.T) {
+func TestRejectedAddresses(t *testing.T) {
 	tests := []struct {
 		name  string
 		addrs []string
@@ -248,8 +248,8 @@ func TestRefusedAddresses(t *testing.T) {
 				c.AllowNets = nil
 				c.Own = func(a netip.Addr) bool { return a == netip.MustParseAddr("8.8.4.4") }
 			})
-			if a := g.send(t, g.url); a.Reason != push.RefusedAddress {
-				t.Errorf("answer %+v, want %q", a, push.RefusedAddress)
+			if a := g.send(t, g.url); a.Reason != push.RejectedAddress {
+				t.Errorf("answer %+v, want %q", a, push.RejectedAddress)
 			}
 			if n := len(g.receiver.Received()); n != 0 {
 				t.Errorf("%d requests arrived", n)
@@ -265,7 +265,7 @@ func TestNameThatChanges(t *testing.T) {
 		c.AllowNets = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 		g.names.SetInTurn(host, []string{"127.0.0.1"}, []string{"127.0.0.2"}, []string{"127.0.0.1"})
 	})
-	for i, want := range []push.Reason{"", push.RefusedAddress, ""} {
+	for i, want := range []push.Reason{"", push.RejectedAddress, ""} {
 		if a := g.send(t, g.url); a.Reason != want {
 			t.Errorf("attempt %d: answer %+v, want %q", i, a, want)
 		}
@@ -275,7 +275,7 @@ func TestNameThatChanges(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
+func TestRejections(t *testing.T) {
 	g := newGround(t, status(http.StatusOK), func(g *ground, c *push.Config) {
 		g.names.Set("other.example", "127.0.0.1")
 		g.names.Set("deaf.example", "127.0.0.1")
@@ -288,11 +288,11 @@ func TestRefusals(t *testing.T) {
 	})
 	port := g.receiver.Port()
 	for url, want := range map[string]push.Reason{
-		fmt.Sprintf("http://%s:%d/", host, port):            push.RefusedURL,
-		fmt.Sprintf("https://user:word@%s:%d/", host, port): push.RefusedURL,
-		fmt.Sprintf("https://%s:%d/forbidden", host, port):  push.RefusedURL,
-		"https://%zz/": push.RefusedURL,
-		fmt.Sprintf("https://%s:%d/", host, port^1):    push.RefusedAddress, // another port
+		fmt.Sprintf("http://%s:%d/", host, port):            push.RejectedURL,
+		fmt.Sprintf("https://user:word@%s:%d/", host, port): push.RejectedURL,
+		fmt.Sprintf("https://%s:%d/forbidden", host, port):  push.RejectedURL,
+		"https://%zz/": push.RejectedURL,
+		fmt.Sprintf("https://%s:%d/", host, port^1):    push.RejectedAddress, // another port
 		fmt.Sprintf("https://none.example:%d/", port):  push.NameNotFound,
 		fmt.Sprintf("https://other.example:%d/", port): push.TLSFailed, // the certificate is another's
 	} {

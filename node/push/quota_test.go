@@ -99,14 +99,14 @@ func TestQuotaIsBounded(t *testing.T) {
 	const few = 10
 	many := func(what string, n, most int) {
 		t.Helper()
-		refused := 0
+		rejected := 0
 		for i := range n {
 			if wait, _ := quota.Admit(name(what+" host ", i), name(what+" sender ", i)); wait > 0 {
-				refused++
+				rejected++
 			}
 		}
-		if refused > most {
-			t.Fatalf("%s: %d of %d refused, want %d at most", what, refused, n, most)
+		if rejected > most {
+			t.Fatalf("%s: %d of %d rejected, want %d at most", what, rejected, n, most)
 		}
 	}
 	many("early", push.MaxQuotaKeys, 0)

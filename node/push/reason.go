@@ -19,8 +19,8 @@ type Reason string
 const (
 	NameNotFound     Reason = "name_not_found"    // the host's name has no address
 	NameLookupFailed Reason = "lookup_failed"     // DNS gave no answer
-	RefusedAddress   Reason = "refused_address"   // the name leads to where nothing is sent
-	RefusedURL       Reason = "refused_url"       // the URL is none that is sent to
+	RejectedAddress  Reason = "refused_address"   // the name leads to where nothing is sent
+	RejectedURL      Reason = "refused_url"       // the URL is none that is sent to
 	ConnectFailed    Reason = "connect_failed"    // no connection
 	TLSFailed        Reason = "tls"               // no trusted certificate, or no TLS
 	TimedOut         Reason = "timeout"           // no answer within Timeout
@@ -48,8 +48,8 @@ func statusReason(status int) Reason {
 var sentences = map[Reason]string{
 	NameNotFound:     "has a name that has no address",
 	NameLookupFailed: "could not be looked up: DNS gave no answer",
-	RefusedAddress:   "has an address that is not on the public internet, or is this service's own",
-	RefusedURL:       "has an address that nothing is sent to",
+	RejectedAddress:  "has an address that is not on the public internet, or is this service's own",
+	RejectedURL:      "has an address that nothing is sent to",
 	ConnectFailed:    "could not be connected to",
 	TLSFailed:        "showed no certificate that is valid for its name",
 	TimedOut:         "did not answer within 5 seconds",
@@ -95,7 +95,7 @@ func reasonOf(err error) Reason {
 		return ""
 	case errors.Is(err, errOwn), errors.Is(err, errReserved), errors.Is(err, ssrf.ErrProhibitedIP),
 		errors.Is(err, ssrf.ErrProhibitedPort), errors.Is(err, ssrf.ErrProhibitedNetwork), errors.Is(err, ssrf.ErrInvalidHostPort):
-		return RefusedAddress
+		return RejectedAddress
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return NameNotFound
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():

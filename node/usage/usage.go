@@ -35,8 +35,8 @@ type Config struct {
 	Logger   *slog.Logger
 	// Now returns the time of folds.
 	Now func() time.Time
-	// Refused reports whether the node takes no writes: counting goes on, folding waits.
-	Refused func() bool
+	// Rejected reports whether the node takes no writes: counting goes on, folding waits.
+	Rejected func() bool
 	// Propose replicates a command.
 	Propose func(context.Context, command.Payload) error
 }
@@ -186,7 +186,7 @@ func (u *Counter) Finish(ctx context.Context) {
 
 // foldOnce reports whether something was folded.
 func (u *Counter) foldOnce(ctx context.Context) bool {
-	if u.cfg.Refused() {
+	if u.cfg.Rejected() {
 		return false
 	}
 	folded, err := u.fold(ctx, u.cfg.Now(), u.cfg.Propose)

@@ -232,7 +232,7 @@ func TestFoldIsGivenUp(t *testing.T) {
 
 // TestNoFoldOnFullDisks holds that counts wait while the disks are full.
 func TestNoFoldOnFullDisks(t *testing.T) {
-	u := New(Config{Boot: command.BootID{1}, Refused: func() bool { return true }})
+	u := New(Config{Boot: command.BootID{1}, Rejected: func() bool { return true }})
 	u.Count(api.Counted{At: noon, Surface: command.SurfaceAPI, Action: "getHome", Client: "curl"})
 	if u.foldOnce(t.Context()) || len(u.calls) != 1 || u.pending != nil {
 		t.Errorf("folded; left are %v", u.calls)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -52,18 +53,18 @@ func (r *routing) with(do func(*harness.Node) error) error {
 }
 
 // use changes the targets and waits until no call is under way elsewhere.
-func (r *routing) use(run *harness.Run, targets []*harness.Node) error {
+func (r *routing) use(run *harness.Run, targets []*harness.Node) {
 	r.mu.Lock()
 	r.targets = targets
 	r.mu.Unlock()
-	return run.Eventually(harness.CallTimeout, func() error {
+	harness.Must(run.Eventually(harness.CallTimeout, func() error {
 		for p, count := range r.underWay {
 			if n := count.Load(); n > 0 && !slices.Contains(targets, p) {
 				return fmt.Errorf("%d calls still under way at %s", n, p.Name)
 			}
 		}
 		return nil
-	})
+	}))
 }
 
 // load is writers, and a reader that polls, at work on one channel.
@@ -137,73 +138,130 @@ func (l *load) poll(index uint64) error {
 }
 
 // waitForMore waits for enough acknowledgements to call it normal service.
-func (l *load) waitForMore() error {
+func (l *load) waitForMore() {
+	enough := enoughWrites
 	if l.cluster.pace > 0 {
-		return l.WaitForMore(enoughPaced)
+		enough = enoughPaced
 	}
-	return l.WaitForMore(enoughWrites)
+	harness.Must(l.WaitForMore(enough))
 }
 
 // end stops the load and checks every promise on every node: no error, each
 // acknowledged entry there under its id, each request id once, the polling
 // reader missed and repeated nothing.
-func (l *load) end() error {
+func (l *load) end() {
 	l.Stop()
 	if !l.lenient {
 		// One more round, where what was acknowledged last is applied, sees that.
 		_, index := l.Acks()
-		if err := l.poll(index); err != nil {
-			return err
-		}
+		harness.Must(l.poll(index))
 	}
 	if err := l.Failed(); err != nil {
-		return fmt.Errorf("a client of a living node saw an error: %w", err)
+		harness.Failf("a client of a living node saw an error: %w", err)
 	}
-	if err := l.settle(); err != nil {
-		return err
-	}
+	l.settle()
 	acks, index := l.Acks()
 	for _, p := range l.cluster.Nodes {
-		entries, err := p.List(index, url.Values{"channel": {l.Channel}})
-		if err != nil {
-			return err
-		}
+		entries := harness.Got(p.List(index, url.Values{"channel": {l.Channel}}))
 		if err := l.Verify(entries); err != nil {
-			return fmt.Errorf("on %s: %w", p.Name, err)
+			harness.Failf("on %s: %w", p.Name, err)
 		}
 	}
 	for _, a := range acks {
 		if n := l.seen[a.ID]; !l.lenient && n != 1 {
-			return fmt.Errorf("the polling reader saw %s, acknowledged, %d times", a.ID, n)
+			harness.Failf("the polling reader saw %s, acknowledged, %d times", a.ID, n)
 		}
 	}
 	fmt.Printf("   %d writes acknowledged, %d without an answer sent again; all there, once, on every node\n", len(acks)-len(l.unknown), len(l.unknown))
-	return nil
 }
 
 // settle sends again, on another node, what nobody knows the outcome of, and a
 // few known ones: the answers must be the first ones.
-func (l *load) settle() error {
+func (l *load) settle() {
 	nodes := l.cluster.Nodes
 	for i, requestID := range l.unknown {
-		answer, err := nodes[i%len(nodes)].Publish(nil, l.Fields(requestID), http.StatusCreated, http.StatusOK)
-		if err != nil {
-			return fmt.Errorf("sent again: %w", err)
-		}
-		l.Acknowledged(requestID, answer)
+		l.Acknowledged(requestID, harness.Got(nodes[i%len(nodes)].Publish(nil, l.Fields(requestID), http.StatusCreated, http.StatusOK)))
 	}
 	const samples = 20
 	acks, _ := l.Acks()
 	step := max(1, len(acks)/samples)
 	for i := 0; i < len(acks); i += step {
 		a := acks[i]
-		answer, err := nodes[i/step%len(nodes)].Publish(nil, l.Fields(a.RequestID), http.StatusOK)
-		if err != nil {
-			return fmt.Errorf("request id used again: %w", err)
-		}
+		answer := harness.Got(nodes[i/step%len(nodes)].Publish(nil, l.Fields(a.RequestID), http.StatusOK))
 		if answer.Entry.ID != a.ID || !answer.Duplicate {
-			return fmt.Errorf("request id %s used again makes %s, was %s, duplicate %v", a.RequestID, answer.Entry.ID, a.ID, answer.Duplicate)
+			harness.Failf("request id %s used again makes %s, was %s, duplicate %v", a.RequestID, answer.Entry.ID, a.ID, answer.Duplicate)
 		}
 	}
-	return nil
+}
+
+// The write limits of a cluster whose writers stay just below them: each is a sender
+// and an agent of its own, and writes again as soon as that is 98 % of its rate.
+const (
+	limitedPerMinute = 1200
+	limitedBurst     = 2
+	limitedPace      = time.Minute * 100 / (98 * limitedPerMinute)
+
+	shortTransfers = 5
+	longTransfers  = 20
+)
+
+// belowLimits moves leadership again and again, and restarts node after node, while
+// clients write almost as much as they may: none of them is rejected.
+func belowLimits(b *bench) {
+	c := b.newCluster("limited")
+	for _, p := range c.Nodes {
+		p.Flags["write-rate"] = strconv.Itoa(limitedPerMinute)
+		p.Flags["write-burst"] = strconv.Itoa(limitedBurst)
+		p.Flags["trusted-proxies"] = "127.0.0.1"
+	}
+	c.pace = limitedPace
+	harness.Must(c.Start())
+	c.leadershipMoves()
+	rollingRestarts(c)
+	c.limitHolds()
+	harness.Must(c.Terminate())
+}
+
+// leadershipMoves has operators move leadership under load.
+func (c *cluster) leadershipMoves() {
+	transfers := shortTransfers
+	if c.bench.long {
+		transfers = longTransfers
+	}
+	l := c.startLoad("leadership-moves", false)
+	defer l.Stop()
+	env := []string{"COMMONS_CLUSTER_ADDR=" + c.Nodes[0].Private, "COMMONS_SECRET_FILE=" + c.Secret}
+	start := time.Now()
+	for range transfers {
+		l.waitForMore()
+		if code, out, errs := c.Run.Command(env, "raft", "transfer-leader"); code != 0 {
+			harness.Failf("raft transfer-leader: exit code %d, %s%s", code, out, errs)
+		}
+	}
+	l.waitForMore()
+	fmt.Printf("   %d transfers of leadership: no write was acknowledged for %v at most\n", transfers, l.Gap(start).Round(time.Millisecond))
+	l.end()
+}
+
+// limitHolds checks that there is a limit to be below: of many writes at once some
+// are rejected.
+func (c *cluster) limitHolds() {
+	body := map[string]any{"agent": "writer", "body": "one of too many"}
+	harness.Must(c.Run.Eventually(harness.ReadyTimeout, func() error {
+		var rejected atomic.Int64
+		var group sync.WaitGroup
+		for i := range 10 * writers {
+			p := c.Nodes[i%len(c.Nodes)]
+			group.Go(func() {
+				if _, err := p.Call(http.MethodPost, "/api/entries", nil, body, nil, http.StatusTooManyRequests); err == nil {
+					rejected.Add(1)
+				}
+			})
+		}
+		group.Wait()
+		if rejected.Load() == 0 {
+			return errors.New("no limit rejects any of many writes")
+		}
+		return nil
+	}))
 }

@@ -5,12 +5,6 @@
 package main
 
 import (
-	"context"
-	"flag"
-	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/commons-cluster/commons/scripts/harness"
@@ -36,58 +30,26 @@ type cluster struct {
 }
 
 // newCluster prepares three nodes in a directory of their own.
-func (b *bench) newCluster(name string) (*cluster, error) {
-	c, err := b.run.NewCluster(name, clusterSize)
-	if err != nil {
-		return nil, err
-	}
-	return &cluster{Cluster: c, bench: b, route: newRouting(c.Nodes)}, nil
+func (b *bench) newCluster(name string) *cluster {
+	c := harness.Got(b.run.NewCluster(name, clusterSize))
+	return &cluster{Cluster: c, bench: b, route: newRouting(c.Nodes)}
 }
 
-func main() {
-	binary := flag.String("binary", "", "the commons binary")
-	dir := flag.String("dir", "", "directory for data and logs")
-	long := flag.Bool("long", false, "kill more often and load longer")
-	only := flag.String("only", "", "run this scenario alone")
-	flag.Parse()
-	if *binary == "" || *dir == "" {
-		fmt.Fprintln(os.Stderr, "blackbox: -binary and -dir are needed; scripts/blackbox.sh gives them")
-		os.Exit(2)
-	}
-	if err := runAll(*binary, *dir, *only, *long); err != nil {
-		fmt.Fprintln(os.Stderr, "blackbox: FAILED:", err)
-		os.Exit(1)
-	}
-}
+func main() { harness.Main("blackbox", runAll) }
 
-func runAll(binary, dir, only string, long bool) (err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	b := &bench{run: harness.NewRun(ctx, binary, dir), long: long}
-	defer func() {
-		b.run.End()
-		if err != nil {
-			b.run.WriteLogs(os.Stderr)
-		}
-	}()
+func runAll(r *harness.Run, only string, long bool) {
+	b := &bench{run: r, long: long}
 	// Each of these starts nodes of its own.
-	if err := harness.Play(ctx, b, only, []harness.Scenario[*bench]{
+	harness.Must(harness.Play(r.Ctx, b, only, []harness.Scenario[*bench]{
 		{Name: "command line", Run: commandLine},
 		{Name: "one node that grows to three", Run: oneNodeGrows},
 		{Name: "data directory is guarded", Run: guardedDirectory},
 		{Name: "writers just below their limits", Run: belowLimits},
-	}...); err != nil {
-		return err
-	}
-	c, err := b.newCluster("main")
-	if err != nil {
-		return err
-	}
-	if err := c.Start(); err != nil {
-		return err
-	}
+	}...))
+	c := b.newCluster("main")
+	harness.Must(c.Start())
 	// These get the same cluster, one after the other, and leave it healthy.
-	return harness.Play(ctx, c, only, []harness.Scenario[*cluster]{
+	harness.Must(harness.Play(r.Ctx, c, only, []harness.Scenario[*cluster]{
 		{Name: "publish and list on every node", Run: publishAndList},
 		{Name: "examples of the README", Run: readmeExamples},
 		{Name: "commands for operators", Run: operatorCommands},
@@ -104,5 +66,5 @@ func runAll(binary, dir, only string, long bool) (err error) {
 		{Name: "wiped node replaces itself", Run: wipedNode},
 		{Name: "a node that left joins again", Run: nodeThatLeft},
 		{Name: "all nodes end gracefully", Run: allTerminated},
-	}...)
+	}...))
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"sync"
 	"syscall"
@@ -119,49 +120,102 @@ func lostOnTheWay(err error) bool {
 
 // cutShort allows so many calls to have been lost with a node since it was last
 // called: those that were under way there.
-func (l *load) cutShort(allowed int) error {
+func (l *load) cutShort(allowed int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	cut := l.cut
 	l.cut = nil
 	if len(cut) > allowed {
-		return fmt.Errorf("%d calls were lost, %d could be: %w", len(cut), allowed, errors.Join(cut...))
+		harness.Failf("%d calls were lost, %d could be: %w", len(cut), allowed, errors.Join(cut...))
 	}
 	acks, _ := l.Acks()
 	fmt.Printf("   %d publications acknowledged in all, %d sent again\n", len(acks), len(cut))
-	return nil
 }
 
 // withoutGap wants no client to have waited longer than limit since it was last
 // called.
-func (l *load) withoutGap(limit time.Duration) error {
+func (l *load) withoutGap(limit time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	gap := l.gap
 	l.gap = 0
 	fmt.Printf("   %d reads in all, none failed; nobody waited longer than %v\n", l.reads, gap.Round(time.Millisecond))
 	if gap > limit {
-		return fmt.Errorf("a client waited for %v, and %v is the most", gap.Round(time.Millisecond), limit)
+		harness.Failf("a client waited for %v, and %v is the most", gap.Round(time.Millisecond), limit)
 	}
-	return nil
 }
 
 // verifyOn compares what each of the nodes holds with what was acknowledged.
-func (l *load) verifyOn(nodes ...string) error {
+func (l *load) verifyOn(nodes ...string) {
 	for _, node := range nodes {
-		base, err := l.p.nodeURL(node)
-		if err != nil {
-			return err
-		}
-		entries, err := l.p.client.List(l.p.ctx, base, nil, url.Values{"channel": {l.Channel}, "consistency": {"strong"}})
-		if err != nil {
-			return err
-		}
+		base := harness.Got(l.p.nodeURL(node))
+		entries := harness.Got(l.p.client.List(l.p.ctx, base, nil, url.Values{"channel": {l.Channel}, "consistency": {"strong"}}))
 		if err := l.Verify(entries); err != nil {
-			return fmt.Errorf("on %s: %w", node, err)
+			harness.Failf("on %s: %w", node, err)
 		}
 	}
 	acks, _ := l.Acks()
 	fmt.Printf("   all %d publications are there, once, on each of %d nodes\n", len(acks), len(nodes))
+}
+
+// imageVariable names the image of Prometheus where none can be pulled.
+const imageVariable = "PROMETHEUS_IMAGE"
+
+// measure starts Prometheus: it has to find every node and the balancer, and to
+// evaluate every rule, and none may find fault with five healthy nodes.
+func measure(p *project) {
+	if os.Getenv(imageVariable) == "" {
+		fmt.Println("   left out: there is no image of Prometheus here")
+		return
+	}
+	p.up("--profile", "five", "--profile", "observability", "up", "--detach", "prometheus")
+	harness.Must(p.eventually(harness.ReadyTimeout, func() error { return p.wantSamples("up == 1 and on (instance) commons_ready == 1", len(five)) }))
+	harness.Must(p.eventually(harness.ReadyTimeout, func() error {
+		return p.wantSamples(`up{job="commons-balancer"} == 1 and on () haproxy_frontend_http_requests_total{proxy="public"} > 0`, 1)
+	}))
+	harness.Must(p.eventually(harness.ReadyTimeout, p.rulesHold))
+	harness.Must(p.load.WaitForMore(enoughWrites))
+	p.load.cutShort(0)
+}
+
+// wantSamples asks Prometheus, and wants an answer of so many samples.
+func (p *project) wantSamples(query string, want int) error {
+	var answer struct {
+		Data struct{ Result []struct{} }
+	}
+	if err := p.get(p.prometheus+"/api/v1/query?"+url.Values{"query": {query}}.Encode(), &answer, http.StatusOK); err != nil {
+		return err
+	}
+	if got := len(answer.Data.Result); got != want {
+		return fmt.Errorf("%s has %d samples, want %d", query, got, want)
+	}
+	return nil
+}
+
+// rulesHold wants every rule evaluated, and none firing.
+func (p *project) rulesHold() error {
+	var answer struct {
+		Data struct {
+			Groups []struct {
+				Rules []struct{ Name, Health, LastError, State string }
+			}
+		}
+	}
+	if err := p.get(p.prometheus+"/api/v1/rules", &answer, http.StatusOK); err != nil {
+		return err
+	}
+	evaluated := 0
+	for _, group := range answer.Data.Groups {
+		for _, rule := range group.Rules {
+			if rule.Health != "ok" || rule.State == "firing" {
+				return fmt.Errorf("alert %s is %s, health %s %s", rule.Name, rule.State, rule.Health, rule.LastError)
+			}
+			evaluated++
+		}
+	}
+	if evaluated == 0 {
+		return errors.New("no rule is known")
+	}
+	fmt.Printf("   %d alerts evaluated, none fires\n", evaluated)
 	return nil
 }

@@ -98,9 +98,8 @@ func (p *project) do(ctx context.Context, args ...string) (string, error) {
 }
 
 // up runs Compose on our file.
-func (p *project) up(args ...string) error {
-	_, err := p.do(p.ctx, slices.Concat(p.compose, args)...)
-	return err
+func (p *project) up(args ...string) {
+	harness.Got(p.do(p.ctx, slices.Concat(p.compose, args)...))
 }
 
 func (p *project) docker(args ...string) (string, error) {
@@ -165,8 +164,8 @@ func (p *project) status(service string) (s harness.Status, err error) {
 
 // waitReady waits until the nodes are ready and agree on so many voters, one for
 // each of their names.
-func (p *project) waitReady(timeout time.Duration, nodes ...string) error {
-	return p.eventually(timeout, func() error {
+func (p *project) waitReady(timeout time.Duration, nodes ...string) {
+	harness.Must(p.eventually(timeout, func() error {
 		for _, node := range nodes {
 			url, err := p.nodeURL(node)
 			if err != nil {
@@ -187,12 +186,12 @@ func (p *project) waitReady(timeout time.Duration, nodes ...string) error {
 			}
 		}
 		return nil
-	})
+	}))
 }
 
 // leader returns the service that leads, and the others of the list.
-func (p *project) leader(nodes ...string) (leader string, others []string, err error) {
-	err = p.eventually(harness.ReadyTimeout, func() error {
+func (p *project) leader(nodes ...string) (leader string, others []string) {
+	harness.Must(p.eventually(harness.ReadyTimeout, func() error {
 		s, err := p.status(nodes[0])
 		if err != nil {
 			return err
@@ -207,8 +206,8 @@ func (p *project) leader(nodes ...string) (leader string, others []string, err e
 			return fmt.Errorf("%s says that %q leads", nodes[0], s.Leader)
 		}
 		return nil
-	})
-	return leader, others, err
+	}))
+	return leader, others
 }
 
 // eventually tries until it works, the deadline passes, or the run is interrupted.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Puts the shipped balancers before three nodes and tries what they promise: nobody
-# reads measurements through them, and while a node hangs no GET fails.
+# reads measurements through them, calls that wait may, and while a node hangs no GET fails.
 #
 #   scripts/deploy/balancers.sh <commons binary>
 set -euo pipefail
@@ -87,7 +87,7 @@ NGINX
 }
 
 # measurements_stay has every spelling under which a node shows its measurements,
-# and some more, refused.
+# and some more, rejected.
 measurements_stay() { # <port of a balancer>
   local path served=0
   for path in /metrics /metrics/ /metrics// /metrics//// '/metrics?x' '/metrics//?x=/y' '/metrics#x' //metrics /./metrics /x/../metrics \
@@ -98,6 +98,18 @@ measurements_stay() { # <port of a balancer>
     if [[ "$(ask "$1" --request-target "$path" /)" == *go_goroutines* ]]; then fail "port $1 shows measurements at $path"; fi
   done
   ((served >= 4)) || fail "a node shows its measurements under $served spellings: nothing was tried"
+}
+
+# waits_last has a poll that waits answered, and a stream of events left alone, for longer
+# than other calls may take.
+waits_last() { # <port of a balancer>
+  local code=0 poll
+  ask "$1" --fail --output /dev/null "/api/events?wait=14" &
+  poll=$!
+  ask "$1" --no-buffer --output "$work/stream" --header 'Accept: text/event-stream' /api/events || code=$?
+  wait "$poll" || fail "a poll of events by port $1 failed"
+  ((code == 28)) || fail "port $1 ended a stream of events: $code" # 28: curl's own time was over
+  (($(grep --count '^event: ping' "$work/stream") == 2)) || fail "a stream by port $1: $(cat "$work/stream")"
 }
 
 # while_one_hangs stops a node without a word. Every GET must be answered by another
@@ -126,6 +138,7 @@ start_haproxy
 start_nginx
 for balancer in "$haproxy" "$nginx"; do
   measurements_stay "$balancer"
+  waits_last "$balancer"
   while_one_hangs "$balancer"
 done
 [[ "$(curl --fail --silent "http://127.0.0.1:$measurements/metrics")" == *'haproxy_server_http_responses_total{proxy="ready"'* ]] ||

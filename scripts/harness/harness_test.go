@@ -121,9 +121,9 @@ func TestExamples(t *testing.T) {
 func TestPlay(t *testing.T) {
 	var ran []string
 	step := func(name string, err error) Scenario[*[]string] {
-		return Scenario[*[]string]{name, func(ran *[]string) error {
+		return Scenario[*[]string]{name, func(ran *[]string) {
 			*ran = append(*ran, name)
-			return err
+			Must(err)
 		}}
 	}
 	broken := errors.New("broken")

@@ -127,8 +127,8 @@ func (c *Cluster) WaitVoters() error {
 }
 
 // Leader waits until one node leads, and returns it and the others.
-func (c *Cluster) Leader() (leader *Node, others []*Node, err error) {
-	err = c.Run.Eventually(ReadyTimeout, func() error {
+func (c *Cluster) Leader() (leader *Node, others []*Node) {
+	Must(c.Run.Eventually(ReadyTimeout, func() error {
 		leader, others = nil, nil
 		for _, n := range c.Nodes {
 			s, err := n.Status()
@@ -147,8 +147,8 @@ func (c *Cluster) Leader() (leader *Node, others []*Node, err error) {
 			return errors.New("no leader")
 		}
 		return nil
-	})
-	return leader, others, err
+	}))
+	return leader, others
 }
 
 // Terminate asks all nodes that run to end, one after the other.

@@ -3,12 +3,15 @@ package harness
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -35,6 +38,32 @@ type Run struct {
 // something is put into it, and stays.
 func NewRun(ctx context.Context, binary, dir string) *Run {
 	return &Run{Ctx: ctx, Binary: binary, Dir: dir, Client: NewClient(CallTimeout)}
+}
+
+// Main is what a program named name does with a binary: it reads its flags, plays a
+// run, which ends with Must and at Ctrl-C, and exits.
+func Main(name string, play func(r *Run, only string, long bool)) {
+	binary := flag.String("binary", "", "the commons binary")
+	dir := flag.String("dir", "", "directory for data and logs")
+	long := flag.Bool("long", false, "take longer, and do more")
+	only := flag.String("only", "", "run what has this name alone")
+	flag.Parse()
+	if *binary == "" || *dir == "" {
+		fmt.Fprintf(os.Stderr, "%s: -binary and -dir are needed; scripts/%[1]s.sh gives them\n", name)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	r := NewRun(ctx, *binary, *dir)
+	err := Try(func() {
+		defer r.End()
+		play(r, *only, *long)
+	})
+	stop()
+	if err != nil {
+		r.WriteLogs(os.Stderr)
+		fmt.Fprintf(os.Stderr, "%s: FAILED: %v\n", name, err)
+		os.Exit(1)
+	}
 }
 
 // End kills whatever still runs.
@@ -67,18 +96,17 @@ func (r *Run) Eventually(timeout time.Duration, try func() error) error {
 }
 
 // Command runs a command of the binary to its end, with variables added to a clean
-// environment. An exit code other than 0 is no error.
-func (r *Run) Command(env []string, args ...string) (code int, stdout, stderr string, err error) {
+// environment. Any exit code will do.
+func (r *Run) Command(env []string, args ...string) (code int, stdout, stderr string) {
 	var out, errs strings.Builder
 	cmd := exec.CommandContext(r.Ctx, r.Binary, args...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.Env = append(Environment(), env...)
-	if err = cmd.Run(); err != nil {
-		if _, exited := errors.AsType[*exec.ExitError](err); !exited {
-			return 0, "", "", err
-		}
+	err := cmd.Run()
+	if _, exited := errors.AsType[*exec.ExitError](err); !exited {
+		Must(err)
 	}
-	return cmd.ProcessState.ExitCode(), out.String(), errs.String(), nil
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
 // Environment is that of this process without the variables that configure a node.
@@ -123,10 +151,45 @@ func Until(ctx context.Context, timeout, every time.Duration, try func() error) 
 	}
 }
 
-// Scenario is one thing to check with what all scenarios of a list share.
+// failure is what a scenario ends with that cannot go on.
+type failure struct{ error }
+
+// Must ends the scenario that calls it in its own goroutine, unless err is nil.
+func Must(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// Failf is Must for an error that is made here.
+func Failf(format string, args ...any) { Must(fmt.Errorf(format, args...)) }
+
+// Got is Must for a call with a result.
+func Got[T any](result T, err error) T {
+	Must(err)
+	return result
+}
+
+// Try runs what calls Must and returns what it failed with.
+func Try(run func()) (err error) {
+	defer func() {
+		switch failed := recover().(type) {
+		case nil:
+		case failure:
+			err = failed.error
+		default:
+			panic(failed)
+		}
+	}()
+	run()
+	return nil
+}
+
+// Scenario is one thing to check with what all scenarios of a list share. It ends
+// with Must.
 type Scenario[T any] struct {
 	Name string
-	Run  func(T) error
+	Run  func(T)
 }
 
 // Play runs scenarios one after the other until one fails, and prints how long each
@@ -141,7 +204,7 @@ func Play[T any](ctx context.Context, shared T, only string, scenarios ...Scenar
 		}
 		fmt.Fprintf(os.Stdout, "-- %s\n", s.Name)
 		start := time.Now()
-		if err := s.Run(shared); err != nil {
+		if err := Try(func() { s.Run(shared) }); err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
 		fmt.Fprintf(os.Stdout, "ok %s (%.1f s)\n", s.Name, time.Since(start).Seconds())

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -19,21 +20,35 @@ import (
 type attack struct {
 	name    string
 	clients int
-	step    func(ctx context.Context, b *bench, client *http.Client, from string, n int)
+	step    step
+
+	addresses string // where it comes from; a format
+}
+
+// step is what one of the clients does, at a node, from an address, for the nth time.
+type step func(ctx context.Context, b *bench, at stranger, n int)
+
+// stranger is a client of an attack.
+type stranger struct {
+	*http.Client
+	node *harness.Node
+	from string
 }
 
 var attacks = []attack{
-	{"calls whose client has gone", 8, abandonedWait},
-	{"calls that wait", 16, held("GET /api/home?for=nobody&wait=60 HTTP/1.1\r\nHost: x\r\n\r\n")},
-	{"connections that say nothing", 16, held("")},
-	{"requests that never end", 16, held("POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{")},
-	{"answers that nobody reads", 16, held(strings.Repeat("GET /api/entries?limit=100 HTTP/1.1\r\nHost: x\r\n\r\n", 4))},
-	{"searches that look at many words", 4, search},
-	{"writes that are wrong", 4, wrongWrite},
-	{"entries that cost much to index", 4, rareWords},
-	{"mentions of one agent", 4, mention},
-	{"writes under another's name", 4, impersonate},
-	{"invisible text and odd requests", 4, odd},
+	{name: "calls whose client has gone", clients: 8, step: abandonedWait},
+	{name: "calls that wait", clients: 16, step: held("GET /api/home?for=nobody&wait=60 HTTP/1.1\r\nHost: x\r\n\r\n")},
+	{name: "connections that say nothing", clients: 16, step: held("")},
+	{name: "requests that never end", clients: 16, step: held("POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{")},
+	{name: "long bodies that never end", clients: 16, step: held("POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 131072\r\n\r\n" + strings.Repeat(" ", 60<<10))},
+	{name: "answers that nobody reads", clients: 16, step: held(strings.Repeat("GET /api/entries?limit=100 HTTP/1.1\r\nHost: x\r\n\r\n", 4))},
+	{name: "searches that look at many words", clients: 8, step: search},
+	{name: "writes that are wrong", clients: 8, step: wrongWrite},
+	{name: "entries that cost much to index", clients: 8, step: rareWords},
+	{name: "mentions of one agent", clients: 8, step: mention},
+	{name: "writes under another's name", clients: 8, step: impersonate},
+	{name: "undoing and taking what another has", clients: 8, step: takeOver},
+	{name: "invisible text and odd requests", clients: 4, step: odd},
 }
 
 const (
@@ -41,6 +56,8 @@ const (
 	heldEach = 150
 	// owner is the agent whose name is not to be written under with its proof.
 	owner = "owner"
+	// guarded is a name under which nobody else may write.
+	guarded = "guarded"
 	// seeded is how many long entries there are before the attacks, and seedAddresses
 	// from how many addresses they came: the limit of writes holds for each.
 	seeded        = 100
@@ -49,9 +66,9 @@ const (
 )
 
 // dial opens a connection from an address; nil where that fails: an attack goes on.
-func dial(ctx context.Context, b *bench, from string) net.Conn {
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: time.Second}
-	conn, err := dialer.DialContext(ctx, "tcp", b.target.HTTP)
+func dial(ctx context.Context, at stranger) net.Conn {
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(at.from)}, Timeout: time.Second}
+	conn, err := dialer.DialContext(ctx, "tcp", at.node.HTTP)
 	if err != nil {
 		return nil
 	}
@@ -62,8 +79,8 @@ func dial(ctx context.Context, b *bench, from string) net.Conn {
 }
 
 // abandonedWait asks for a wait and leaves.
-func abandonedWait(ctx context.Context, b *bench, _ *http.Client, from string, _ int) {
-	if conn := dial(ctx, b, from); conn != nil {
+func abandonedWait(ctx context.Context, _ *bench, at stranger, _ int) {
+	if conn := dial(ctx, at); conn != nil {
 		_, _ = io.WriteString(conn, "GET /api/home?for=nobody&wait=60 HTTP/1.1\r\nHost: x\r\n\r\n")
 		_ = conn.Close()
 	}
@@ -71,13 +88,13 @@ func abandonedWait(ctx context.Context, b *bench, _ *http.Client, from string, _
 
 // held opens connections, says something on each, and reads nothing until the attack
 // ends.
-func held(request string) func(context.Context, *bench, *http.Client, string, int) {
-	return func(ctx context.Context, b *bench, _ *http.Client, from string, n int) {
+func held(request string) step {
+	return func(ctx context.Context, _ *bench, at stranger, n int) {
 		if n&(1<<20-1) >= heldEach {
 			<-ctx.Done()
 			return
 		}
-		if conn := dial(ctx, b, from); conn != nil {
+		if conn := dial(ctx, at); conn != nil {
 			context.AfterFunc(ctx, func() { _ = conn.Close() })
 			_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
 			_, _ = io.WriteString(conn, request)
@@ -85,21 +102,21 @@ func held(request string) func(context.Context, *bench, *http.Client, string, in
 	}
 }
 
-func search(ctx context.Context, b *bench, client *http.Client, _ string, _ int) {
-	_, _ = get(ctx, client, b.target.URL+"/api/entries?q=a&limit=100")
+func search(ctx context.Context, _ *bench, at stranger, _ int) {
+	_, _ = get(ctx, at.Client, at.node.URL+"/api/entries?q=a&limit=100")
 }
 
 // wrongWrite sends a body as long as one may be, full of what a search for
 // credentials looks at, and wrong.
-func wrongWrite(ctx context.Context, b *bench, client *http.Client, _ string, n int) {
-	_, _, _ = post(ctx, client, b.target.URL+"/api/entries", map[string]any{
+func wrongWrite(ctx context.Context, _ *bench, at stranger, n int) {
+	_, _, _ = post(ctx, at.Client, at.node.URL+"/api/entries", map[string]any{
 		"agent": fmt.Sprintf("wrong%d", n), "body": strings.Repeat("api_key secret token password ", 4000),
 	})
 }
 
 // rareWords publishes bigrams and words that nobody else uses.
-func rareWords(ctx context.Context, b *bench, client *http.Client, _ string, n int) {
-	publish(ctx, b, client, fmt.Sprintf("rare%d", n), rareHan())
+func rareWords(ctx context.Context, _ *bench, at stranger, n int) {
+	publish(ctx, at, fmt.Sprintf("rare%d", n), rareHan())
 }
 
 func rareHan() string {
@@ -110,21 +127,49 @@ func rareHan() string {
 	return string(body)
 }
 
-func mention(ctx context.Context, b *bench, client *http.Client, _ string, n int) {
-	publish(ctx, b, client, fmt.Sprintf("junk%d", n), fmt.Sprintf("@%s, look at this: %d.", owner, n))
+func mention(ctx context.Context, _ *bench, at stranger, n int) {
+	publish(ctx, at, fmt.Sprintf("junk%d", n), fmt.Sprintf("@%s, look at this: %d.", owner, n))
 }
 
 // impersonate tries to write with the owner's proof, with keys that are none.
-func impersonate(ctx context.Context, b *bench, client *http.Client, _ string, n int) {
-	url := b.target.URL
+func impersonate(ctx context.Context, _ *bench, at stranger, n int) {
+	url, client := at.node.URL, at.Client
 	_, _, _ = post(ctx, client, url+"/api/entries", map[string]any{"agent": owner, "body": fmt.Sprintf("I am the owner, believe me: %d.", n), "edit_key": fmt.Sprintf("ck_%032d", n)})
 	_, _, _ = post(ctx, client, url+"/api/entries", map[string]any{"agent": owner, "body": fmt.Sprintf("Still the owner: %d.", n)})
 	_, _, _ = post(ctx, client, url+"/api/agents", map[string]any{"id": owner, "description": "Taken over."})
 }
 
+// takeOver tries what needs the owner's proof, in every way that once worked.
+func takeOver(ctx context.Context, b *bench, at stranger, n int) {
+	try := func(what, path string, body map[string]any) {
+		status, answer, err := post(ctx, at.Client, at.node.URL+path, body)
+		if err == nil && status/100 == 2 {
+			b.wrong(fmt.Errorf("a stranger may %s: %d %.300s", what, status, answer))
+		}
+	}
+	text := fmt.Sprintf("For the owner, believe me: %d.", n)
+	try("retract another's entry", "/api/entries", map[string]any{"agent": owner, "body": text, "supersedes": b.entry, "relation": "retraction"})
+	try("correct another's entry", "/api/entries", map[string]any{"agent": owner, "body": text, "supersedes": b.entry, "relation": "correction"})
+	try("close another's job", "/api/jobs", map[string]any{"action": "close", "job_id": b.job, "agent": owner})
+	for _, action := range []string{"claim", "release", "result"} {
+		try(action+" a job that another has claimed", "/api/jobs", map[string]any{"action": action, "job_id": b.claimed, "agent": owner, "result": text, "note": text})
+	}
+	try("write under a protected name", "/api/entries", map[string]any{"agent": guarded, "body": text})
+	for _, name := range []string{"0wner", "оwner", "guаrded"} {
+		try("register a name that looks like another's", "/api/agents", map[string]any{"id": name, "description": "Not the owner."})
+	}
+	// A request_id that a stranger has guessed is not used up for the owner.
+	id := fmt.Sprintf("daily-%08d", n)
+	_, _, _ = post(ctx, at.Client, at.node.URL+"/api/entries", map[string]any{"agent": owner, "body": text, "request_id": id})
+	status, answer, err := post(ctx, at.Client, at.node.URL+"/api/entries", map[string]any{"agent": owner, "body": "The owner's own: " + id, "request_id": id, "edit_key": b.key})
+	if err == nil && status == http.StatusOK {
+		b.wrong(fmt.Errorf("a stranger has used up the owner's request_id: %.300s", answer))
+	}
+}
+
 // odd sends what proxies and readers see otherwise than we do.
-func odd(ctx context.Context, b *bench, client *http.Client, from string, n int) {
-	publish(ctx, b, client, fmt.Sprintf("odd%d", n), "Plain \U000e0041\U000e0042 and \u202e turned \x7f text.")
+func odd(ctx context.Context, b *bench, at stranger, n int) {
+	publish(ctx, at, fmt.Sprintf("odd%d", n), "Plain \U000e0041\U000e0042 and \u202e turned \x7f text.")
 	requests := []string{
 		"GET / HTTP/1.1\r\nHost: a@b\r\n\r\n",
 		"GET http://a.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n",
@@ -132,7 +177,7 @@ func odd(ctx context.Context, b *bench, client *http.Client, from string, n int)
 		"GET / HTTP/3.0\r\nHost: x\r\n\r\n",
 		"POST /api/entries HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 	}
-	conn := dial(ctx, b, from)
+	conn := dial(ctx, at)
 	if conn == nil {
 		return
 	}
@@ -145,8 +190,8 @@ func odd(ctx context.Context, b *bench, client *http.Client, from string, n int)
 	}
 }
 
-func publish(ctx context.Context, b *bench, client *http.Client, agent, body string) {
-	_, _, _ = post(ctx, client, b.target.URL+"/api/entries", map[string]any{"agent": agent, "body": body})
+func publish(ctx context.Context, at stranger, agent, body string) {
+	_, _, _ = post(ctx, at.Client, at.node.URL+"/api/entries", map[string]any{"agent": agent, "body": body})
 }
 
 // get makes a GET, reads the answer and returns its status.
@@ -184,15 +229,37 @@ func post(ctx context.Context, client *http.Client, url string, body any) (int, 
 	return res.StatusCode, answer, err
 }
 
-// prepare registers the owner, and publishes long entries.
+// prepare registers names, has the owner write something to be taken from it, and
+// publishes long entries.
 func (b *bench) prepare() error {
 	client := from(honestAddress)
 	defer client.CloseIdleConnections()
-	status, answer, err := post(b.Run.Ctx, client, b.target.URL+"/api/agents", map[string]any{"id": owner, "description": "Owns this name."})
-	if err != nil || status != http.StatusCreated {
-		return fmt.Errorf("register the owner: status %d, %s, %w", status, answer, err)
+	write := func(client *http.Client, path string, body map[string]any) (id, key string, err error) {
+		status, answer, err := post(b.Run.Ctx, client, b.target.URL+path, body)
+		if err != nil || status != http.StatusCreated {
+			return "", "", fmt.Errorf("%s: status %d, %.300s, %w", path, status, answer, err)
+		}
+		var got struct {
+			EditKey    string `json:"edit_key"`
+			Entry, Job struct{ ID string }
+		}
+		err = json.Unmarshal(answer, &got)
+		return got.Entry.ID + got.Job.ID, got.EditKey, err
 	}
-	for i := range seeded {
+	var failed error
+	made := func(path string, body map[string]any) (id, key string) {
+		id, key, err := write(client, path, body)
+		failed = errors.Join(failed, err)
+		return id, key
+	}
+	_, b.key = made("/api/agents", map[string]any{"id": owner, "description": "Owns this name."})
+	_, key := made("/api/agents", map[string]any{"id": guarded, "description": "Nobody else writes under this."})
+	made("/api/agents", map[string]any{"id": guarded, "protected": true, "edit_key": key})
+	b.entry, _ = made("/api/entries", map[string]any{"agent": owner, "body": "What the owner says.", "edit_key": b.key})
+	b.job, _ = made("/api/jobs", map[string]any{"action": "post", "agent": owner, "title": "The owner's job", "body": "To be done.", "edit_key": b.key})
+	b.claimed, _ = made("/api/jobs", map[string]any{"action": "post", "agent": "poster", "title": "A job for the owner", "body": "To be done."})
+	made("/api/jobs", map[string]any{"action": "claim", "job_id": b.claimed, "agent": owner, "edit_key": b.key})
+	for i := 0; i < seeded && failed == nil; i++ {
 		address := fmt.Sprintf("127.0.3.%d", 1+i%seedAddresses)
 		seeder := from(address)
 		body := rareHan()
@@ -203,24 +270,22 @@ func (b *bench) prepare() error {
 			}
 			body = words.String()
 		}
-		status, answer, err := post(b.Run.Ctx, seeder, b.target.URL+"/api/entries", map[string]any{"agent": "seed" + address, "body": body})
+		_, _, failed = write(seeder, "/api/entries", map[string]any{"agent": "seed" + address, "body": body})
 		seeder.CloseIdleConnections()
-		if err != nil || status != http.StatusCreated {
-			return fmt.Errorf("publish: status %d, %.300s, %w", status, answer, err)
-		}
 	}
-	return nil
+	return failed
 }
 
-// nameIsSafe fails when an entry under the owner's name says that it was proven: the
-// owner has published none. It also returns what attacks found wrong.
+// nameIsSafe fails when an entry under the owner's name says that it was proven and is
+// none of the owner's own, or that it is the operator's. It also returns what attacks found wrong.
 func (b *bench) nameIsSafe() error {
 	client := harness.NewClient(harness.CallTimeout)
 	for page := "?limit=100&agent=" + owner; ; {
 		var list struct {
 			Entries []struct {
-				ID           string
-				NameVerified bool
+				ID, Title           string
+				Body                string
+				NameVerified, House bool
 			}
 			NextCursor *string
 		}
@@ -228,7 +293,8 @@ func (b *bench) nameIsSafe() error {
 			return err
 		}
 		for _, e := range list.Entries {
-			if e.NameVerified {
+			own := e.ID == b.entry || e.ID == b.job || strings.HasPrefix(e.Body, "The owner's own: ") || strings.HasPrefix(e.Title, "Claimed: ")
+			if (e.House || e.NameVerified) && !own {
 				return fmt.Errorf("%s was written under a name that another key owns, with its proof", e.ID)
 			}
 		}

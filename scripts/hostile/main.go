@@ -1,23 +1,20 @@
 // Command hostile attacks a node of a cluster as a stranger with a handful of
 // addresses would, each attack for a while beside an honest client, and fails when a
 // node ends or grows too large, when the honest client waits more than three times as
-// long as usual, or when something was written under a name that another key owns.
+// long as beside as many honest clients, or when something was written under a name that
+// another key owns.
 // scripts/hostile.sh builds and runs it.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"os/signal"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/commons-cluster/commons/scripts/harness"
@@ -26,16 +23,17 @@ import (
 // What the attacks are held against, and how long they take.
 const (
 	clusterSize = 3
-	shortAttack = 4 * time.Second
+	shortAttack = 2500 * time.Millisecond
 	longAttack  = time.Minute
 	// memoryMB is what a node may hold, goMemory the goal of its collector: those of
 	// the compose file.
 	memoryMB = 1024
 	goMemory = "GOMEMLIMIT=750MiB"
-	// slower is by how much the honest client's 99th percentile may grow, and
-	// leastP99 what counts as usual at least: below it a busy machine alone does more.
+	// slower is by how much the honest client's 99th percentile may grow beside an
+	// attack, and leastP99 what counts as usual at least.
 	slower   = 3
-	leastP99 = 60 * time.Millisecond
+	leastP99 = 10 * time.Millisecond
+	tries    = 3
 	// honestPause is between two calls of the honest client.
 	honestPause = 10 * time.Millisecond
 	// attackPause is between two steps of an attacker: attacks and nodes share the
@@ -45,7 +43,13 @@ const (
 	honestAddress = "127.0.1.1"
 )
 
-var attackers = []string{"127.0.2.1", "127.0.2.2", "127.0.2.3", "127.0.2.4"}
+// attackers is from how many addresses each attack comes, in a network of its own, as
+// honest load does from others.
+const (
+	attackers      = 16
+	firstAttackers = 16
+	honestLoad     = "127.0.4.%d"
+)
 
 // bench is one run.
 type bench struct {
@@ -55,56 +59,31 @@ type bench struct {
 
 	mu    sync.Mutex
 	found error // what an attack found wrong
+
+	// What the owner has, and its edit_key.
+	entry, job, claimed, key string
 }
 
-func main() {
-	binary := flag.String("binary", "", "the commons binary")
-	dir := flag.String("dir", "", "directory for data and logs")
-	long := flag.Bool("long", false, "attack for longer")
-	only := flag.String("only", "", "run this attack alone")
-	flag.Parse()
-	if *binary == "" || *dir == "" {
-		fmt.Fprintln(os.Stderr, "hostile: -binary and -dir are needed; scripts/hostile.sh gives them")
-		os.Exit(2)
-	}
-	if err := run(*binary, *dir, *only, *long); err != nil {
-		fmt.Fprintln(os.Stderr, "hostile: FAILED:", err)
-		os.Exit(1)
-	}
-}
+func main() { harness.Main("hostile", run) }
 
-func run(binary, dir, only string, long bool) (err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	r := harness.NewRun(ctx, binary, dir)
-	defer func() {
-		r.End()
-		if err != nil {
-			r.WriteLogs(os.Stderr)
-		}
-	}()
-	c, err := r.NewCluster("hostile", clusterSize)
-	if err != nil {
-		return err
-	}
+func run(r *harness.Run, only string, long bool) {
+	c := harness.Got(r.NewCluster("hostile", clusterSize))
 	for _, n := range c.Nodes {
 		n.Env = []string{goMemory}
 		// The limits of writes as they are by default: the attackers are bound by them.
 		delete(n.Flags, "write-rate")
 		delete(n.Flags, "write-burst")
+		n.Flags["house-agents"] = owner
 	}
-	if err := c.Start(); err != nil {
-		return err
-	}
+	harness.Must(c.Start())
 	b := &bench{Cluster: c, target: c.Nodes[0], long: long}
-	if err := b.prepare(); err != nil {
-		return err
-	}
+	harness.Must(b.prepare())
 	scenarios := make([]harness.Scenario[*bench], 0, len(attacks))
-	for _, a := range attacks {
-		scenarios = append(scenarios, harness.Scenario[*bench]{Name: a.name, Run: func(b *bench) error { return b.attack(a) }})
+	for i, a := range attacks {
+		a.addresses = fmt.Sprintf("127.0.%d.%%d", firstAttackers+i)
+		scenarios = append(scenarios, harness.Scenario[*bench]{Name: a.name, Run: func(b *bench) { harness.Must(b.attack(a)) }})
 	}
-	return harness.Play(ctx, b, only, scenarios...)
+	harness.Must(harness.Play(r.Ctx, b, only, scenarios...))
 }
 
 // from returns a client that calls from an address of this machine.
@@ -116,43 +95,78 @@ func from(address string) *http.Client {
 	}
 }
 
-// attack runs one attack beside the honest client, and looks at what it did.
-func (b *bench) attack(a attack) error {
-	// The usual is measured anew each time: the machine may be busier than before.
-	usual, err := b.honest(b.Run.Ctx, b.length()/2)
-	if err != nil {
-		return fmt.Errorf("before the attack: %w", err)
+// attack runs one attack beside the honest client, and looks at what it did. Where the
+// honest client was slow, the machine may have been: it is tried again.
+func (b *bench) attack(a attack) (err error) {
+	for range tries {
+		var slow bool
+		if slow, err = b.attackOnce(a); !slow {
+			return err
+		}
 	}
-	ctx, cancel := context.WithTimeout(b.Run.Ctx, b.length())
+	return err
+}
+
+func (b *bench) attackOnce(a attack) (slow bool, err error) {
+	// The usual is measured anew each time, beside as much honest load: attackers, nodes
+	// and whoever else is on this machine share the processor.
+	usual, _, err := b.beside(attack{clients: a.clients, step: honestStep, addresses: honestLoad}, b.length()/2)
+	if err != nil {
+		return false, fmt.Errorf("before the attack: %w", err)
+	}
+	beside, made, err := b.beside(a, b.length())
+	if err != nil {
+		return false, fmt.Errorf("the honest client: %w", err)
+	}
+	most, err := b.healthy()
+	fmt.Printf("   %d steps; p99 of an honest client %v, beside it %v; at most %d MB\n", made, usual.Round(time.Millisecond), beside.Round(time.Millisecond), most)
+	if bound := slower * max(usual, leastP99); err == nil && beside > bound {
+		return true, fmt.Errorf("the honest client's p99 was %v, more than %v", beside, bound)
+	}
+	return false, err
+}
+
+// beside runs what many do, half of them at the node that the honest client calls and
+// the others at all three, and returns what the honest client sees meanwhile, and how many
+// steps there were.
+func (b *bench) beside(a attack, length time.Duration) (p99 time.Duration, steps int64, err error) {
+	ctx, cancel := context.WithTimeout(b.Run.Ctx, length)
 	defer cancel()
 	var made atomic.Int64
 	var group sync.WaitGroup
 	for i := range a.clients {
-		client := from(attackers[i%len(attackers)])
+		address := fmt.Sprintf(a.addresses, 1+i%attackers)
+		at := stranger{from(address), b.target, address}
+		if i%2 == 1 {
+			at.node = b.Nodes[i/2%len(b.Nodes)]
+		}
 		group.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				a.step(ctx, b, client, attackers[i%len(attackers)], i<<20|n)
+				a.step(ctx, b, at, i<<20|n)
 				made.Add(1)
 				select {
 				case <-time.After(attackPause):
 				case <-ctx.Done():
 				}
 			}
-			client.CloseIdleConnections()
+			at.CloseIdleConnections()
 		})
 	}
-	beside, err := b.honest(ctx, b.length())
+	p99, err = b.honest(ctx, length)
 	cancel()
 	group.Wait()
-	if err != nil {
-		return fmt.Errorf("the honest client: %w", err)
+	return p99, made.Load(), err
+}
+
+// honestPaths are what honest clients read.
+var honestPaths = []string{"/livez", "/readyz", "/api/entries?limit=10", "/api/home?for=honest", "/api/entries?q=tide"}
+
+// honestStep reads as agents do, and writes now and then.
+func honestStep(ctx context.Context, _ *bench, at stranger, n int) {
+	if n%20 == 0 {
+		publish(ctx, at, "honest", fmt.Sprintf("The tide comes in, for the %dth time.", n))
 	}
-	most, err := b.healthy()
-	fmt.Printf("   %d steps; p99 of an honest client %v, beside it %v; at most %d MB\n", made.Load(), usual.Round(time.Millisecond), beside.Round(time.Millisecond), most)
-	if bound := slower * max(usual, leastP99); beside > bound {
-		err = errors.Join(err, fmt.Errorf("the honest client's p99 was %v, more than %v", beside, bound))
-	}
-	return err
+	_, _ = get(ctx, at.Client, at.node.URL+honestPaths[n%len(honestPaths)])
 }
 
 func (b *bench) length() time.Duration {
@@ -167,10 +181,9 @@ func (b *bench) length() time.Duration {
 func (b *bench) honest(ctx context.Context, length time.Duration) (time.Duration, error) {
 	client := from(honestAddress)
 	defer client.CloseIdleConnections()
-	paths := []string{"/livez", "/readyz", "/api/entries?limit=10", "/api/home?for=honest", "/api/entries?q=tide"}
 	var took []time.Duration
 	for end := time.Now().Add(length); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(honestPause) {
-		path := paths[len(took)%len(paths)]
+		path := honestPaths[len(took)%len(honestPaths)]
 		begun := time.Now()
 		status, err := get(b.Run.Ctx, client, b.target.URL+path)
 		if err != nil || status != http.StatusOK {

@@ -2,7 +2,7 @@
 // notice. It fails when one is not noticed, and when the tests fail without any.
 // The tree stays as it is: only the compiler sees a bug.
 //
-//	mutants [-for 3m] [-seed TEXT] [words of a bug's name ...]
+//	mutants [-cluster] [-for 3m] [-seed TEXT] [words of a bug's name ...]
 package main
 
 import (
@@ -29,10 +29,15 @@ const testTimeout = 2 * time.Minute
 
 func main() {
 	limit := flag.Duration("for", 0, "begin no further bug after this time; 0 is no limit")
+	cluster := flag.Bool("cluster", false, "try the bugs that scripts/chaos has to find in a cluster of real nodes, a minute each")
 	seed := flag.String("seed", "", "try the bugs in an order that this text decides, such as a commit's hash")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, choose(bugs, flag.Args(), *seed), *limit)
+	table, try := bugs, (*bug).try
+	if *cluster {
+		table, try = clusterBugs, (*bug).tryCluster
+	}
+	err := run(ctx, choose(table, flag.Args(), *seed), *limit, try)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -61,7 +66,7 @@ func choose(bugs []bug, words []string, seed string) []bug {
 }
 
 // run tries the bugs in turn and begins none after the limit, but always one.
-func run(ctx context.Context, chosen []bug, limit time.Duration) (err error) {
+func run(ctx context.Context, chosen []bug, limit time.Duration, try func(*bug, context.Context, string) (string, error)) (err error) {
 	if len(chosen) == 0 {
 		return errors.New("no bug has such a name; they stand in scripts/mutants/bugs.go")
 	}
@@ -78,7 +83,7 @@ func run(ctx context.Context, chosen []bug, limit time.Duration) (err error) {
 			break
 		}
 		b, began := &chosen[i], time.Now()
-		by, err := b.try(ctx, dir)
+		by, err := try(b, ctx, dir)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -18,8 +18,9 @@ func TestBugsFit(t *testing.T) {
 		t.Errorf("only %d bugs", len(bugs))
 	}
 	dir := t.TempDir()
-	for i := range bugs {
-		b := &bugs[i]
+	all := slices.Concat(bugs, clusterBugs)
+	for i := range all {
+		b := &all[i]
 		file, err := b.overlay(dir)
 		if err != nil {
 			t.Errorf("%s: %v", b.name, err)

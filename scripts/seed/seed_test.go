@@ -123,7 +123,7 @@ func TestPublishAll(t *testing.T) {
 	}
 }
 
-func TestARefusalEndsIt(t *testing.T) {
+func TestARejectionEndsIt(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}))

@@ -148,7 +148,7 @@ func author(body string) string {
 	return name
 }
 
-// channel is the room of a collection.
+// channel is the one of a collection.
 func (c chunk) channel() string {
 	name := []rune(strings.ToLower(c.language + "-" + c.collection))
 	return strings.Trim(string(name[:min(len(name), maxChannel)]), "-")

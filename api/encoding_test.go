@@ -1,0 +1,181 @@
+package api_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/guard"
+)
+
+// sendAccepting sends a request with an Accept-Encoding of its own, and returns the
+// answer as it was sent.
+func sendAccepting(t *testing.T, s *apitest.Server, accept, method, path, body string, headers ...string) *apitest.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept-Encoding", accept)
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &apitest.Response{Status: resp.StatusCode, Header: resp.Header, Body: data}
+}
+
+// plain is the body of an answer without its coding.
+func plain(t *testing.T, r *apitest.Response) []byte {
+	t.Helper()
+	var from io.Reader = bytes.NewReader(r.Body)
+	switch coding := r.Header.Get("Content-Encoding"); coding {
+	case "zstd":
+		d, err := zstd.NewReader(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		from = d
+	case "gzip":
+		d, err := gzip.NewReader(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from = d
+	case "":
+	default:
+		t.Fatalf("coding %q", coding)
+	}
+	data, err := io.ReadAll(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// publishLong publishes n entries of so many characters.
+func publishLong(s *apitest.Server, n int, body string) {
+	for i := range n {
+		hello := publishHello
+		hello.Body = fmt.Sprint(body, i)
+		s.Backend.Apply(&hello)
+	}
+}
+
+// TestEncodings asks every surface for every coding, and for the headers alone
+// (interface, 4).
+func TestEncodings(t *testing.T) {
+	s := start(t)
+	publishLong(s, 20, strings.Repeat("lorem ipsum ", 20))
+	message := `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"role":"user","messageId":"m1","parts":[{"kind":"text","text":"latest"}]}}}`
+	for _, ask := range []struct{ method, path, body string }{
+		{http.MethodGet, "/openapi.json", ""},
+		{http.MethodGet, "/docs", ""},
+		{http.MethodGet, "/docs/publish", ""},
+		{http.MethodGet, "/llms.txt", ""},
+		{http.MethodGet, "/llms-full.txt", ""},
+		{http.MethodGet, "/.well-known/agent-card.json", ""},
+		{http.MethodGet, "/api/entries", ""},
+		{http.MethodGet, "/api/entries?format=atom", ""},
+		{http.MethodGet, "/api/home?for=eve&since=0", ""},
+		{http.MethodPost, "/mcp", toolCall("read_entries", "{}")},
+		{http.MethodPost, "/a2a", message},
+		{http.MethodPost, "/api/entries", `{"agent":"ada","body":"` + strings.Repeat("lorem ipsum ", 200) + `","tags":["1","2","3","4","5","6","7","8","9"]}`},
+	} {
+		want := sendAccepting(t, s, "identity", ask.method, ask.path, ask.body, "Content-Type", jsonType)
+		if len(want.Body) < 1<<10 || want.Header.Get("Content-Encoding") != "" || !strings.Contains(want.Header.Get("Vary"), "Accept-Encoding") {
+			t.Errorf("%s: %d bytes, %v", ask.path, len(want.Body), want.Header)
+		}
+		for _, coding := range []string{"zstd", "gzip"} {
+			got := sendAccepting(t, s, coding, ask.method, ask.path, ask.body, "Content-Type", jsonType)
+			if got.Header.Get("Content-Encoding") != coding || got.Status != want.Status || len(got.Body) >= len(want.Body) || !bytes.Equal(plain(t, got), want.Body) {
+				t.Errorf("%s %s: %d %v, %d of %d bytes", coding, ask.path, got.Status, got.Header, len(got.Body), len(want.Body))
+			}
+			if ask.method != http.MethodGet {
+				continue
+			}
+			head := sendAccepting(t, s, coding, http.MethodHead, ask.path, "")
+			for _, name := range []string{"Content-Encoding", "Content-Length", "Content-Type", "ETag", "Vary"} {
+				if head.Header.Get(name) != got.Header.Get(name) {
+					t.Errorf("HEAD %s: %s is %q, of GET %q", ask.path, name, head.Header.Get(name), got.Header.Get(name))
+				}
+			}
+			if len(head.Body) > 0 {
+				t.Errorf("HEAD %s: %q", ask.path, head.Body)
+			}
+			tag := got.Header.Get("ETag")
+			if tag != want.Header.Get("ETag") || tag != "" && !strings.HasPrefix(tag, "W/") {
+				t.Errorf("%s %s: tag %q, without a coding %q", coding, ask.path, tag, want.Header.Get("ETag"))
+			}
+			if tag == "" {
+				continue
+			}
+			again := sendAccepting(t, s, coding, ask.method, ask.path, "", "If-None-Match", tag)
+			if again.Status != http.StatusNotModified || len(again.Body) > 0 || again.Header.Get("Content-Encoding") != "" || again.Header.Get("ETag") != tag || again.Header.Get("Vary") != got.Header.Get("Vary") {
+				t.Errorf("%s %s again: %d %v", coding, ask.path, again.Status, again.Header)
+			}
+		}
+	}
+}
+
+// TestNotEncoded is what goes as it is: what is short, what is too long, and what is
+// for one client alone.
+func TestNotEncoded(t *testing.T) {
+	s := start(t)
+	publishLong(s, 100, strings.Repeat("世", 4990))
+	ada := register(t, s, http.StatusCreated, map[string]any{"id": "ada", "description": strings.Repeat("Tides ", 80), "note": strings.Repeat("Tides ", 150)})
+	for path, least := range map[string]int{"/livez": 1, "/api/entries?limit=100": 1 << 20, "/api/agents/ada/deliveries": 1} {
+		r := sendAccepting(t, s, "zstd, gzip", http.MethodGet, path, "", "Authorization", "Bearer "+ada.EditKey)
+		if r.Status != http.StatusOK || r.Header.Get("Content-Encoding") != "" || len(r.Body) < least {
+			t.Errorf("%s: %d %v, %d bytes", path, r.Status, r.Header, len(r.Body))
+		}
+	}
+	r := sendAccepting(t, s, "zstd, gzip", http.MethodPost, "/api/agents", `{"id":"bob","description":"`+strings.Repeat("Tides ", 80)+`","note":"`+strings.Repeat("Tides ", 150)+`"}`, "Content-Type", jsonType)
+	if r.Status != http.StatusCreated || r.Header.Get("Content-Encoding") != "" || !bytes.Contains(r.Body, []byte("edit_key")) || len(r.Body) < 1<<10 {
+		t.Errorf("a key: %d %v, %d bytes", r.Status, r.Header, len(r.Body))
+	}
+}
+
+// TestEncodingIsBounded holds that compressing counts against the budget of reads, and
+// that what was compressed before costs nothing.
+func TestEncodingIsBounded(t *testing.T) {
+	s := start(t, func(c *api.Config) { c.Guard = guard.Limits{ReadWork: 1} })
+	publishLong(s, 50, strings.Repeat("lorem ipsum ", 80))
+	const document, list = "/openapi.json", "/api/entries"
+	coding := func(accept, path string) string {
+		r := sendAccepting(t, s, accept, http.MethodGet, path, "")
+		if r.Status != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, r.Status, r.Body)
+		}
+		return r.Header.Get("Content-Encoding")
+	}
+	if got := coding("zstd", document); got != "zstd" {
+		t.Errorf("the first answer: %q", got)
+	}
+	coding("zstd", list)
+	if got := coding("zstd", list); got != "" {
+		t.Errorf("past the budget: %q", got)
+	}
+	if got := coding("zstd", document); got != "zstd" {
+		t.Errorf("a document that was compressed: %q", got)
+	}
+	if got := coding("gzip", document); got != "" {
+		t.Errorf("a document that was not: %q", got)
+	}
+}

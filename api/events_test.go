@@ -1,0 +1,321 @@
+package api_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// told is an event as a client reads it.
+type told struct {
+	ID, Event string
+	Entry     *apitest.Entry
+	Job       *struct{ ID, Status string }
+	Profile   string
+	Reason    string // of a reset
+}
+
+func (e told) String() string {
+	text := e.Event + e.Profile + e.Reason
+	if e.Entry != nil {
+		text += " " + e.Entry.ID
+	}
+	if e.Job != nil {
+		text += " on " + e.Job.ID
+	}
+	return text
+}
+
+// stream is an open stream of events.
+type stream struct {
+	t      *testing.T
+	header http.Header
+	close  context.CancelFunc
+	lines  *bufio.Reader
+	// id is that of the newest event, the one to go on from.
+	id string
+}
+
+// request sends a request for a stream.
+func requestStream(t *testing.T, s *apitest.Server, path, id string) (*http.Response, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	if id != "" {
+		req.Header.Set("Last-Event-ID", id)
+	}
+	res, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = res.Body.Close() })
+	return res, cancel
+}
+
+func openStream(t *testing.T, s *apitest.Server, path, id string) *stream {
+	t.Helper()
+	res, cancel := requestStream(t, s, path, id)
+	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("%s: %d %v", path, res.StatusCode, res.Header)
+	}
+	st := &stream{t: t, header: res.Header, close: cancel, lines: bufio.NewReader(res.Body)}
+	if got := st.block(); !strings.HasPrefix(got, "retry: ") {
+		t.Fatalf("a stream begins with %q", got)
+	}
+	return st
+}
+
+// block returns the next lines up to an empty one; "" at the end.
+func (st *stream) block() string {
+	st.t.Helper()
+	var b strings.Builder
+	for {
+		line, err := st.lines.ReadString('\n')
+		if err != nil {
+			return ""
+		}
+		if line == "\n" {
+			return b.String()
+		}
+		b.WriteString(line)
+	}
+}
+
+// next returns the next event.
+func (st *stream) next() told {
+	st.t.Helper()
+	block := st.block()
+	var id, event, data string
+	if _, err := fmt.Sscanf(block, "id: %s\nevent: %s\ndata: ", &id, &event); err != nil {
+		st.t.Fatalf("a block is %q: %v", block, err)
+	}
+	_, data, _ = strings.Cut(block, "data: ")
+	var e told
+	if err := json.Unmarshal([]byte(data), &e); err != nil || e.ID != id || e.Event != event {
+		st.t.Fatalf("a block is %q: %v", block, err)
+	}
+	if event != "ping" && event != "reset" {
+		apitest.CheckValue(st.t, []byte(data), "Happening")
+	}
+	st.id = id
+	return e
+}
+
+// expect reads so many events.
+func (st *stream) expect(want ...string) {
+	st.t.Helper()
+	for _, one := range want {
+		if got := st.next().String(); got != one {
+			st.t.Fatalf("the stream says %q, want %q", got, one)
+		}
+	}
+}
+
+// batch is the answer to a poll.
+type batch struct {
+	Events      []told
+	LastEventID string
+	More        bool
+	Reset       *struct{ Reason, Message string }
+}
+
+func poll(t *testing.T, s *apitest.Server, query string) (b batch, texts []string) {
+	t.Helper()
+	r := s.Get("/api/events?" + query)
+	if r.Status != http.StatusOK {
+		t.Fatalf("%s: %d %s", query, r.Status, r.Body)
+	}
+	r.Decode(t, &b)
+	for _, e := range b.Events {
+		texts = append(texts, e.String())
+	}
+	return b, texts
+}
+
+// TestStream follows what happens, goes on from ids, and filters.
+func TestStream(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"body": "Before.", "agent": "ada"})
+	all, den := openStream(t, s, "/api/events", ""), openStream(t, s, "/api/events?channel=den&agent=bob", "")
+	for _, name := range []string{"X-Commons-Node", "X-Commons-Index", "Access-Control-Allow-Origin"} {
+		if all.header.Get(name) == "" {
+			t.Errorf("a stream has no %s", name)
+		}
+	}
+	all.expect("ping")
+	den.expect("ping")
+	from := all.id
+	s.Publish(map[string]any{"body": "One of Ada.", "agent": "ada", "channel": "den"})
+	s.Publish(map[string]any{"body": "One of Bob.\nTwo lines\u2028three.", "agent": "bob", "channel": "den", "tags": []string{"sea"}})
+	s.Post("/api/jobs", map[string]any{"action": "post", "agent": "ada", "title": "A job", "body": "Do it."})
+	s.Post("/api/jobs", map[string]any{"action": "claim", "agent": "bob", "job_id": "j4"})
+	s.Backend.Apply(&command.Hide{Order: command.Order{By: command.Operator, Reason: "spam"}, IDs: []string{"e3"}})
+	all.expect("entry e2", "entry e3", "job j4 on j4", "claim e5 on j4", "hide e3")
+	s.Publish(map[string]any{"body": "Two of Bob.", "agent": "bob", "channel": "den"})
+	for { // when it looked decides whether it saw what is hidden now
+		if got := den.next().String(); got == "entry e6" {
+			break
+		} else if got != "entry e3" {
+			t.Fatalf("a filtered stream says %q", got)
+		}
+	}
+	again := openStream(t, s, "/api/events?last_event_id=nothing-1-1", from) // the header counts
+	again.expect("entry e2", "entry e3", "job j4 on j4")
+	one := openStream(t, s, "/api/events", again.id)
+	if e := one.next(); e.String() != "claim e5 on j4" || e.Entry.Agent != "bob" || e.Job.Status != "claimed" {
+		t.Errorf("what comes next is %+v", e)
+	}
+	hidden := openStream(t, s, "/api/events?event=entry", from)
+	hidden.expect("entry e2")
+	if e := hidden.next(); e.String() != "entry e3" || e.Entry.Body != "" || e.Entry.Agent != "" {
+		t.Errorf("a hidden entry is told of as %+v", e)
+	}
+	openStream(t, s, "/api/events?event=hide,claim", from).expect("claim e5 on j4", "hide e3")
+	openStream(t, s, "/api/events?thread=j4", from).expect("job j4 on j4", "claim e5 on j4")
+	openStream(t, s, "/api/events?for=ada", from).expect("claim e5 on j4")
+	openStream(t, s, "/api/events?q=two+of", from).expect("entry e6")
+	if r := s.Do(http.MethodHead, "/api/events", "", "Accept", "text/event-stream"); r.Status != http.StatusOK {
+		t.Errorf("HEAD is %d", r.Status)
+	}
+}
+
+// TestPollEvents asks for batches.
+func TestPollEvents(t *testing.T) {
+	s := start(t)
+	first, texts := poll(t, s, "wait=0")
+	if len(texts) > 0 || first.LastEventID == "" || first.More || first.Reset != nil {
+		t.Errorf("the first poll: %+v", first)
+	}
+	for range 5 {
+		s.Publish(map[string]any{"body": "Hello, all.", "agent": "ada"})
+	}
+	b, texts := poll(t, s, "limit=3&last_event_id="+first.LastEventID)
+	if !slices.Equal(texts, []string{"entry e1", "entry e2", "entry e3"}) || !b.More || b.LastEventID != b.Events[2].ID {
+		t.Errorf("the second poll: %v %+v", texts, b)
+	}
+	b, texts = poll(t, s, "limit=3&last_event_id="+b.LastEventID)
+	if !slices.Equal(texts, []string{"entry e4", "entry e5"}) || b.More {
+		t.Errorf("the third poll: %v %+v", texts, b)
+	}
+	b, texts = poll(t, s, "agent=bob&wait=0&last_event_id="+first.LastEventID)
+	if len(texts) > 0 || b.More || b.LastEventID == first.LastEventID {
+		t.Errorf("a poll in vain: %v %+v", texts, b)
+	}
+	got := make(chan []string, 1)
+	go func() {
+		_, texts := poll(t, s, "wait=60&agent=bob&last_event_id="+b.LastEventID)
+		got <- texts
+	}()
+	waitUntil(t, func() bool { return s.Backend.Watchers() == 1 })
+	s.Publish(map[string]any{"body": "Not for this one.", "agent": "ada"})
+	s.Publish(map[string]any{"body": "Hello from Bob.", "agent": "bob"})
+	if texts := <-got; !slices.Equal(texts, []string{"entry e7"}) {
+		t.Errorf("a poll that waited: %v", texts)
+	}
+	waitUntil(t, func() bool { return s.Backend.Watchers() == 0 })
+}
+
+func waitUntil(t *testing.T, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not happen")
+		}
+	}
+}
+
+// TestEventsThatCannotGoOn: of another cluster, not an id, too far ahead.
+func TestEventsThatCannotGoOn(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"body": "Hello, all.", "agent": "ada"})
+	index := s.Backend.Machine.Applied()
+	other := fsm.FormatEventID("other", fsm.EventPlace{Index: 1, Number: 1})
+	if b, _ := poll(t, s, "last_event_id="+other); b.Reset == nil || b.Reset.Reason != "other_cluster" || !strings.HasPrefix(b.LastEventID, "test-") {
+		t.Errorf("a poll from another cluster: %+v", b)
+	}
+	st := openStream(t, s, "/api/events", other)
+	st.expect("resetother_cluster")
+	s.Publish(map[string]any{"body": "Hello again.", "agent": "ada"})
+	st.expect("entry e2")
+	for _, id := range []string{"x", "test-1", "test-01-1", "test-1-x", strings.Repeat("x", 200)} {
+		rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/events?last_event_id="+id, "")
+	}
+	for _, query := range []string{"event=none", "event=entry,", "wait=61", "limit=0", "channel=x", "q=%00"} {
+		rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/events?"+query, "")
+	}
+	ahead := openStream(t, s, "/api/events", fsm.FormatEventID("test", fsm.EventPlace{Index: index + 3, Number: 1}))
+	ahead.expect("ping")
+	for range 4 {
+		s.Publish(map[string]any{"body": "Hello again.", "agent": "ada"})
+	}
+	if e := ahead.next(); e.String() != "entry e5" { // index+1 was e2
+		t.Errorf("a stream ahead of its node goes on with %v", e)
+	}
+	s.Backend.Behind = true
+	s.Get("/api/events?last_event_id=" + fsm.FormatEventID("test", fsm.EventPlace{Index: index, Number: 1}))
+	if r := s.Get("/api/events?last_event_id=test-1-1"); r.Status != http.StatusServiceUnavailable {
+		t.Errorf("a poll of a node that is behind: %d", r.Status)
+	}
+}
+
+// TestStreamsAreBounded for each address, and leave nothing behind.
+func TestStreamsAreBounded(t *testing.T) {
+	s := start(t, func(c *api.Config) { c.Guard.AddressStreams = 2 })
+	one, two := openStream(t, s, "/api/events", ""), openStream(t, s, "/api/events", "")
+	one.expect("ping")
+	two.expect("ping")
+	if n := s.Backend.Watchers(); n != 1 {
+		t.Errorf("%d watchers for two streams", n)
+	}
+	r := s.Get("/api/events", "Accept", "text/event-stream")
+	if r.Status != http.StatusTooManyRequests || !strings.Contains(r.Header.Get("RateLimit"), "streams") {
+		t.Errorf("one stream more: %d %s", r.Status, r.Body)
+	}
+	poll(t, s, "wait=0")
+	one.close()
+	waitUntil(t, func() bool {
+		res, cancel := requestStream(t, s, "/api/events", "")
+		defer cancel()
+		return res.StatusCode == http.StatusOK
+	})
+	two.close()
+	waitUntil(t, func() bool { return s.Backend.Watchers() == 0 })
+}
+
+// TestShutdownEndsStreams at once.
+func TestShutdownEndsStreams(t *testing.T) {
+	var st *stream
+	t.Run("served", func(t *testing.T) {
+		s := start(t)
+		st = openStream(t, s, "/api/events", "")
+		st.expect("ping")
+		st.t = nil
+		done := make(chan struct{})
+		t.Cleanup(func() { <-done }) // runs after the server was stopped
+		lines := st.lines
+		go func() {
+			defer close(done)
+			for {
+				if _, err := lines.ReadString('\n'); err != nil {
+					return
+				}
+			}
+		}()
+	})
+}

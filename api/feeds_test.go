@@ -1,0 +1,145 @@
+package api_test
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// atomDoc is an Atom feed as a reader takes it apart.
+type atomDoc struct {
+	XMLName xml.Name `xml:"http://www.w3.org/2005/Atom feed"`
+	ID      string   `xml:"id"`
+	Title   string   `xml:"title"`
+	Updated string   `xml:"updated"`
+	Links   []struct {
+		Rel  string `xml:"rel,attr"`
+		Href string `xml:"href,attr"`
+	} `xml:"link"`
+	Entries []struct {
+		ID         string   `xml:"id"`
+		Title      string   `xml:"title"`
+		Content    string   `xml:"content"`
+		Updated    string   `xml:"updated"`
+		Published  string   `xml:"published"`
+		Author     string   `xml:"author>name"`
+		Categories []string `xml:"category"`
+		Links      []struct {
+			Rel  string `xml:"rel,attr"`
+			Href string `xml:"href,attr"`
+		} `xml:"link"`
+	} `xml:"entry"`
+}
+
+func publicURL(c *api.Config) { c.PublicURL = "https://commons.example" }
+
+// TestFeedsGolden compares whole feeds.
+func TestFeedsGolden(t *testing.T) {
+	s := start(t, publicURL)
+	s.Publish(map[string]any{"body": "Hello <b>all</b> & \"you\" ]]>\nTwo lines.", "agent": "ada", "title": "A <title> & more", "tags": []string{"sea"}})
+	s.Publish(map[string]any{"body": "Cheap pills.", "agent": "eve"})
+	s.Post("/api/jobs", map[string]any{"action": "post", "agent": "ada", "title": "A job", "body": "Do it."})
+	s.Post("/api/human-requests", map[string]any{"agent": "ada", "goal": "A goal", "requested_action": "Do it."})
+	s.Backend.Apply(&command.Hide{Order: command.Order{By: command.Operator, Reason: "spam"}, IDs: []string{"e2"}})
+	for _, test := range []struct{ name, path string }{
+		{"feed_atom", "/api/entries?format=atom&channel=general"},
+		{"feed_json", "/api/entries?format=jsonfeed&limit=1&channel=General&q=hello"},
+		{"feed_jobs", "/api/jobs?format=atom"},
+		{"feed_human", "/api/human-requests?format=jsonfeed&agent=ada"},
+		{"feed_none", "/api/entries?format=atom&agent=nobody"},
+		{"feed_problems", "/api/entries?format=rss&limit=2"},
+	} {
+		checkGolden(t, s, test.name, http.MethodGet, test.path, "", "")
+	}
+}
+
+var urn = regexp.MustCompile(`^urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+
+// TestFeeds reads feeds as readers do: valid, escaped, paged, and unchanged until there
+// is something new.
+func TestFeeds(t *testing.T) {
+	s := start(t, publicURL)
+	hostile := "</content><script>alert(1)</script> & ]]> \u2028 \uffff end"
+	s.Publish(map[string]any{"body": hostile, "agent": "a<b>&c", "title": hostile, "channel": "den"})
+	for range 4 {
+		s.Publish(map[string]any{"body": "Hello, all.", "agent": "ada", "channel": "den", "reply_to": "e1"})
+	}
+	ids := map[string]bool{}
+	next, pages := "/api/entries?format=atom&limit=2&channel=den", 0
+	var first atomDoc
+	for ; next != ""; pages++ {
+		r := s.Get(next)
+		var doc atomDoc
+		if err := xml.Unmarshal(r.Body, &doc); err != nil || !urn.MatchString(doc.ID) || !strings.HasPrefix(r.Header.Get("Content-Type"), "application/atom+xml") {
+			t.Fatalf("%v: %s", err, r.Body)
+		}
+		if pages == 0 {
+			first = doc
+		}
+		next = ""
+		for _, link := range doc.Links {
+			if link.Rel == "next" {
+				next = strings.TrimPrefix(link.Href, "https://commons.example")
+			}
+		}
+		if doc.ID != first.ID || doc.Updated != doc.Entries[0].Updated || len(doc.Links) < 2 {
+			t.Errorf("%s", r.Body)
+		}
+		for _, e := range doc.Entries {
+			if _, err := time.Parse(time.RFC3339, e.Updated); err != nil || !urn.MatchString(e.ID) || ids[e.ID] || e.Author == "" || len(e.Links) != 2 {
+				t.Errorf("an entry is %+v", e)
+			}
+			ids[e.ID] = true
+			if strings.Contains(e.Content, "script") && (e.Content != strings.ReplaceAll(hostile, "\uffff", "\ufffd") || e.Author == "ada") {
+				t.Errorf("the hostile one is %+v", e)
+			}
+		}
+	}
+	if pages != 3 || len(ids) != 5 {
+		t.Errorf("%d entries on %d pages", len(ids), pages)
+	}
+	for _, query := range []string{"thread=e1", "agent=ada", "q=hello", "channel=den", "for=ada"} {
+		for _, format := range []string{"atom", "jsonfeed"} {
+			path := "/api/entries?" + query + "&format=" + format
+			r := s.Get(path)
+			tag := r.Header.Get("ETag")
+			if again := s.Get(path, "If-None-Match", tag); r.Status != http.StatusOK || tag == "" || again.Status != http.StatusNotModified {
+				t.Errorf("%s: %d, then %d with %q", path, r.Status, again.Status, tag)
+			}
+			s.Publish(map[string]any{"body": "Hello, @ada once more.", "agent": "bob", "channel": "den", "reply_to": "e1"})
+			s.Publish(map[string]any{"body": "Hello from Ada.", "agent": "ada", "channel": "hall"})
+			if again := s.Get(path, "If-None-Match", tag); again.Status != http.StatusOK {
+				t.Errorf("%s after something new: %d", path, again.Status)
+			}
+		}
+	}
+	var doc struct {
+		Version, Title string
+		FeedURL        string `json:"feed_url"`
+		Items          []struct {
+			ID, URL, Title string
+			Content        string `json:"content_text"`
+			Published      string `json:"date_published"`
+			Authors        []struct{ Name, URL string }
+		}
+	}
+	r := s.Get("/api/entries?format=jsonfeed&channel=den&limit=100")
+	if err := json.Unmarshal(r.Body, &doc); err != nil || doc.Version != "https://jsonfeed.org/version/1.1" || doc.FeedURL != "https://commons.example/api/entries?channel=den&format=jsonfeed&limit=100" {
+		t.Fatalf("%v: %s", err, r.Body)
+	}
+	last := doc.Items[len(doc.Items)-1]
+	if last.URL != "https://commons.example/e/e1" || !ids[last.ID] || last.Content == "" {
+		t.Errorf("the first entry is %+v", last)
+	}
+	if u, err := url.Parse(last.Authors[0].URL); err != nil || u.Host != "commons.example" {
+		t.Errorf("the hostile author is at %q: %v", last.Authors[0].URL, err)
+	}
+}

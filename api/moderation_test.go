@@ -1,0 +1,393 @@
+package api_test
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// modToken is the token of the moderator mia.
+const modToken = "cmod_mia"
+
+// withModerator serves a backend that knows mia.
+func withModerator(t *testing.T) *apitest.Server {
+	t.Helper()
+	s := start(t)
+	hash := sha256.Sum256([]byte(modToken))
+	s.Backend.Apply(&command.SetModerator{Order: command.Order{By: command.Operator}, Name: "mia", Token: hash[:]})
+	return s
+}
+
+// asMia sends a call of moderation.
+func asMia(s *apitest.Server, path string, body any) *apitest.Response {
+	data, _ := json.Marshal(body)
+	return s.Do(http.MethodPost, "/api/moderation/"+path, string(data), "Content-Type", jsonType, "Authorization", "Bearer "+modToken)
+}
+
+type hideAnswer struct {
+	Matched, Changed int
+	Next             *string
+	Samples          []struct{ ID string }
+	Record           *uint64
+}
+
+// mod carries a call of moderation out.
+func mod(t *testing.T, s *apitest.Server, path string, body any) (answer hideAnswer) {
+	t.Helper()
+	r := asMia(s, path, body)
+	if r.Status != http.StatusOK {
+		t.Fatalf("%s %v: %d %s", path, body, r.Status, r.Body)
+	}
+	r.Decode(t, &answer)
+	return answer
+}
+
+// TestNoSurfaceShowsWhatIsHidden is the table of surfaces: each is asked for a word,
+// shows it, and shows it no more when all that holds it is hidden.
+func TestNoSurfaceShowsWhatIsHidden(t *testing.T) {
+	for _, action := range []string{"hide", "purge"} {
+		t.Run(action, func(t *testing.T) { testSurfaces(t, action) })
+	}
+}
+
+func testSurfaces(t *testing.T, action string) {
+	t.Helper()
+	s := withModerator(t)
+	const word = "zyzzyva"
+	send := func(path, body string) string { // {"agent": …}, with a request_id
+		t.Helper()
+		r := s.Do(http.MethodPost, path, body, "Content-Type", jsonType)
+		if r.Status != http.StatusCreated {
+			t.Fatalf("%s %s: %d %s", path, body, r.Status, r.Body)
+		}
+		return string(r.Body)
+	}
+	question := `{"agent":"` + word + `","body":"Where is @bob and the ` + word + `?","title":"A ` + word + `","tags":["` + word + `"],"request_id":"request-1"}`
+	note := `{"agent":"` + word + `","kind":"knowledge","body":"A note on ` + word + `","tags":["` + word + `","bees"],"request_id":"request-2"}`
+	job := `{"agent":"carol","title":"A job for ` + word + `","body":"Find a ` + word + `.","request_id":"request-3"}`
+	help := `{"agent":"carol","goal":"See a ` + word + `","requested_action":"Look at the ` + word + `","context":"` + word + `","constraints":"` + word + `","request_id":"request-4"}`
+	profile := `{"id":"dave","description":"Draws a ` + word + `.","note":"` + word + `","endpoint":"https://` + word + `.example","capabilities":["` + word + `"]}`
+	send("/api/entries", question)                                                                                  // e1
+	send("/api/entries", `{"agent":"bob","body":"An answer without the word, @`+word+`","reply_to":"e1"}`)          // e2: mentions it
+	send("/api/entries", note)                                                                                      // e3
+	send("/api/entries", `{"agent":"bob","body":"Plain words.","tags":["bees"]}`)                                   // e4
+	send("/api/entries", `{"agent":"`+word+`","body":"An answer of my own","reply_to":"e4"}`)                       // e5
+	send("/api/jobs", job)                                                                                          // j6
+	send("/api/jobs", `{"agent":"bob","action":"claim","job_id":"j6"}`)                                             // e7
+	send("/api/human-requests", help)                                                                               // h8
+	send("/api/jobs", `{"agent":"carol","title":"Another `+word+`","body":"Find another one."}`)                    // j9
+	send("/api/jobs", `{"agent":"bob","action":"result","job_id":"j9","result":"Found.","request_id":"request-5"}`) // ea
+	send("/api/agents", profile)
+	send("/api/entries", `{"agent":"bob","body":"Plain words.","channel":"`+word+`-den"}`) // eb
+
+	tool := func(name, arguments string) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `","arguments":` + arguments + `}}`
+	}
+	message := `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"messageId":"m1","role":"user","parts":[{"kind":"text","text":"A ` + word + ` by message"}]}}}`
+	s.Do(http.MethodPost, "/a2a", message, "Content-Type", jsonType) // ec
+	surfaces := []struct {
+		method, path, body string
+		empty              bool // the answer never shows it
+	}{
+		{method: "GET", path: "/api/entries"},
+		{method: "GET", path: "/api/entries?q=" + word},
+		{method: "GET", path: "/api/entries?agent=" + word},
+		{method: "GET", path: "/api/entries?tag=" + word},
+		{method: "GET", path: "/api/entries?channel=" + word + "-den"},
+		{method: "GET", path: "/api/entries?kind=knowledge"},
+		{method: "GET", path: "/api/entries?for=bob"},
+		{method: "GET", path: "/api/entries?reply_to=e4"},
+		{method: "GET", path: "/api/entries?thread=e4"},
+		{method: "GET", path: "/api/entries?thread=j6"},
+		{method: "GET", path: "/api/entries?thread=j6&q=" + word},
+		{method: "GET", path: "/api/entries/e1"},
+		{method: "GET", path: "/api/entries/e3"},
+		{method: "GET", path: "/api/entries/e4"},
+		{method: "GET", path: "/api/entries/e7"},
+		{method: "GET", path: "/api/entries/ea"},
+		{method: "GET", path: "/api/channels"},
+		{method: "GET", path: "/api/agents"},
+		{method: "GET", path: "/api/agents?q=" + word},
+		{method: "GET", path: "/api/agents/dave"},
+		{method: "GET", path: "/api/jobs?status=all"},
+		{method: "GET", path: "/api/jobs?status=claimed"},
+		{method: "GET", path: "/api/jobs?status=done&q=" + word},
+		{method: "GET", path: "/api/jobs/j6"},
+		{method: "GET", path: "/api/human-requests"},
+		{method: "GET", path: "/api/human-requests?q=" + word},
+		{method: "GET", path: "/api/home?for=bob"},
+		{method: "GET", path: "/api/home?for=carol"},
+		{method: "GET", path: "/api/home?for=dave"},
+		{method: "GET", path: "/api/home?for=nobody"},
+		{method: "GET", path: "/api/stats", empty: true},
+		{method: "GET", path: "/api/usage", empty: true},
+		{method: "GET", path: "/api/moderation/log", empty: true},
+		{method: "POST", path: "/api/entries", body: note},
+		{method: "POST", path: "/api/jobs", body: job},
+		{method: "POST", path: "/api/jobs", body: `{"agent":"bob","action":"result","job_id":"j9","result":"Found.","request_id":"request-5"}`},
+		{method: "POST", path: "/api/human-requests", body: help},
+		{method: "POST", path: "/api/agents", body: `{"id":"dave","description":"Mine now.","edit_key":"` + api.EditKeyPrefix + strings.Repeat("a", 52) + `"}`},
+		{method: "POST", path: "/a2a", body: message},
+		{method: "POST", path: "/mcp", body: tool("read_entries", `{"q":"`+word+`"}`)},
+		{method: "POST", path: "/mcp", body: tool("get_entry", `{"id":"e1"}`)},
+		{method: "POST", path: "/mcp", body: tool("get_entry", `{"id":"e7"}`)},
+		{method: "POST", path: "/mcp", body: tool("get_thread", `{"thread":"e4"}`)},
+		{method: "POST", path: "/mcp", body: tool("list_channels", `{}`)},
+		{method: "POST", path: "/mcp", body: tool("list_agents", `{}`)},
+		{method: "POST", path: "/mcp", body: tool("get_agent", `{"id":"dave"}`)},
+		{method: "POST", path: "/mcp", body: tool("list_jobs", `{"status":"all"}`)},
+		{method: "POST", path: "/mcp", body: tool("get_job", `{"id":"j6"}`)},
+		{method: "POST", path: "/mcp", body: tool("list_human_requests", `{}`)},
+		{method: "POST", path: "/mcp", body: tool("home", `{"for":"bob"}`)},
+	}
+	ask := func(method, path, body string) []byte {
+		var headers []string
+		if body != "" {
+			headers = []string{"Content-Type", jsonType}
+		}
+		r := s.Do(method, path, body, headers...)
+		if r.Status >= http.StatusInternalServerError {
+			t.Errorf("%s %s %s: %d %s", method, path, body, r.Status, r.Body)
+		}
+		return bytes.ToLower(r.Body)
+	}
+	for _, at := range surfaces {
+		if answer := ask(at.method, at.path, at.body); bytes.Contains(answer, []byte(word)) == at.empty {
+			t.Errorf("%s %s %s does not show the word beforehand: %s", at.method, at.path, at.body, answer)
+		}
+	}
+	hidden := mod(t, s, "hide", map[string]any{"words": word, "reason": "a test"})
+	if hidden.Changed != 7 || hidden.Next != nil {
+		t.Fatalf("hidden were %+v", hidden)
+	}
+	mod(t, s, "hide", map[string]any{"ids": []string{"e5", "eb"}, "profiles": []string{"Dave"}, "reason": "a test"})
+	if action == "purge" {
+		// Some of them are shown again: what is purged need not be hidden before.
+		mod(t, s, "unhide", map[string]any{"ids": []string{"e1", "j6"}, "reason": "a test"})
+		purged := mod(t, s, "purge", map[string]any{"ids": []string{"e1", "e2", "e3", "e5", "j6", "h8", "j9", "eb", "ec"}, "reason": "a test"})
+		if purged.Matched != 9 || purged.Changed != 9 || purged.Next != nil {
+			t.Fatalf("purged were %+v", purged)
+		}
+		if again := mod(t, s, "unhide", map[string]any{"ids": []string{"e1", "j6"}, "reason": "a test"}); again.Changed != 0 {
+			t.Errorf("what is purged is shown again: %+v", again)
+		}
+	}
+	for _, at := range surfaces {
+		if answer := ask(at.method, at.path, at.body); bytes.Contains(answer, []byte(word)) {
+			t.Errorf("%s %s %s still shows it: %s", at.method, at.path, at.body, answer)
+		}
+	}
+}
+
+// TestHideBySelection: in parts, which may be repeated; dry runs change nothing.
+func TestHideBySelection(t *testing.T) {
+	s := withModerator(t)
+	const spam = 230
+	for i := range spam {
+		p := &command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Pills", Body: fmt.Sprintf("Pills, number %d", i)}
+		p.Proof.Sender = "there"
+		if i%2 == 1 {
+			p.Agent, p.AgentKey = "mallory", "mallory"
+		}
+		s.Backend.Apply(p)
+	}
+	s.Backend.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Another", Body: "Not of that sender", Proof: command.Proof{Sender: "here"}})
+	dry := mod(t, s, "hide", map[string]any{"sender_of": "e1", "dry_run": true, "reason": "spam"})
+	if dry.Matched != spam || dry.Changed != 0 || dry.Next != nil || len(dry.Samples) != 5 {
+		t.Errorf("the dry run: %+v", dry)
+	}
+	all, calls := 0, 0
+	fields := map[string]any{"sender_of": "e1", "reason": "spam"}
+	for next := new(string); next != nil; calls++ {
+		part := mod(t, s, "hide", fields)
+		lost := mod(t, s, "hide", fields) // the same again: an answer was lost
+		all += part.Changed + lost.Changed
+		if next = part.Next; next != nil {
+			fields["before"] = *next
+		}
+	}
+	if calls < 2 || all != spam {
+		t.Errorf("%d of %d were hidden in %d calls", all, spam, calls)
+	}
+	if r := s.Get("/api/entries?limit=100"); !bytes.Contains(r.Body, []byte("Not of that sender")) || bytes.Contains(r.Body, []byte("Pills")) {
+		t.Errorf("the list is %s", r.Body)
+	}
+	for _, unhide := range []struct {
+		fields  map[string]any
+		matched int
+	}{
+		{map[string]any{"agent": "eve", "until": fmt.Sprint(apitest.Epoch + 12*apitest.Tick), "dry_run": true}, 5},
+		{map[string]any{"agent": "nobody", "dry_run": true}, 0},
+		{map[string]any{"words": "pills", "since": "2020-01-01", "channel": "general", "dry_run": true}, spam},
+	} {
+		if got := mod(t, s, "unhide", unhide.fields); got.Matched != unhide.matched {
+			t.Errorf("%v matches %d, want %d", unhide.fields, got.Matched, unhide.matched)
+		}
+	}
+}
+
+// TestWhoModerates: those with a token alone; and the public sees what they do without
+// their names.
+func TestWhoModerates(t *testing.T) {
+	s := withModerator(t)
+	s.Backend.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Pills", Body: "Pills, cheap"})
+	for _, headers := range [][]string{nil, {"Authorization", "Bearer cmod_mallory"}, {"Authorization", "Bearer x"}, {"Authorization", "Basic " + modToken}} {
+		r := s.Do(http.MethodPost, "/api/moderation/hide", `{"ids":["e1"]}`, append([]string{"Content-Type", jsonType}, headers...)...)
+		if r.Status != http.StatusForbidden || !bytes.Contains(r.Body, []byte("moderators_only")) {
+			t.Errorf("%q: %d %s", headers, r.Status, r.Body)
+		}
+	}
+	for body, want := range map[string]string{
+		`{}`: "is required", `{"ids":"e1","agent":"eve"}`: "go with none", `{"ids":[1]}`: "list of texts", `{"ids":["x1"]}`: "is no id",
+		`{"agent":7,"dry_run":"maybe"}`: "must be true or false", `{"words":" "}`: "must not be empty", `{"channel":"general","query":"pills"}`: "query", `{"sender_of":"e99"}`: "names no entry", `{"since":"soon"}`: "ISO 8601",
+		`{"ids":["e1"],"reason":"` + strings.Repeat("a", 301) + `"}`: "at most 300",
+	} {
+		r := s.Do(http.MethodPost, "/api/moderation/hide", body, "Content-Type", jsonType, "Authorization", "Bearer "+modToken)
+		if r.Status != http.StatusUnprocessableEntity || !strings.Contains(string(r.Body), want) {
+			t.Errorf("%s: %d %s, want %q", body, r.Status, r.Body, want)
+		}
+	}
+	if got := mod(t, s, "hide", map[string]any{"ids": []string{"e1"}, "reason": "Advertisement"}); got.Changed != 1 || got.Record == nil || *got.Record != 2 {
+		t.Errorf("hide: %+v", got)
+	}
+	public, full := s.Get("/api/moderation/log"), s.Do(http.MethodGet, "/api/moderation/log", "", "Authorization", "Bearer "+modToken)
+	if strings.Contains(string(public.Body), "mia") || !strings.Contains(string(public.Body), `"what":"e1","reason":"Advertisement"`) {
+		t.Errorf("the public record is %s", public.Body)
+	}
+	if !strings.Contains(string(full.Body), `"by":"mia"`) || !strings.Contains(string(full.Body), `"what":"mia"`) {
+		t.Errorf("the record is %s", full.Body)
+	}
+	s.Backend.Apply(&command.SetModerator{Order: command.Order{By: command.Operator}, Name: "mia"})
+	if r := asMia(s, "unhide", map[string]any{"ids": []string{"e1"}}); r.Status != http.StatusForbidden {
+		t.Errorf("a revoked token: %d %s", r.Status, r.Body)
+	}
+}
+
+// TestNothingRelatesToWhatIsHidden: on HTTP the rejection names the field.
+func TestNothingRelatesToWhatIsHidden(t *testing.T) {
+	s := withModerator(t)
+	s.Backend.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Pills", Body: "Pills, cheap"})
+	s.Backend.Apply(&command.PostJob{Author: command.Author{Agent: "eve", AgentKey: "eve"}, Title: "Pills", Body: "Sell pills"})
+	mod(t, s, "hide", map[string]any{"ids": []string{"e1", "j2"}})
+	rejected(t, s, http.StatusUnprocessableEntity, http.MethodPost, "/api/entries", `{"agent":"ada","body":"An answer","reply_to":"e1"}`)
+	for path, body := range map[string]string{
+		"/api/entries": `{"agent":"eve","body":"I take it back","supersedes":"e1","relation":"retraction"}`,
+		"/api/jobs":    `{"agent":"ada","action":"claim","job_id":"j2"}`,
+	} {
+		if r := s.Do(http.MethodPost, path, body, "Content-Type", jsonType); r.Status != http.StatusUnprocessableEntity || !strings.Contains(string(r.Body), "hidden") {
+			t.Errorf("%s: %d %s", body, r.Status, r.Body)
+		}
+	}
+}
+
+// TestDocumentedModerationWorks sends the examples of the document.
+func TestDocumentedModerationWorks(t *testing.T) {
+	s := withModerator(t)
+	s.Backend.Apply(&command.SetRule{Order: command.Order{By: command.Operator}, Kind: command.RuleName, Subject: "mallory", For: 1_000_000})
+	s.Backend.Apply(&command.Publish{
+		Agent: "ada", AgentKey: "ada", Kind: command.KindMessage, Title: "Pills", Body: "Pills, cheap", Proof: command.Proof{Sender: "s1"},
+	})
+	sent := 0
+	for path, item := range apitest.Document(t).Paths.Map() {
+		if !strings.HasPrefix(path, "/api/moderation/") || item.Post == nil {
+			continue
+		}
+		for name, example := range examplesOf(t, item.Post.RequestBody.Value.Content["application/json"]) {
+			if r := s.Do(http.MethodPost, path, string(example), "Content-Type", jsonType, "Authorization", "Bearer "+modToken); r.Status != http.StatusOK {
+				t.Errorf("%s, %s: %d %s", path, name, r.Status, r.Body)
+			}
+			sent++
+		}
+	}
+	if sent < 2 {
+		t.Errorf("%d examples stand in the document", sent)
+	}
+}
+
+// TestModerationRejected: a call that cannot be read, or not carried out now, is rejected
+// like that of anybody else, and hides nothing.
+func TestModerationRejected(t *testing.T) {
+	s := withModerator(t)
+	s.Backend.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Pills", Body: "Pills, cheap"})
+	before := s.Backend.Machine.Applied()
+	works := map[string]string{
+		"hide": `{"ids":["e1"]}`, "unhide": `{"ids":["e1"]}`, "purge": `{"ids":["e1"],"reason":"spam"}`,
+		"block": `{"agent":"eve","reason":"spam","for":"1h"}`, "freeze": `{"channel":"general","reason":"spam","for":"1h"}`,
+		"watch": `{"pattern":"pills","reason":"spam","for":"1h"}`, "lift": `{"number":1}`,
+	}
+	for _, test := range []struct {
+		code      string
+		status    int
+		body      string // "": one that works
+		mediaType string
+		reject    error
+	}{
+		{"malformed_body", http.StatusBadRequest, `{"ids":[`, jsonType, nil},
+		{"body_too_large", http.StatusRequestEntityTooLarge, `{"reason":"` + strings.Repeat("a", 129<<10) + `"}`, jsonType, nil},
+		{"unsupported_media_type", http.StatusUnsupportedMediaType, "", "image/png", nil},
+		{"validation_failed", http.StatusUnprocessableEntity, `{"ids":["x1"]}`, jsonType, nil},
+		{"rate_limited", http.StatusTooManyRequests, "", jsonType, &command.RateLimited{RetryAfter: time.Second}},
+		{"not_enqueued", http.StatusServiceUnavailable, "", jsonType, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "no leader"}},
+	} {
+		s.Backend.Reject = func(command.Sender, command.Payload) error { return test.reject }
+		for path, body := range works {
+			r := s.Do(http.MethodPost, "/api/moderation/"+path, cmp.Or(test.body, body), "Content-Type", test.mediaType, "Authorization", "Bearer "+modToken)
+			if p := apitest.CheckError(t, r); r.Status != test.status || p.Code != test.code {
+				t.Errorf("%s: %d %s, want %d %s", path, r.Status, r.Body, test.status, test.code)
+			}
+		}
+	}
+	s.Backend.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
+	for _, path := range []string{"held", "rules"} {
+		for query, code := range map[string]string{"limit=none": "validation_failed", "consistency=strong": "no_leader"} {
+			r := s.Do(http.MethodGet, "/api/moderation/"+path+"?"+query, "", "Authorization", "Bearer "+modToken)
+			if p := apitest.CheckError(t, r); p.Code != code {
+				t.Errorf("%s?%s: %d %s, want %s", path, query, r.Status, r.Body, code)
+			}
+		}
+	}
+	if r := s.Do(http.MethodPost, "/api/moderation/purge", works["purge"], "Content-Type", jsonType); r.Status != http.StatusForbidden {
+		t.Errorf("a stranger purges: %d %s", r.Status, r.Body)
+	}
+	if after := s.Backend.Machine.Applied(); after != before {
+		t.Errorf("the rejected calls wrote %d commands", after-before)
+	}
+}
+
+// TestPurge: the stub says that it is for good; a dry run changes nothing, and nothing is
+// purged that is not named with a reason.
+func TestPurge(t *testing.T) {
+	s := withModerator(t)
+	if r := s.Do(http.MethodPost, "/api/entries", `{"agent":"eve","body":"Where ada lives."}`, "Content-Type", jsonType); r.Status != http.StatusCreated {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	if dry := mod(t, s, "purge", map[string]any{"ids": []string{"e1", "e9"}, "reason": "an address", "dry_run": true}); dry.Matched != 1 || dry.Changed != 0 || len(dry.Samples) != 1 {
+		t.Errorf("the dry run answers %+v", dry)
+	}
+	for _, body := range []map[string]any{
+		{"reason": "x"}, {"ids": []string{"e1"}}, {"ids": []string{"e1"}, "agent": "eve", "reason": "x"}, {"ids": []string{"one"}, "reason": "x"},
+	} {
+		if r := asMia(s, "purge", body); r.Status != http.StatusUnprocessableEntity {
+			t.Errorf("%v: %d %s", body, r.Status, r.Body)
+		}
+	}
+	if done := mod(t, s, "purge", map[string]any{"ids": []string{"e1"}, "reason": "an address"}); done.Changed != 1 || done.Record == nil {
+		t.Errorf("the purge answers %+v", done)
+	}
+	if r := s.Get("/api/entries/e1"); !bytes.Contains(r.Body, []byte(`"reason":"an address","purged":true}`)) || bytes.Contains(r.Body, []byte("lives")) {
+		t.Errorf("the stub is %s", r.Body)
+	}
+	if r := s.Get("/api/moderation/log"); !bytes.Contains(r.Body, []byte(`"action":"purge","what":"e1","reason":"an address"`)) {
+		t.Errorf("the record is %s", r.Body)
+	}
+}

@@ -1,0 +1,123 @@
+package api
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/text"
+)
+
+// noRoute is the 404 or 405 of a path. Paths are routed as they are written: who
+// keeps some from the public in front of a node need not know other forms of them.
+func (s *Server) noRoute(uri *fasthttp.URI) *wire.Error {
+	written := string(uri.PathOriginal())
+	if allow := allowedMethods(s.table, written); allow != "" {
+		return s.noMethod(written, allow)
+	}
+	e := &wire.Error{
+		Code: wire.CodeNotFound, Message: "There is nothing at this path. GET / lists what there is.",
+		Issues: []wire.Issue{{"path", "is none that is served"}},
+	}
+	for i := range s.table {
+		if matches(s.table[i].path, string(uri.Path())) {
+			e.Message = "There is nothing at this path as it is written. Write it as " + s.table[i].shownPath() +
+				", without empty or dot segments, and percent-encode nothing but what stands in braces."
+			return e
+		}
+	}
+	if near := s.nearPath(string(uri.Path())); near != "" {
+		e.Message = "There is nothing at this path. What you mean may be " + near + ". GET / lists what there is."
+	}
+	return e
+}
+
+// noMethod is the 405 of a path: what its methods do, and how to do what they do not.
+func (s *Server) noMethod(path, allow string) *wire.Error {
+	e := &wire.Error{
+		Code: wire.CodeMethodNotAllowed, Message: "This path takes other methods: " + allow + ".", Allow: allow,
+		Issues: []wire.Issue{{"method", "must be one of " + allow}},
+	}
+	for i := range s.table {
+		o := &s.table[i]
+		if !matches(o.path, path) {
+			continue
+		}
+		if o.change != "" {
+			id := path[strings.LastIndex(strings.TrimRight(path, "/"), "/")+1:]
+			e.Message += " " + strings.ReplaceAll(o.change, "{id}", wire.Shown(strings.TrimRight(id, "/"), wire.MaxUnknownName))
+		} else if o.does != "" {
+			e.Message += " " + o.method + ": " + o.does + "."
+		}
+	}
+	return e
+}
+
+// otherPaths are the paths that other services have for what stands here elsewhere, by
+// the word in them.
+var otherPaths = map[string]string{
+	"messages": "/api/entries", "posts": "/api/entries", "notes": "/api/entries", "threads": "/api/entries", "feed": "/api/entries",
+	"knowledge": "/api/entries", "search": "/api/entries", "publish": "/api/entries", "replies": "/api/entries", "comments": "/api/entries",
+	"users": "/api/agents", "profiles": "/api/agents", "accounts": "/api/agents", "register": "/api/agents", "signup": "/api/agents", "me": "/api/home",
+	"tasks": "/api/jobs", "claims": "/api/jobs", "humans": "/api/human-requests", "help": "/api/human-requests",
+	"inbox": "/api/home", "notifications": "/api/home", "mentions": "/api/home", "heartbeat": "/api/home",
+	"rooms": "/api/channels", "topics": "/api/channels",
+}
+
+// maxPathWords bounds how much of a path is looked at.
+const maxPathWords = 8
+
+// nearPath is what may be meant by a path that is none; "": nobody knows.
+func (s *Server) nearPath(path string) string {
+	words := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
+	words = words[:min(len(words), maxPathWords)]
+	var resources []string
+	for i := range s.table {
+		if name, isAPI := strings.CutPrefix(s.table[i].path, "/api/"); isAPI && !strings.Contains(name, "/") {
+			resources = append(resources, name)
+		}
+	}
+	for i, word := range words {
+		word = strings.ToLower(word)
+		near := cmp.Or(otherPaths[word], otherPaths[word+"s"])
+		if slices.Contains(resources, word) {
+			near = "/api/" + word
+		}
+		if near != "" {
+			return s.nearCall(near, words[i+1:])
+		}
+	}
+	for i, word := range words {
+		if name := text.Nearest(word, resources); name != "" && word != "api" {
+			return s.nearCall("/api/"+name, words[i+1:])
+		}
+	}
+	return ""
+}
+
+// nearCall is the call at a path for what stands behind it: an id, and what is to be
+// done or to be seen of it.
+func (s *Server) nearCall(path string, behind []string) string {
+	id := ""
+	if len(behind) > 0 {
+		id = wire.Shown(behind[0], wire.MaxUnknownName)
+	}
+	if len(behind) > 1 && path == "/api/jobs" {
+		if action := actionNamed(word(behind[1])); action != nil {
+			return `POST /api/jobs with {"action":"` + action.name + `","job_id":"` + id + `","agent":…}`
+		}
+	}
+	if len(behind) > 1 && path == "/api/entries" {
+		return "GET /api/entries?reply_to=" + id + ` for its replies, or POST /api/entries with {"reply_to":"` + id + `","agent":…,"body":…}`
+	}
+	var calls []string
+	for i := range s.table {
+		if o := &s.table[i]; o.path == path || id != "" && o.path == path+"/:id" {
+			calls = append(calls, o.method+" "+strings.ReplaceAll(o.shownPath(), "{id}", id)+" ("+o.does+")")
+		}
+	}
+	return strings.Join(calls, ", ")
+}

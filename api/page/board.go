@@ -1,0 +1,105 @@
+package page
+
+import (
+	"strconv"
+
+	"github.com/commons-cluster/commons/api/wire"
+)
+
+// jobStatuses are the views of the job board.
+var jobStatuses = []string{"open", "claimed", "done", "closed", "all"}
+
+// jobsOf is the call of the job board.
+func jobsOf(r Request) (string, wire.Invocation) {
+	params := append(passed(r, "status", "q", "cursor"), "limit", strconv.Itoa(perPage))
+	return "listJobs", wire.Invocation{Params: pairs(params...)}
+}
+
+// fillJobs is the job board.
+func fillJobs(p *builder, answer []byte) error {
+	l, err := p.list(answer)
+	if err != nil {
+		return err
+	}
+	status := given(p.r, "status")
+	if status == "" {
+		status = jobStatuses[0]
+	}
+	for _, name := range jobStatuses {
+		l.Filters = append(l.Filters, choice{capital(name), "/jobs?status=" + name, name == status})
+	}
+	l.Filter = map[string]string{"status": status, "q": given(p.r, "q")}
+	p.frame.Title, p.frame.Live = capital(status)+" jobs", news("channel", "jobs")
+	return nil
+}
+
+// helpOf is the call of the requests for human help.
+func helpOf(r Request) (string, wire.Invocation) {
+	params := append(passed(r, "agent", "q", "cursor"), "limit", strconv.Itoa(perPage))
+	return "listHumanRequests", wire.Invocation{Params: pairs(params...)}
+}
+
+// fillHelp is the list of requests for human help.
+func fillHelp(p *builder, answer []byte) error {
+	l, err := p.list(answer)
+	if err != nil {
+		return err
+	}
+	l.Filter = map[string]string{"q": given(p.r, "q")}
+	p.frame.Title, p.frame.Live = "Human help", news("channel", "human-help")
+	return nil
+}
+
+// searchParams are the filters of a search, as they stand in the URL.
+var searchParams = []string{"q", "kind", "channel", "agent", "tag", "since"}
+
+// searchOf is the call of a search.
+func searchOf(r Request) (string, wire.Invocation) {
+	return listOf(r, passed(r, searchParams...)...)
+}
+
+// fillSearch is a search.
+func fillSearch(p *builder, answer []byte) error {
+	l, err := p.list(answer)
+	if err != nil {
+		return err
+	}
+	l.Filter = map[string]string{}
+	for _, name := range searchParams {
+		l.Filter[name] = given(p.r, name)
+	}
+	p.frame.Title, p.frame.NoIndex = "Search", true
+	if q := l.Filter["q"]; q != "" {
+		p.frame.Title = "Search: " + q
+	}
+	return nil
+}
+
+// logOf is the call of the moderation log.
+func logOf(r Request) (string, wire.Invocation) {
+	params := append(passed(r, "cursor"), "limit", strconv.Itoa(perPage))
+	return "moderationLog", wire.Invocation{Params: pairs(params...)}
+}
+
+// fillLog is the log of what moderators did.
+func fillLog(p *builder, answer []byte) error {
+	type record struct {
+		Number, At     int64
+		Action, Reason string
+		What           *string
+		Ago            string
+	}
+	var list struct {
+		Records    []record
+		NextCursor *string
+	}
+	if err := decode(answer, &list); err != nil {
+		return err
+	}
+	for i := range list.Records {
+		list.Records[i].Ago = p.Ago(list.Records[i].At)
+	}
+	p.frame.Title = "Moderation log"
+	p.frame.Body = map[string]any{"Records": list.Records, "More": more(p.r, list.NextCursor)}
+	return nil
+}

@@ -1,0 +1,156 @@
+package page
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// clusterAnswer is the answer of getCluster.
+type clusterAnswer struct {
+	Leader string
+	Nodes  []struct {
+		Name, Role, Health              string
+		Voter                           bool
+		Term, AppliedIndex, Lag         uint64
+		UptimeMs                        int64
+		ReadsPerSecond, WritesPerSecond float64
+	}
+	Elections []struct {
+		At     int64
+		Leader string
+		Term   uint64
+		Ago    string
+	}
+}
+
+type point struct {
+	Count          uint64
+	MeanMs, MostMs float64
+}
+
+// fillCluster is the page of the nodes.
+func fillCluster(p *builder, answer []byte) error {
+	var c clusterAnswer
+	if err := decode(answer, &c); err != nil {
+		return err
+	}
+	for i := range c.Elections {
+		c.Elections[i].Ago = p.Ago(c.Elections[i].At)
+	}
+	var m struct {
+		PartMs        int64
+		Writes, Reads []point
+	}
+	if err := p.call(&m, "getMeasured"); err != nil {
+		return err
+	}
+	of := func(points []point, value func(point) float64) []float64 {
+		list := make([]float64, len(points))
+		for i, one := range points {
+			list[i] = value(one)
+		}
+		return list
+	}
+	rate := func(one point) float64 {
+		return float64(one.Count) / (time.Duration(m.PartMs) * time.Millisecond).Seconds()
+	}
+	mean := func(one point) float64 { return one.MeanMs }
+	most := func(one point) float64 { return one.MostMs }
+	p.frame.Title = "Cluster"
+	p.frame.Body = map[string]any{"Cluster": c, "Node": p.r.Node(), "Charts": []chart{
+		newChart("Writes", "a second", series{"", of(m.Writes, rate)}),
+		newChart("Reads", "a second", series{"", of(m.Reads, rate)}),
+		newChart("Time of a write", "ms", series{"mean", of(m.Writes, mean)}, series{"longest", of(m.Writes, most)}),
+		newChart("Time of a read", "ms", series{"mean", of(m.Reads, mean)}, series{"longest", of(m.Reads, most)}),
+	}}
+	return nil
+}
+
+// usageDays is of how many days the statistics show the calls.
+const usageDays = 30
+
+// tally counts calls by one of their properties.
+type tally struct {
+	Name  string
+	Count uint64
+	Share int // of all, in percent
+}
+
+// fillStats is the page of the statistics.
+func fillStats(p *builder, answer []byte) error {
+	type period struct{ Agents, Posts, Replies int }
+	var stats struct {
+		Last24h, Last7d                period
+		RegisteredAgents, APIClients7d int
+		Notes                          []string
+	}
+	if err := decode(answer, &stats); err != nil {
+		return err
+	}
+	var usage struct {
+		Since  int64
+		Totals struct{ Calls, DistinctClients int }
+		Rows   []struct {
+			Day, Surface, Action, Client string
+			Count                        uint64
+		}
+	}
+	if err := p.call(&usage, "getUsage", "days", "30"); err != nil {
+		return err
+	}
+	days := map[string]float64{}
+	surfaces, actions, clients := map[string]uint64{}, map[string]uint64{}, map[string]uint64{}
+	for _, r := range usage.Rows {
+		days[r.Day] += float64(r.Count)
+		surfaces[strings.ToUpper(r.Surface)] += r.Count
+		actions[r.Action] += r.Count
+		clients[r.Client] += r.Count
+	}
+	labels, values := make([]string, usageDays), make([]float64, usageDays)
+	for i := range labels {
+		labels[i] = time.UnixMilli(usage.Since).UTC().AddDate(0, 0, i).Format(time.DateOnly)
+		values[i] = days[labels[i]]
+	}
+	p.frame.Title = "Statistics"
+	p.frame.Body = map[string]any{
+		"Stats": stats, "Usage": usage.Totals, "Calls": newBars("Calls a day", "calls", labels, values),
+		"Tables": []map[string]any{
+			{"Title": "By surface", "Rows": tallies(surfaces)},
+			{"Title": "By action", "Rows": tallies(actions)},
+			{"Title": "By kind of client", "Rows": tallies(clients)},
+		},
+	}
+	return nil
+}
+
+// maxTallies is how many rows a table of calls has.
+const maxTallies = 12
+
+// tallies orders counts, the greatest first.
+func tallies(counts map[string]uint64) []tally {
+	var all uint64
+	list := make([]tally, 0, len(counts))
+	for name, count := range counts {
+		all += count
+		list = append(list, tally{Name: name, Count: count})
+	}
+	slices.SortFunc(list, func(a, b tally) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Name, b.Name))
+	})
+	for i := range list {
+		list[i].Share = int((100*list[i].Count + all/2) / all)
+	}
+	return list[:min(len(list), maxTallies)]
+}
+
+// fillConnect is the page that says how to connect an agent.
+func fillConnect(p *builder, _ []byte) error {
+	p.frame.Title = "Connect your agent"
+	p.frame.Body = map[string]any{
+		"Base": p.r.BaseURL(),
+		"Form": &form{Title: "Try it", Check: true, Key: newRequestID(), Channel: "playground"},
+	}
+	return nil
+}

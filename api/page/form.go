@@ -1,0 +1,118 @@
+package page
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/commons-cluster/commons/api/wire"
+)
+
+// form is a form with which people write, and what they typed before it was rejected.
+type form struct {
+	Title   string
+	ReplyTo string
+	Agent   string
+	Channel string
+	Body    string
+	// Key is the request_id: a form that is sent twice writes once.
+	Key string
+	// Check offers to check only, and Checked says that nothing was found wrong.
+	Check, Checked bool
+	Error          *wire.Error
+	Notes          []string
+}
+
+// Wrong is what is wrong with a field; "": nothing.
+func (f *form) Wrong(field string) string {
+	if f.Error == nil {
+		return ""
+	}
+	for _, issue := range f.Error.Issues {
+		if issue.Field == field {
+			return issue.Message
+		}
+	}
+	return ""
+}
+
+// formFields are what a form may send.
+var formFields = []string{"agent", "channel", "body", "reply_to", "request_id"}
+
+// foreign reports a form that did not come from a page of this service. Every browser
+// sends Origin with a POST; what sends none has the interface.
+func foreign(r Request) bool {
+	if site := r.Header("Sec-Fetch-Site"); site != "" && site != "same-origin" {
+		return true
+	}
+	origin, err := url.Parse(r.Header("Origin"))
+	if err != nil || origin.Host == "" {
+		return true
+	}
+	base, err := url.Parse(r.BaseURL())
+	return err != nil || !strings.EqualFold(origin.Host, r.Header("Host")) && !strings.EqualFold(origin.Host, base.Host)
+}
+
+// publish takes a form: it publishes, and leads to what was published.
+func publish(s *Site, r Request) Reply {
+	if foreign(r) {
+		return s.failed(r, &wire.Error{
+			Code: wire.CodeMalformedRequest, Message: "This form did not come from a page of this service. Open the page here and send it again; programs use POST /api/entries.",
+			Issues: []wire.Issue{{Field: "Origin", Message: "must be this service's own, as browsers send it"}},
+		})
+	}
+	doc, err := wire.DecodeBody(r.Header("Content-Type"), r.Body())
+	if err != nil {
+		return s.failed(r, asError(err))
+	}
+	f := &form{Title: "Your entry", Check: doc.Get("reply_to") == nil}
+	sent := wire.Document{Flat: true}
+	for _, name := range formFields {
+		text, _ := doc.Get(name).(string)
+		if text == "" {
+			continue
+		}
+		sent.Fields = append(sent.Fields, wire.Field{Name: name, Value: text})
+		switch name {
+		case "agent":
+			f.Agent = text
+		case "channel":
+			f.Channel = text
+		case "body":
+			f.Body = text
+		case "reply_to":
+			f.ReplyTo, f.Title = text, "Your answer"
+		case "request_id":
+			f.Key = text
+		}
+	}
+	trial := doc.Get("check") != nil
+	done := r.Perform("publishEntry", wire.Invocation{Document: sent, Trial: trial})
+	if done.Rejection == nil && !trial {
+		var written struct{ Entry entry }
+		if err := decode(done.Body, &written); err != nil {
+			return s.broken(r, err)
+		}
+		return Reply{Status: http.StatusSeeOther, Location: "/e/" + url.PathEscape(written.Entry.ID)}
+	}
+	f.Error, f.Checked = done.Rejection, done.Rejection == nil
+	if f.Key == "" {
+		f.Key = newRequestID()
+	}
+	p := &builder{site: s, r: r, frame: frame{Title: f.Title, Body: f, NoIndex: true}}
+	status := http.StatusOK
+	if f.Error != nil {
+		status = f.Error.Status()
+	}
+	reply := s.execute(p, "publish", status)
+	reply.Rejection = f.Error
+	return reply
+}
+
+// asError is what of an error may be shown.
+func asError(err error) *wire.Error {
+	if e, is := err.(*wire.Error); is { //nolint:errorlint // what DecodeBody returns
+		return e
+	}
+	return wire.Internal()
+}

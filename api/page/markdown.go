@@ -1,0 +1,128 @@
+package page
+
+import (
+	"bytes"
+	"html"
+	"html/template"
+	"net/url"
+	"strings"
+
+	"github.com/microcosm-cc/bluemonday"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/renderer"
+	"github.com/yuin/goldmark/util"
+)
+
+const (
+	// maxNesting is how many quotations and lists of a body may stand in one another, and
+	// maxGrowth how many times as long as its text its HTML may be. What is beyond is
+	// shown as plain text.
+	maxNesting = 12
+	maxGrowth  = 6
+	// growthBase is what is added to maxGrowth times the text.
+	growthBase = 2 << 10
+	// maxCells is how many cells the tables of a body may have: a row of one byte gets as
+	// many as the table has columns, and each takes some 200 bytes to make.
+	maxCells = 8 << 10
+)
+
+// markdown makes HTML of Markdown: of what strangers wrote a safe subset, of our own
+// documents all but HTML.
+type markdown struct {
+	bodies, documents goldmark.Markdown
+	policy            *bluemonday.Policy
+}
+
+func newMarkdown() *markdown {
+	extensions := goldmark.WithExtensions(extension.Table, extension.Strikethrough, extension.NewLinkify(extension.WithLinkifyAllowedProtocols([]string{"http", "https"})))
+	ours := func(r renderer.NodeRenderer) goldmark.Option {
+		return goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(r, 1)))
+	}
+	p := bluemonday.NewPolicy()
+	p.AllowElements("p", "br", "hr", "em", "strong", "del", "code", "pre", "blockquote", "ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td")
+	p.AllowAttrs("class").Matching(headingClass).OnElements("p")
+	p.AllowAttrs("tabindex").Matching(bluemonday.Integer).OnElements("pre", "table")
+	p.AllowAttrs("href").OnElements("a")
+	for _, scheme := range []string{"http", "https"} {
+		// A link without a host leads to the page itself, or where a browser guesses.
+		p.AllowURLSchemeWithCustomPolicy(scheme, func(u *url.URL) bool { return u.Host != "" })
+	}
+	p.AllowAttrs("rel").OnElements("a")
+	p.RequireParseableURLs(true)
+	return &markdown{
+		bodies:    goldmark.New(extensions, ours(bodyRenderer{})),
+		documents: goldmark.New(extensions, goldmark.WithParserOptions(parser.WithAutoHeadingID()), ours(documentRenderer{})),
+		policy:    p,
+	}
+}
+
+// body returns a text that a stranger wrote as HTML, and as which work it counts.
+func (m *markdown) body(text string) template.HTML {
+	if nesting(text) > maxNesting || cells(text) > maxCells {
+		return plain(text)
+	}
+	var b bytes.Buffer
+	if err := m.bodies.Convert([]byte(text), &b); err != nil || b.Len() > maxGrowth*len(text)+growthBase {
+		return plain(text)
+	}
+	return template.HTML(m.policy.SanitizeBytes(b.Bytes())) //nolint:gosec // sanitized
+}
+
+// plain returns a text as it is, as HTML.
+func plain(text string) template.HTML {
+	return template.HTML(`<p class="plain">` + html.EscapeString(text) + `</p>`) //nolint:gosec // escaped
+}
+
+// nesting is how deep a line's marks of quotations and lists can nest it.
+func nesting(text string) (deepest int) {
+	for line := range strings.Lines(text) {
+		marks := 0
+		for i, r := range line {
+			if strings.ContainsRune(">-+*", r) && (i == 0 || line[i-1] == ' ' || line[i-1] == '>' || line[i-1] == '\t') ||
+				strings.ContainsRune(".)", r) && i > 0 && line[i-1] >= '0' && line[i-1] <= '9' && strings.IndexAny(line[i+1:], " \t\r\n") == 0 {
+				marks++
+			} else if r != ' ' && r != '\t' && (r < '0' || r > '9') && r != '.' && r != ')' && r != '>' {
+				break
+			}
+		}
+		// Indentation nests lists, too; a tab is four columns.
+		indent := line[:len(line)-len(strings.TrimLeft(line, " \t"))]
+		deepest = max(deepest, marks+(len(indent)+3*strings.Count(indent, "\t"))/4)
+	}
+	return deepest
+}
+
+// cells is how many cells the tables of a text can have: as many columns as the widest
+// line that can begin one, in as many rows as the text has lines.
+func cells(text string) int {
+	columns, rows := 0, 0
+	for line := range strings.Lines(text) {
+		rows++
+		if strings.ContainsRune(line, '-') && strings.Trim(line, "|-:> \t\r\n\v\f") == "" {
+			columns = max(columns, strings.Count(line, "|")+1)
+		}
+	}
+	return columns * rows
+}
+
+// document returns a page of our own documentation as HTML. Links to headings lead to
+// what anchor makes of them.
+func (m *markdown) document(text string, anchor func(string) string) (template.HTML, error) {
+	var b bytes.Buffer
+	ctx := parser.NewContext(parser.WithIDs(&headingIDs{anchor: anchor}))
+	if err := m.documents.Convert([]byte(text), &b, parser.WithContext(ctx)); err != nil {
+		return "", err
+	}
+	return template.HTML(b.String()), nil //nolint:gosec // ours, and no HTML of its own
+}
+
+// headingIDs are the anchors of a document.
+type headingIDs struct{ anchor func(string) string }
+
+func (h *headingIDs) Generate(value []byte, _ ast.NodeKind) []byte {
+	return []byte(h.anchor(string(value)))
+}
+func (h *headingIDs) Put([]byte) {}

@@ -1,0 +1,334 @@
+package page
+
+import (
+	"cmp"
+	"html/template"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/commons-cluster/commons/api/wire"
+)
+
+// row is an entry in a list.
+type row struct {
+	entry
+	Ago string
+	// InChannel says that the list is of one channel, ByAgent that it is of one agent:
+	// neither is repeated.
+	InChannel, ByAgent bool
+	// Left is for how long a claim still holds, in words; "" where there is none.
+	Left string
+}
+
+// listPage is a page with a list of entries.
+type listPage struct {
+	Rows     []row
+	Notes    []string
+	More     string
+	Channels []channelRow
+	// About is what the page says before the list.
+	About channelRow
+	// Filter is what a search looks for, Count how many rows this page has.
+	Filter  map[string]string
+	Filters []choice
+	Agent   *agentPage
+	Later   bool // this is not the first page
+}
+
+type channelRow struct {
+	channel
+	Ago string
+}
+
+// choice is one of several views of a page.
+type choice struct {
+	Name, Path string
+	Active     bool
+}
+
+func (p *builder) rows(list []entry) []row {
+	rows := make([]row, len(list))
+	for i := range list {
+		rows[i] = row{entry: list[i], Ago: p.Ago(list[i].CreatedAt)}
+		if until := list[i].ClaimExpiresAt; until != nil {
+			rows[i].Left = duration(max(0, *until-p.r.Now().UnixMilli()))
+		}
+	}
+	return rows
+}
+
+// list makes the page of a list of entries.
+func (p *builder) list(answer []byte) (*listPage, error) {
+	var list entryList
+	if err := decode(answer, &list); err != nil {
+		return nil, err
+	}
+	l := &listPage{
+		Rows: p.rows(slices.Concat(list.Entries, list.Jobs, list.Requests)), Notes: list.Notes,
+		More: more(p.r, list.NextCursor), Later: given(p.r, "cursor") != "",
+	}
+	p.frame.Body = l
+	p.frame.NoIndex = l.Later
+	return l, nil
+}
+
+// listOf is the call of a list of entries, with what the URL says of it.
+func listOf(r Request, params ...string) (string, wire.Invocation) {
+	params = append(params, "limit", strconv.Itoa(perPage))
+	return "listEntries", wire.Invocation{Params: pairs(append(params, passed(r, "cursor")...)...)}
+}
+
+// channels are those of the margin.
+func (p *builder) channels() ([]channelRow, error) {
+	var answer struct{ Channels []channel }
+	if err := p.call(&answer, "listChannels"); err != nil {
+		return nil, err
+	}
+	rows := make([]channelRow, len(answer.Channels))
+	for i, c := range answer.Channels {
+		rows[i].channel = c
+		if c.LastEntryAt != nil {
+			rows[i].Ago = p.Ago(*c.LastEntryAt)
+		}
+	}
+	return rows, nil
+}
+
+// maxMargin is how many channels stand in the margin.
+const maxMargin = 20
+
+// fillFront is the page at /: what is new.
+func fillFront(p *builder, answer []byte) error {
+	l, err := p.list(answer)
+	if err != nil {
+		return err
+	}
+	l.Channels, err = p.channels()
+	l.Channels = l.Channels[:min(len(l.Channels), maxMargin)]
+	p.frame.Title, p.frame.Live = "Latest", news()
+	return err
+}
+
+// fillChannels is the list of channels.
+func fillChannels(p *builder, _ []byte) error {
+	rows, err := p.channels()
+	p.frame.Title, p.frame.Body = "Channels", rows
+	return err
+}
+
+// fillChannel is one channel.
+func fillChannel(p *builder, answer []byte) error {
+	l, err := p.list(answer)
+	if err != nil {
+		return err
+	}
+	name := p.r.Param("channel")
+	p.frame.Title = "#" + name
+	p.frame.Live = news("channel", name)
+	channels, err := p.channels()
+	if err != nil {
+		return err
+	}
+	for i := range l.Rows {
+		l.Rows[i].InChannel = true
+		name = l.Rows[i].Channel // as it is spelled there
+	}
+	l.About = channelRow{channel: channel{Name: name}}
+	for _, c := range channels {
+		if c.Name == name {
+			l.About = c
+		}
+	}
+	l.Channels = channels[:min(len(channels), maxMargin)]
+	return nil
+}
+
+// node is an entry in the tree of its conversation.
+type node struct {
+	entry
+	Ago   string
+	HTML  template.HTML
+	Depth int // as it is shown
+	// Here is the entry that the page is of, ParentAgent who wrote what this one relates
+	// to, Plain that bodies are shown as they were typed.
+	Here, Plain bool
+	ParentAgent string
+	Left        string
+	Short       bool // the body is cut: the page has no room for all of them
+}
+
+// entryPage is the page of one entry.
+type entryPage struct {
+	node
+	Tree  []node
+	Count int
+	// Whole says that the conversation is all here; More is where the older part is.
+	Whole string
+	More  string
+	Form  *form // to answer a request for human help; nil: none
+}
+
+const (
+	// treeEntries is how many entries of a conversation one page shows, shownDepth how far
+	// they are moved in.
+	treeEntries = 100
+	shownDepth  = 6
+	// treeBytes is how many bytes of bodies one page shows in full.
+	treeBytes = 128 << 10
+)
+
+// oneEntry is the call of an entry by its id: of a job with its state.
+func oneEntry(r Request) (string, wire.Invocation) {
+	in := wire.Invocation{ID: r.Param("id")}
+	switch id := strings.ToLower(in.ID); {
+	case strings.HasPrefix(id, "j"):
+		return "getJob", in
+	case strings.HasPrefix(id, "h"):
+		return "getHumanRequest", in
+	}
+	return "getEntry", in
+}
+
+// fillEntry is an entry with its conversation.
+func fillEntry(p *builder, answer []byte) error {
+	var one struct{ Entry, Job, Request *entry }
+	if err := decode(answer, &one); err != nil {
+		return err
+	}
+	e := cmp.Or(one.Entry, one.Job, one.Request)
+	page := &entryPage{}
+	if e.IsHelp() && e.Hidden == nil && !e.Retracted() {
+		p.fresh = true // no two get the same key
+		page.Form = &form{ReplyTo: e.ID, Key: newRequestID(), Title: "Answer this request"}
+	}
+	return p.conversation(page, e)
+}
+
+// conversation fills a page with an entry and what belongs to it.
+func (p *builder) conversation(page *entryPage, e *entry) error {
+	var thread entryList
+	err := p.call(&thread, "listEntries", "thread", e.ID, "limit", strconv.Itoa(treeEntries), "cursor", given(p.r, "cursor"))
+	if err != nil {
+		return err
+	}
+	plainly := given(p.r, "plain") != ""
+	page.node = node{entry: *e, Ago: p.Ago(e.CreatedAt), Plain: plainly}
+	if !plainly {
+		page.HTML = p.body(e.Body)
+	}
+	if e.ClaimExpiresAt != nil {
+		page.Left = duration(max(0, *e.ClaimExpiresAt-p.r.Now().UnixMilli()))
+	}
+	page.Tree = p.tree(thread.Entries, e.ID, plainly)
+	page.Count = len(thread.Entries)
+	page.More = more(p.r, thread.NextCursor)
+	for _, n := range page.Tree {
+		if e.Supersedes != nil && n.ID == *e.Supersedes {
+			page.ParentAgent = n.Agent
+		}
+	}
+	p.frame.Title, p.frame.Body, p.frame.Live = e.Heading(), page, news("thread", e.ID)
+	p.frame.Feed = feedPath("listEntries", pairs("thread", e.ID))
+	p.frame.NoIndex = e.Hidden != nil || e.Retracted() || plainly
+	return nil
+}
+
+// tree puts entries behind those that they relate to, oldest first.
+func (p *builder) tree(list []entry, here string, plainly bool) []node {
+	children, known := map[string][]*entry{}, map[string]*entry{}
+	for i := range list {
+		known[list[i].ID] = &list[i]
+	}
+	for i := len(list) - 1; i >= 0; i-- { // lists are newest first
+		parent := ""
+		if to := list[i].Supersedes; to != nil && known[*to] != nil {
+			parent = *to
+		}
+		children[parent] = append(children[parent], &list[i])
+	}
+	nodes, room := make([]node, 0, len(list)), treeBytes
+	var add func(parent string, depth int)
+	add = func(parent string, depth int) {
+		for _, e := range children[parent] {
+			n := node{entry: *e, Ago: p.Ago(e.CreatedAt), Depth: min(depth, shownDepth), Here: e.ID == here, Plain: plainly}
+			if parent != "" {
+				n.ParentAgent = known[parent].Agent
+			}
+			switch room -= len(e.Body); {
+			case n.Here:
+			case room < 0:
+				n.Short = true
+			case !plainly:
+				n.HTML = p.body(e.Body)
+			}
+			nodes = append(nodes, n)
+			add(e.ID, depth+1)
+		}
+	}
+	add("", 0)
+	return nodes
+}
+
+// agentPage is what an agent says of itself.
+type agentPage struct {
+	Name       string
+	Profile    *profile // nil: it has none
+	Registered string   // how long ago
+	NoteHTML   template.HTML
+	Jobs       []row
+}
+
+// fillAgents is the list of profiles.
+func fillAgents(p *builder, answer []byte) error {
+	var list struct {
+		Agents     []profile
+		NextCursor *string
+		Notes      []string
+	}
+	if err := decode(answer, &list); err != nil {
+		return err
+	}
+	type agentRow struct {
+		profile
+		Ago string
+	}
+	rows := make([]agentRow, len(list.Agents))
+	for i, a := range list.Agents {
+		rows[i] = agentRow{a, p.Ago(a.UpdatedAt)}
+	}
+	p.frame.Title = "Agents"
+	p.frame.Body = map[string]any{"Rows": rows, "More": more(p.r, list.NextCursor), "Q": given(p.r, "q"), "Notes": list.Notes}
+	return nil
+}
+
+// fillAgent is an agent: its profile, if it has one, and what it wrote.
+func fillAgent(p *builder, answer []byte) error {
+	l, err := p.list(answer)
+	if err != nil {
+		return err
+	}
+	name := p.r.Param("agent")
+	for i := range l.Rows {
+		l.Rows[i].ByAgent = true
+		name = l.Rows[i].Agent
+	}
+	a := &agentPage{Name: name}
+	done := p.r.Perform("getAgent", wire.Invocation{ID: name})
+	if done.Rejection == nil {
+		var answer struct{ Agent profile }
+		if err := decode(done.Body, &answer); err != nil {
+			return err
+		}
+		a.Profile, a.Registered = &answer.Agent, p.Ago(answer.Agent.CreatedAt)
+		if note := answer.Agent.Note; note != nil {
+			a.NoteHTML = p.body(*note)
+		}
+	} else if len(l.Rows) == 0 && !l.Later {
+		p.rejection = done.Rejection // nobody of that name was ever here
+		return errRejected
+	}
+	l.Agent = a
+	p.frame.Title, p.frame.Live = name, news("agent", name)
+	return nil
+}

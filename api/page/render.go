@@ -1,0 +1,119 @@
+package page
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/yuin/goldmark/ast"
+	east "github.com/yuin/goldmark/extension/ast"
+	"github.com/yuin/goldmark/renderer"
+	"github.com/yuin/goldmark/util"
+)
+
+// headingClass is the class of what a body has as a heading: the page's own outline is
+// not for strangers to write.
+var headingClass = regexp.MustCompile(`^h[1-6]$`)
+
+// bodyRenderer shows what strangers write otherwise than our documents: headings as
+// paragraphs, images as links, HTML as it was typed.
+type bodyRenderer struct{}
+
+func (bodyRenderer) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
+	r.Register(ast.KindHeading, func(w util.BufWriter, _ []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+		heading, _ := n.(*ast.Heading)
+		if entering {
+			_, _ = w.WriteString(`<p class="h` + string(rune('0'+heading.Level)) + `">`)
+		} else {
+			_, _ = w.WriteString("</p>\n")
+		}
+		return ast.WalkContinue, nil
+	})
+	r.Register(ast.KindLink, func(w util.BufWriter, _ []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+		link, _ := n.(*ast.Link)
+		writeLink(w, link.Destination, entering)
+		return ast.WalkContinue, nil
+	})
+	r.Register(ast.KindImage, func(w util.BufWriter, _ []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+		image, _ := n.(*ast.Image)
+		writeLink(w, image.Destination, entering)
+		return ast.WalkContinue, nil
+	})
+	r.Register(ast.KindAutoLink, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if link, _ := n.(*ast.AutoLink); entering {
+			writeLink(w, link.URL(source), true)
+			_, _ = w.Write(util.EscapeHTML(link.Label(source)))
+			writeLink(w, link.URL(source), false)
+		}
+		return ast.WalkContinue, nil
+	})
+	r.Register(ast.KindRawHTML, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if raw, _ := n.(*ast.RawHTML); entering {
+			for i := range raw.Segments.Len() {
+				segment := raw.Segments.At(i)
+				_, _ = w.Write(util.EscapeHTML(segment.Value(source)))
+			}
+		}
+		return ast.WalkSkipChildren, nil
+	})
+	r.Register(ast.KindHTMLBlock, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+		block, _ := n.(*ast.HTMLBlock)
+		if entering {
+			_, _ = w.WriteString("<p>")
+			for i := range block.Lines().Len() {
+				line := block.Lines().At(i)
+				_, _ = w.Write(util.EscapeHTML(line.Value(source)))
+			}
+			if block.HasClosure() {
+				_, _ = w.Write(util.EscapeHTML(block.ClosureLine.Value(source)))
+			}
+			_, _ = w.WriteString("</p>\n")
+		}
+		return ast.WalkContinue, nil
+	})
+	registerBlocks(r)
+}
+
+// writeLink begins or ends a link that a stranger wrote; of another scheme it is none.
+func writeLink(w util.BufWriter, to []byte, entering bool) {
+	target := strings.ToLower(string(to))
+	switch {
+	case !strings.HasPrefix(target, "http://") && !strings.HasPrefix(target, "https://"):
+	case entering:
+		_, _ = w.WriteString(`<a rel="nofollow ugc noopener" href="`)
+		_, _ = w.Write(util.EscapeHTML(util.URLEscape(to, true)))
+		_, _ = w.WriteString(`">`)
+	default:
+		_, _ = w.WriteString("</a>")
+	}
+}
+
+// documentRenderer shows our documents: headings that can be linked to.
+type documentRenderer struct{}
+
+func (documentRenderer) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) { registerBlocks(r) }
+
+// registerBlocks shows code and tables so that who has no mouse can scroll them.
+func registerBlocks(r renderer.NodeRendererFuncRegisterer) {
+	code := func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			_, _ = w.WriteString("</code></pre>\n")
+			return ast.WalkContinue, nil
+		}
+		_, _ = w.WriteString(`<pre tabindex="0"><code>`)
+		for i := range n.Lines().Len() {
+			line := n.Lines().At(i)
+			_, _ = w.Write(util.EscapeHTML(line.Value(source)))
+		}
+		return ast.WalkContinue, nil
+	}
+	r.Register(ast.KindCodeBlock, code)
+	r.Register(ast.KindFencedCodeBlock, code)
+	r.Register(east.KindTable, func(w util.BufWriter, _ []byte, _ ast.Node, entering bool) (ast.WalkStatus, error) {
+		if entering {
+			_, _ = w.WriteString("<table tabindex=\"0\">\n")
+		} else {
+			_, _ = w.WriteString("</table>\n")
+		}
+		return ast.WalkContinue, nil
+	})
+}

@@ -1,0 +1,66 @@
+package page
+
+import (
+	"html/template"
+	"net/http"
+
+	"github.com/commons-cluster/commons/api/wire"
+)
+
+// Front is the page at /, for browsers.
+var Front = Route{
+	Method: http.MethodGet, Path: "/", ID: "pageFront", name: "list", nav: "latest", fill: fillFront,
+	main: func(r Request) (string, wire.Invocation) { return listOf(r) },
+}
+
+// Routes are the other pages.
+func Routes() []Route {
+	get := func(path, id, nav, name string, main func(Request) (string, wire.Invocation), fill func(*builder, []byte) error) Route {
+		return Route{Method: http.MethodGet, Path: path, ID: id, nav: nav, name: name, main: main, fill: fill}
+	}
+	only := func(operation string, params ...string) func(Request) (string, wire.Invocation) {
+		return func(Request) (string, wire.Invocation) { return operation, wire.Invocation{Params: pairs(params...)} }
+	}
+	clusterPage := get("/cluster", "pageCluster", "cluster", "cluster", only("getCluster"), fillCluster)
+	clusterPage.fresh = true
+	connectPage := get("/connect", "pageConnect", "connect", "connect", nil, fillConnect)
+	connectPage.fresh = true
+	return []Route{
+		get("/channels", "pageChannels", "channels", "channels", only("listChannels"), fillChannels),
+		get("/c/:channel", "pageChannel", "channels", "list", func(r Request) (string, wire.Invocation) {
+			return listOf(r, "channel", r.Param("channel"))
+		}, fillChannel),
+		get("/e/:id", "pageEntry", "", "entry", oneEntry, fillEntry),
+		get("/agents", "pageAgents", "agents", "agents", func(r Request) (string, wire.Invocation) {
+			return "listAgents", wire.Invocation{Params: pairs(append(passed(r, "q", "cursor"), "limit", "50")...)}
+		}, fillAgents),
+		get("/a/:agent", "pageAgent", "agents", "list", func(r Request) (string, wire.Invocation) {
+			return listOf(r, "agent", r.Param("agent"))
+		}, fillAgent),
+		get("/jobs", "pageJobs", "jobs", "list", jobsOf, fillJobs),
+		get("/human", "pageHuman", "human", "list", helpOf, fillHelp),
+		get("/search", "pageSearch", "search", "list", searchOf, fillSearch),
+		get("/moderation", "pageModeration", "", "moderation", logOf, fillLog),
+		clusterPage,
+		get("/stats", "pageStats", "", "stats", only("getStats"), fillStats),
+		connectPage,
+		{Method: http.MethodPost, Path: "/publish", ID: "pagePublish", post: publish},
+	}
+}
+
+// Document is a page of the documentation: its Markdown with headings, tables and
+// links. Anchor makes the names under which headings are linked to.
+func (s *Site) Document(r Request, title, markdown, source string, anchor func(string) string) (Reply, error) {
+	key := source + " " + markdown
+	if reply, ok := s.recall(key); ok {
+		return reply, nil
+	}
+	html, err := s.markdown.document(markdown, anchor)
+	if err != nil {
+		return Reply{}, err
+	}
+	p := &builder{site: s, r: r, frame: frame{Title: title, Nav: "docs", Body: map[string]template.HTML{"HTML": html}, JSON: source}}
+	reply := s.execute(p, "document", http.StatusOK)
+	s.keep(key, reply)
+	return reply, reply.Cause
+}

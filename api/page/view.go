@@ -1,0 +1,286 @@
+package page
+
+import (
+	"fmt"
+	"html/template"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// entry is an entry, a job or a request for human help as its operation answers.
+type entry struct {
+	ID, Kind, Channel, Agent, Title, Body string
+	Tags                                  []string
+	CreatedAt                             int64
+	Supersedes, Relation                  *string
+	NameVerified, House                   bool
+	Hidden                                *struct {
+		At     int64
+		Reason string
+		Purged bool
+	}
+	LooksLike         string
+	SupersededBy      []related
+	SupersededByCount int
+	Status            string
+
+	// Of jobs.
+	ClaimedBy      *string
+	ClaimExpiresAt *int64
+	Results        []string
+}
+
+// related is a later entry that points at another.
+type related struct {
+	ID, Agent, Relation string
+	CreatedAt           int64
+	NameVerified        bool
+}
+
+// entryList is an answer with a list of any of these.
+type entryList struct {
+	Entries, Jobs, Requests []entry
+	NextCursor              *string
+	Notes                   []string
+}
+
+type channel struct {
+	Name, Description string
+	Entries           int
+	LastEntryAt       *int64
+}
+
+type profile struct {
+	ID, Description      string
+	Capabilities         []string
+	Endpoint, Note       *string
+	CreatedAt, UpdatedAt int64
+	Protected            bool
+	Hidden               *struct {
+		At     int64
+		Reason string
+	}
+}
+
+// IsJob and IsHelp tell what the id names.
+func (e *entry) IsJob() bool  { return strings.HasPrefix(e.ID, "j") }
+func (e *entry) IsHelp() bool { return strings.HasPrefix(e.ID, "h") }
+
+// Relates is the relation, in words; "" for an entry of its own.
+func (e *entry) Relates() string {
+	if e.Relation == nil || e.Supersedes == nil {
+		return ""
+	}
+	return relationWords[*e.Relation]
+}
+
+// relationWords say what an entry is to the one that it relates to.
+var relationWords = map[string]string{
+	"reply": "reply to", "correction": "correction of", "retraction": "retraction of", "follow_up": "follow-up to",
+}
+
+// Replies counts the answers, as far as they are listed.
+func (e *entry) Replies() (n int) {
+	for _, r := range e.SupersededBy {
+		if r.Relation == "reply" {
+			n++
+		}
+	}
+	return n + e.SupersededByCount - len(e.SupersededBy)
+}
+
+// Retracted and Corrected say what the author did with the entry.
+func (e *entry) Retracted() bool { return e.Status == "retracted" }
+func (e *entry) Corrected() bool { return e.Status == "corrected" }
+
+// Changes are the corrections, retractions and follow-ups, oldest first.
+func (e *entry) Changes() (list []related) {
+	for _, r := range e.SupersededBy {
+		if r.Relation != "reply" {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// Heading is what an entry is called where its title says nothing.
+func (e *entry) Heading() string {
+	switch {
+	case e.Hidden != nil && e.Hidden.Purged:
+		return "Erased"
+	case e.Hidden != nil:
+		return "Hidden"
+	case e.Title == "":
+		return e.ID
+	}
+	return e.Title
+}
+
+// Derived reports a title that says nothing beside the body.
+func (e *entry) Derived() bool {
+	title := strings.TrimSuffix(e.Title, "…")
+	return e.Hidden == nil && title != "" && strings.HasPrefix(strings.Join(strings.Fields(e.Body), " "), title)
+}
+
+// Noun is what the entry is, in a word.
+func (e *entry) Noun() string {
+	if e.Relation == nil {
+		return "Entry"
+	}
+	return relationNouns[*e.Relation]
+}
+
+var relationNouns = map[string]string{"reply": "Reply", "correction": "Correction", "retraction": "Retraction", "follow_up": "Follow-up"}
+
+// excerptRunes is how much of a body lists show.
+const excerptRunes = 220
+
+// Excerpt is the beginning of a body, on one line, without the title that was made of it.
+func (e *entry) Excerpt() string {
+	words := slices.DeleteFunc(strings.Fields(cut(e.Body, 4*excerptRunes)), func(word string) bool {
+		return strings.Trim(word, "|-:#*>=_~") == "" || strings.HasPrefix(word, "```")
+	})
+	text := strings.Join(words, " ")
+	if _, asked, found := strings.Cut(text, "Requested action: "); found && e.IsHelp() {
+		text = asked
+	}
+	title := strings.TrimSuffix(strings.Join(strings.Fields(e.Title), " "), "…")
+	if rest, same := strings.CutPrefix(text, title); same && title != "" {
+		text = strings.TrimLeftFunc(rest, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(".:!?–—-", r) })
+	}
+	return cut(strings.TrimLeft(text, "# "), excerptRunes)
+}
+
+// cut shortens a text to so many code points.
+func cut(text string, runes int) string {
+	if len(text) <= runes {
+		return text
+	}
+	n := 0
+	for i := range text {
+		if n++; n > runes {
+			return strings.TrimRightFunc(text[:i], unicode.IsSpace) + "…"
+		}
+	}
+	return text
+}
+
+// functions are what templates can call beside their data.
+func (s *Site) functions() template.FuncMap {
+	return template.FuncMap{
+		"iso":      iso,
+		"day":      func(ms int64) string { return time.UnixMilli(ms).UTC().Format("2 January 2006, 15:04 UTC") },
+		"number":   number,
+		"plural":   plural,
+		"initial":  initial,
+		"hue":      hue,
+		"deref":    func(s *string) string { return *s },
+		"dict":     dict,
+		"capital":  capital,
+		"percent":  func(part, whole uint64) int { return int(100 * part / max(whole, 1)) },
+		"joined":   func(list []string) string { return strings.Join(list, ", ") },
+		"duration": duration,
+	}
+}
+
+func iso(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+
+// Ago says how long before now an instant was.
+func (p *builder) Ago(ms int64) string { return ago(p.r.Now().UnixMilli(), ms) }
+
+func ago(now, ms int64) string {
+	d := time.Duration(now-ms) * time.Millisecond
+	if d < time.Minute {
+		return "just now"
+	}
+	return duration(d.Milliseconds()) + " ago"
+}
+
+// duration is a length of time in its largest unit.
+func duration(ms int64) string {
+	d := time.Duration(ms) * time.Millisecond
+	const day, month, year = 24 * time.Hour, 30 * 24 * time.Hour, 365 * 24 * time.Hour
+	for _, unit := range []struct {
+		length time.Duration
+		name   string
+	}{{year, "year"}, {month, "month"}, {day, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}} {
+		if d >= unit.length {
+			return plural(int(d/unit.length), unit.name)
+		}
+	}
+	return plural(max(0, int(d/time.Second)), "second")
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	if stem, is := strings.CutSuffix(noun, "y"); is && noun != "day" {
+		noun = stem + "ie"
+	}
+	return number(n) + " " + noun + "s"
+}
+
+// number writes a number with marks between thousands.
+func number(n any) string {
+	digits := fmt.Sprint(n)
+	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// initial is the letter that stands for a name.
+func initial(name string) string {
+	r, size := utf8.DecodeRuneInString(name)
+	if size == 0 {
+		return "?"
+	}
+	return string(unicode.ToUpper(r))
+}
+
+// hue is the color that stands for a name: one of few.
+func hue(name string) string {
+	const hues = 12
+	sum := uint32(0)
+	for _, r := range strings.ToLower(name) {
+		sum = sum*31 + uint32(r)
+	}
+	return "k" + strconv.Itoa(int(sum%hues))
+}
+
+// capital writes the first letter of a word of ours large.
+func capital(word string) string {
+	if word == "" {
+		return ""
+	}
+	return strings.ToUpper(word[:1]) + strings.ReplaceAll(word[1:], "_", " ")
+}
+
+// dict hands several values to a part of a template.
+func dict(values ...any) (map[string]any, error) {
+	m := make(map[string]any, len(values)/2)
+	for i := 0; i+1 < len(values); i += 2 {
+		name, ok := values[i].(string)
+		if !ok {
+			return nil, fmt.Errorf("%v is no name", values[i])
+		}
+		m[name] = values[i+1]
+	}
+	return m, nil
+}
+
+// body renders a body, or takes it from what is kept.
+func (p *builder) body(text string) template.HTML {
+	if html, ok := p.site.bodies.Get(text); ok {
+		return template.HTML(html) //nolint:gosec // was rendered by us
+	}
+	p.work += len(text)
+	html := p.site.markdown.body(text)
+	p.site.bodies.Put(text, string(html))
+	return html
+}

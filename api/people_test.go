@@ -1,0 +1,424 @@
+package api_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+const browserAccept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+// shown is a page as a browser gets it.
+type shown struct {
+	*apitest.Response
+	root *html.Node
+}
+
+// browse gets a page as a browser does.
+func browse(t *testing.T, s *apitest.Server, path string, want int) shown {
+	t.Helper()
+	return visit(t, s, http.MethodGet, path, "", want, "Accept", browserAccept)
+}
+
+// visit sends what a browser would, and follows nothing.
+func visit(t *testing.T, s *apitest.Server, method, path, body string, want int, headers ...string) shown {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := shown{Response: &apitest.Response{Status: resp.StatusCode, Header: resp.Header, Body: data}}
+	if p.Status != want && want != 0 {
+		t.Fatalf("%s %s: %d, want %d\n%s", method, path, p.Status, want, data)
+	}
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") {
+		if p.root, err = html.Parse(strings.NewReader(string(data))); err != nil {
+			t.Fatal(err)
+		}
+		p.check(t, path)
+	}
+	return p
+}
+
+// all returns the elements of a name.
+func (p shown) all(name string) (found []*html.Node) {
+	for n := range p.root.Descendants() {
+		if n.Type == html.ElementNode && n.Data == name {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+func attr(n *html.Node, name string) string {
+	for _, a := range n.Attr {
+		if a.Key == name {
+			return a.Val
+		}
+	}
+	return ""
+}
+
+// text is what an element shows.
+func text(n *html.Node) string {
+	var b strings.Builder
+	for d := range n.Descendants() {
+		if d.Type == html.TextNode {
+			b.WriteString(d.Data + " ")
+		}
+	}
+	return strings.Join(strings.Fields(b.String()), " ")
+}
+
+// words is what the page shows between its header and its footer.
+func (p shown) words() string { return text(p.all("main")[0]) }
+
+// check holds a page against what every page must be: nothing of another site, no
+// script of others, no attribute that runs, headings in order, and names on controls.
+func (p shown) check(t *testing.T, path string) {
+	t.Helper()
+	policy := p.Header.Get("Content-Security-Policy")
+	if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+		t.Errorf("%s: Content-Security-Policy %q", path, policy)
+	}
+	level, ids := 0, map[string]bool{}
+	for n := range p.root.Descendants() {
+		if n.Type != html.ElementNode {
+			continue
+		}
+		for _, a := range n.Attr {
+			if strings.HasPrefix(a.Key, "on") || a.Key == "style" {
+				t.Errorf("%s: <%s %s=%q>", path, n.Data, a.Key, a.Val)
+			}
+		}
+		if id := attr(n, "id"); id != "" {
+			if ids[id] {
+				t.Errorf("%s: the id %s stands twice", path, id)
+			}
+			ids[id] = true
+		}
+		switch n.Data {
+		case "script", "link", "img", "iframe", "object", "embed":
+			if at := attr(n, "src") + attr(n, "href"); !strings.HasPrefix(at, "/") || strings.HasPrefix(at, "//") {
+				t.Errorf("%s: <%s> of %q", path, n.Data, at)
+			}
+		case "a":
+			if to := attr(n, "href"); !strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "#") && !strings.HasPrefix(to, "http") {
+				t.Errorf("%s: a link to %q", path, to)
+			} else if strings.HasPrefix(to, "http") && n.Parent.Data != "dd" && !within(n, "document") && attr(n, "rel") != "nofollow ugc noopener" {
+				t.Errorf("%s: a link to %q with rel %q", path, to, attr(n, "rel"))
+			}
+		case "h1", "h2", "h3", "h4":
+			next := int(n.Data[1] - '0')
+			if next > level+1 && n.Parent.Data != "aside" {
+				t.Errorf("%s: <%s> %q behind a heading of level %d", path, n.Data, text(n), level)
+			}
+			level = next
+		}
+	}
+	if n := len(p.all("h1")); n != 1 {
+		t.Errorf("%s: %d headings of the first level", path, n)
+	}
+	if lang := attr(p.all("html")[0], "lang"); lang != "en" {
+		t.Errorf("%s: language %q", path, lang)
+	}
+}
+
+// within reports whether an element is inside one of a class.
+func within(n *html.Node, class string) bool {
+	for a := range n.Ancestors() {
+		if strings.Contains(attr(a, "class"), class) {
+			return true
+		}
+	}
+	return false
+}
+
+// hostile is what a page must show as text.
+const hostile = `<script>document.title="owned"</script><img src=x onerror=alert(1)> [click](javascript:alert(2)) ![i](https://evil.example/x.png) "'><svg onload=alert(3)> {{.}}`
+
+// TestPeopleSee holds what people see: each page shows what its operation answers, marks
+// what became of it, and leads to the same as JSON.
+func TestPeopleSee(t *testing.T) {
+	s := start(t)
+	asked := s.Publish(map[string]any{"agent": "Ada", "title": "A question of logs", "body": "When may a log be cut?\n\n- now\n- **later**", "channel": "logs", "tags": []string{"raft"}})
+	answered := s.Publish(map[string]any{"agent": "Lin", "body": "When all have it.", "reply_to": asked.ID})
+	deeper := s.Publish(map[string]any{"agent": "Ada", "body": "That is what I feared.", "reply_to": answered.ID})
+	wrong := s.Publish(map[string]any{"agent": "Lin", "title": "A rash claim", "body": "Disks never fail at all."})
+	s.Publish(map[string]any{"agent": "Lin", "supersedes": wrong.ID, "relation": "retraction", "body": "I take that back."})
+	evil := s.Publish(map[string]any{"agent": "Mallory", "title": `"><b onmouseover=alert(4)>` + hostile, "body": hostile, "tags": []string{`"onclick="alert(5)`}})
+	s.Post("/api/agents", map[string]any{"id": "Ada", "description": "Asks questions.", "capabilities": []string{"asking"}, "note": "Ask *again*."})
+	s.Post("/api/jobs", map[string]any{"agent": "Ada", "title": "Count to ten", "body": "One by one, please."})
+	var help struct{ Entry apitest.Entry }
+	s.Post("/api/human-requests", map[string]any{"agent": "Ada", "goal": "Read a sign", "requested_action": "Say what it says."}).Decode(t, &help)
+
+	feeds := 0
+	for _, test := range []struct {
+		path, holds string
+		json        string
+	}{
+		{"/", "A question of logs", "/api/entries?limit=30"},
+		{"/", "Its author took this back.", "/api/entries?limit=30"},
+		{"/channels", "logs 3 entries", "/api/channels"},
+		{"/c/logs", "logs 3 entries", "/api/entries?channel=logs&limit=30"},
+		{"/e/" + asked.ID, "now later", "/api/entries/" + asked.ID},
+		{"/e/" + asked.ID, "Reply by Lin", "/api/entries/" + asked.ID},
+		{"/e/" + asked.ID + "?plain=1", "- **later**", "/api/entries/" + asked.ID},
+		{"/e/" + deeper.ID, "reply to Lin in " + answered.ID, "/api/entries/" + deeper.ID},
+		{"/e/" + wrong.ID, "Taken back by Lin", "/api/entries/" + wrong.ID},
+		{"/a/ada", "Asks questions.", "/api/entries?agent=ada&limit=30"},
+		{"/a/ada", "Ask again", "/api/entries?agent=ada&limit=30"},
+		{"/a/lin", "Nobody has registered this name", "/api/entries?agent=lin&limit=30"},
+		{"/agents", "Asks questions.", "/api/agents?limit=50"},
+		{"/jobs", "Count to ten open", "/api/jobs?limit=30"},
+		{"/jobs?status=done", "Nothing here yet.", "/api/jobs?status=done&limit=30"},
+		{"/human", "Human help: Read a sign open", "/api/human-requests?limit=30"},
+		{"/e/" + help.Entry.ID, "Answer this request", "/api/human-requests/" + help.Entry.ID},
+		{"/search?q=feared&agent=ada", "That is what I feared.", "/api/entries?q=feared&agent=ada&limit=30"},
+		{"/search?q=nowhere", "Nothing holds all of these words.", "/api/entries?q=nowhere&limit=30"},
+		{"/cluster", "node-a well leader 3", "/cluster.json"},
+		{"/cluster", "node-b away does not answer", "/cluster.json"},
+		{"/stats", "Registered agents 1", "/api/stats"},
+		{"/moderation", "Nothing was moderated yet.", "/api/moderation/log?limit=30"},
+		{"/e/" + evil.ID, `alert(1)> [click](javascript:alert(2))`, "/api/entries/" + evil.ID},
+	} {
+		p := browse(t, s, test.path, http.StatusOK)
+		if words := p.words(); !strings.Contains(words, test.holds) {
+			t.Errorf("%s shows\n%s\nwant %s", test.path, words, test.holds)
+		}
+		alternate := ""
+		for _, link := range p.all("link") {
+			if attr(link, "type") == "application/atom+xml" {
+				feeds++
+				feed := visit(t, s, http.MethodGet, attr(link, "href"), "", http.StatusOK)
+				if !bytes.Contains(feed.Body, []byte("<feed ")) {
+					t.Errorf("%s: the feed %s is %s", test.path, attr(link, "href"), feed.Body)
+				}
+			}
+			if attr(link, "type") == "application/json" {
+				alternate = attr(link, "href")
+			}
+		}
+		if alternate != test.json {
+			t.Errorf("%s leads to %q, want %q", test.path, alternate, test.json)
+		} else if r := visit(t, s, http.MethodGet, alternate, "", http.StatusOK); r.Status != http.StatusOK {
+			t.Errorf("%s: %d", alternate, r.Status)
+		} else if same := visit(t, s, http.MethodGet, test.path, "", http.StatusOK, "Accept", "*/*"); test.path != "/" && !bytes.Equal(same.Body, r.Body) {
+			t.Errorf("%s to a program:\n%s\nwant as %s:\n%s", test.path, same.Body, alternate, r.Body)
+		}
+	}
+	const listing = 18 // of the pages above show lists or conversations
+	if feeds != listing {
+		t.Errorf("%d pages have feeds, not %d", feeds, listing)
+	}
+	for _, path := range []string{"/e/e0", "/e/nothing", "/a/nobody", "/e/j1"} {
+		p := browse(t, s, path, http.StatusNotFound)
+		if len(p.all("main")) != 1 {
+			t.Errorf("%s is no page", path)
+		}
+	}
+	p := browse(t, s, "/e/"+wrong.ID, http.StatusOK)
+	if folded := p.all("details"); len(folded) != 1 || !strings.Contains(text(folded[0]), "Disks never fail") {
+		t.Errorf("what was retracted is not folded: %d", len(folded))
+	}
+	r := s.Get("/", "Accept", "*/*")
+	if !strings.Contains(string(r.Body), `"endpoints":`) {
+		t.Errorf("/ to a program: %s", r.Body)
+	}
+}
+
+// TestPagesGoOn holds that the pages of a list follow one another without a gap.
+func TestPagesGoOn(t *testing.T) {
+	s := start(t)
+	for range 65 {
+		s.Publish(map[string]any{"agent": "Ada", "body": "One of many.", "channel": "many"})
+	}
+	path, rows, pages := "/c/many", 0, 0
+	for path != "" {
+		p := browse(t, s, path, http.StatusOK)
+		path = ""
+		for _, li := range p.all("li") {
+			if li.Parent.Data == "ol" {
+				rows++
+			}
+		}
+		for _, a := range p.all("a") {
+			if attr(a, "rel") == "next" {
+				path = attr(a, "href")
+			}
+		}
+		pages++
+	}
+	if rows != 65 || pages != 3 {
+		t.Errorf("%d rows on %d pages", rows, pages)
+	}
+}
+
+// TestPagesAreNotStale holds that a page that is kept gives way to what was written.
+func TestPagesAreNotStale(t *testing.T) {
+	s := start(t)
+	first := browse(t, s, "/", http.StatusOK)
+	again := visit(t, s, http.MethodGet, "/", "", http.StatusNotModified, "Accept", browserAccept, "If-None-Match", first.Header.Get("ETag"))
+	if len(again.Body) > 0 {
+		t.Errorf("304 with %s", again.Body)
+	}
+	s.Publish(map[string]any{"agent": "Ada", "title": "Something new", "body": "It was not there before."})
+	if words := browse(t, s, "/", http.StatusOK).words(); !strings.Contains(words, "Something new") {
+		t.Errorf("the page is stale: %s", words)
+	}
+}
+
+// TestForm holds the form with which people answer: it writes once, says what is wrong,
+// and takes nothing from another site.
+func TestForm(t *testing.T) {
+	s := start(t)
+	s.Post("/api/agents", map[string]any{"id": "Grace", "description": "Registered from this very address."})
+	var help struct{ Entry apitest.Entry }
+	s.Post("/api/human-requests", map[string]any{"agent": "Ada", "goal": "Read a sign", "requested_action": "Say what it says."}).Decode(t, &help)
+	p := browse(t, s, "/e/"+help.Entry.ID, http.StatusOK)
+	fields := url.Values{}
+	for _, input := range p.all("input") {
+		if attr(input, "type") == "hidden" {
+			fields.Set(attr(input, "name"), attr(input, "value"))
+		}
+	}
+	send := func(want int, headers ...string) shown {
+		t.Helper()
+		return visit(t, s, http.MethodPost, "/publish", fields.Encode(), want, append([]string{"Accept", browserAccept, "Content-Type", "application/x-www-form-urlencoded"}, headers...)...)
+	}
+	own := []string{"Origin", s.URL, "Sec-Fetch-Site", "same-origin"}
+	fields.Set("agent", "Grace")
+	fields.Set("body", "No")
+	if words := send(http.StatusUnprocessableEntity, own...).words(); !strings.Contains(words, "body must have 4 to 5000 characters") {
+		t.Errorf("the form says: %s", words)
+	}
+	fields.Set("body", "It says: mind the step.")
+	for _, foreign := range [][]string{
+		{},
+		{"Origin", "null"},
+		{"Origin", "https://evil.example"},
+		{"Origin", s.URL, "Sec-Fetch-Site", "cross-site"},
+		{"Origin", s.URL, "Sec-Fetch-Site", "same-site"},
+		{"Origin", "https://evil.example", "Sec-Fetch-Site", "same-origin"},
+	} {
+		send(http.StatusBadRequest, foreign...)
+	}
+	to := send(http.StatusSeeOther, own...).Header.Get("Location")
+	if again := send(http.StatusSeeOther, own...).Header.Get("Location"); again != to {
+		t.Errorf("sent twice, it wrote %s and %s", to, again)
+	}
+	if words := browse(t, s, to, http.StatusOK).words(); !strings.Contains(words, "It says: mind the step.") || strings.Contains(words, "proven") {
+		t.Errorf("%s shows %s", to, words)
+	}
+	var list apitest.List
+	s.Get("/api/entries?reply_to="+help.Entry.ID).Decode(t, &list)
+	if len(list.Entries) != 1 || list.Entries[0].Agent != "Grace" {
+		t.Errorf("answers: %+v", list.Entries)
+	}
+	fields = url.Values{"body": {"Only to see."}, "check": {"1"}}
+	if words := send(http.StatusOK, own...).words(); !strings.Contains(words, "Nothing is wrong with this. It has not been published.") {
+		t.Errorf("a check says: %s", words)
+	}
+}
+
+// TestPagesCount holds that a page counts as one call, under its own name.
+func TestPagesCount(t *testing.T) {
+	var l ledger
+	s := start(t, func(c *api.Config) { c.Counter = &l })
+	browse(t, s, "/channels", http.StatusOK)
+	browse(t, s, "/a/nobody", http.StatusNotFound)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.calls) != 2 || l.calls[0].Action != "pageChannels" || l.calls[1].Action != "pageAgent" || l.calls[0].Surface != command.SurfaceWeb {
+		t.Errorf("counted: %+v", l.calls)
+	}
+}
+
+// TestClusterPageHidesDetails holds that ids, versions and disks are for moderators, and
+// that a page made for one is not given to others.
+func TestClusterPageHidesDetails(t *testing.T) {
+	s := withModerator(t)
+	for _, path := range []string{"/cluster", "/cluster.json"} {
+		for range 2 {
+			if body := string(visit(t, s, http.MethodGet, path, "", http.StatusOK, "Accept", browserAccept).Body); strings.Contains(body, "secret") || strings.Contains(body, "v9.9.9") {
+				t.Errorf("%s shows to strangers:\n%s", path, body)
+			}
+			if path == "/cluster.json" {
+				if body := string(visit(t, s, http.MethodGet, path, "", http.StatusOK, "Authorization", "Bearer "+modToken).Body); !strings.Contains(body, "node-a-secret") || !strings.Contains(body, "v9.9.9") {
+					t.Errorf("%s shows to a moderator:\n%s", path, body)
+				}
+			}
+		}
+	}
+	for _, path := range []string{"/cluster", "/cluster.json"} {
+		r := visit(t, s, http.MethodGet, path, "", http.StatusOK, "Authorization", "Bearer "+modToken)
+		if !strings.Contains(string(r.Body), "node-a-secret") || r.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s for a moderator alone: %v", path, r.Header)
+		}
+	}
+	visit(t, s, http.MethodGet, "/cluster.json", "", http.StatusForbidden, "Authorization", "Bearer cmod_wrong")
+}
+
+// TestConnectShowsTheAddress holds that calls can be pasted as they are.
+func TestConnectShowsTheAddress(t *testing.T) {
+	s := start(t, func(c *api.Config) { c.PublicURL = "https://commons.example" })
+	words := browse(t, s, "/connect", http.StatusOK).words()
+	for _, want := range []string{"curl https://commons.example/api/entries?limit=5", `BASE = "https://commons.example"`, `"url": "https://commons.example/mcp"`, "https://commons.example/a2a", "Try it"} {
+		if !strings.Contains(words, want) {
+			t.Errorf("/connect does not show %s", want)
+		}
+	}
+}
+
+// TestRobots holds that crawlers are told what the operator wants.
+func TestRobots(t *testing.T) {
+	for _, want := range []string{api.RobotsAllow, api.RobotsDeny} {
+		s := start(t, func(c *api.Config) { c.Robots = want })
+		if got := string(visit(t, s, http.MethodGet, "/robots.txt", "", http.StatusOK).Body); got != want {
+			t.Errorf("robots.txt: %q, want %q", got, want)
+		}
+	}
+}
+
+// TestPagesAreBounded holds that whoever has many pages made is told to wait, and that a
+// page that was made before costs nothing.
+func TestPagesAreBounded(t *testing.T) {
+	const work = 200 // steps a second: a page takes more than that
+	s := start(t, func(c *api.Config) { c.Guard.ReadWork = work })
+	for range 100 {
+		browse(t, s, "/channels", http.StatusOK)
+	}
+	for i := range 100 {
+		path := "/channels?" + strconv.Itoa(i)
+		r := visit(t, s, http.MethodGet, path, "", 0, "Accept", browserAccept)
+		if r.Status == http.StatusTooManyRequests {
+			if r.Header.Get("Retry-After") == "" {
+				t.Error("429 without Retry-After")
+			}
+			return
+		}
+	}
+	t.Error("a hundred pages were made at once")
+}

@@ -1,0 +1,125 @@
+package api
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/text"
+)
+
+// maxJudgements is how often a write is judged anew because the policy changed while it
+// was on its way.
+const maxJudgements = 5
+
+// judged proposes a command, judged by the policy that the state has when it is applied.
+func (c *call) judged(cmd command.Payload, propose func() (command.Result, error)) (result command.Result, err error) {
+	by, signed := command.SignatureOf(cmd)
+	if !signed {
+		return propose()
+	}
+	for range maxJudgements {
+		if err := c.judge(cmd, by); err != nil {
+			return result, err
+		}
+		result, err = propose()
+		if err != nil || result.Outcome != command.OutcomeRejected {
+			return result, err
+		}
+		switch {
+		case slices.Contains(result.Problems, command.ProblemOldPolicy):
+			c.release() // the newest view has the policy that it was against
+			continue
+		case slices.Contains(result.Problems, command.ProblemBlocked):
+			rule, _ := c.reread().Policy().Rule(result.Entry)
+			err = c.blocked(rule)
+		case slices.Contains(result.Problems, command.ProblemProvenOnly):
+			err = provenOnly()
+		case slices.Contains(result.Problems, command.ProblemFlood):
+			err = c.flooded()
+		}
+		return result, err
+	}
+	return result, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "what may be written is being changed; nothing was written"}
+}
+
+// judge returns what the policy has against a write, as far as this node knows, and notes
+// in the command by which policy it was judged.
+func (c *call) judge(cmd command.Payload, by command.Signature) error {
+	set, err := c.read().Settings()
+	if err != nil {
+		return fmt.Errorf("read the settings: %w", err)
+	}
+	if by.Proof.Sketch = nil; set.AlikeHourly > 0 {
+		by.Proof.Sketch = text.Sketch(command.TextsOf(cmd))
+	}
+	j, err := c.read().Judge(cmd, by, c.sender())
+	if err != nil {
+		return fmt.Errorf("judge a write: %w", err)
+	}
+	by.Proof.Policy, by.Proof.Held = j.Revision, j.Held
+	c.held = j.Held != 0
+	switch {
+	case j.Rule != nil:
+		return c.blocked(j.Rule)
+	case j.ProvenOnly:
+		return provenOnly()
+	}
+	return nil
+}
+
+// flooded is the error of a write that is one too many of its likes.
+func (c *call) flooded() error {
+	set, err := c.read().Settings()
+	if err != nil {
+		return fmt.Errorf("read the settings: %w", err)
+	}
+	return set.Flooded(c.read().Time())
+}
+
+// heldNote is for who wrote something that is held.
+const heldNote = "A moderator has to look at this first: until then it is hidden. Do not send it again; GET it by its id to see whether it is shown."
+
+// ruleMessages say what the rules of a kind do: the code, the field, and the beginning of
+// a sentence.
+var ruleMessages = [...]struct {
+	code          command.Code
+	field, begins string
+}{
+	command.RuleSender:   {wire.CodeBlocked, wire.RequestBody, "Writes from your address are blocked"},
+	command.RuleNetwork:  {wire.CodeBlocked, wire.RequestBody, "Writes from your network are blocked"},
+	command.RuleName:     {wire.CodeBlocked, "agent", "Writes under this name are blocked"},
+	command.RulePattern:  {wire.CodeBlocked, wire.RequestBody, "Texts with these words are not taken"},
+	command.RuleChannel:  {wire.CodeFrozen, "channel", "Nothing is written to this channel"},
+	command.RuleUnproven: {wire.CodeFrozen, "edit_key", "Only names that are proven by their edit_key write"},
+	command.RuleAll:      {wire.CodeFrozen, wire.RequestBody, "Nobody writes"},
+}
+
+// blocked is the error of a write that a rule is against; nil: it was lifted since.
+func (c *call) blocked(rule *fsm.Rule) error {
+	if rule == nil {
+		return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "a moderator's rule was against this until now; nothing was written"}
+	}
+	m := ruleMessages[rule.Kind]
+	e := &wire.Error{Code: m.code, Message: m.begins, Issues: []wire.Issue{{m.field, "is against a rule of the moderators"}}}
+	if rule.Until > 0 {
+		e.Message += " until " + wire.Instant(rule.Until)
+		e.RetryAfter = time.Duration(rule.Until-c.read().Time()) * time.Millisecond
+	}
+	if rule.Reason != "" {
+		e.Message += ": " + strings.TrimSuffix(rule.Reason, ".")
+	}
+	e.Message += ". Reading goes on."
+	return e
+}
+
+func provenOnly() error {
+	return &wire.Error{
+		Code: wire.CodeFrozen, Message: "Only names that are proven by their edit_key write here. Reading goes on.",
+		Issues: []wire.Issue{{fieldEditKey.name, "is required, " + keyInHeader + " or in the body: POST /api/agents gives one to a new name"}},
+	}
+}

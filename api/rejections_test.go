@@ -1,0 +1,442 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// payloads are bodies that work, for every path of the interface that takes one.
+var payloads = map[string]string{
+	"/api/entries":        `{"body":"Does anybody know the tides?"}`,
+	"/api/agents":         `{"id":"my-agent","description":"Answers questions about tides."}`,
+	"/api/jobs":           `{"agent":"my-agent","title":"Proofread a paragraph","body":"Point out its mistakes."}`,
+	"/api/human-requests": `{"agent":"my-agent","goal":"A second opinion","requested_action":"Say what is unclear."}`,
+	"/api/home/seen":      `{"agent":"my-agent","ids":["e1"]}`,
+}
+
+// pathParams fill in the templates of paths.
+var pathParams = strings.NewReplacer("{id}", "e1", "{task}", "t1", "{config}", "c1", "{page}", "errors")
+
+// writes are the routes of the interface that take a body, reads those that take
+// a freshness and need no key.
+func writes(t *testing.T) (paths []string) {
+	t.Helper()
+	doc := apitest.Document(t)
+	for _, route := range api.Operations() {
+		if route.Method != http.MethodPost || !strings.HasPrefix(route.Path, "/api/") || strings.HasPrefix(route.Path, "/api/moderation/") {
+			continue
+		}
+		if doc.Paths.Value(route.Path).Post.RequestBody == nil {
+			continue
+		}
+		if payloads[route.Path] == "" {
+			t.Errorf("payloads has nothing for POST %s", route.Path)
+		}
+		paths = append(paths, route.Path)
+	}
+	return paths
+}
+
+func reads(t *testing.T) (paths []string) {
+	t.Helper()
+	doc := apitest.Document(t)
+	for _, route := range api.Operations() {
+		if route.Method != http.MethodGet {
+			continue
+		}
+		if o := doc.Paths.Value(route.Path).Get; o.Security == nil && o.Parameters.GetByInAndName("query", "consistency") != nil {
+			paths = append(paths, pathParams.Replace(route.Path))
+		}
+	}
+	return paths
+}
+
+// entriesIn is how many entries there are.
+func entriesIn(s *apitest.Server) (n uint64) {
+	v := s.Backend.View()
+	defer v.Release()
+	for _, c := range v.Channels() {
+		n += c.Entries
+	}
+	return n
+}
+
+// rejected sends a request that is to be rejected, and holds that it writes nothing; and
+// that its example, where there is one, is the request itself, corrected: it works when
+// it is sent back as it is, writes once at most, and says nothing of its own.
+func rejected(t *testing.T, s *apitest.Server, status int, method, target, body string, headers ...string) apitest.Problem {
+	t.Helper()
+	if method == http.MethodPost && len(headers) == 0 {
+		headers = []string{"Content-Type", jsonType}
+	}
+	before := entriesIn(s)
+	r := s.Do(method, target, body, headers...)
+	if r.Status != status {
+		t.Errorf("%s %s %.80s: %d %s, want %d", method, target, body, r.Status, r.Body, status)
+		return apitest.Problem{}
+	}
+	p := apitest.CheckError(t, r)
+	if after := entriesIn(s); after != before {
+		t.Errorf("%s %s %.80s: the rejection wrote %d entries", method, target, body, after-before)
+	}
+	path, query, _ := strings.Cut(target, "?")
+	if string(p.Example) == "{}" {
+		if strings.Contains(p.Error, "example") {
+			t.Errorf("%s %s %.80s: %s, and there is no example", method, target, body, p.Error)
+		}
+		return p
+	}
+	index := s.Backend.Machine.Applied()
+	var again *apitest.Response
+	if method == http.MethodGet {
+		again = s.Get(path + "?" + exampleQuery(t, p.Example))
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkOwn(t, s, values, p.Example, values.Get("action") == "publish")
+	} else {
+		var sent any
+		if json.Unmarshal([]byte(body), &sent) == nil {
+			checkOwn(t, s, sent, p.Example, true)
+		}
+		again = s.Do(method, path, string(p.Example), "Content-Type", jsonType)
+	}
+	if !taken(path, again) {
+		t.Errorf("%s %s %.80s: the example %s gives %d %s", method, target, body, p.Example, again.Status, again.Body)
+	}
+	if now := s.Backend.Machine.Applied(); now > index+1 || entriesIn(s) > before+1 {
+		t.Errorf("%s %s %.80s: the example %s wrote %d times", method, target, body, p.Example, now-index)
+	}
+	return p
+}
+
+// said collects the letters and digits of every text and number in a value.
+func said(value any) string {
+	var b strings.Builder
+	switch v := value.(type) {
+	case map[string]any:
+		for _, value := range v {
+			b.WriteString(" " + said(value))
+		}
+	case url.Values:
+		for _, values := range v {
+			b.WriteString(" " + strings.Join(values, " "))
+		}
+	case []any:
+		for _, value := range v {
+			b.WriteString(" " + said(value))
+		}
+	default:
+		fmt.Fprint(&b, v)
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) || r == ' ' {
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, b.String())
+}
+
+// ofOurOwn are the fields whose values an example may make: keys, what names an action,
+// and numbers within their bounds. A job may be the only one that the caller has claimed.
+var ofOurOwn = []string{"request_id", "action", "confirm", "relation", "kind", "job_id", "limit", "days"}
+
+// checkOwn holds that an example says what the caller said, and nothing else; and that
+// a write loses no reference and no action. A profile that is known is its own example.
+func checkOwn(t *testing.T, s *apitest.Server, sent any, example []byte, writes bool) {
+	t.Helper()
+	var fields map[string]any
+	if err := json.Unmarshal(example, &fields); err != nil {
+		t.Fatal(err)
+	}
+	if id, isProfile := fields["id"].(string); isProfile && s.Get("/api/agents/"+id).Status == http.StatusOK {
+		return
+	}
+	all := said(sent)
+	for name, value := range fields {
+		for word := range strings.FieldsSeq(said(value)) {
+			if !slices.Contains(ofOurOwn, name) && !strings.Contains(all, word) {
+				t.Errorf("the example %.300s says %q of its own, as %s", example, word, name)
+			}
+		}
+	}
+	names := map[string]any{}
+	switch sent := sent.(type) {
+	case map[string]any:
+		names = sent
+	case url.Values:
+		for name := range sent {
+			names[name] = sent.Get(name)
+		}
+	}
+	for _, reference := range []string{"supersedes", "reply_to", "job_id", "relation", "action"} {
+		if _, kept := fields[reference]; names[reference] != nil && !kept && writes {
+			t.Errorf("%v: the example %.300s has lost %s", sent, example, reference)
+		}
+	}
+}
+
+// seenPath is where nothing is taken without a key, which no example holds.
+const seenPath = "/api/home/seen"
+
+// taken reports whether a request worked, or would with a key.
+func taken(path string, r *apitest.Response) bool {
+	return r.Status == http.StatusOK || r.Status == http.StatusCreated ||
+		path == seenPath && r.Status == http.StatusForbidden && strings.Contains(string(r.Body), `"code":"proof_required"`)
+}
+
+// rejectedPost is rejected for a body whose fields break rules.
+func rejectedPost(t *testing.T, s *apitest.Server, path string, fields any) apitest.Problem {
+	t.Helper()
+	body, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rejected(t, s, http.StatusUnprocessableEntity, http.MethodPost, path, string(body))
+}
+
+// sendChunks posts a body without a length.
+func sendChunks(t *testing.T, s *apitest.Server, path, body string) *apitest.Response {
+	t.Helper()
+	r, err := http.Post(s.URL+path, jsonType, struct{ io.Reader }{strings.NewReader(body)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	answer, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &apitest.Response{Status: r.StatusCode, Header: r.Header, Body: answer}
+}
+
+// TestUnreadableBodies sends what cannot be read to every route that takes a body.
+func TestUnreadableBodies(t *testing.T) {
+	for _, path := range writes(t) {
+		s := start(t)
+		good := payloads[path]
+		for _, test := range []struct {
+			name, body, header, value, code, field string
+			status                                 int
+		}{
+			{"broken JSON", good[:len(good)-1], "Content-Type", jsonType, "malformed_body", "request", 400},
+			{"a key twice", good[:len(good)-1] + "," + good[1:], "Content-Type", jsonType, "malformed_body", "request", 400},
+			{"not UTF-8", "\xff" + good, "Content-Type", "text/plain", "malformed_body", "request", 400},
+			{"a type", good, "Content-Type", "application/xml", "unsupported_media_type", "Content-Type", 415},
+			{"an encoding", good, "Content-Encoding", "gzip", "unsupported_media_type", "Content-Encoding", 415},
+			{"too much", strings.Repeat("x", 129<<10), "Content-Type", jsonType, "body_too_large", "request", 413},
+		} {
+			p := rejected(t, s, test.status, http.MethodPost, path, test.body, test.header, test.value)
+			if p.Code != test.code || len(p.Issues) != 1 || p.Issues[0].Field != test.field || string(p.Example) != "{}" {
+				t.Errorf("POST %s, %s: %+v", path, test.name, p)
+			}
+		}
+		chunked := sendChunks(t, s, path, strings.Repeat("x", 129<<10))
+		if p := apitest.CheckError(t, chunked); chunked.Status != http.StatusRequestEntityTooLarge || len(p.Issues) != 1 || p.Issues[0].Field != "request" {
+			t.Errorf("POST %s, too many chunks: %d %s", path, chunked.Status, chunked.Body)
+		}
+		for _, body := range []string{"{}", "[1]", ""} {
+			rejected(t, s, http.StatusUnprocessableEntity, http.MethodPost, path, body)
+		}
+		p := rejected(t, s, http.StatusUnprocessableEntity, http.MethodPost, path+"?min_index=x", good)
+		if path == seenPath {
+			p.Issues = p.Issues[:1] // and the key
+		}
+		if len(p.Issues) != 1 || p.Issues[0].Field != "min_index" {
+			t.Errorf("POST %s with a bad index: %+v", path, p)
+		}
+		r := s.Do(http.MethodPost, path+"?"+strings.Repeat("a&", 200), good, "Content-Type", jsonType)
+		if p := apitest.CheckError(t, r); r.Status != http.StatusBadRequest || p.Code != "malformed_request" || len(p.Issues) != 1 || p.Issues[0].Field != "query" {
+			t.Errorf("POST %s with many parameters: %d %s", path, r.Status, r.Body)
+		}
+	}
+}
+
+// TestRejectedWrites lets the cluster reject what every route that writes proposes.
+func TestRejectedWrites(t *testing.T) {
+	for _, test := range []struct {
+		cause     error
+		code      string
+		status    int
+		retryable bool
+	}{
+		{&command.RateLimited{RetryAfter: time.Second}, "rate_limited", 429, true},
+		{&command.Unavailable{Code: command.CodeNotEnqueued, Reason: "no leader"}, "not_enqueued", 503, true},
+		{&command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: "no answer"}, "outcome_unknown", 503, false},
+		{fmt.Errorf("a mistake"), "internal_error", 500, false},
+	} {
+		b := apitest.NewBackend(t)
+		b.Reject = func(command.Sender, command.Payload) error { return test.cause }
+		s := apitest.Start(t, b)
+		check := func(r *apitest.Response, what string, retryable bool) apitest.Problem {
+			p := apitest.CheckError(t, r)
+			if r.Status != test.status || p.Code != test.code || p.Retryable != retryable {
+				t.Errorf("%s: %d %s, want %d %s", what, r.Status, r.Body, test.status, test.code)
+			}
+			return p
+		}
+		hook(b)
+		check(s.Do(http.MethodPost, hookPath+"/test", "", bearer...), "POST "+hookPath+"/test", test.retryable)
+		// A GET that writes has a request_id, so that it may always be sent again.
+		check(s.Get("/api/entries?action=publish&confirm=write&request_id=12345678&body=Hello"), "GET-write", test.status != 500)
+		for _, path := range writes(t) {
+			p := check(s.Do(http.MethodPost, path, payloads[path], "Content-Type", jsonType), "POST "+path, test.retryable)
+			if want := payloads[path]; test.status != 500 && test.code != "outcome_unknown" && !strings.HasPrefix(string(p.Example), want[:10]) {
+				t.Errorf("POST %s: the example %s is not what was sent", path, p.Example)
+			}
+		}
+	}
+}
+
+// TestNothingToRead holds that what does not exist is told before what is wrong
+// with the parameters: the example of those would not work.
+func TestNothingToRead(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"body": "Hello"})
+	for _, path := range []string{"/api/entries/e9", "/api/entries/j1", "/api/jobs/j9", "/api/jobs/e1", "/api/human-requests/e1", "/api/agents/nobody"} {
+		r := s.Get(path + "?consistency=x&min_index=y")
+		if p := apitest.CheckError(t, r); r.Status != http.StatusNotFound || p.Code != "not_found" || p.Issues[0].Field != "id" {
+			t.Errorf("%s: %d %s", path, r.Status, r.Body)
+		}
+	}
+	rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, "/api/entries/e1?consistency=x", "")
+}
+
+// TestRejectedReads asks every route that takes a freshness for one that it cannot
+// have.
+func TestRejectedReads(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"body": "Hello"})
+	s.Post("/api/agents", map[string]any{"id": "e1", "description": "Somebody."})
+	b := apitest.NewBackend(t)
+	b.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
+	alone := apitest.Start(t, b)
+	for _, path := range reads(t) {
+		with := path + "?"
+		if path == "/api/home" {
+			with += "for=ada&"
+		}
+		for query, fields := range map[string]string{
+			"consistency=weak": "consistency", "min_index=x": "min_index", "consistency=weak&min_index=-1": "min_index consistency",
+			"consistency=strong&consistency=strong": "consistency", "consistency=weak&min_index=100000": "consistency",
+		} {
+			if path == "/api/jobs/e1" || path == "/api/human-requests/e1" {
+				continue // there is none; it would be a 404
+			}
+			p := rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, with+query, "")
+			var found []string
+			for _, issue := range p.Issues {
+				found = append(found, issue.Field)
+			}
+			if strings.Join(found, " ") != fields {
+				t.Errorf("GET %s%s: problems of %v, want %s", with, query, found, fields)
+			}
+		}
+		r := s.Get(with + strings.Repeat("a&", 200))
+		if p := apitest.CheckError(t, r); r.Status != http.StatusBadRequest || p.Code != "malformed_request" || len(p.Issues) != 1 || p.Issues[0].Field != "query" {
+			t.Errorf("GET %s with many parameters: %d %s", path, r.Status, r.Body)
+		}
+		r = alone.Get(with + "consistency=strong")
+		if p := apitest.CheckError(t, r); r.Status != http.StatusServiceUnavailable || p.Code != "no_leader" || !p.Retryable {
+			t.Errorf("GET %s without a leader: %d %s", path, r.Status, r.Body)
+		}
+	}
+	for _, route := range api.Operations() {
+		if route.Method != http.MethodGet || !strings.HasSuffix(route.Path, "/{id}") {
+			continue
+		}
+		r := s.Get(strings.ReplaceAll(route.Path, "{id}", "nothing"))
+		if p := apitest.CheckError(t, r); r.Status != http.StatusNotFound || p.Code != "not_found" || len(p.Issues) != 1 || p.Issues[0].Field != "id" {
+			t.Errorf("GET %s of nothing: %d %s", route.Path, r.Status, r.Body)
+		}
+	}
+}
+
+// TestEveryRouteIsBehind asks every route for an index that the node does not have
+// in time.
+func TestEveryRouteIsBehind(t *testing.T) {
+	b := apitest.NewBackend(t)
+	b.Behind = true
+	s := apitest.Start(t, b)
+	check := func(method, path, body string) {
+		r := s.Do(method, path, body, "X-Commons-Min-Index", "1", "Content-Type", jsonType)
+		if p := apitest.CheckError(t, r); r.Status != http.StatusServiceUnavailable || p.Code != "behind" || !p.Retryable {
+			t.Errorf("%s %s: %d %s", method, path, r.Status, r.Body)
+		}
+	}
+	for _, path := range append(reads(t), hookPath) {
+		check(http.MethodGet, path+"?for=ada", "")
+	}
+	for _, path := range writes(t) {
+		check(http.MethodPost, path, payloads[path])
+	}
+}
+
+// TestEveryRouteSurvivesPanics lets the backend panic under every route that asks
+// it for more than a look at the state.
+func TestEveryRouteSurvivesPanics(t *testing.T) {
+	b := apitest.NewBackend(t)
+	b.Panic = true
+	s := apitest.Start(t, b)
+	check := func(method, path, body string) {
+		r := s.Do(method, path, body, "X-Commons-Min-Index", "1", "Content-Type", jsonType)
+		if p := apitest.CheckError(t, r); r.Status != http.StatusInternalServerError || p.Code != "internal_error" || strings.Contains(string(r.Body), "backend") {
+			t.Errorf("%s %s: %d %s", method, path, r.Status, r.Body)
+		}
+	}
+	for _, path := range reads(t) {
+		check(http.MethodGet, path+"?for=ada", "")
+	}
+	for _, path := range writes(t) {
+		check(http.MethodPost, path, payloads[path])
+	}
+	check(http.MethodGet, "/status", "")
+	check(http.MethodGet, "/readyz", "")
+}
+
+// TestMethodsOfEveryRoute holds what every path says to a method that it does not
+// take, and to what lies below it.
+func TestMethodsOfEveryRoute(t *testing.T) {
+	s := start(t)
+	methods := map[string][]string{}
+	for _, route := range api.Operations() {
+		path := pathParams.Replace(route.Path)
+		methods[path] = append(methods[path], route.Method)
+		if route.Method == http.MethodGet {
+			methods[path] = append(methods[path], http.MethodHead)
+		}
+	}
+	for path, taken := range methods {
+		slices.Sort(taken)
+		allow := strings.Join(append(taken, http.MethodOptions), ", ")
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, "PROPFIND"} {
+			if slices.Contains(taken, method) {
+				continue
+			}
+			r := s.Do(method, path, "")
+			if p := rejectionIn(t, r); r.Status != http.StatusMethodNotAllowed || r.Header.Get("Allow") != allow || p.Code != "method_not_allowed" {
+				t.Errorf("%s %s: %d, Allow %q, want %q: %s", method, path, r.Status, r.Header.Get("Allow"), allow, r.Body)
+			}
+		}
+		if r := s.Do(http.MethodOptions, path, ""); r.Status != http.StatusNoContent || r.Header.Get("Allow") != allow {
+			t.Errorf("OPTIONS %s: %d, Allow %q", path, r.Status, r.Header.Get("Allow"))
+		}
+		r := s.Get(strings.TrimSuffix(path, "/") + "/no/such/place")
+		if p := rejectionIn(t, r); r.Status != http.StatusNotFound || p.Code != "not_found" {
+			t.Errorf("below %s: %d %s", path, r.Status, r.Body)
+		}
+	}
+}

@@ -1,0 +1,33 @@
+package textcache
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestCache holds that what is kept is bounded, and that what is used stays.
+func TestCache(t *testing.T) {
+	t.Parallel()
+	const bound = 64 << 10
+	c := New(bound)
+	c.Put("kept", "x")
+	for i := range 1000 {
+		c.Put(strings.Repeat("k", i%50)+string(rune('a'+i)), strings.Repeat("v", 500))
+		if _, ok := c.Get("kept"); !ok {
+			t.Fatalf("what is used is gone after %d", i)
+		}
+	}
+	c.Put("big", strings.Repeat("v", bound))
+	if _, ok := c.Get("big"); ok {
+		t.Error("one text takes all the room")
+	}
+	total := 0
+	for _, m := range []map[string]string{c.young, c.old} {
+		for k, v := range m {
+			total += len(k) + len(v)
+		}
+	}
+	if total > bound {
+		t.Errorf("%d bytes are kept, of at most %d", total, bound)
+	}
+}

@@ -1,0 +1,169 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"regexp/syntax"
+)
+
+// RuleKind says which writes a rule of the policy is against.
+type RuleKind uint8
+
+// The kinds of rules. The numbers stand in logs and stored rows. Networks and patterns
+// are judged where a request arrives, all others when a command is applied.
+const (
+	RuleSender   RuleKind = 1 // those from where an entry came
+	RuleName     RuleKind = 2 // those under a name
+	RuleNetwork  RuleKind = 3 // those from a network
+	RuleChannel  RuleKind = 4 // those to a channel
+	RuleUnproven RuleKind = 5 // those that prove no name
+	RuleAll      RuleKind = 6 // all
+	RulePattern  RuleKind = 7 // those with a text that the pattern is found in
+)
+
+var ruleNames = [...]string{
+	RuleSender: "sender", RuleName: "agent", RuleNetwork: "network", RuleChannel: "channel",
+	RuleUnproven: "unproven", RuleAll: "all", RulePattern: "pattern",
+}
+
+// String returns the kind's name in the interface.
+func (k RuleKind) String() string {
+	if k < RuleSender || int(k) >= len(ruleNames) {
+		return fmt.Sprintf("rule(%d)", uint8(k))
+	}
+	return ruleNames[k]
+}
+
+// AtTheDoor reports whether rules of the kind are judged where a request arrives.
+func (k RuleKind) AtTheDoor() bool { return k == RuleNetwork || k == RulePattern }
+
+// MaxOf is how many rules of the kind there may be.
+func (k RuleKind) MaxOf() int {
+	if k == RulePattern {
+		return MaxPatterns
+	}
+	return MaxRules
+}
+
+// SetRule adds a rule to the policy, or replaces the one with its subject.
+type SetRule struct {
+	Order
+	Kind RuleKind `cbor:"10,keyasint"`
+	// Subject is the id of an entry for RuleSender, a folded name, a network as CIDR, a
+	// channel, or a pattern (RE2); "" for the others.
+	Subject string `cbor:"11,keyasint,omitempty"`
+	For     int64  `cbor:"12,keyasint,omitempty"` // milliseconds of log time; 0: for good, for patterns alone
+	Hold    bool   `cbor:"13,keyasint,omitempty"` // what a pattern is found in is born hidden, and not rejected
+}
+
+// LiftRule ends a rule.
+type LiftRule struct {
+	Order
+	Number uint64 `cbor:"10,keyasint"` // of the row of the record that tells of it
+}
+
+func (*SetRule) op() Op  { return OpSetRule }
+func (*LiftRule) op() Op { return OpLiftRule }
+
+func (c *LiftRule) check() error { return c.Order.check() }
+
+func (c *SetRule) check() error {
+	return errors.Join(c.Order.check(), checkText("subject", c.Subject, 0, MaxNameKeyBytes), c.checkSubject(), c.checkFor())
+}
+
+func (c *SetRule) checkFor() error {
+	switch {
+	case c.Hold && c.Kind != RulePattern:
+		return errors.New("only what a pattern is found in can be held")
+	case c.For == 0 && c.Kind == RulePattern:
+		return nil
+	case c.For < 1 || c.For > MaxRuleMillis:
+		return fmt.Errorf("a rule for %d milliseconds, allowed are 1 to %d", c.For, int64(MaxRuleMillis))
+	}
+	return nil
+}
+
+func (c *SetRule) checkSubject() error {
+	switch c.Kind {
+	case RuleSender:
+		return checkText("entry", c.Subject, 1, MaxTarget)
+	case RuleName:
+		return checkBytes("agent", c.Subject, MaxNameKeyBytes)
+	case RuleNetwork:
+		if _, err := ParseNetwork(c.Subject); err != nil {
+			return err
+		}
+		return nil
+	case RuleChannel:
+		return checkText("channel", c.Subject, MinChannel, MaxChannel)
+	case RulePattern:
+		_, err := CompilePattern(c.Subject)
+		return err
+	case RuleUnproven, RuleAll:
+		return checkRange("subject", len(c.Subject), 0, 0, "bytes")
+	}
+	return fmt.Errorf("a rule of an unknown kind: %d", c.Kind)
+}
+
+// ParseNetwork reads a network: CIDR, with no bit set behind the prefix.
+func ParseNetwork(s string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(s)
+	if err != nil || p.Bits() == 0 || p.Addr().Is4In6() || p != p.Masked() {
+		return p, fmt.Errorf("%s must be like 192.0.2.0/24 or 2001:db8::/32, not all addresses, and zero behind the prefix", s)
+	}
+	return p, nil
+}
+
+// CompilePattern reads a pattern of watch words. It is bounded in size, and in what one
+// look at a text costs.
+func CompilePattern(s string) (*regexp.Regexp, error) {
+	if err := checkBytes("pattern", s, MaxPatternBytes); err != nil {
+		return nil, err
+	}
+	tree, err := syntax.Parse(s, syntax.Perl)
+	if err != nil {
+		return nil, fmt.Errorf("pattern: %w", err)
+	}
+	program, err := syntax.Compile(tree.Simplify())
+	if err != nil {
+		return nil, fmt.Errorf("pattern: %w", err)
+	}
+	if err := checkRange("pattern", len(program.Inst), 1, MaxPatternSteps, "steps"); err != nil {
+		return nil, err
+	}
+	re, err := regexp.Compile(s)
+	if err == nil && re.MatchString("") {
+		err = errors.New("pattern: it is found in every text, also in an empty one")
+	}
+	return re, err
+}
+
+// speaking is a command with texts that others will read.
+type speaking interface{ texts() []string }
+
+// TextsOf returns the texts of a command that others will read; none of one that leaves
+// no text.
+func TextsOf(p Payload) []string {
+	if s, ok := p.(speaking); ok {
+		return s.texts()
+	}
+	return nil
+}
+
+func (p *Publish) texts() []string {
+	return append([]string{p.Agent, p.Channel, p.Title, p.Body}, p.Tags...)
+}
+
+func (c *AskHuman) texts() []string {
+	return append([]string{c.Agent, c.Goal, c.Action, c.Context, c.Bounds}, c.Tags...)
+}
+
+func (c *PostJob) texts() []string   { return append([]string{c.Agent, c.Title, c.Body}, c.Tags...) }
+func (c *ClaimJob) texts() []string  { return []string{c.Agent, c.Note} }
+func (c *FinishJob) texts() []string { return []string{c.Agent, c.Result} }
+
+func (c *Register) texts() []string {
+	return append([]string{c.Agent, c.Description, c.Endpoint, c.Note}, c.Capabilities...)
+}

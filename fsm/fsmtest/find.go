@@ -1,0 +1,83 @@
+package fsmtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// FindText returns the files below dir in which a text stands, in the case given or in
+// lower case. Every block of a table is decoded: tables are compressed, so that their
+// bytes alone say nothing. What else is there, a manifest or the Raft log with its free
+// pages, is not compressed.
+func FindText(dir, text string) (found []string, err error) {
+	needles := [][]byte{[]byte(text), bytes.ToLower([]byte(text))}
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // a node is running
+		}
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		read := os.ReadFile
+		if filepath.Ext(path) == ".sst" {
+			read = decodeTable
+		}
+		data, err := read(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		for _, needle := range needles {
+			if bytes.Contains(data, needle) {
+				name, _ := filepath.Rel(dir, path)
+				found = append(found, name)
+				break
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// decodeTable returns the file of a table as it is, and all its blocks decoded: every
+// version of every row, the separators of the index, the properties.
+func decodeTable(path string) (all []byte, err error) {
+	if all, err = os.ReadFile(path); err != nil { //nolint:gosec // a test's own directory
+		return nil, err
+	}
+	file, err := vfs.Default.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	readable, err := sstable.NewSimpleReadable(file)
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	r, err := sstable.NewReader(context.Background(), readable, sstable.ReaderOptions{})
+	if err != nil {
+		return nil, errors.Join(err, readable.Close())
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	layout, err := r.Layout()
+	if err != nil {
+		return nil, err
+	}
+	rows := 0
+	described := layout.Describe(true, r, func(key *pebble.InternalKey, value []byte) string {
+		rows++
+		all = append(append(append(all, key.UserKey...), 0), value...)
+		return ""
+	})
+	if rows == 0 {
+		return nil, errors.New("a table without a row")
+	}
+	return append(all, described...), nil
+}

@@ -1,0 +1,395 @@
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// byOperator is an order of the operator's.
+var byOperator = command.Order{By: command.Operator, Reason: "spam"}
+
+func hide(ids ...string) *command.Hide { return &command.Hide{Order: byOperator, IDs: ids} }
+func unhide(ids ...string) *command.Hide {
+	return &command.Hide{Order: byOperator, IDs: ids, Unhide: true}
+}
+
+// TestHiddenEntry: what is left is a stub, in a thread alone, and nothing relates to it.
+func TestHiddenEntry(t *testing.T) {
+	r := newRig(t)
+	root := r.publish(func(p *command.Publish) { p.Channel = "den" })
+	spam := r.publish(func(p *command.Publish) {
+		relate(command.RelationReply, root)(p)
+		p.Agent, p.AgentKey, p.Title, p.Body, p.Tags = "eve", "eve", "Cheap pills", "Buy cheap pills here.", []string{"pills"}
+	})
+	r.publish(relate(command.RelationReply, root))
+	if got := r.run(hide(EntryID(spam)))[0]; got.Outcome != command.OutcomeDone {
+		t.Fatalf("hide: %+v", got)
+	}
+	doc, raw := r.read(spam)
+	if doc.Hidden == nil || doc.Hidden.Reason != "spam" || doc.Hidden.At == 0 || doc.Channel != "den" || *doc.Supersedes != EntryID(root) || doc.CreatedAt == 0 {
+		t.Errorf("the stub is %s", raw)
+	}
+	for _, word := range []string{"eve", "pills"} {
+		if strings.Contains(raw, word) {
+			t.Errorf("the stub shows %q: %s", word, raw)
+		}
+	}
+	doc, raw = r.read(root)
+	if doc.SupersededByCount != 1 || len(doc.SupersededBy) != 1 || doc.SupersededBy[0].Agent != "ada" {
+		t.Errorf("the entry that was answered is %s", raw)
+	}
+	if got := r.list(Query{Thread: root, Since: -1}); !slices.Equal(got, []uint64{3, 2, 1}) {
+		t.Errorf("the thread has %d", got)
+	}
+	for _, q := range []Query{{Q: "pills"}, {AgentKey: "eve"}, {TagKey: "pills"}, {Thread: root, Q: "pills"}, {Thread: root, AgentKey: "eve"}, {ForKey: "ada", Q: "cheap"}} {
+		q.Since = -1
+		if got := r.list(q); len(got) > 0 {
+			t.Errorf("%+v finds %d", q, got)
+		}
+	}
+	for _, p := range []command.Payload{
+		post("bob", relate(command.RelationReply, spam)),
+		post("eve", relate(command.RelationRetraction, spam)),
+	} {
+		if found := r.run(p)[0].Problems; !slices.Equal(found, []command.Problem{command.ProblemHidden}) {
+			t.Errorf("%+v relates to a hidden entry: %d", p, found)
+		}
+	}
+	if got := r.run(hide(EntryID(spam), "e99", "j2"))[0]; got.Outcome != command.OutcomeUnchanged {
+		t.Errorf("hidden twice: %+v", got)
+	}
+}
+
+// TestOnlyModeratorsHide: by their names, as long as these have a token.
+func TestOnlyModeratorsHide(t *testing.T) {
+	r := newRig(t)
+	seq := r.publish(nil)
+	by := func(name string, unhide bool) []command.Problem {
+		return r.run(&command.Hide{Order: command.Order{By: name}, IDs: []string{EntryID(seq)}, Unhide: unhide})[0].Problems
+	}
+	none := []command.Problem{command.ProblemNotModerator}
+	if got := by("mia", false); !slices.Equal(got, none) {
+		t.Errorf("a stranger hides: %d", got)
+	}
+	token := bytes.Repeat([]byte{7}, command.KeyHashBytes)
+	grant := func(name string, token []byte) command.Result {
+		return r.run(&command.SetModerator{Order: command.Order{By: command.Operator}, Name: name, Token: token})[0]
+	}
+	if got := grant("mia", token); got.Outcome != command.OutcomeDone {
+		t.Fatalf("%+v", got)
+	}
+	if got := by("mia", false); got != nil {
+		t.Errorf("a moderator does not hide: %d", got)
+	}
+	v := r.View()
+	name, err := v.Moderator(token)
+	stranger, strangerErr := v.Moderator(make([]byte, command.KeyHashBytes))
+	v.Release()
+	if name != "mia" || stranger != "" || err != nil || strangerErr != nil {
+		t.Errorf("the token is %q's, another one %q's, %v, %v", name, stranger, err, strangerErr)
+	}
+	if got := grant("mia", nil); got.Outcome != command.OutcomeDone {
+		t.Errorf("revoked: %+v", got)
+	}
+	if got := by("mia", true); !slices.Equal(got, none) {
+		t.Errorf("one whose token was revoked unhides: %d", got)
+	}
+	if got := grant("mia", nil); !slices.Equal(got.Problems, []command.Problem{command.ProblemUnknownModerator}) {
+		t.Errorf("revoked twice: %+v", got)
+	}
+	for i := range command.MaxModerators {
+		if got := grant(fmt.Sprintf("m%d", i), token); got.Outcome != command.OutcomeDone {
+			t.Fatalf("moderator %d: %+v", i, got)
+		}
+	}
+	if got := grant("one-more", token); !slices.Equal(got.Problems, []command.Problem{command.ProblemTooManyModerators}) {
+		t.Errorf("one moderator too many: %+v", got)
+	}
+}
+
+// TestRecord: every action has a row, newest first, in pages.
+func TestRecord(t *testing.T) {
+	r := newRig(t)
+	seq := r.publish(nil)
+	r.run(hide(EntryID(seq)), unhide(EntryID(seq)), unhide(EntryID(seq)))
+	v := r.View()
+	defer v.Release()
+	rows, next, err := v.Records(0, 1)
+	if err != nil || len(rows) != 1 || next != 2 {
+		t.Fatalf("%+v, next %d, %v", rows, next, err)
+	}
+	older, end, err := v.Records(next, 5)
+	want := []Record{{1, v.Time(), "operator", ActionHide, "e1", "spam", false}}
+	if err != nil || end != 0 || !slices.Equal(older, want) || rows[0].Action != ActionUnhide {
+		t.Errorf("%+v before %+v, next %d, %v", older, rows, end, err)
+	}
+}
+
+// TestRecordIsBounded: the oldest rows go.
+func TestRecordIsBounded(t *testing.T) {
+	r := newRig(t)
+	r.publish(nil)
+	r.applyMu.Lock()
+	err := r.store.db.Set(keyRecorded, appendUints(nil, maxRecorded), pebble.NoSync)
+	if err == nil {
+		old := Record{By: "mia"}
+		err = r.store.db.Set(seqKey(spaceRecord, 1), old.encode(), pebble.NoSync)
+	}
+	r.applyMu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.run(hide("e1"))
+	v := r.View()
+	defer v.Release()
+	if rows, _, err := v.Records(0, 5); err != nil || len(rows) != 1 || rows[0].Number != maxRecorded+1 {
+		t.Errorf("%+v, %v", rows, err)
+	}
+}
+
+// TestHiddenJob: its claim ends, claims and results quote it no more, and unhide gives
+// no claim back.
+func TestHiddenJob(t *testing.T) {
+	r := newRig(t)
+	job := postJob("ada")
+	job.Title = "Sell pills"
+	seq := r.run(job)[0].Entry
+	id := FormatID(TypeJob, seq)
+	claim := r.run(&command.ClaimJob{JobAction: command.JobAction{Author: command.Author{Agent: "bob", AgentKey: "bob"}, Job: id}, TTL: 1000_000})[0].Entry
+	r.run(hide(id))
+	if _, raw := r.read(claim); strings.Contains(raw, "pills") || !strings.Contains(raw, hiddenJob) {
+		t.Errorf("the claim is %s", raw)
+	}
+	if got := r.list(Query{Q: "pills", Since: -1}); len(got) > 0 {
+		t.Errorf("the job is found by %d", got)
+	}
+	for status := range JobHidden {
+		if got := r.jobs(JobQuery{Status: status}); len(got) > 0 {
+			t.Errorf("the jobs %d are %s", got, status)
+		}
+	}
+	if h := r.home("bob", 0); len(h.ToDeliver) > 0 || len(h.OpenJobs) > 0 {
+		t.Errorf("bob is shown %+v", h)
+	}
+	if h := r.home("ada", 0); len(h.OwedToYou) > 0 {
+		t.Errorf("ada is shown %+v", h)
+	}
+	finish := &command.FinishJob{JobAction: command.JobAction{Author: command.Author{Agent: "bob", AgentKey: "bob"}, Job: id}, Result: "Done."}
+	if got := r.run(finish)[0].Problems; !slices.Equal(got, []command.Problem{command.ProblemHidden}) {
+		t.Errorf("a hidden job is done: %d", got)
+	}
+	r.run(unhide(id))
+	if got, _ := r.job(seq); got.Status != JobOpen || got.ClaimedBy != "" {
+		t.Errorf("the job is %+v", got)
+	}
+	if _, raw := r.read(claim); !strings.Contains(raw, "Claimed: Sell pills") {
+		t.Errorf("the claim is %s", raw)
+	}
+	if got := r.jobs(JobQuery{Status: JobOpen}); !slices.Equal(got, []uint64{seq}) {
+		t.Errorf("%d are open", got)
+	}
+}
+
+// TestHiddenDelivery: what waits is dropped, and not queued again.
+func TestHiddenDelivery(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", nil))
+	reply := func(p *command.Publish) { p.Agent, p.AgentKey, p.Mentions = "eve", "eve", []string{"ada"} }
+	first, second := r.publish(reply), r.publish(reply)
+	r.run(hide(EntryID(second)))
+	r.run(unhide(EntryID(second)))
+	o := r.outbox("ada")
+	if o.Waiting != 1 || o.Newest[0].Status != DeliveryDropped || o.Newest[0].Reason != ReasonHidden || o.Newest[1].Entry != first {
+		t.Errorf("the outbox is %+v", o)
+	}
+}
+
+// TestHiddenMention: it is in no digest, and an empty digest is dropped.
+func TestHiddenMention(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("ada", func(c *command.Register) { c.Notify = command.Digest; c.Given |= command.FieldNotify }))
+	mention := func(p *command.Publish) { p.Agent, p.AgentKey, p.Mentions = "eve", "eve", []string{"ada"} }
+	first, second := r.publish(mention), r.publish(mention)
+	r.run(hide(EntryID(first)))
+	v := r.View()
+	d, err := v.waitingDelivery("ada", 1)
+	v.Release()
+	if err != nil || d.mentions != 1 || len(d.listed) != 1 || d.listed[0].number != second {
+		t.Errorf("the digest is %+v, %v", d, err)
+	}
+	r.run(hide(EntryID(second)))
+	if o := r.outbox("ada"); o.Waiting != 0 || o.Newest[0].Reason != ReasonHidden {
+		t.Errorf("the outbox is %+v", o)
+	}
+}
+
+// TestHiddenProfile: it is in no list, and what it said is shown nowhere.
+func TestHiddenProfile(t *testing.T) {
+	r := newRig(t)
+	r.run(register("ada", "key-ada", func(c *command.Register) { c.Description, c.Note, c.Given = "I sell pills.", "pills", 31 }))
+	r.run(register("bob", "key-bob", nil))
+	list := func(q string) (all []uint64) {
+		v := r.View()
+		defer v.Release()
+		all, _, err := v.ListProfiles(ProfileQuery{Q: q})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	before, _ := r.profile("ada")
+	r.run(&command.Hide{Order: byOperator, Agents: []string{"ada"}})
+	doc, _ := r.profile("ada")
+	if strings.Contains(doc, "pills") || !strings.Contains(doc, `"hidden":{"at":`) {
+		t.Errorf("the profile is %s", doc)
+	}
+	if all, found := list(""), list("pills"); !slices.Equal(all, []uint64{2}) || len(found) > 0 {
+		t.Errorf("the profiles are %d, found are %d", all, found)
+	}
+	r.run(&command.Hide{Order: byOperator, Agents: []string{"ada"}, Unhide: true})
+	if after, _ := r.profile("ada"); after != before {
+		t.Errorf("the profile was %s and is %s", before, after)
+	}
+	if all, found := list(""), list("pills"); !slices.Equal(all, []uint64{2, 1}) || !slices.Equal(found, []uint64{1}) {
+		t.Errorf("the profiles are %d, found are %d", all, found)
+	}
+}
+
+// TestUnhideBringsEverythingBack: whatever was hidden in whatever order, the rows are
+// those of before; meanwhile no view shows any of it.
+func TestUnhideBringsEverythingBack(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		l, _ := drawLog(t, rt)
+		m := tempMachine(rt)
+		defer func() { dropMachine(rt, m) }()
+		seq := uint64(0)
+		apply := func(payloads ...command.Payload) {
+			g := command.Group{Boot: command.BootID{9}}
+			for _, p := range payloads {
+				seq++
+				g.Commands = append(g.Commands, command.Command{Seq: seq, Payload: p})
+			}
+			l.batch(command.Batch{Groups: []command.Group{g}})
+		}
+		apply(
+			postJob("bob"), &command.AskHuman{Author: command.Author{Agent: "bob", AgentKey: "bob"}, Goal: "A goal", Action: "An action"},
+			post("ada", func(p *command.Publish) { p.Body, p.Kind, p.Tags = "Is this a note?", command.KindKnowledge, someTags }),
+		)
+		l.feed(m, 1, l.last())
+		before := rowsOf(rt, m)
+		var ids []string
+		for seq := uint64(1); seq <= m.head.lastSeq; seq++ {
+			if id, hidden := idOf(rt, m, seq); !hidden && rapid.Bool().Draw(rt, "hidden") {
+				ids = append(ids, id)
+			}
+		}
+		if len(ids) == 0 {
+			return
+		}
+		step := func(hidden bool, ids []string) {
+			for _, id := range ids {
+				c := hide(id)
+				c.Unhide = !hidden
+				apply(c)
+				l.feed(m, l.last(), l.last())
+			}
+		}
+		step(true, rapid.Permutation(ids).Draw(rt, "order"))
+		v := m.View()
+		for _, q := range []Query{{}, {Q: "t"}, {AgentKey: "ada"}, {AgentKey: "bob"}, {ForKey: "ada"}} {
+			q.Since, q.Limit = -1, command.MaxList
+			seqs, _, err := v.List(q)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			for _, seq := range seqs {
+				if meta, _, _ := v.Meta(seq); meta.Hidden {
+					rt.Errorf("%+v shows the hidden entry %d", q, seq)
+				}
+			}
+		}
+		v.Release()
+		if rapid.Bool().Draw(rt, "restarted") {
+			dir := m.opts.Dir
+			if err := m.Close(); err != nil {
+				rt.Fatal(err)
+			}
+			var err error
+			if m, err = tryOpenAt(dir); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		step(false, rapid.Permutation(ids).Draw(rt, "order back"))
+		after := rowsOf(rt, m)
+		for key, row := range before {
+			if after[key] != row {
+				rt.Errorf("the row %q was %q and is %q", key, row, after[key])
+			}
+			delete(after, key)
+		}
+		for key, row := range after {
+			rt.Errorf("the row %q is %q and was none", key, row)
+		}
+	})
+}
+
+// rowsOf returns the logical rows but for those of sessions and of the record, and of
+// the policy: rules end while a test goes on.
+func rowsOf(t tester, m *Machine) map[string]string {
+	rows := map[string]string{}
+	for _, space := range logicalSpaces {
+		if slices.Contains([]byte{spaceSession, spaceAnswer, spaceRecord, spaceEvents, spaceRule}, space) {
+			continue
+		}
+		lower, upper := spaceBounds(space)
+		err := scanSpace(m.store.db, lower, upper, func(key, row []byte) error {
+			if !slices.ContainsFunc([][]byte{keyRecorded, keyHidden, keyPolicy}, func(other []byte) bool { return bytes.Equal(key, other) }) {
+				rows[string(key)] = string(row)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return rows
+}
+
+// idOf returns the public id of an entry, and whether it is hidden.
+func idOf(t tester, m *Machine, seq uint64) (id string, hidden bool) {
+	v := m.View()
+	defer v.Release()
+	meta, ok, err := v.Meta(seq)
+	if !ok || err != nil {
+		t.Fatalf("entry %d: %v", seq, err)
+	}
+	return FormatID(meta.Type, seq), meta.Hidden
+}
+
+// TestHiddenWordsAfterRestart: a node that was started again while an entry was hidden
+// finds it as the others do when it is shown again.
+func TestHiddenWordsAfterRestart(t *testing.T) {
+	dir := t.TempDir()
+	m := openAt(t, dir)
+	l := newLog(t)
+	l.commands(post("ada", func(p *command.Publish) { p.Body = "Rare words here." }))
+	l.commands(hide("e1"))
+	l.feed(m, 1, l.last())
+	closeMachine(t, m)
+	m = openAt(t, dir)
+	l.feed(m, l.last()+1, l.commands(unhide("e1")))
+	v := m.View()
+	defer v.Release()
+	if got, _, err := v.List(Query{Q: "rare", AgentKey: "ada", Since: -1}); err != nil || !slices.Equal(got, []uint64{1}) {
+		t.Errorf("found are %d, %v", got, err)
+	}
+}

@@ -1,0 +1,202 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// eraseBatch is how many postings Erase looks at before it lets a part be sealed.
+const eraseBatch = 4096
+
+// leave returns the offsets of a list that are not in the set.
+func (b Bitmap) leave(list []uint16) []uint16 {
+	if len(b) == 0 {
+		return list
+	}
+	left := make([]uint16, 0, len(list))
+	for _, off := range list {
+		if !b.Has(uint64(off)) {
+			left = append(left, off)
+		}
+	}
+	return left
+}
+
+// erasedIn returns the entries of a block of which nothing is to be kept.
+func (x *Index) erasedIn(block uint64) (Bitmap, error) {
+	if x.opts.Erased == nil {
+		return nil, nil
+	}
+	return x.opts.Erased(block)
+}
+
+// Erase takes the entries that Options.Erased names out of all postings in Pebble, and
+// terms that only they had with them. It goes once through all postings, those of a
+// seal that was cut short included.
+func (x *Index) Erase(ctx context.Context) error {
+	lower := append(append([]byte{}, x.opts.Prefix...), postingKey)
+	e := eraser{x: x, known: map[uint64]Bitmap{}}
+	for from := lower; from != nil; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var err error
+		if from, err = e.some(from, keyAfter(lower)); err != nil {
+			return fmt.Errorf("index: erase: %w", err)
+		}
+	}
+	return nil
+}
+
+// eraser writes postings anew.
+type eraser struct {
+	x       *Index
+	known   map[uint64]Bitmap // what is to be erased, by block
+	records []record
+}
+
+// some goes through the next postings, and returns where the others begin; nil: there
+// are none.
+func (e *eraser) some(from, upper []byte) (next []byte, err error) {
+	e.x.sealing.Lock() // a seal adds to directories
+	defer e.x.sealing.Unlock()
+	clear(e.known)
+	iter, err := e.x.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: upper})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, iter.Close()) }()
+	batch := e.x.db.NewBatch()
+	defer func() { err = errors.Join(err, batch.Close()) }()
+	looked := 0
+	for valid := iter.First(); valid; valid = iter.Next() {
+		if looked++; looked > eraseBatch {
+			next = append([]byte{}, iter.Key()...)
+			break
+		}
+		value, err := iter.ValueAndErr()
+		if err != nil {
+			return nil, err
+		}
+		if err := e.posting(batch, iter.Key(), value); err != nil {
+			return nil, fmt.Errorf("%w: key %x", err, iter.Key())
+		}
+	}
+	if err := iter.Error(); err != nil {
+		return nil, err
+	}
+	return next, batch.Commit(pebble.NoSync)
+}
+
+// posting writes one posting or directory anew, where it holds what is to be erased.
+func (e *eraser) posting(batch *pebble.Batch, key, value []byte) error {
+	term, block, off, err := splitKey(key)
+	if err != nil {
+		return err
+	}
+	var left []byte
+	var changed bool
+	if off == directoryOff {
+		left, changed, err = e.directory(term, block, value)
+	} else {
+		left, changed, err = e.left(block, value)
+	}
+	switch {
+	case err != nil || !changed:
+		return err
+	case len(left) == 0:
+		return batch.Delete(key, nil)
+	}
+	return batch.Set(key, left, nil)
+}
+
+// left returns what is left of a posting, nil for nothing, and whether that is less.
+func (e *eraser) left(block uint64, posting []byte) (left []byte, changed bool, err error) {
+	erased, known := e.known[block]
+	if !known {
+		if erased, err = e.x.erasedIn(block); err != nil {
+			return nil, false, err
+		}
+		e.known[block] = erased
+	}
+	if len(erased) == 0 {
+		return posting, false, nil
+	}
+	var set offsets
+	if err := loadPosting(&set, posting); err != nil {
+		return nil, false, err
+	}
+	before := set
+	set.andNot(erased)
+	if set == before {
+		return posting, false, nil
+	}
+	var list []uint16
+	set.each(func(off int) { list = append(list, uint16(off)) }) //nolint:gosec // below BlockEntries
+	if len(list) == 0 {
+		return nil, true, nil
+	}
+	return appendPosting(nil, list), true, nil
+}
+
+// directory returns what is left of a directory.
+func (e *eraser) directory(term []byte, block uint64, value []byte) (left []byte, changed bool, err error) {
+	if e.records, err = appendRecords(e.records[:0], value, block); err != nil {
+		return nil, false, err
+	}
+	for _, r := range e.records {
+		long := false
+		for posting := range postingsOf(value[r.from:r.to]) {
+			if len(posting) == 0 {
+				long = true
+				continue
+			}
+			kept, less, err := e.left(r.block, posting)
+			if err != nil {
+				return nil, false, err
+			}
+			changed = changed || less
+			if len(kept) > 0 {
+				left = appendRecord(left, r.block, kept)
+			}
+		}
+		if !long {
+			continue
+		}
+		keep, err := e.longLeft(term, r.block)
+		if err != nil {
+			return nil, false, err
+		}
+		changed = changed || !keep
+		if keep {
+			left = appendRecord(left, r.block, nil)
+		}
+	}
+	return left, changed, nil
+}
+
+// longLeft reports whether anything will be left of a term's postings in a block that
+// have keys of their own.
+func (e *eraser) longLeft(term []byte, block uint64) (some bool, err error) {
+	lower := appendPostings(append([]byte{}, term...), block)
+	iter, err := e.x.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: keyAfter(lower[:len(term)+blockBytes])})
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, iter.Close()) }()
+	for valid := iter.First(); valid && !some; valid = iter.Next() {
+		value, err := iter.ValueAndErr()
+		if err != nil {
+			return false, err
+		}
+		left, _, err := e.left(block, value)
+		if err != nil {
+			return false, err
+		}
+		some = len(left) > 0
+	}
+	return some, iter.Error()
+}

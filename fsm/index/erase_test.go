@@ -1,0 +1,97 @@
+package index
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// TestErase: what is erased is in no posting, whether it was sealed before or not, terms
+// that nothing else had are gone, and all else is as it was, also of parts that are
+// sealed meanwhile.
+func TestErase(t *testing.T) {
+	w := newWorld(t, 1)
+	defer w.close()
+	rng := rand.New(rand.NewPCG(7, 7))
+	var mu sync.Mutex
+	erased := map[uint64]Bitmap{}
+	w.index.opts.Erased = func(block uint64) (Bitmap, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return erased[block], nil
+	}
+	gone := map[uint64]bool{}
+	doom := func(block uint64) {
+		mu.Lock()
+		defer mu.Unlock()
+		for range 300 {
+			seq := block*BlockEntries + 1 + uint64(rng.IntN(BlockEntries-1))
+			gone[seq] = true
+			erased[block] = erased[block].With(seq)
+		}
+	}
+	w.model.fill(rng, 3*BlockEntries)
+	doom(0)
+	for seq := range gone { // a posting that stands in a key of its own
+		w.model.entries[seq-1] = append(w.model.entries[seq-1], WordClass+"doomed")
+	}
+	saved := erased
+	erased = map[uint64]Bitmap{}
+	whole := *w.model
+	w.model.entries = whole.entries[:BlockEntries]
+	w.add()
+	waitSealed(t, w.index)
+	if !hasTerm(t, w.db, "doomed") {
+		t.Fatal("the term is not there before it is erased")
+	}
+	mu.Lock()
+	erased = saved
+	mu.Unlock()
+	doom(1)
+	w.model.entries = whole.entries
+	added := make(chan struct{})
+	go func() {
+		defer close(added)
+		w.add()
+	}()
+	if err := w.index.Erase(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-added
+	waitSealed(t, w.index)
+	if hasTerm(t, w.db, "doomed") {
+		t.Error("the term is still in a key")
+	}
+	snap := w.db.NewSnapshot()
+	w.index.Cut()
+	cut := w.index.Cut()
+	defer func() { _ = snap.Close() }()
+	err := cut.Verify(snap, 0, w.index.Sealed(), func(seq uint64) ([]string, error) {
+		if gone[seq] {
+			return nil, nil
+		}
+		return w.model.terms(seq)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func hasTerm(t *testing.T, db *pebble.DB, word string) bool {
+	t.Helper()
+	iter, err := db.NewIter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for valid := iter.First(); valid; valid = iter.Next() {
+		found = found || bytes.Contains(iter.Key(), []byte(word))
+	}
+	if err := iter.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}

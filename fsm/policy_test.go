@@ -1,0 +1,539 @@
+package fsm
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+const hourOfRule = 60 * 60 * 1000
+
+// rule is a command that sets a rule for an hour.
+func rule(kind command.RuleKind, subject string) *command.SetRule {
+	return &command.SetRule{Order: byOperator, Kind: kind, Subject: subject, For: hourOfRule}
+}
+
+// set sets a rule and returns its number.
+func (r *rig) set(c *command.SetRule) uint64 {
+	r.t.Helper()
+	got := r.run(c)[0]
+	if got.Outcome != command.OutcomeDone {
+		r.t.Fatalf("%+v: %+v", c, got)
+	}
+	return got.Entry
+}
+
+// bySender is an entry of a sender's.
+func bySender(sender string) func(*command.Publish) {
+	return func(p *command.Publish) { p.Proof.Sender = sender }
+}
+
+// judge is what a view says of a write from an address.
+func (r *rig) judge(p command.Payload, addr string) Judgement {
+	r.t.Helper()
+	v := r.View()
+	defer v.Release()
+	by, _ := command.SignatureOf(p)
+	j, err := v.Judge(p, by, netip.MustParseAddr(addr))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return j
+}
+
+func TestRuleChecks(t *testing.T) {
+	for _, test := range []struct {
+		kind    command.RuleKind
+		subject string
+		forMS   int64
+		hold    bool
+		wrong   bool
+	}{
+		{kind: command.RuleName, subject: "eve", forMS: 1},
+		{kind: command.RuleName, subject: "eve", forMS: 0, wrong: true},
+		{kind: command.RuleName, subject: "eve", forMS: command.MaxRuleMillis + 1, wrong: true},
+		{kind: command.RuleName, subject: "eve", forMS: 1, hold: true, wrong: true},
+		{kind: command.RuleName, subject: "", forMS: 1, wrong: true},
+		{kind: command.RuleSender, subject: "e1", forMS: 1},
+		{kind: command.RuleNetwork, subject: "192.0.2.0/24", forMS: 1},
+		{kind: command.RuleNetwork, subject: "2001:db8::/32", forMS: 1},
+		{kind: command.RuleNetwork, subject: "192.0.2.1/24", forMS: 1, wrong: true},
+		{kind: command.RuleNetwork, subject: "0.0.0.0/0", forMS: 1, wrong: true},
+		{kind: command.RuleNetwork, subject: "192.0.2.1", forMS: 1, wrong: true},
+		{kind: command.RuleNetwork, subject: "::ffff:192.0.2.0/120", forMS: 1, wrong: true},
+		{kind: command.RuleChannel, subject: "den", forMS: 1},
+		{kind: command.RuleAll, forMS: 1},
+		{kind: command.RuleAll, subject: "x", forMS: 1, wrong: true},
+		{kind: command.RulePattern, subject: "(?i)pills?"},
+		{kind: command.RulePattern, subject: "pills", hold: true},
+		{kind: command.RulePattern, subject: "x*", wrong: true},
+		{kind: command.RulePattern, subject: "(", wrong: true},
+		{kind: command.RulePattern, subject: "", wrong: true},
+		{kind: command.RulePattern, subject: strings.Repeat("a", command.MaxPatternBytes+1), wrong: true},
+		{kind: command.RulePattern, subject: "(x{30}){30}", wrong: true},
+		{kind: 99, subject: "x", forMS: 1, wrong: true},
+	} {
+		c := &command.SetRule{Order: byOperator, Kind: test.kind, Subject: test.subject, For: test.forMS, Hold: test.hold}
+		if err := command.Check(c); (err != nil) != test.wrong {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if !test.wrong {
+			checkRoundTrip(t, c)
+		}
+	}
+	checkRoundTrip(t, &command.LiftRule{Order: byOperator, Number: 7})
+}
+
+// TestRulesKeepWritesOut: each kind of rule is against what it names and nothing else,
+// on every kind of command, until it ends or is lifted.
+func TestRulesKeepWritesOut(t *testing.T) {
+	author := func(agent, sender string) command.Author {
+		return command.Author{Agent: agent, AgentKey: agent, Proof: command.Proof{Sender: sender}}
+	}
+	key := keyHash("ada")
+	for name, test := range map[string]struct {
+		rule    *command.SetRule
+		against []command.Payload
+		not     []command.Payload
+	}{
+		"sender": {
+			rule(command.RuleSender, "e1"),
+			[]command.Payload{
+				post("bob", bySender("s1")), post(command.AnonymousName, bySender("s1")),
+				&command.PostJob{Author: author("bob", "s1"), Title: "A job", Body: "Do it."},
+				&command.AskHuman{Author: author("bob", "s1"), Goal: "A goal", Action: "Look"},
+				&command.MarkSeen{AgentKey: "bob", Entries: []uint64{1}, Proof: command.Proof{Sender: "s1"}},
+			},
+			[]command.Payload{post("eve", bySender("s2"))},
+		},
+		"name": {
+			rule(command.RuleName, "eve"),
+			[]command.Payload{post("eve", bySender("s2"))},
+			[]command.Payload{post("bob", bySender("s1"))},
+		},
+		"channel": {
+			rule(command.RuleChannel, "den"),
+			[]command.Payload{
+				post("bob", func(p *command.Publish) { p.Channel = "den" }),
+				post("bob", relate(command.RelationReply, 2)), // of which e2 is
+			},
+			[]command.Payload{post("bob", nil)},
+		},
+		"jobs": {
+			rule(command.RuleChannel, "jobs"),
+			[]command.Payload{
+				&command.PostJob{Author: author("bob", "s1"), Title: "A job", Body: "Do it."},
+				&command.ClaimJob{JobAction: command.JobAction{Author: author("bob", "s1"), Job: "j3"}, TTL: 1000},
+			},
+			[]command.Payload{&command.AskHuman{Author: author("bob", "s1"), Goal: "A goal", Action: "Look"}},
+		},
+		"unproven": {
+			rule(command.RuleUnproven, ""),
+			[]command.Payload{post("bob", nil), post("ada", nil)},
+			[]command.Payload{post("ada", func(p *command.Publish) { p.Proof.Key = key })},
+		},
+		"all": {
+			rule(command.RuleAll, ""),
+			[]command.Payload{post("ada", func(p *command.Publish) { p.Proof.Key = key })},
+			[]command.Payload{hide("e1"), &command.Tick{}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.run(post("eve", bySender("s1")), post("eve", func(p *command.Publish) { p.Channel = "den" }),
+				&command.PostJob{Author: author("carol", "s9"), Title: "A job", Body: "Do it."},
+				&command.Register{Agent: "ada", AgentKey: "ada", Given: command.FieldNote, Note: "A note", NewKey: key})
+			taken := func(p command.Payload) bool {
+				t.Helper()
+				j := r.judge(p, "192.0.2.1")
+				got := r.run(p)[0]
+				blocked := slices.Equal(got.Problems, []command.Problem{command.ProblemBlocked})
+				if blocked != (j.Rule != nil) || blocked && j.Rule.Number != got.Entry {
+					t.Errorf("%+v: the view says %+v, apply %+v", p, j.Rule, got)
+				}
+				return !blocked
+			}
+			number := r.set(test.rule)
+			for _, p := range test.against {
+				if taken(p) {
+					t.Errorf("taken: %+v", p)
+				}
+			}
+			for _, p := range test.not {
+				if by, signed := command.SignatureOf(p); signed && !taken(p) {
+					t.Errorf("not taken: %+v", by)
+				} else if !signed && len(r.run(p)[0].Problems) > 0 {
+					t.Errorf("not taken: %+v", p)
+				}
+			}
+			if got := r.run(&command.LiftRule{Order: byOperator, Number: number})[0]; got.Outcome != command.OutcomeDone {
+				t.Fatalf("lift: %+v", got)
+			}
+			if !taken(test.against[0]) {
+				t.Error("a lifted rule holds")
+			}
+			test.rule.For = 5000
+			r.set(test.rule)
+			if taken(test.against[0]) {
+				t.Error("a rule for 5 s does not hold in the next one")
+			}
+			r.log.stamp += 5000
+			r.run(&command.Tick{})
+			if !taken(test.against[0]) {
+				t.Error("a rule that has ended holds")
+			}
+			if rows := rowsIn(t, r.Machine, spaceRule); rows != 0 {
+				t.Errorf("%d rows are left of rules that have ended", rows)
+			}
+		})
+	}
+}
+
+// rowsIn counts the rows of a space.
+func rowsIn(t testing.TB, m *Machine, space byte) (n int) {
+	t.Helper()
+	v := m.View()
+	defer v.Release()
+	lower, upper := spaceBounds(space)
+	if err := scanSpace(v.snap, lower, upper, func(_, _ []byte) error { n++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestPolicyAtTheDoor: networks and patterns are judged by the node, and what was judged
+// before they changed is sent back.
+func TestPolicyAtTheDoor(t *testing.T) {
+	r := newRig(t)
+	old := post("bob", nil)
+	network := r.set(rule(command.RuleNetwork, "192.0.2.0/24"))
+	if got := r.run(old)[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemOldPolicy}) {
+		t.Fatalf("a write that was judged before: %+v", got)
+	}
+	if j := r.judge(old, "192.0.2.77"); j.Rule == nil || j.Rule.Number != network {
+		t.Errorf("from the network: %+v", j)
+	}
+	for _, addr := range []string{"192.0.3.1", "2001:db8::1"} {
+		if j := r.judge(old, addr); j.Rule != nil || j.Revision != network {
+			t.Errorf("from %s: %+v", addr, j)
+		}
+	}
+	if j := r.judge(old, "::ffff:192.0.2.77"); j.Rule == nil {
+		t.Error("an address in its other form is let in")
+	}
+	reject := r.set(&command.SetRule{Order: byOperator, Kind: command.RulePattern, Subject: `(?i)\bpills\b`})
+	hold := r.set(&command.SetRule{Order: byOperator, Kind: command.RulePattern, Subject: "lottery", Hold: true})
+	for body, want := range map[string]Judgement{
+		"Some Pills here":     {Rule: &Rule{Number: reject}},
+		"Some spills":         {},
+		"A lottery":           {Held: hold},
+		"A lottery of pills.": {Rule: &Rule{Number: reject}, Held: hold},
+	} {
+		j := r.judge(post("bob", func(p *command.Publish) { p.Body = body }), "2001:db8::1")
+		if j.Held != want.Held || (j.Rule == nil) != (want.Rule == nil) || j.Rule != nil && j.Rule.Number != want.Rule.Number || j.Revision != hold {
+			t.Errorf("%q: %+v", body, j)
+		}
+	}
+	watched := post("bob", func(p *command.Publish) { p.Body = "A lottery of pills." })
+	if j := r.judge(watched, "192.0.2.77"); j.Rule == nil || j.Rule.Number != network || j.Held != 0 {
+		t.Errorf("patterns are looked for in what is blocked: %+v", j)
+	}
+	ready := post("bob", nil)
+	ready.Proof.Policy, ready.Request = hold, command.RequestKey{Scope: "bob", ID: "request-1"}
+	if got := r.run(ready)[0]; got.Outcome != command.OutcomeDone {
+		t.Fatalf("a write judged by the newest policy: %+v", got)
+	}
+	r.run(&command.LiftRule{Order: byOperator, Number: hold})
+	if got := r.run(ready)[0]; got.Outcome != command.OutcomeDuplicate {
+		t.Errorf("its repetition: %+v", got)
+	}
+	r.set(rule(command.RuleName, "eve")) // is nothing for the door
+	again := post("bob", nil)
+	again.Proof.Policy = r.judge(again, "2001:db8::1").Revision
+	if got := r.run(again)[0]; got.Outcome != command.OutcomeDone {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestRulesAreBounded in number, those of a kind.
+func TestRulesAreBounded(t *testing.T) {
+	r := newRig(t)
+	pattern := func(i int) *command.SetRule {
+		return &command.SetRule{Order: byOperator, Kind: command.RulePattern, Subject: fmt.Sprint("word", i)}
+	}
+	for i := range command.MaxPatterns {
+		r.set(pattern(i))
+	}
+	if got := r.run(pattern(command.MaxPatterns))[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemTooManyRules}) {
+		t.Errorf("one too many: %+v", got)
+	}
+	again := r.set(pattern(0))
+	r.set(rule(command.RuleName, "eve"))
+	v := r.View()
+	defer v.Release()
+	var seen []uint64
+	for before := uint64(0); ; {
+		rules, next := v.Policy().Rules(before, 10)
+		for _, rule := range rules {
+			seen = append(seen, rule.Number)
+		}
+		if before = next; next == 0 {
+			break
+		}
+	}
+	if len(seen) != command.MaxPatterns+1 || seen[1] != again || !slices.IsSortedFunc(seen, func(a, b uint64) int { return int(b) - int(a) }) {
+		t.Errorf("the rules are %d", seen)
+	}
+	if got := r.run(rule(command.RuleSender, "e1"))[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemUnknownSender}) {
+		t.Errorf("a sender that is not known: %+v", got)
+	}
+	if got := r.run(&command.LiftRule{Order: byOperator, Number: 1})[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemUnknownRule}) {
+		t.Errorf("lifting what was replaced: %+v", got)
+	}
+	stranger := rule(command.RuleAll, "")
+	stranger.By = "mia"
+	for _, c := range []command.Payload{stranger, &command.LiftRule{Order: stranger.Order, Number: again}} {
+		if got := r.run(c)[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemNotModerator}) {
+			t.Errorf("a stranger's %T: %+v", c, got)
+		}
+	}
+}
+
+// TestRecordOfRules: it says what was done, to strangers without names, and to nobody
+// which network.
+func TestRecordOfRules(t *testing.T) {
+	r := newRig(t)
+	r.run(post("bob", bySender("s1")))
+	for _, c := range []*command.SetRule{
+		rule(command.RuleNetwork, "192.0.2.0/24"), rule(command.RuleName, "eve"), rule(command.RuleSender, "e1"),
+		rule(command.RuleChannel, "den"),
+		{Order: byOperator, Kind: command.RulePattern, Subject: "pills"},
+	} {
+		r.set(c)
+	}
+	r.run(&command.LiftRule{Order: byOperator, Number: 1})
+	on := true
+	r.run(&command.SetSettings{ProvenOnly: &on})
+	v := r.View()
+	defer v.Release()
+	rows, _, err := v.Records(0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, row := range slices.Backward(rows) {
+		what, _, _ := strings.Cut(row.What, " until ")
+		got = append(got, fmt.Sprintf("%s %s %t", row.Action, what, row.Private))
+		if strings.Contains(row.What, "192.") {
+			t.Errorf("the record holds a network: %+v", row)
+		}
+	}
+	want := []string{
+		"block network false", "block agent eve true", "block sender of e1 true", "freeze channel den false",
+		"watch pattern pills true", "unblock network false",
+		"settings daily-bytes=4294967296 sender-bytes=1073741824 proven-only=true alike-hourly=0 false",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the record is %q", got)
+	}
+}
+
+// TestProvenOnly: names without proof do not write, and new ones can be registered.
+func TestProvenOnly(t *testing.T) {
+	r := newRig(t)
+	on, key := true, keyHash("ada")
+	register := &command.Register{Agent: "ada", AgentKey: "ada", Given: command.FieldNote, Note: "A note", NewKey: key}
+	r.run(&command.SetSettings{ProvenOnly: &on})
+	only := []command.Problem{command.ProblemProvenOnly}
+	if got := r.run(post("ada", nil))[0]; !slices.Equal(got.Problems, only) || !r.judge(post("ada", nil), "::1").ProvenOnly {
+		t.Errorf("a name that nobody registered: %+v", got)
+	}
+	if got := r.run(register)[0]; got.Outcome != command.OutcomeDone {
+		t.Errorf("a registration: %+v", got)
+	}
+	if got := r.run(post("ada", nil))[0]; !slices.Equal(got.Problems, only) {
+		t.Errorf("without the key: %+v", got)
+	}
+	if got := r.run(post("ada", func(p *command.Publish) { p.Proof.Key = key }))[0]; got.Outcome != command.OutcomeDone {
+		t.Errorf("with the key: %+v", got)
+	}
+}
+
+// TestHeldBack: what is held is hidden from the moment on that it is written; no receiver
+// gets it; a moderator shows it, or hides it for good.
+func TestHeldBack(t *testing.T) {
+	r := newRig(t)
+	r.run(hooked("bob", nil), post("bob", nil))
+	number := r.set(&command.SetRule{Order: byOperator, Kind: command.RulePattern, Subject: "pills", Hold: true})
+	hold := func(p *command.Proof) { p.Policy, p.Held = number, number }
+	reply := post("eve", func(p *command.Publish) {
+		relate(command.RelationReply, 1)(p)
+		p.Body, p.Mentions = "Cheap pills for @bob", []string{"bob"}
+		hold(&p.Proof)
+	})
+	job := &command.PostJob{Author: command.Author{Agent: "eve", AgentKey: "eve"}, Title: "Sell pills", Body: "Sell them."}
+	hold(&job.Proof)
+	profile := &command.Register{Agent: "Eve", AgentKey: "eve", Given: command.FieldNote, Note: "pills", NewKey: keyHash("eve")}
+	hold(&profile.Proof)
+	late := post("eve", func(p *command.Publish) {
+		relate(command.RelationReply, 1)(p)
+		p.Body = "More pills"
+		hold(&p.Proof)
+	})
+	for _, got := range r.run(reply, job, profile, late) {
+		if got.Outcome != command.OutcomeDone {
+			t.Fatalf("%+v", got)
+		}
+	}
+	doc, raw := r.read(2)
+	if doc.Hidden == nil || doc.Hidden.Reason != heldReason || strings.Contains(raw, "pills") {
+		t.Errorf("the reply is %s", raw)
+	}
+	if doc, raw := r.read(1); doc.SupersededByCount != 0 || len(doc.SupersededBy) > 0 {
+		t.Errorf("what it answers is %s", raw)
+	}
+	if got := r.list(Query{Q: "pills", Since: -1}); len(got) > 0 {
+		t.Errorf("a search finds %d", got)
+	}
+	if o := r.outbox("bob"); o.Waiting != 0 || len(o.Newest) != 2 || o.Newest[0].Reason != ReasonHidden {
+		t.Errorf("the outbox is %+v", o)
+	}
+	held := r.heldBack()
+	if !slices.Equal(held, []string{"Eve", "e4", "j3", "e2"}) {
+		t.Fatalf("held are %q", held)
+	}
+	if got := r.run(unhide("e2"))[0]; got.Outcome != command.OutcomeDone {
+		t.Errorf("%+v", got)
+	}
+	if _, raw := r.read(2); !strings.Contains(raw, "pills") {
+		t.Errorf("shown it is %s", raw)
+	}
+	settle := hide("j3", "e4")
+	settle.Agents = []string{"eve"}
+	if got := r.run(settle)[0]; got.Outcome != command.OutcomeDone {
+		t.Errorf("%+v", got)
+	}
+	for _, seq := range []uint64{3, 4} {
+		if doc, raw := r.read(seq); doc.Hidden == nil || doc.Hidden.Reason != "spam" || seq == 4 && *doc.Supersedes != "e1" {
+			t.Errorf("hidden for good it is %s", raw)
+		}
+	}
+	if held := r.heldBack(); len(held) > 0 {
+		t.Errorf("held are %q still", held)
+	}
+	if got := r.run(hide("j3"))[0]; got.Outcome != command.OutcomeUnchanged {
+		t.Errorf("hidden twice: %+v", got)
+	}
+	r.run(unhide("j3"))
+	if doc, raw := r.read(3); doc.Hidden != nil || !strings.Contains(raw, "pills") {
+		t.Errorf("shown after all it is %s", raw)
+	}
+}
+
+func (r *rig) heldBack() (ids []string) {
+	r.t.Helper()
+	v := r.View()
+	defer v.Release()
+	for before := uint64(0); ; {
+		held, next, err := v.HeldBack(before, 1)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for _, h := range held {
+			ids = append(ids, h.ID)
+			if !strings.Contains(strings.Join(h.Texts, " "), "pills") {
+				r.t.Errorf("%+v without its text", h)
+			}
+		}
+		if before = next; next == 0 {
+			return ids
+		}
+	}
+}
+
+// TestPolicyIsTheSameEverywhere applies one log in batches of different sizes, with a
+// restart in between: what is taken does not depend on them.
+func TestPolicyIsTheSameEverywhere(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		l := newLog(t)
+		for range rapid.IntRange(1, 20).Draw(rt, "log entries") {
+			l.stamp += rapid.SampledFrom([]int64{0, 1000, 10_000, hourMillis}).Draw(rt, "time")
+			var bodies []command.Payload
+			for range rapid.IntRange(1, 4).Draw(rt, "commands") {
+				bodies = append(bodies, drawPolicyCommand(rt))
+			}
+			l.commands(bodies...)
+		}
+		digest := func(step uint64) string {
+			dir := t.TempDir()
+			m := must(tryOpenAt(dir))
+			for first := uint64(1); first <= l.last(); first += step {
+				l.feed(m, first, min(l.last(), first+step-1))
+			}
+			v := m.View()
+			sum := fmt.Sprintf("%x", must(v.RowDigest(t.Context())))
+			kept := policyText(v.Policy())
+			v.Release()
+			closeMachine(t, m)
+			m = must(tryOpenAt(dir))
+			defer closeMachine(t, m)
+			l.feed(m, 1, l.last())
+			v = m.View()
+			defer v.Release()
+			if stored := policyText(v.Policy()); stored != kept {
+				rt.Errorf("the policy in memory is %s, and on disk %s", kept, stored)
+			}
+			return sum
+		}
+		if one, all := digest(1), digest(l.last()); one != all {
+			rt.Errorf("one by one %s, all at once %s", one, all)
+		}
+	})
+}
+
+func policyText(p *Policy) string {
+	text := fmt.Sprint(p.revision, p.nextEnd, len(p.networks), len(p.patterns()))
+	rules, _ := p.Rules(0, command.MaxList)
+	for _, r := range rules {
+		text += fmt.Sprintf("\n%+v", *r)
+	}
+	return text
+}
+
+// drawPolicyCommand draws a write, or a change of the policy.
+func drawPolicyCommand(rt *rapid.T) command.Payload {
+	proof := command.Proof{
+		Sender: rapid.SampledFrom([]string{"s1", "s2"}).Draw(rt, "sender"),
+		Policy: rapid.Uint64Range(0, 4).Draw(rt, "judged by"), Held: rapid.Uint64Range(0, 1).Draw(rt, "held"),
+		Sketch: rapid.SampledFrom([][]byte{nil, []byte("part one"), []byte("part onepart two")}).Draw(rt, "sketch"),
+	}
+	agent := rapid.SampledFrom([]string{"ada", "bob"}).Draw(rt, "agent")
+	id := EntryID(rapid.Uint64Range(1, 6).Draw(rt, "id"))
+	switch rapid.IntRange(0, 9).Draw(rt, "command") {
+	case 0, 1:
+		c := rule(command.RuleKind(rapid.IntRange(1, 6).Draw(rt, "kind")), "")
+		c.For = rapid.Int64Range(1, 20_000).Draw(rt, "for")
+		c.Subject = map[command.RuleKind]string{
+			command.RuleSender: id, command.RuleName: agent, command.RuleNetwork: "192.0.2.0/24", command.RuleChannel: "general",
+		}[c.Kind]
+		return c
+	case 2:
+		return &command.LiftRule{Order: byOperator, Number: rapid.Uint64Range(1, 6).Draw(rt, "number")}
+	case 3:
+		return &command.Hide{Order: byOperator, IDs: []string{id}, Agents: []string{agent}, Unhide: rapid.Bool().Draw(rt, "unhide")}
+	case 4:
+		return &command.Register{Agent: agent, AgentKey: agent, Given: command.FieldNote, Note: "A note", NewKey: keyHash(agent), Proof: proof}
+	case 6:
+		most := rapid.Uint64Range(0, 2).Draw(rt, "alike")
+		return &command.SetSettings{AlikeHourly: &most}
+	case 5:
+		return &command.PostJob{Author: command.Author{Agent: agent, AgentKey: agent, Proof: proof}, Title: "A job", Body: "Do it."}
+	}
+	return post(agent, func(p *command.Publish) { p.Proof = proof })
+}

@@ -1,0 +1,199 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/index"
+)
+
+// What is purged is hidden, and what it was is gone: its row is the stub, without whom
+// it mentioned, and spaceHidden has nothing of it. That is what apply does. The bytes
+// are still in files of the state and of the log, until the node has written these
+// anew; see erase.go and package node/purge.
+
+// Purge is one entry that was purged.
+type Purge struct {
+	Number    uint64 // from 1
+	Index     uint64 // of the log entry that purged it: what stands before it may hold the text
+	At        int64  // milliseconds since the epoch
+	Cluster   string // that purged it
+	ID        string
+	CreatedAt int64 // of the entry
+	// Servers are those that the cluster had: each has the text on its disk.
+	Servers []string
+}
+
+func (p *Purge) append(dst []byte) []byte {
+	dst = appendBlob(appendBlob(appendUints(dst, p.Index, uint64(p.At), uint64(p.CreatedAt)), p.Cluster), p.ID)
+	for _, id := range p.Servers {
+		dst = appendBlob(dst, id)
+	}
+	return dst
+}
+
+func decodePurge(row []byte) (Purge, error) {
+	r := rowReader{rest: row}
+	p := Purge{Index: r.uint(), At: int64(r.uint()), CreatedAt: int64(r.uint()), Cluster: r.text(), ID: r.text()}
+	for len(r.rest) > 0 && !r.bad {
+		p.Servers = append(p.Servers, r.text())
+	}
+	return p, r.done("purge row")
+}
+
+// applyPurge purges what the command names. Its Entry is the number of its row in the
+// record.
+func (tx *txn) applyPurge(c *command.Purge) command.Result {
+	if !mayOrder(tx, &c.Order) {
+		return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{command.ProblemNotModerator}}
+	}
+	var done []string
+	for _, id := range c.IDs {
+		e, known := resolve(tx, id)
+		if !known || tx.purged(e.Seq) {
+			continue
+		}
+		if !e.Hidden {
+			tx.hide(&e, c.Reason)
+			tx.happen(EventHide, e.Seq)
+		}
+		tx.purge(e.Seq, c.Reason)
+		tx.listPurge(&Purge{Cluster: tx.cluster.id, ID: id, CreatedAt: e.CreatedAt, Servers: c.Servers})
+		done = append(done, id)
+	}
+	if len(done) == 0 {
+		return command.Result{Outcome: command.OutcomeUnchanged}
+	}
+	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, ActionPurge, strings.Join(done, " "), false)}
+}
+
+// listPurge adds the row of a purge.
+func (tx *txn) listPurge(p *Purge) {
+	p.Number, p.Index, p.At = tx.number(keyPurged)+1, tx.head.applied, tx.now
+	tx.keep(keyPurged, binary.AppendUvarint(nil, p.Number))
+	tx.keep(seqKey(spacePurge, p.Number), p.append(nil))
+}
+
+// PurgeListed purges what a list from elsewhere names, as far as the state has such
+// entries: those with the id and the time. It is no command: nothing else may use the
+// state, which becomes the first one of a new cluster. It returns how many it purged.
+func (m *Machine) PurgeListed(list []Purge, reason string) (purged int, err error) {
+	m.applyMu.Lock()
+	defer m.applyMu.Unlock()
+	defer func() {
+		if failed, is := recover().(*applyError); is {
+			err = failed
+		}
+	}()
+	tx := m.begin()
+	tx.now = tx.head.now
+	for i := range list {
+		p := list[i]
+		e, known := resolve(tx, p.ID)
+		if !known || e.CreatedAt != p.CreatedAt || tx.purged(e.Seq) {
+			continue
+		}
+		if !e.Hidden {
+			tx.hide(&e, reason)
+		}
+		tx.purge(e.Seq, reason)
+		tx.listPurge(&p)
+		purged++
+	}
+	if purged > 0 {
+		tx.record(&command.Order{By: command.Operator, Reason: reason}, ActionPurge, fmt.Sprintf("%d entries of a purge list", purged), false)
+	}
+	m.commit(tx)
+	m.publish()
+	return purged, m.store.Flush()
+}
+
+// purge erases what a hidden entry was.
+func (tx *txn) purge(seq uint64, reason string) {
+	h, ok := read(tx, seqKey(spaceHidden, seq), decodeHidden)
+	if !ok {
+		return
+	}
+	was, err := decodeEntryRow(seq, h.row)
+	tx.must(err)
+	texts, err := was.texts()
+	tx.must(err)
+	a := tx.activity(was.AgentKey)
+	for _, name := range topicsOf(was.Channel, texts.Tags) {
+		a.forget(name)
+	}
+	key := seqKey(spacePurgedBits, seq/hiddenEntries)
+	bits, _ := tx.get(key)
+	tx.keep(key, index.Bitmap(bits).With(seq))
+	tx.keep(seqKey(spaceHidden, seq), nil)
+	tx.release(heldBackKey(seq))
+	if parent, ok := tx.entry(was.Parent); ok {
+		was.parentType = parent.Type
+	}
+	was.inbox = nil
+	tx.recastEntry(seq, was.stub(tx.now, reason, true))
+}
+
+// forget gives a topic's place up when nothing is counted in it.
+func (a *activity) forget(name string) {
+	i := slices.IndexFunc(a.topics, func(t topic) bool { return t.name == name && t.entries == 0 })
+	if i >= 0 {
+		a.topics = slices.Delete(a.topics, i, i+1)
+		a.dropped = append(a.dropped, name)
+	}
+}
+
+// purged reports whether an entry is purged.
+func (tx *txn) purged(seq uint64) bool {
+	bits, _ := tx.get(seqKey(spacePurgedBits, seq/hiddenEntries))
+	return index.Bitmap(bits).Has(seq)
+}
+
+// purgedIn returns which entries of a block are purged; nil: none are.
+func (s *store) purgedIn(block uint64) (index.Bitmap, error) {
+	bits, _, err := getRow(s.db, seqKey(spacePurgedBits, block))
+	return bits, err
+}
+
+// Purged is the number of the newest purge; 0: nothing was purged.
+func (v *View) Purged() (number uint64, err error) {
+	number, _, err = load(v.snap, keyPurged, decodeNumber)
+	return number, err
+}
+
+// Purges calls f for what was purged after the purge with a number, in their order,
+// until f returns an error.
+func (v *View) Purges(after uint64, f func(Purge) error) error {
+	_, upper := spaceBounds(spacePurge)
+	return scanSpace(v.snap, seqKey(spacePurge, after+1), upper, func(key, row []byte) error {
+		p, err := decodePurge(row)
+		if err != nil {
+			return err
+		}
+		p.Number = seqOfKey(key)
+		return f(p)
+	})
+}
+
+// Erased is the newest purge of whose texts, and of those purged before, no file of the
+// state holds anything; 0: none.
+func (v *View) Erased() (number uint64, err error) {
+	number, _, err = load(v.snap, keyErased, decodeNumber)
+	return number, err
+}
+
+// PurgedUpTo is the number of the newest purge by a log entry up to an index; 0: none.
+func (v *View) PurgedUpTo(index uint64) (number uint64, err error) {
+	lower, upper := spaceBounds(spacePurge)
+	err = scanBack(v.snap, lower, upper, func(key, row []byte) error {
+		p, err := decodePurge(row)
+		if err == nil && p.Index <= index {
+			number, err = seqOfKey(key), errEnough
+		}
+		return err
+	})
+	return number, err
+}

@@ -1,0 +1,205 @@
+package fsm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+)
+
+// purgedWord stands in what the tests purge, and nowhere else.
+const purgedWord = "Zyzzyvaquark"
+
+func purge(ids ...string) *command.Purge {
+	return &command.Purge{Order: byOperator, IDs: ids, Servers: []string{"n1-a", "n2-b"}}
+}
+
+// erase has the texts leave the files.
+func (r *rig) erase() {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	defer cancel()
+	if err := r.Erase(ctx); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) find() []string {
+	r.t.Helper()
+	found, err := fsmtest.FindText(r.opts.Dir, purgedWord)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return found
+}
+
+// publishPurged publishes all kinds of entries with the word, among others, and
+// returns their ids.
+func publishPurged(r *rig) []string {
+	const w = purgedWord
+	var ids []string
+	add := func(seq uint64, kind EntryType) { ids = append(ids, FormatID(kind, seq)) }
+	by := command.Author{Agent: "eve", AgentKey: "eve"}
+	for i := range 300 {
+		r.publish(func(p *command.Publish) { p.Body = fmt.Sprintf("An honest entry, number %d.", i) })
+	}
+	add(r.publish(func(p *command.Publish) {
+		p.Kind, p.Title, p.Body, p.Tags = command.KindKnowledge, "About "+w, strings.Repeat("Buy "+w+" now. ", 20), []string{strings.ToLower(w), "pills"}
+		p.Mentions = []string{strings.ToLower(w) + "-friend"}
+	}), TypeEntry)
+	job := postJob("eve")
+	job.Title, job.Body = "Sell "+w, "Sell "+w+" to all."
+	seq := r.run(job)[0].Entry
+	add(seq, TypeJob)
+	r.run(&command.ClaimJob{JobAction: command.JobAction{Author: command.Author{Agent: "bob", AgentKey: "bob"}, Job: FormatID(TypeJob, seq)}, TTL: 1000_000})
+	r.run(&command.FinishJob{JobAction: command.JobAction{Author: command.Author{Agent: "bob", AgentKey: "bob"}, Job: FormatID(TypeJob, seq)}, Result: "Nothing was sold."})
+	add(r.run(&command.AskHuman{Author: by, Goal: "Buy " + w, Action: "Pay for " + w, Context: w, Bounds: w})[0].Entry, TypeHelp)
+	for i := range 300 {
+		r.publish(func(p *command.Publish) { p.Body = fmt.Sprintf("Another honest entry, number %d.", i) })
+	}
+	return ids
+}
+
+// TestPurgeLeavesTheState: what is purged stands in tables, and after Erase in no file,
+// whether it was hidden before or not; nobody else's text is touched.
+func TestPurgeLeavesTheState(t *testing.T) {
+	for name, hideFirst := range map[string]bool{"shown": false, "hidden": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			ids := publishPurged(r)
+			if err := r.store.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			if hideFirst {
+				r.run(hide(ids...))
+				if err := r.store.Flush(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if found := r.find(); len(found) == 0 {
+				t.Fatal("the word is in no file before it is purged: the test finds nothing")
+			}
+			if got := r.run(purge(append(ids, "e999", "j1")...))[0]; got.Outcome != command.OutcomeDone {
+				t.Fatalf("purge: %+v", got)
+			}
+			for _, id := range ids {
+				_, seq, _ := ParseID(id)
+				doc, raw := r.read(seq)
+				if doc.Hidden == nil || !doc.Hidden.Purged || strings.Contains(strings.ToLower(raw), strings.ToLower(purgedWord)) {
+					t.Errorf("the stub is %s", raw)
+				}
+			}
+			if err := r.store.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			if found := r.find(); len(found) == 0 {
+				t.Error("the word left the files by itself: the test shows nothing")
+			}
+			before := rowsOf(t, r.Machine)
+			r.erase()
+			if found := r.find(); len(found) > 0 {
+				t.Errorf("the word is still in %s", found)
+			}
+			for key, row := range rowsOf(t, r.Machine) {
+				if before[key] != row {
+					t.Errorf("erasing changed the row %q", key)
+				}
+			}
+			if got := r.run(unhide(ids...), purge(ids...)); got[0].Outcome != command.OutcomeUnchanged || got[1].Outcome != command.OutcomeUnchanged {
+				t.Errorf("unhidden and purged again: %+v", got)
+			}
+			if got := r.list(Query{Q: "honest", Since: -1, Limit: command.MaxList}); len(got) != command.MaxList {
+				t.Errorf("%d honest entries are found", len(got))
+			}
+		})
+	}
+}
+
+// TestEraseWaitsForCopies: a copy that is begun while texts are being erased has them, so
+// that they are not gone before it is.
+func TestEraseWaitsForCopies(t *testing.T) {
+	r := newRig(t)
+	r.run(purge(publishPurged(r)...))
+	held := r.View() // Erase waits for it before it writes tables anew
+	done := make(chan error, 1)
+	go func() { done <- r.Erase(t.Context()) }()
+	eventually(t, "the erasing to begin", func() bool {
+		v := r.View()
+		defer v.Release()
+		return v.born > held.born
+	})
+	e, err := r.Export()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := fsmtest.FindText(e.Dir(), purgedWord); err != nil || len(found) == 0 {
+		t.Errorf("the copy has the word in %s, %v: the test shows nothing", found, err)
+	}
+	live := filepath.Join(r.opts.Dir, r.store.dir)
+	held.Release()
+	eventually(t, "new tables", func() bool {
+		found, err := fsmtest.FindText(live, purgedWord)
+		return err == nil && len(found) == 0
+	})
+	select {
+	case err := <-done:
+		t.Errorf("erased, and the copy is still there: %v", err)
+		done <- err
+	case <-time.After(10 * erasePoll):
+	}
+	if err := errors.Join(e.Close(), <-done); err != nil {
+		t.Fatal(err)
+	}
+	if found := r.find(); len(found) > 0 {
+		t.Errorf("the word is still in %s", found)
+	}
+}
+
+// TestPurgesAreListed: each with the log entry that made it, and Erase goes on where it
+// ended.
+func TestPurgesAreListed(t *testing.T) {
+	r := newRig(t)
+	first, second := r.publish(nil), r.publish(nil)
+	r.run(purge(EntryID(first)))
+	r.erase()
+	r.run(purge(EntryID(second), EntryID(first)))
+	v := r.View()
+	defer v.Release()
+	var all []Purge
+	if err := v.Purges(0, func(p Purge) error { all = append(all, p); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	erased, err := v.Erased()
+	if len(all) != 2 || all[0].ID != "e1" || all[1].ID != "e2" || all[1].Index != v.Index() || all[1].CreatedAt == 0 || !slices.Equal(all[1].Servers, []string{"n1-a", "n2-b"}) || erased != 1 || err != nil {
+		t.Errorf("%+v, erased up to %d, %v", all, erased, err)
+	}
+}
+
+// TestPurgeAfterRestart: a node that was started again finds others by their words, and
+// nothing of what is purged.
+func TestPurgeAfterRestart(t *testing.T) {
+	dir := t.TempDir()
+	m := openAt(t, dir)
+	l := newLog(t)
+	l.commands(post("ada", func(p *command.Publish) { p.Body = "Rare words here." }))
+	l.commands(post("ada", func(p *command.Publish) { p.Body = "Rare words there." }))
+	l.commands(purge("e1"))
+	l.feed(m, 1, l.last())
+	closeMachine(t, m)
+	m = openAt(t, dir)
+	v := m.View()
+	defer v.Release()
+	if got, _, err := v.List(Query{Q: "rare", Since: -1}); err != nil || !slices.Equal(got, []uint64{2}) {
+		t.Errorf("found are %d, %v", got, err)
+	}
+	if number, err := v.Purged(); number != 1 || err != nil {
+		t.Errorf("purged are %d, %v", number, err)
+	}
+}

@@ -1,0 +1,75 @@
+package fsm
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// told is what the record of changes holds, the oldest first: who, what and on what.
+func told(t *testing.T, v *View) (rows []string) {
+	t.Helper()
+	records, next, err := v.Changes(0, 100)
+	if err != nil || next != 0 {
+		t.Fatal(next, err)
+	}
+	for i := range records {
+		r := &records[len(records)-1-i]
+		if !r.Private || r.At == 0 || r.Number != uint64(i+1) {
+			t.Errorf("%+v", r)
+		}
+		rows = append(rows, strings.TrimSpace(strings.Join([]string{r.By, r.Action, r.What, r.Reason}, " ")))
+	}
+	return rows
+}
+
+// TestChanges: whoever changes the cluster is in the record, and what changes nothing
+// is not.
+func TestChanges(t *testing.T) {
+	r := newRig(t)
+	r.run(register("ada", "k1", nil))
+	v := r.View()
+	before := told(t, v)
+	v.Release()
+	r.run(
+		&command.Lead{ServerID: "n1-a"}, &command.NoteChange{Action: command.ChangeAdd, Server: "n2-b", By: "n1-a", Reason: "it is alive and new"},
+		&command.ResetKey{AgentKey: "ada", NewKey: keyHash("k2")}, &command.ResetKey{AgentKey: "nobody", NewKey: keyHash("k2")},
+		&command.ProtectName{AgentKey: "ada", Protected: true}, &command.ProtectName{AgentKey: "ada", Protected: true}, &command.ProtectName{AgentKey: "ada"},
+		&command.RotateSigningKey{Public: make([]byte, 32), Sealed: []byte("x")},
+		hide("e1"),
+	)
+	v = r.View()
+	defer v.Release()
+	want := []string{
+		"n1-a lead term 1", "n1-a add_server n2-b it is alive and new",
+		"operator reset_key ada", "operator protect_name ada", "operator unprotect_name ada", "leader new_signing_key 1",
+	}
+	if diff := cmp.Diff(append(before, want...), told(t, v)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestFoundingIsRecorded: a state that was given to a new cluster says so.
+func TestFoundingIsRecorded(t *testing.T) {
+	r := newRig(t)
+	r.run(&command.Init{ClusterID: "first", SealedDataKey: []byte("sealed")})
+	data, _, _ := exportOf(t, r.Machine)
+	dir := filepath.Join(t.TempDir(), "state")
+	if _, err := Import(Options{Dir: dir}, bytes.NewReader(data), testFounding); err != nil {
+		t.Fatal(err)
+	}
+	m := openAt(t, dir)
+	defer closeMachine(t, m)
+	r.log.feed(m, r.log.commands(&command.Lead{ServerID: "m1"}, &command.Lead{ServerID: "m1"}), r.log.last())
+	v := m.View()
+	defer v.Release()
+	want := []string{"leader form_cluster first", "operator restore first -> second", "m1 lead term 1", "m1 lead term 1"}
+	if diff := cmp.Diff(want, told(t, v)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,93 @@
+package fsm
+
+import (
+	"github.com/commons-cluster/commons/fsm/index"
+)
+
+const (
+	// maxSelected is how many entries one selection returns at most.
+	maxSelected = 1000
+	// maxSelectScan is how many it looks at.
+	maxSelectScan = 20_000
+)
+
+// Selection selects entries for a moderator. Every field narrows.
+type Selection struct {
+	Query           // Before and Limit say which part is returned
+	SenderOf uint64 // from where this entry came; 0: from anywhere
+	Until    int64  // createdAt <= Until, in milliseconds; negative: no bound
+	Hidden   bool   // those that are hidden, in place of those that are not
+}
+
+// Select returns entries of a selection, newest first, and the Before at which the next
+// part begins; 0: there is none. A part may be short, or even empty, and yet not the
+// last one.
+func (v *View) Select(sel *Selection) (seqs []uint64, next uint64, err error) {
+	limit := min(max(sel.Limit, 1), maxSelected)
+	search := index.Query{Min: 1, Before: sel.Before, Limit: limit}
+	some, err := v.translate(sel.Query, &search)
+	if err != nil || !some {
+		return nil, 0, err
+	}
+	if sel.Until >= 0 {
+		after, some, err := v.firstAfter(sel.Until)
+		if err != nil {
+			return nil, 0, err
+		}
+		if some && (search.Before == 0 || search.Before > after) {
+			search.Before = after
+		}
+	}
+	find := v.search
+	if sel.Hidden {
+		find = v.searchAll
+	}
+	sender := ""
+	if sel.SenderOf != 0 {
+		if sender, err = v.senderFingerprint(sel.SenderOf); err != nil || sender == "" {
+			return nil, 0, err
+		}
+	}
+	for scanned := 0; scanned < maxSelectScan; scanned += limit {
+		found, more, err := find(search)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, seq := range found {
+			if len(seqs) == limit {
+				return seqs, seq + 1, nil
+			}
+			if keep, err := v.selected(sel, seq, sender); err != nil {
+				return nil, 0, err
+			} else if keep {
+				seqs = append(seqs, seq)
+			}
+		}
+		if next = more; next == 0 {
+			break
+		}
+		search.Before = next
+	}
+	return seqs, next, nil
+}
+
+// selected reports whether an entry that a search found is selected.
+func (v *View) selected(sel *Selection, seq uint64, sender string) (bool, error) {
+	if sel.Hidden {
+		bits, err := v.hiddenIn(seq / hiddenEntries)
+		if err != nil || !bits.Has(seq) {
+			return false, err
+		}
+	}
+	if sender == "" {
+		return true, nil
+	}
+	from, err := v.senderFingerprint(seq)
+	return from == sender, err
+}
+
+// senderFingerprint returns from where an entry came; "": that is not known.
+func (v *View) senderFingerprint(seq uint64) (string, error) {
+	from, _, err := load(v.snap, seqKey(spaceSender, seq), decodeEntrySender)
+	return from.fingerprint, err
+}

@@ -1,0 +1,371 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/node/admin"
+)
+
+type modCommand struct {
+	Hide   hideCommand        `cmd:"" help:"Hide entries and profiles: their texts are shown nowhere any more."`
+	Unhide unhideCommand      `cmd:"" help:"Show what was hidden again."`
+	Purge  purgeCommand       `cmd:"" help:"Erase the texts of entries for good, on all nodes."`
+	List   purgeListCommand   `cmd:"" name:"purge-list" help:"Save the list of what was purged, for the restore of older backups. For operators only."`
+	Status purgeStatusCommand `cmd:"" name:"purge-status" help:"Show which disks still hold what was purged. For operators only."`
+	Block  blockCommand       `cmd:"" help:"Keep a sender, a name or a network from writing for a while."`
+	Freeze freezeCommand      `cmd:"" help:"Let nobody write to a channel, or anywhere, for a while."`
+	Watch  watchCommand       `cmd:"" help:"Reject texts that match a pattern, or hold them for review."`
+	Lift   liftCommand        `cmd:"" aliases:"unblock,unfreeze,unwatch" help:"End a block, a freeze or a watch."`
+	Rules  modRulesCommand    `cmd:"" help:"List what is blocked, frozen and watched."`
+	Held   modHeldCommand     `cmd:"" help:"List what is held: show it with 'mod unhide ID', or settle it with 'mod hide ID --reason TEXT'."`
+	Log    modLogCommand      `cmd:"" help:"Show what operators and moderators did, and why."`
+	Token  modTokenCommand    `cmd:"" help:"Give moderators their tokens, and take them away. For operators only."`
+}
+
+// moderation is whom a moderator's command asks: a node's public interface with a
+// token, or its private port as the operator.
+type moderation struct {
+	target    `embed:""`
+	URL       string `name:"url" env:"COMMONS_URL" placeholder:"URL" help:"Ask a node's public interface there, as a moderator, in place of the private port."`
+	TokenFile string `name:"token-file" env:"COMMONS_TOKEN_FILE" placeholder:"FILE" help:"The moderator's token, with --url."`
+}
+
+// callPause is how long a call waits before it is repeated.
+const callPause = 500 * time.Millisecond
+
+// modCall makes a call of moderation, and repeats it while it fails for reasons that
+// pass, as while another node begins to lead. That is safe: what is hidden stays so.
+func modCall[Answer any](ctx context.Context, m *moderation, call admin.Moderation) (answer Answer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, m.Timeout)
+	defer cancel()
+	for {
+		if m.URL == "" {
+			answer, err = ask[Answer](ctx, &m.target, admin.PathModerate, call)
+		} else {
+			answer, err = modRequest[Answer](ctx, m, call)
+		}
+		failed, is := errors.AsType[*admin.CallError](err)
+		if err == nil || is && failed.Status != 0 && failed.Status < http.StatusInternalServerError {
+			return answer, err
+		}
+		if _, wrong := errors.AsType[*configError](err); wrong {
+			return answer, err
+		}
+		select {
+		case <-ctx.Done():
+			return answer, err
+		case <-time.After(callPause):
+		}
+	}
+}
+
+// modRequest makes the call by HTTP, with a token.
+func modRequest[Answer any](ctx context.Context, m *moderation, call admin.Moderation) (answer Answer, err error) {
+	method, path := api.ModerationPath(call.Operation)
+	token, err := os.ReadFile(m.TokenFile)
+	switch {
+	case path == "":
+		return answer, &configError{[]string{"--url: this is for operators alone; leave it out, and name a private port with --cluster-addr"}}
+	case err != nil:
+		return answer, &configError{[]string{"--token-file: " + err.Error()}}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(m.URL, "/")+path+"?"+call.Query, bytes.NewReader(call.Body))
+	if err != nil {
+		return answer, &configError{[]string{"--url: " + err.Error()}}
+	}
+	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return answer, fmt.Errorf("ask %s: %w", m.URL, err)
+	}
+	defer func() { _ = res.Body.Close() }() // read to its end
+	const longest = 16 << 20
+	body, err := io.ReadAll(io.LimitReader(res.Body, longest))
+	if err != nil {
+		return answer, fmt.Errorf("ask %s: %w", m.URL, err)
+	}
+	if res.StatusCode != http.StatusOK {
+		return answer, &admin.CallError{
+			Status: res.StatusCode, Message: cmp.Or(admin.PublicError(body), m.URL+" answers "+res.Status),
+		}
+	}
+	err = json.Unmarshal(body, &answer)
+	return answer, err
+}
+
+// selection is what hide and unhide are about.
+type selection struct {
+	moderation `embed:""`
+	IDs        []string `arg:"" optional:"" name:"id" help:"Ids of entries, jobs and requests for help."`
+	Profiles   []string `name:"profile" sep:"," placeholder:"NAME" help:"The profiles of these agents."`
+	SenderOf   *string  `name:"sender-of" placeholder:"ID" help:"All that came from where this entry came from."`
+	Agent      *string  `name:"agent" placeholder:"NAME" help:"All under this name."`
+	Channel    *string  `name:"channel" placeholder:"NAME" help:"All in this channel."`
+	Words      *string  `name:"words" placeholder:"WORDS" help:"All with these words."`
+	Since      *string  `name:"since" placeholder:"TIME" help:"After this instant: 2026-01-31, with a time, or milliseconds since the epoch."`
+	Until      *string  `name:"until" placeholder:"TIME" help:"Up to this instant."`
+	Yes        bool     `name:"yes" help:"Do it. Without this, only show what would be affected."`
+}
+
+type hideCommand struct {
+	selection `embed:""`
+	Reason    string `name:"reason" required:"" placeholder:"TEXT" help:"Why; everybody can read it."`
+}
+
+type unhideCommand struct {
+	selection `embed:""`
+	Reason    string `name:"reason" placeholder:"TEXT" help:"Why; everybody can read it."`
+}
+
+// Run hides entries and profiles.
+func (c *hideCommand) Run(ctx context.Context, std streams) error {
+	return c.run(ctx, std, "hide", c.Reason)
+}
+
+// Run shows entries and profiles again.
+func (c *unhideCommand) Run(ctx context.Context, std streams) error {
+	return c.run(ctx, std, "unhide", c.Reason)
+}
+
+type purgeCommand struct {
+	moderation `embed:""`
+	IDs        []string `arg:"" name:"id" help:"Ids of entries, jobs and requests for help; at most 100."`
+	Reason     string   `name:"reason" required:"" placeholder:"TEXT" help:"Why; everybody can read it."`
+	Yes        bool     `name:"yes" help:"Do it; it cannot be undone. Without this, only show what would be affected."`
+}
+
+// Run purges entries.
+func (c *purgeCommand) Run(ctx context.Context, std streams) error {
+	body, err := json.Marshal(map[string]any{"ids": c.IDs, "reason": c.Reason, "dry_run": !c.Yes})
+	if err != nil {
+		return err
+	}
+	done, err := modCall[hidden](ctx, &c.moderation, admin.Moderation{Operation: "purge", Body: body})
+	if err != nil {
+		return err
+	}
+	return show(std.out, c.JSON, done, done.text("purge", !c.Yes))
+}
+
+type purgeStatusCommand struct {
+	target `embed:""`
+}
+
+type purgeListCommand struct {
+	target `embed:""`
+	File   string `arg:"" help:"Where to save it: beside the backups, as NAME.purged.json."`
+}
+
+// Run saves the list of what was purged.
+func (c *purgeListCommand) Run(ctx context.Context, _ streams) error {
+	client, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	return savePurgeList(ctx, client, c.File)
+}
+
+// Run shows on which disks the bytes are gone.
+func (c *purgeStatusCommand) Run(ctx context.Context, std streams) error {
+	report, err := ask[admin.PurgeReport](ctx, &c.target, admin.PathPurges, nil)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return show(std.out, true, report, "")
+	}
+	rows := []string{"SERVER\tPART\tPURGED\tGONE\tPENDING\tPROBLEM"}
+	for _, s := range report.Servers {
+		cells := []any{s.ID, s.Part, report.Purged, s.Done, s.Pending}
+		if s.Problem != "" {
+			cells = append(cells, s.Problem)
+		}
+		rows = append(rows, row(cells...))
+	}
+	return table(std.out, rows)
+}
+
+// hidden is what a call of hide, unhide or purge answers.
+type hidden struct {
+	Matched int      `json:"matched"`
+	Changed int      `json:"changed"`
+	Next    *string  `json:"next"`
+	Notes   []string `json:"notes,omitempty"`
+	Samples []struct {
+		ID      string `json:"id"`
+		Agent   string `json:"agent"`
+		Channel string `json:"channel"`
+		Title   string `json:"title"`
+		Body    string `json:"body"`
+	} `json:"samples"`
+}
+
+// run goes through all that is selected, part by part. What is named alone needs no
+// second look.
+func (s *selection) run(ctx context.Context, std streams, operation, reason string) error {
+	fields := map[string]any{"reason": reason, "dry_run": !s.Yes && len(s.IDs)+len(s.Profiles) == 0}
+	for name, value := range map[string]*string{
+		"sender_of": s.SenderOf, "agent": s.Agent, "channel": s.Channel, "words": s.Words, "since": s.Since, "until": s.Until,
+	} {
+		if value != nil {
+			fields[name] = *value
+		}
+	}
+	if len(s.IDs) > 0 {
+		fields["ids"] = s.IDs
+	}
+	if len(s.Profiles) > 0 {
+		fields["profiles"] = s.Profiles
+	}
+	var all hidden
+	for {
+		body, err := json.Marshal(fields)
+		if err != nil {
+			return err
+		}
+		part, err := modCall[hidden](ctx, &s.moderation, admin.Moderation{Operation: operation, Body: body})
+		if err != nil {
+			if all.Changed > 0 {
+				err = fmt.Errorf("%w; %d are done: repeat the command to go on", err, all.Changed)
+			}
+			return err
+		}
+		all.Matched += part.Matched
+		all.Changed += part.Changed
+		all.Samples = append(all.Samples, part.Samples...)
+		all.Notes = append(all.Notes, part.Notes...)
+		if part.Next == nil {
+			break
+		}
+		fields["before"] = *part.Next
+	}
+	const shown = 5
+	all.Samples = all.Samples[:min(len(all.Samples), shown)]
+	return show(std.out, s.JSON, all, all.text(operation, fields["dry_run"] == true))
+}
+
+func (h *hidden) text(operation string, dry bool) string {
+	lines := slices.Clone(h.Notes)
+	switch {
+	case !dry:
+		return strings.Join(append(lines, fmt.Sprintf("%d of %d changed (%s)", h.Changed, h.Matched, operation)), "\n")
+	case h.Matched == 0:
+		return strings.Join(append(lines, fmt.Sprintf("nothing would be changed (%s)", operation)), "\n")
+	}
+	lines = append(lines, fmt.Sprintf("%d would be changed (%s). The newest:", h.Matched, operation))
+	for _, e := range h.Samples {
+		lines = append(lines, fmt.Sprintf("  %s  %s in %s: %s | %s", e.ID, e.Agent, e.Channel, e.Title, strings.ReplaceAll(e.Body, "\n", " ")))
+	}
+	return strings.Join(append(lines, "Nothing was changed yet: give --yes to do it."), "\n")
+}
+
+type modLogCommand struct {
+	moderation `embed:""`
+	Limit      int `name:"limit" default:"50" help:"How many rows, the newest first; at most 100."`
+}
+
+// Run shows the record.
+func (c *modLogCommand) Run(ctx context.Context, std streams) error {
+	type record struct {
+		Number uint64 `json:"number"`
+		At     int64  `json:"at"`
+		By     string `json:"by"`
+		Action string `json:"action"`
+		What   string `json:"what"`
+		Reason string `json:"reason"`
+	}
+	answer, err := modCall[struct {
+		Records []record `json:"records"`
+	}](ctx, &c.moderation, admin.Moderation{Operation: "moderationLog", Query: url.Values{"limit": {strconv.Itoa(c.Limit)}}.Encode()})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return show(std.out, true, answer, "")
+	}
+	rows := []string{"NUMBER\tTIME\tBY\tACTION\tREASON\tWHAT"}
+	for _, r := range answer.Records {
+		rows = append(rows, row(r.Number, timeText(r.At), r.By, r.Action, r.Reason, r.What))
+	}
+	return table(std.out, rows)
+}
+
+type modTokenCommand struct {
+	Create modTokenCreateCommand `cmd:"" help:"Make a moderator's token, which is shown once; a former one ends."`
+	Revoke modTokenRevokeCommand `cmd:"" help:"End a moderator's token."`
+	List   modTokenListCommand   `cmd:"" help:"List who has a token."`
+}
+
+type modTokenCreateCommand struct {
+	moderation `embed:""`
+	Name       string `arg:"" help:"The moderator's name, which stands in the record."`
+}
+
+type modTokenRevokeCommand struct {
+	moderation `embed:""`
+	Name       string `arg:"" help:"The moderator's name."`
+}
+
+type modTokenListCommand struct {
+	moderation `embed:""`
+}
+
+type tokenAnswer struct {
+	Name  string `json:"name"`
+	Token string `json:"token,omitempty"`
+}
+
+func setToken(ctx context.Context, m *moderation, name string, revoke bool) (tokenAnswer, error) {
+	body, err := json.Marshal(map[string]any{"name": name, "revoke": revoke})
+	if err != nil {
+		return tokenAnswer{}, err
+	}
+	return modCall[tokenAnswer](ctx, m, admin.Moderation{Operation: "setModerator", Body: body})
+}
+
+// Run makes a token.
+func (c *modTokenCreateCommand) Run(ctx context.Context, std streams) error {
+	answer, err := setToken(ctx, &c.moderation, c.Name, false)
+	if err != nil {
+		return err
+	}
+	return show(std.out, c.JSON, answer, fmt.Sprintf("the token of %s is %s\nIt is not kept and cannot be shown again.", answer.Name, answer.Token))
+}
+
+// Run ends a token.
+func (c *modTokenRevokeCommand) Run(ctx context.Context, std streams) error {
+	answer, err := setToken(ctx, &c.moderation, c.Name, true)
+	if err != nil {
+		return err
+	}
+	return show(std.out, c.JSON, answer, answer.Name+" is no moderator any more")
+}
+
+// Run lists who has a token.
+func (c *modTokenListCommand) Run(ctx context.Context, std streams) error {
+	answer, err := modCall[struct {
+		Moderators []string `json:"moderators"`
+	}](ctx, &c.moderation, admin.Moderation{Operation: "listModerators"})
+	if err != nil {
+		return err
+	}
+	return show(std.out, c.JSON, answer, strings.Join(append(answer.Moderators, fmt.Sprintf("%d moderators", len(answer.Moderators))), "\n"))
+}

@@ -1,0 +1,201 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/commons-cluster/commons/node/admin"
+)
+
+type blockCommand struct {
+	moderation `embed:""`
+	SenderOf   string `name:"sender-of" xor:"whom" required:"" placeholder:"ID" help:"Block whoever wrote this entry, by where it came from."`
+	Agent      string `name:"agent" xor:"whom" required:"" placeholder:"NAME" help:"Block all writes under this name."`
+	Network    string `name:"network" xor:"whom" required:"" placeholder:"CIDR" help:"Block a network, such as 192.0.2.0/24."`
+	ruleTerms  `embed:""`
+}
+
+type freezeCommand struct {
+	moderation `embed:""`
+	Channel    string `name:"channel" xor:"what" required:"" placeholder:"NAME" help:"Freeze this channel."`
+	Unproven   bool   `name:"unproven" xor:"what" required:"" help:"Freeze writes that prove no name."`
+	All        bool   `name:"all" xor:"what" required:"" help:"Freeze all writes."`
+	ruleTerms  `embed:""`
+}
+
+// ruleTerms are for how long a rule holds, and why.
+type ruleTerms struct {
+	For    string `name:"for" required:"" placeholder:"DURATION" help:"For how long, such as 90m, 12h or 7d; at most 366d."`
+	Reason string `name:"reason" required:"" placeholder:"TEXT" help:"Why; whoever is kept from writing reads it."`
+}
+
+type watchCommand struct {
+	moderation `embed:""`
+	Pattern    string `arg:"" help:"A regular expression (RE2), such as '(?i)cheap pills'. A text that it is found in is rejected."`
+	Hold       bool   `name:"hold" help:"Hold the text in place of rejecting it: it is hidden until a moderator has looked at it."`
+	For        string `name:"for" placeholder:"DURATION" help:"For how long, such as 12h or 7d; without it until it is lifted."`
+	Reason     string `name:"reason" required:"" placeholder:"TEXT" help:"Why; whoever is kept from writing reads it."`
+}
+
+type liftCommand struct {
+	moderation `embed:""`
+	Numbers    []uint64 `arg:"" name:"number" help:"Numbers of rules, as 'mod rules' shows them."`
+	Reason     string   `name:"reason" placeholder:"TEXT" help:"Why; everybody can read it."`
+}
+
+type modRulesCommand struct {
+	moderation `embed:""`
+}
+
+type modHeldCommand struct {
+	moderation `embed:""`
+	Limit      int `name:"limit" default:"50" help:"How many, the newest first; at most 100."`
+}
+
+// rule is a rule of the policy as the interface shows it.
+type rule struct {
+	Number  uint64 `json:"number"`
+	Kind    string `json:"kind"`
+	Subject string `json:"subject"`
+	Hold    bool   `json:"hold"`
+	At      int64  `json:"at"`
+	Until   *int64 `json:"until"`
+	By      string `json:"by"`
+	Reason  string `json:"reason"`
+}
+
+func (r *rule) text() string {
+	text := strings.TrimSpace(r.Kind + " " + r.Subject)
+	if r.Hold {
+		text += " (held)"
+	}
+	return text
+}
+
+func (r *rule) end() string {
+	if r.Until == nil {
+		return "until it is lifted"
+	}
+	return "until " + time.UnixMilli(*r.Until).UTC().Format(time.RFC3339)
+}
+
+// setRule sets a rule from the fields that are not empty.
+func setRule(ctx context.Context, std streams, m *moderation, operation string, fields map[string]any) error {
+	for name, value := range fields {
+		if value == "" || value == false {
+			delete(fields, name)
+		}
+	}
+	body, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	answer, err := modCall[rule](ctx, m, admin.Moderation{Operation: operation, Body: body})
+	if err != nil {
+		return err
+	}
+	return show(std.out, m.JSON, answer, fmt.Sprintf("rule %d: %s, %s", answer.Number, answer.text(), answer.end()))
+}
+
+// Run blocks a sender, a name or a network.
+func (c *blockCommand) Run(ctx context.Context, std streams) error {
+	return setRule(ctx, std, &c.moderation, "block", map[string]any{
+		"sender_of": c.SenderOf, "agent": c.Agent, "network": c.Network, "for": c.For, "reason": c.Reason,
+	})
+}
+
+// Run freezes a channel or writes.
+func (c *freezeCommand) Run(ctx context.Context, std streams) error {
+	return setRule(ctx, std, &c.moderation, "freeze", map[string]any{
+		"channel": c.Channel, "unproven": c.Unproven, "all": c.All, "for": c.For, "reason": c.Reason,
+	})
+}
+
+// Run watches for words.
+func (c *watchCommand) Run(ctx context.Context, std streams) error {
+	return setRule(ctx, std, &c.moderation, "watch", map[string]any{
+		"pattern": c.Pattern, "hold": c.Hold, "for": c.For, "reason": c.Reason,
+	})
+}
+
+// Run lifts rules. One that was lifted before is no rule any more: the error says so.
+func (c *liftCommand) Run(ctx context.Context, std streams) error {
+	for _, number := range c.Numbers {
+		body, err := json.Marshal(map[string]any{"number": number, "reason": c.Reason})
+		if err != nil {
+			return err
+		}
+		answer, err := modCall[struct {
+			Number uint64 `json:"number"`
+			Record uint64 `json:"record"`
+		}](ctx, &c.moderation, admin.Moderation{Operation: "lift", Body: body})
+		if err != nil {
+			return err
+		}
+		if err := show(std.out, c.JSON, answer, fmt.Sprintf("rule %d is lifted", number)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Run shows all rules.
+func (c *modRulesCommand) Run(ctx context.Context, std streams) error {
+	type page struct {
+		Rules      []rule  `json:"rules"`
+		NextCursor *string `json:"nextCursor"`
+	}
+	rules := []rule{}
+	for query := (url.Values{"limit": {"100"}}); ; {
+		part, err := modCall[page](ctx, &c.moderation, admin.Moderation{Operation: "listRules", Query: query.Encode()})
+		if err != nil {
+			return err
+		}
+		rules = append(rules, part.Rules...)
+		if part.NextCursor == nil {
+			break
+		}
+		query.Set("cursor", *part.NextCursor)
+	}
+	if c.JSON {
+		return show(std.out, true, map[string]any{"rules": rules}, "")
+	}
+	rows := []string{"NUMBER\tRULE\tEND\tBY\tREASON"}
+	for i := range rules {
+		r := &rules[i]
+		rows = append(rows, fmt.Sprintf("%d\t%s\t%s\t%s\t%s", r.Number, r.text(), r.end(), r.By, r.Reason))
+	}
+	return table(std.out, rows)
+}
+
+// Run shows what is held.
+func (c *modHeldCommand) Run(ctx context.Context, std streams) error {
+	answer, err := modCall[struct {
+		Held []struct {
+			ID    string   `json:"id"`
+			Agent string   `json:"agent"`
+			At    int64    `json:"at"`
+			Rule  uint64   `json:"rule"`
+			Texts []string `json:"texts"`
+		} `json:"held"`
+		NextCursor *string `json:"nextCursor"`
+	}](ctx, &c.moderation, admin.Moderation{Operation: "listHeld", Query: url.Values{"limit": {strconv.Itoa(c.Limit)}}.Encode()})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return show(std.out, true, answer, "")
+	}
+	rows := []string{"ID\tAGENT\tTIME\tRULE\tTEXTS"}
+	oneLine := strings.NewReplacer("\n", " ", "\t", " ")
+	for _, h := range answer.Held {
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%d\t%s",
+			h.ID, h.Agent, time.UnixMilli(h.At).UTC().Format(time.RFC3339), h.Rule, oneLine.Replace(strings.Join(h.Texts, " | "))))
+	}
+	return table(std.out, rows)
+}

@@ -1,0 +1,65 @@
+package delivery
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// TestDigestEvent holds what a receiver is sent of an hour's mentions.
+func TestDigestEvent(t *testing.T) {
+	h := newTestbed(t, nil)
+	key := sha256.Sum256(nil)
+	propose := func(c command.Payload) {
+		t.Helper()
+		if err := h.propose(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	propose(&command.Register{
+		Agent: "ada", AgentKey: "ada", Given: command.FieldDescription | command.FieldNotifyURL | command.FieldNotify, Description: "Listens.",
+		NotifyURL: "https://127.0.0.1/", NotifyVerified: true, Notify: command.Digest, NewKey: key[:],
+	})
+	for i := range command.MaxDigestEntries + 2 {
+		propose(&command.Publish{
+			Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Channel: "general", Title: fmt.Sprintf("Title %d", i),
+			Body: "You, ada: " + strings.Repeat("long ", 100), Mentions: []string{"ada"},
+		})
+	}
+	v := h.machine.View()
+	defer v.Release()
+	o, err := v.Outbox("ada")
+	if err != nil || len(o.Newest) != 1 {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	d := o.Newest[0]
+	body, err := h.event(v, &d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var value any
+	var got event
+	if err := json.Unmarshal(body, &value); err != nil {
+		t.Fatal(err)
+	}
+	if err := apitest.Document(t).Components.Schemas["Event"].Value.VisitJSON(value, openapi3.EnableJSONSchema2020()); err != nil {
+		t.Errorf("%s is not as documented: %v", body, err)
+	}
+	if err := json.Unmarshal(body, &got); err != nil {
+		t.Fatal(err)
+	}
+	since := fmt.Sprint("GET /api/entries?for=ada&since=", d.QueuedAt-1)
+	if got.Type != "common.digest" || got.Mentions != command.MaxDigestEntries+2 || len(got.Entries) != command.MaxDigestEntries || got.Read != since || got.Reply != nil {
+		t.Errorf("%s", body)
+	}
+	if !strings.Contains(string(got.Entries[0]), `"Title 0"`) || strings.Contains(string(got.Entries[0]), strings.Repeat("long ", digestBody/5)) {
+		t.Errorf("the first entry: %s", got.Entries[0])
+	}
+}

@@ -1,0 +1,72 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/nodetest"
+)
+
+// TestBlocksOutliveTheLeader: what was blocked while a node was away is blocked there
+// once it is back, and goes on being so when the leader dies; what is lifted then is
+// lifted everywhere.
+func TestBlocksOutliveTheLeader(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "The first of eve's"})
+	leader, away := c.WaitLeader(), c.Follower()
+	c.Kill(away)
+	moderate := func(i int, operation, body string) error {
+		_, err := operate[json.RawMessage](c, i, admin.PathModerate, admin.Moderation{Operation: operation, Body: []byte(body)})
+		return err
+	}
+	for _, body := range []string{
+		`{"agent":"eve","for":"1h","reason":"a test"}`, `{"network":"192.0.2.0/24","for":"1h","reason":"a test"}`,
+	} {
+		if err := moderate(leader, "block", body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Start(away)
+	c.WaitReady(away)
+	write := func(i int, agent, body string) string {
+		a, err := c.Nodes[i].Publish(context.Background(), nodetest.Post{Agent: agent, Body: body})
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprintf("%d %s", a.Status, a.Code)
+	}
+	const blocked, created = "403 blocked", "201 "
+	check := func(want string, nodes ...int) {
+		t.Helper()
+		for _, i := range nodes {
+			c.Eventually("eve's writes at a node", func() string {
+				if got := write(i, "eve", "Another one of eve's"); got != want {
+					return got
+				}
+				return ""
+			})
+			if got := write(i, "bob", "One of bob's"); got != created {
+				t.Errorf("bob's write at node %d: %s", i, got)
+			}
+		}
+	}
+	check(blocked, c.Running()...)
+	c.Kill(leader)
+	c.WaitLeader(c.Running()...)
+	check(blocked, c.Running()...)
+	c.Eventually("lifting the block", func() string {
+		if err := moderate(away, "lift", `{"number":1}`); err != nil && !strings.Contains(err.Error(), "of no rule") {
+			return err.Error()
+		}
+		return ""
+	})
+	c.Start(leader)
+	c.WaitReady(leader)
+	check(created, c.Running()...)
+	c.WaitConverged()
+}

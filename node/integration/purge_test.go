@@ -1,0 +1,255 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/backup"
+	"github.com/commons-cluster/commons/node/config"
+	"github.com/commons-cluster/commons/node/nodetest"
+	"github.com/commons-cluster/commons/node/offline"
+)
+
+// doomed is the word in what is purged.
+const doomed = "Zyzzyvaquark"
+
+// soon has purges leave the disk at once.
+func soon(cfg *config.Config) { cfg.Tuning.PurgeGather = 100 * time.Millisecond }
+
+// publishDoomed publishes an entry, a job that is claimed, and a request for help with
+// the word, among others, and returns their ids.
+func (c *testCluster) publishDoomed() []string {
+	c.t.Helper()
+	for i := range 100 {
+		c.MustPublish(i%len(c.Nodes), nodetest.Post{Agent: "ada", Body: fmt.Sprintf("An honest entry, number %d.", i)})
+	}
+	ids := []string{c.MustPublish(0, nodetest.Post{Agent: "eve", Body: strings.Repeat("Buy "+doomed+" now. ", 9), RequestID: "request-1"}).Entry.ID}
+	post := func(path string, body map[string]any) string {
+		var answer struct{ Entry, Job, Request nodetest.Entry }
+		if status, err := c.Nodes[0].PostJSON(path, body, &answer); err != nil || status != http.StatusCreated {
+			c.t.Fatalf("%s %v: %d, %v", path, body, status, err)
+		}
+		return answer.Entry.ID + answer.Job.ID
+	}
+	job := post("/api/jobs", map[string]any{"agent": "eve", "title": "Sell " + doomed, "body": "Sell " + doomed + " to all."})
+	post("/api/jobs", map[string]any{"agent": "bob", "action": "claim", "job_id": job})
+	help := post("/api/human-requests", map[string]any{"agent": "eve", "goal": "Buy " + doomed, "requested_action": "Pay for " + doomed})
+	for i := range 100 {
+		c.MustPublish(i%len(c.Nodes), nodetest.Post{Agent: "ada", Body: fmt.Sprintf("Another honest entry, number %d.", i)})
+	}
+	return append(ids, job, help)
+}
+
+// doomedFiles returns the files of a node's data directory that hold the word.
+func (c *testCluster) doomedFiles(i int) ([]string, error) {
+	return fsmtest.FindText(c.Nodes[i].DataDir(), doomed)
+}
+
+// purge purges entries by way of a node.
+func (c *testCluster) purge(i int, ids ...string) {
+	c.t.Helper()
+	body, _ := json.Marshal(map[string]any{"ids": ids, "reason": "a test"})
+	answer, err := operate[struct{ Changed int }](c, i, admin.PathModerate, admin.Moderation{Operation: "purge", Body: body})
+	if err != nil || answer.Changed != len(ids) {
+		c.t.Fatalf("purge: %+v, %v", answer, err)
+	}
+}
+
+// waitErased waits until the word is in no file of nodes.
+func (c *testCluster) waitErased(nodes ...int) {
+	c.t.Helper()
+	for _, i := range nodes {
+		c.Eventually(fmt.Sprintf("node %d has erased it", i), func() string {
+			found, err := c.doomedFiles(i)
+			if err != nil {
+				return err.Error() // a table that is being written
+			}
+			return strings.Join(found, " ")
+		})
+	}
+}
+
+// TestPurgeLeavesNoBytes: what is purged is in tables, manifests and logs before, and
+// in no byte of any node's directory afterwards: not of one that was killed meanwhile
+// and started again, of one that was away and is sent the state, or of a new one.
+func TestPurgeLeavesNoBytes(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, soon)
+	c.WaitVoters()
+	ids := c.publishDoomed()
+	c.WaitConverged()
+	for i := range c.Nodes { // what is in memory goes into tables
+		c.Stop(i)
+		c.Start(i)
+		c.WaitReady()
+	}
+	c.WaitLeader()
+	for i := range c.Nodes {
+		found, err := c.doomedFiles(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		table := slices.ContainsFunc(found, func(name string) bool { return strings.HasSuffix(name, ".sst") })
+		if !table || !slices.Contains(found, "raft.db") {
+			t.Fatalf("node %d: the word is in %s before it is purged: the test finds too little", i, found)
+		}
+	}
+	away := c.Follower()
+	c.Kill(away)
+	here := slices.DeleteFunc([]int{0, 1, 2}, func(i int) bool { return i == away })
+	c.WaitLeader(here...)
+	c.purge(here[0], ids...)
+	c.Kill(here[1]) // in the middle of it, or before
+	c.Start(here[1])
+	c.waitErased(here...)
+	if found, err := c.doomedFiles(away); err != nil || len(found) == 0 {
+		t.Errorf("the one that is away has it in %s, %v", found, err)
+	}
+	c.Start(away)
+	c.waitErased(away)
+	joined := c.Join().Index()
+	c.WaitConverged()
+	c.waitErased(0, 1, 2, joined)
+	for i := range c.Nodes {
+		for _, id := range ids {
+			_, body, err := c.Nodes[i].GetText("/api/entries/" + id)
+			if err != nil || !strings.Contains(body, `"purged":true`) || strings.Contains(body, doomed) {
+				t.Errorf("node %d shows %s, %v", i, body, err)
+			}
+		}
+	}
+}
+
+// TestPurgeStatus: every disk is listed with what is left on it, that of a removed server
+// too; and a node that was away answers nothing before it knows what was purged.
+func TestPurgeStatus(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, soon)
+	c.WaitVoters()
+	id := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "Buy " + doomed}).Entry.ID
+	c.WaitConverged()
+	away := c.Follower()
+	c.Stop(away)
+	here := slices.DeleteFunc([]int{0, 1, 2}, func(i int) bool { return i == away })
+	c.WaitLeader(here...)
+	c.purge(here[0], id)
+	status := func() map[string]uint64 {
+		report, err := operate[admin.PurgeReport](c, here[0], admin.PathPurges, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pending := map[string]uint64{}
+		for _, s := range report.Servers {
+			pending[fmt.Sprintf("%s %s", strings.Split(s.ID, "-")[0], s.Part)] = s.Pending
+		}
+		return pending
+	}
+	name := func(i int) string { return c.Nodes[i].Config.NodeID + " voter" }
+	c.Eventually("two disks are done, the third is not", func() string {
+		got := status()
+		if got[name(here[0])] == 0 && got[name(here[1])] == 0 && got[name(away)] == 1 && len(got) == 3 {
+			return ""
+		}
+		return fmt.Sprint(got)
+	})
+	// Alone, the one that was away hears from no leader.
+	c.Stop(here[0])
+	c.Stop(here[1])
+	c.Start(away)
+	var page nodetest.Page
+	if code, err := c.Nodes[away].GetJSON("/api/entries/"+id, &page); err != nil || code != http.StatusServiceUnavailable || page.Code != "behind" {
+		t.Errorf("a node that knows of no purge answers %d %s, %v", code, page.Code, err)
+	}
+	c.Stop(away)
+	c.Nodes[away].Config.AnswerBehind = true
+	c.Start(away)
+	if _, code, err := c.Nodes[away].Get(id); err != nil || code != http.StatusOK {
+		t.Errorf("with --answer-behind it answers %d, %v", code, err)
+	}
+	c.Start(here[0])
+	c.Start(here[1])
+	c.WaitReady()
+	c.Eventually("all disks are done", func() string {
+		got := status()
+		if got[name(0)]+got[name(1)]+got[name(2)] == 0 && len(got) == 3 {
+			return ""
+		}
+		return fmt.Sprint(got)
+	})
+	removed := c.Nodes[away].ServerID()
+	c.Stop(away)
+	c.WaitLeader(here...)
+	c.Eventually("the server is removed", func() string {
+		if _, err := operate[admin.ServerRef](c, here[0], admin.PathRemove, admin.Removal{ID: removed}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	if got := status(); got[c.Nodes[away].Config.NodeID+" removed"] != 1 {
+		t.Errorf("the removed server's disk is not reported: %v", got)
+	}
+}
+
+// TestRestorePurgesAgain: what was purged after a backup is purged in what is restored
+// from it, as the newest list says, and is in no file there.
+func TestRestorePurgesAgain(t *testing.T) {
+	t.Parallel()
+	old := newCluster(t, 1)
+	ids := old.publishDoomed()
+	file, _ := old.save(0)
+	list := func() string {
+		purged, err := operate[backup.PurgeList](old, 0, admin.PathPurged, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := file + fmt.Sprint(len(purged.Purged)) + backup.PurgeListSuffix
+		if err := purged.Write(path); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	none := list()
+	old.purge(0, ids...)
+	all := list()
+
+	c := emptyCluster(t)
+	nd := c.Add(1)
+	at := offline.Offline{DataDir: nd.DataDir(), NodeID: nd.Config.NodeID}
+	at.DataDir = t.TempDir()
+	if founded, err := offline.Restore(at, file); err != nil || founded.Purged != 0 {
+		t.Fatalf("without a list: %+v, %v", founded, err)
+	}
+	if found, err := fsmtest.FindText(at.DataDir, doomed); err != nil || len(found) == 0 {
+		t.Fatalf("the backup has the word in %s, %v: the test shows nothing", found, err)
+	}
+	at.DataDir, at.PurgeLists = nd.DataDir(), []string{all, none}
+	founded, err := offline.Restore(at, file)
+	if err != nil || founded.Purged != len(ids) {
+		t.Fatalf("restored %+v, %v", founded, err)
+	}
+	if found, err := c.doomedFiles(0); err != nil || len(found) > 0 {
+		t.Errorf("the word is in %s, %v", found, err)
+	}
+	c.Start(0)
+	c.WaitReady()
+	for _, id := range ids {
+		if _, body, err := nd.GetText("/api/entries/" + id); err != nil || !strings.Contains(body, `"purged":true`) {
+			t.Errorf("shown is %s, %v", body, err)
+		}
+	}
+	// The list goes on in the new cluster.
+	if again, err := operate[backup.PurgeList](c, 0, admin.PathPurged, nil); err != nil || len(again.Purged) != len(ids) || again.Purged[0].ClusterID != founded.Former {
+		t.Errorf("the list of the new cluster is %+v, %v", again, err)
+	}
+	at.DataDir, at.PurgeLists = t.TempDir(), []string{file}
+	if _, err := offline.Restore(at, file); err == nil || !strings.Contains(err.Error(), "is not whole") {
+		t.Errorf("a list that is none: %v", err)
+	}
+}

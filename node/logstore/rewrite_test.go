@@ -1,0 +1,208 @@
+package logstore
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/hashicorp/raft"
+)
+
+const doomed = "Zyzzyvaquark"
+
+// cutStore returns a store whose entries 1 to 40 have the word and were deleted, and
+// which has a vote and an id.
+func cutStore(t *testing.T) *Store {
+	t.Helper()
+	s := open(t, Options{Snapshot: upTo(40)})
+	logs := entries(1, 60, 3, 900)
+	for _, l := range logs[:40] {
+		l.Data = append([]byte(doomed), l.Data...)
+	}
+	mustStore(t, s, logs)
+	for key, value := range map[string]string{"LastVoteCand": "n2", "CurrentTerm": "\x00\x00\x00\x00\x00\x00\x00\x03"} {
+		if err := s.Set([]byte(key), []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.SetID("the log"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteRange(1, 40); err != nil {
+		t.Fatal(err)
+	}
+	if !holds(t, s.path) {
+		t.Fatal("bbolt overwrote what was deleted: the test shows nothing")
+	}
+	return s
+}
+
+func holds(t *testing.T, path string) bool {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Contains(data, []byte(doomed))
+}
+
+// mustBeWhole holds that a store has what cutStore left in it.
+func mustBeWhole(t *testing.T, s *Store) {
+	t.Helper()
+	if got := span(t, s); got != [2]uint64{41, 60} {
+		t.Errorf("the log has %d", got)
+	}
+	want := entries(41, 60, 3, 900)
+	for i := range want {
+		var l raft.Log
+		if err := s.GetLog(want[i].Index, &l); err != nil || !bytes.Equal(l.Data, want[i].Data) || l.Term != 3 {
+			t.Errorf("entry %d: %v, term %d", want[i].Index, err, l.Term)
+		}
+	}
+	id, err := s.ID()
+	vote, errVote := s.Get([]byte("LastVoteCand"))
+	term, errTerm := s.GetUint64([]byte("CurrentTerm"))
+	if id != "the log" || string(vote) != "n2" || term != 3 || err != nil || errVote != nil || errTerm != nil {
+		t.Errorf("id %q, vote %q, term %d; %v, %v, %v", id, vote, term, err, errVote, errTerm)
+	}
+}
+
+// TestRewrite: nothing of what was deleted is in the file, all else is, and the log goes
+// on in the new file.
+func TestRewrite(t *testing.T) {
+	s := cutStore(t)
+	if err := s.Rewrite(50); err == nil {
+		t.Error("entries that are there count as erased")
+	}
+	if err := s.Rewrite(40); err != nil {
+		t.Fatal(err)
+	}
+	mustBeWhole(t, s)
+	if holds(t, s.path) {
+		t.Error("the file still holds what was deleted")
+	}
+	if erased, err := s.Erased(); erased != 40 || err != nil {
+		t.Errorf("erased up to %d, %v", erased, err)
+	}
+	mustStore(t, s, entries(61, 62, 3, 10))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(Options{Path: s.path, Existing: true, Snapshot: upTo(40)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = again.Close() }()
+	if got := span(t, again); got != [2]uint64{41, 62} {
+		t.Errorf("after a start the log has %d", got)
+	}
+}
+
+// TestCrashWhileRewriting: whatever step a crash comes after, the next start finds the
+// same entries, votes and identity, and can rewrite the log.
+func TestCrashWhileRewriting(t *testing.T) {
+	for _, at := range []string{stepCopied, stepRenamed} {
+		t.Run(at, func(t *testing.T) {
+			s := cutStore(t)
+			dir := t.TempDir()
+			s.failpoint = func(step string) {
+				if step != at {
+					return
+				}
+				// Everything is through to the disk here: this is what a crash leaves.
+				if err := os.CopyFS(dir, os.DirFS(filepath.Dir(s.path))); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := s.Rewrite(40); err != nil {
+				t.Fatal(err)
+			}
+			left, err := Open(Options{Path: filepath.Join(dir, filepath.Base(s.path)), Existing: true, Snapshot: upTo(40)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = left.Close() }()
+			mustBeWhole(t, left)
+			names, err := filepath.Glob(filepath.Join(dir, "*"+newSuffix))
+			if err != nil || len(names) > 0 {
+				t.Errorf("left are %s, %v", names, err)
+			}
+			if err := left.Rewrite(40); err != nil || holds(t, left.path) {
+				t.Errorf("after the crash: %v, or the file holds what was deleted", err)
+			}
+		})
+	}
+}
+
+// TestRewriteFails: the log goes on as it was.
+func TestRewriteFails(t *testing.T) {
+	s := cutStore(t)
+	blocked := s.path + newSuffix
+	if err := os.MkdirAll(filepath.Join(blocked, "full"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Rewrite(40); err == nil {
+		t.Error("no error")
+	}
+	mustBeWhole(t, s)
+	mustStore(t, s, entries(61, 61, 3, 10))
+}
+
+// TestRewriteBesideOthers: reads and writes wait, and none fails.
+func TestRewriteBesideOthers(t *testing.T) {
+	s := cutStore(t)
+	stop := make(chan struct{})
+	var others sync.WaitGroup
+	others.Go(func() {
+		for i := uint64(61); ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := s.StoreLogs(entries(i, i, 3, 50)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	others.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			var l raft.Log
+			if err := s.read(45, &l); err != nil {
+				t.Error(err)
+				return
+			}
+			if _, err := s.ID(); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for range 20 {
+		if err := s.Rewrite(40); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	others.Wait()
+	_, last := s.bounds()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(Options{Path: s.path, Existing: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = again.Close() }()
+	if got := span(t, again); got != [2]uint64{41, last} {
+		t.Errorf("the log has %d, want 41 to %d", got, last)
+	}
+}

@@ -1,0 +1,118 @@
+package operator
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/pprof"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/node/admin"
+)
+
+const (
+	// maxDebugFile bounds each file that a node gives to a bundle: together, in
+	// base64, they stay below cluster.MaxAnswerBytes.
+	maxDebugFile = 512 << 10
+	// maxProfileTime bounds how long a profile of the processor is taken.
+	maxProfileTime = 20 * time.Second
+)
+
+// debug returns what a server gives to a bundle for whoever looks for a fault: this
+// one, or the one that is named. Nothing in it is secret, and nothing is a client's.
+func (o *Operator) debug(ctx context.Context, request admin.DebugRequest) (admin.DebugAnswer, error) {
+	if request.ID != "" && request.ID != o.cfg.ServerID {
+		return call[admin.DebugAnswer](ctx, o, request.ID, admin.PathDebug, request)
+	}
+	sources := []struct {
+		name string
+		give func() ([]byte, error)
+	}{
+		{"report.json", func() ([]byte, error) { return json.MarshalIndent(o.report(), "", "  ") }},
+		{"config.json", func() ([]byte, error) { return json.MarshalIndent(o.cfg.Flags, "", "  ") }},
+		{"metrics.txt", o.metrics},
+		{"log.jsonl", func() ([]byte, error) { return []byte(o.cfg.Logs.Kept()), nil }},
+		{"goroutines.txt", func() ([]byte, error) { return profile("goroutine", 1) }},
+		{"heap.pprof", func() ([]byte, error) { return profile("heap", 0) }},
+		{"cpu.pprof", func() ([]byte, error) { return processorProfile(ctx, request.CPUMillis) }},
+	}
+	answer := admin.DebugAnswer{ID: o.cfg.ServerID}
+	for _, s := range sources {
+		data, err := s.give()
+		if err == nil && len(data) > maxDebugFile {
+			err = fmt.Errorf("it has %d bytes, more than the %d that a bundle takes", len(data), maxDebugFile)
+		}
+		file := admin.DebugFile{Name: s.name, Data: data}
+		if err != nil {
+			file.Data, file.Error = nil, err.Error()
+		}
+		answer.Files = append(answer.Files, file)
+	}
+	return answer, nil
+}
+
+// metrics returns what /metrics shows.
+func (o *Operator) metrics() ([]byte, error) {
+	families, err := o.cfg.Metrics.Gather()
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	encoder := expfmt.NewEncoder(&out, expfmt.NewFormat(expfmt.TypeTextPlain))
+	for _, family := range families {
+		if err := encoder.Encode(family); err != nil {
+			return nil, err
+		}
+	}
+	return out.Bytes(), nil
+}
+
+// profile returns one of Go's profiles. They name functions and numbers, never
+// what is in memory.
+func profile(name string, form int) ([]byte, error) {
+	var out bytes.Buffer
+	err := pprof.Lookup(name).WriteTo(&out, form)
+	return out.Bytes(), err
+}
+
+// processorProfile watches what the processor does for a while.
+func processorProfile(ctx context.Context, millis int64) ([]byte, error) {
+	if millis <= 0 {
+		return nil, errors.New("it was not asked for; --cpu gives the time, such as 5s")
+	}
+	var out bytes.Buffer
+	if err := pprof.StartCPUProfile(&out); err != nil {
+		return nil, err
+	}
+	select {
+	case <-time.After(min(time.Duration(millis)*time.Millisecond, maxProfileTime)):
+	case <-ctx.Done():
+	}
+	pprof.StopCPUProfile()
+	return out.Bytes(), ctx.Err()
+}
+
+// logLevel changes the level of a server's log, where the call names one, and returns
+// it. It holds until the next change, or until the process ends.
+func (o *Operator) logLevel(ctx context.Context, request admin.LogLevel) (answer admin.LogLevel, err error) {
+	if request.ID != "" && request.ID != o.cfg.ServerID {
+		return call[admin.LogLevel](ctx, o, request.ID, admin.PathLogLevel, request)
+	}
+	level := &o.cfg.Logs.Level
+	before := level.Level()
+	if request.Level != "" {
+		if err := level.UnmarshalText([]byte(request.Level)); err != nil {
+			return answer, rejectf(http.StatusBadRequest, "%q is no level; use debug, info, warn or error", request.Level)
+		}
+		// Said at a level that is written before and after.
+		o.cfg.Logger.Log(ctx, max(before, level.Level()), "changed the level of the log, as an operator asked",
+			"from", before, "to", level.Level(), "by", cluster.PeerID(ctx))
+	}
+	return admin.LogLevel{ID: o.cfg.ServerID, Level: level.Level().String()}, nil
+}

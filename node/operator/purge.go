@@ -1,0 +1,82 @@
+package operator
+
+import (
+	"context"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/backup"
+)
+
+// LeastApplied returns the lowest index that any other server of the cluster has
+// applied, of those that gossip knows; 0 while one of them does not answer.
+func (o *Operator) LeastApplied(ctx context.Context) uint64 {
+	least := uint64(math.MaxUint64)
+	for _, s := range o.ClusterReport(ctx).Servers {
+		switch {
+		case s.ID == o.cfg.ServerID || s.Part == admin.Outside || !s.Alive:
+		case s.Report == nil:
+			least = 0
+		default:
+			least = min(least, s.Report.Applied)
+		}
+	}
+	return least
+}
+
+// purges returns which disks still hold what was purged: those of the servers that
+// there are, and of those that there were when something was purged. Nobody knows what
+// became of the disk of a server that is gone.
+func (o *Operator) purges(ctx context.Context) (report admin.PurgeReport, err error) {
+	v := o.cfg.Machine.View()
+	defer v.Release()
+	gone := map[string]uint64{} // by server, how many purges it was there for
+	err = v.Purges(0, func(p fsm.Purge) error {
+		report.Purged = p.Number
+		for _, id := range p.Servers {
+			gone[id]++
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return report, err
+	}
+	for _, s := range o.ClusterReport(ctx).Servers {
+		delete(gone, s.ID)
+		on := admin.PurgeServer{ID: s.ID, Part: s.Part, Pending: report.Purged, Problem: s.Error}
+		if s.Report != nil {
+			on.Done = min(s.Report.Purges.Done(), report.Purged)
+			on.Pending = report.Purged - on.Done
+		}
+		report.Servers = append(report.Servers, on)
+	}
+	for _, id := range slices.Sorted(maps.Keys(gone)) {
+		report.Servers = append(report.Servers, admin.PurgeServer{
+			ID: id, Part: admin.Removed, Pending: gone[id], Problem: "not in the cluster any more: its disk has to be erased by hand",
+		})
+	}
+	return report, nil
+}
+
+// purgeList returns all that was purged before the call.
+func (o *Operator) purgeList(ctx context.Context) (list backup.PurgeList, err error) {
+	index, err := o.cfg.Pipeline.ReadIndex(ctx)
+	if err == nil {
+		err = o.cfg.Machine.Wait(ctx, index)
+	}
+	if err != nil {
+		return list, rejectf(http.StatusServiceUnavailable, "what was purged is not known here: %v; repeat, or ask another node", err)
+	}
+	v := o.cfg.Machine.View()
+	defer v.Release()
+	list = backup.PurgeList{ClusterID: o.cfg.ClusterID(), CreatedAt: o.cfg.Pipeline.Clocks().Corrected().UnixMilli(), Purged: []backup.PurgedEntry{}}
+	err = v.Purges(0, func(p fsm.Purge) error {
+		list.Purged = append(list.Purged, backup.PurgedEntry{ClusterID: p.Cluster, ID: p.ID, CreatedAt: p.CreatedAt})
+		return ctx.Err()
+	})
+	return list, err
+}

@@ -1,0 +1,172 @@
+// Package purge takes the bytes of what was purged from the node's disk, in the
+// background: out of the files of the state, and out of the Raft log, which is cut. It
+// follows from the state and from notes in the files themselves what is left to be done,
+// so that it goes on after a crash, on whatever disk and with whatever state.
+package purge
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/node/consensus"
+	"github.com/commons-cluster/commons/node/logstore"
+	"github.com/commons-cluster/commons/node/loop"
+)
+
+// Times.
+const (
+	// patience bounds the wait for followers that are alive, and for streams. Those that
+	// have less of the log are sent the state afterwards. It doubles, up to maxPatience,
+	// with each round that broke a stream off: so one that needs long ends at last,
+	// however often something is purged.
+	patience, maxPatience = time.Minute, time.Hour
+	// lookEvery is how often the worker looks, and waitEvery how often at what it waits for.
+	lookEvery, waitEvery = time.Second, 100 * time.Millisecond
+)
+
+// Config is what a Worker needs.
+type Config struct {
+	Machine *fsm.Machine
+	Raft    *consensus.Raft
+	Streams *consensus.Snapshots
+	Log     *logstore.Store
+	// Gather is for how long purges come together: all of them are one cut of the log
+	// and one pass through the state.
+	Gather time.Duration
+	// Others returns the lowest index that any other living server has applied.
+	Others func(context.Context) uint64
+	Logger *slog.Logger
+}
+
+// Worker does the work of one node.
+type Worker struct {
+	cfg     Config
+	since   time.Time // when something to be done was first seen; zero: nothing is
+	first   bool      // the worker has not looked yet
+	failing bool
+	patient time.Duration // for this round
+	pending atomic.Uint64
+}
+
+// New returns a worker that has not begun.
+func New(cfg Config) *Worker { return &Worker{cfg: cfg, first: true, patient: patience} }
+
+// Collectors returns the metrics.
+func (w *Worker) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "commons_purges_pending", Help: "Entries that were purged and whose bytes may still be on this node's disk.",
+	}, func() float64 { return float64(w.pending.Load()) })}
+}
+
+// Status is how far a node is.
+type Status struct {
+	Purged  uint64 // number of the newest purge that the node knows of
+	State   uint64 // the newest of which no file of the state holds anything
+	Log     uint64 // the newest of which the log's file holds nothing
+	Pending uint64 // purges of which not both are so
+}
+
+// Status returns how far the node is, as its files say.
+func (w *Worker) Status() (s Status, err error) {
+	v := w.cfg.Machine.View()
+	defer v.Release()
+	if s.Purged, err = v.Purged(); err != nil {
+		return s, err
+	}
+	if s.State, err = v.Erased(); err != nil {
+		return s, err
+	}
+	erased, err := w.cfg.Log.Erased()
+	if err != nil {
+		return s, err
+	}
+	if s.Log, err = v.PurgedUpTo(erased); err != nil {
+		return s, err
+	}
+	s.Pending = s.Purged - min(s.State, s.Log)
+	return s, nil
+}
+
+// Run does the work until ctx ends.
+func (w *Worker) Run(ctx context.Context) {
+	loop.Every(ctx, lookEvery, func(ctx context.Context) {
+		err := w.look(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil && !w.failing {
+			w.cfg.Logger.WarnContext(ctx, "what was purged is still on the disk; it is tried again until it is not", "error", err)
+		}
+		w.failing = err != nil
+	})
+}
+
+// look does what is to be done, when enough has come together.
+func (w *Worker) look(ctx context.Context) error {
+	s, err := w.Status()
+	if err != nil {
+		return err
+	}
+	w.pending.Store(s.Pending)
+	first := w.first
+	w.first = false
+	if s.Pending == 0 {
+		w.since = time.Time{}
+		return nil
+	}
+	if w.since.IsZero() {
+		w.since = time.Now()
+	}
+	if !first && time.Since(w.since) < w.cfg.Gather { // after a start it has waited enough
+		return nil
+	}
+	if s.Log < s.Purged {
+		if err := w.cutLog(ctx); err != nil {
+			return err
+		}
+	}
+	if s.State < s.Purged {
+		if err := w.cfg.Machine.Erase(ctx); err != nil {
+			return err
+		}
+	}
+	if s, err = w.Status(); err != nil {
+		return err
+	}
+	w.pending.Store(s.Pending)
+	w.since = time.Time{}
+	w.cfg.Logger.InfoContext(ctx, "what was purged is gone from this disk", "purges", s.Purged-s.Pending)
+	return nil
+}
+
+// cutLog cuts the log at what is applied here now, once those that live have it and
+// no state is on its way to another node: its receiver would lack the log that follows.
+func (w *Worker) cutLog(ctx context.Context) error {
+	index := w.cfg.Machine.Applied()
+	late, next := time.Now().Add(w.patient), patience
+	for w.cfg.Streams.Busy() || w.cfg.Others(ctx) < index {
+		if time.Now().After(late) {
+			if w.cfg.Streams.Busy() {
+				next = min(2*w.patient, maxPatience)
+			}
+			w.cfg.Streams.Break()
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(waitEvery):
+		}
+	}
+	w.patient = next
+	if err := w.cfg.Raft.CutLog(index); err != nil {
+		return fmt.Errorf("cutting the log: %w", err)
+	}
+	return nil
+}

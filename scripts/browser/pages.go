@@ -1,0 +1,329 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/commons-cluster/commons/scripts/harness"
+)
+
+// checks is what finds out what is wrong with a page.
+//
+//go:embed checks.js
+var checks string
+
+// widths are those of a phone, a tablet and a wide screen, in CSS pixels.
+var widths = []int64{360, 768, 1440}
+
+const (
+	height = 900
+	// pageTimeout is how long one page may take, on a machine that does other things, too.
+	pageTimeout = 20 * time.Second
+	// maxView is how long the first view of a page may be, in bytes.
+	maxView = 60_000
+)
+
+// browser is a Chromium and what it looks at.
+type browser struct {
+	cluster *harness.Cluster
+	texts   *texts
+	process context.Context //nolint:containedctx // that of the browser's process
+}
+
+// tab is a tab of the browser, and what its console said.
+type tab struct {
+	ctx   context.Context //nolint:containedctx // that of the tab
+	close context.CancelFunc
+
+	mu       sync.Mutex
+	errors   []string
+	requests []string
+}
+
+// open opens a tab.
+func (b *browser) open() *tab {
+	ctx, end := chromedp.NewContext(b.process)
+	t := &tab{ctx: ctx, close: end}
+	harness.Must(chromedp.Listen(ctx, func(event any) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			t.errors = append(t.errors, e.ExceptionDetails.Text)
+		case *log.EventEntryAdded:
+			if e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning {
+				t.errors = append(t.errors, e.Entry.Text+" "+e.Entry.URL)
+			}
+		case *runtime.EventConsoleAPICalled:
+			t.errors = append(t.errors, fmt.Sprintf("console: %v", e.Args))
+		case *network.EventRequestWillBeSent:
+			t.requests = append(t.requests, e.Request.URL)
+		}
+	}))
+	t.do(command(log.Enable, cdp.Empty{}), command(network.Enable, network.EnableParams{}), command(runtime.Enable, cdp.Empty{}))
+	return t
+}
+
+// command is a command of the protocol as an action.
+func command[Params, Answer any](c cdp.Command[Params, Answer], params Params) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, c, params)
+		return err
+	})
+}
+
+// do carries actions out, or ends the run.
+func (t *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+	ctx, cancel := context.WithTimeout(t.ctx, pageTimeout)
+	defer cancel()
+	harness.Must(chromedp.Do(ctx, actions...))
+}
+
+// show is the actions that show a page at a width and in a theme.
+func (t *tab) show(address string, width int64, theme string) {
+	t.do(
+		command(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 500}),
+		command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}, {Name: "prefers-reduced-motion", Value: "reduce"}},
+		}),
+		chromedp.Navigate(address),
+	)
+}
+
+// ask returns the value of an expression.
+func ask[T any](t *tab, expression string) (value T) {
+	ctx, cancel := context.WithTimeout(t.ctx, pageTimeout)
+	defer cancel()
+	return harness.Got(chromedp.Run(ctx, chromedp.Evaluate[T](expression)))
+}
+
+// until waits for an expression to be true.
+func (t *tab) until(what, expression string) {
+	harness.Must(harness.Until(t.ctx, pageTimeout, 50*time.Millisecond, func() error {
+		if ask[bool](t, expression) {
+			return nil
+		}
+		return errors.New(what + " is not to be seen")
+	}))
+}
+
+// said returns what the console said and what was asked of other sites, and forgets it.
+func (t *tab) said(base string) (all []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all = t.errors
+	for _, address := range t.requests {
+		if !strings.HasPrefix(address, base+"/") && !strings.HasPrefix(address, "data:") { // those are the browser's own icons
+			all = append(all, "a request to "+address)
+		}
+	}
+	t.errors, t.requests = nil, nil
+	return all
+}
+
+// paths are all pages.
+func (b *browser) paths() []string {
+	return []string{
+		"/", "/channels", "/c/general", "/e/" + b.texts.question, "/e/" + b.texts.knowledge, "/e/" + b.texts.retracted, "/e/" + b.texts.help,
+		"/e/" + b.texts.job, "/agents", "/a/ada", "/jobs?status=all", "/human", "/search?q=raft", "/moderation", "/stats", "/connect", "/cluster",
+		"/docs", "/docs/publish", "/search?q=nothing-like-that",
+	}
+}
+
+// bad is a page on which checks finds each of badness.
+const bad = `<!doctype html><title> </title><body style="width:3000px"><header></header><main><h1>A</h1><h3>B</h3><p style="color:#999;background:#fff">pale</p>` +
+	`<p style="font-size:9px">small</p><input><a href="#x"></a><svg></svg><p id="i"></p><p id="i"></p><label for="none">L</label><nav></nav><table><tr><td>1</td></tr></table>` +
+	`<button tabindex="3" style="height:10px;padding:0;font-size:9px">b</button></main>`
+
+var badness = []string{
+	"no language", "no title", "0 of body > footer", "level 3 behind one of 1", "navigations named", "the id i stands twice", "which is not there",
+	"no name: <input>", `no name: <a href="#x">`, "a picture without a role", "a tab order of its own", "a table without headings", "contrast 2.8", "text of 9 px",
+	"wider than the screen", "px high",
+}
+
+// checkChecks holds that what finds nothing would find something.
+func (b *browser) checkChecks() {
+	t := b.open()
+	defer t.close()
+	t.show("data:text/html,"+url.PathEscape(bad), widths[0], "light")
+	found := strings.Join(ask[[]string](t, checks), "\n")
+	for _, want := range badness {
+		if !strings.Contains(found, want) {
+			harness.Failf("the checks do not find %q in a bad page:\n%s", want, found)
+		}
+	}
+}
+
+// lookAtPages looks at every page at every width and in both themes.
+func (b *browser) lookAtPages() {
+	base := b.cluster.Nodes[0].URL
+	t := b.open()
+	defer t.close()
+	var wrong []string
+	for _, path := range b.paths() {
+		for _, width := range widths {
+			for _, theme := range []string{"light", "dark"} {
+				t.show(base+path, width, theme)
+				for _, problem := range append(ask[[]string](t, checks), t.said(base)...) {
+					wrong = append(wrong, fmt.Sprintf("%s at %d in %s: %s", path, width, theme, problem))
+				}
+			}
+		}
+		if size := ask[int](t, `performance.getEntriesByType("navigation")[0].transferSize`); size == 0 || size > maxView {
+			wrong = append(wrong, fmt.Sprintf("%s: the first view has %d bytes", path, size))
+		}
+		wrong = append(wrong, t.tabThrough(path)...)
+	}
+	if len(wrong) > 0 {
+		harness.Failf("%d problems:\n%s", len(wrong), strings.Join(wrong[:min(len(wrong), 40)], "\n"))
+	}
+}
+
+// maxTabs is how many controls are gone through on a page.
+const maxTabs = 14
+
+// focusedNow says what has the focus: its place in the document, whether it is to be
+// seen, and whether the focus is.
+const focusedNow = `(() => {
+  const e = document.activeElement, style = getComputedStyle(e), r = e.getBoundingClientRect();
+  const all = [...document.querySelectorAll("a[href],button,input:not([type=hidden]),select,textarea,summary,[tabindex='0']")];
+  return {place: all.indexOf(e), seen: r.width > 0 && r.right > 0 && r.bottom > 0, shown: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2, name: e.outerHTML.slice(0, 80)};
+})()`
+
+// tabThrough goes through the controls of a page with the keyboard.
+func (t *tab) tabThrough(path string) (wrong []string) {
+	last := -1
+	for range maxTabs {
+		t.do(chromedp.KeyEvent(kb.Tab))
+		at := ask[struct {
+			Place       int
+			Seen, Shown bool
+			Name        string
+		}](t, focusedNow)
+		switch {
+		case at.Place == -1:
+			return wrong // the end of the page
+		case at.Place <= last:
+			return append(wrong, fmt.Sprintf("%s: the focus goes back, to %s", path, at.Name))
+		case !at.Seen || !at.Shown:
+			wrong = append(wrong, fmt.Sprintf("%s: the focus is not to be seen on %s", path, at.Name))
+		}
+		last = at.Place
+	}
+	return wrong
+}
+
+// readHostileTexts holds that what strangers write stays text.
+func (b *browser) readHostileTexts() {
+	t := b.open()
+	defer t.close()
+	base := b.cluster.Nodes[0].URL
+	for _, path := range []string{"/e/" + b.texts.hostile, "/e/" + b.texts.hostile + "?plain=1", "/c/elsewhere", "/a/mallory", "/search?q=%3Cscript%3Ewindow.owned%3D1%3C%2Fscript%3E"} {
+		t.show(base+path, widths[1], "light")
+		// Whatever could be pressed or passed over is.
+		ask[int](t, `(() => { for (const e of document.querySelectorAll("main *")) e.dispatchEvent(new MouseEvent("mouseover", {bubbles: true})); return 0; })()`)
+		if ask[bool](t, "window.owned !== undefined") {
+			harness.Failf("%s: a text has run", path)
+		}
+		found := ask[[]string](t, `[...document.querySelectorAll("main script, main img, main style, main base, main svg, main b[onmouseover], [onclick], [onerror], a[href^='javascript:' i]")].map((e) => e.outerHTML)`)
+		if found = append(found, t.said(base)...); len(found) > 0 {
+			harness.Failf("%s: %s", path, strings.Join(found, "\n"))
+		}
+	}
+}
+
+// answerRequest answers a request for human help, as a person does.
+func (b *browser) answerRequest() {
+	t := b.open()
+	defer t.close()
+	base := b.cluster.Nodes[1].URL
+	t.show(base+"/e/"+b.texts.help, widths[0], "light")
+	t.do(
+		chromedp.SendKeys(chromedp.CSS("#agent"), "A person"), chromedp.SendKeys(chromedp.CSS("#body"), "It says: **mind the step**."),
+		chromedp.Click(chromedp.CSS("#form button")),
+	)
+	t.until("the answer", `!!document.querySelector(".entry .body strong")?.textContent.includes("mind the step")`)
+	if said := t.said(base); len(said) > 0 {
+		harness.Failf("the form: %s", strings.Join(said, "\n"))
+	}
+	answers := harness.Got(b.cluster.Run.Client.List(t.ctx, base, nil, map[string][]string{"reply_to": {b.texts.help}}))
+	if len(answers) != 1 || answers[0].Agent != "A-person" {
+		harness.Failf("the answers are %+v", answers)
+	}
+}
+
+// seeNews holds that a page says what was published at another node.
+func (b *browser) seeNews() {
+	t := b.open()
+	defer t.close()
+	t.show(b.cluster.Nodes[0].URL+"/c/general", widths[2], "light")
+	// What is published before the connection stands is no news.
+	harness.Must(harness.Until(t.ctx, pageTimeout, 300*time.Millisecond, func() error {
+		harness.Got(b.cluster.Nodes[2].Publish(nil, map[string]any{"agent": "reader-1", "channel": "general", "body": "Something new for whoever looks."}, 201))
+		if ask[bool](t, `document.querySelector(".news")?.hidden === false`) {
+			return nil
+		}
+		return errors.New("nothing new is shown")
+	}))
+	t.do(chromedp.Click(chromedp.CSS(".news a")))
+	t.until("the new entry", `!!document.querySelector(".rows")?.textContent.includes("Something new for whoever looks.")`)
+}
+
+// watchKill holds that the page of the cluster shows a node that is killed, and that it
+// is back.
+func (b *browser) watchKill() {
+	leader, others := b.cluster.Leader()
+	t := b.open()
+	defer t.close()
+	t.show(others[0].URL+"/cluster", widths[2], "dark")
+	health := func(want string) string {
+		return fmt.Sprintf(`[...document.querySelectorAll("[data-cluster] tbody tr")].some((r) => r.cells[0].textContent === %q && r.cells[1].textContent === %q)`, leader.Name, want)
+	}
+	t.until("a well leader", health("well"))
+	leader.Kill()
+	killed := time.Now()
+	t.until("that it is away", health("away"))
+	fmt.Printf("         a killed node is seen away after %.1f s\n", time.Since(killed).Seconds())
+	t.until("the next leader", `[...document.querySelectorAll("[data-cluster] tbody tr")].some((r) => r.cells[2].textContent === "leader" && r.cells[1].textContent === "well")`)
+	harness.Must(leader.Start())
+	t.until("that it is back", health("well"))
+	if said := t.said(others[0].URL); len(said) > 0 {
+		harness.Failf("the page of the cluster: %s", strings.Join(said, "\n"))
+	}
+}
+
+// takePictures writes a picture of every page at every width, in both themes.
+func (b *browser) takePictures(dir string) {
+	harness.Must(os.MkdirAll(dir, 0o755))
+	t := b.open()
+	defer t.close()
+	for _, path := range b.paths() {
+		for _, width := range widths {
+			for _, theme := range []string{"light", "dark"} {
+				t.show(b.cluster.Nodes[0].URL+path, width, theme)
+				picture := harness.Got(chromedp.Run(t.ctx, chromedp.CaptureScreenshot()))
+				name := strings.NewReplacer("/", "_", "?", "_", "=", "_").Replace(strings.TrimPrefix(path, "/"))
+				if name == "" {
+					name = "front"
+				}
+				harness.Must(os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d-%s.png", name, width, theme)), picture, 0o644))
+			}
+		}
+	}
+}

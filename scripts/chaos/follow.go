@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/commons-cluster/commons/scripts/harness"
+)
+
+const (
+	followers = 2 // who read the stream of events, at each node in turn
+	// followFor is for how long a stream is read before its reader goes to another node.
+	followFor = time.Second
+	// followed are the events of new entries.
+	followed = "/api/events?event=entry,job,human_request,claim,result"
+)
+
+func streamer(i int) string { return fmt.Sprintf("streamer-%d", i) }
+
+// follow reads the stream from the first event on, each time for a moment, and goes on
+// at the next node from the last id that it has.
+func (w *crowd) follow(ctx context.Context, i int) {
+	id := ""
+	for n := i; ctx.Err() == nil; n++ {
+		if node := w.nodes[n%len(w.nodes)]; id == "" {
+			id = w.firstEvent(ctx, node)
+		} else {
+			id, _ = w.stream(ctx, i, node, id)
+		}
+		rest(ctx, w.pause)
+	}
+	// What is left, once the faults are over.
+	rested := context.WithoutCancel(ctx)
+	for n, empty := i, 0; empty < len(w.nodes); n++ {
+		next, news := w.stream(rested, i, w.nodes[n%len(w.nodes)], id)
+		empty++
+		if news > 0 {
+			empty = 0
+		}
+		id = next
+	}
+}
+
+// firstEvent returns the id before all events; "" without an answer.
+func (w *crowd) firstEvent(ctx context.Context, node *harness.Node) string {
+	var answer struct{ LastEventID string }
+	caller := &harness.Client{Client: w.client.http}
+	if _, err := caller.Call(ctx, http.MethodGet, node.URL+followed, nil, nil, &answer, http.StatusOK); err != nil {
+		return ""
+	}
+	cluster, _, _ := strings.Cut(answer.LastEventID, "-")
+	return cluster + "-0-0"
+}
+
+// stream reads the stream of one node. It returns the id to go on from, and how many
+// entries it was told of.
+func (w *crowd) stream(ctx context.Context, i int, node *harness.Node, id string) (next string, news int) {
+	ctx, stop := context.WithTimeout(ctx, followFor)
+	defer stop()
+	c := call{Client: streamer(i), Surface: "http", Kind: follow, Agent: streamer(i), Node: node.Name, Begin: time.Since(w.client.start), Outcome: unknown}
+	defer func() {
+		c.End = time.Since(w.client.start)
+		w.client.history.add(&c)
+	}()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, node.URL+followed, http.NoBody)
+	if err != nil {
+		panic(err) // of what we make ourselves
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Set("Last-Event-ID", id)
+	res, err := w.client.http.Do(req)
+	if err != nil {
+		c.Error = err.Error()
+		return id, 0
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		c.Error = res.Status
+		return id, 0
+	}
+	c.Outcome = done
+	lines, data := bufio.NewReader(res.Body), ""
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return id, len(c.Seen) // an event without its empty line is none
+		}
+		if text, is := strings.CutPrefix(line, "data: "); is {
+			data = text
+		} else if line == "\n" && data != "" {
+			id = c.take(data)
+			data = ""
+		}
+	}
+}
+
+// take notes one event and returns its id.
+func (c *call) take(data string) string {
+	var e struct {
+		ID, Event string
+		Entry     struct{ ID string }
+	}
+	switch err := json.Unmarshal([]byte(data), &e); {
+	case err != nil || e.Event == "reset":
+		c.Code = data
+	case e.Event != "ping":
+		c.Seen = append(c.Seen, e.Entry.ID)
+	}
+	return e.ID
+}
+
+// checkFollow: each follower was told of each entry once, in their order.
+func checkFollow(v *verdict, calls []call, f *final) {
+	streams := grouped(calls, func(c *call) string {
+		if c.Kind != follow {
+			return ""
+		}
+		return c.Client
+	})
+	for name, read := range streams {
+		at := 0
+		for _, c := range read {
+			if c.Code != "" {
+				v.add(name+" could not go on: "+c.Code, c)
+			}
+			for _, id := range c.Seen {
+				if at >= len(f.state()) || f.state()[at].ID != id {
+					v.add(fmt.Sprintf("%s was told of %s as number %d", name, id, at+1), c)
+					return
+				}
+				at++
+			}
+		}
+		if v.Looked += at; at < len(f.state()) {
+			v.add(fmt.Sprintf("%s was told of %d of %d entries", name, at, len(f.state())), read[len(read)-1])
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// kind is what a call is meant to do.
+type kind string
+
+// The kinds of calls.
+const (
+	publish kind = "publish"
+	post    kind = "post" // a job
+	claim   kind = "claim"
+	release kind = "release"
+	result  kind = "result"
+	look    kind = "look" // at a job, strongly consistent
+	list    kind = "list"
+	home    kind = "home"
+	follow  kind = "follow" // the stream of events, for a moment
+)
+
+// writes reports whether such a call changes anything.
+func (k kind) writes() bool { return k != look && k != list && k != home && k != follow }
+
+// outcome is what a client knows of a call.
+type outcome string
+
+// The outcomes. What is unknown may have been written, or may yet be.
+const (
+	done     outcome = "done"
+	rejected outcome = "rejected" // by a rule; nothing was written
+	failed   outcome = "failed"   // certainly nothing was written
+	unknown  outcome = "unknown"
+)
+
+// call is one call and its answer.
+type call struct {
+	Client  string        `json:"client"`
+	Node    string        `json:"node"`
+	Surface string        `json:"surface"`
+	Kind    kind          `json:"kind"`
+	Begin   time.Duration `json:"begin"` // since the run began
+	End     time.Duration `json:"end"`
+	Outcome outcome       `json:"outcome"`
+	Code    string        `json:"code,omitempty"` // of the Error object
+	Error   string        `json:"error,omitempty"`
+
+	Agent      string `json:"agent"`
+	Text       string `json:"text,omitempty"` // of the entry, like no other's
+	RequestID  string `json:"requestId,omitempty"`
+	Supersedes string `json:"supersedes,omitempty"`
+	Job        string `json:"job,omitempty"`
+	Expect     string `json:"expect,omitempty"`   // the id that a list has to hold
+	MinIndex   uint64 `json:"minIndex,omitempty"` // that was asked for
+
+	ID        string   `json:"id,omitempty"` // of the entry or job in the answer
+	Duplicate bool     `json:"duplicate,omitempty"`
+	Index     uint64   `json:"index,omitempty"` // X-Commons-Index
+	Status    string   `json:"status,omitempty"`
+	ClaimedBy string   `json:"claimedBy,omitempty"`
+	Seen      []string `json:"seen,omitempty"` // ids of a list or of forYou
+}
+
+// history is every call of a run. It is safe for concurrent use while it is recorded.
+type history struct {
+	mu    sync.Mutex
+	calls []call
+}
+
+func (h *history) add(c *call) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls = append(h.calls, *c)
+}
+
+// entry is what is kept of an entry at the end.
+type entry struct {
+	ID         string  `json:"id"`
+	Agent      string  `json:"agent"`
+	Body       string  `json:"body"`
+	CreatedAt  int64   `json:"createdAt"`
+	Supersedes *string `json:"supersedes"`
+	By         []ref   `json:"supersededBy"`
+	ByCount    int     `json:"supersededByCount"`
+}
+
+type ref struct {
+	ID string `json:"id"`
+}
+
+// final is the state after the faults, when nobody writes any more.
+type final struct {
+	entries map[string][]entry // by node, oldest first
+	digests []digest
+	equal   bool // what the nodes say of them
+}
+
+type digest struct {
+	ID, Digest, Rows, Error string
+}
+
+// state returns what one node holds: checks compare the nodes first.
+func (f *final) state() []entry {
+	for _, node := range slices.Sorted(keys(f.entries)) {
+		return f.entries[node]
+	}
+	return nil
+}
+
+// mentions reports whether a text mentions an agent.
+func mentions(text, agent string) bool { return slices.Contains(strings.Fields(text), "@"+agent) }

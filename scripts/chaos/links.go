@@ -1,0 +1,247 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/commons-cluster/commons/node/nodetest/freeport"
+)
+
+const (
+	chunk     = 16 << 10
+	queued    = 64 // chunks on their way over one connection in one direction
+	cutLook   = 20 * time.Millisecond
+	procTCP   = "/proc/net/tcp"
+	listening = "0A"
+)
+
+// quality is what the way from one node to another is like.
+type quality struct {
+	cut       bool          // nothing arrives; it is kept until it may, as TCP does
+	delay     time.Duration // of everything
+	jitter    time.Duration // more delay, up to this
+	bandwidth int           // bytes a second, 0 for as much as there is
+}
+
+// links stand between the private ports of nodes: each node advertises the address of
+// its own proxy. Gossip does not pass them: nodes still hear that others are alive.
+type links struct {
+	mu    sync.Mutex
+	ways  map[[2]string]quality // by from and to
+	conns map[[2]string]map[net.Conn]bool
+	pids  map[string]int
+	open  []net.Listener
+}
+
+func newLinks() *links {
+	return &links{ways: map[[2]string]quality{}, conns: map[[2]string]map[net.Conn]bool{}, pids: map[string]int{}}
+}
+
+// supported reports whether this machine says which process a connection belongs to.
+func supported() bool {
+	_, err := os.Stat(procTCP)
+	return err == nil
+}
+
+// before puts a proxy before a node's address and returns that of the proxy.
+func (l *links) before(ctx context.Context, node, addr string) (string, error) {
+	own, err := freeport.Addr()
+	if err != nil {
+		return "", err
+	}
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", own)
+	if err != nil {
+		return "", err
+	}
+	l.open = append(l.open, listener)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go l.pass(ctx, conn, node, addr)
+		}
+	}()
+	return own, nil
+}
+
+func (l *links) close() {
+	for _, listener := range l.open {
+		_ = listener.Close()
+	}
+}
+
+// set changes what the way from one node to another is like.
+func (l *links) set(from, to string, q quality) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ways[[2]string{from, to}] = q
+}
+
+func (l *links) way(from, to string) quality {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ways[[2]string{from, to}]
+}
+
+// runs says which process a node is.
+func (l *links) runs(node string, pid int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pids[node] = pid
+}
+
+// reset closes the connections of a node with all others.
+func (l *links) reset(node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for way, conns := range l.conns {
+		if way[0] != node && way[1] != node {
+			continue
+		}
+		for c := range conns {
+			_ = c.Close()
+		}
+	}
+}
+
+// pass connects whoever dialed with a node.
+func (l *links) pass(ctx context.Context, dialed net.Conn, to, addr string) {
+	defer dialed.Close()
+	from, err := l.dialer(dialed)
+	if err != nil {
+		return // it has gone already, or is no node
+	}
+	var dial net.Dialer
+	onward, err := dial.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return
+	}
+	defer onward.Close()
+	way := [2]string{from, to}
+	l.mu.Lock()
+	if l.conns[way] == nil {
+		l.conns[way] = map[net.Conn]bool{}
+	}
+	l.conns[way][dialed] = true
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.conns[way], dialed)
+	}()
+	ended := make(chan struct{}, 2)
+	go func() { l.pump(onward, dialed, from, to); ended <- struct{}{} }()
+	go func() { l.pump(dialed, onward, to, from); ended <- struct{}{} }()
+	<-ended
+}
+
+// parcel is what arrives at an instant.
+type parcel struct {
+	data []byte
+	at   time.Time
+}
+
+// pump carries what is read from one side to the other, as the way between them is.
+func (l *links) pump(dst io.Writer, src io.Reader, from, to string) {
+	parcels, broken := make(chan parcel, queued), make(chan struct{})
+	go func() {
+		defer close(broken)
+		for p := range parcels {
+			time.Sleep(time.Until(p.at))
+			for l.way(from, to).cut {
+				time.Sleep(cutLook)
+			}
+			if _, err := dst.Write(p.data); err != nil {
+				return
+			}
+		}
+	}()
+	defer func() { close(parcels); <-broken }()
+	var free time.Time // when the way takes more, where it is narrow
+	for {
+		data := make([]byte, chunk)
+		n, err := src.Read(data)
+		if n > 0 {
+			q, now := l.way(from, to), time.Now()
+			if q.bandwidth > 0 {
+				if free.Before(now) {
+					free = now
+				}
+				free = free.Add(time.Duration(n) * time.Second / time.Duration(q.bandwidth))
+				time.Sleep(time.Until(free))
+			}
+			at := time.Now().Add(q.delay)
+			if q.jitter > 0 {
+				at = at.Add(rand.N(q.jitter))
+			}
+			select {
+			case parcels <- parcel{data[:n], at}:
+			case <-broken:
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// dialer returns the node whose process has the other end of a connection.
+func (l *links) dialer(conn net.Conn) (string, error) {
+	peer, ok := conn.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return "", errors.New("no connection over TCP")
+	}
+	inode, err := inodeOf(peer.Port)
+	if err != nil {
+		return "", err
+	}
+	l.mu.Lock()
+	pids := maps.Clone(l.pids)
+	l.mu.Unlock()
+	for node, pid := range pids {
+		files, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/fd/*")
+		if err != nil {
+			return "", err
+		}
+		for _, file := range files {
+			if link, err := os.Readlink(file); err == nil && link == "socket:["+inode+"]" {
+				return node, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("no node has port %d", peer.Port)
+}
+
+// inodeOf returns the socket that has a local port and is connected.
+func inodeOf(port int) (string, error) {
+	f, err := os.Open(procTCP)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	want := fmt.Sprintf(":%04X", port)
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		const local, state, inode, columns = 1, 3, 9, 10
+		words := strings.Fields(lines.Text())
+		if len(words) >= columns && strings.HasSuffix(words[local], want) && words[state] != listening && words[inode] != "0" {
+			return words[inode], nil
+		}
+	}
+	return "", fmt.Errorf("nothing has port %d", port)
+}

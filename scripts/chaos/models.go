@@ -1,0 +1,138 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// decideFor bounds the search for an order of the calls of one job or request_id.
+const decideFor = 10 * time.Second
+
+// operations turns calls into those of a model. One that may yet take effect never
+// returns.
+func operations(calls []call) []porcupine.Operation {
+	clients := map[string]int{}
+	ops := make([]porcupine.Operation, 0, len(calls))
+	for i := range calls {
+		c := &calls[i]
+		if _, known := clients[c.Client]; !known {
+			clients[c.Client] = len(clients)
+		}
+		end := int64(c.End)
+		if c.Outcome == unknown {
+			end = math.MaxInt64
+		}
+		ops = append(ops, porcupine.Operation{ClientId: clients[c.Client], Input: c, Call: int64(c.Begin), Output: c, Return: end})
+	}
+	return ops
+}
+
+// decide looks for an order of each group of calls that the model allows.
+func decide(v *verdict, model porcupine.Model, groups map[string][]call) {
+	for _, name := range slices.Sorted(keys(groups)) {
+		v.Looked++
+		calls := groups[name]
+		switch porcupine.CheckOperationsTimeout(model, operations(calls), decideFor) {
+		case porcupine.Illegal:
+			slices.SortFunc(calls, func(a, b call) int { return cmp.Compare(a.Begin, b.Begin) })
+			v.add(fmt.Sprintf("no order of the calls with %s explains their answers", name), calls...)
+		case porcupine.Unknown:
+			v.Open++
+		case porcupine.Ok:
+		}
+	}
+}
+
+// writtenSomewhere is the state of a request_id whose entry's id nobody was told.
+const writtenSomewhere = "?"
+
+// requestIDs is the model of one request_id: its first write makes an entry, each
+// further one answers with that. The state is the entry's id.
+var requestIDs = porcupine.Model{
+	Init: func() any { return "" },
+	Step: func(state, _, output any) (bool, any) {
+		id, c := state.(string), output.(*call)
+		switch {
+		case c.Outcome == unknown:
+			return true, cmp.Or(id, writtenSomewhere)
+		case !c.Duplicate:
+			return id == "", c.ID
+		}
+		return id == c.ID || id == writtenSomewhere, c.ID
+	},
+	Equal: func(a, b any) bool { return a == b },
+}
+
+func checkRequestIDs(v *verdict, calls []call, _ *final) {
+	decide(v, requestIDs, grouped(calls, func(c *call) string {
+		if c.Outcome == failed || c.Outcome == rejected {
+			return ""
+		}
+		return c.RequestID
+	}))
+}
+
+// jobState is the state of one job.
+type jobState struct{ status, by string }
+
+// jobs is the model of one job, which somebody else has posted.
+var jobs = porcupine.Model{
+	Init: func() any { return jobState{status: "open"} },
+	Step: func(state, _, output any) (bool, any) {
+		return state.(jobState).step(output.(*call))
+	},
+	Equal: func(a, b any) bool { return a == b },
+}
+
+// step returns whether a state allows a call's answer, and the state after it.
+func (s jobState) step(c *call) (bool, jobState) {
+	if c.Kind == look {
+		return s.status == c.Status && s.by == c.ClaimedBy, s
+	}
+	holds := s.status == "claimed" && s.by == c.Agent
+	var allowed bool
+	next := s
+	switch c.Kind {
+	case claim:
+		allowed, next = s.status == "open" || holds, jobState{"claimed", c.Agent}
+	case release:
+		allowed, next = holds, jobState{status: "open"}
+	case result:
+		allowed, next = s.status == "open" || holds, jobState{status: "done"}
+	}
+	if !allowed {
+		next = s
+	}
+	switch c.Outcome {
+	case done:
+		return allowed, next
+	case rejected:
+		return !allowed && s.explains(c.Code), s
+	}
+	return true, next // unknown: if it takes effect, then as it would here
+}
+
+// explains reports whether a state is what the code of an error says it is.
+func (s jobState) explains(code string) bool {
+	switch code {
+	case "job_claimed":
+		return s.status == "claimed"
+	case "job_done":
+		return s.status == "done"
+	}
+	return code == "job_not_claimed" // also to one who does not hold it
+}
+
+func checkJobs(v *verdict, calls []call, _ *final) {
+	decide(v, jobs, grouped(calls, func(c *call) string {
+		if c.Kind == look && c.Outcome != done || c.Outcome == failed {
+			return ""
+		}
+		return c.Job
+	}))
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/commons-cluster/commons/scripts/harness"
+)
+
+const (
+	watchEvery = 100 * time.Millisecond
+	watchFor   = 500 * time.Millisecond // one look
+)
+
+// lead is the time from which on a node said that it leads.
+type lead struct {
+	At   time.Duration `json:"at"`
+	Node string        `json:"node"`
+	Term uint64        `json:"term"`
+}
+
+// watch sees who leads.
+type watch struct {
+	began time.Time
+	http  *http.Client
+
+	mu    sync.Mutex
+	says  map[string]bool // who said so at the last look
+	leads []lead
+}
+
+// watchLeaders looks at nodes until ctx ends.
+func watchLeaders(ctx context.Context, nodes []*harness.Node, began time.Time) *watch {
+	w := &watch{began: began, http: &http.Client{Timeout: watchFor}, says: map[string]bool{}}
+	for _, n := range nodes {
+		go func() {
+			for ctx.Err() == nil {
+				w.look(ctx, n)
+				rest(ctx, watchEvery)
+			}
+		}()
+	}
+	return w
+}
+
+func (w *watch) look(ctx context.Context, n *harness.Node) {
+	caller := &harness.Client{Client: w.http}
+	var status struct{ Role string }
+	_, err := caller.Call(ctx, http.MethodGet, n.URL+"/status", nil, nil, &status, http.StatusOK)
+	leads := err == nil && status.Role == "leader"
+	w.mu.Lock()
+	before := w.says[n.Name]
+	w.says[n.Name] = leads
+	w.mu.Unlock()
+	if !leads || before {
+		return
+	}
+	l := lead{time.Since(w.began), n.Name, w.term(ctx, n)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leads = append(w.leads, l)
+}
+
+// term returns the node's term, 0 where it does not say.
+func (w *watch) term(ctx context.Context, n *harness.Node) uint64 {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.URL+"/metrics", http.NoBody)
+	if err != nil {
+		return 0
+	}
+	res, err := w.http.Do(req)
+	if err != nil {
+		return 0
+	}
+	defer res.Body.Close()
+	var text strings.Builder
+	if err := res.Write(&text); err != nil {
+		return 0
+	}
+	_, after, _ := strings.Cut(text.String(), "\ncommons_term ")
+	line, _, _ := strings.Cut(after, "\n")
+	term, _ := strconv.ParseUint(strings.TrimSpace(line), 10, 64) // 0 where it is none
+	return term
+}
+
+// leader returns the newest node that says that it leads, or that last did.
+func (w *watch) leader() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	newest := ""
+	for _, l := range w.leads {
+		if w.says[l.Node] || newest == "" || !w.says[newest] {
+			newest = l.Node
+		}
+	}
+	return newest
+}
+
+func (w *watch) all() []lead {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]lead{}, w.leads...)
+}

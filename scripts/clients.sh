@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Makes clients of the OpenAPI document with two generators, builds a program with
+# one of them in a module of its own, and runs that against three real nodes.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# shellcheck source=scripts/built.sh
+source scripts/built.sh clients
+cp -r scripts/clients/author "$dir/src"
+cp api/openapi.json "$dir/src/commons/"
+cd "$dir/src"
+
+echo "oapi-codegen: types and client"
+go generate ./...
+go vet ./...
+go build -trimpath -o "$dir/author" .
+
+echo "ogen: types, client and server"
+if ! go tool ogen --target "$dir/ogen" --package commons --clean commons/openapi.json >"$dir/ogen.log" 2>&1; then
+  cat "$dir/ogen.log" >&2
+  exit 1
+fi
+
+"$dir/clients" -binary "$dir/commons" -author "$dir/author" -dir "$dir/run"

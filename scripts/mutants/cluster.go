@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// clusterBugs are those that show in a cluster of real nodes alone, or that a cluster
+// has to show, too. What finds them is scripts/chaos with the arguments in run.
+var clusterBugs = []bug{
+	{
+		name:  "a repeated command is carried out again",
+		edits: []edit{{"fsm/apply.go", "if r, ok := s.answers[c.Seq]; ok {", "if r, ok := s.answers[c.Seq]; ok && c.Seq == 0 {"}},
+		run:   "-scenario,leader killed,-seed,1", because: "a write is there twice after a change of leader",
+	},
+	{
+		name:  "nodes forget what they answered when they restart",
+		edits: []edit{{"fsm/store.go", "if l.sessions, err = loadSessions(s.db); err != nil {", "if l.sessions = (sessions{}); err != nil {"}},
+		run:   "-scenario,rolling restart,-seed,1", because: "nodes hold different states",
+	},
+	{
+		name:  "a minimum index is not waited for",
+		edits: []edit{{"node/backend.go", "if err := b.machine.Wait(ctx, index); err != nil {", "if err := ctx.Err(); err != nil {"}},
+		run:   "-scenario,bad network,-seed,1", because: "an agent does not read at one node what it wrote at another",
+	},
+	{
+		name:  "a strong read asks nobody",
+		edits: []edit{{"node/backend.go", "{ return b.pipeline.ReadIndex(ctx) }", "{ return b.machine.Applied(), ctx.Err() }"}},
+		run:   "-scenario,bad network,-seed,1", because: "a job that is taken reads as open",
+	},
+	{
+		name:  "what may have been written counts as not written",
+		edits: []edit{{"node/propose/session.go", "if c.uncertain() {\n\t\treturn &command.Unavailable{Code: command.CodeOutcomeUnknown", "if c.uncertain() && false {\n\t\treturn &command.Unavailable{Code: command.CodeOutcomeUnknown"}},
+		run:   "-scenario,followers paused,-seed,1", because: "an agent repeats freely, and writes twice",
+	},
+	{
+		name:  "a follower answers before it has applied",
+		edits: []edit{{"node/propose/session.go", "\t\tif c.applied {\n\t\t\ts.finish(c, nil)\n\t\t}\n\t\treturn\n\tcase r.Status == statusUnknown:", "\t\ts.finish(c, nil)\n\t\treturn\n\tcase r.Status == statusUnknown:"}},
+		run:   "-scenario,bad network,-seed,1", because: "an agent does not read what it has just written",
+	},
+}
+
+// maxShown bounds what is shown of a run that found nothing.
+const maxShown = 2000
+
+// tryCluster builds the program with the bug and lets chaos find it. by is the check
+// that did.
+func (b *bug) tryCluster(ctx context.Context, dir string) (by string, err error) {
+	overlay, err := b.overlay(dir)
+	if err != nil {
+		return "", err
+	}
+	binary, chaos := filepath.Join(dir, "commons"), filepath.Join(dir, "chaos")
+	for _, args := range [][]string{{"build", "-overlay", overlay, "-o", binary, "."}, {"build", "-o", chaos, "./scripts/chaos"}} {
+		if out, err := command(ctx, ".", "go", args...); err != nil {
+			return "", fmt.Errorf("it does not compile: %w\n%s", err, out)
+		}
+	}
+	run, err := os.MkdirTemp(dir, "run-") // nodes of the bug before left theirs behind
+	if err != nil {
+		return "", err
+	}
+	args := append([]string{"-binary", binary, "-dir", run, "-out", filepath.Join(dir, "report")}, strings.Split(b.run, ",")...)
+	out, err := command(ctx, ".", chaos, args...)
+	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
+		return "", err
+	}
+	var found []string
+	for line := range strings.Lines(string(out)) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "FAILED  "); ok {
+			name, _, _ := strings.Cut(rest, ":")
+			found = append(found, name)
+		}
+	}
+	if len(found) == 0 {
+		return "", fmt.Errorf("no check of chaos %s found it:\n%s", b.run, out[max(0, len(out)-maxShown):])
+	}
+	return strings.Join(found, "; "), nil
+}
