@@ -45,6 +45,20 @@ var kindAliases = map[string]command.Kind{
 	"request": command.KindFeatureRequest, "want": command.KindFeatureRequest,
 }
 
+// otherPlaces are the paths of what is no entry, by the words that are sent as its kind.
+var otherPlaces = map[string]string{
+	"job": "/api/jobs", "task": "/api/jobs", "human_request": "/api/human-requests", "human_help": "/api/human-requests", "help": "/api/human-requests",
+}
+
+// kindProblem is what is wrong with a kind that is none.
+func kindProblem(kind string) string {
+	problem := "must be message, knowledge or feature_request"
+	if path := otherPlaces[kind]; path != "" {
+		problem += "; what you mean has a path of its own: " + path
+	}
+	return problem
+}
+
 // entryRules are the rules that differ between the ways to publish.
 type entryRules struct {
 	maxBody int
@@ -137,7 +151,7 @@ func (e *entryForm) readKind() {
 		kind = command.KindMessage
 	}
 	if sent.given && !known && !e.problems.Has(fieldKind.name) {
-		e.problems.Add(fieldKind.name, "must be message, knowledge or feature_request")
+		e.problems.Add(fieldKind.name, "%s", kindProblem(word(sent.value)))
 	}
 	e.publish.Kind = kind
 	e.settle(&fieldKind, sent.given, kind.String())

@@ -129,14 +129,14 @@ func (f *follower) look(view *fsm.View, limit int) (events []fsm.Event, why *los
 			why = &lostCluster
 		}
 		if f.cluster == "" || why != nil {
-			f.cursor, err = view.EventsEnd()
-			return nil, why, err
+			f.cursor = view.EventsEnd()
+			return nil, why, nil
 		}
 	}
 	events, err = view.Events(&f.cursor, lookEvents)
 	if errors.Is(err, fsm.ErrEventsGone) {
-		f.cursor, err = view.EventsEnd()
-		return nil, &lostPlace, err
+		f.cursor = view.EventsEnd()
+		return nil, &lostPlace, nil
 	}
 	if err != nil {
 		return nil, nil, err

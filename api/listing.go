@@ -326,7 +326,7 @@ func (l *listing) readNames() {
 	if s := l.text("kind", command.MaxName); s != "" {
 		kind, known := kindAliases[word(s)]
 		if !known {
-			l.problems.Add("kind", "must be message, knowledge or feature_request")
+			l.problems.Add("kind", "%s", kindProblem(word(s)))
 		}
 		l.query.Kind = kind
 	}

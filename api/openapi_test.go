@@ -49,14 +49,19 @@ func ranAll() bool {
 func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
 
 // TestGeneratorsReadTheDocument holds what the generators of clients need that
-// scripts/clients.sh runs: a type list is one type and null, and references lead to
-// components.
+// scripts/clients.sh runs: a type list is one type and null, references lead to
+// components, and instants have 64 bits.
 func TestGeneratorsReadTheDocument(t *testing.T) {
 	var doc any
 	if err := json.Unmarshal([]byte(api.OpenAPI()), &doc); err != nil {
 		t.Fatal(err)
 	}
 	component := regexp.MustCompile(`^#/components/\w+/\w+$`)
+	isInstant := regexp.MustCompile(`^(at|now|since|until|\w+At)$`)
+	asMap := func(node any) map[string]any {
+		m, _ := node.(map[string]any)
+		return m
+	}
 	lists, refs := 0, 0
 	var look func(place string, node any)
 	look = func(place string, node any) {
@@ -70,6 +75,11 @@ func TestGeneratorsReadTheDocument(t *testing.T) {
 				lists++
 				if len(types) != 2 || !slices.Contains(types, any("null")) {
 					t.Errorf("%s: type is %v", place, types)
+				}
+			}
+			for name, property := range asMap(node["properties"]) {
+				if isInstant.MatchString(name) && strings.Contains(fmt.Sprint(asMap(property)["type"]), "integer") && asMap(property)["format"] != "int64" {
+					t.Errorf("%s: the instant %s has no format int64: it does not fit into 32 bits", place, name)
 				}
 			}
 			if ref, isRef := node["$ref"].(string); isRef {

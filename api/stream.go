@@ -46,7 +46,7 @@ type stream struct {
 	srv    *Server
 	conn   *guard.Conn
 	client guard.Client
-	ctx    context.Context // ends with the server, and when others need the room
+	ctx    context.Context // ends when others need the room, and while it runs with the server
 	cancel context.CancelFunc
 	head   []byte // of the answer
 	work   int    // steps that searches took
@@ -64,7 +64,9 @@ func (c *call) follow(f *follower) error {
 		return nil
 	}
 	st := &stream{follower: f, srv: c.srv, conn: conn, client: guard.ClientOf(c.sender())}
-	st.ctx, st.cancel = context.WithCancel(c.srv.waits)
+	// Not of the server's: a connection may break before its stream runs, and nothing
+	// would end the context then.
+	st.ctx, st.cancel = context.WithCancel(context.Background())
 	c.rctx.Request.ResetBody() // nobody reads it, and it would be held for as long
 	if !c.srv.guard.Stream(conn, st.client, len(c.rctx.Request.Header.RawHeaders()), st.cancel) {
 		st.cancel()
@@ -95,6 +97,7 @@ func (st *stream) takeOver(rctx *fasthttp.RequestCtx) {
 // run sends events until the client leaves, is too slow, or the server stops.
 func (st *stream) run() {
 	defer st.cancel()
+	defer context.AfterFunc(st.srv.waits, st.cancel)()
 	defer st.srv.news.join()()
 	defer func() {
 		if cause := recover(); cause != nil {

@@ -76,16 +76,17 @@ type happening struct {
 
 // eventRow is the row of spaceEvents.
 type eventRow struct {
-	index  uint64 // of the log entry
-	at     int64  // its instant
-	first  uint64 // the number of the first event among those of the log entry, from 1
+	index  uint64     // of the log entry
+	at     int64      // its instant
+	first  uint64     // the number of the first event among those of the log entry, from 1
+	before EventPlace // of the newest event of the row before; zero: there was none
 	events []happening
 }
 
 func (r *eventRow) last() EventPlace { return EventPlace{r.index, r.first + uint64(len(r.events)) - 1} }
 
 func (r *eventRow) append(dst []byte) []byte {
-	dst = appendUints(dst, r.index, uint64(r.at), r.first)
+	dst = appendUints(dst, r.index, uint64(r.at), r.first, r.index-r.before.Index, r.before.Number)
 	for _, h := range r.events {
 		dst = binary.AppendUvarint(append(dst, byte(h.kind)), h.entry)
 		if h.entry == 0 {
@@ -98,6 +99,7 @@ func (r *eventRow) append(dst []byte) []byte {
 func decodeEventRow(row []byte) (eventRow, error) {
 	r := rowReader{rest: row}
 	e := eventRow{index: r.uint(), at: int64(r.uint()), first: r.uint()}
+	e.before = EventPlace{e.index - r.uint(), r.uint()}
 	for len(r.rest) > 0 && !r.bad {
 		h := happening{kind: EventKind(r.byte()), entry: r.uint()}
 		if h.entry == 0 {
@@ -119,11 +121,12 @@ func (tx *txn) happen(kind EventKind, entry uint64) {
 func (tx *txn) putEvents() {
 	for first := 0; first < len(tx.happened); first += maxRowEvents {
 		row := eventRow{
-			index: tx.head.applied, at: tx.now, first: uint64(first) + 1,
+			index: tx.head.applied, at: tx.now, first: uint64(first) + 1, before: tx.head.lastEvent,
 			events: tx.happened[first:min(first+maxRowEvents, len(tx.happened))],
 		}
 		tx.set(eventKey(tx.head.eventRows), row.append(nil))
 		tx.head.eventRows++
+		tx.head.lastEvent = row.last()
 	}
 	tx.happened = tx.happened[:0]
 }
@@ -203,16 +206,12 @@ func (e *Event) After() EventCursor { return EventCursor{e.EventPlace, e.row, tr
 var ErrEventsGone = errors.New("these events are kept no more")
 
 // EventsEnd returns a cursor behind all events.
-func (v *View) EventsEnd() (EventCursor, error) {
-	c := EventCursor{EventPlace{v.head.applied, 0}, v.head.eventRows, true}
-	if c.row == 0 {
-		return c, nil
+func (v *View) EventsEnd() EventCursor {
+	end := EventPlace{v.head.applied, 0}
+	if v.head.lastEvent.Index == end.Index {
+		end = v.head.lastEvent
 	}
-	row, err := v.eventRow(c.row - 1)
-	if err == nil && row.index == c.Index {
-		c.EventPlace = row.last()
-	}
-	return c, err
+	return EventCursor{end, v.head.eventRows, true}
 }
 
 // Events returns the events behind a cursor, the oldest first and at most limit, and
@@ -222,13 +221,10 @@ func (v *View) Events(c *EventCursor, limit int) (events []Event, err error) {
 	if c.Index > v.head.applied {
 		return nil, nil
 	}
-	if !c.placed {
+	if !c.placed || c.row < v.oldestEvents() {
 		if err := v.placeCursor(c); err != nil {
 			return nil, err
 		}
-	}
-	if c.row < v.oldestEvents() {
-		return nil, ErrEventsGone
 	}
 	for ; c.row < v.head.eventRows; c.row++ {
 		row, err := v.eventRow(c.row)
@@ -247,8 +243,8 @@ func (v *View) Events(c *EventCursor, limit int) (events []Event, err error) {
 			c.EventPlace = at
 		}
 	}
-	*c, err = v.EventsEnd()
-	return events, err
+	*c = v.EventsEnd()
+	return events, nil
 }
 
 // oldestEvents is the number of the oldest row of events that is kept.
@@ -277,7 +273,7 @@ func (v *View) placeCursor(c *EventCursor) (err error) {
 		return err != nil || r.last().compare(c.EventPlace) > 0
 	})
 	if oldest > 0 && i == 0 {
-		if first := row(0); c.compare(EventPlace{first.index, first.first - 1}) < 0 {
+		if first := row(0); c.compare(first.before) < 0 {
 			err = cmp.Or(err, ErrEventsGone)
 		}
 	}

@@ -157,8 +157,8 @@ func TestOldEventsGo(t *testing.T) {
 	defer v.Release()
 	oldest := r.Applied() - maxEventRows + 1
 	for place, gone := range map[EventPlace]bool{
-		{}: true, {1, 5}: true, {oldest - 2, 0}: true, {oldest - 1, 9}: true,
-		{oldest, 0}: false, {oldest, 1}: false, {oldest + 7, 0}: false, {r.Applied(), 1}: false,
+		{}: true, {1, 5}: true, {oldest - 2, 0}: true, {oldest - 2, 9}: true, {oldest - 1, 0}: true,
+		{oldest - 1, 1}: false, {oldest - 1, 9}: false, {oldest, 0}: false, {oldest, 1}: false, {oldest + 7, 0}: false, {r.Applied(), 1}: false,
 	} {
 		c := EventsAfter(place)
 		got, err := v.Events(&c, 1)
@@ -179,6 +179,12 @@ func TestOldEventsGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.publish(nil)
+	edge := r.View() // what it read is gone, and nothing behind it
+	defer edge.Release()
+	placed := c
+	if got, err := edge.Events(&placed, 1); err != nil || len(got) != 1 || got[0].Index != oldest+1 {
+		t.Errorf("a cursor at the edge: %+v, %v", got, err)
+	}
 	r.publish(nil)
 	newer := r.View()
 	defer newer.Release()

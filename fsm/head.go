@@ -25,12 +25,14 @@ type head struct {
 	now     int64  // instant of the newest batch, milliseconds since the epoch
 	lastSeq uint64 // seq of the newest entry
 	rolling [sha256.Size]byte
-	// eventRows is how many rows of events were written.
+	// eventRows is how many rows of events were written, lastEvent the place of the newest
+	// event.
 	eventRows uint64
+	lastEvent EventPlace
 }
 
 func (h *head) append(dst []byte) []byte {
-	return append(appendUints(dst, h.applied, h.term, uint64(h.now), h.lastSeq, h.eventRows), h.rolling[:]...)
+	return append(appendUints(dst, h.applied, h.term, uint64(h.now), h.lastSeq, h.eventRows, h.lastEvent.Index, h.lastEvent.Number), h.rolling[:]...)
 }
 
 func loadHead(r pebble.Reader) (head, error) {
@@ -40,6 +42,7 @@ func loadHead(r pebble.Reader) (head, error) {
 	}
 	rr := rowReader{rest: row}
 	h := head{applied: rr.uint(), term: rr.uint(), now: int64(rr.uint()), lastSeq: rr.uint(), eventRows: rr.uint()}
+	h.lastEvent = EventPlace{rr.uint(), rr.uint()}
 	if copy(h.rolling[:], rr.bytes(sha256.Size)) != sha256.Size {
 		rr.bad = true
 	}

@@ -46,7 +46,7 @@ type author struct {
 	ctx   context.Context //nolint:containedctx // of the one run
 	nodes []*commons.ClientWithResponses
 	calls int
-	index int // of the last write: what is read next holds it, on any node
+	index int64 // of the last write: what is read next holds it, on any node
 }
 
 func (a *author) next() *commons.ClientWithResponses {
