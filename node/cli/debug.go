@@ -169,12 +169,7 @@ func (c *logLevelCommand) Run(ctx context.Context, std streams) error {
 		}
 		levels, rows = append(levels, level), append(rows, row(level.ID, level.Level))
 	}
-	if c.JSON {
-		err = show(std.out, true, levels, "")
-	} else {
-		err = table(std.out, rows)
-	}
-	return errors.Join(append(failed, err)...)
+	return errors.Join(append(failed, show(std.out, c.JSON, levels, table(rows)))...)
 }
 
 // servers returns the ids of the server that was named, or of all.

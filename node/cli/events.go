@@ -14,7 +14,6 @@ type eventsCommand struct {
 	Limit  int           `name:"limit" default:"100" help:"How many events at most, the newest; up to 1000."`
 }
 
-// Run shows who did what.
 func (c *eventsCommand) Run(ctx context.Context, std streams) error {
 	if c.Since < 0 || c.Limit < 1 || c.Limit > admin.MaxEvents {
 		return &configError{[]string{fmt.Sprintf("--since: give a time that has passed, such as 24h; --limit: give 1 to %d", admin.MaxEvents)}}
@@ -27,18 +26,12 @@ func (c *eventsCommand) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		return show(std.out, true, answer, "")
-	}
 	rows := []string{"TIME\tBY\tACTION\tWHAT\tREASON"}
 	for _, e := range answer.Events {
 		rows = append(rows, row(timeText(e.At), e.By, e.Action, e.What, e.Reason))
 	}
-	if err := table(std.out, rows); err != nil {
-		return err
-	}
-	if answer.More {
+	if answer.More && !c.JSON {
 		fmt.Fprintln(std.err, "older events are left out; give a larger --limit")
 	}
-	return nil
+	return show(std.out, c.JSON, answer, table(rows))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,19 +17,11 @@ type membersCommand struct {
 	target `embed:""`
 }
 
-// Run lists the nodes that the configuration or gossip knows.
 func (c *membersCommand) Run(ctx context.Context, std streams) error {
-	report, err := ask[admin.ClusterReport](ctx, &c.target, admin.PathCluster, nil)
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		return show(std.out, true, report, "")
-	}
-	return writeMembers(std.out, &report)
+	return answer(ctx, std, &c.target, admin.PathCluster, nil, membersText)
 }
 
-func writeMembers(out io.Writer, report *admin.ClusterReport) error {
+func membersText(report *admin.ClusterReport) string {
 	rows := []string{"SERVER\tPART\tALIVE\tROLE\tREADY\tVERSION\tHTTP\tPRIVATE\tGOSSIP"}
 	for _, s := range report.Servers {
 		r := s.Report
@@ -40,7 +31,7 @@ func writeMembers(out io.Writer, report *admin.ClusterReport) error {
 		}
 		rows = append(rows, row(s.ID, s.Part, yesNo(s.Alive), r.Role, yesNo(r.Ready), r.Version, r.HTTP, r.Private, r.Gossip))
 	}
-	return table(out, rows)
+	return table(rows)
 }
 
 type raftCommand struct {
@@ -64,20 +55,16 @@ type peer struct {
 	Behind  uint64 `json:"behind"` // log entries that others have applied and this one has not
 }
 
-// Run lists the servers of the configuration.
 func (c *listPeersCommand) Run(ctx context.Context, std streams) error {
 	report, err := ask[admin.ClusterReport](ctx, &c.target, admin.PathCluster, nil)
 	if err != nil {
 		return err
 	}
 	peers := peersOf(&report)
-	if c.JSON {
-		return show(std.out, true, map[string]any{"leader": report.Leader, "peers": peers}, "")
-	}
-	return writePeers(std.out, peers)
+	return show(std.out, c.JSON, map[string]any{"leader": report.Leader, "peers": peers}, peersText(peers))
 }
 
-func writePeers(out io.Writer, peers []peer) error {
+func peersText(peers []peer) string {
 	rows := []string{"SERVER\tADDRESS\tSTATE\tVOTER\tCOMMIT\tAPPLIED\tBEHIND"}
 	for _, p := range peers {
 		if p.Address == "" {
@@ -86,7 +73,7 @@ func writePeers(out io.Writer, peers []peer) error {
 		}
 		rows = append(rows, row(p.ID, p.Address, p.State, yesNo(p.Voter), p.Commit, p.Applied, p.Behind))
 	}
-	return table(out, rows)
+	return table(rows)
 }
 
 func peersOf(report *admin.ClusterReport) []peer {
@@ -110,7 +97,6 @@ type transferLeaderCommand struct {
 	ID     string `arg:"" optional:"" help:"Server id or node name of the next leader (default: the one that is most up to date)."`
 }
 
-// Run moves leadership.
 func (c *transferLeaderCommand) Run(ctx context.Context, std streams) (err error) {
 	id := c.ID
 	if id != "" {
@@ -118,11 +104,7 @@ func (c *transferLeaderCommand) Run(ctx context.Context, std streams) (err error
 			return err
 		}
 	}
-	answer, err := ask[admin.ServerRef](ctx, &c.target, admin.PathTransfer, admin.ServerRef{ID: id})
-	if err != nil {
-		return err
-	}
-	return show(std.out, c.JSON, answer, answer.ID+" leads")
+	return answer(ctx, std, &c.target, admin.PathTransfer, admin.ServerRef{ID: id}, func(a *admin.ServerRef) string { return a.ID + " leads" })
 }
 
 type removePeerCommand struct {
@@ -130,49 +112,27 @@ type removePeerCommand struct {
 	ID     string `arg:"" help:"Server id, or node name, of the server that is gone."`
 }
 
-// Run removes a server.
 func (c *removePeerCommand) Run(ctx context.Context, std streams) error {
 	id, err := c.find(ctx, c.ID)
 	if err != nil {
 		return err
 	}
-	answer, err := ask[admin.ServerRef](ctx, &c.target, admin.PathRemove, admin.Removal{ID: id})
-	if err != nil {
-		return err
-	}
-	return show(std.out, c.JSON, answer, answer.ID+" was removed; empty its data directory: started with its old one it would join again")
+	return answer(ctx, std, &c.target, admin.PathRemove, admin.Removal{ID: id}, func(a *admin.ServerRef) string {
+		return a.ID + " was removed; empty its data directory: started with its old one it would join again"
+	})
 }
 
 type leaveCommand struct {
 	target `embed:""`
 }
 
-// Run takes the node that is asked out of the cluster.
 func (c *leaveCommand) Run(ctx context.Context, std streams) error {
 	if len(c.ClusterAddr) != 1 {
 		return &configError{[]string{"--cluster-addr: the node that is asked leaves the cluster; name that one alone"}}
 	}
-	answer, err := ask[admin.ServerRef](ctx, &c.target, admin.PathLeave, nil)
-	if err != nil {
-		return err
-	}
-	return show(std.out, c.JSON, answer, answer.ID+" has left the cluster and ends; empty its data directory before it joins again")
-}
-
-// row joins the cells of one line of a table.
-func row(cells ...any) string {
-	texts := make([]string, len(cells))
-	for i, c := range cells {
-		texts[i] = fmt.Sprint(c)
-	}
-	return strings.Join(texts, "\t")
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
+	return answer(ctx, std, &c.target, admin.PathLeave, nil, func(a *admin.ServerRef) string {
+		return a.ID + " has left the cluster and ends; empty its data directory before it joins again"
+	})
 }
 
 type autopilotCommand struct {
@@ -183,37 +143,27 @@ type autopilotHealthCommand struct {
 	target `embed:""`
 }
 
-// Run shows the health of the servers.
 func (c *autopilotHealthCommand) Run(ctx context.Context, std streams) error {
 	health, err := ask[admin.HealthReport](ctx, &c.target, admin.PathHealth, nil)
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		err = show(std.out, true, health, "")
-	} else {
-		fmt.Fprintf(std.out, "voters that may be lost while a majority stays: %d\n\n", health.FailureTolerance)
-		err = table(std.out, healthRows(&health.Health))
-		fmt.Fprintln(std.out)
-		err = errors.Join(err, writeConditions(std.out, health.Reports))
-	}
-	if err != nil {
-		return err
-	}
-	return c.problem(&health)
+	text := fmt.Sprintf("voters that may be lost while a majority stays: %d\n\n%s\n\n%s",
+		health.FailureTolerance, table(healthRows(&health.Health)), conditionsText(health.Reports))
+	return errors.Join(show(std.out, c.JSON, health, text), unwell(&health))
 }
 
-// problem says what is not well; nil when all is. Slowness alone does not count.
-func (c *autopilotHealthCommand) problem(health *admin.HealthReport) error {
-	var unwell []string
+// unwell says what is not well; nil when all is. Slowness alone does not count.
+func unwell(health *admin.HealthReport) error {
+	var ids []string
 	for _, s := range health.Reports {
 		if s.Part != admin.Outside && (s.Report == nil || len(s.Report.Problems) > 0) {
-			unwell = append(unwell, s.ID)
+			ids = append(ids, s.ID)
 		}
 	}
 	switch {
-	case len(unwell) > 0:
-		return fmt.Errorf("not well: %s; the problems of each are listed above, and in its report with --json", strings.Join(unwell, ", "))
+	case len(ids) > 0:
+		return fmt.Errorf("not well: %s; the problems of each are listed above, and in its report with --json", strings.Join(ids, ", "))
 	case !health.Healthy:
 		return errors.New("not every server is healthy yet; see HEALTHY and STABLE SINCE above")
 	}
@@ -250,19 +200,11 @@ func (c *digestCommand) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		err = show(std.out, true, comparison, "")
-	} else {
-		rows := []string{"SERVER\tINDEX\tLOG\tROWS"}
-		for _, d := range comparison.Digests {
-			rows = append(rows, row(d.ID, d.Index, short(d.Digest)+d.Error, short(d.Rows)))
-		}
-		err = table(std.out, rows)
+	rows := []string{"SERVER\tINDEX\tLOG\tROWS"}
+	for _, d := range comparison.Digests {
+		rows = append(rows, row(d.ID, d.Index, short(d.Digest)+d.Error, short(d.Rows)))
 	}
-	if err != nil {
-		return err
-	}
-	return differences(&comparison)
+	return errors.Join(show(std.out, c.JSON, comparison, table(rows)), differences(&comparison))
 }
 
 // differences says what to do about a comparison; nil when the digests agree.
@@ -288,13 +230,10 @@ type resetKeyCommand struct {
 	Agent  string `arg:"" help:"The agent's name."`
 }
 
-// Run resets an agent's key.
 func (c *resetKeyCommand) Run(ctx context.Context, std streams) error {
-	answer, err := ask[admin.KeyAnswer](ctx, &c.target, admin.PathResetKey, admin.AgentRef{Agent: c.Agent})
-	if err != nil {
-		return err
-	}
-	return show(std.out, c.JSON, answer, fmt.Sprintf("the edit_key of %s is now %s\nIt is not kept and cannot be shown again; the former one is no longer valid.", answer.Agent, answer.EditKey))
+	return answer(ctx, std, &c.target, admin.PathResetKey, admin.AgentRef{Agent: c.Agent}, func(a *admin.KeyAnswer) string {
+		return fmt.Sprintf("the edit_key of %s is now %s\nIt is not kept and cannot be shown again; the former one is no longer valid.", a.Agent, a.EditKey)
+	})
 }
 
 type protectCommand struct {
@@ -302,7 +241,6 @@ type protectCommand struct {
 	Agent  string `arg:"" help:"The agent's name."`
 }
 
-// Run protects a name.
 func (c *protectCommand) Run(ctx context.Context, std streams) error {
 	return protect(ctx, std, &c.target, c.Agent, true)
 }
@@ -312,21 +250,17 @@ type unprotectCommand struct {
 	Agent  string `arg:"" help:"The agent's name."`
 }
 
-// Run lifts the protection of a name.
 func (c *unprotectCommand) Run(ctx context.Context, std streams) error {
 	return protect(ctx, std, &c.target, c.Agent, false)
 }
 
 func protect(ctx context.Context, std streams, t *target, agent string, on bool) error {
-	answer, err := ask[admin.Protection](ctx, t, admin.PathProtectName, admin.Protection{Agent: agent, Protected: on})
-	if err != nil {
-		return err
-	}
-	text := answer.Agent + " is no longer protected: everybody can write under the name"
-	if answer.Protected {
-		text = answer.Agent + " is protected: nothing is written under the name without its edit_key"
-	}
-	return show(std.out, t.JSON, answer, text)
+	return answer(ctx, std, t, admin.PathProtectName, admin.Protection{Agent: agent, Protected: on}, func(a *admin.Protection) string {
+		if a.Protected {
+			return a.Agent + " is protected: nothing is written under the name without its edit_key"
+		}
+		return a.Agent + " is no longer protected: everybody can write under the name"
+	})
 }
 
 type settingsCommand struct {
@@ -338,9 +272,8 @@ type settingsShowCommand struct {
 	target `embed:""`
 }
 
-// Run shows the settings.
 func (c *settingsShowCommand) Run(ctx context.Context, std streams) error {
-	return settings(ctx, std, &c.target, admin.SettingsChange{})
+	return answer(ctx, std, &c.target, admin.PathSettings, admin.SettingsChange{}, settingsText)
 }
 
 var settingNames = []string{"daily-bytes", "sender-bytes", "proven-only", "alike-hourly"}
@@ -350,7 +283,6 @@ type settingsSetCommand struct {
 	Changes []string `arg:"" help:"daily-bytes=4GiB: of all writes in a day of UTC; sender-bytes=1GiB: of one sender's; 0: no bound. proven-only=true: only names that are proven write; alike-hourly=20: near-duplicates of a long text in an hour, by all who prove no name; 0: no bound."`
 }
 
-// Run changes settings.
 func (c *settingsSetCommand) Run(ctx context.Context, std streams) error {
 	var change admin.SettingsChange
 	var problems []error
@@ -378,15 +310,7 @@ func (c *settingsSetCommand) Run(ctx context.Context, std streams) error {
 	if err := errors.Join(problems...); err != nil {
 		return err
 	}
-	return settings(ctx, std, &c.target, change)
-}
-
-func settings(ctx context.Context, std streams, t *target, change admin.SettingsChange) error {
-	answer, err := ask[admin.SettingsReport](ctx, t, admin.PathSettings, change)
-	if err != nil {
-		return err
-	}
-	return show(std.out, t.JSON, answer, settingsText(&answer))
+	return answer(ctx, std, &c.target, admin.PathSettings, change, settingsText)
 }
 
 func settingsText(s *admin.SettingsReport) string {

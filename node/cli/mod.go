@@ -47,9 +47,16 @@ type moderation struct {
 // callPause is how long a call waits before it is repeated.
 const callPause = 500 * time.Millisecond
 
-// modCall makes a call of moderation, and repeats it while it fails for reasons that
-// pass, as while another node begins to lead. That is safe: what is hidden stays so.
-func modCall[Answer any](ctx context.Context, m *moderation, call admin.Moderation) (answer Answer, err error) {
+// modCall makes a call of moderation, body nil for none, and repeats it while it fails
+// for reasons that pass, as while another node begins to lead. That is safe: what is
+// hidden stays so.
+func modCall[Answer any](ctx context.Context, m *moderation, operation string, query url.Values, body any) (answer Answer, err error) {
+	call := admin.Moderation{Operation: operation, Query: query.Encode()}
+	if body != nil {
+		if call.Body, err = json.Marshal(body); err != nil {
+			return answer, err
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, m.Timeout)
 	defer cancel()
 	for {
@@ -59,10 +66,7 @@ func modCall[Answer any](ctx context.Context, m *moderation, call admin.Moderati
 			answer, err = modRequest[Answer](ctx, m, call)
 		}
 		failed, is := errors.AsType[*admin.CallError](err)
-		if err == nil || is && failed.Status != 0 && failed.Status < http.StatusInternalServerError {
-			return answer, err
-		}
-		if _, wrong := errors.AsType[*configError](err); wrong {
+		if err == nil || isConfigError(err) || is && failed.Status != 0 && failed.Status < http.StatusInternalServerError {
 			return answer, err
 		}
 		select {
@@ -71,6 +75,15 @@ func modCall[Answer any](ctx context.Context, m *moderation, call admin.Moderati
 		case <-time.After(callPause):
 		}
 	}
+}
+
+// moderate makes a call of moderation and shows what it answers.
+func moderate[Answer any](ctx context.Context, std streams, m *moderation, operation string, query url.Values, body any, text func(*Answer) string) error {
+	a, err := modCall[Answer](ctx, m, operation, query, body)
+	if err != nil {
+		return err
+	}
+	return show(std.out, m.JSON, a, text(&a))
 }
 
 // modRequest makes the call by HTTP, with a token.
@@ -132,12 +145,10 @@ type unhideCommand struct {
 	Reason    string `name:"reason" placeholder:"TEXT" help:"Why; everybody can read it."`
 }
 
-// Run hides entries and profiles.
 func (c *hideCommand) Run(ctx context.Context, std streams) error {
 	return c.run(ctx, std, "hide", c.Reason)
 }
 
-// Run shows entries and profiles again.
 func (c *unhideCommand) Run(ctx context.Context, std streams) error {
 	return c.run(ctx, std, "unhide", c.Reason)
 }
@@ -149,17 +160,9 @@ type purgeCommand struct {
 	Yes        bool     `name:"yes" help:"Do it; it cannot be undone. Without this, only show what would be affected."`
 }
 
-// Run purges entries.
 func (c *purgeCommand) Run(ctx context.Context, std streams) error {
-	body, err := json.Marshal(map[string]any{"ids": c.IDs, "reason": c.Reason, "dry_run": !c.Yes})
-	if err != nil {
-		return err
-	}
-	done, err := modCall[hidden](ctx, &c.moderation, admin.Moderation{Operation: "purge", Body: body})
-	if err != nil {
-		return err
-	}
-	return show(std.out, c.JSON, done, done.text("purge", !c.Yes))
+	body := map[string]any{"ids": c.IDs, "reason": c.Reason, "dry_run": !c.Yes}
+	return moderate(ctx, std, &c.moderation, "purge", nil, body, func(done *hidden) string { return done.text("purge", !c.Yes) })
 }
 
 type purgeStatusCommand struct {
@@ -171,7 +174,6 @@ type purgeListCommand struct {
 	File   string `arg:"" help:"Where to save it: beside the backups, as NAME.purged.json."`
 }
 
-// Run saves the list of what was purged.
 func (c *purgeListCommand) Run(ctx context.Context, _ streams) error {
 	client, err := c.dial(ctx)
 	if err != nil {
@@ -183,15 +185,11 @@ func (c *purgeListCommand) Run(ctx context.Context, _ streams) error {
 	return savePurgeList(ctx, client, c.File)
 }
 
-// Run shows on which disks the bytes are gone.
 func (c *purgeStatusCommand) Run(ctx context.Context, std streams) error {
-	report, err := ask[admin.PurgeReport](ctx, &c.target, admin.PathPurges, nil)
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		return show(std.out, true, report, "")
-	}
+	return answer(ctx, std, &c.target, admin.PathPurges, nil, purgesText)
+}
+
+func purgesText(report *admin.PurgeReport) string {
 	rows := []string{"SERVER\tPART\tPURGED\tGONE\tPENDING\tPROBLEM"}
 	for _, s := range report.Servers {
 		cells := []any{s.ID, s.Part, report.Purged, s.Done, s.Pending}
@@ -200,7 +198,7 @@ func (c *purgeStatusCommand) Run(ctx context.Context, std streams) error {
 		}
 		rows = append(rows, row(cells...))
 	}
-	return table(std.out, rows)
+	return table(rows)
 }
 
 // hidden is what a call of hide, unhide or purge answers.
@@ -237,11 +235,7 @@ func (s *selection) run(ctx context.Context, std streams, operation, reason stri
 	}
 	var all hidden
 	for {
-		body, err := json.Marshal(fields)
-		if err != nil {
-			return err
-		}
-		part, err := modCall[hidden](ctx, &s.moderation, admin.Moderation{Operation: operation, Body: body})
+		part, err := modCall[hidden](ctx, &s.moderation, operation, nil, fields)
 		if err != nil {
 			if all.Changed > 0 {
 				err = fmt.Errorf("%w; %d are done: repeat the command to go on", err, all.Changed)
@@ -282,31 +276,30 @@ type modLogCommand struct {
 	Limit      int `name:"limit" default:"50" help:"How many rows, the newest first; at most 100."`
 }
 
-// Run shows the record.
-func (c *modLogCommand) Run(ctx context.Context, std streams) error {
-	type record struct {
+type records struct {
+	Records []struct {
 		Number uint64 `json:"number"`
 		At     int64  `json:"at"`
 		By     string `json:"by"`
 		Action string `json:"action"`
 		What   string `json:"what"`
 		Reason string `json:"reason"`
-	}
-	answer, err := modCall[struct {
-		Records []record `json:"records"`
-	}](ctx, &c.moderation, admin.Moderation{Operation: "moderationLog", Query: url.Values{"limit": {strconv.Itoa(c.Limit)}}.Encode()})
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		return show(std.out, true, answer, "")
-	}
+	} `json:"records"`
+}
+
+func (r *records) text() string {
 	rows := []string{"NUMBER\tTIME\tBY\tACTION\tREASON\tWHAT"}
-	for _, r := range answer.Records {
+	for _, r := range r.Records {
 		rows = append(rows, row(r.Number, timeText(r.At), r.By, r.Action, r.Reason, r.What))
 	}
-	return table(std.out, rows)
+	return table(rows)
 }
+
+func (c *modLogCommand) Run(ctx context.Context, std streams) error {
+	return moderate(ctx, std, &c.moderation, "moderationLog", limitQuery(c.Limit), nil, (*records).text)
+}
+
+func limitQuery(limit int) url.Values { return url.Values{"limit": {strconv.Itoa(limit)}} }
 
 type modTokenCommand struct {
 	Create modTokenCreateCommand `cmd:"" help:"Make a moderator's token, which is shown once; a former one ends."`
@@ -328,44 +321,29 @@ type modTokenListCommand struct {
 	moderation `embed:""`
 }
 
-type tokenAnswer struct {
+type moderatorToken struct {
 	Name  string `json:"name"`
 	Token string `json:"token,omitempty"`
 }
 
-func setToken(ctx context.Context, m *moderation, name string, revoke bool) (tokenAnswer, error) {
-	body, err := json.Marshal(map[string]any{"name": name, "revoke": revoke})
-	if err != nil {
-		return tokenAnswer{}, err
-	}
-	return modCall[tokenAnswer](ctx, m, admin.Moderation{Operation: "setModerator", Body: body})
-}
-
-// Run makes a token.
 func (c *modTokenCreateCommand) Run(ctx context.Context, std streams) error {
-	answer, err := setToken(ctx, &c.moderation, c.Name, false)
-	if err != nil {
-		return err
-	}
-	return show(std.out, c.JSON, answer, fmt.Sprintf("the token of %s is %s\nIt is not kept and cannot be shown again.", answer.Name, answer.Token))
+	body := map[string]any{"name": c.Name, "revoke": false}
+	return moderate(ctx, std, &c.moderation, "setModerator", nil, body, func(t *moderatorToken) string {
+		return fmt.Sprintf("the token of %s is %s\nIt is not kept and cannot be shown again.", t.Name, t.Token)
+	})
 }
 
-// Run ends a token.
 func (c *modTokenRevokeCommand) Run(ctx context.Context, std streams) error {
-	answer, err := setToken(ctx, &c.moderation, c.Name, true)
-	if err != nil {
-		return err
-	}
-	return show(std.out, c.JSON, answer, answer.Name+" is no moderator any more")
+	body := map[string]any{"name": c.Name, "revoke": true}
+	return moderate(ctx, std, &c.moderation, "setModerator", nil, body, func(t *moderatorToken) string { return t.Name + " is no moderator any more" })
 }
 
-// Run lists who has a token.
+type moderatorNames struct {
+	Moderators []string `json:"moderators"`
+}
+
 func (c *modTokenListCommand) Run(ctx context.Context, std streams) error {
-	answer, err := modCall[struct {
-		Moderators []string `json:"moderators"`
-	}](ctx, &c.moderation, admin.Moderation{Operation: "listModerators"})
-	if err != nil {
-		return err
-	}
-	return show(std.out, c.JSON, answer, strings.Join(append(answer.Moderators, fmt.Sprintf("%d moderators", len(answer.Moderators))), "\n"))
+	return moderate(ctx, std, &c.moderation, "listModerators", nil, nil, func(a *moderatorNames) string {
+		return strings.Join(append(a.Moderators, fmt.Sprintf("%d moderators", len(a.Moderators))), "\n")
+	})
 }

@@ -2,14 +2,9 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
-	"time"
-
-	"github.com/commons-cluster/commons/node/admin"
 )
 
 type blockCommand struct {
@@ -81,7 +76,7 @@ func (r *rule) end() string {
 	if r.Until == nil {
 		return "until it is lifted"
 	}
-	return "until " + time.UnixMilli(*r.Until).UTC().Format(time.RFC3339)
+	return "until " + timeText(*r.Until)
 }
 
 // setRule sets a rule from the fields that are not empty.
@@ -91,60 +86,46 @@ func setRule(ctx context.Context, std streams, m *moderation, operation string, 
 			delete(fields, name)
 		}
 	}
-	body, err := json.Marshal(fields)
-	if err != nil {
-		return err
-	}
-	answer, err := modCall[rule](ctx, m, admin.Moderation{Operation: operation, Body: body})
-	if err != nil {
-		return err
-	}
-	return show(std.out, m.JSON, answer, fmt.Sprintf("rule %d: %s, %s", answer.Number, answer.text(), answer.end()))
+	return moderate(ctx, std, m, operation, nil, fields, func(r *rule) string {
+		return fmt.Sprintf("rule %d: %s, %s", r.Number, r.text(), r.end())
+	})
 }
 
-// Run blocks a sender, a name or a network.
 func (c *blockCommand) Run(ctx context.Context, std streams) error {
 	return setRule(ctx, std, &c.moderation, "block", map[string]any{
 		"sender_of": c.SenderOf, "agent": c.Agent, "network": c.Network, "for": c.For, "reason": c.Reason,
 	})
 }
 
-// Run freezes a channel or writes.
 func (c *freezeCommand) Run(ctx context.Context, std streams) error {
 	return setRule(ctx, std, &c.moderation, "freeze", map[string]any{
 		"channel": c.Channel, "unproven": c.Unproven, "all": c.All, "for": c.For, "reason": c.Reason,
 	})
 }
 
-// Run watches for words.
 func (c *watchCommand) Run(ctx context.Context, std streams) error {
 	return setRule(ctx, std, &c.moderation, "watch", map[string]any{
 		"pattern": c.Pattern, "hold": c.Hold, "for": c.For, "reason": c.Reason,
 	})
 }
 
+type lifted struct {
+	Number uint64 `json:"number"`
+	Record uint64 `json:"record"`
+}
+
 // Run lifts rules. One that was lifted before is no rule any more: the error says so.
 func (c *liftCommand) Run(ctx context.Context, std streams) error {
 	for _, number := range c.Numbers {
-		body, err := json.Marshal(map[string]any{"number": number, "reason": c.Reason})
+		body := map[string]any{"number": number, "reason": c.Reason}
+		err := moderate(ctx, std, &c.moderation, "lift", nil, body, func(*lifted) string { return fmt.Sprintf("rule %d is lifted", number) })
 		if err != nil {
-			return err
-		}
-		answer, err := modCall[struct {
-			Number uint64 `json:"number"`
-			Record uint64 `json:"record"`
-		}](ctx, &c.moderation, admin.Moderation{Operation: "lift", Body: body})
-		if err != nil {
-			return err
-		}
-		if err := show(std.out, c.JSON, answer, fmt.Sprintf("rule %d is lifted", number)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Run shows all rules.
 func (c *modRulesCommand) Run(ctx context.Context, std streams) error {
 	type page struct {
 		Rules      []rule  `json:"rules"`
@@ -152,7 +133,7 @@ func (c *modRulesCommand) Run(ctx context.Context, std streams) error {
 	}
 	rules := []rule{}
 	for query := (url.Values{"limit": {"100"}}); ; {
-		part, err := modCall[page](ctx, &c.moderation, admin.Moderation{Operation: "listRules", Query: query.Encode()})
+		part, err := modCall[page](ctx, &c.moderation, "listRules", query, nil)
 		if err != nil {
 			return err
 		}
@@ -162,40 +143,34 @@ func (c *modRulesCommand) Run(ctx context.Context, std streams) error {
 		}
 		query.Set("cursor", *part.NextCursor)
 	}
-	if c.JSON {
-		return show(std.out, true, map[string]any{"rules": rules}, "")
-	}
 	rows := []string{"NUMBER\tRULE\tEND\tBY\tREASON"}
 	for i := range rules {
 		r := &rules[i]
-		rows = append(rows, fmt.Sprintf("%d\t%s\t%s\t%s\t%s", r.Number, r.text(), r.end(), r.By, r.Reason))
+		rows = append(rows, row(r.Number, r.text(), r.end(), r.By, r.Reason))
 	}
-	return table(std.out, rows)
+	return show(std.out, c.JSON, map[string]any{"rules": rules}, table(rows))
 }
 
-// Run shows what is held.
 func (c *modHeldCommand) Run(ctx context.Context, std streams) error {
-	answer, err := modCall[struct {
-		Held []struct {
-			ID    string   `json:"id"`
-			Agent string   `json:"agent"`
-			At    int64    `json:"at"`
-			Rule  uint64   `json:"rule"`
-			Texts []string `json:"texts"`
-		} `json:"held"`
-		NextCursor *string `json:"nextCursor"`
-	}](ctx, &c.moderation, admin.Moderation{Operation: "listHeld", Query: url.Values{"limit": {strconv.Itoa(c.Limit)}}.Encode()})
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		return show(std.out, true, answer, "")
-	}
+	return moderate(ctx, std, &c.moderation, "listHeld", limitQuery(c.Limit), nil, (*heldTexts).text)
+}
+
+type heldTexts struct {
+	Held []struct {
+		ID    string   `json:"id"`
+		Agent string   `json:"agent"`
+		At    int64    `json:"at"`
+		Rule  uint64   `json:"rule"`
+		Texts []string `json:"texts"`
+	} `json:"held"`
+	NextCursor *string `json:"nextCursor"`
+}
+
+func (a *heldTexts) text() string {
 	rows := []string{"ID\tAGENT\tTIME\tRULE\tTEXTS"}
 	oneLine := strings.NewReplacer("\n", " ", "\t", " ")
-	for _, h := range answer.Held {
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%d\t%s",
-			h.ID, h.Agent, time.UnixMilli(h.At).UTC().Format(time.RFC3339), h.Rule, oneLine.Replace(strings.Join(h.Texts, " | "))))
+	for _, h := range a.Held {
+		rows = append(rows, row(h.ID, h.Agent, timeText(h.At), h.Rule, oneLine.Replace(strings.Join(h.Texts, " | "))))
 	}
-	return table(std.out, rows)
+	return table(rows)
 }

@@ -83,20 +83,12 @@ func someCluster() admin.ClusterReport {
 
 func TestMembersTable(t *testing.T) {
 	report := someCluster()
-	var out bytes.Buffer
-	if err := writeMembers(&out, &report); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "members.txt", out.String())
+	golden(t, "members.txt", membersText(&report)+"\n")
 }
 
 func TestPeersTable(t *testing.T) {
 	report := someCluster()
-	var out bytes.Buffer
-	if err := writePeers(&out, peersOf(&report)); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "peers.txt", out.String())
+	golden(t, "peers.txt", peersText(peersOf(&report))+"\n")
 }
 
 func TestStatusScreen(t *testing.T) {
@@ -108,11 +100,7 @@ func TestStatusScreen(t *testing.T) {
 	now.Servers[3].Report.UptimeMillis = 100
 	start := time.Now()
 	w := watcher{before: before, now: now, earlier: start, last: start.Add(2 * time.Second)}
-	var out bytes.Buffer
-	if err := writeStatus(&out, w.overview()); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "status.txt", out.String())
+	golden(t, "status.txt", statusText(w.overview())+"\n")
 }
 
 func TestRejectedEverywhere(t *testing.T) {
@@ -129,9 +117,8 @@ func TestRejectedEverywhere(t *testing.T) {
 	if reason := rejectedEverywhere(&report); reason != "no leader is known" {
 		t.Errorf("there is no leader, and the screen says %q", reason)
 	}
-	var out bytes.Buffer
-	if err := writeStatus(&out, (&watcher{now: report}).overview()); err != nil || !strings.Contains(out.String(), "WRITES ARE REJECTED: no leader is known\n") {
-		t.Errorf("the screen is %s, %v", out.String(), err)
+	if screen := statusText((&watcher{now: report}).overview()); !strings.Contains(screen, "WRITES ARE REJECTED: no leader is known\n") {
+		t.Errorf("the screen is %s", screen)
 	}
 	report.Servers[0].Report = nil
 	if reason := rejectedEverywhere(&report); reason != "no server answers" {
@@ -147,21 +134,20 @@ func TestHealthExitCode(t *testing.T) {
 	report.Servers[2].Report, report.Servers[4].Report = report.Servers[0].Report, report.Servers[0].Report
 	report.Servers[3].Report = nil // outside
 	health := admin.HealthReport{Health: admin.Health{Healthy: true}, Reports: report.Servers}
-	command := &autopilotHealthCommand{}
-	if err := command.problem(&health); err != nil {
+	if err := unwell(&health); err != nil {
 		t.Errorf("all is well: %v", err)
 	}
 	health.Healthy = false
-	if err := command.problem(&health); err == nil {
+	if err := unwell(&health); err == nil {
 		t.Error("not healthy, and it succeeds")
 	}
 	health.Healthy = true
 	report.Servers[1].Report.Problems = []string{"writes are rejected: disk_full"}
-	if err := command.problem(&health); err == nil || !strings.Contains(err.Error(), "not well: b-2;") {
+	if err := unwell(&health); err == nil || !strings.Contains(err.Error(), "not well: b-2;") {
 		t.Errorf("one rejects writes: %v", err)
 	}
 	report.Servers[4].Report = nil
-	if err := command.problem(&health); err == nil || !strings.Contains(err.Error(), "not well: b-2, e-5;") {
+	if err := unwell(&health); err == nil || !strings.Contains(err.Error(), "not well: b-2, e-5;") {
 		t.Errorf("another does not answer: %v", err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -41,18 +40,6 @@ func (c *secretGenerateCommand) Run(std streams) error {
 		said = "wrote a new secret to " + c.Keep + "; every node needs the same one"
 	}
 	return show(std.out, c.JSON, map[string]any{"file": c.Keep, "made": made}, said)
-}
-
-// show prints an answer as indented JSON, or else its text.
-func show(out io.Writer, asJSON bool, answer any, text string) error {
-	if !asJSON {
-		_, err := fmt.Fprintln(out, text)
-		return err
-	}
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(answer)
 }
 
 const (

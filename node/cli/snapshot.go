@@ -31,7 +31,7 @@ type snapshotSaveCommand struct {
 	File   string `arg:"" help:"Where to save it. An existing file is replaced once the new one is whole."`
 }
 
-// Run saves a backup. What comes is checked on its way to the disk.
+// Run checks what comes on its way to the disk.
 func (c *snapshotSaveCommand) Run(ctx context.Context, std streams) error {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
@@ -59,12 +59,8 @@ func (c *snapshotSaveCommand) Run(ctx context.Context, std streams) error {
 	if err := savePurgeList(ctx, client, c.File+backup.PurgeListSuffix); err != nil {
 		return fmt.Errorf("%s is whole, and the list of what was purged could not be saved beside it: %w; run `commons mod purge-list`", c.File, err)
 	}
-	if c.JSON {
-		return show(std.out, true, report, "")
-	}
-	_, err = fmt.Fprintf(std.out, "saved %s: %d entries up to index %d, %s in %v\n",
-		c.File, report.Entries, report.Index, bytesText(uint64(report.FileBytes)), time.Since(start).Round(time.Millisecond))
-	return err
+	return show(std.out, c.JSON, report, fmt.Sprintf("saved %s: %d entries up to index %d, %s in %v",
+		c.File, report.Entries, report.Index, bytesText(uint64(report.FileBytes)), time.Since(start).Round(time.Millisecond)))
 }
 
 // record has the cluster know of the backup. Without that the backup is as good, but
@@ -160,12 +156,7 @@ func (c *snapshotInspectCommand) Run(std streams) error {
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
 	found, problem := c.check(report)
-	if c.JSON {
-		err = show(std.out, true, found, "")
-	} else {
-		err = table(std.out, inspectedRows(c.File, &found))
-	}
-	return errors.Join(err, problem)
+	return errors.Join(show(std.out, c.JSON, found, table(inspectedRows(c.File, &found))), problem)
 }
 
 // check says whether a backup can be restored; problem is why not.
@@ -257,7 +248,6 @@ type snapshotRestoreCommand struct {
 	Check     bool     `name:"check" help:"Only try it: restore into a temporary directory (below TMPDIR), compare the digests, and remove it. No data directory is touched."`
 }
 
-// Run restores a backup, or tries it.
 func (c *snapshotRestoreCommand) Run(std streams) error {
 	at, err := c.node()
 	if err != nil {
@@ -303,7 +293,6 @@ type recoverCommand struct {
 	Confirm   bool `name:"confirm" help:"Do it: the other servers are gone for good, or stopped and their data directories will be emptied."`
 }
 
-// Run recovers a node alone.
 func (c *recoverCommand) Run(std streams) error {
 	at, err := c.node()
 	if err != nil {

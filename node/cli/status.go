@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,7 +22,6 @@ type statusCommand struct {
 	target `embed:""`
 }
 
-// Run shows the cluster once.
 func (c *statusCommand) Run(ctx context.Context, std streams) error {
 	w := watcher{target: &c.target}
 	if err := w.look(ctx); err != nil {
@@ -36,10 +35,7 @@ func (c *statusCommand) Run(ctx context.Context, std streams) error {
 	if err := w.look(ctx); err != nil {
 		return err
 	}
-	if c.JSON {
-		return show(std.out, true, w.overview(), "")
-	}
-	return writeStatus(std.out, w.overview())
+	return show(std.out, c.JSON, w.overview(), statusText(w.overview()))
 }
 
 // watcher looks at the cluster again and again.
@@ -135,21 +131,18 @@ func rejectedEverywhere(report *admin.ClusterReport) string {
 	return reason
 }
 
-func writeStatus(out io.Writer, p *overview) error {
-	leader := p.Leader
-	if leader == "" {
-		leader = "none"
-	}
-	fmt.Fprintf(out, "cluster %s   leader %s   term %d\n", p.ClusterID, leader, p.Term)
-	fmt.Fprintf(out, "%d of %d voters ready, %d more may fail   %.0f writes/s   %.0f requests/s   largest lag %d\n\n",
+func statusText(p *overview) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "cluster %s   leader %s   term %d\n", p.ClusterID, cmp.Or(p.Leader, "none"), p.Term)
+	fmt.Fprintf(&out, "%d of %d voters ready, %d more may fail   %.0f writes/s   %.0f requests/s   largest lag %d\n\n",
 		p.VotersReady, p.Voters, p.MayFail, p.WritesPerSec, p.RequestsPerSec, p.LargestBehind)
 	for _, s := range p.Servers {
 		if s.Report != nil && s.ID == p.Leader {
-			fmt.Fprintf(out, "%s%s\n\n", budgetText(&s.Report.Settings), daysText(p.Servers, &s.Report.Settings))
+			fmt.Fprintf(&out, "%s%s\n\n", budgetText(&s.Report.Settings), daysText(p.Servers, &s.Report.Settings))
 		}
 	}
 	if p.Rejected != "" {
-		fmt.Fprintf(out, "WRITES ARE REJECTED: %s\n\n", p.Rejected)
+		fmt.Fprintf(&out, "WRITES ARE REJECTED: %s\n\n", p.Rejected)
 	}
 	rows := []string{"SERVER\tROLE\tPART\tREADY\tAPPLIED\tBEHIND\tREQ/S\tOPEN\tLOG\tDISK FREE\tMEMORY\tUP"}
 	for i, s := range p.Servers {
@@ -162,11 +155,7 @@ func writeStatus(out io.Writer, p *overview) error {
 		rows = append(rows, row(s.ID, r.Role, s.Part, yesNo(r.Ready), r.Applied, rate.Behind, fmt.Sprintf("%.0f", rate.Requests), r.Open,
 			bytesText(uint64(max(r.LogBytes, 0))), bytesText(r.DiskFree), bytesText(r.MemoryBytes), uptime(r.UptimeMillis)))
 	}
-	if err := table(out, rows); err != nil {
-		return err
-	}
-	fmt.Fprintln(out)
-	return writeConditions(out, p.Servers)
+	return out.String() + table(rows) + "\n\n" + conditionsText(p.Servers)
 }
 
 // daysText says for how many days the fullest disk has room, if as much is written
@@ -213,36 +202,30 @@ func uptime(millis int64) string {
 	return (time.Duration(millis) * time.Millisecond).Round(time.Second).String()
 }
 
-// writeConditions shows what each server has measured of itself, and below it
+// conditionsText shows what each server has measured of itself, and below it
 // whatever is not well.
-func writeConditions(out io.Writer, servers []admin.Server) error {
+func conditionsText(servers []admin.Server) string {
 	rows := []string{"LAST MINUTE\tWRITES\tREJECTED\tTIME EACH\tLOG SYNC\tSTALL\tAPPLY LAG\tCLOCK"}
 	var flags []string
 	for _, s := range servers {
 		r := s.Report
 		if r == nil {
 			rows = append(rows, s.ID)
-			flags = append(flags, silence(&s))
+			flags = append(flags, "! "+silence(&s))
 			continue
 		}
 		rows = append(rows, row(s.ID, r.Write.Count, rejectedText(r), timingText(r.Write), timingText(r.Sync), timingText(r.Stall),
 			lagText(r), signedText(r.ClockAheadMillis)))
 		for _, list := range [][]string{r.Problems, r.Warnings} {
 			for _, line := range list {
-				flags = append(flags, s.ID+": "+line)
+				flags = append(flags, "! "+s.ID+": "+line)
 			}
 		}
 	}
-	if err := table(out, rows); err != nil {
-		return err
+	if len(flags) > 0 {
+		flags = append([]string{""}, flags...)
 	}
-	for i, line := range flags {
-		if i == 0 {
-			fmt.Fprintln(out)
-		}
-		fmt.Fprintln(out, "!", line)
-	}
-	return nil
+	return strings.Join(append([]string{table(rows)}, flags...), "\n")
 }
 
 // silence says why there is no report of a server. One that gossip still hears of is running.
@@ -354,10 +337,14 @@ func (c *topCommand) Run(ctx context.Context, std streams) error {
 		case err != nil:
 			s.show(err.Error() + "\n")
 			shown++
-		case !w.earlier.IsZero():
-			if err := c.showOverview(&s, w.overview()); err != nil {
+		case w.earlier.IsZero():
+		case c.JSON:
+			if err := json.NewEncoder(std.out).Encode(w.overview()); err != nil {
 				return err
 			}
+			shown++
+		default:
+			s.show(statusText(w.overview()) + "\n")
 			shown++
 		}
 		select {
@@ -371,18 +358,6 @@ func (c *topCommand) Run(ctx context.Context, std streams) error {
 
 // minLook is the least time that one look may take.
 const minLook = 5 * time.Second
-
-func (c *topCommand) showOverview(s *screen, p *overview) error {
-	var text bytes.Buffer
-	if c.JSON {
-		return json.NewEncoder(s.out).Encode(p)
-	}
-	if err := writeStatus(&text, p); err != nil {
-		return err
-	}
-	s.show(text.String())
-	return nil
-}
 
 // screen shows one text after the other in the same place of a terminal, or,
 // where there is none, below each other.
@@ -430,16 +405,13 @@ type healthCommand struct {
 // Run succeeds when the node says that it is ready, and else shows why not. With
 // --voter it has to have a vote, too.
 func (c *healthCommand) Run(ctx context.Context, std streams) error {
-	base := c.URL
-	if base == "" {
-		var err error
-		if base, err = localURL(c.HTTPAddr); err != nil {
-			return &configError{[]string{"--http-addr: " + err.Error()}}
-		}
+	local, err := localAddr(c.HTTPAddr)
+	if err != nil && c.URL == "" {
+		return &configError{[]string{"--http-addr: " + err.Error()}}
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	base = strings.TrimSuffix(base, "/")
+	base := strings.TrimSuffix(cmp.Or(c.URL, "http://"+local), "/")
 	ready, body, err := c.get(ctx, base+"/readyz")
 	if err != nil {
 		return err
@@ -474,14 +446,4 @@ func (c *healthCommand) get(ctx context.Context, url string) (status int, body [
 	defer res.Body.Close()
 	body, err = io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	return res.StatusCode, body, err
-}
-
-// localURL returns the URL under which a process on the same machine reaches a
-// service that listens at addr.
-func localURL(addr string) (string, error) {
-	local, err := localAddr(addr)
-	if err != nil {
-		return "", err
-	}
-	return "http://" + local, nil
 }

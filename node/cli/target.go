@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -117,6 +118,27 @@ func ask[Answer any](ctx context.Context, t *target, path string, request any) (
 	return admin.Call[Answer](ctx, client, path, request)
 }
 
+// answer makes one call and shows what it answers.
+func answer[Answer any](ctx context.Context, std streams, t *target, path string, request any, text func(*Answer) string) error {
+	a, err := ask[Answer](ctx, t, path, request)
+	if err != nil {
+		return err
+	}
+	return show(std.out, t.JSON, a, text(&a))
+}
+
+// show prints an answer as indented JSON, or else its text.
+func show(out io.Writer, asJSON bool, answer any, text string) error {
+	if !asJSON {
+		_, err := fmt.Fprintln(out, text)
+		return err
+	}
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(answer)
+}
+
 // find returns the id of the server that an operator names.
 func (t *target) find(ctx context.Context, name string) (string, error) {
 	report, err := ask[admin.ClusterReport](ctx, t, admin.PathCluster, nil)
@@ -154,11 +176,29 @@ const tablePadding = 2
 
 // table lines up rows of cells that are separated by tabs. The first row says
 // how many there are; those that are missing in another are dashes.
-func table(out io.Writer, rows []string) error {
-	w := tabwriter.NewWriter(out, 0, 0, tablePadding, ' ', 0)
+func table(rows []string) string {
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, tablePadding, ' ', 0)
 	for _, row := range rows {
 		missing := strings.Count(rows[0], "\t") - strings.Count(row, "\t")
 		fmt.Fprintln(w, row+strings.Repeat("\t-", missing))
 	}
-	return w.Flush()
+	_ = w.Flush() // a builder takes everything
+	return strings.TrimSuffix(out.String(), "\n")
+}
+
+// row joins the cells of one line of a table.
+func row(cells ...any) string {
+	texts := make([]string, len(cells))
+	for i, c := range cells {
+		texts[i] = fmt.Sprint(c)
+	}
+	return strings.Join(texts, "\t")
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
 }
