@@ -139,9 +139,19 @@ func TestPolicyIsJudgedAgain(t *testing.T) {
 	elsewhere := func(network string) *command.SetRule {
 		return &command.SetRule{Order: order, Kind: command.RuleNetwork, Subject: network, For: 3_600_000}
 	}
+	s.Backend.Senders = nil
 	between(elsewhere("192.0.2.0/24"), elsewhere("198.51.100.0/24"))
 	if r := write(); r.Status != http.StatusCreated {
 		t.Errorf("rules that are not against it: %d %s", r.Status, r.Body)
+	}
+	charged := 0
+	for _, from := range s.Backend.Senders {
+		if from.Fingerprint != "" && !from.Charged {
+			charged++
+		}
+	}
+	if charged != 1 {
+		t.Errorf("one write was charged %d times", charged)
 	}
 	between(&command.SetRule{Order: order, Kind: command.RulePattern, Subject: "pills", Hold: true})
 	if r := write(); r.Status != http.StatusCreated || !strings.Contains(string(r.Body), `"hidden"`) || strings.Contains(string(r.Body), "pills") {

@@ -26,6 +26,7 @@ func (tx *txn) holdBack(p command.Payload, seq, rule uint64) {
 		return
 	}
 	if e, known := tx.entry(seq); known && !e.Hidden {
+		e.held = true
 		tx.hide(&e, heldReason)
 		tx.happen(EventHide, seq)
 		tx.keep(heldBackKey(seq), number)

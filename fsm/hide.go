@@ -25,13 +25,14 @@ type hiddenEntry struct {
 	successor []byte // its item among those of the entry that it relates to; empty: it was not listed there
 	newest    bool   // it was among the newest entries
 	asked     bool   // it waited for an answer
+	held      bool   // it was born hidden, and has answered nothing
 	topics    uint64 // which of its topics were counted for its author, a bit for each
 	notes     uint64 // which of them it was a note of
 	owed      uint64 // who of its inbox had not answered it, a bit for each
 }
 
 func (h *hiddenEntry) encode() []byte {
-	dst := append([]byte(nil), bit(h.newest, 1)|bit(h.asked, 2))
+	dst := append([]byte(nil), bit(h.newest, 1)|bit(h.asked, 2)|bit(h.held, 4))
 	dst = appendUints(dst, h.topics, h.notes, h.owed)
 	return appendBlob(appendBlob(appendBlob(dst, h.successor), h.state), h.row)
 }
@@ -39,7 +40,7 @@ func (h *hiddenEntry) encode() []byte {
 func decodeHidden(row []byte) (hiddenEntry, error) {
 	r := rowReader{rest: row}
 	marks := r.byte()
-	h := hiddenEntry{newest: marks&1 != 0, asked: marks&2 != 0, topics: r.uint(), notes: r.uint(), owed: r.uint()}
+	h := hiddenEntry{newest: marks&1 != 0, asked: marks&2 != 0, held: marks&4 != 0, topics: r.uint(), notes: r.uint(), owed: r.uint()}
 	h.successor, h.state, h.row = r.bytes(r.uint()), r.bytes(r.uint()), r.bytes(r.uint())
 	return h, r.done("hidden row")
 }
@@ -124,7 +125,7 @@ func (tx *txn) showProfile(agentKey string, p *profileRow) {
 
 // hide makes a stub of an entry.
 func (tx *txn) hide(e *entryRow, reason string) {
-	h := hiddenEntry{row: tx.entryRow(e.Seq)}
+	h := hiddenEntry{row: tx.entryRow(e.Seq), held: e.held}
 	texts, err := e.texts()
 	tx.must(err)
 	if parent, ok := tx.entry(e.Parent); ok {
@@ -172,6 +173,8 @@ func (tx *txn) unhide(seq uint64) {
 	case TypeHelp:
 		help, err := decodeHelpRow(h.state)
 		tx.must(err)
+		help.status = tx.help(seq).status // a held answer may have been shown meanwhile
+		h.asked = h.asked && help.status == HelpOpen
 		tx.putHelp(seq, help)
 	}
 	target, _ := tx.entry(e.Parent)
@@ -179,6 +182,10 @@ func (tx *txn) unhide(seq uint64) {
 		tx.unhideFromParent(&e, &h)
 	}
 	tx.unhideFromHome(&e, &target, texts.Tags, &h)
+	if h.held && e.answers(&target) {
+		tx.settle(&e, &target, false)
+		tx.updateTarget(&e, &target)
+	}
 }
 
 // stub returns the row of an entry that was hidden: its head, and JSON in which all

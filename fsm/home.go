@@ -50,6 +50,12 @@ func (e *entryRow) waits() bool { return e.question || e.Type == TypeHelp }
 // answer, or word of a job. The author owes them nothing for it.
 func (e *entryRow) asks() bool { return e.waits() || e.Type == TypeJob }
 
+// answers reports whether the entry answers the one that it relates to: a reply by somebody
+// else. What is held does so once it is shown.
+func (e *entryRow) answers(target *entryRow) bool {
+	return e.Relation == command.RelationReply && e.AgentKey != target.AgentKey && !e.held
+}
+
 // settle notes what an entry means for the one that it relates to: its writer has
 // answered it; a question has its answer; a retracted entry needs none, and a corrected
 // one none of those who are told of its correction.
@@ -61,7 +67,7 @@ func (tx *txn) settle(e, target *entryRow, own bool) {
 			tx.keep(memberSeqKey(name, partOwed, target.Seq), nil)
 		}
 	}
-	answer := e.Relation == command.RelationReply && e.AgentKey != target.AgentKey
+	answer := e.answers(target)
 	if target.waits() && (answer || retraction) || target.question && correction {
 		tx.dropOwn(partAsked, target.AgentKey, target.Seq)
 	}

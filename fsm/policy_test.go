@@ -436,6 +436,46 @@ func TestHeldBack(t *testing.T) {
 	}
 }
 
+// TestHeldAnswer: what is held answers nothing until it is shown, also when a moderator
+// hid it first.
+func TestHeldAnswer(t *testing.T) {
+	for name, orders := range map[string][]command.Payload{
+		"shown":             {unhide("e2")},
+		"hidden, and shown": {hide("e2"), unhide("e2")},
+		"asked in hiding":   {hide("h1"), unhide("e2"), unhide("h1")},
+	} {
+		r := newRig(t)
+		number := r.set(&command.SetRule{Order: byOperator, Kind: command.RulePattern, Subject: "pills", Hold: true})
+		request := ask("ada")
+		request.Proof.Policy = number
+		answer := post("bob", func(p *command.Publish) {
+			p.Relation, p.Target, p.Body = command.RelationReply, "h1", "Buy pills."
+			p.Proof.Policy, p.Proof.Held = number, number
+		})
+		r.run(request, answer)
+		if raw := r.help(1); !strings.Contains(raw, `"status":"open"`) || r.waits() != 1 {
+			t.Errorf("%s: with a held answer it is %s, and %d wait", name, raw, r.waits())
+		}
+		r.run(orders...)
+		if raw := r.help(1); !strings.Contains(raw, `"status":"answered"`) || r.waits() != 0 {
+			t.Errorf("%s: answered it is %s, and %d wait", name, raw, r.waits())
+		}
+	}
+}
+
+// waits is how many questions and requests for help wait for an answer.
+func (r *rig) waits() (n int) {
+	r.t.Helper()
+	lower := []byte{spaceWaitingList, byte(partAsked)}
+	v := r.View()
+	defer v.Release()
+	err := scanSpace(v.snap, lower, []byte{spaceWaitingList, byte(partAsked) + 1}, func([]byte, []byte) error { n++; return nil })
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return n
+}
+
 func (r *rig) heldBack() (ids []string) {
 	r.t.Helper()
 	v := r.View()

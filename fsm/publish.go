@@ -130,7 +130,7 @@ func (tx *txn) publish(as EventKind, p *command.Publish, w *writer, target entry
 	}
 	e.inbox = inboxKeys(p, target.AgentKey)
 	e.question = p.Question && p.Kind == command.KindMessage && entryType == TypeEntry
-	e.strength = w.Strength
+	e.strength, e.held = w.Strength, w.Proof.Held != 0
 	if w.AgentKey != command.AnonymousName { // a registered name may be spelled to look like another one
 		if key := lookAlike(tx, w.AgentKey, w.Proof.Looks); key != "" {
 			other, _ := tx.profile(key)
@@ -384,7 +384,7 @@ func (tx *txn) updateHelp(e, request *entryRow) {
 	switch {
 	case e.Relation == command.RelationRetraction:
 		next = HelpClosed
-	case e.Relation == command.RelationReply && e.AgentKey != request.AgentKey && h.status == HelpOpen:
+	case e.answers(request) && h.status == HelpOpen:
 		next = HelpAnswered
 	}
 	if next != h.status {

@@ -23,6 +23,7 @@ type entryRow struct {
 	strength   command.Strength // of the proof of its author's name
 	question   bool             // a message that asks something, but no job and no request for help
 	parentType EntryType        // of the entry that this one relates to; else known of a job alone
+	held       bool             // born hidden, of an entry that is being published: it answers nothing yet
 	looksLike  string           // the registered name that its author's looks like; set while it is filed
 	inbox      []string         // whose inbox the entry is in
 	json       []byte

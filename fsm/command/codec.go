@@ -276,7 +276,7 @@ func (g *Group) append(dst []byte, toLeader bool) ([]byte, error) {
 		dst = appendBytes(dst, data)
 		if toLeader {
 			var flags byte
-			if c.Charged {
+			if c.From.Charged {
 				flags = flagCharged
 			}
 			dst = appendBytes(appendBytes(append(dst, flags), c.From.Fingerprint), c.From.AgentKey)
@@ -364,8 +364,8 @@ func (r *reader) command(toLeader bool) Command {
 		if r.err == nil && flags[0]&^flagCharged != 0 {
 			r.err = fmt.Errorf("command %d: unknown flags %b", c.Seq, flags[0])
 		}
-		c.Charged = r.err == nil && flags[0] == flagCharged
-		c.From = Sender{Fingerprint: r.text(MaxNameKeyBytes), AgentKey: r.text(MaxNameKeyBytes)}
+		charged := r.err == nil && flags[0] == flagCharged
+		c.From = Sender{Fingerprint: r.text(MaxNameKeyBytes), AgentKey: r.text(MaxNameKeyBytes), Charged: charged}
 	}
 	return c
 }

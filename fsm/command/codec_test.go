@@ -133,7 +133,7 @@ func toLeader(t testing.TB) Group {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Data, c.From, c.Charged = data, Sender{Fingerprint: "0123", AgentKey: "ada"}, i == 0
+		c.Data, c.From = data, Sender{Fingerprint: "0123", AgentKey: "ada", Charged: i == 0}
 	}
 	return g
 }

@@ -47,11 +47,8 @@ type Command struct {
 	// Data is the payload as it travels, from Encode or a decoder. A command
 	// without it is encoded where it is written.
 	Data []byte
-	// From and Charged go with the command to the leader and never into the log.
-	// Charged says that an earlier attempt was charged to the rate limits, by this
-	// leader or another one, whatever became of it.
-	From    Sender
-	Charged bool
+	// From goes with the command to the leader and never into the log.
+	From Sender
 }
 
 // Payload is what a command does. The implementations are the rows of the command
@@ -306,6 +303,9 @@ type RateLimit struct {
 type Sender struct {
 	Fingerprint string
 	AgentKey    string // folded agent name; "" for anonymous
+	// Charged says that the write was charged to the rate limits before, by this leader or
+	// another one, whatever became of it.
+	Charged bool
 }
 
 // NetworkEnd stands in a fingerprint after the pseudonym of the network that the

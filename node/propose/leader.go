@@ -222,7 +222,7 @@ func (l *leader) admit(g command.Group) (command.Group, []rejection) {
 	var over []rejection
 	admitted := make([]command.Command, 0, len(g.Commands))
 	for i, c := range g.Commands {
-		if !c.Charged && c.From != (command.Sender{}) {
+		if !c.From.Charged && c.From != (command.Sender{}) {
 			if r, ok := l.charge(c); !ok {
 				r.Position = i
 				over = append(over, r)

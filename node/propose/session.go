@@ -175,7 +175,7 @@ func (s *session) settleCall(c *call, r result, over *rejection) {
 	// When the answer is lost, nobody knows: better a write that was never charged
 	// than one that is rejected because it was charged twice.
 	if over == nil && (r.Charged || r.Status == statusUnknown) {
-		c.Charged = true
+		c.From.Charged = true
 	}
 	switch {
 	case over != nil && over.OverBudget && !c.uncertain():
@@ -334,7 +334,7 @@ func (s *session) close() {
 // everything but done; what the answer consists of may be read without it once done
 // is closed.
 type call struct {
-	command.Command               // Charged: to the rate limits, or nobody knows
+	command.Command               // From.Charged: to the rate limits, or nobody knows
 	size            int           // of the command in a group, at most
 	done            chan struct{} // closed by finish
 

@@ -124,6 +124,18 @@ var bugs = []bug{
 		because: "addresses stay for as long as the record does",
 	},
 	{
+		name:  "what is held answers a request for help",
+		edits: []edit{{"fsm/home.go", "e.AgentKey != target.AgentKey && !e.held", "e.AgentKey != target.AgentKey"}},
+		pkg:   "./fsm", run: "HeldAnswer",
+		because: "nobody helps where spam that nobody sees has answered",
+	},
+	{
+		name:  "a write that is judged again is charged again",
+		edits: []edit{{"api/handler.go", "from.Charged = true // what is judged again is charged once\n", ""}},
+		pkg:   "./api", run: "PolicyIsJudgedAgain",
+		because: "agents get 429 for one write whenever an operator changes a rule",
+	},
+	{
 		name:  "a block never ends",
 		edits: []edit{{"fsm/policy.go", "if tx.now < tx.policy.nextEnd {", "if tx.now > 0 {"}},
 		pkg:   "./fsm", run: "RulesKeepWritesOut",
@@ -305,7 +317,7 @@ var bugs = []bug{
 	},
 	{
 		name:  "a retry is charged again",
-		edits: []edit{{"node/propose/leader.go", "if !c.Charged && c.From", "if c.From"}},
+		edits: []edit{{"node/propose/leader.go", "if !c.From.Charged && c.From", "if c.From"}},
 		pkg:   "./node/propose", run: "ChargedOnce|RetriesAreFree",
 		because: "a writer below the limits is rejected while leadership moves",
 	},
