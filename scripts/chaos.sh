@@ -6,8 +6,15 @@
 #   scripts/chaos.sh -scenario list
 #   scripts/chaos.sh -scenario 'leader killed,leader deaf' -seed 7
 #   scripts/chaos.sh -random 10m -seed 42               # the seed repeats the plan
+#   scripts/chaos.sh -network namespaces -random 10m    # networks that lose packets, gossip as well
+#   scripts/chaos.sh -kills 100                         # the distribution of write gaps, ten minutes
+#   scripts/chaos.sh -set heartbeat=300ms -set election=300ms -scenario 'leader killed'
 #   scripts/chaos.sh --short                            # what CI runs
 #   scripts/chaos.sh --long 2                           # hours of random plans, one seed after the other
+#
+# As root it runs in namespaces of its own (mounts, network, processes): whatever it
+# mounts, makes and starts ends with it, even if it is killed. Without, what needs root
+# (disks, networks that lose packets) is left out, and counted.
 #
 # Reports go to the directory in CHAOS_OUT, by default chaos-reports. Data and logs of
 # a failed run are kept, and their place is printed.
@@ -17,7 +24,12 @@ cd "$(dirname "$0")/.."
 out="${CHAOS_OUT:-chaos-reports}"
 # shellcheck source=scripts/built.sh
 source scripts/built.sh chaos
-chaos() { "$dir/chaos" -binary "${CHAOS_BINARY:-$dir/commons}" -dir "$dir/run" -out "$out" "$@"; }
+apart=()
+if ((EUID == 0)) && unshare --mount --net --pid --fork --mount-proc --kill-child true 2>/dev/null; then
+  # shellcheck disable=SC2016 # the inner shell expands it
+  apart=(unshare --mount --net --pid --fork --mount-proc --kill-child bash -c 'ip link set lo up && exec "$@"' chaos)
+fi
+chaos() { "${apart[@]}" "$dir/chaos" -binary "${CHAOS_BINARY:-$dir/commons}" -dir "$dir/run" -out "$out" "$@"; }
 
 case "${1:-}" in
   --short)

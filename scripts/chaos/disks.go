@@ -4,46 +4,102 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
+	"time"
+	"unsafe"
 
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 const (
-	// diskSize is that of the disk that each voter gets for itself, where this machine
-	// lets us mount one, and diskReserve what a node keeps free of it.
+	// diskSize is the size of the disk that each voter gets for itself, where this
+	// machine lets us mount one, and diskReserve what a node keeps free of it.
 	diskSize, diskReserve = "512m", "64MiB"
-	ballastFile           = "ballast"
+	// hangTimeout is the product's own: nobody else uses these disks.
+	hangTimeout = "5s"
+	ballastFile = "ballast"
+	logFile     = "raft.db" // in the data directory
+	stateDir    = "state"
+	// slowSync is how long a slow disk takes for a write, and slowPause how long it is
+	// quick between two such writes.
+	slowSync, slowPause = 200 * time.Millisecond, 5 * time.Millisecond
 )
 
+// disk is an ext4 file system of its own on a loop device. Its file lies in memory, so
+// that no other program's disk is measured.
+type disk struct {
+	place, image string
+	thaw         func() // ends a freeze; nil where there is none
+}
+
 // giveDisks puts each voter's data on a small disk of its own. Where that is not
-// possible, noDisks says why, and no disk is filled.
+// possible, noDisks says why, and no disk is broken.
 func (b *bench) giveDisks(ctx context.Context) {
+	images := b.run.Path("images")
+	if err := errors.Join(os.MkdirAll(images, 0o700), system(ctx, "mount", "-t", "tmpfs", "tmpfs", images)); err != nil {
+		b.noDisks = err.Error()
+		return
+	}
+	b.images = images
 	for _, n := range b.voters {
-		disk := n.Dir + "-disk"
-		if err := os.MkdirAll(disk, 0o700); err != nil {
+		d := &disk{place: n.Dir + "-disk", image: filepath.Join(images, n.Name)}
+		err := errors.Join(os.MkdirAll(d.place, 0o700),
+			system(ctx, "truncate", "--size", diskSize, d.image),
+			system(ctx, "mkfs.ext4", "-q", "-F", d.image))
+		if err == nil {
+			err = d.mount(ctx)
+		}
+		if err != nil {
 			b.noDisks = err.Error()
 			return
 		}
-		if out, err := exec.CommandContext(ctx, "mount", "-t", "tmpfs", "-o", "size="+diskSize, "tmpfs", disk).CombinedOutput(); err != nil {
-			b.noDisks = fmt.Sprintf("mount: %v: %s", err, strings.TrimSpace(string(out)))
-			return
-		}
-		b.disks = append(b.disks, disk)
-		n.Dir = filepath.Join(disk, "data")
-		n.Flags["data-dir"], n.Flags["disk-reserve"] = n.Dir, diskReserve
+		b.disks[n.Name] = d
+		n.Dir = filepath.Join(d.place, "data")
+		n.Flags["data-dir"], n.Flags["disk-reserve"], n.Flags["hang-timeout"] = n.Dir, diskReserve, hangTimeout
 	}
 }
 
-// takeDisks unmounts what was mounted, also after the run was interrupted.
+// system runs a command of this machine.
+func system(ctx context.Context, command ...string) error {
+	if out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+func (d *disk) mount(ctx context.Context) error {
+	return system(ctx, "mount", "-o", "loop", d.image, d.place)
+}
+
+// takeDisks unmounts what was mounted, also after the run was interrupted. It is called
+// when no node runs.
 func (b *bench) takeDisks() {
-	for _, disk := range b.disks {
-		if out, err := exec.CommandContext(context.Background(), "umount", disk).CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "chaos: %s stays mounted: %v: %s\n", disk, err, out)
+	var places []string
+	for _, d := range b.disks {
+		places = append(places, d.place)
+	}
+	if b.images != "" {
+		places = append(places, b.images)
+	}
+	for _, place := range places {
+		if err := system(context.Background(), "umount", place); err != nil {
+			fmt.Fprintf(os.Stderr, "chaos: %s stays mounted: %v\n", place, err)
+		}
+	}
+}
+
+// thawDisks lets every disk work on: a process that waits for one cannot end.
+func (b *bench) thawDisks() {
+	for _, d := range b.disks {
+		if d.thaw != nil {
+			d.thaw()
+			d.thaw = nil
 		}
 	}
 }
@@ -67,4 +123,198 @@ func (b *bench) fill(n *harness.Node) error {
 // empty gives the room back.
 func (b *bench) empty(n *harness.Node) error {
 	return os.Remove(filepath.Join(filepath.Dir(n.Dir), ballastFile))
+}
+
+// Of the kernel: ioctls of file systems (fs.h, ext4.h).
+const (
+	fiFreeze, fiThaw = 0xC0045877, 0xC0045878
+	extShutdown      = 0x8004587D
+	withoutJournal   = 2 // of extShutdown: what has not been synced is lost
+)
+
+// ioctl makes a call on the disk's root.
+func (d *disk) ioctl(request uintptr, value uint32) error {
+	f, err := os.Open(d.place)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), request, uintptr(unsafe.Pointer(&value))); errno != 0 { //nolint:gosec // as the kernel wants it
+		return fmt.Errorf("%s: %w", d.place, errno)
+	}
+	return nil
+}
+
+// hang lets every write of a node wait, until work.
+func (b *bench) hang(n *harness.Node) error {
+	d := b.disks[n.Name]
+	if err := d.ioctl(fiFreeze, 0); err != nil {
+		return err
+	}
+	d.thaw = func() { complain(d.ioctl(fiThaw, 0)) }
+	return nil
+}
+
+// slow lets every write of a node wait for slowSync, until work.
+func (b *bench) slow(n *harness.Node) error {
+	d := b.disks[n.Name]
+	ctx, stop := context.WithCancel(b.run.Ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			if err := d.ioctl(fiFreeze, 0); err != nil {
+				complain(err)
+				return
+			}
+			rest(ctx, slowSync)
+			complain(d.ioctl(fiThaw, 0))
+			rest(ctx, slowPause)
+		}
+	}()
+	d.thaw = func() { stop(); <-ended }
+	return nil
+}
+
+func complain(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+	}
+}
+
+// work ends what hang and slow began. A node that has ended meanwhile is started again.
+func (b *bench) work(n *harness.Node) error {
+	d := b.disks[n.Name]
+	d.thaw()
+	d.thaw = nil
+	return b.startIfEnded(n)
+}
+
+// startIfEnded starts a node that has ended, or is about to: it had a reason to.
+func (b *bench) startIfEnded(n *harness.Node) error {
+	rest(b.run.Ctx, time.Second)
+	if n.Running() {
+		return nil
+	}
+	return b.start(n)
+}
+
+// fail lets every call to a node's disk fail from now on. What was not synced is lost.
+func (b *bench) fail(n *harness.Node) error {
+	return b.disks[n.Name].ioctl(extShutdown, withoutJournal)
+}
+
+// remount kills a node whose disk failed, and starts it on what the disk had kept.
+func (b *bench) remount(n *harness.Node) error {
+	n.Kill()
+	d := b.disks[n.Name]
+	if err := errors.Join(system(b.run.Ctx, "umount", d.place), d.mount(b.run.Ctx)); err != nil {
+		return err
+	}
+	return b.start(n)
+}
+
+// losePower stops nodes together with their disks: what was not synced is lost.
+func (b *bench) losePower(nodes []*harness.Node) error {
+	for _, n := range nodes {
+		if b.disks[n.Name] != nil {
+			if err := b.fail(n); err != nil {
+				return err
+			}
+		}
+		n.Kill()
+	}
+	return nil
+}
+
+// restorePower starts nodes on what their disks had kept.
+func (b *bench) restorePower(nodes []*harness.Node) error {
+	return each(func(b *bench, n *harness.Node) error {
+		if b.disks[n.Name] == nil {
+			return b.start(n)
+		}
+		return b.remount(n)
+	})(b, nodes)
+}
+
+// flip kills a node, turns one bit in each of its files that holds something, at a place
+// that the seed decides, and starts it.
+func (b *bench) flip(n *harness.Node) error {
+	return b.damage(n, func(random *rand.Rand, f *os.File, size int64) error {
+		at := random.Int64N(size)
+		var one [1]byte
+		if _, err := f.ReadAt(one[:], at); err != nil {
+			return err
+		}
+		one[0] ^= 1 << random.IntN(8)
+		_, err := f.WriteAt(one[:], at)
+		return err
+	})
+}
+
+// tear kills a node, cuts the end of its log off, and starts it.
+func (b *bench) tear(n *harness.Node) error {
+	return b.damage(n, func(random *rand.Rand, f *os.File, size int64) error {
+		return f.Truncate(size - 1 - random.Int64N(size/2))
+	})
+}
+
+func (b *bench) damage(n *harness.Node, do func(random *rand.Rand, f *os.File, size int64) error) error {
+	n.Kill()
+	files, err := b.files(n)
+	if err != nil {
+		return err
+	}
+	random := rand.New(rand.NewPCG(b.o.seed, uint64(b.damaged)))
+	b.damaged++
+	name := files[random.IntN(len(files))]
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		err = do(random, f, info.Size())
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	fmt.Printf("            in %s\n", strings.TrimPrefix(name, n.Dir+"/"))
+	return b.start(n)
+}
+
+// files returns those of a node that hold its log and its state, the log half of the
+// times.
+func (b *bench) files(n *harness.Node) ([]string, error) {
+	log := filepath.Join(n.Dir, logFile)
+	found := []string{}
+	err := filepath.WalkDir(n.Dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path == log {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil && info.Size() > 0 && strings.Contains(path, stateDir) {
+			found = append(found, path)
+		}
+		return err
+	})
+	return append(found, slices.Repeat([]string{log}, max(1, len(found)))...), err
+}
+
+// repair waits for what a damaged node makes of it. A node that refuses to run, or does
+// not become ready, gets an empty disk, as an operator would do.
+func (b *bench) repair(n *harness.Node) error {
+	c := &harness.Cluster{Run: b.run, Nodes: []*harness.Node{n}}
+	if err := c.WaitReady(repairTimeout, n); err != nil {
+		fmt.Printf("            %s refuses: %s\n", n.Name, lastLine(n.LogTail()))
+		return b.replace(n)
+	}
+	return nil
+}
+
+const repairTimeout = 10 * time.Second
+
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return s[strings.LastIndexByte(s, '\n')+1:]
 }

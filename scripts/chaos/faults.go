@@ -3,8 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"syscall"
@@ -22,6 +22,7 @@ const (
 	follower target = "follower"
 	reader   target = "reader" // the node without a vote
 	all      target = "all"
+	ill      target = "ill" // the node that the fault before was for
 )
 
 // event is one fault of a plan.
@@ -30,40 +31,62 @@ type event struct {
 	For    time.Duration `json:"for"`
 	Fault  string        `json:"fault"`
 	Target target        `json:"target"`
-	Hard   bool          `json:"hard"` // also where it leaves no majority
+	Hard   bool          `json:"hard"`           // also where it leaves no majority
+	Calm   bool          `json:"calm,omitempty"` // who leads must not change meanwhile
 	// What happened:
-	Nodes []string      `json:"nodes,omitempty"`
-	Begin time.Duration `json:"begin"` // since the run began
-	End   time.Duration `json:"end"`
-	Note  string        `json:"note,omitempty"` // why it was left out
-	Gap   time.Duration `json:"gap"`            // longest time without an acknowledged write on other nodes
+	Nodes    []string      `json:"nodes,omitempty"`
+	Begin    time.Duration `json:"begin"` // since the run began
+	End      time.Duration `json:"end"`
+	Note     string        `json:"note,omitempty"`     // why it was left out
+	Minority bool          `json:"minority,omitempty"` // too few voters were left to write
+	Gap      time.Duration `json:"gap"`                // longest time without an acknowledged write on other nodes
 }
 
 // fault is something that can be done to nodes, and how it is undone; nil is not.
 type fault struct {
-	process bool // the node is not there, or does not run, meanwhile
+	process bool // the node is not there, or does nothing, meanwhile
+	weakens bool // the node cannot take part in a majority meanwhile
+	disk    bool // of a voter that has a disk of its own; one at a time
+	spoils  bool // what the node had kept may be lost; once in a run
+	lossy   bool // of networks that lose packets
 	begin   func(b *bench, nodes []*harness.Node) error
 	end     func(b *bench, nodes []*harness.Node) error
 }
 
 // faults are all by name.
 var faults = map[string]fault{
-	"kill":      {process: true, begin: each((*bench).kill), end: each((*bench).start)},
-	"terminate": {process: true, begin: send(syscall.SIGTERM), end: each((*bench).startAgain)},
-	"pause":     {process: true, begin: send(syscall.SIGSTOP), end: send(syscall.SIGCONT)},
-	"replace":   {process: true, begin: each((*bench).replace)},
-	"clock": {process: true, begin: func(b *bench, nodes []*harness.Node) error {
-		return b.reclock(nodes, time.Hour)
-	}, end: func(b *bench, nodes []*harness.Node) error { return b.reclock(nodes, 0) }},
-	"fill":       {begin: each((*bench).fill), end: each((*bench).empty)},
-	"isolate":    {begin: ways(quality{cut: true}, true, true), end: ways(quality{}, true, true)},
-	"deaf":       {begin: ways(quality{cut: true}, true, false), end: ways(quality{}, true, false)},
-	"mute":       {begin: ways(quality{cut: true}, false, true), end: ways(quality{}, false, true)},
+	"kill":       {process: true, begin: each((*bench).kill), end: each((*bench).start)},
+	"terminate":  {process: true, begin: send(syscall.SIGTERM), end: each((*bench).startAgain)},
+	"pause":      {process: true, begin: send(syscall.SIGSTOP), end: send(syscall.SIGCONT)},
+	"starve":     {process: true, begin: each((*bench).starve), end: each((*bench).feed)},
+	"replace":    {process: true, spoils: true, begin: each((*bench).replace)},
+	"clock":      {process: true, begin: reclock(time.Hour), end: reclock(0)},
+	"clock back": {process: true, begin: reclock(-time.Hour), end: reclock(0)},
+	"lead":       {begin: each((*bench).lead)},
+
+	"fill":       {disk: true, begin: each((*bench).fill), end: each((*bench).empty)},
+	"hang disk":  {disk: true, process: true, begin: each((*bench).hang), end: each((*bench).work)},
+	"slow disk":  {disk: true, process: true, begin: each((*bench).slow), end: each((*bench).work)},
+	"fail disk":  {disk: true, process: true, begin: each((*bench).fail), end: each((*bench).remount)},
+	"lose power": {disk: true, process: true, begin: (*bench).losePower, end: (*bench).restorePower},
+	"flip bit":   {process: true, spoils: true, begin: each((*bench).flip), end: each((*bench).repair)},
+	"tear log":   {process: true, spoils: true, begin: each((*bench).tear), end: each((*bench).repair)},
+
+	"isolate":    {weakens: true, begin: ways(quality{cut: true}, true, true), end: ways(quality{}, true, true)},
+	"deaf":       {weakens: true, begin: ways(quality{cut: true}, true, false), end: ways(quality{}, true, false)},
+	"mute":       {weakens: true, begin: ways(quality{cut: true}, false, true), end: ways(quality{}, false, true)},
 	"cut pair":   {begin: pair(quality{cut: true}), end: pair(quality{})},
-	"delay":      {begin: ways(quality{delay: 100 * time.Millisecond, jitter: 200 * time.Millisecond}, true, true), end: ways(quality{}, true, true)},
+	"delay":      {begin: ways(distant, true, true), end: ways(quality{}, true, true)},
+	"lose":       {lossy: true, begin: pair(lossyLink), end: pair(quality{})},
 	"narrow":     {begin: ways(quality{bandwidth: 128 << 10}, true, true), end: ways(quality{}, true, true)},
-	"disconnect": {begin: each(func(b *bench, n *harness.Node) error { b.links.reset(n.Name); return nil })},
+	"disconnect": {begin: each(func(b *bench, n *harness.Node) error { return b.network.reset(n.Name) })},
 }
+
+// distant is 200 ms away, more or less, and lossyLink loses every tenth packet, too.
+var (
+	distant   = quality{delay: 100 * time.Millisecond, jitter: 200 * time.Millisecond}
+	lossyLink = quality{delay: distant.delay, jitter: distant.jitter, loss: 0.1}
+)
 
 func each(do func(*bench, *harness.Node) error) func(*bench, []*harness.Node) error {
 	return func(b *bench, nodes []*harness.Node) error {
@@ -85,10 +108,10 @@ func ways(q quality, to, from bool) func(*bench, []*harness.Node) error {
 	return each(func(b *bench, n *harness.Node) error {
 		for _, other := range b.nodes {
 			if to {
-				b.links.set(other.Name, n.Name, q)
+				b.network.set(other.Name, n.Name, q)
 			}
 			if from {
-				b.links.set(n.Name, other.Name, q)
+				b.network.set(n.Name, other.Name, q)
 			}
 		}
 		return nil
@@ -99,8 +122,8 @@ func ways(q quality, to, from bool) func(*bench, []*harness.Node) error {
 func pair(q quality) func(*bench, []*harness.Node) error {
 	return each(func(b *bench, n *harness.Node) error {
 		other := b.voters[(slices.Index(b.voters, n)+1)%len(b.voters)]
-		b.links.set(n.Name, other.Name, q)
-		b.links.set(other.Name, n.Name, q)
+		b.network.set(n.Name, other.Name, q)
+		b.network.set(other.Name, n.Name, q)
 		return nil
 	})
 }
@@ -109,7 +132,7 @@ func (b *bench) start(n *harness.Node) error {
 	if err := n.Start(); err != nil {
 		return err
 	}
-	b.links.runs(n.Name, n.PID())
+	b.network.runs(n.Name, n.PID())
 	return nil
 }
 
@@ -137,67 +160,61 @@ func (b *bench) replace(n *harness.Node) error {
 }
 
 // reclock starts nodes again with another clock.
-func (b *bench) reclock(nodes []*harness.Node, offset time.Duration) error {
-	for _, n := range nodes {
+func reclock(offset time.Duration) func(*bench, []*harness.Node) error {
+	return each(func(b *bench, n *harness.Node) error {
 		if err := n.Terminate(); err != nil {
 			return err
 		}
 		n.Flags["clock-offset"] = offset.String()
-		if err := b.start(n); err != nil {
-			return err
-		}
+		return b.start(n)
+	})
+}
+
+// lead makes a node the leader.
+func (b *bench) lead(n *harness.Node) error {
+	s, err := n.Status()
+	if err != nil {
+		return err
+	}
+	code, _, text := b.run.Command(nil, "raft", "transfer-leader", s.Node, "--cluster-addr", n.Private, "--secret-file", n.Flags["secret-file"])
+	if code != 0 {
+		return fmt.Errorf("it does not lead: %s", text)
 	}
 	return nil
 }
 
-// scenarios are plans with a name. Times are since the first fault.
-var scenarios = map[string][]event{
-	"leader killed":         repeated(3, 9*time.Second, event{For: 3 * time.Second, Fault: "kill", Target: leader}),
-	"follower killed":       repeated(3, 7*time.Second, event{For: 3 * time.Second, Fault: "kill", Target: follower}),
-	"reader killed":         {{For: 3 * time.Second, Fault: "kill", Target: reader}},
-	"leader paused":         {{For: 12 * time.Second, Fault: "pause", Target: leader}},
-	"follower paused":       {{For: 12 * time.Second, Fault: "pause", Target: follower}},
-	"followers paused":      {{For: 13 * time.Second, Fault: "pause", Target: follower, Hard: true}, {At: time.Millisecond, For: 13 * time.Second, Fault: "pause", Target: follower, Hard: true}},
-	"rolling restart":       repeated(3, 8*time.Second, event{For: time.Second, Fault: "terminate", Target: leader}),
-	"everything killed":     {{For: 2 * time.Second, Fault: "kill", Target: all, Hard: true}},
-	"leader isolated":       {{For: 8 * time.Second, Fault: "isolate", Target: leader}},
-	"leader deaf":           {{For: 8 * time.Second, Fault: "deaf", Target: leader}},
-	"leader mute":           {{For: 8 * time.Second, Fault: "mute", Target: leader}},
-	"two voters deaf":       {{For: 8 * time.Second, Fault: "deaf", Target: follower}, {At: 2 * time.Second, For: 600 * time.Millisecond, Fault: "deaf", Target: leader}},
-	"two voters cut":        {{For: 8 * time.Second, Fault: "cut pair", Target: leader}},
-	"bad network":           {{For: 10 * time.Second, Fault: "delay", Target: follower}, {At: 3 * time.Second, Fault: "disconnect", Target: leader}, {At: 12 * time.Second, For: 5 * time.Second, Fault: "narrow", Target: follower}},
-	"replaced node":         {{Fault: "replace", Target: follower}},
-	"clock an hour ahead":   {{For: 8 * time.Second, Fault: "clock", Target: leader}},
-	"leader with full disk": {{For: 8 * time.Second, Fault: "fill", Target: leader}},
-	"killed while isolated": {{For: 8 * time.Second, Fault: "isolate", Target: leader}, {At: 4 * time.Second, For: 3 * time.Second, Fault: "kill", Target: leader}},
-}
+// A starved node gets this share of each period, about 3 percent of the processor.
+const (
+	hungerPeriod = 100 * time.Millisecond
+	hungerShare  = 3 * time.Millisecond
+)
 
-func repeated(n int, every time.Duration, e event) []event {
-	plan := make([]event, n)
-	for i := range plan {
-		e.At = time.Duration(i) * every
-		plan[i] = e
-	}
-	return plan
-}
-
-// randomPlan is faults over a time, of which some overlap. The seed decides all of it.
-func randomPlan(seed uint64, length time.Duration) []event {
-	const shortest, longest, pause = 500 * time.Millisecond, 9 * time.Second, 4 * time.Second
-	random := rand.New(rand.NewPCG(seed, 0))
-	names := slices.Sorted(keys(faults))
-	targets := []target{leader, leader, leader, follower, follower, reader}
-	var plan []event
-	for at := time.Duration(0); at < length; at += pause/4 + time.Duration(random.Int64N(int64(2*pause))) {
-		e := event{At: at, Fault: names[random.IntN(len(names))], Target: targets[random.IntN(len(targets))]}
-		e.For = shortest + time.Duration(random.Int64N(int64(longest-shortest)))
-		e.Hard = random.IntN(5) == 0
-		if e.Fault == "kill" && random.IntN(12) == 0 {
-			e.Target, e.For, e.Hard = all, 2*time.Second, true
+// starve stops a node but for a small share of the time, until feed.
+func (b *bench) starve(n *harness.Node) error {
+	ctx, stop := context.WithCancel(b.run.Ctx)
+	ended := make(chan error)
+	go func() {
+		var err error
+		for ctx.Err() == nil && err == nil {
+			err = n.Signal(syscall.SIGSTOP)
+			rest(ctx, hungerPeriod-hungerShare)
+			err = errors.Join(err, n.Signal(syscall.SIGCONT))
+			rest(ctx, hungerShare)
 		}
-		plan = append(plan, e)
+		ended <- err
+	}()
+	b.hungry[n.Name] = func() error { stop(); return <-ended }
+	return nil
+}
+
+// feed ends starve. A node that ended meanwhile is started again.
+func (b *bench) feed(n *harness.Node) error {
+	err := b.hungry[n.Name]()
+	delete(b.hungry, n.Name)
+	if !n.Running() {
+		return b.start(n)
 	}
-	return plan
+	return err
 }
 
 // step is the begin or the end of an event.
@@ -236,46 +253,93 @@ func (b *bench) play(ctx context.Context, plan []event) error {
 func (b *bench) carryOut(s step) error {
 	e, f := s.event, faults[s.event.Fault]
 	if s.end {
+		err := f.end(b, b.named(e.Nodes))
 		for _, name := range e.Nodes {
 			delete(b.down, name)
+			delete(b.weak, name)
 		}
-		err := f.end(b, b.named(e.Nodes))
 		e.End = time.Since(b.began)
 		return err
 	}
 	nodes := b.choose(e.Target)
-	if len(nodes) == 0 || f.process && slices.ContainsFunc(nodes, func(n *harness.Node) bool { return b.down[n.Name] }) {
-		e.Note = "left out: no such node runs"
+	if e.Note = b.forbids(e, f, nodes); e.Note != "" {
+		fmt.Printf("            %s: %s\n", e.Fault, e.Note)
 		return nil
-	}
-	if f.process && !e.Hard && e.Target != reader && slices.ContainsFunc(b.voters, func(n *harness.Node) bool { return b.down[n.Name] }) {
-		e.Note = "left out: it would leave no majority"
-		return nil
-	}
-	if e.Fault == "fill" && (b.noDisks != "" || e.Target == reader || b.filled) {
-		e.Note = "skipped: a node has no disk of its own here, or another one is full: " + b.noDisks
-		fmt.Println("   " + e.Note)
-		return nil
-	}
-	b.filled = b.filled || e.Fault == "fill"
-	if e.Fault == "replace" {
-		if b.replaced || len(b.down) > 0 || e.Target == reader {
-			e.Note = "left out: two lost disks would be one too many"
-			return nil
-		}
-		b.replaced = true
 	}
 	for _, n := range nodes {
 		e.Nodes = append(e.Nodes, n.Name)
 		if f.process && f.end != nil {
 			b.down[n.Name] = true
 		}
+		if f.process || f.weakens {
+			b.weak[n.Name] = true
+		}
 	}
+	b.filled = b.filled || e.Fault == "fill"
+	if f.spoils {
+		b.spoiled = nodes[0]
+	}
+	b.last = e.Nodes
+	e.Minority = b.minority()
 	e.Begin = time.Since(b.began)
 	err := f.begin(b, nodes)
+	if f.end == nil {
+		for _, n := range nodes {
+			delete(b.weak, n.Name)
+		}
+	}
 	e.End = time.Since(b.began)
 	fmt.Printf("   %6.1f s  %s %v for %v\n", e.Begin.Seconds(), e.Fault, e.Nodes, e.For.Round(time.Millisecond))
 	return err
+}
+
+// forbids says why a fault is left out: skipped is what this machine or network cannot
+// do, the rest is what the plan must not do now.
+func (b *bench) forbids(e *event, f fault, nodes []*harness.Node) string {
+	others := slices.DeleteFunc(slices.Clone(b.voters), func(n *harness.Node) bool { return slices.Contains(nodes, n) })
+	runs := func(n *harness.Node) bool { return !b.down[n.Name] }
+	_, proxies := b.network.(*links)
+	switch {
+	case f.disk && b.noDisks != "":
+		return "skipped: a node has no disk of its own here: " + b.noDisks
+	case f.lossy && proxies:
+		return "skipped: proxies lose nothing; -network namespaces does"
+	case e.Fault == "disconnect" && !proxies:
+		return "skipped: " + errNoConnections.Error()
+	case len(nodes) == 0 || (f.process || f.disk) && !every(nodes, runs):
+		return "left out: no such node runs"
+	case f.process && !e.Hard && e.Target != reader && !every(others, runs):
+		return "left out: it would leave no majority"
+	case (f.disk || f.spoils) && e.Target == reader:
+		return "left out: the reader has no disk of its own"
+	case e.Fault == "fill" && b.filled:
+		return "left out: another disk is, or was, full"
+	case f.spoils && (b.spoiled != nil || len(b.down) > 0):
+		return "left out: two lost disks would be one too many"
+	}
+	return ""
+}
+
+func every(nodes []*harness.Node, is func(*harness.Node) bool) bool {
+	return !slices.ContainsFunc(nodes, func(n *harness.Node) bool { return !is(n) })
+}
+
+// minority reports whether too few voters are left to write: those that are down, cut
+// off, or whose disk was lost and that do not vote yet.
+func (b *bench) minority() bool {
+	weak := 0
+	for _, n := range b.voters {
+		if b.weak[n.Name] || n == b.spoiled && !b.votes(n) {
+			weak++
+		}
+	}
+	return weak > (len(b.voters)-1)/2
+}
+
+// votes reports whether a node that runs has a vote.
+func (b *bench) votes(n *harness.Node) bool {
+	s, err := n.Status()
+	return err == nil && len(s.Voters) == len(b.voters) && slices.Contains(s.Voters, s.Node)
 }
 
 // choose returns the nodes of a target as they are now.
@@ -288,6 +352,8 @@ func (b *bench) choose(t target) []*harness.Node {
 		return b.nodes[len(b.voters):]
 	case leader:
 		return b.named([]string{led})
+	case ill:
+		return b.named(b.last)
 	case follower:
 		for _, n := range b.voters {
 			if n.Name != led && !b.down[n.Name] {

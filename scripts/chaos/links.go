@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/commons-cluster/commons/node/nodetest/freeport"
+	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 const (
@@ -32,6 +33,7 @@ type quality struct {
 	cut       bool          // nothing arrives; it is kept until it may, as TCP does
 	delay     time.Duration // of everything
 	jitter    time.Duration // more delay, up to this
+	loss      float64       // share of the packets that never arrive; namespaces only
 	bandwidth int           // bytes a second, 0 for as much as there is
 }
 
@@ -45,14 +47,25 @@ type links struct {
 	open  []net.Listener
 }
 
-func newLinks() *links {
-	return &links{ways: map[[2]string]quality{}, conns: map[[2]string]map[net.Conn]bool{}, pids: map[string]int{}}
+// newLinks wants a machine that says which process a connection belongs to.
+func newLinks() (*links, error) {
+	_, err := os.Stat(procTCP)
+	return &links{ways: map[[2]string]quality{}, conns: map[[2]string]map[net.Conn]bool{}, pids: map[string]int{}}, err
 }
 
-// supported reports whether this machine says which process a connection belongs to.
-func supported() bool {
-	_, err := os.Stat(procTCP)
-	return err == nil
+// network is what nodes reach each other over.
+type network interface {
+	add(ctx context.Context, n *harness.Node, number int) error // before it is started
+	set(from, to string, q quality)
+	reset(node string) error // closes the connections of a node
+	runs(node string, pid int)
+	close()
+}
+
+// add puts a proxy before a node's private port.
+func (l *links) add(ctx context.Context, n *harness.Node, _ int) (err error) {
+	n.Flags["cluster-advertise"], err = l.before(ctx, n.Name, n.Private)
+	return err
 }
 
 // before puts a proxy before a node's address and returns that of the proxy.
@@ -106,7 +119,7 @@ func (l *links) runs(node string, pid int) {
 }
 
 // reset closes the connections of a node with all others.
-func (l *links) reset(node string) {
+func (l *links) reset(node string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for way, conns := range l.conns {
@@ -117,6 +130,7 @@ func (l *links) reset(node string) {
 			_ = c.Close()
 		}
 	}
+	return nil
 }
 
 // pass connects whoever dialed with a node.

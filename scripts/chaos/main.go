@@ -23,6 +23,12 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
+// What stands between nodes.
+const (
+	proxied = "proxies"
+	spaced  = "namespaces"
+)
+
 const (
 	voters = 3
 	// steady is how long clients work before the first fault, and enoughWrites what
@@ -34,6 +40,9 @@ const (
 	// limitedRate is the limit of writes a minute of each agent and sender, in the runs
 	// that have one: more than a lane does.
 	limitedRate, limitedBurst = 3000, 200
+	// killEvery and killFor are the pace of -kills: a node is back, and has caught up,
+	// before the next one goes.
+	killEvery, killFor = 6 * time.Second, time.Second
 )
 
 // options are what a run is told.
@@ -44,6 +53,9 @@ type options struct {
 	only             string
 	pause            time.Duration
 	least            float64
+	network          string
+	flags            []string
+	kills            int
 }
 
 func main() {
@@ -56,6 +68,15 @@ func main() {
 	flag.StringVar(&o.only, "scenario", "", "names of scenarios, with commas between; list shows them; default: all")
 	flag.DurationVar(&o.pause, "pause", 20*time.Millisecond, "pause of each of the 24 clients after each call")
 	flag.Float64Var(&o.least, "least", enoughWrites, "writes a second before the first fault, below which a run is void")
+	flag.StringVar(&o.network, "network", proxied, "what stands between nodes: "+proxied+", or "+spaced+" with a switch that loses packets, too")
+	flag.IntVar(&o.kills, "kills", 0, "kill the leader so many times, in place of a scenario")
+	flag.Func("set", "name=value of a flag of commons serve; may be repeated", func(text string) error {
+		o.flags = append(o.flags, text)
+		if !strings.Contains(text, "=") {
+			return errors.New("want name=value")
+		}
+		return nil
+	})
 	flag.Parse()
 	if o.only == "list" {
 		fmt.Println(strings.Join(slices.Sorted(keys(scenarios)), "\n"))
@@ -81,12 +102,17 @@ func untilSignal(parent context.Context) (context.Context, context.CancelFunc) {
 
 // runAll plays what was asked for, each plan with a cluster of its own.
 func (o *options) runAll(ctx context.Context) error {
-	if !supported() {
-		fmt.Println("skipped: this machine has no " + procTCP + ", by which the proxies tell nodes apart")
+	network, err := o.connect(ctx)
+	if err != nil {
+		fmt.Printf("skipped: no %s here: %v\n", o.network, err)
 		return nil
 	}
-	if o.random > 0 {
+	network.close()
+	switch {
+	case o.random > 0:
 		return o.run(ctx, "random", randomPlan(o.seed, o.random))
+	case o.kills > 0:
+		return o.run(ctx, strconv.Itoa(o.kills)+" leaders killed", repeated(o.kills, killEvery, event{For: killFor, Fault: "kill", Target: leader}))
 	}
 	names := slices.Sorted(keys(scenarios))
 	if o.only != "" {
@@ -108,31 +134,60 @@ func (o *options) runAll(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
+// connect makes what stands between nodes. An error says why this machine cannot.
+func (o *options) connect(ctx context.Context) (n network, err error) {
+	switch o.network {
+	case spaced:
+		n, err = newNamespaces(ctx)
+		return n, err
+	case proxied:
+		n, err = newLinks()
+		return n, err
+	}
+	return nil, fmt.Errorf("it is %s or %s", proxied, spaced)
+}
+
 // bench is one run.
 type bench struct {
-	o      *options
-	run    *harness.Run
-	voters []*harness.Node
-	nodes  []*harness.Node // the voters, then the reader
-	links  *links
-	watch  *watch
-	began  time.Time
+	o       *options
+	run     *harness.Run
+	voters  []*harness.Node
+	nodes   []*harness.Node // the voters, then the reader
+	network network
+	watch   *watch
+	began   time.Time
 
-	down     map[string]bool // whose process does not run at the moment
-	replaced bool            // a disk was lost
-	filled   bool            // one is, or was, full
-	disks    []string        // that were mounted
-	noDisks  string          // why a disk cannot be filled here
+	down    map[string]bool         // whose process does not run at the moment
+	weak    map[string]bool         // who cannot take part in a majority at the moment
+	hungry  map[string]func() error // ends the starvation of a node
+	last    []string                // whom the last fault was for
+	spoiled *harness.Node           // whose disk was lost or damaged
+	filled  bool                    // a disk is, or was, full
+
+	images  string           // where the disks lie; empty: nowhere
+	disks   map[string]*disk // by node
+	noDisks string           // why disks cannot be broken here
+	damaged int              // files
 }
 
 // run plays a plan and reports on it.
 func (o *options) run(ctx context.Context, name string, plan []event) (err error) {
 	fmt.Printf("-- %s, seed %d\n", name, o.seed)
-	place := strings.ReplaceAll(name, " ", "-")
-	b := &bench{o: o, run: harness.NewRun(ctx, o.binary, o.dir), links: newLinks(), down: map[string]bool{}}
-	defer b.links.close()
+	place := strings.ReplaceAll(strings.ReplaceAll(name, "'", ""), " ", "-")
+	b := &bench{
+		o: o, run: harness.NewRun(ctx, o.binary, o.dir), down: map[string]bool{}, weak: map[string]bool{},
+		hungry: map[string]func() error{}, disks: map[string]*disk{},
+	}
+	if b.network, err = o.connect(ctx); err != nil {
+		return err
+	}
+	defer b.network.close()
 	defer b.takeDisks()
 	defer b.run.End()
+	defer b.release()
+	if o.network == spaced {
+		b.run.Host = nodeHost
+	}
 	r := report{Name: name, Seed: o.seed, Started: time.Now(), Plan: plan}
 	err = harness.Try(func() { b.inParts(ctx, place, &r) })
 	if err != nil {
@@ -140,6 +195,14 @@ func (o *options) run(ctx context.Context, name string, plan []event) (err error
 		return err
 	}
 	return r.finish(o, place)
+}
+
+// release lets everything run on that waits: nothing else can end.
+func (b *bench) release() {
+	b.thawDisks()
+	for _, feed := range b.hungry {
+		complain(feed())
+	}
 }
 
 // inParts has three parts: clients alone, the plan, and clients alone again. Then every
@@ -172,14 +235,18 @@ func (b *bench) prepare(place string) {
 	b.nodes, b.voters = c.Nodes, c.Nodes[:voters]
 	b.giveDisks(b.run.Ctx)
 	for i, n := range c.Nodes {
-		n.Flags["cluster-advertise"] = harness.Got(b.links.before(b.run.Ctx, n.Name, n.Private))
-		n.Flags["trusted-proxies"] = "127.0.0.0/8"
+		harness.Must(b.network.add(b.run.Ctx, n, i+1))
+		n.Flags["trusted-proxies"] = "127.0.0.0/8," + subnet + "0/24"
 		n.Flags["bootstrap-expect"] = strconv.Itoa(voters)
 		if b.o.seed%2 == 0 {
 			n.Flags["write-rate"], n.Flags["write-burst"] = strconv.Itoa(limitedRate), strconv.Itoa(limitedBurst)
 		}
 		if i >= voters {
 			n.Flags["non-voter"], n.Flags["bootstrap-expect"] = "true", "1"
+		}
+		for _, set := range b.o.flags {
+			name, value, _ := strings.Cut(set, "=")
+			n.Flags[name] = value
 		}
 		harness.Must(b.start(n))
 	}

@@ -59,14 +59,45 @@ func (r *report) finish(o *options, place string) error {
 		if e.Note != "" {
 			left++
 		} else {
-			fmt.Printf("   %s of %s: no write acknowledged on other nodes for %v at most\n", e.Fault, strings.Join(e.Nodes, ", "), e.Gap.Round(time.Millisecond))
+			fmt.Printf("   %s of %s: no write acknowledged on other nodes for %v at most%s\n", e.Fault, strings.Join(e.Nodes, ", "), e.Gap.Round(time.Millisecond), e.remark())
 		}
+	}
+	if many := r.gaps(); len(many) >= enoughGaps {
+		fmt.Printf("   gaps of %d: p50 %v, p90 %v, p99 %v, longest %v\n", len(many), percentile(many, 50), percentile(many, 90), percentile(many, 99), many[len(many)-1])
 	}
 	fmt.Printf("   %.0f writes/s before the first fault; %d calls; %d faults left out; report: %s.html\n", r.Rate, len(r.calls), left, name)
 	if r.Rate < o.least {
 		failed = append(failed, fmt.Errorf("void: %.0f writes/s before the first fault, want %.0f", r.Rate, o.least))
 	}
 	return errors.Join(failed...)
+}
+
+// enoughGaps is how many say something of their distribution.
+const enoughGaps = 10
+
+// gaps are those of all faults that left enough voters, shortest first.
+func (r *report) gaps() (gaps []time.Duration) {
+	for _, e := range r.Plan {
+		if e.Note == "" && !e.Minority {
+			gaps = append(gaps, e.Gap.Round(time.Millisecond))
+		}
+	}
+	slices.Sort(gaps)
+	return gaps
+}
+
+// percentile returns the smallest value that p of 100 values do not exceed.
+func percentile(sorted []time.Duration, p int) time.Duration {
+	const hundred = 100
+	return sorted[(len(sorted)*p+hundred-1)/hundred-1]
+}
+
+// remark says what explains a gap.
+func (e *event) remark() string {
+	if e.Minority {
+		return " (too few voters were left)"
+	}
+	return ""
 }
 
 // figures counts, and finds the longest gap of each fault.

@@ -41,15 +41,22 @@ func (r *Run) NewCluster(name string, n int) (*Cluster, error) {
 	if err := os.WriteFile(c.Secret, []byte(strings.Repeat("black box ", 4)+"\n"), 0o600); err != nil {
 		return nil, err
 	}
+	addr := func(node, port int) string {
+		host := "127.0.0.1"
+		if r.Host != nil {
+			host = r.Host(node)
+		}
+		return net.JoinHostPort(host, strconv.Itoa(first+3*node+port))
+	}
 	gossip := make([]string, n)
 	for i := range n {
-		gossip[i] = local(first + 3*i + 2)
+		gossip[i] = addr(i, 2)
 	}
 	for i := range n {
 		id := "n" + strconv.Itoa(i+1)
 		node := &Node{
 			run: r, Name: id, Dir: r.Path(name, id), Log: r.Path(name, id+".log"),
-			HTTP: local(first + 3*i), URL: "http://" + local(first+3*i), Private: local(first + 3*i + 1),
+			HTTP: addr(i, 0), URL: "http://" + addr(i, 0), Private: addr(i, 1),
 		}
 		node.Flags = map[string]string{
 			"node-id": id, "data-dir": node.Dir, "secret-file": c.Secret,
@@ -62,8 +69,6 @@ func (r *Run) NewCluster(name string, n int) (*Cluster, error) {
 	r.nodes = append(r.nodes, c.Nodes...)
 	return c, nil
 }
-
-func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // Start starts every node that does not run and waits until all are ready and vote.
 func (c *Cluster) Start() error {
@@ -193,6 +198,7 @@ type Node struct {
 	Log     string            // file that all its processes write to
 	Flags   map[string]string // of `commons serve`, without the dashes
 	Env     []string          // added to a clean environment
+	Prefix  []string          // of its command: what runs it, and becomes it
 	HTTP    string            // host:port
 	URL     string            // of HTTP, without a slash at the end
 	Private string            // host:port of the private port
@@ -225,7 +231,8 @@ func (n *Node) Start() error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(n.run.Binary, n.Args()...) //nolint:noctx // ended by hand, at the end of the run at the latest
+	command := slices.Concat(n.Prefix, []string{n.run.Binary}, n.Args())
+	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // ended by hand, at the end of the run at the latest
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(Environment(), n.Env...)
 	if err := cmd.Start(); err != nil {

@@ -31,6 +31,8 @@ type Run struct {
 	Dir    string
 	Client *Client // of the calls to nodes
 
+	Host func(node int) string // each node's, counted from 0; nil: all on the loopback address
+
 	nodes []*Node
 }
 

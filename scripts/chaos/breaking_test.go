@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/commons-cluster/commons/scripts/harness"
+)
+
+// arrivals is a device that keeps what arrives at it.
+type arrivals struct {
+	io.ReadCloser
+	packets chan []byte
+}
+
+func (a arrivals) Write(packet []byte) (int, error) {
+	a.packets <- packet
+	return len(packet), nil
+}
+
+// TestSwitch: packets arrive in their order, unless their way is cut or loses them; the
+// way back is another one.
+func TestSwitch(t *testing.T) {
+	const one, two = 1, 2
+	n1, n2 := arrivals{packets: make(chan []byte, queue)}, arrivals{packets: make(chan []byte, queue)}
+	s := &namespaces{ways: map[[2]string]*way{}, devices: map[string]io.ReadWriteCloser{"n1": n1, "n2": n2}, hosts: map[byte]string{one: "n1", two: "n2"}}
+	sent := byte(0)
+	send := func(from, to string) byte {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		sent++
+		s.pass(from, to, []byte{sent})
+		return sent
+	}
+	for _, q := range []quality{{cut: true}, {loss: 1}} {
+		s.set("n1", "n2", q)
+		send("n1", "n2")
+		if back := send("n2", "n1"); (<-n1.packets)[0] != back {
+			t.Errorf("%+v: the way back carries something else", q)
+		}
+		s.set("n1", "n2", quality{})
+		if next := send("n1", "n2"); (<-n2.packets)[0] != next {
+			t.Errorf("%+v: a packet arrived", q)
+		}
+	}
+	for _, q := range []quality{{delay: time.Millisecond, jitter: 5 * time.Millisecond}, {bandwidth: 1000}} {
+		s.set("n1", "n2", q)
+		var want, got []byte
+		for range 10 {
+			want = append(want, send("n1", "n2"))
+		}
+		for range want {
+			got = append(got, (<-n2.packets)[0])
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%+v: %v, want %v", q, got, want)
+		}
+	}
+	packet := make([]byte, 20)
+	packet[0], packet[19] = 0x45, two
+	if host, ok := destination(packet); !ok || s.hosts[host] != "n2" {
+		t.Errorf("a packet for n2 is for %d, %t", host, ok)
+	}
+	if _, ok := destination([]byte{0x60}); ok {
+		t.Error("IPv6 is switched")
+	}
+}
+
+// withDisk is a bench whose one voter has a disk of its own.
+func withDisk(t *testing.T) (*bench, *harness.Node) {
+	t.Helper()
+	b := &bench{o: &options{seed: 1}, network: &namespaces{}, run: harness.NewRun(context.WithoutCancel(t.Context()), "true", t.TempDir()), disks: map[string]*disk{}}
+	c, err := b.run.NewCluster("disks", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.nodes, b.voters = c.Nodes, c.Nodes
+	t.Cleanup(b.takeDisks)
+	t.Cleanup(b.release)
+	b.giveDisks(t.Context())
+	if b.noDisks != "" {
+		t.Skip("no disks here: ", b.noDisks)
+	}
+	n := c.Nodes[0]
+	if err := os.Mkdir(n.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return b, n
+}
+
+// TestDiskFails: a disk that fails keeps what was synced, and nothing else.
+func TestDiskFails(t *testing.T) {
+	b, n := withDisk(t)
+	write := func(name string, sync bool) error {
+		f, err := os.Create(filepath.Join(n.Dir, name))
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteString("written")
+		if sync {
+			err = errors.Join(err, f.Sync())
+		}
+		return errors.Join(err, f.Close())
+	}
+	if err := errors.Join(write("synced", true), write("lost", false), b.fail(n)); err != nil {
+		t.Fatal(err)
+	}
+	if err := write("late", false); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a disk that failed: %v", err)
+	}
+	if err := b.start(n); err != nil { // a program that ends at once, for remount to kill
+		t.Fatal(err)
+	}
+	if err := b.remount(n); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"synced": true, "lost": false, "late": false} {
+		if _, err := os.Stat(filepath.Join(n.Dir, name)); (err == nil) != want {
+			t.Errorf("%s is there: %v, want %t", name, err, want)
+		}
+	}
+}
+
+// TestDiskHangs: a write waits until the disk works again.
+func TestDiskHangs(t *testing.T) {
+	b, n := withDisk(t)
+	if err := b.hang(n); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error)
+	go func() { written <- os.WriteFile(filepath.Join(n.Dir, "file"), nil, 0o600) }()
+	select {
+	case err := <-written:
+		t.Errorf("a disk that hangs has written: %v", err)
+	case <-time.After(100 * time.Millisecond): // long enough for a write to pass by mistake
+	}
+	b.thawDisks()
+	if err := <-written; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWhatIsLeftOut: what would leave no majority, and what this machine cannot do.
+func TestWhatIsLeftOut(t *testing.T) {
+	n := []*harness.Node{{Name: "n1"}, {Name: "n2"}, {Name: "n3"}, {Name: "n4"}}
+	for _, tc := range []struct {
+		what, fault string
+		hard        bool
+		of          *harness.Node
+		change      func(b *bench)
+		forbidden   bool
+	}{
+		{"nothing else is broken", "kill", false, n[0], func(*bench) {}, false},
+		{"another one is down", "kill", false, n[0], func(b *bench) { b.down["n2"] = true }, true},
+		{"another one is down, and it is to be hard", "kill", true, n[0], func(b *bench) { b.down["n2"] = true }, false},
+		{"it is down already", "kill", true, n[0], func(b *bench) { b.down["n1"] = true }, true},
+		{"another one is down, and this one is only cut off", "deaf", false, n[0], func(b *bench) { b.down["n2"] = true }, false},
+		{"a disk was lost before", "replace", false, n[0], func(b *bench) { b.spoiled = n[1] }, true},
+		{"there are no disks", "hang disk", false, n[0], func(b *bench) { b.noDisks = "no loop device" }, true},
+		{"proxies lose nothing", "lose", false, n[0], func(*bench) {}, true},
+		{"a switch loses", "lose", false, n[0], func(b *bench) { b.network = &namespaces{} }, false},
+		{"a switch has no connections", "disconnect", false, n[0], func(b *bench) { b.network = &namespaces{} }, true},
+	} {
+		b := &bench{network: &links{}, nodes: n, voters: n[:3], down: map[string]bool{}, weak: map[string]bool{}}
+		tc.change(b)
+		if why := b.forbids(&event{Fault: tc.fault, Hard: tc.hard}, faults[tc.fault], []*harness.Node{tc.of}); (why != "") != tc.forbidden {
+			t.Errorf("%s of %s, and %s: %q", tc.fault, tc.of.Name, tc.what, why)
+		}
+	}
+	b := &bench{voters: n[:3], weak: map[string]bool{"n1": true, "n4": true}}
+	if b.minority() {
+		t.Error("one voter and the reader are too few")
+	}
+	b.weak["n3"] = true
+	if !b.minority() {
+		t.Error("one voter of three is enough")
+	}
+}
+
+// TestPercentile takes the value that so many do not exceed.
+func TestPercentile(t *testing.T) {
+	var all []time.Duration
+	for i := range 100 {
+		all = append(all, time.Duration(i+1))
+	}
+	for p, want := range map[int]time.Duration{50: 50, 99: 99, 100: 100} {
+		if got := percentile(all, p); got != want {
+			t.Errorf("%d: %d, want %d", p, got, want)
+		}
+	}
+	if got := percentile(all[:3], 50); got != 2 {
+		t.Errorf("of three: %d", got)
+	}
+}

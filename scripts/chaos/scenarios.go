@@ -1,0 +1,84 @@
+package main
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// scenarios are plans with a name. Times are since the first fault.
+var scenarios = map[string][]event{
+	"leader killed":     repeated(3, 9*time.Second, event{For: 3 * time.Second, Fault: "kill", Target: leader}),
+	"follower killed":   repeated(3, 7*time.Second, event{For: 3 * time.Second, Fault: "kill", Target: follower}),
+	"reader killed":     {{For: 3 * time.Second, Fault: "kill", Target: reader}},
+	"everything killed": {{For: 2 * time.Second, Fault: "kill", Target: all, Hard: true}},
+	"leader paused":     {{For: 30 * time.Second, Fault: "pause", Target: leader}},
+	"follower paused":   {{For: 12 * time.Second, Fault: "pause", Target: follower}},
+	"followers paused":  {{For: 13 * time.Second, Fault: "pause", Target: follower, Hard: true}, {At: time.Millisecond, For: 13 * time.Second, Fault: "pause", Target: follower, Hard: true}},
+	"rolling restart":   repeated(3, 8*time.Second, event{For: time.Second, Fault: "terminate", Target: leader}),
+	"replaced node":     {{Fault: "replace", Target: follower}},
+
+	"leader starved":   {{For: 20 * time.Second, Fault: "starve", Target: leader}},
+	"follower starved": {{For: 20 * time.Second, Fault: "starve", Target: follower}},
+
+	"clock an hour ahead":                       {{For: 8 * time.Second, Fault: "clock", Target: leader}},
+	"the clock of the leader to be":             {{For: 12 * time.Second, Fault: "clock", Target: follower}, {At: 4 * time.Second, Fault: "lead", Target: ill}},
+	"clock an hour behind":                      {{For: 12 * time.Second, Fault: "clock back", Target: follower}, {At: 4 * time.Second, Fault: "lead", Target: ill}},
+	"clock an hour ahead while a voter is away": {{For: 20 * time.Second, Fault: "clock", Target: follower}, {At: 4 * time.Second, Fault: "lead", Target: ill}, {At: 6 * time.Second, For: 10 * time.Second, Fault: "kill", Target: follower, Hard: true}},
+
+	"leader with full disk":           {{For: 8 * time.Second, Fault: "fill", Target: leader}},
+	"follower with full disk":         {{For: 8 * time.Second, Fault: "fill", Target: follower}},
+	"leader's disk hangs":             {{For: 15 * time.Second, Fault: "hang disk", Target: leader}},
+	"follower's disk hangs":           {{For: 15 * time.Second, Fault: "hang disk", Target: follower}},
+	"disks hang for a moment":         {{For: 2 * time.Second, Fault: "hang disk", Target: leader}, {At: 6 * time.Second, For: 2 * time.Second, Fault: "hang disk", Target: follower}},
+	"leader's disk is slow":           {{For: 20 * time.Second, Fault: "slow disk", Target: leader}},
+	"follower's disk is slow":         {{For: 20 * time.Second, Fault: "slow disk", Target: follower}},
+	"leader's disk fails":             {{For: 8 * time.Second, Fault: "fail disk", Target: leader}},
+	"follower's disk fails":           {{For: 8 * time.Second, Fault: "fail disk", Target: follower}},
+	"power of the leader is lost":     {{For: 3 * time.Second, Fault: "lose power", Target: leader}},
+	"power of everything is lost":     repeated(2, 12*time.Second, event{For: time.Second, Fault: "lose power", Target: all, Hard: true}),
+	"a bit of a follower flipped":     {{For: time.Second, Fault: "flip bit", Target: follower}},
+	"a bit of the leader flipped":     {{For: time.Second, Fault: "flip bit", Target: leader}},
+	"the log of a follower torn":      {{For: time.Second, Fault: "tear log", Target: follower}},
+	"the log of the leader torn":      {{For: time.Second, Fault: "tear log", Target: leader}},
+	"killed while a disk is slow":     {{For: 12 * time.Second, Fault: "slow disk", Target: follower}, {At: 4 * time.Second, For: 3 * time.Second, Fault: "kill", Target: leader, Hard: true}},
+	"killed while another is cut off": {{For: 8 * time.Second, Fault: "isolate", Target: leader}, {At: 4 * time.Second, For: 3 * time.Second, Fault: "kill", Target: leader}},
+
+	"leader isolated": {{For: 8 * time.Second, Fault: "isolate", Target: leader}},
+	"leader deaf":     {{For: 8 * time.Second, Fault: "deaf", Target: leader}},
+	"leader mute":     {{For: 8 * time.Second, Fault: "mute", Target: leader}},
+	"follower deaf":   {{For: 8 * time.Second, Fault: "deaf", Target: follower}},
+	"follower mute":   {{For: 8 * time.Second, Fault: "mute", Target: follower}},
+	"two voters deaf": {{For: 8 * time.Second, Fault: "deaf", Target: follower}, {At: 2 * time.Second, For: 600 * time.Millisecond, Fault: "deaf", Target: leader}},
+	"two voters cut":  {{For: 8 * time.Second, Fault: "cut pair", Target: leader}},
+	"bad network":     {{For: 10 * time.Second, Fault: "delay", Target: follower}, {At: 3 * time.Second, Fault: "disconnect", Target: leader}, {At: 12 * time.Second, For: 5 * time.Second, Fault: "narrow", Target: follower}},
+	"lossy link":      {{For: time.Minute, Fault: "lose", Target: leader, Calm: true}},
+}
+
+func repeated(n int, every time.Duration, e event) []event {
+	plan := make([]event, n)
+	for i := range plan {
+		e.At = time.Duration(i) * every
+		plan[i] = e
+	}
+	return plan
+}
+
+// randomPlan is faults over a time, of which some overlap. The seed decides all of it.
+func randomPlan(seed uint64, length time.Duration) []event {
+	const shortest, longest, pause = 500 * time.Millisecond, 9 * time.Second, 4 * time.Second
+	random := rand.New(rand.NewPCG(seed, 0))
+	names := slices.Sorted(keys(faults))
+	targets := []target{leader, leader, leader, follower, follower, reader}
+	var plan []event
+	for at := time.Duration(0); at < length; at += pause/4 + time.Duration(random.Int64N(int64(2*pause))) {
+		e := event{At: at, Fault: names[random.IntN(len(names))], Target: targets[random.IntN(len(targets))]}
+		e.For = shortest + time.Duration(random.Int64N(int64(longest-shortest)))
+		e.Hard = random.IntN(5) == 0
+		if e.Fault == "kill" && random.IntN(12) == 0 {
+			e.Target, e.For, e.Hard = all, 2*time.Second, true
+		}
+		plan = append(plan, e)
+	}
+	return plan
+}
