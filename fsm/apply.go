@@ -217,6 +217,8 @@ func (tx *txn) carryOutOrder(p command.Payload) command.Result {
 		return tx.applySetRule(c)
 	case *command.LiftRule:
 		return tx.applyLiftRule(c)
+	case *command.Sweep:
+		return tx.applySweep(c)
 	}
 	tx.must(fmt.Errorf("command %s has no row here", command.OpOf(p)))
 	return command.Result{}

@@ -24,7 +24,7 @@ func settings(s facts) command.Settings {
 
 func decodeSettings(row []byte) (command.Settings, error) {
 	r := rowReader{rest: row}
-	set := command.Settings{DailyBytes: r.uint(), SenderBytes: r.uint(), ProvenOnly: r.byte() != 0, AlikeHourly: r.uint()}
+	set := command.Settings{DailyBytes: r.uint(), SenderBytes: r.uint(), ProvenOnly: r.byte() != 0, AlikeHourly: r.uint(), Retention: r.text()}
 	return set, r.done("settings row")
 }
 
@@ -43,10 +43,17 @@ func (tx *txn) applySetSettings(c *command.SetSettings) command.Result {
 	if c.AlikeHourly != nil {
 		set.AlikeHourly = *c.AlikeHourly
 	}
+	if c.Retention != nil {
+		set.Retention = *c.Retention
+	}
 	if set == before {
 		return command.Result{Outcome: command.OutcomeUnchanged}
 	}
-	tx.keep(keySettings, appendUints(append(appendUints(nil, set.DailyBytes, set.SenderBytes), bit(set.ProvenOnly, 1)), set.AlikeHourly))
+	row := append(appendUints(nil, set.DailyBytes, set.SenderBytes), bit(set.ProvenOnly, 1))
+	tx.keep(keySettings, appendBlob(appendUints(row, set.AlikeHourly), set.Retention))
+	if set.Retention != before.Retention {
+		tx.restartSweep()
+	}
 	tx.record(&command.Order{By: command.Operator}, ActionSettings, set.String(), false)
 	return command.Result{Outcome: command.OutcomeDone}
 }

@@ -63,7 +63,7 @@ var format1 = [...]command.Op{
 	command.OpLead, command.OpInit, command.OpPublish, command.OpRegister, command.OpPostJob, command.OpClaimJob, command.OpFinishJob, command.OpReleaseJob, command.OpCloseJob, command.OpTick, command.OpAskHuman, command.OpAddUsage,
 	command.OpAckDelivery, command.OpTestDelivery, command.OpRotateSigningKey, command.OpBeginDeliveries, command.OpSetFormat, command.OpResetKey, command.OpReseal, command.OpRecordBackup,
 	command.OpProtectName, command.OpSetSettings, command.OpMarkSeen,
-	command.OpSetModerator, command.OpHide, command.OpPurge, command.OpSetRule, command.OpLiftRule, command.OpNoteChange,
+	command.OpSetModerator, command.OpHide, command.OpPurge, command.OpSetRule, command.OpLiftRule, command.OpNoteChange, command.OpSweep,
 }
 
 // TestLaterCommandsNeedAFormat: a command without the method Needs would enter the

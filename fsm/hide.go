@@ -52,7 +52,7 @@ func (s *store) unhidden(e *entryRow) (entryRow, error) {
 	}
 	h, ok, err := load(s.db, seqKey(spaceHidden, e.Seq), decodeHidden)
 	if err == nil && !ok {
-		return *e, nil // it is purged
+		return *e, nil // nothing is left of it
 	}
 	if err != nil {
 		return entryRow{}, err
@@ -69,7 +69,7 @@ func (tx *txn) applyHide(c *command.Hide) command.Result {
 	var done []string
 	for _, id := range c.IDs {
 		e, known := resolve(tx, id)
-		if !known || tx.purged(e.Seq) {
+		if !known || tx.gone(e.Seq) {
 			continue
 		}
 		held := e.Hidden && tx.release(heldBackKey(e.Seq))

@@ -63,6 +63,8 @@ const (
 	spaceChange     = '2' // number8: what changed in the cluster, see record.go
 	spacePurge      = 'J' // number8: what was purged, see purge.go
 	spacePurgedBits = 'Z' // block8: which entries of a block are purged, for the index
+	spaceSweptBits  = '7' // block8: the same of those that are swept, see sweep.go
+	spaceKept       = '8' // seq8: nothing; entries that are old enough to be swept and are not over
 	spaceRule       = '1' // kind1 subject: a rule of the policy, see policy.go
 	spaceHeldBack   = 'T' // e seq8, or p agent key: the rule because of which an entry or a profile is held
 
@@ -71,7 +73,7 @@ const (
 	spaceEvents = 'E' // slot4: what happened in one log entry, see event.go
 
 	spaceBackup   = 'B' // nothing: when the newest backup was made
-	spaceSettings = 'C' // nothing: what an operator has set
+	spaceSettings = 'C' // nothing: what an operator has set; s: how far the sweeps are, see sweep.go
 	spaceBudget   = 'Y' // nothing: what is used of today's budget; day4 and sender: by whom, see budget.go
 )
 
@@ -82,7 +84,7 @@ const (
 	spaceConfig  = 'g' // nothing: newest Raft configuration and its index
 	spaceCovered = 'k' // nothing: Raft index and term of the newest snapshot this state covers
 	spaceVersion = 'v' // nothing: keyspaceVersion
-	spaceErased  = 'N' // nothing: the newest purge whose texts are in no file of this state
+	spaceErased  = 'N' // nothing: the newest purge whose texts are in no file of this state; s: how many swept entries have left the index
 	spaceIndex   = 'x' // whatever the index keeps: node-local and rebuildable
 
 	spaceProfileIndex = 'X' // the same for the index of profiles
@@ -98,7 +100,7 @@ var logicalSpaces = [...]byte{
 	spaceMember, spaceWaitingList, spaceNotes, spaceNewest,
 	spaceHour, spacePosted, spaceTally, spaceUsage, spaceSenders, spaceFold,
 	spaceOutbox, spaceOutboxDue, spaceDelivery, spaceSigning,
-	spaceHidden, spaceHiddenBits, spaceModerator, spaceRecord, spaceChange, spacePurge, spacePurgedBits, spaceRule, spaceHeldBack, spaceFlood,
+	spaceHidden, spaceHiddenBits, spaceModerator, spaceRecord, spaceChange, spacePurge, spacePurgedBits, spaceSweptBits, spaceKept, spaceRule, spaceHeldBack, spaceFlood,
 	spaceEvents,
 	spaceBackup, spaceSettings, spaceBudget,
 }
@@ -116,6 +118,8 @@ var (
 	keyBackup  = []byte{spaceBackup}
 
 	keySettings = []byte{spaceSettings}
+	keySweep    = []byte{spaceSettings, 's'}
+	keySweptOut = []byte{spaceErased, 's'}
 	keyBudget   = []byte{spaceBudget}
 )
 

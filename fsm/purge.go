@@ -112,24 +112,28 @@ func (m *Machine) PurgeListed(list []Purge, reason string) (purged int, err erro
 }
 
 // purge erases what a hidden entry was.
-func (tx *txn) purge(seq uint64, reason string) {
-	h, ok := read(tx, seqKey(spaceHidden, seq), decodeHidden)
-	if !ok {
-		return
+func (tx *txn) purge(seq uint64, reason string) { tx.erase(seq, spacePurgedBits, reason) }
+
+// erase erases what a hidden entry was, and notes that in a space of bits.
+func (tx *txn) erase(seq uint64, bits byte, reason string) {
+	was, _ := tx.entry(seq) // a stub already where it was swept before it is purged
+	if h, kept := read(tx, seqKey(spaceHidden, seq), decodeHidden); kept {
+		var err error
+		was, err = decodeEntryRow(seq, h.row)
+		tx.must(err)
+		texts, err := was.texts()
+		tx.must(err)
+		a := tx.activity(was.AgentKey)
+		for _, name := range topicsOf(was.Channel, texts.Tags) {
+			a.forget(name)
+		}
 	}
-	was, err := decodeEntryRow(seq, h.row)
-	tx.must(err)
-	texts, err := was.texts()
-	tx.must(err)
-	a := tx.activity(was.AgentKey)
-	for _, name := range topicsOf(was.Channel, texts.Tags) {
-		a.forget(name)
-	}
-	key := seqKey(spacePurgedBits, seq/hiddenEntries)
-	bits, _ := tx.get(key)
-	tx.keep(key, index.Bitmap(bits).With(seq))
+	key := seqKey(bits, seq/hiddenEntries)
+	row, _ := tx.get(key)
+	tx.keep(key, index.Bitmap(row).With(seq))
 	tx.keep(seqKey(spaceHidden, seq), nil)
 	tx.release(heldBackKey(seq))
+	tx.release(keptKey(seq))
 	if parent, ok := tx.entry(was.Parent); ok {
 		was.parentType = parent.Type
 	}
@@ -150,12 +154,6 @@ func (a *activity) forget(name string) {
 func (tx *txn) purged(seq uint64) bool {
 	bits, _ := tx.get(seqKey(spacePurgedBits, seq/hiddenEntries))
 	return index.Bitmap(bits).Has(seq)
-}
-
-// purgedIn returns which entries of a block are purged; nil: none are.
-func (s *store) purgedIn(block uint64) (index.Bitmap, error) {
-	bits, _, err := getRow(s.db, seqKey(spacePurgedBits, block))
-	return bits, err
 }
 
 // Purged is the number of the newest purge; 0: nothing was purged.

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 
@@ -23,6 +24,16 @@ const (
 	termType    = "entryType:" // the letter of the id, on what is no plain entry
 	termWord    = "w:"
 )
+
+// lastingTerm reports whether a term says of an entry where it stood: its stub keeps it.
+func lastingTerm(term []byte) bool {
+	for _, class := range [...]string{termChannel, termParent, termThread} {
+		if bytes.HasPrefix(term, []byte(class)) {
+			return true
+		}
+	}
+	return false
+}
 
 // termBuilder makes terms. Its memory is used again for each entry.
 type termBuilder struct {
@@ -87,7 +98,7 @@ const indexVersion = 5<<16 | text.Version
 func (s *store) openIndex(lastSeq uint64) error {
 	x, err := index.Open(s.db, index.Options{
 		Prefix: []byte{spaceIndex}, Version: indexVersion, First: 1,
-		Logger: s.m.opts.Logger, OnSealed: func(uint64) { s.m.republish(s) }, Erased: s.purgedIn,
+		Logger: s.m.opts.Logger, OnSealed: func(uint64) { s.m.republish(s) }, Erased: s.goneIn, Lasting: lastingTerm,
 	})
 	if err != nil {
 		return fmt.Errorf("open index: %w", err)

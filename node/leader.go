@@ -73,6 +73,7 @@ func (n *Node) establishLeadership(ctx context.Context) {
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	workers.Go(func() { n.endWhatIsDue(ctx) })
+	workers.Go(func() { n.sweepWhatIsOld(ctx) })
 	workers.Go(func() { n.dataKey.KeepSealed(ctx) })
 	workers.Go(func() { n.delivery.Lead(ctx) })
 	n.members.Lead(ctx)

@@ -165,11 +165,14 @@ type Settings struct {
 	// AlikeHourly bounds how many near-duplicates of a long text are written in an hour of
 	// log time, by all who prove no name; 0: nothing does.
 	AlikeHourly uint64 `json:"alikeHourly"`
+	// Retention says for how long texts are kept: see ParseRetention. "": for good.
+	Retention string `json:"retention"`
 }
 
 // String returns the settings as the record shows them.
 func (s Settings) String() string {
-	return fmt.Sprintf("daily-bytes=%d sender-bytes=%d proven-only=%t alike-hourly=%d", s.DailyBytes, s.SenderBytes, s.ProvenOnly, s.AlikeHourly)
+	return fmt.Sprintf("daily-bytes=%d sender-bytes=%d proven-only=%t alike-hourly=%d retention=%s",
+		s.DailyBytes, s.SenderBytes, s.ProvenOnly, s.AlikeHourly, s.Retention)
 }
 
 // DefaultSettings hold until an operator changes them.
@@ -254,6 +257,7 @@ type SetSettings struct {
 	SenderBytes *uint64 `cbor:"2,keyasint,omitempty"` // nil: stays as it is
 	ProvenOnly  *bool   `cbor:"3,keyasint,omitempty"` // nil: stays as it is
 	AlikeHourly *uint64 `cbor:"4,keyasint,omitempty"` // nil: stays as it is
+	Retention   *string `cbor:"5,keyasint,omitempty"` // nil: stays as it is
 }
 
 func (*SetSettings) op() Op { return OpSetSettings }
@@ -261,8 +265,12 @@ func (*SetSettings) op() Op { return OpSetSettings }
 func (c *SetSettings) check() error {
 	for _, bytes := range []*uint64{c.DailyBytes, c.SenderBytes, c.AlikeHourly} {
 		if bytes != nil && *bytes > MaxSettingBytes {
-			return errors.New("a setting over 1 PiB")
+			return errors.New("a setting over 1 PiB; give less, or 0 for no bound")
 		}
+	}
+	if c.Retention != nil {
+		_, err := ParseRetention(*c.Retention)
+		return err
 	}
 	return nil
 }

@@ -54,6 +54,8 @@ const (
 	OpSetRule      Op = 27 // adds a rule to the policy
 	OpLiftRule     Op = 28 // ends one
 	OpNoteChange   Op = 29 // keeps that the leader changed the configuration
+
+	OpSweep Op = 30 // makes stubs of entries that are older than their retention
 )
 
 // commands is the command table: what each number in the log stands for. To add
@@ -97,6 +99,8 @@ var commands = map[Op]struct {
 	OpSetRule:      {"set_rule", func() Payload { return new(SetRule) }},
 	OpLiftRule:     {"lift_rule", func() Payload { return new(LiftRule) }},
 	OpNoteChange:   {"note_change", func() Payload { return new(NoteChange) }},
+
+	OpSweep: {"sweep", func() Payload { return new(Sweep) }},
 }
 
 // String returns the command's name, for logs and metrics.

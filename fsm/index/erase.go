@@ -33,6 +33,11 @@ func (x *Index) erasedIn(block uint64) (Bitmap, error) {
 	return x.opts.Erased(block)
 }
 
+// lasts reports whether what is erased keeps a term, given what its keys begin with.
+func (x *Index) lasts(term []byte) bool {
+	return x.opts.Lasting != nil && x.opts.Lasting(term[len(x.opts.Prefix)+1:len(term)-1])
+}
+
 // Erase takes the entries that Options.Erased names out of all postings in Pebble, and
 // terms that only they had with them. It goes once through all postings, those of a
 // seal that was cut short included.
@@ -94,7 +99,7 @@ func (e *eraser) some(from, upper []byte) (next []byte, err error) {
 // posting writes one posting or directory anew, where it holds what is to be erased.
 func (e *eraser) posting(batch *pebble.Batch, key, value []byte) error {
 	term, block, off, err := splitKey(key)
-	if err != nil {
+	if err != nil || e.x.lasts(term) {
 		return err
 	}
 	var left []byte

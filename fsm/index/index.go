@@ -45,9 +45,12 @@ type Options struct {
 	First uint64
 	// Logger receives failed seals; nil discards.
 	Logger *slog.Logger
-	// Erased, if set, returns the entries of a block that nothing of is to be kept. They
-	// are not sealed, and Erase takes them out of what is.
+	// Erased, if set, returns the entries of a block of which nothing but some terms is to
+	// be kept. They are not sealed, and Erase takes them out of what is.
 	Erased func(block uint64) (Bitmap, error)
+	// Lasting, if set, reports whether what is erased keeps a term: one that says where it
+	// stood.
+	Lasting func(term []byte) bool
 	// OnSealed, if set, is called in the background after each seal with the
 	// new mark. A sealed part leaves memory when the second Cut after that is
 	// taken and no older Cut is in use.
@@ -326,7 +329,11 @@ func (x *Index) seal(p *part, commit func(*pebble.Batch) error) error {
 		if err != nil {
 			break
 		}
-		list := erased.leave(p.list(o.id, &short))
+		key = appendTerm(key[:0], x.opts.Prefix, o.text(texts))
+		list := p.list(o.id, &short)
+		if !x.lasts(key) {
+			list = erased.leave(list)
+		}
 		if len(list) == 0 {
 			continue
 		}
@@ -336,7 +343,6 @@ func (x *Index) seal(p *part, commit func(*pebble.Batch) error) error {
 			}
 			batch.Reset()
 		}
-		key = appendTerm(key[:0], x.opts.Prefix, o.text(texts))
 		size := len(key)
 		value = appendPosting(value[:0], list)
 		if len(value) > most {

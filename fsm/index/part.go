@@ -338,6 +338,18 @@ func (b Bitmap) With(seq uint64) Bitmap {
 	return with
 }
 
+// Or returns what is in either set.
+func (b Bitmap) Or(other Bitmap) Bitmap {
+	if len(b) == 0 {
+		return other
+	}
+	either := slices.Clone(b)
+	for i, bits := range other {
+		either[i] |= bits
+	}
+	return either
+}
+
 // Without returns the set without a seq.
 func (b Bitmap) Without(seq uint64) Bitmap {
 	at, without := seq%BlockEntries, slices.Clone(b)

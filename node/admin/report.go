@@ -30,7 +30,13 @@ type SettingsChange struct {
 	SenderBytes *uint64 `json:"senderBytes,omitempty"`
 	ProvenOnly  *bool   `json:"provenOnly,omitempty"`
 	AlikeHourly *uint64 `json:"alikeHourly,omitempty"`
+	Retention   *string `json:"retention,omitempty"` // see command.ParseRetention
+	// DryRun changes nothing, and says how many entries the retention is about.
+	DryRun bool `json:"dryRun,omitempty"`
 }
+
+// MaxOlder is up to how many entries are counted that a retention is about.
+const MaxOlder = 1_000_000
 
 // SettingsReport are the replicated settings, and what is used of the budget today.
 type SettingsReport struct {
@@ -39,6 +45,12 @@ type SettingsReport struct {
 	UsedBytes       uint64 `json:"usedBytes"`       // today, in UTC
 	Senders         uint64 `json:"senders"`         // that wrote them
 	DayMillis       int64  `json:"dayMs"`           // how much of today has passed
+	Swept           uint64 `json:"swept"`           // entries that became stubs because of the retention
+	// SweepWaiting is how many entries are old enough and were not looked at yet.
+	SweepWaiting uint64 `json:"sweepWaiting"`
+	// Older is, after a dry run, how many entries are older than the retention that was
+	// asked for, counted up to MaxOlder.
+	Older uint64 `json:"older,omitempty"`
 }
 
 // MaxEvents bounds how many events a node tells at once.

@@ -276,11 +276,12 @@ func (c *settingsShowCommand) Run(ctx context.Context, std streams) error {
 	return answer(ctx, std, &c.target, admin.PathSettings, admin.SettingsChange{}, settingsText)
 }
 
-var settingNames = []string{"daily-bytes", "sender-bytes", "proven-only", "alike-hourly"}
+var settingNames = []string{"daily-bytes", "sender-bytes", "proven-only", "alike-hourly", "retention"}
 
 type settingsSetCommand struct {
 	target  `embed:""`
-	Changes []string `arg:"" help:"daily-bytes=4GiB: of all writes in a day of UTC; sender-bytes=1GiB: of one sender's; 0: no bound. proven-only=true: only names that are proven write; alike-hourly=20: near-duplicates of a long text in an hour, by all who prove no name; 0: no bound."`
+	Changes []string `arg:"" help:"daily-bytes=4GiB: of all writes in a day of UTC; sender-bytes=1GiB: of one sender's; 0: no bound. proven-only=true: only names that are proven write; alike-hourly=20: near-duplicates of a long text in an hour, by all who prove no name; 0: no bound. retention=test-*=30d,*=365d: for how long texts are kept, by channel; the first that fits counts; h: hours; keep: for good; retention= for all of them."`
+	Yes     bool     `name:"yes" help:"Change the retention also where texts are older than it: they go for good."`
 }
 
 func (c *settingsSetCommand) Run(ctx context.Context, std streams) error {
@@ -293,6 +294,8 @@ func (c *settingsSetCommand) Run(ctx context.Context, std streams) error {
 		switch {
 		case !slices.Contains(settingNames, name):
 			problems = append(problems, fmt.Errorf("there is no setting %q; there are %s", name, strings.Join(settingNames, ", ")))
+		case name == "retention":
+			change.Retention = &value
 		case name == "proven-only" && notBool != nil:
 			problems = append(problems, fmt.Errorf("%q: neither true nor false", s))
 		case name == "proven-only":
@@ -310,7 +313,30 @@ func (c *settingsSetCommand) Run(ctx context.Context, std streams) error {
 	if err := errors.Join(problems...); err != nil {
 		return err
 	}
+	if change.Retention != nil && !c.Yes {
+		if err := c.mayLose(ctx, change); err != nil {
+			return err
+		}
+	}
 	return answer(ctx, std, &c.target, admin.PathSettings, change, settingsText)
+}
+
+// mayLose returns an error where a retention would take texts.
+func (c *settingsSetCommand) mayLose(ctx context.Context, change admin.SettingsChange) error {
+	change.DryRun = true
+	tried, err := ask[admin.SettingsReport](ctx, &c.target, admin.PathSettings, change)
+	if err != nil || tried.Older == 0 {
+		return err
+	}
+	return fmt.Errorf("nothing is changed yet: %s entries are older than the retention %q, and their texts would go for good; give --yes to have it so",
+		olderText(tried.Older), *change.Retention)
+}
+
+func olderText(n uint64) string {
+	if n >= admin.MaxOlder {
+		return fmt.Sprintf("%d or more", n)
+	}
+	return strconv.FormatUint(n, 10)
 }
 
 func settingsText(s *admin.SettingsReport) string {
@@ -318,8 +344,21 @@ func settingsText(s *admin.SettingsReport) string {
 		"sender-bytes  %-9s  of those of one sender\n"+
 		"proven-only   %-9t  true: only names that are proven write\n"+
 		"alike-hourly  %-9d  near-duplicates of a long text in an hour, by all who prove no name; 0: no bound\n"+
+		"retention     %s\n"+
 		"%s. The second half of daily-bytes is kept for senders below %s.",
-		boundText(s.DailyBytes), boundText(s.SenderBytes), s.ProvenOnly, s.AlikeHourly, budgetText(s), boundText(s.SmallShareBytes))
+		boundText(s.DailyBytes), boundText(s.SenderBytes), s.ProvenOnly, s.AlikeHourly, retentionText(s), budgetText(s), boundText(s.SmallShareBytes))
+}
+
+// retentionText says for how long texts are kept.
+func retentionText(s *admin.SettingsReport) string {
+	text := "keep       all texts are kept for good"
+	if s.Retention != "" {
+		text = s.Retention
+	}
+	if s.Retention != "" || s.Swept > 0 {
+		text += fmt.Sprintf("; %d entries became stubs, %d are to be looked at", s.Swept, s.SweepWaiting)
+	}
+	return text
 }
 
 func boundText(bytes uint64) string {

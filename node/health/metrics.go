@@ -149,6 +149,18 @@ func (h *Health) conditionGauges() []gauge {
 			func() float64 { return inState(h, (*fsm.View).FirstEntry) / perSecond },
 		},
 		{
+			"retention_swept_entries", "Entries that became stubs because they were older than the retention of their channel.",
+			func() float64 {
+				return inState(h, func(v *fsm.View) (uint64, error) { swept, _, err := v.Sweeps(h.now()); return swept, err })
+			},
+		},
+		{
+			"retention_waiting_entries", "Entries that are old enough and were not looked at yet, be their texts to be kept or not.",
+			func() float64 {
+				return inState(h, func(v *fsm.View) (uint64, error) { _, waiting, err := v.Sweeps(h.now()); return waiting, err })
+			},
+		},
+		{
 			"budget_bytes", "What all senders together may write in a day of UTC; 0: as much as they want.",
 			func() float64 {
 				return inState(h, func(v *fsm.View) (uint64, error) { set, err := v.Settings(); return set.DailyBytes, err })

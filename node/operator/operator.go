@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -244,9 +245,12 @@ func (o *Operator) protectName(ctx context.Context, request admin.Protection) (a
 // them. It is called on the leader.
 func (o *Operator) changeSettings(ctx context.Context, request admin.SettingsChange) (answer admin.SettingsReport, err error) {
 	if request != (admin.SettingsChange{}) {
-		payload := &command.SetSettings{DailyBytes: request.DailyBytes, SenderBytes: request.SenderBytes, ProvenOnly: request.ProvenOnly, AlikeHourly: request.AlikeHourly}
-		if err := command.Check(payload); err != nil {
-			return answer, rejectf(http.StatusBadRequest, "%v; give less, or 0 for no bound", err)
+		payload := &command.SetSettings{DailyBytes: request.DailyBytes, SenderBytes: request.SenderBytes, ProvenOnly: request.ProvenOnly, AlikeHourly: request.AlikeHourly, Retention: request.Retention}
+		if err := errors.Join(command.Check(payload), checkRetention(request.Retention)); err != nil {
+			return answer, rejectf(http.StatusBadRequest, "%v", err)
+		}
+		if request.DryRun {
+			return o.tryRetention(request.Retention)
 		}
 		if _, _, err := o.cfg.Pipeline.ProposeAsLeader(ctx, payload); err != nil {
 			return answer, rejectf(http.StatusServiceUnavailable, "whether the settings hold now is not known: %v; repeat it", err)
@@ -259,10 +263,48 @@ func (o *Operator) changeSettings(ctx context.Context, request admin.SettingsCha
 	}
 	if request != (admin.SettingsChange{}) {
 		o.cfg.Logger.InfoContext(ctx, "changed the settings, as an operator asked",
-			"daily_bytes", answer.DailyBytes, "sender_bytes", answer.SenderBytes, "proven_only", answer.ProvenOnly, "alike_hourly", answer.AlikeHourly, "by", cluster.PeerID(ctx))
+			"daily_bytes", answer.DailyBytes, "sender_bytes", answer.SenderBytes, "proven_only", answer.ProvenOnly, "alike_hourly", answer.AlikeHourly, "retention", answer.Retention, "by", cluster.PeerID(ctx))
 	}
 	return answer, nil
 }
+
+// checkRetention insists on channels as they are spelled.
+func checkRetention(s *string) error {
+	if s == nil {
+		return nil
+	}
+	rules, err := command.ParseRetention(*s)
+	if err != nil {
+		return nil // command.Check says so
+	}
+	var problems []error
+	for _, rule := range rules {
+		// A letter in place of the * ends the name of some channel.
+		if name := strings.Replace(rule.Channels, "*", "x", 1); text.ChannelName(name) != name {
+			problems = append(problems, fmt.Errorf("retention: no channel is spelled like %s: names are in lower case, and of letters, digits, dots, dashes and underlines", rule.Channels))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// tryRetention returns the settings as they are, and how many entries a retention would
+// be about.
+func (o *Operator) tryRetention(retention *string) (answer admin.SettingsReport, err error) {
+	v := o.cfg.Machine.View()
+	defer v.Release()
+	if answer, err = o.settings(v); err != nil || retention == nil {
+		return answer, err
+	}
+	rules, err := command.ParseRetention(*retention)
+	if err != nil {
+		return answer, err
+	}
+	answer.Older, err = v.Older(rules, o.now(), admin.MaxOlder)
+	return answer, err
+}
+
+// now is the time of the voters, in milliseconds since the epoch.
+func (o *Operator) now() int64 { return o.cfg.Pipeline.Clocks().Corrected().UnixMilli() }
 
 // settings returns the settings and what is used of the budget today.
 func (o *Operator) settings(v *fsm.View) (admin.SettingsReport, error) {
@@ -270,10 +312,15 @@ func (o *Operator) settings(v *fsm.View) (admin.SettingsReport, error) {
 	if err != nil {
 		return admin.SettingsReport{}, err
 	}
-	now := o.cfg.Pipeline.Clocks().Corrected().UnixMilli()
+	now := o.now()
 	used, err := v.Budget(now)
+	if err != nil {
+		return admin.SettingsReport{}, err
+	}
+	swept, waiting, err := v.Sweeps(now)
 	return admin.SettingsReport{
 		Settings: set, SmallShareBytes: set.SmallShare(), UsedBytes: used.Bytes, Senders: used.Senders, DayMillis: now - used.Day.Start(),
+		Swept: swept, SweepWaiting: waiting,
 	}, err
 }
 

@@ -6,6 +6,7 @@ package purge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -28,6 +29,9 @@ const (
 	patience, maxPatience = time.Minute, time.Hour
 	// lookEvery is how often the worker looks, and waitEvery how often at what it waits for.
 	lookEvery, waitEvery = time.Second, 100 * time.Millisecond
+	// sweptEvery is how often the words of what was swept leave the index: that reads all
+	// of it.
+	sweptEvery = 12 * time.Hour
 )
 
 // Config is what a Worker needs.
@@ -48,6 +52,7 @@ type Config struct {
 type Worker struct {
 	cfg     Config
 	since   time.Time // when something to be done was first seen; zero: nothing is
+	swept   time.Time // when the words of what was swept left the index
 	first   bool      // the worker has not looked yet
 	failing bool
 	patient time.Duration // for this round
@@ -96,7 +101,7 @@ func (w *Worker) Status() (s Status, err error) {
 // Run does the work until ctx ends.
 func (w *Worker) Run(ctx context.Context) {
 	loop.Every(ctx, lookEvery, func(ctx context.Context) {
-		err := w.look(ctx)
+		err := errors.Join(w.look(ctx), w.eraseSwept(ctx))
 		if ctx.Err() != nil {
 			return
 		}
@@ -143,6 +148,15 @@ func (w *Worker) look(ctx context.Context) error {
 	w.since = time.Time{}
 	w.cfg.Logger.InfoContext(ctx, "what was purged is gone from this disk", "purges", s.Purged-s.Pending)
 	return nil
+}
+
+// eraseSwept takes the words of what was swept out of the index, now and then.
+func (w *Worker) eraseSwept(ctx context.Context) error {
+	if !w.swept.IsZero() && time.Since(w.swept) < sweptEvery {
+		return nil
+	}
+	w.swept = time.Now()
+	return w.cfg.Machine.EraseSwept(ctx)
 }
 
 // cutLog cuts the log at what is applied here now, once those that live have it and

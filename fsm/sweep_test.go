@@ -1,0 +1,616 @@
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+const day = command.DayMillis
+
+func retain(s string) *command.SetSettings { return &command.SetSettings{Retention: &s} }
+
+// sweepAll does what a leader does now, and returns how many commands that took.
+func (r *rig) sweepAll() (n int) {
+	r.t.Helper()
+	for ; ; n++ {
+		v := r.View()
+		next, err := v.NextSweep(r.now())
+		v.Release()
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if next == nil {
+			return n
+		}
+		if n > 1000 {
+			r.t.Fatalf("there is no end to it: %+v", next)
+		}
+		if got := r.run(next)[0]; got.Outcome != command.OutcomeDone {
+			r.t.Fatalf("%+v: %+v", next, got)
+		}
+	}
+}
+
+func (r *rig) stubs() (ids []string) {
+	r.t.Helper()
+	v := r.View()
+	defer v.Release()
+	for seq := uint64(1); seq <= v.LastSeq(); seq++ {
+		if doc, _ := readEntry(r.t, v, seq); doc.Hidden != nil {
+			ids = append(ids, doc.ID)
+		}
+	}
+	return ids
+}
+
+func (r *rig) sweeps() (swept, waiting uint64) {
+	r.t.Helper()
+	v := r.View()
+	defer v.Release()
+	swept, waiting, err := v.Sweeps(r.now())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return swept, waiting
+}
+
+func in(channel string) func(*command.Publish) {
+	return func(p *command.Publish) { p.Channel = channel }
+}
+
+// TestSweep: what is older than the retention of its channel is a stub, in its thread and
+// by its id, and nothing else is; no event says so.
+func TestSweep(t *testing.T) {
+	r := newRig(t)
+	root := r.publish(func(p *command.Publish) {
+		p.Channel, p.Title, p.Body, p.Tags, p.Mentions = "test-a", "Old news", "Something rarely said.", []string{"olden"}, []string{"eve"}
+		p.Kind, p.Request = command.KindKnowledge, command.RequestKey{Scope: "ada", ID: "request-1"}
+	})
+	request := post("ada", func(p *command.Publish) {
+		p.Channel, p.Title, p.Body, p.Tags, p.Mentions = "test-a", "Old news", "Something rarely said.", []string{"olden"}, []string{"eve"}
+		p.Kind, p.Request = command.KindKnowledge, command.RequestKey{Scope: "ada", ID: "request-1"}
+	})
+	reply := r.run(post("bob", relate(command.RelationReply, root)))[0].Entry
+	other := r.publish(in("den"))
+	spam := r.publish(in("test-b"))
+	r.run(hide(EntryID(spam)))
+	if n := r.sweepAll(); n != 0 {
+		t.Errorf("%d sweeps without a retention", n)
+	}
+	r.run(retain("test-*=2d,general=1d"))
+	r.later(day)
+	young := r.run(post("bob", relate(command.RelationReply, root)))[0].Entry // in test-a
+	r.sweepAll()
+	if got := r.stubs(); !slices.Equal(got, []string{EntryID(spam)}) {
+		t.Errorf("stubs before the time: %s", got)
+	}
+	events, _ := r.events()
+	r.later(day + hour)
+	if _, waiting := r.sweeps(); waiting != 5 {
+		t.Errorf("%d looks at entries are due, want four after two days and one after a day", waiting)
+	}
+	r.sweepAll()
+	if got := r.stubs(); !slices.Equal(got, []string{EntryID(root), EntryID(reply), EntryID(spam)}) {
+		t.Errorf("stubs are %s", got)
+	}
+	if swept, waiting := r.sweeps(); swept != 3 || waiting != 0 {
+		t.Errorf("%d are swept, %d wait", swept, waiting)
+	}
+	if after, texts := r.events(); len(after) != len(events) {
+		t.Errorf("sweeping is an event: %s", texts)
+	}
+	doc, raw := r.read(root)
+	if doc.Hidden == nil || doc.Hidden.Reason != sweptReason || !doc.Hidden.Purged || doc.Channel != "test-a" || doc.CreatedAt == 0 || doc.SupersededByCount != 1 {
+		t.Errorf("the stub is %s", raw)
+	}
+	for _, word := range []string{"ada", "news", "rarely", "olden", "eve"} {
+		if strings.Contains(raw, word) {
+			t.Errorf("the stub shows %q: %s", word, raw)
+		}
+	}
+	if got := r.list(Query{Thread: root, Since: -1}); !slices.Equal(got, []uint64{young, reply, root}) {
+		t.Errorf("the thread has %d", got)
+	}
+	if got := r.list(Query{Since: -1}); !slices.Equal(got, []uint64{young, other}) {
+		t.Errorf("the list has %d", got)
+	}
+	for _, q := range []Query{{Q: "rarely"}, {TagKey: "olden"}, {AgentKey: "ada", Channel: "test-a"}, {ForKey: "eve"}} {
+		q.Since = -1
+		if got := r.list(q); len(got) > 0 {
+			t.Errorf("%+v finds %d", q, got)
+		}
+	}
+	if got := r.home("eve", 0); len(got.ForYou) > 0 || got.OwedByYouCount > 0 || slices.Contains(got.New, root) || len(got.TopicNotes) > 0 {
+		t.Errorf("home of who was mentioned: %+v", got)
+	}
+	if got := r.run(request)[0]; got.Outcome != command.OutcomeDuplicate || got.Entry != root {
+		t.Errorf("the request again: %+v", got)
+	}
+	if got := r.run(post("bob", relate(command.RelationReply, root)))[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemHidden}) {
+		t.Errorf("a reply to the stub: %+v", got)
+	}
+	if got := r.run(unhide(EntryID(root), EntryID(spam)), hide(EntryID(root))); got[0].Outcome != command.OutcomeUnchanged || got[1].Outcome != command.OutcomeUnchanged {
+		t.Errorf("unhidden and hidden: %+v", got)
+	}
+}
+
+// TestSweepPassesOver: cursors, since and counts pass over what is swept between two
+// pages: nothing is missed, and nothing comes twice.
+func TestSweepPassesOver(t *testing.T) {
+	r := newRig(t)
+	r.run(retain("old-*=1h"))
+	var left []uint64
+	for i := range 40 {
+		channel := "old-den"
+		if i%3 == 0 {
+			channel = "den"
+		}
+		seq := r.publish(func(p *command.Publish) { p.Channel, p.Mentions = channel, []string{"eve"} })
+		if i%3 == 0 {
+			left = append(left, seq)
+		}
+	}
+	since := r.now() - 20_000
+	inSince := len(r.list(Query{Since: since}))
+	v := r.View()
+	page, next, err := v.List(Query{Since: -1, Limit: 7})
+	v.Release()
+	if err != nil || len(page) != 7 || inSince != 20 {
+		t.Fatalf("%d, next %d, %d since, %v", page, next, inSince, err)
+	}
+	r.later(2 * hour)
+	r.sweepAll()
+	got := slices.DeleteFunc(page, func(seq uint64) bool { return !slices.Contains(left, seq) })
+	for next != 0 {
+		v := r.View()
+		var err error
+		page, next, err = v.List(Query{Since: -1, Limit: 4, Before: next})
+		v.Release()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, page...)
+	}
+	slices.Reverse(got)
+	if !slices.Equal(got, left) {
+		t.Errorf("the pages have %d, want %d", got, left)
+	}
+	if got := r.list(Query{Since: since}); !slices.Equal(got, []uint64{40, 37, 34, 31, 28, 25, 22}) && !slices.Equal(got, []uint64{40, 37, 34, 31, 28, 25, 22, 19}) {
+		t.Errorf("since has %d", got)
+	}
+	var forYou []uint64
+	for at := int64(0); ; {
+		h := r.home("eve", at)
+		for _, item := range h.ForYou {
+			forYou = append(forYou, item.Seq)
+		}
+		if at = h.Now; !h.More {
+			break
+		}
+	}
+	if !slices.Equal(forYou, left) {
+		t.Errorf("home has %d, want %d", forYou, left)
+	}
+	if h := r.home("eve", 0); h.OwedByYouCount != len(left) {
+		t.Errorf("%d are owed, want %d", h.OwedByYouCount, len(left))
+	}
+	v = r.View()
+	defer v.Release()
+	var channels []string
+	err = scanSpace(v.snap, []byte{spaceChannel}, []byte{spaceChannel + 1}, func(key, row []byte) error {
+		c, _, err := decodeChannelRow(row)
+		channels = append(channels, fmt.Sprintf("%s %d", key[1:], c.entries))
+		return err
+	})
+	if want := []string{"den 14", "old-den 0"}; err != nil || !slices.Equal(channels, want) {
+		t.Errorf("channels are %q, %v, want %q", channels, err, want)
+	}
+}
+
+// TestSweepKeepsWhatGoesOn: open and claimed jobs, the claim that holds one, and open
+// requests for help stay until they are over, and what was said last is old enough.
+func TestSweepKeepsWhatGoesOn(t *testing.T) {
+	r := newRig(t)
+	r.run(retain("*=1d"))
+	open, claimed, done := r.run(postJob("ada"))[0].Entry, r.run(postJob("ada"))[0].Entry, r.run(postJob("ada"))[0].Entry
+	asked, answered := r.run(ask("ada"))[0].Entry, r.run(ask("ada"))[0].Entry
+	held := claim("bob", claimed)
+	held.TTL = 30 * day
+	claimEntry := r.run(held)[0].Entry
+	r.run(claim("bob", done))
+	r.later(day - hour/2)
+	result := r.run(finish("bob", done))[0].Entry
+	r.run(post("bob", func(p *command.Publish) { p.Relation, p.Target = command.RelationReply, FormatID(TypeHelp, answered) }))
+	r.later(hour)
+	r.sweepAll()
+	if got := r.stubs(); !slices.Equal(got, []string{"e7"}) { // the claim of the job that is done
+		t.Errorf("stubs are %s", got)
+	}
+	if job, raw := r.job(claimed); job.Status != JobClaimed || job.ClaimedBy != "bob" || !strings.Contains(raw, "Count the birds") {
+		t.Errorf("the claimed job is %s", raw)
+	}
+	if got := r.jobs(JobQuery{Status: JobOpen}); !slices.Equal(got, []uint64{open}) {
+		t.Errorf("open jobs are %d", got)
+	}
+	r.later(day)
+	r.sweepAll()
+	if got := r.stubs(); !slices.Equal(got, []string{FormatID(TypeJob, done), FormatID(TypeHelp, answered), "e7", EntryID(result), "e9"}) {
+		t.Errorf("a day later stubs are %s", got)
+	}
+	r.run(finish("bob", claimed), closeJob("ada", open), post("ada", func(p *command.Publish) {
+		p.Relation, p.Target = command.RelationRetraction, FormatID(TypeHelp, asked)
+	}))
+	r.sweepAll()
+	stubs := r.stubs()
+	for _, id := range []string{FormatID(TypeJob, claimed), FormatID(TypeHelp, asked)} {
+		if slices.Contains(stubs, id) {
+			t.Errorf("%s is a stub as soon as it is over", id)
+		}
+	}
+	for _, id := range []string{FormatID(TypeJob, open), EntryID(claimEntry)} { // nobody says anything to a job that is closed
+		if !slices.Contains(stubs, id) {
+			t.Errorf("%s is no stub once it is over: %s", id, stubs)
+		}
+	}
+	r.later(day + hour)
+	r.sweepAll()
+	if got := r.stubs(); len(got) != 11 {
+		t.Errorf("in the end stubs are %s", got)
+	}
+	v := r.View()
+	defer v.Release()
+	if kept, err := v.seqsBefore([]byte{spaceKept}, 0, 10); err != nil || len(kept) > 0 {
+		t.Errorf("%d are still noted, %v", kept, err)
+	}
+}
+
+// TestSweepIsBounded: a command looks at so many entries and makes so many stubs.
+func TestSweepIsBounded(t *testing.T) {
+	r := newRig(t)
+	batch := func(channel string, n int) {
+		payloads := make([]command.Payload, n)
+		for i := range payloads {
+			payloads[i] = post("ada", in(channel))
+		}
+		r.run(payloads...)
+	}
+	batch("den", maxSweepLook+50)
+	batch("old", 3*command.MaxSwept/2)
+	r.run(retain("old=1h"))
+	r.later(2 * hour)
+	for _, want := range []uint64{0, command.MaxSwept, 3 * command.MaxSwept / 2} {
+		r.run(&command.Sweep{})
+		if swept, _ := r.sweeps(); swept != want {
+			t.Errorf("%d are swept, want %d", swept, want)
+		}
+	}
+	if n := r.sweepAll(); n > 0 {
+		t.Errorf("%d sweeps more", n)
+	}
+}
+
+// TestRetentionChanges: another retention holds for what was passed over before, and a
+// dry run counts what it is about.
+func TestRetentionChanges(t *testing.T) {
+	r := newRig(t)
+	r.run(retain("old=30d,*=60d"))
+	r.publish(in("old"))
+	r.publish(in("den"))
+	r.later(40 * day)
+	r.publish(in("den"))
+	r.sweepAll()
+	older := func(s string, want uint64) {
+		t.Helper()
+		rules, err := command.ParseRetention(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := r.View()
+		defer v.Release()
+		if got, err := v.Older(rules, r.now(), 10); got != want || err != nil {
+			t.Errorf("%s is about %d entries, %v, want %d", s, got, err, want)
+		}
+	}
+	older("*=10d", 1) // the other is a stub already
+	older("den=10d", 1)
+	older("*=50d", 0)
+	older("den=keep,*=1d", 0)
+	if got := r.stubs(); !slices.Equal(got, []string{"e1"}) {
+		t.Errorf("stubs are %s", got)
+	}
+	r.run(retain("*=10d"))
+	r.sweepAll()
+	if got := r.stubs(); !slices.Equal(got, []string{"e1", "e2"}) {
+		t.Errorf("after it is shorter, stubs are %s", got)
+	}
+	r.run(retain(""))
+	r.later(100 * day)
+	if n := r.sweepAll(); n > 0 {
+		t.Errorf("%d sweeps without a retention", n)
+	}
+	r.run(&command.Sweep{Over: []uint64{3}})
+	if got := r.stubs(); len(got) != 2 {
+		t.Errorf("without a retention stubs are %s", got)
+	}
+}
+
+// TestPurgeAfterSweep: what is swept can still be purged, for its bytes are on the disks;
+// a purge list finds it, too.
+func TestPurgeAfterSweep(t *testing.T) {
+	r := newRig(t)
+	ids := publishPurged(r)
+	r.run(retain("*=1h"))
+	r.later(day)
+	r.sweepAll()
+	if got := r.run(purge(ids...))[0]; got.Outcome != command.OutcomeDone {
+		t.Fatalf("purge: %+v", got)
+	}
+	for _, id := range ids {
+		_, seq, _ := ParseID(id)
+		if doc, raw := r.read(seq); doc.Hidden == nil || doc.Hidden.Reason != "spam" || !doc.Hidden.Purged {
+			t.Errorf("the stub is %s", raw)
+		}
+	}
+	if err := r.store.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.find()) == 0 {
+		t.Fatal("the word is in no file before it is erased: the test shows nothing")
+	}
+	r.erase()
+	if found := r.find(); len(found) > 0 {
+		t.Errorf("the word is still in %s", found)
+	}
+	if got := r.run(purge(ids...))[0]; got.Outcome != command.OutcomeUnchanged {
+		t.Errorf("purged again: %+v", got)
+	}
+}
+
+// TestSweptWordsLeaveTheIndex: blocks that were sealed are written anew without the words,
+// and stubs stay in their threads, also after a restart.
+func TestSweptWordsLeaveTheIndex(t *testing.T) {
+	r := newRig(t)
+	root := r.publish(in("den"))
+	r.run(post("eve", func(p *command.Publish) {
+		relate(command.RelationReply, root)(p)
+		p.Body, p.Tags = "Say "+purgedWord+".", []string{strings.ToLower(purgedWord)}
+	}))
+	payloads := make([]command.Payload, 0, 1000)
+	for i := range hiddenEntries {
+		payloads = append(payloads, post("ada", in("hall")))
+		if len(payloads) == cap(payloads) || i == hiddenEntries-1 {
+			r.run(payloads...)
+			payloads = payloads[:0]
+		}
+	}
+	word := []byte(strings.ToLower(purgedWord))
+	terms := func() (n int) {
+		lower, upper := spaceBounds(spaceIndex)
+		err := scanSpace(r.store.db, lower, upper, func(key, _ []byte) error {
+			if bytes.Contains(key, word) {
+				n++
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	eventually(t, "the first block to be sealed", func() bool { return terms() > 0 })
+	r.run(retain("den=1h"))
+	r.later(day)
+	r.sweepAll()
+	if terms() == 0 {
+		t.Fatal("the word left the index by itself: the test shows nothing")
+	}
+	thread := func() {
+		t.Helper()
+		if got := r.list(Query{Thread: root, Since: -1}); !slices.Equal(got, []uint64{2, 1}) {
+			t.Errorf("the thread has %d", got)
+		}
+		if got := r.list(Query{Q: "body", Since: -1, Before: 10}); !slices.Equal(got, []uint64{9, 8, 7, 6, 5, 4, 3}) {
+			t.Errorf("found are %d", got)
+		}
+	}
+	thread()
+	for range 2 {
+		if err := r.EraseSwept(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := terms(); n > 0 {
+		t.Errorf("the word is in %d keys of the index", n)
+	}
+	thread()
+	for range erasePasses { // what Pebble does sooner or later
+		if err := r.store.compact(t.Context(), purgedRanges([]uint64{1, 2})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "former tables to go", func() bool { only, err := r.store.onlyLiveTables(); return only && err == nil })
+	for _, file := range r.find() {
+		if strings.Contains(file, ".sst") {
+			t.Errorf("the word is in the table %s", file)
+		}
+	}
+	r.reopen()
+	thread()
+}
+
+// reopen closes the machine and opens it again.
+func (r *rig) reopen() {
+	r.t.Helper()
+	dir := r.opts.Dir
+	if err := r.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.Machine = openAt(r.t, dir, func(o *Options) { o.Observer = r.obs })
+}
+
+// drawSweepLog draws a log with everything that a sweep meets, and long pauses.
+func drawSweepLog(tb testing.TB, t *rapid.T) *raftLog {
+	l := newLog(tb)
+	n := 0
+	jobs := []uint64{1}
+	agent := func() string { return rapid.SampledFrom(someAgents).Draw(t, "who") }
+	job := func() uint64 { return rapid.SampledFrom(jobs).Draw(t, "job") }
+	id := func() string {
+		return FormatID(rapid.SampledFrom([]EntryType{TypeEntry, TypeJob, TypeHelp}).Draw(t, "type"), rapid.Uint64Range(1, uint64(n)+2).Draw(t, "id"))
+	}
+	for range rapid.IntRange(5, 40).Draw(t, "log entries") {
+		if rapid.IntRange(0, 9).Draw(t, "pause") == 0 {
+			l.stamp += rapid.Int64Range(0, 3*day).Draw(t, "for")
+		}
+		var payloads []command.Payload
+		for range rapid.IntRange(1, 4).Draw(t, "commands") {
+			n++
+			switch rapid.IntRange(0, 13).Draw(t, "what") {
+			case 0:
+				jobs = append(jobs, uint64(n))
+				payloads = append(payloads, postJob(agent()))
+			case 1:
+				c := claim(agent(), job())
+				c.TTL = rapid.Int64Range(1, 3*day).Draw(t, "ttl")
+				payloads = append(payloads, c)
+			case 2:
+				payloads = append(payloads, finish(agent(), job()))
+			case 3:
+				payloads = append(payloads, closeJob(agent(), job()))
+			case 4:
+				payloads = append(payloads, ask(agent()))
+			case 5:
+				payloads = append(payloads, &command.Hide{Order: byOperator, IDs: []string{id(), id()}, Unhide: rapid.Bool().Draw(t, "unhide")})
+			case 6:
+				payloads = append(payloads, purge(id()))
+			case 7:
+				payloads = append(payloads, retain(rapid.SampledFrom([]string{"", "*=1d", "den=12h,*=2d", "den=keep,*=12h", "jobs=1d,human-help=1d,general=1h"}).Draw(t, "retention")))
+			case 8, 9, 10:
+				payloads = append(payloads, &command.Sweep{Over: rapid.SliceOfN(rapid.Uint64Range(0, uint64(n)+1), 0, 5).Draw(t, "over")})
+			default:
+				payloads = append(payloads, drawPublish(t, n))
+			}
+		}
+		l.commands(payloads...)
+	}
+	return l
+}
+
+// TestSweepsAgree: machines that apply a log in other batches, and are started again and
+// erase in between, have the same rows; in the end exactly what is old enough is a stub,
+// and counts say what is shown.
+func TestSweepsAgree(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		l := drawSweepLog(t, rt)
+		one, other := tempMachine(rt), tempMachine(rt)
+		defer func() { dropMachine(rt, one); dropMachine(rt, other) }()
+		l.stamp += 5 * day
+		retentionAtEnd := rapid.SampledFrom([]string{"*=1d", "den=12h,*=2d", "den=keep,*=12h"}).Draw(rt, "at the end")
+		l.commands(retain(retentionAtEnd), &command.Tick{})
+		l.feed(one, 1, l.last())
+		for done := false; !done; {
+			v := one.View()
+			next, err := v.NextSweep(l.stamp)
+			v.Release()
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if done = next == nil; !done {
+				l.commands(next)
+				l.feed(one, l.last(), l.last())
+			}
+		}
+		for first := uint64(1); first <= l.last(); {
+			last := min(l.last(), first+rapid.Uint64Range(0, 7).Draw(rt, "batch"))
+			l.feed(other, first, last)
+			first = last + 1
+			switch rapid.IntRange(0, 9).Draw(rt, "between") {
+			case 0:
+				dir := other.opts.Dir
+				if err := other.Close(); err != nil {
+					rt.Fatal(err)
+				}
+				var err error
+				if other, err = tryOpenAt(dir); err != nil {
+					rt.Fatal(err)
+				}
+			case 1:
+				if err := other.EraseSwept(t.Context()); err != nil {
+					rt.Fatal(err)
+				}
+			}
+		}
+		was, is := allRows(rt, one), allRows(rt, other)
+		for key, row := range was {
+			if is[key] != row {
+				rt.Errorf("the row %q is %q and %q", key, row, is[key])
+			}
+		}
+		if len(was) != len(is) {
+			rt.Errorf("%d rows and %d", len(was), len(is))
+		}
+		checkSwept(rt, one, retentionAtEnd)
+	})
+}
+
+// allRows returns all logical rows.
+func allRows(t tester, m *Machine) map[string]string {
+	rows := map[string]string{}
+	for _, space := range logicalSpaces {
+		lower, upper := spaceBounds(space)
+		err := scanSpace(m.store.db, lower, upper, func(key, row []byte) error {
+			rows[string(key)] = string(row)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return rows
+}
+
+// checkSwept holds the entries against a retention after all sweeps.
+func checkSwept(t *rapid.T, m *Machine, text string) {
+	rules, err := command.ParseRetention(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := m.View()
+	defer v.Release()
+	shown := map[string]uint64{}
+	s := &viewState{v: v}
+	for seq := uint64(1); seq <= v.LastSeq(); seq++ {
+		e, _ := s.entry(seq)
+		doc, raw := readEntry(t, v, seq)
+		if doc.Hidden == nil {
+			shown[e.Channel]++
+		}
+		end, over := endOf(s, &e)
+		period := rules.Of(e.Channel)
+		old := over && period > 0 && end <= v.Time()-period
+		switch gone := doc.Hidden != nil && doc.Hidden.Purged; {
+		case old && !gone:
+			t.Errorf("%s is older than %s, and %s", doc.ID, text, raw)
+		case gone && strings.Contains(raw, "Body"):
+			t.Errorf("%s shows its text: %s", doc.ID, raw)
+		}
+	}
+	err = scanSpace(v.snap, []byte{spaceChannel}, []byte{spaceChannel + 1}, func(key, row []byte) error {
+		c, _, err := decodeChannelRow(row)
+		if name := string(key[1:]); c.entries != shown[name] {
+			t.Errorf("%s has %d entries, %d are shown", name, c.entries, shown[name])
+		}
+		return err
+	})
+	if err != nil || s.err != nil {
+		t.Fatal(err, s.err)
+	}
+}

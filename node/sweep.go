@@ -1,0 +1,51 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/node/loop"
+)
+
+const (
+	// sweepInterval is how often the leader looks for entries that are older than their
+	// retention.
+	sweepInterval = 10 * time.Second
+	// sweepPause is the pause between two sweeps of many, for whoever writes meanwhile.
+	sweepPause = 50 * time.Millisecond
+)
+
+// sweepWhatIsOld has entries that are older than the retention of their channels become
+// stubs, for as long as this node leads.
+func (n *Node) sweepWhatIsOld(ctx context.Context) {
+	loop.Every(ctx, sweepInterval, func(ctx context.Context) {
+		for {
+			next, err := n.nextSweep()
+			if err == nil && next == nil {
+				return
+			}
+			if err == nil {
+				_, _, err = n.pipeline.ProposeAsLeader(ctx, next)
+			}
+			if err != nil && ctx.Err() == nil {
+				n.logger.WarnContext(ctx, "what is older than its retention was not swept; it is tried again", "error", err)
+			}
+			if err != nil {
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(sweepPause):
+			}
+		}
+	})
+}
+
+// nextSweep returns what a sweep with this node's stamp would be; nil: nothing is due.
+func (n *Node) nextSweep() (*command.Sweep, error) {
+	v := n.machine.View()
+	defer v.Release()
+	return v.NextSweep(n.pipeline.Clocks().Stamp())
+}
