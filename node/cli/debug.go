@@ -160,16 +160,17 @@ func (c *logLevelCommand) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	levels, rows, failed := []admin.LogLevel{}, []string{"SERVER\tLEVEL"}, []error(nil)
+	levels, failed := []admin.LogLevel{}, []error(nil)
 	for _, id := range ids {
 		level, err := ask[admin.LogLevel](ctx, &c.target, admin.PathLogLevel, admin.LogLevel{ID: id, Level: c.Level})
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", id, err))
 			continue
 		}
-		levels, rows = append(levels, level), append(rows, row(level.ID, level.Level))
+		levels = append(levels, level)
 	}
-	return errors.Join(append(failed, show(std.out, c.JSON, levels, table(rows)))...)
+	text := table("SERVER\tLEVEL", levels, func(l *admin.LogLevel) []any { return []any{l.ID, l.Level} })
+	return errors.Join(append(failed, show(std.out, c.JSON, levels, text))...)
 }
 
 // servers returns the ids of the server that was named, or of all.

@@ -22,16 +22,13 @@ func (c *membersCommand) Run(ctx context.Context, std streams) error {
 }
 
 func membersText(report *admin.ClusterReport) string {
-	rows := []string{"SERVER\tPART\tALIVE\tROLE\tREADY\tVERSION\tHTTP\tPRIVATE\tGOSSIP"}
-	for _, s := range report.Servers {
+	return table("SERVER\tPART\tALIVE\tROLE\tREADY\tVERSION\tHTTP\tPRIVATE\tGOSSIP", report.Servers, func(s *admin.Server) []any {
 		r := s.Report
 		if r == nil {
-			rows = append(rows, row(s.ID, s.Part, yesNo(s.Alive), "does not answer", "no"))
-			continue
+			return []any{s.ID, s.Part, yesNo(s.Alive), "does not answer", "no"}
 		}
-		rows = append(rows, row(s.ID, s.Part, yesNo(s.Alive), r.Role, yesNo(r.Ready), r.Version, r.HTTP, r.Private, r.Gossip))
-	}
-	return table(rows)
+		return []any{s.ID, s.Part, yesNo(s.Alive), r.Role, yesNo(r.Ready), r.Version, r.HTTP, r.Private, r.Gossip}
+	})
 }
 
 type raftCommand struct {
@@ -65,15 +62,12 @@ func (c *listPeersCommand) Run(ctx context.Context, std streams) error {
 }
 
 func peersText(peers []peer) string {
-	rows := []string{"SERVER\tADDRESS\tSTATE\tVOTER\tCOMMIT\tAPPLIED\tBEHIND"}
-	for _, p := range peers {
+	return table("SERVER\tADDRESS\tSTATE\tVOTER\tCOMMIT\tAPPLIED\tBEHIND", peers, func(p *peer) []any {
 		if p.Address == "" {
-			rows = append(rows, row(p.ID, "-", p.State, yesNo(p.Voter)))
-			continue
+			return []any{p.ID, "-", p.State, yesNo(p.Voter)}
 		}
-		rows = append(rows, row(p.ID, p.Address, p.State, yesNo(p.Voter), p.Commit, p.Applied, p.Behind))
-	}
-	return table(rows)
+		return []any{p.ID, p.Address, p.State, yesNo(p.Voter), p.Commit, p.Applied, p.Behind}
+	})
 }
 
 func peersOf(report *admin.ClusterReport) []peer {
@@ -149,7 +143,7 @@ func (c *autopilotHealthCommand) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	text := fmt.Sprintf("voters that may be lost while a majority stays: %d\n\n%s\n\n%s",
-		health.FailureTolerance, table(healthRows(&health.Health)), conditionsText(health.Reports))
+		health.FailureTolerance, healthText(&health.Health), conditionsText(health.Reports))
 	return errors.Join(show(std.out, c.JSON, health, text), unwell(&health))
 }
 
@@ -170,17 +164,18 @@ func unwell(health *admin.HealthReport) error {
 	return nil
 }
 
-func healthRows(health *admin.Health) []string {
-	rows := append(make([]string, 0, 1+len(health.Servers)), "SERVER\tHEALTHY\tLEADER\tVOTER\tALIVE\tLAST CONTACT\tLAST TERM\tLAST INDEX\tSTABLE SINCE")
-	for _, s := range health.Servers {
+func healthText(health *admin.Health) string {
+	const names = "SERVER\tHEALTHY\tLEADER\tVOTER\tALIVE\tLAST CONTACT\tLAST TERM\tLAST INDEX\tSTABLE SINCE"
+	return table(names, health.Servers, func(s *admin.ServerHealth) []any {
 		contact := "never"
 		if s.LastContactMs >= 0 {
 			contact = fmt.Sprintf("%d ms", s.LastContactMs)
 		}
-		rows = append(rows, row(s.ID, yesNo(s.Healthy), yesNo(s.Leader), yesNo(s.Voter), yesNo(s.Alive), contact,
-			s.LastTerm, s.LastIndex, s.StableSince.UTC().Format(time.RFC3339)))
-	}
-	return rows
+		return []any{
+			s.ID, yesNo(s.Healthy), yesNo(s.Leader), yesNo(s.Voter), yesNo(s.Alive), contact,
+			s.LastTerm, s.LastIndex, s.StableSince.UTC().Format(time.RFC3339),
+		}
+	})
 }
 
 // shownDigest is how much of a digest a table shows.
@@ -200,11 +195,10 @@ func (c *digestCommand) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	rows := []string{"SERVER\tINDEX\tLOG\tROWS"}
-	for _, d := range comparison.Digests {
-		rows = append(rows, row(d.ID, d.Index, short(d.Digest)+d.Error, short(d.Rows)))
-	}
-	return errors.Join(show(std.out, c.JSON, comparison, table(rows)), differences(&comparison))
+	text := table("SERVER\tINDEX\tLOG\tROWS", comparison.Digests, func(d *admin.Digest) []any {
+		return []any{d.ID, d.Index, short(d.Digest) + d.Error, short(d.Rows)}
+	})
+	return errors.Join(show(std.out, c.JSON, comparison, text), differences(&comparison))
 }
 
 // differences says what to do about a comparison; nil when the digests agree.
@@ -392,4 +386,31 @@ func parseBytes(s string) (uint64, error) {
 		return 0, fmt.Errorf("not a number of bytes up to %s", bytesText(command.MaxSettingBytes))
 	}
 	return n * unit, nil
+}
+
+type eventsCommand struct {
+	target `embed:""`
+	Since  time.Duration `name:"since" placeholder:"DURATION" help:"Only events of the last DURATION, such as 24h (default: all that are kept)."`
+	Limit  int           `name:"limit" default:"100" help:"How many events at most, the newest; up to 1000."`
+}
+
+func (c *eventsCommand) Run(ctx context.Context, std streams) error {
+	if c.Since < 0 || c.Limit < 1 || c.Limit > admin.MaxEvents {
+		return &configError{[]string{fmt.Sprintf("--since: give a time that has passed, such as 24h; --limit: give 1 to %d", admin.MaxEvents)}}
+	}
+	request := admin.EventsRequest{Limit: c.Limit}
+	if c.Since > 0 {
+		request.Since = time.Now().Add(-c.Since).UnixMilli()
+	}
+	answer, err := ask[admin.Events](ctx, &c.target, admin.PathEvents, request)
+	if err != nil {
+		return err
+	}
+	text := table("TIME\tBY\tACTION\tWHAT\tREASON", answer.Events, func(e *admin.Event) []any {
+		return []any{timeText(e.At), e.By, e.Action, e.What, e.Reason}
+	})
+	if answer.More && !c.JSON {
+		fmt.Fprintln(std.err, "older events are left out; give a larger --limit")
+	}
+	return show(std.out, c.JSON, answer, text)
 }

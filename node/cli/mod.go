@@ -190,15 +190,9 @@ func (c *purgeStatusCommand) Run(ctx context.Context, std streams) error {
 }
 
 func purgesText(report *admin.PurgeReport) string {
-	rows := []string{"SERVER\tPART\tPURGED\tGONE\tPENDING\tPROBLEM"}
-	for _, s := range report.Servers {
-		cells := []any{s.ID, s.Part, report.Purged, s.Done, s.Pending}
-		if s.Problem != "" {
-			cells = append(cells, s.Problem)
-		}
-		rows = append(rows, row(cells...))
-	}
-	return table(rows)
+	return table("SERVER\tPART\tPURGED\tGONE\tPENDING\tPROBLEM", report.Servers, func(s *admin.PurgeServer) []any {
+		return []any{s.ID, s.Part, report.Purged, s.Done, s.Pending, cmp.Or(s.Problem, "-")}
+	})
 }
 
 // hidden is what a call of hide, unhide or purge answers.
@@ -276,23 +270,23 @@ type modLogCommand struct {
 	Limit      int `name:"limit" default:"50" help:"How many rows, the newest first; at most 100."`
 }
 
-type records struct {
-	Records []struct {
-		Number uint64 `json:"number"`
-		At     int64  `json:"at"`
-		By     string `json:"by"`
-		Action string `json:"action"`
-		What   string `json:"what"`
-		Reason string `json:"reason"`
-	} `json:"records"`
+type record struct {
+	Number uint64 `json:"number"`
+	At     int64  `json:"at"`
+	By     string `json:"by"`
+	Action string `json:"action"`
+	What   string `json:"what"`
+	Reason string `json:"reason"`
 }
 
-func (r *records) text() string {
-	rows := []string{"NUMBER\tTIME\tBY\tACTION\tREASON\tWHAT"}
-	for _, r := range r.Records {
-		rows = append(rows, row(r.Number, timeText(r.At), r.By, r.Action, r.Reason, r.What))
-	}
-	return table(rows)
+type records struct {
+	Records []record `json:"records"`
+}
+
+func (a *records) text() string {
+	return table("NUMBER\tTIME\tBY\tACTION\tREASON\tWHAT", a.Records, func(r *record) []any {
+		return []any{r.Number, timeText(r.At), r.By, r.Action, r.Reason, r.What}
+	})
 }
 
 func (c *modLogCommand) Run(ctx context.Context, std streams) error {

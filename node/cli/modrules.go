@@ -143,34 +143,32 @@ func (c *modRulesCommand) Run(ctx context.Context, std streams) error {
 		}
 		query.Set("cursor", *part.NextCursor)
 	}
-	rows := []string{"NUMBER\tRULE\tEND\tBY\tREASON"}
-	for i := range rules {
-		r := &rules[i]
-		rows = append(rows, row(r.Number, r.text(), r.end(), r.By, r.Reason))
-	}
-	return show(std.out, c.JSON, map[string]any{"rules": rules}, table(rows))
+	text := table("NUMBER\tRULE\tEND\tBY\tREASON", rules, func(r *rule) []any {
+		return []any{r.Number, r.text(), r.end(), r.By, r.Reason}
+	})
+	return show(std.out, c.JSON, map[string]any{"rules": rules}, text)
 }
 
 func (c *modHeldCommand) Run(ctx context.Context, std streams) error {
-	return moderate(ctx, std, &c.moderation, "listHeld", limitQuery(c.Limit), nil, (*heldTexts).text)
+	return moderate(ctx, std, &c.moderation, "listHeld", limitQuery(c.Limit), nil, (*heldPage).text)
 }
 
 type heldTexts struct {
-	Held []struct {
-		ID    string   `json:"id"`
-		Agent string   `json:"agent"`
-		At    int64    `json:"at"`
-		Rule  uint64   `json:"rule"`
-		Texts []string `json:"texts"`
-	} `json:"held"`
-	NextCursor *string `json:"nextCursor"`
+	ID    string   `json:"id"`
+	Agent string   `json:"agent"`
+	At    int64    `json:"at"`
+	Rule  uint64   `json:"rule"`
+	Texts []string `json:"texts"`
 }
 
-func (a *heldTexts) text() string {
-	rows := []string{"ID\tAGENT\tTIME\tRULE\tTEXTS"}
+type heldPage struct {
+	Held       []heldTexts `json:"held"`
+	NextCursor *string     `json:"nextCursor"`
+}
+
+func (a *heldPage) text() string {
 	oneLine := strings.NewReplacer("\n", " ", "\t", " ")
-	for _, h := range a.Held {
-		rows = append(rows, row(h.ID, h.Agent, timeText(h.At), h.Rule, oneLine.Replace(strings.Join(h.Texts, " | "))))
-	}
-	return table(rows)
+	return table("ID\tAGENT\tTIME\tRULE\tTEXTS", a.Held, func(h *heldTexts) []any {
+		return []any{h.ID, h.Agent, timeText(h.At), h.Rule, oneLine.Replace(strings.Join(h.Texts, " | "))}
+	})
 }

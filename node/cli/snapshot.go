@@ -156,7 +156,7 @@ func (c *snapshotInspectCommand) Run(std streams) error {
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
 	found, problem := c.check(report)
-	return errors.Join(show(std.out, c.JSON, found, table(inspectedRows(c.File, &found))), problem)
+	return errors.Join(show(std.out, c.JSON, found, inspectedText(c.File, &found)), problem)
 }
 
 // check says whether a backup can be restored; problem is why not.
@@ -176,23 +176,22 @@ func (c *snapshotInspectCommand) check(report backup.Report) (found inspected, p
 	return found, problem
 }
 
-func inspectedRows(file string, found *inspected) []string {
+func inspectedText(file string, found *inspected) string {
 	restorable := "not known: " + found.Problem
 	if found.Restorable != nil {
 		restorable = yesNo(*found.Restorable)
 	}
-	return []string{
-		"BACKUP\t" + file + ", whole",
-		"created\t" + timeText(found.CreatedAt) + " by " + found.Node + ", version " + found.Program,
-		"cluster\t" + fmt.Sprintf("%s, format %d", found.ClusterID, found.Format),
-		"entries\t" + fmt.Sprintf("%d, up to %s", found.Entries, timeText(found.Time)),
-		"log\t" + fmt.Sprintf("index %d, term %d", found.Index, found.Term),
-		"state\t" + bytesText(uint64(found.ContentBytes)),
-		"digest\t" + found.Digest,
-		"rows\t" + found.Rows,
-		"secret\t" + found.SealedUnder,
-		"restorable\t" + restorable,
-	}
+	return table("BACKUP\t"+file+", whole", [][]any{
+		{"created", timeText(found.CreatedAt) + " by " + found.Node + ", version " + found.Program},
+		{"cluster", fmt.Sprintf("%s, format %d", found.ClusterID, found.Format)},
+		{"entries", fmt.Sprintf("%d, up to %s", found.Entries, timeText(found.Time))},
+		{"log", fmt.Sprintf("index %d, term %d", found.Index, found.Term)},
+		{"state", bytesText(uint64(found.ContentBytes))},
+		{"digest", found.Digest},
+		{"rows", found.Rows},
+		{"secret", found.SealedUnder},
+		{"restorable", restorable},
+	}, func(cells *[]any) []any { return *cells })
 }
 
 func timeText(millis int64) string {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -147,18 +148,20 @@ func statusText(p *overview) string {
 	if p.Rejected != "" {
 		fmt.Fprintf(&out, "WRITES ARE REJECTED: %s\n\n", p.Rejected)
 	}
-	rows := []string{"SERVER\tROLE\tPART\tREADY\tAPPLIED\tBEHIND\tREQ/S\tOPEN\tLOG\tDISK FREE\tMEMORY\tUP"}
-	for i, s := range p.Servers {
-		r := s.Report
+	const names = "SERVER\tROLE\tPART\tREADY\tAPPLIED\tBEHIND\tREQ/S\tOPEN\tLOG\tDISK FREE\tMEMORY\tUP"
+	rates := p.Rates
+	servers := table(names, p.Servers, func(s *admin.Server) []any {
+		r, rate := s.Report, rates[0]
+		rates = rates[1:]
 		if r == nil {
-			rows = append(rows, row(s.ID, "-", s.Part, "no"))
-			continue
+			return []any{s.ID, "-", s.Part, "no"}
 		}
-		rate := p.Rates[i]
-		rows = append(rows, row(s.ID, r.Role, s.Part, yesNo(r.Ready), r.Applied, rate.Behind, fmt.Sprintf("%.0f", rate.Requests), r.Open,
-			bytesText(uint64(max(r.LogBytes, 0))), bytesText(r.DiskFree), bytesText(r.MemoryBytes), uptime(r.UptimeMillis)))
-	}
-	return out.String() + table(rows) + "\n\n" + conditionsText(p.Servers)
+		return []any{
+			s.ID, r.Role, s.Part, yesNo(r.Ready), r.Applied, rate.Behind, fmt.Sprintf("%.0f", rate.Requests), r.Open,
+			bytesText(uint64(max(r.LogBytes, 0))), bytesText(r.DiskFree), bytesText(r.MemoryBytes), uptime(r.UptimeMillis),
+		}
+	})
+	return out.String() + servers + "\n\n" + conditionsText(p.Servers)
 }
 
 // daysText says for how many days the fullest disk has room, if as much is written
@@ -208,27 +211,25 @@ func uptime(millis int64) string {
 // conditionsText shows what each server has measured of itself, and below it
 // whatever is not well.
 func conditionsText(servers []admin.Server) string {
-	rows := []string{"LAST MINUTE\tWRITES\tREJECTED\tTIME EACH\tLOG SYNC\tSTALL\tAPPLY LAG\tCLOCK"}
-	var flags []string
-	for _, s := range servers {
+	flags := []string{""}
+	text := table("LAST MINUTE\tWRITES\tREJECTED\tTIME EACH\tLOG SYNC\tSTALL\tAPPLY LAG\tCLOCK", servers, func(s *admin.Server) []any {
 		r := s.Report
 		if r == nil {
-			rows = append(rows, s.ID)
-			flags = append(flags, "! "+silence(&s))
-			continue
+			flags = append(flags, "! "+silence(s))
+			return []any{s.ID}
 		}
-		rows = append(rows, row(s.ID, r.Write.Count, rejectedText(r), timingText(r.Write), timingText(r.Sync), timingText(r.Stall),
-			lagText(r), signedText(r.ClockAheadMillis)))
-		for _, list := range [][]string{r.Problems, r.Warnings} {
-			for _, line := range list {
-				flags = append(flags, "! "+s.ID+": "+line)
-			}
+		for _, line := range slices.Concat(r.Problems, r.Warnings) {
+			flags = append(flags, "! "+s.ID+": "+line)
 		}
+		return []any{
+			s.ID, r.Write.Count, rejectedText(r), timingText(r.Write), timingText(r.Sync), timingText(r.Stall),
+			lagText(r), signedText(r.ClockAheadMillis),
+		}
+	})
+	if len(flags) == 1 {
+		return text
 	}
-	if len(flags) > 0 {
-		flags = append([]string{""}, flags...)
-	}
-	return strings.Join(append([]string{table(rows)}, flags...), "\n")
+	return text + "\n" + strings.Join(flags, "\n")
 }
 
 // silence says why there is no report of a server. One that gossip still hears of is running.

@@ -174,26 +174,24 @@ func localAddr(addr string) (string, error) {
 
 const tablePadding = 2
 
-// table lines up rows of cells that are separated by tabs. The first row says
-// how many there are; those that are missing in another are dashes.
-func table(rows []string) string {
+// table lines up a row for each item below a row of names, which are separated by
+// tabs. Cells that are missing in a row are dashes.
+func table[Item any](names string, items []Item, cells func(*Item) []any) string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, tablePadding, ' ', 0)
-	for _, row := range rows {
-		missing := strings.Count(rows[0], "\t") - strings.Count(row, "\t")
-		fmt.Fprintln(w, row+strings.Repeat("\t-", missing))
+	fmt.Fprintln(w, names)
+	for i := range items {
+		row := cells(&items[i])
+		for n, cell := range row {
+			if n > 0 {
+				fmt.Fprint(w, "\t")
+			}
+			fmt.Fprint(w, cell)
+		}
+		fmt.Fprintln(w, strings.Repeat("\t-", strings.Count(names, "\t")+1-len(row)))
 	}
 	_ = w.Flush() // a builder takes everything
 	return strings.TrimSuffix(out.String(), "\n")
-}
-
-// row joins the cells of one line of a table.
-func row(cells ...any) string {
-	texts := make([]string, len(cells))
-	for i, c := range cells {
-		texts[i] = fmt.Sprint(c)
-	}
-	return strings.Join(texts, "\t")
 }
 
 func yesNo(b bool) string {

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -350,4 +351,14 @@ func ServeProfiles(ctx context.Context, addr string, logger *slog.Logger) (*http
 	}()
 	logger.InfoContext(ctx, "serving profiles", "url", "http://"+listener.Addr().String()+"/debug/pprof/")
 	return server, nil
+}
+
+// moderate runs an operation of moderation for the operator, on this node as on any
+// other.
+func (o *Operator) moderate(_ context.Context, request admin.Moderation) (json.RawMessage, error) {
+	status, answer := o.cfg.Moderate(request)
+	if status == http.StatusOK {
+		return answer, nil
+	}
+	return nil, rejectf(status, "%s", cmp.Or(admin.PublicError(answer), "this node does not serve yet; repeat, or ask another one"))
 }

@@ -173,7 +173,7 @@ var bugs = []bug{
 	},
 	{
 		name:  "a vote is kept in two halves",
-		edits: []edit{{"node/consensus/log.go", "if err := l.Set(keyLastVoteCand, nil); err != nil {", "if err := error(nil); err != nil {"}},
+		edits: []edit{{"node/consensus/raft.go", "if err := l.Set(keyLastVoteCand, nil); err != nil {", "if err := error(nil); err != nil {"}},
 		pkg:   "./node/consensus", run: "VoteIsNeverAnothers",
 		because: "after a stop in between a candidate is elected without a look at its log",
 	},
@@ -191,19 +191,19 @@ var bugs = []bug{
 	},
 	{
 		name:  "a notice commits what nobody compared",
-		edits: []edit{{"node/consensus/notice.go", "req.LeaderCommitIndex = commit", "req.LeaderCommitIndex = n.applied"}},
+		edits: []edit{{"node/consensus/transport.go", "req.LeaderCommitIndex = commit", "req.LeaderCommitIndex = n.applied"}},
 		pkg:   "./node/consensus", run: "NoticeSparesADivergentTail",
 		because: "a follower applies entries of a leader that failed, and is another state from then on",
 	},
 	{
 		name:  "a notice takes the commit from another term",
-		edits: []edit{{"node/consensus/notice.go", "term != n.term || index <= n.applied", "term < n.term || index <= n.applied"}},
+		edits: []edit{{"node/consensus/transport.go", "term != n.term || index <= n.applied", "term < n.term || index <= n.applied"}},
 		pkg:   "./node/consensus", run: "NoticeOfAnOldTerm",
 		because: "a deposed leader has a follower apply what the next leader replaced",
 	},
 	{
 		name:  "notices of a former term go on",
-		edits: []edit{{"node/consensus/notice.go", "p.matched.Term != n.term || commit", "commit"}},
+		edits: []edit{{"node/consensus/transport.go", "p.matched.Term != n.term || commit", "commit"}},
 		pkg:   "./node/consensus", run: "NoticeUnderWayInAnOldTerm",
 		because: "a follower applies its own entry for one of a newer term",
 	},
