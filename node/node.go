@@ -359,7 +359,7 @@ func (n *Node) openGossip() (err error) {
 
 func (n *Node) openRaft() (err error) {
 	n.raft, err = consensus.Start(consensus.Config{
-		ServerID: n.identity.ServerID, Heartbeat: n.cfg.Heartbeat, Election: n.cfg.Election, Lease: n.cfg.Lease,
+		ServerID: n.identity.ServerID, Heartbeat: n.cfg.Heartbeat, Election: n.cfg.Election, Lease: n.cfg.LeaderLease(),
 		TrailingBytes: n.cfg.Tuning.TrailingBytes, SnapshotBytes: n.cfg.Tuning.SnapshotBytes,
 		Machine: n.machine.FSM(), RestoreOnStart: n.machine.RestoreOnStart(), Log: n.log, Snapshots: n.streams,
 		Stream: n.port.StreamLayer(), Logger: n.logger, Ending: n.stopping.Load,

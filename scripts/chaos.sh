@@ -27,7 +27,7 @@ source scripts/built.sh chaos
 apart=()
 if ((EUID == 0)) && unshare --mount --net --pid --fork --mount-proc --kill-child true 2>/dev/null; then
   # shellcheck disable=SC2016 # the inner shell expands it
-  apart=(unshare --mount --net --pid --fork --mount-proc --kill-child bash -c 'ip link set lo up && exec "$@"' chaos)
+  apart=(unshare --mount --net --pid --fork --mount-proc --kill-child bash -c 'mount -t tmpfs tmpfs /run && ip link set lo up && exec "$@"' chaos)
 fi
 chaos() { "${apart[@]}" "$dir/chaos" -binary "${CHAOS_BINARY:-$dir/commons}" -dir "$dir/run" -out "$out" "$@"; }
 

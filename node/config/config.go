@@ -86,7 +86,7 @@ type Config struct {
 
 	Heartbeat   time.Duration `name:"heartbeat" env:"COMMONS_HEARTBEAT" default:"500ms" placeholder:"DURATION" help:"Time without a heartbeat after which a follower starts an election."`
 	Election    time.Duration `name:"election" env:"COMMONS_ELECTION" default:"500ms" placeholder:"DURATION" help:"Time after which an election without a winner is repeated."`
-	Lease       time.Duration `name:"lease" env:"COMMONS_LEASE" default:"250ms" placeholder:"DURATION" help:"Time without a quorum after which a leader steps down; shorter than the heartbeat."`
+	Lease       time.Duration `name:"lease" env:"COMMONS_LEASE" default:"0s" placeholder:"DURATION" help:"Time without a quorum after which a leader steps down; shorter than the heartbeat. 0: four fifths of it."`
 	HangTimeout time.Duration `name:"hang-timeout" env:"COMMONS_HANG_TIMEOUT" default:"5s" placeholder:"DURATION" help:"Time after which a write that does not come back from the disk ends the node, so that another can lead."`
 	ClockOffset time.Duration `name:"clock-offset" env:"COMMONS_CLOCK_OFFSET" default:"0s" placeholder:"DURATION" help:"Shifts the node's clock, for tests. Rejected unless all its addresses are loopback."`
 
@@ -236,6 +236,17 @@ func (t Tuning) WithDefaults() Tuning {
 	setDefault(&t.Format, command.MaxFormat)
 	setDefault(&t.UsageInterval, defaultUsageInterval)
 	return t
+}
+
+// LeaderLease is how long a leader goes on without a quorum. Followers wait for the
+// heartbeat at least: a leader that gave up much sooner would leave a cluster without one
+// for each moment in which a busy machine does not answer.
+func (c *Config) LeaderLease() time.Duration {
+	const share, of = 4, 5
+	if c.Lease == 0 {
+		return c.Heartbeat * share / of
+	}
+	return c.Lease
 }
 
 func setDefault[T comparable](field *T, value T) {

@@ -38,11 +38,29 @@ func TestDefaultsAreValid(t *testing.T) {
 		NodeID: "n1", DataDir: "./data",
 		HTTPAddr: "127.0.0.1:8080", ClusterAddr: "127.0.0.1:7000", GossipAddr: "127.0.0.1:7946",
 		BootstrapExpect: 1, DeadServerThreshold: 10 * time.Minute, DiskReserve: "256MiB", WriteRate: 30, WriteBurst: 10, ClaimTTL: 24 * time.Hour, AgentCard: "1.0", Robots: "allow", AnswerMemory: 128, AddressRejections: 20, AddressReadWork: 500_000,
-		Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, Lease: 250 * time.Millisecond, HangTimeout: 5 * time.Second,
+		Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, HangTimeout: 5 * time.Second,
 		RequestLog: 1, LogLevel: "info", LogFormat: "auto",
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("defaults are\n%+v\nwant\n%+v", c, want)
+	}
+}
+
+// TestLeaderLease: a leader waits nearly as long as those who would take its place.
+func TestLeaderLease(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want time.Duration
+	}{
+		{nil, 400 * time.Millisecond},
+		{[]string{"--heartbeat=300ms", "--election=300ms"}, 240 * time.Millisecond},
+		{[]string{"--lease=100ms"}, 100 * time.Millisecond},
+	} {
+		c := defaults(t, tc.args...)
+		c.NodeID = "n1"
+		if err := c.Validate(); err != nil || c.LeaderLease() != tc.want {
+			t.Errorf("%v: %v, want %v; %v", tc.args, c.LeaderLease(), tc.want, err)
+		}
 	}
 }
 

@@ -218,7 +218,7 @@ func (v *validation) timing(c Config) {
 	for _, t := range []struct {
 		flag  string
 		value time.Duration
-	}{{"heartbeat", c.Heartbeat}, {"election", c.Election}, {"lease", c.Lease}} {
+	}{{"heartbeat", c.Heartbeat}, {"election", c.Election}, {"lease", c.LeaderLease()}} {
 		if t.value < minRaftTiming || t.value > maxRaftTiming {
 			v.addf("--%s: %v is out of range; give %v to %v", t.flag, t.value, minRaftTiming, maxRaftTiming)
 			inRange = false
@@ -231,7 +231,7 @@ func (v *validation) timing(c Config) {
 		v.addf("--election: %v is shorter than --heartbeat %v; give at least the same", c.Election, c.Heartbeat)
 	}
 	if c.Lease >= c.Heartbeat {
-		v.addf("--lease: %v is not shorter than --heartbeat %v, so two nodes could lead at once; give about half", c.Lease, c.Heartbeat)
+		v.addf("--lease: %v is not shorter than --heartbeat %v, so two nodes could lead at once; leave it out for four fifths", c.Lease, c.Heartbeat)
 	}
 }
 

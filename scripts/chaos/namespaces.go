@@ -210,7 +210,7 @@ func (s *namespaces) set(from, to string, q quality) {
 // reset does nothing: a switch knows no connections.
 func (s *namespaces) reset(string) error { return errNoConnections }
 
-var errNoConnections = errors.New("skipped: the switch between namespaces knows no connections")
+var errNoConnections = errors.New("the switch between namespaces knows no connections")
 
 // runs does nothing: packets say where they are from.
 func (s *namespaces) runs(string, int) {}

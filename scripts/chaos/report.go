@@ -94,10 +94,14 @@ func percentile(sorted []time.Duration, p int) time.Duration {
 
 // remark says what explains a gap.
 func (e *event) remark() string {
-	if e.Minority {
-		return " (too few voters were left)"
+	remark := ""
+	if e.Leaders > 0 {
+		remark = fmt.Sprintf("; %d times a node began to lead meanwhile", e.Leaders)
 	}
-	return ""
+	if e.Minority {
+		remark += "; too few voters were left"
+	}
+	return remark
 }
 
 // figures counts, and finds the longest gap of each fault.
@@ -126,6 +130,12 @@ func (r *report) figures() {
 	slices.SortFunc(acknowledged, func(a, b *call) int { return int(a.End - b.End) })
 	for i := range r.Plan {
 		r.Plan[i].Gap = gap(&r.Plan[i], acknowledged)
+		r.Plan[i].Leaders = 0
+		for _, l := range r.Leads {
+			if e := &r.Plan[i]; e.Begin <= l.At && l.At <= e.End {
+				e.Leaders++
+			}
+		}
 	}
 }
 

@@ -52,7 +52,7 @@ var scenarios = map[string][]event{
 	"two voters deaf": {{For: 8 * time.Second, Fault: "deaf", Target: follower}, {At: 2 * time.Second, For: 600 * time.Millisecond, Fault: "deaf", Target: leader}},
 	"two voters cut":  {{For: 8 * time.Second, Fault: "cut pair", Target: leader}},
 	"bad network":     {{For: 10 * time.Second, Fault: "delay", Target: follower}, {At: 3 * time.Second, Fault: "disconnect", Target: leader}, {At: 12 * time.Second, For: 5 * time.Second, Fault: "narrow", Target: follower}},
-	"lossy link":      {{For: time.Minute, Fault: "lose", Target: leader, Calm: true}},
+	"lossy link":      {{For: time.Minute, Fault: "lose", Target: leader}},
 }
 
 func repeated(n int, every time.Duration, e event) []event {
