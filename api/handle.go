@@ -92,7 +92,7 @@ func (s *Server) serve(o *operation) fiber.Handler {
 			err = o.handle.serve(c)
 		}
 		if err != nil {
-			c.fail(err)
+			c.showFailure(err)
 		}
 		return nil
 	}
@@ -137,7 +137,7 @@ func (c *call) waitFor(over <-chan struct{}, late error) error {
 // unrouted answers what Fiber found no route for.
 func (s *Server) unrouted(path *fiber.Ctx, _ error) error {
 	c, _ := path.Context().UserValue(callKey{}).(*call)
-	c.fail(s.noRoute(path.Context().URI()))
+	c.showFailure(s.noRoute(path.Context().URI()))
 	return nil
 }
 

@@ -8,6 +8,8 @@ import (
 
 	"github.com/commons-cluster/commons/api/page"
 	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // pageBytes is how many bytes of a page that is made count as one step of a search.
@@ -52,6 +54,10 @@ func (r pageRequest) Path() string {
 }
 
 func (r pageRequest) Index() uint64  { return r.c.read().Index() }
+func (r pageRequest) EventID() string {
+	view := r.c.read()
+	return fsm.FormatEventID(view.ClusterID(), view.EventsEnd().EventPlace)
+}
 func (r pageRequest) Now() time.Time { return r.srv.now() }
 func (r pageRequest) Node() string   { return r.srv.backend.NodeName() }
 
@@ -119,3 +125,13 @@ func (c *call) answerFront() error { return c.answerRoute(&page.Front) }
 
 // prefersHTML reports whether a browser asks.
 func (c *call) prefersHTML() bool { return page.WantsHTML(c.header(fiber.HeaderAccept)) }
+
+// showFailure answers with an Error object, and a browser that looks for a page with one
+// that shows it.
+func (c *call) showFailure(err error) {
+	e := c.reject(err)
+	method := string(c.rctx.Method())
+	if (method == http.MethodGet || c.isHead()) && surfaceOf(string(c.rctx.URI().PathOriginal())) == command.SurfaceWeb && c.prefersHTML() {
+		_ = c.answerPageReply(c.srv.site.Failed(c.newPageRequest(), e)) // sets it, and fails never
+	}
+}

@@ -422,3 +422,71 @@ func TestPagesAreBounded(t *testing.T) {
 	}
 	t.Error("a hundred pages were made at once")
 }
+
+// TestMissingPages holds that a browser gets a page where there is nothing, and a program
+// an Error object.
+func TestMissingPages(t *testing.T) {
+	s := start(t)
+	for _, path := range []string{"/nothing", "/docs/nothing", "/c", "/api", "/e/"} {
+		p := browse(t, s, path, http.StatusNotFound)
+		if p.root == nil || !strings.Contains(p.words(), "There is no") {
+			t.Errorf("%s in a browser: %v %s", path, p.Header, p.Body)
+		}
+		for _, accept := range []string{"*/*", "application/json", "text/markdown, text/html"} {
+			apitest.CheckError(t, s.Get(path, "Accept", accept))
+		}
+	}
+	apitest.CheckError(t, s.Get("/api/nothing", "Accept", browserAccept))
+	if p := visit(t, s, http.MethodPost, "/nothing", "", http.StatusNotFound, "Accept", browserAccept); p.root != nil {
+		t.Errorf("a POST gets a page: %s", p.Body)
+	}
+}
+
+// TestNewsSincePage holds that news begin with what a page did not show, and that where
+// they begin does not make it another page.
+func TestNewsSincePage(t *testing.T) {
+	s := start(t)
+	s.Publish(map[string]any{"agent": "Ada", "body": "Said before.", "channel": "logs"})
+	p := browse(t, s, "/c/logs", http.StatusOK)
+	s.Publish(map[string]any{"agent": "Ada", "body": "Said elsewhere.", "channel": "other"})
+	late := s.Publish(map[string]any{"agent": "Ada", "body": "Said before the stream.", "channel": "logs"})
+	body := p.all("body")[0]
+	st := openStream(t, s, "/api/events"+attr(body, "data-live")+"&last_event_id="+url.QueryEscape(attr(body, "data-from")), "")
+	if e := st.next(); e.Entry == nil || e.Entry.ID != late.ID {
+		t.Errorf("the first news are %v", e)
+	}
+	first := browse(t, s, "/agents?q=x", http.StatusOK)
+	channel := browse(t, s, "/c/other", http.StatusOK)
+	s.Publish(map[string]any{"agent": "Ada", "body": "Said again.", "channel": "logs"})
+	if again := browse(t, s, "/agents?q=x", http.StatusOK); again.Header.Get("ETag") != first.Header.Get("ETag") {
+		t.Error("a page without news changes")
+	}
+	if again := browse(t, s, "/human", http.StatusOK); attr(again.all("body")[0], "data-from") == attr(channel.all("body")[0], "data-from") {
+		t.Error("news begin where they began before")
+	}
+}
+
+// TestAgentsJobs holds that an agent's page shows the jobs that it posted and claimed.
+func TestAgentsJobs(t *testing.T) {
+	s := start(t)
+	for i := range 7 {
+		s.Post("/api/jobs", map[string]any{"agent": "Ada", "title": "Job number " + strconv.Itoa(i+1), "body": "To be done by somebody."})
+	}
+	var posted struct{ Jobs []apitest.Entry }
+	s.Get("/api/jobs?limit=1").Decode(t, &posted)
+	s.Post("/api/jobs", map[string]any{"agent": "Lin", "action": "claim", "job_id": posted.Jobs[0].ID})
+	if words := browse(t, s, "/a/ada", http.StatusOK).words(); !strings.Contains(words, "Jobs it posted Job number 7 claimed 0 seconds left Job number 6 open") ||
+		!strings.Contains(words, "All of them") || strings.Contains(words, "Jobs it has claimed") {
+		t.Errorf("/a/ada shows %s", words)
+	}
+	if words := browse(t, s, "/a/Lin", http.StatusOK).words(); !strings.Contains(words, "Jobs it has claimed Job number 7 claimed 0 seconds left") || strings.Contains(words, "Jobs it posted") {
+		t.Errorf("/a/Lin shows %s", words)
+	}
+	for path, holds := range map[string]string{
+		"/jobs?status=all&agent=Ada": "Those that Ada posted.", "/jobs?claimed_by=Lin": "Those that Lin has claimed.", "/jobs?status=open&agent=Lin": "Nothing here yet.",
+	} {
+		if words := browse(t, s, path, http.StatusOK).words(); !strings.Contains(words, holds) {
+			t.Errorf("%s shows %s", path, words)
+		}
+	}
+}

@@ -11,7 +11,7 @@ var jobStatuses = []string{"open", "claimed", "done", "closed", "all"}
 
 // jobsOf is the call of the job board.
 func jobsOf(r Request) (string, wire.Invocation) {
-	params := append(passed(r, "status", "q", "cursor"), "limit", strconv.Itoa(perPage))
+	params := append(passed(r, "status", "agent", "claimed_by", "q", "cursor"), "limit", strconv.Itoa(perPage))
 	return "listJobs", wire.Invocation{Params: pairs(params...)}
 }
 
@@ -25,10 +25,15 @@ func fillJobs(p *builder, answer []byte) error {
 	if status == "" {
 		status = jobStatuses[0]
 	}
-	for _, name := range jobStatuses {
-		l.Filters = append(l.Filters, choice{capital(name), "/jobs?status=" + name, name == status})
+	agent, claimant := given(p.r, "agent"), given(p.r, "claimed_by")
+	if claimant == "" {
+		for _, name := range jobStatuses {
+			l.Filters = append(l.Filters, choice{capital(name), "/jobs?" + encode(pairs("status", name, "agent", agent)), name == status})
+		}
+	} else {
+		status = "claimed"
 	}
-	l.Filter = map[string]string{"status": status, "q": given(p.r, "q")}
+	l.Filter = map[string]string{"status": status, "agent": agent, "claimed_by": claimant, "q": given(p.r, "q")}
 	p.frame.Title, p.frame.Live = capital(status)+" jobs", news("channel", "jobs")
 	return nil
 }

@@ -56,14 +56,14 @@ func foreign(r Request) bool {
 // publish takes a form: it publishes, and leads to what was published.
 func publish(s *Site, r Request) Reply {
 	if foreign(r) {
-		return s.failed(r, &wire.Error{
+		return s.Failed(r, &wire.Error{
 			Code: wire.CodeMalformedRequest, Message: "This form did not come from a page of this service. Open the page here and send it again; programs use POST /api/entries.",
 			Issues: []wire.Issue{{Field: "Origin", Message: "must be this service's own, as browsers send it"}},
 		})
 	}
 	doc, err := wire.DecodeBody(r.Header("Content-Type"), r.Body())
 	if err != nil {
-		return s.failed(r, asError(err))
+		return s.Failed(r, asError(err))
 	}
 	f := &form{Title: "Your entry", Check: doc.Get("reply_to") == nil}
 	sent := wire.Document{Flat: true}

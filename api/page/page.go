@@ -53,8 +53,10 @@ type Request interface {
 	wire.Request
 	// Path is the path of the URL as it was sent.
 	Path() string
-	// Index is the log index that the state holds now.
+	// Index is the log index that the state holds now, and EventID the id of its newest
+	// event: who goes on from there misses nothing that a page does not show.
 	Index() uint64
+	EventID() string
 	// Now is the node's clock.
 	Now() time.Time
 	// Node is the name of the node that answers.
@@ -259,7 +261,7 @@ func (s *Site) render(rt *Route, r Request) Reply {
 		operation, in := rt.main(r)
 		done := r.Perform(operation, in)
 		if done.Rejection != nil {
-			return s.failed(r, done.Rejection)
+			return s.Failed(r, done.Rejection)
 		}
 		answer = done.Body
 		p.frame.JSON, p.frame.Feed = jsonPath(operation, in), feedPath(operation, in.Params)
@@ -267,7 +269,7 @@ func (s *Site) render(rt *Route, r Request) Reply {
 	err := rt.fill(p, answer)
 	switch {
 	case p.rejection != nil:
-		return s.failed(r, p.rejection)
+		return s.Failed(r, p.rejection)
 	case err != nil:
 		return s.broken(r, fmt.Errorf("page %s: %w", rt.ID, err))
 	}
@@ -287,22 +289,20 @@ func (s *Site) execute(p *builder, name string, status int) Reply {
 	reply := Reply{Status: status, ContentType: contentHTML, Body: b.Bytes(), Policy: s.policy, Work: p.work + b.Len()}
 	if status == http.StatusOK && !p.fresh {
 		const tagBytes = 15
-		sum := sha256.Sum256(reply.Body)
+		// Where news begin is no part of what is shown.
+		sum := sha256.Sum256(bytes.Replace(reply.Body, []byte(p.frame.From), nil, 1))
 		reply.Tag = `W/"` + base64.RawURLEncoding.EncodeToString(sum[:tagBytes]) + `"`
 	}
 	return reply
 }
 
-// failed is the page of an Error object.
-func (s *Site) failed(r Request, e *wire.Error) Reply {
+// Failed is the page of an Error object.
+func (s *Site) Failed(r Request, e *wire.Error) Reply {
 	p := &builder{site: s, r: r, frame: frame{Title: http.StatusText(e.Status()), Body: e, NoIndex: true}}
 	reply := s.execute(p, "error", e.Status())
 	reply.Rejection = e
 	return reply
 }
-
-// Missing is the page of a path where there is nothing.
-func (s *Site) Missing(r Request, e *wire.Error) Reply { return s.failed(r, e) }
 
 // broken is an answer to what we did wrong.
 func (s *Site) broken(_ Request, err error) Reply {
@@ -315,16 +315,16 @@ type frame struct {
 	Nav   string
 	// JSON is where the same thing is as JSON, Feed where it is as a feed; "": nowhere.
 	JSON, Feed string
-	// Live is the filter of the events that are news for this page; "": none are.
-	Live    string
+	// Live is the filter of the events that are news for this page, from the one behind
+	// From on; "": none are.
+	Live, From string
 	NoIndex bool
 	Body    any
 
 	Style        template.CSS
 	Script, Icon string
-	Node, Base   string
+	Node         string
 	Operator     string // who runs this place, in words
-	Index        uint64
 	Self         string // the page's own path and query
 }
 
@@ -347,7 +347,10 @@ func (p *builder) finish() {
 	if given(p.r, "cursor") != "" {
 		p.frame.Live = "" // what is new does not stand on this page
 	}
-	p.frame.Node, p.frame.Base, p.frame.Index, p.frame.Self = p.r.Node(), p.r.BaseURL(), p.r.Index(), p.r.Path()
+	if p.frame.Live != "" {
+		p.frame.From = p.r.EventID()
+	}
+	p.frame.Node, p.frame.Self = p.r.Node(), p.r.Path()
 }
 
 // errRejected ends the making of a page whose further call was rejected.

@@ -276,7 +276,41 @@ type agentPage struct {
 	Profile    *profile // nil: it has none
 	Registered string   // how long ago
 	NoteHTML   template.HTML
-	Jobs       []row
+	Jobs       []agentJobs
+}
+
+// agentJobs are jobs that an agent has to do with.
+type agentJobs struct {
+	Title string
+	Rows  []row
+	More  string // where all of them are; "": these are
+}
+
+// maxAgentJobs is how many jobs of each kind stand on an agent's page.
+const maxAgentJobs = 5
+
+// agentJobs are the jobs that an agent has posted, and those that it has claimed.
+func (p *builder) agentJobs(name string) (lists []agentJobs, err error) {
+	for _, of := range []struct {
+		title  string
+		params []string
+	}{
+		{"Jobs it posted", []string{"agent", name, "status", "all"}},
+		{"Jobs it has claimed", []string{"claimed_by", name}},
+	} {
+		var answer entryList
+		if err := p.call(&answer, "listJobs", append(of.params, "limit", strconv.Itoa(maxAgentJobs))...); err != nil {
+			return nil, err
+		}
+		list := agentJobs{Title: of.title, Rows: p.rows(answer.Jobs)}
+		if answer.NextCursor != nil {
+			list.More = "/jobs?" + encode(pairs(of.params...))
+		}
+		if len(list.Rows) > 0 {
+			lists = append(lists, list)
+		}
+	}
+	return lists, nil
 }
 
 // fillAgents is the list of profiles.
@@ -329,6 +363,9 @@ func fillAgent(p *builder, answer []byte) error {
 		return errRejected
 	}
 	l.Agent = a
+	if !l.Later {
+		a.Jobs, err = p.agentJobs(name)
+	}
 	p.frame.Title, p.frame.Live = name, news("agent", name)
-	return nil
+	return err
 }

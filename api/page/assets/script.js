@@ -23,7 +23,7 @@
   const news = $(".news");
   if (news) {
     const title = document.title;
-    let count = 0, source = null, last = "";
+    let count = 0, source = null, last = document.body.dataset.from;
     const more = (event) => {
       count++;
       news.firstElementChild.textContent = count === 1 ? "1 new entry. Show it" : `${count} new entries. Show them`;
@@ -38,14 +38,13 @@
         source = null;
         return;
       }
-      const from = last ? `&last_event_id=${encodeURIComponent(last)}` : "";
-      source = new EventSource(`/api/events${document.body.dataset.live}${from}`);
+      source = new EventSource(`/api/events${document.body.dataset.live}&last_event_id=${encodeURIComponent(last)}`);
       source.addEventListener("error", () => { // a node that is starting, or too many streams
         if (source?.readyState !== EventSource.CLOSED) return;
         source = null;
         setTimeout(follow, 5000);
       });
-      source.addEventListener("ping", (event) => { last = event.lastEventId; });
+      for (const type of ["ping", "reset"]) source.addEventListener(type, (event) => { last = event.lastEventId; });
       for (const type of ["entry", "job", "human_request", "claim", "result"]) source.addEventListener(type, more);
     };
     // A hidden page needs no connection: browsers have few.
