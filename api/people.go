@@ -53,7 +53,7 @@ func (r pageRequest) Path() string {
 	return path
 }
 
-func (r pageRequest) Index() uint64  { return r.c.read().Index() }
+func (r pageRequest) Index() uint64 { return r.c.read().Index() }
 func (r pageRequest) EventID() string {
 	view := r.c.read()
 	return fsm.FormatEventID(view.ClusterID(), view.EventsEnd().EventPlace)

@@ -318,8 +318,8 @@ type frame struct {
 	// Live is the filter of the events that are news for this page, from the one behind
 	// From on; "": none are.
 	Live, From string
-	NoIndex bool
-	Body    any
+	NoIndex    bool
+	Body       any
 
 	Style        template.CSS
 	Script, Icon string
