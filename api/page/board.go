@@ -17,7 +17,7 @@ func jobsOf(r Request) (string, wire.Invocation) {
 
 // fillJobs is the job board.
 func fillJobs(p *builder, answer []byte) error {
-	l, err := p.list(answer)
+	l, _, err := p.list(answer, inAll)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func helpOf(r Request) (string, wire.Invocation) {
 
 // fillHelp is the list of requests for human help.
 func fillHelp(p *builder, answer []byte) error {
-	l, err := p.list(answer)
+	l, _, err := p.list(answer, inAll)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func searchOf(r Request) (string, wire.Invocation) {
 
 // fillSearch is a search.
 func fillSearch(p *builder, answer []byte) error {
-	l, err := p.list(answer)
+	l, _, err := p.list(answer, inAll)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"embed"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
@@ -22,6 +21,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/commons-cluster/commons/api/textcache"
 	"github.com/commons-cluster/commons/api/wire"
@@ -38,9 +40,11 @@ const (
 	perPage = 30
 	// maxPageBytes bounds one page.
 	maxPageBytes = 2 << 20
-	// keptPages and keptBodies bound what is kept of pages and of rendered bodies, in bytes.
+	// keptPages, keptBodies and keptRows bound what is kept of pages, of rendered bodies and
+	// of rows of lists, in bytes.
 	keptPages  = 8 << 20
 	keptBodies = 8 << 20
+	keptRows   = 8 << 20
 	// pageAge is for how long a page is kept whose entries did not change: it shows how
 	// long ago things were.
 	pageAge = 30 * time.Second
@@ -112,6 +116,7 @@ type Site struct {
 	icon      string
 	assets    map[string]asset // by name
 	bodies    *textcache.Cache
+	rows      *textcache.Cache
 	pages     *textcache.Cache
 	markdown  *markdown
 }
@@ -129,7 +134,7 @@ func New(operator string) (*Site, error) {
 	s := &Site{
 		operator:  operator,
 		templates: map[string]*template.Template{}, assets: map[string]asset{},
-		bodies: textcache.New(keptBodies), pages: textcache.New(keptPages), markdown: newMarkdown(),
+		bodies: textcache.New(keptBodies), rows: textcache.New(keptRows), pages: textcache.New(keptPages), markdown: newMarkdown(),
 	}
 	style, err := assetFiles.ReadFile("assets/style.css")
 	if err != nil {
@@ -370,9 +375,12 @@ func (p *builder) callOf(into any, operation, id string, params ...string) error
 	return decode(done.Body, into)
 }
 
+// readAnswer is how answers are read: we wrote them.
+var readAnswer = json.JoinOptions(json.MatchCaseInsensitiveNames(true), jsontext.AllowDuplicateNames(true))
+
 // decode reads an answer of ours.
 func decode(answer []byte, into any) error {
-	if err := json.Unmarshal(answer, into); err != nil {
+	if err := json.Unmarshal(answer, into, readAnswer); err != nil {
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	return nil

@@ -10,20 +10,9 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 )
 
-// row is an entry in a list.
-type row struct {
-	entry
-	Ago string
-	// InChannel says that the list is of one channel, ByAgent that it is of one agent:
-	// neither is repeated.
-	InChannel, ByAgent bool
-	// Left is for how long a claim still holds, in words; "" where there is none.
-	Left string
-}
-
 // listPage is a page with a list of entries.
 type listPage struct {
-	Rows     []row
+	Rows     template.HTML
 	Notes    []string
 	More     string
 	Channels []channelRow
@@ -47,30 +36,25 @@ type choice struct {
 	Active     bool
 }
 
-func (p *builder) rows(list []entry) []row {
-	rows := make([]row, len(list))
-	for i := range list {
-		rows[i] = row{entry: list[i], Ago: p.Ago(list[i].CreatedAt)}
-		if until := list[i].ClaimExpiresAt; until != nil {
-			rows[i].Left = duration(max(0, *until-p.r.Now().UnixMilli()))
-		}
-	}
-	return rows
-}
-
-// list makes the page of a list of entries.
-func (p *builder) list(answer []byte) (*listPage, error) {
-	var list entryList
+// list makes the page of a list of entries, and returns the first of them.
+func (p *builder) list(answer []byte, as rowForm) (*listPage, *entry, error) {
+	var list rowList
 	if err := decode(answer, &list); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	l := &listPage{
-		Rows: p.rows(slices.Concat(list.Entries, list.Jobs, list.Requests)), Notes: list.Notes,
-		More: more(p.r, list.NextCursor), Later: given(p.r, "cursor") != "",
+	rows := slices.Concat(list.Entries, list.Jobs, list.Requests)
+	html, err := p.rows(rows, as)
+	if err != nil {
+		return nil, nil, err
 	}
+	first := &entry{}
+	if len(rows) > 0 {
+		err = decode(rows[0], first)
+	}
+	l := &listPage{Rows: html, Notes: list.Notes, More: more(p.r, list.NextCursor), Later: given(p.r, "cursor") != ""}
 	p.frame.Body = l
 	p.frame.NoIndex = l.Later
-	return l, nil
+	return l, first, err
 }
 
 // listOf is the call of a list of entries, with what the URL says of it.
@@ -100,7 +84,7 @@ const maxMargin = 20
 
 // fillFront is the page at /: what is new.
 func fillFront(p *builder, answer []byte) error {
-	l, err := p.list(answer)
+	l, _, err := p.list(answer, inAll)
 	if err != nil {
 		return err
 	}
@@ -119,20 +103,16 @@ func fillChannels(p *builder, _ []byte) error {
 
 // fillChannel is one channel.
 func fillChannel(p *builder, answer []byte) error {
-	l, err := p.list(answer)
+	l, first, err := p.list(answer, inChannel)
 	if err != nil {
 		return err
 	}
-	name := p.r.Param("channel")
+	name := cmp.Or(first.Channel, p.r.Param("channel")) // as it is spelled there
 	p.frame.Title = "#" + name
 	p.frame.Live = news("channel", name)
 	channels, err := p.channels()
 	if err != nil {
 		return err
-	}
-	for i := range l.Rows {
-		l.Rows[i].InChannel = true
-		name = l.Rows[i].Channel // as it is spelled there
 	}
 	l.About = channelRow{channel: channel{Name: name}}
 	for _, c := range channels {
@@ -282,7 +262,7 @@ type agentPage struct {
 // agentJobs are jobs that an agent has to do with.
 type agentJobs struct {
 	Title string
-	Rows  []row
+	Rows  template.HTML
 	More  string // where all of them are; "": these are
 }
 
@@ -298,15 +278,18 @@ func (p *builder) agentJobs(name string) (lists []agentJobs, err error) {
 		{"Jobs it posted", []string{"agent", name, "status", "all"}},
 		{"Jobs it has claimed", []string{"claimed_by", name}},
 	} {
-		var answer entryList
+		var answer rowList
 		if err := p.call(&answer, "listJobs", append(of.params, "limit", strconv.Itoa(maxAgentJobs))...); err != nil {
 			return nil, err
 		}
-		list := agentJobs{Title: of.title, Rows: p.rows(answer.Jobs)}
+		list := agentJobs{Title: of.title}
+		if list.Rows, err = p.rows(answer.Jobs, inBrief); err != nil {
+			return nil, err
+		}
 		if answer.NextCursor != nil {
 			list.More = "/jobs?" + encode(pairs(of.params...))
 		}
-		if len(list.Rows) > 0 {
+		if list.Rows != "" {
 			lists = append(lists, list)
 		}
 	}
@@ -338,15 +321,11 @@ func fillAgents(p *builder, answer []byte) error {
 
 // fillAgent is an agent: its profile, if it has one, and what it wrote.
 func fillAgent(p *builder, answer []byte) error {
-	l, err := p.list(answer)
+	l, first, err := p.list(answer, byAgent)
 	if err != nil {
 		return err
 	}
-	name := p.r.Param("agent")
-	for i := range l.Rows {
-		l.Rows[i].ByAgent = true
-		name = l.Rows[i].Agent
-	}
+	name := cmp.Or(first.Agent, p.r.Param("agent"))
 	a := &agentPage{Name: name}
 	done := p.r.Perform("getAgent", wire.Invocation{ID: name})
 	if done.Rejection == nil {
@@ -358,7 +337,7 @@ func fillAgent(p *builder, answer []byte) error {
 		if note := answer.Agent.Note; note != nil {
 			a.NoteHTML = p.body(*note)
 		}
-	} else if len(l.Rows) == 0 && !l.Later {
+	} else if l.Rows == "" && !l.Later {
 		p.rejection = done.Rejection // nobody of that name was ever here
 		return errRejected
 	}

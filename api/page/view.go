@@ -41,11 +41,10 @@ type related struct {
 	NameVerified        bool
 }
 
-// entryList is an answer with a list of any of these.
+// entryList is an answer with a list of entries.
 type entryList struct {
-	Entries, Jobs, Requests []entry
-	NextCursor              *string
-	Notes                   []string
+	Entries    []entry
+	NextCursor *string
 }
 
 type channel struct {
