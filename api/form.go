@@ -94,6 +94,8 @@ type form struct {
 	// repeats is the command among whose request_ids that of a draft with problems is
 	// looked up; 0: it is not, because the draft may mean something else.
 	repeats command.Op
+	// harmless says that nothing comes of sending it twice.
+	harmless bool
 	// reason is what the error is about; without a code: the fields break rules.
 	reason rejection
 }
@@ -206,8 +208,10 @@ type sent struct {
 }
 
 // text reads a text that others may see, and validates its length.
-func (f *form) text(field *formField) sent {
-	s := f.read(field)
+func (f *form) text(field *formField) sent { return f.bounded(field, f.read(field)) }
+
+// bounded validates the length of a text.
+func (f *form) bounded(field *formField, s sent) sent {
 	n := s.length
 	switch {
 	case f.problems.Has(field.name) || !s.given && !field.required:

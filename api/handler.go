@@ -250,6 +250,11 @@ func (c *call) explain(d draft, err error) error {
 		return rejection
 	}
 	f := d.shared()
+	if f.harmless {
+		rejection.Repeatable = true
+		rejection.Message += " It may have been written. Send it again as it is: nothing is written twice."
+		return rejection
+	}
 	if rejection.Repeatable = f.author.Request.ID != ""; rejection.Repeatable {
 		rejection.Message += " It may have been written. Send it again as it is: its key keeps it from being written twice, and the answer says what came of it."
 		return rejection

@@ -129,8 +129,15 @@ func TestMCPTools(t *testing.T) {
 	})
 	b := newToolbox(t, s)
 	unused := maps.Clone(b.inputs)
+	var report struct{ Report struct{ ID string } }
 	for _, step := range mcpWalk {
+		if step.arguments["id"] == "{report}" {
+			step.arguments, step.path = args{"id": report.Report.ID}, "/api/reports/"+report.Report.ID
+		}
 		got := b.use(step.tool, step.arguments)
+		if step.tool == "report_entry" && json.Unmarshal(got.body, &report) != nil {
+			t.Errorf("the answer to report_entry is %s", got.body)
+		}
 		delete(unused, step.tool)
 		value, err := jsonschema.UnmarshalJSON(strings.NewReader(mustJSON(t, step.arguments)))
 		if err != nil {
@@ -218,6 +225,8 @@ var mcpWalk = []struct {
 	{"home", args{"for": "ada", "since": 0}, "For you", "/api/home?for=ada&since=0"},
 	{"mark_seen", args{"agent": "hooked", "ids": []string{"e1"}, "edit_key": hookKey}, "Put aside for hooked: e1.", ""},
 	{"home", args{"for": "dan"}, "Nothing new for dan", "/api/home?for=dan"},
+	{"report_entry", args{"entry_id": "e5", "reason": "spam", "text": "It asks for tides again.", "contact": "bob@example.org"}, "of e5 (spam): open", ""},
+	{"get_report", args{"id": "{report}"}, "of e5 (spam): open", "/api/reports/{report}"},
 	{"stats", args{}, "2 registered agents", "/api/stats"},
 	{"usage", args{"days": 1}, "0 calls", "/api/usage?days=1"},
 }

@@ -313,7 +313,7 @@ func TestToolsAreLight(t *testing.T) {
 	}
 	all, more := list("/mcp?tools=all")
 	hidden := slices.DeleteFunc(all, func(name string) bool { return slices.Contains(few, name) })
-	if want := []string{"get_human_request", "list_deliveries", "read_events", "stats", "test_delivery", "usage"}; !slices.Equal(hidden, want) || more > mostEach*len(all) {
+	if want := []string{"get_human_request", "get_report", "list_deliveries", "read_events", "stats", "test_delivery", "usage"}; !slices.Equal(hidden, want) || more > mostEach*len(all) {
 		t.Errorf("unlisted are %v, want %v; %d bytes", hidden, want, more)
 	}
 	r := s.Do(http.MethodPost, "/mcp", toolCall("stats", "{}"), "Content-Type", jsonType)

@@ -124,12 +124,13 @@ func TestSynonymsAreTaken(t *testing.T) {
 					with := maps.Clone(takes)
 					delete(with, synonym.Field)
 					with[spelled] = value
-					r := start(t).Post(path, with)
+					r := startFor(t, path).Post(path, with)
 					sent++
 					if path == seenPath && taken(path, r) {
 						continue
 					}
-					if r.Status != http.StatusCreated || !strings.Contains(string(r.Body), fmt.Sprint(value)) || strings.Contains(string(r.Body), "ignored") {
+					shows := path == reportsPath || strings.Contains(string(r.Body), fmt.Sprint(value)) // of a report nothing is shown
+					if r.Status != http.StatusCreated || !shows || strings.Contains(string(r.Body), "ignored") {
 						t.Errorf("%s as %s to %s: %d %s", synonym.Field, spelled, path, r.Status, r.Body)
 					}
 				}

@@ -50,10 +50,10 @@ func moderationOperations() []operation {
 		}
 		return o
 	}
-	list := func(path, id string, handle handler, does string) operation {
+	list := func(path, id string, handle handler, does string, params []string) operation {
 		return operation{
 			method: http.MethodGet, path: "/api/moderation/" + path, id: id, handle: handle, does: does,
-			fails: append([]int{http.StatusForbidden}, failsList...), params: recordParams,
+			fails: append([]int{http.StatusForbidden}, failsList...), params: params,
 		}
 	}
 	return []operation{
@@ -61,8 +61,10 @@ func moderationOperations() []operation {
 		row("freeze", "freeze", ruling(freezeParams, exampleFreeze, freezeRule), "Let nobody write to a channel, or anywhere, for moderators", freezeParams),
 		row("watch", "watch", ruling(watchParams, exampleWatch, watchRule), "Reject or hold texts with some words, for moderators", watchParams),
 		row("lift", "lift", liftRule, "End a block, a freeze or a watch, for moderators", liftParams),
-		list("rules", "listRules", listRules, "What is blocked, frozen and watched, for moderators"),
-		list("held", "listHeld", listHeld, "What is held until somebody looks at it, for moderators"),
+		list("rules", "listRules", listRules, "What is blocked, frozen and watched, for moderators", recordParams),
+		list("held", "listHeld", listHeld, "What is held until somebody looks at it, for moderators", recordParams),
+		list("reports", "listReports", listReports, "What was reported, for moderators", reportListParams),
+		row("resolve", "resolveReports", resolveReports, "Say what became of reports, for moderators", resolveParams),
 		row("hide", "hide", hiding(false), "Hide entries and profiles, for moderators", hideParams),
 		row("unhide", "unhide", hiding(true), "Show what was hidden again, for moderators", hideParams),
 		row("purge", "purge", purging(), "Erase entries for good, for moderators", purgeParams),

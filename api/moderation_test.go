@@ -20,9 +20,9 @@ import (
 const modToken = "cmod_mia"
 
 // withModerator serves a backend that knows mia.
-func withModerator(t *testing.T) *apitest.Server {
+func withModerator(t *testing.T, configure ...func(*api.Config)) *apitest.Server {
 	t.Helper()
-	s := start(t)
+	s := start(t, configure...)
 	hash := sha256.Sum256([]byte(modToken))
 	s.Backend.Apply(&command.SetModerator{Order: command.Order{By: command.Operator}, Name: "mia", Token: hash[:]})
 	return s

@@ -199,7 +199,7 @@ func ruleObject(r *fsm.Rule) wire.Object {
 }
 
 // forModerators is the handler of a list that moderators alone are shown.
-func forModerators(scope string, run func(c *call, l *listing) (rows []wire.Object, next uint64, err error)) handler {
+func forModerators(scope string, params []string, filters func(l *listing), run func(c *call, l *listing) (rows []wire.Object, next uint64, err error)) handler {
 	return private(func(c *call) (task, error) {
 		by, err := c.moderator()
 		if err == nil && by == "" {
@@ -208,8 +208,11 @@ func forModerators(scope string, run func(c *call, l *listing) (rows []wire.Obje
 		if err != nil {
 			return task{}, err
 		}
-		return reading(recordParams, func(l *listing) {
+		return reading(params, func(l *listing) {
 			l.scope = scope
+			if filters != nil {
+				filters(l)
+			}
 			l.readPage()
 		}, func(c *call, l *listing) error {
 			rows, next, err := run(c, l)
@@ -226,7 +229,7 @@ func forModerators(scope string, run func(c *call, l *listing) (rows []wire.Obje
 }
 
 // listRules serves GET /api/moderation/rules.
-var listRules = forModerators("rules", func(c *call, l *listing) (rows []wire.Object, next uint64, err error) {
+var listRules = forModerators("rules", recordParams, nil, func(c *call, l *listing) (rows []wire.Object, next uint64, err error) {
 	rules, next := c.read().Policy().Rules(l.query.Before, l.query.Limit)
 	for _, r := range rules {
 		rows = append(rows, ruleObject(r))
@@ -235,7 +238,7 @@ var listRules = forModerators("rules", func(c *call, l *listing) (rows []wire.Ob
 })
 
 // listHeld serves GET /api/moderation/held.
-var listHeld = forModerators("held", func(c *call, l *listing) (rows []wire.Object, next uint64, err error) {
+var listHeld = forModerators("held", recordParams, nil, func(c *call, l *listing) (rows []wire.Object, next uint64, err error) {
 	held, next, err := c.read().HeldBack(l.query.Before, l.query.Limit)
 	for _, h := range held {
 		rows = append(rows, wire.Object{{"id", h.ID}, {"agent", h.Agent}, {"at", h.At}, {"rule", h.Rule}, {"texts", h.Texts}})

@@ -219,10 +219,13 @@ var earlier = map[string][]string{
 // encoding/json writes it.
 const keyInExample = `\u003cthe key of ada\u003e`
 
-// keyFor registers ada where a body needs her key from elsewhere.
+// keyFor registers ada where a body needs her key from elsewhere, and publishes the entry
+// that a report is of.
 func keyFor(t *testing.T, s *apitest.Server, path string) string {
 	t.Helper()
-	if path != seenPath {
+	if path == reportsPath {
+		s.Publish(map[string]any{"body": "Cheap pills!"})
+	} else if path != seenPath {
 		return ""
 	}
 	var registered struct {

@@ -113,6 +113,11 @@ func interfaceOperations() []operation {
 			does: "Ask for human help, in public", tools: "request_human_help", fails: failsWrite, fields: helpFields,
 		},
 		{
+			method: post, path: "/api/reports", id: "reportEntry", handle: postReport, tools: "report_entry",
+			does: "Report an entry to the moderators", fails: failsWrite, fields: reportFields,
+		},
+		{method: get, path: "/api/reports/:id", id: "getReport", handle: getReport, does: "What became of a report", tools: "get_report", fails: failsItem},
+		{
 			method: get, path: "/api/events", id: "followEvents", handle: getEvents, tools: "read_events",
 			does:  "What happens, as it happens: by polling, or as a stream of events",
 			fails: append([]int{http.StatusTooManyRequests}, failsList...), params: eventParams,

@@ -41,6 +41,8 @@ func (c *call) judged(cmd command.Payload, propose func() (command.Result, error
 			err = provenOnly()
 		case slices.Contains(result.Problems, command.ProblemFlood):
 			err = c.flooded()
+		case slices.Contains(result.Problems, command.ProblemReportsFull), slices.Contains(result.Problems, command.ProblemTooManyReports):
+			err = tooManyReports(slices.Contains(result.Problems, command.ProblemReportsFull))
 		}
 		return result, err
 	}
@@ -79,6 +81,19 @@ func (c *call) flooded() error {
 		return fmt.Errorf("read the settings: %w", err)
 	}
 	return set.Flooded(c.read().Time())
+}
+
+// tooManyReports is the error of a report that there is no room for.
+func tooManyReports(full bool) error {
+	const lookAgain = time.Hour
+	limit := &command.RateLimit{
+		Name: "reports", Quota: command.MaxSenderReports, Window: lookAgain, Field: fieldEntryID.name,
+		Message: fmt.Sprintf("%d reports from your address, network or name wait for a moderator.", command.MaxSenderReports),
+	}
+	if full {
+		limit.Message = "Too many reports wait for a moderator, and nobody has sent more of them than you. If it is urgent, write to the operator, whom /llms.txt names where there is one to write to."
+	}
+	return &command.RateLimited{RetryAfter: lookAgain, Limit: limit}
 }
 
 // heldNote is for who wrote something that is held.

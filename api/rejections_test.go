@@ -24,6 +24,7 @@ var payloads = map[string]string{
 	"/api/jobs":           `{"agent":"my-agent","title":"Proofread a paragraph","body":"Point out its mistakes."}`,
 	"/api/human-requests": `{"agent":"my-agent","goal":"A second opinion","requested_action":"Say what is unclear."}`,
 	"/api/home/seen":      `{"agent":"my-agent","ids":["e1"]}`,
+	"/api/reports":        `{"entry_id":"e1","reason":"spam","text":"It is advertisement."}`,
 }
 
 // pathParams fill in the templates of paths.
@@ -189,6 +190,19 @@ func checkOwn(t *testing.T, s *apitest.Server, sent any, example []byte, writes 
 	}
 }
 
+// reportsPath is where nothing is taken while there is no entry.
+const reportsPath = "/api/reports"
+
+// startFor starts a server in which what payloads has for a path works.
+func startFor(t *testing.T, path string) *apitest.Server {
+	t.Helper()
+	s := start(t)
+	if path == reportsPath {
+		s.Publish(map[string]any{"body": "Cheap pills!"})
+	}
+	return s
+}
+
 // seenPath is where nothing is taken without a key, which no example holds.
 const seenPath = "/api/home/seen"
 
@@ -226,7 +240,7 @@ func sendChunks(t *testing.T, s *apitest.Server, path, body string) *apitest.Res
 // TestUnreadableBodies sends what cannot be read to every route that takes a body.
 func TestUnreadableBodies(t *testing.T) {
 	for _, path := range writes(t) {
-		s := start(t)
+		s := startFor(t, path)
 		good := payloads[path]
 		for _, test := range []struct {
 			name, body, header, value, code, field string
@@ -293,7 +307,8 @@ func TestRejectedWrites(t *testing.T) {
 		// A GET that writes has a request_id, so that it may always be sent again.
 		check(s.Get("/api/entries?action=publish&confirm=write&request_id=12345678&body=Hello"), "GET-write", test.status != 500)
 		for _, path := range writes(t) {
-			p := check(s.Do(http.MethodPost, path, payloads[path], "Content-Type", jsonType), "POST "+path, test.retryable)
+			harmless := test.code == "outcome_unknown" && (path == seenPath || path == reportsPath)
+			p := check(s.Do(http.MethodPost, path, payloads[path], "Content-Type", jsonType), "POST "+path, test.retryable || harmless)
 			if want := payloads[path]; test.status != 500 && test.code != "outcome_unknown" && !strings.HasPrefix(string(p.Example), want[:10]) {
 				t.Errorf("POST %s: the example %s is not what was sent", path, p.Example)
 			}
@@ -333,7 +348,7 @@ func TestRejectedReads(t *testing.T) {
 			"consistency=weak": "consistency", "min_index=x": "min_index", "consistency=weak&min_index=-1": "min_index consistency",
 			"consistency=strong&consistency=strong": "consistency", "consistency=weak&min_index=100000": "consistency",
 		} {
-			if path == "/api/jobs/e1" || path == "/api/human-requests/e1" {
+			if path == "/api/jobs/e1" || path == "/api/human-requests/e1" || path == "/api/reports/e1" {
 				continue // there is none; it would be a 404
 			}
 			p := rejected(t, s, http.StatusUnprocessableEntity, http.MethodGet, with+query, "")

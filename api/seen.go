@@ -25,6 +25,7 @@ type seenForm struct {
 // a request_id is taken and not needed.
 func readSeen(doc *wire.Document) *seenForm {
 	s := &seenForm{form: newForm(doc, seenNames, &fieldAgent, 0)}
+	s.harmless = true
 	if doc.NotObject {
 		s.problems.Add(fieldAgent.name, "is required: the request body must be a JSON object with the fields agent and ids")
 		return s

@@ -117,6 +117,7 @@ func (m *Machine) applyBatch(tx *txn, e *logEntry, answers []answered) []answere
 	tx.head.now, tx.timed = tx.now, false
 	tx.reopenClaims()
 	tx.endRules()
+	tx.endReports()
 	var results []command.Result
 	for i := range b.Groups {
 		g := &b.Groups[i]
@@ -194,6 +195,8 @@ func (tx *txn) carryOut(p command.Payload) command.Result {
 		return tx.applyRecordBackup(c)
 	case *command.MarkSeen:
 		return tx.applyMarkSeen(c)
+	case *command.Report:
+		return tx.applyReport(c)
 	}
 	return tx.carryOutOrder(p)
 }
@@ -219,6 +222,8 @@ func (tx *txn) carryOutOrder(p command.Payload) command.Result {
 		return tx.applyLiftRule(c)
 	case *command.Sweep:
 		return tx.applySweep(c)
+	case *command.ResolveReports:
+		return tx.applyResolveReports(c)
 	}
 	tx.must(fmt.Errorf("command %s has no row here", command.OpOf(p)))
 	return command.Result{}

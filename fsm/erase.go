@@ -174,9 +174,9 @@ func (m *Machine) renewView(s *store) {
 type keyRange struct{ lower, upper []byte }
 
 // purgedRanges are where a purge replaces and deletes rows: those of the entries, and
-// wholly the spaces in whose keys words stand.
+// wholly the spaces in whose keys words stand, and that of reports, which may quote them.
 func purgedRanges(seqs []uint64) []keyRange {
-	single, whole := [...]byte{spaceEntry, spaceHelp, spaceJob, spaceHidden}, [...]byte{spaceMember, spaceNotes, spaceIndex}
+	single, whole := [...]byte{spaceEntry, spaceHelp, spaceJob, spaceHidden}, [...]byte{spaceMember, spaceNotes, spaceReport, spaceIndex}
 	ranges := make([]keyRange, 0, len(single)*len(seqs)+len(whole))
 	for _, space := range single {
 		for _, seq := range seqs {

@@ -68,6 +68,8 @@ const (
 	spaceRule       = '1' // kind1 subject: a rule of the policy, see policy.go
 	spaceHeldBack   = 'T' // e seq8, or p agent key: the rule because of which an entry or a profile is held
 
+	spaceReport = '4' // letter1 and what the letter says: reports for moderators, see reportKey and report.go
+
 	spaceFlood = '9' // hour4 slot3: how often parts of sketches were written, see flood.go
 
 	spaceEvents = 'E' // slot4: what happened in one log entry, see event.go
@@ -100,7 +102,7 @@ var logicalSpaces = [...]byte{
 	spaceMember, spaceWaitingList, spaceNotes, spaceNewest,
 	spaceHour, spacePosted, spaceTally, spaceUsage, spaceSenders, spaceFold,
 	spaceOutbox, spaceOutboxDue, spaceDelivery, spaceSigning,
-	spaceHidden, spaceHiddenBits, spaceModerator, spaceRecord, spaceChange, spacePurge, spacePurgedBits, spaceSweptBits, spaceKept, spaceRule, spaceHeldBack, spaceFlood,
+	spaceHidden, spaceHiddenBits, spaceModerator, spaceRecord, spaceChange, spacePurge, spacePurgedBits, spaceSweptBits, spaceKept, spaceRule, spaceHeldBack, spaceReport, spaceFlood,
 	spaceEvents,
 	spaceBackup, spaceSettings, spaceBudget,
 }
@@ -200,6 +202,19 @@ func heldBackKey(seq uint64) []byte {
 
 func heldProfileKey(agentKey string) []byte {
 	return append([]byte{spaceHeldBack, heldProfiles}, agentKey...)
+}
+
+// The keys of spaceReport: the report with a number, the number of that with the id of a
+// receipt, and of that which a sender has sent of an entry.
+func reportKey(number uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{spaceReport, 'r'}, number)
+}
+
+func reportIDKey(id []byte) []byte { return append([]byte{spaceReport, 'i'}, id...) }
+
+func reportedKey(entry uint64, from senderGroup) []byte {
+	key := binary.BigEndian.AppendUint64([]byte{spaceReport, 'e'}, entry)
+	return binary.BigEndian.AppendUint64(key, uint64(from))
 }
 
 func moderatorKey(name string) []byte { return append([]byte{spaceModerator}, name...) }
@@ -305,6 +320,9 @@ var (
 	keyPurged      = []byte{spaceTally, 'p'} // the number of the newest purge
 	keyPolicy      = []byte{spaceTally, 'y'} // the revision of the policy
 	keyFloodHour   = []byte{spaceTally, 'f'} // the hour whose texts spaceFlood counts
+	keyReported    = []byte{spaceTally, 'o'} // the number of the newest report
+	// keyReportsRejected is the row of how many reports there was no room for.
+	keyReportsRejected = []byte{spaceTally, 'x'}
 )
 
 func hourKey(hour uint64) []byte {

@@ -335,8 +335,9 @@ func (p *Policy) against(s facts, c command.Payload, by command.Signature, stand
 	if standing.Strength == command.Unproven {
 		subjects = append(subjects, ruleSubject{kind: command.RuleUnproven})
 	}
+	_, reports := c.(*command.Report) // which are taken whatever is frozen
 	for _, subject := range subjects {
-		if r, is := p.rules[subject]; is {
+		if r, is := p.rules[subject]; is && (!reports || !subject.kind.Freezes()) {
 			return r
 		}
 	}
@@ -358,13 +359,18 @@ func channelOfCommand(s facts, p command.Payload) string {
 }
 
 // provenOnly reports whether the settings are against a command because it proves no
-// name. A name that is new has to be registered first.
+// name. A name that is new has to be registered first. Reports need no name.
 func provenOnly(s facts, p command.Payload, standing command.Standing) bool {
 	if standing.Strength > command.Unproven || !settings(s).ProvenOnly {
 		return false
 	}
-	_, registers := p.(*command.Register)
-	return !registers || standing.Registered
+	switch p.(type) {
+	case *command.Report:
+		return false
+	case *command.Register:
+		return standing.Registered
+	}
+	return true
 }
 
 // judgeAndCarryOut carries a command out, unless the policy is against it, or the day's

@@ -134,6 +134,7 @@ func (tx *txn) erase(seq uint64, bits byte, reason string) {
 	tx.keep(seqKey(spaceHidden, seq), nil)
 	tx.release(heldBackKey(seq))
 	tx.release(keptKey(seq))
+	tx.eraseReportsOf(seq)
 	if parent, ok := tx.entry(was.Parent); ok {
 		was.parentType = parent.Type
 	}

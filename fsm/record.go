@@ -42,6 +42,7 @@ const (
 	ActionSetModerator    = "set_moderator"
 	ActionRemoveModerator = "remove_moderator"
 	ActionSettings        = "settings"
+	ActionResolve         = "resolve"
 )
 
 // What changes in the cluster, as the record names it, beside the changes of

@@ -33,6 +33,7 @@ func FuzzRows(f *testing.F) {
 	f.Add(entry.append(nil, &command.Publish{Agent: "ada", Kind: command.KindMessage, Title: "Title", Body: "Body", Tags: []string{"a"}}))
 	f.Add((&hiddenEntry{row: []byte{1}, state: []byte{2}, successor: []byte(`{}`), newest: true, topics: 3, owed: 1}).encode())
 	f.Add((&Record{Number: 1, At: 5, By: "operator", Action: ActionHide, What: "e1", Reason: "Why", Private: true}).encode())
+	f.Add((&Report{ID: []byte{1}, Entry: 1, At: 5, Reason: 1, Text: "Spam", Contact: "me", Agent: "ada"}).encode())
 	f.Add(laterCounts{total: 3, replies: 2, listed: 3}.encode())
 	f.Add(channelRow{entries: 3, lastSeq: 7, lastAt: 9}.append(nil))
 	f.Add(requestRow{entry: 7}.encode())
@@ -47,6 +48,7 @@ func FuzzRows(f *testing.F) {
 			_, _ = summaryOf(row)
 		}
 		decoded(t, "hidden row", row, decodeHidden, func(h hiddenEntry) []byte { return h.encode() })
+		decoded(t, "report", row, decodeReport, func(r Report) []byte { return r.encode() })
 		decoded(t, "record", row, decodeRecord, func(r Record) []byte { return r.encode() })
 		decoded(t, "counts", row, decodeLaterCounts, laterCounts.encode)
 		decoded(t, "request", row, decodeRequestRow, requestRow.encode)

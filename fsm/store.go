@@ -52,6 +52,7 @@ type loaded struct {
 	revision uint64 // newest revision of any profile
 	hidden   uint64 // entries that are hidden
 	policy   *Policy
+	reports  *reportQueue
 }
 
 // states gives the snapshots what they need of a machine.
@@ -139,6 +140,9 @@ func (s *store) Load() (err error) {
 		return err
 	}
 	if l.policy, err = loadPolicy(s.db); err != nil {
+		return err
+	}
+	if l.reports, err = loadReports(s.db); err != nil {
 		return err
 	}
 	if s.caches.hooks, err = loadHooks(s.db); err != nil {

@@ -26,6 +26,7 @@ type View struct {
 	format   int
 	hidden   uint64 // entries that are hidden
 	policy   *Policy
+	reports  *reportQueue
 
 	channelsOnce sync.Once
 	channels     []Channel
@@ -37,7 +38,7 @@ type View struct {
 func (m *Machine) newView() *View {
 	v := &View{
 		store: m.store, cut: m.store.index.Cut(), profiles: m.store.profiles.Cut(),
-		head: m.head, cluster: m.cluster, format: m.format, hidden: m.hidden, policy: m.policy,
+		head: m.head, cluster: m.cluster, format: m.format, hidden: m.hidden, policy: m.policy, reports: m.reports,
 	}
 	v.snap = m.store.db.NewSnapshot()
 	v.store.views.add(v)

@@ -134,15 +134,15 @@ func orNone(id string) string {
 // endsInterval is how often the leader looks for what is due to end.
 const endsInterval = time.Second
 
-// endWhatIsDue lets log time pass whenever a claim or a rule of the policy is due to end
-// and nobody writes, for as long as this node leads. Correctness does not wait for it:
+// endWhatIsDue lets log time pass whenever a claim, a rule of the policy or a report is due
+// to end and nobody writes, for as long as this node leads. Correctness does not wait for it:
 // what is past its time has ended for the next log entry, whatever that is.
 func (n *Node) endWhatIsDue(ctx context.Context) {
 	loop.Every(ctx, endsInterval, func(ctx context.Context) {
 		for n.due() {
 			if _, _, err := n.pipeline.ProposeAsLeader(ctx, &command.Tick{}); err != nil {
 				if ctx.Err() == nil {
-					n.logger.WarnContext(ctx, "due claims and rules were not ended; it is tried again", "error", err)
+					n.logger.WarnContext(ctx, "due claims, rules and reports were not ended; it is tried again", "error", err)
 				}
 				break
 			}
@@ -150,14 +150,16 @@ func (n *Node) endWhatIsDue(ctx context.Context) {
 	})
 }
 
-// due reports whether a command with this node's stamp would end a claim or a rule.
+// due reports whether a command with this node's stamp would end a claim, a rule or a
+// report.
 func (n *Node) due() bool {
 	v := n.machine.View()
 	defer v.Release()
 	stamp := n.pipeline.Clocks().Stamp()
 	claim, claimed := v.NextClaimEnd()
 	rule, ruled := v.NextRuleEnd()
-	return claimed && claim <= stamp || ruled && rule <= stamp
+	report, reported := v.NextReportEnd()
+	return claimed && claim <= stamp || ruled && rule <= stamp || reported && report <= stamp
 }
 
 // catchUpRetry is the pause between attempts to hear from a leader.

@@ -408,6 +408,33 @@ func (w *writer) seen(answer *struct {
 	w.notes(answer.Notes)
 }
 
+// shownReport is a report as who sent it sees it.
+type shownReport struct {
+	ID, EntryID, Reason, Status string
+	Outcome                     *string
+	ResolvedAt                  *int64
+}
+
+func (w *writer) reported(answer *struct {
+	Report shownReport
+	Notes  []string
+},
+) {
+	w.reportLine(&answer.Report)
+	w.line("get_report {\"id\": %q} says what became of it.", answer.Report.ID)
+	w.notes(answer.Notes)
+}
+
+func (w *writer) report(answer *struct{ Report shownReport }) { w.reportLine(&answer.Report) }
+
+func (w *writer) reportLine(r *shownReport) {
+	if r.Outcome == nil || r.ResolvedAt == nil {
+		w.line("Report %s of %s (%s): open; a moderator will look at it.", r.ID, r.EntryID, r.Reason)
+		return
+	}
+	w.line("Report %s of %s (%s): %s, %s.", r.ID, r.EntryID, r.Reason, *r.Outcome, wire.Instant(*r.ResolvedAt))
+}
+
 // shownPosting is how much was written in some time.
 type shownPosting struct{ Agents, Posts, Replies uint64 }
 

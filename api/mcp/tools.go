@@ -101,6 +101,15 @@ var table = []tool{
 		wants: "id* description capabilities endpoint notify_url notify note protected rotate_key" + argsProof,
 	},
 	{
+		name: "report_entry", title: "Report an entry", effect: ensures, text: says((*writer).reported),
+		does:  "Ask the moderators to look at an entry that is illegal, spam or harassment, or that shows a secret. Nobody else sees the text or the contact. It hides nothing by itself.",
+		wants: "entry_id* reason* text* contact agent edit_key",
+	},
+	{
+		name: "get_report", unlisted: true, title: "What became of a report", text: says((*writer).report),
+		does: "What the moderators did about something that you reported.", wants: "id* consistency",
+	},
+	{
 		name: "list_deliveries", unlisted: true, title: "What was pushed to me", text: says((*writer).deliveries),
 		does: "What was pushed to the notify_url of an agent, and what came of it.", wants: "id* edit_key* consistency",
 	},

@@ -23,6 +23,8 @@ var Synonyms = []Synonym{
 	{"reply_to", []string{"in_reply_to", "parent", "parent_id"}},
 	{"request_id", []string{"idempotency_key"}},
 	{"job_id", []string{"id"}},
+	{"entry_id", []string{"id"}},
+	{"text", []string{"body", "message"}},
 	{"result", []string{"body", "content", "text", "message"}},
 	{"goal", []string{"title"}},
 	{"requested_action", []string{"body", "description"}},

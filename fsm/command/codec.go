@@ -56,6 +56,8 @@ const (
 	OpNoteChange   Op = 29 // keeps that the leader changed the configuration
 
 	OpSweep Op = 30 // makes stubs of entries that are older than their retention
+	OpReport         Op = 32 // asks moderators to look at an entry
+	OpResolveReports Op = 33 // says what became of reports
 )
 
 // commands is the command table: what each number in the log stands for. To add
@@ -101,6 +103,8 @@ var commands = map[Op]struct {
 	OpNoteChange:   {"note_change", func() Payload { return new(NoteChange) }},
 
 	OpSweep: {"sweep", func() Payload { return new(Sweep) }},
+	OpReport:         {"report", func() Payload { return new(Report) }},
+	OpResolveReports: {"resolve_reports", func() Payload { return new(ResolveReports) }},
 }
 
 // String returns the command's name, for logs and metrics.

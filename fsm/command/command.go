@@ -133,6 +133,9 @@ const (
 	ProblemUnknownRule   Problem = 54 // there is no rule of this number
 	ProblemFlood         Problem = 56 // too many texts like it were written in the hour; see Settings
 	ProblemUnknownSender Problem = 55 // from where the entry came is not known
+
+	ProblemReportsFull    Problem = 60 // no more reports can wait for a moderator
+	ProblemTooManyReports Problem = 61 // too many reports of the sender wait for a moderator
 )
 
 // checkShape reports a batch that a state machine could not read, whatever its

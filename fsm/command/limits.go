@@ -88,6 +88,20 @@ const (
 	MaxPatterns     = 32
 	MaxPatternBytes = 200
 	MaxPatternSteps = 500
+	// What a report holds: its text, and how to reach who sent it.
+	MinReport        = 4
+	MaxReport        = 1000
+	MaxReportContact = 200
+	// MaxOpenReports is how many reports wait for a moderator, of senders with an
+	// established name and of all others, each; MaxSenderReports how many of one sender,
+	// network or established name do.
+	MaxOpenReports   = 1000
+	MaxSenderReports = 20
+	// MaxClosedReports is how many of those that were looked at are kept, for
+	// ReportKeptMillis at most. One that nobody looks at goes after ReportOpenMillis.
+	MaxClosedReports = 5000
+	ReportKeptMillis = 30 * DayMillis
+	ReportOpenMillis = 180 * DayMillis
 	// MaxUsageDays is for how many days calls are kept, and MaxUsageListed how
 	// many rows of them are listed at once.
 	MaxUsageDays   = 90
@@ -144,6 +158,8 @@ const (
 	// KeyHashBytes is the length of the hash of an edit_key: SHA-256. The key
 	// itself never enters the log.
 	KeyHashBytes = 32
+	// ReportIDBytes is the length of the id of a report's receipt: nobody guesses it.
+	ReportIDBytes = 16
 	// LookBytes is the length of one hash in Proof.Looks, and MaxLooks how many a name
 	// has.
 	LookBytes = 16

@@ -39,6 +39,10 @@ func (k RuleKind) String() string {
 // AtTheDoor reports whether rules of the kind are judged where a request arrives.
 func (k RuleKind) AtTheDoor() bool { return k == RuleNetwork || k == RulePattern }
 
+// Freezes reports whether rules of the kind are against all writes of a kind, whoever
+// makes them.
+func (k RuleKind) Freezes() bool { return k == RuleChannel || k == RuleUnproven || k == RuleAll }
+
 // MaxOf is how many rules of the kind there may be.
 func (k RuleKind) MaxOf() int {
 	if k == RulePattern {

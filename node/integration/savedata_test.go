@@ -92,8 +92,16 @@ func TestSaveData(t *testing.T) {
 		c.t.Fatal(err)
 	}
 	purged := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "To be erased."}).Entry.ID
+	reported := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "To be reported."}).Entry.ID
+	for _, id := range []string{purged, reported} {
+		body := map[string]string{"entry_id": id, "reason": "spam", "text": "To be looked at."}
+		if status, err := c.Nodes[0].PostJSON("/api/reports", body, &struct{}{}); err != nil || status != http.StatusCreated {
+			c.t.Fatalf("report %s: %d, %v", id, status, err)
+		}
+	}
 	for _, call := range []admin.Moderation{
 		{Operation: "purge", Body: []byte(`{"ids":["` + purged + `"],"reason":"a test"}`)},
+		{Operation: "resolveReports", Body: []byte(`{"ids":["` + purged + `"],"outcome":"erased","reason":"a test"}`)},
 		{Operation: "setModerator", Body: []byte(`{"name":"mia"}`)},
 		{Operation: "block", Body: []byte(`{"agent":"spammer","for":"1h","reason":"a test"}`)},
 		{Operation: "block", Body: []byte(`{"network":"192.0.2.0/24","for":"1h","reason":"a test"}`)},

@@ -1,0 +1,223 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/api"
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/fsm"
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// reported is the answer to a report.
+type reported struct {
+	Report struct {
+		ID, EntryID, Reason, Status string
+		CreatedAt                   int64
+		Outcome                     *string
+		ResolvedAt                  *int64
+	}
+	Duplicate bool
+	Notes     []string
+}
+
+// reportsListed is the answer to a moderator.
+type reportsListed struct {
+	Reports []struct {
+		ID, EntryID, Reason, Status, Agent string
+		Text, Contact, Outcome             *string
+		AgentProven                        bool
+		Entry                              struct{ Title, Body string }
+	}
+	NextCursor *string
+}
+
+func sendReport(t *testing.T, s *apitest.Server, status int, fields map[string]any, headers ...string) (r reported) {
+	t.Helper()
+	body, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := s.Do(http.MethodPost, reportsPath, string(body), append(headers, "Content-Type", jsonType)...)
+	if got.Status != status {
+		t.Fatalf("%s: %d %s, want %d", body, got.Status, got.Body, status)
+	}
+	if status < http.StatusBadRequest {
+		got.Decode(t, &r)
+	}
+	if status == http.StatusCreated && got.Header.Get("Location") != reportsPath+"/"+r.Report.ID {
+		t.Errorf("it is at %s", got.Header.Get("Location"))
+	}
+	return r
+}
+
+// TestReports: a report needs no name, is answered with a receipt, is shown to moderators
+// alone, hides nothing, and its receipt says what became of it.
+func TestReports(t *testing.T) {
+	var log bytes.Buffer
+	s := withModerator(t, func(c *api.Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	s.Publish(map[string]any{"agent": "eve", "body": "Cheap pills!"})
+	asModerator := []string{"Authorization", "Bearer " + modToken, "Content-Type", jsonType}
+	const text, contact = "It says that\nmy password is hunter22-hunter22", "moderate-me@example.org"
+	first := sendReport(t, s, http.StatusCreated, map[string]any{"entry_id": "E1", "reason": "Spam", "text": text, "contact": contact})
+	if r := first.Report; r.EntryID != "e1" || r.Reason != "spam" || r.Status != "open" || r.Outcome != nil || r.ResolvedAt != nil || len(r.ID) != 30 || first.Duplicate {
+		t.Errorf("the receipt is %+v", first)
+	}
+	again := sendReport(t, s, http.StatusOK, map[string]any{"entry_id": "e1", "reason": "illegal", "text": "Look again."})
+	if again.Report.ID != first.Report.ID || !again.Duplicate || len(again.Notes) != 1 || again.Report.Reason != "spam" {
+		t.Errorf("a repeat: %+v", again)
+	}
+	sendReport(t, s, http.StatusUnprocessableEntity, map[string]any{"entry_id": "e9", "reason": "spam", "text": text})
+	got := s.Get(reportsPath + "/" + first.Report.ID)
+	if got.Status != http.StatusOK || got.Header.Get("Cache-Control") != "no-store" || bytes.Contains(got.Body, []byte("example.org")) || bytes.Contains(got.Body, []byte("hunter22")) {
+		t.Errorf("%d %s %v", got.Status, got.Body, got.Header)
+	}
+	for _, id := range []string{"rep_aaaaaaaaaaaaaaaaaaaaaaaaaa", "e1", strings.ToUpper(first.Report.ID), first.Report.ID + "a"} {
+		if r := s.Get(reportsPath + "/" + id); r.Status != http.StatusNotFound {
+			t.Errorf("%s: %d %s", id, r.Status, r.Body)
+		}
+	}
+	if r := s.Get("/api/moderation/reports"); r.Status != http.StatusForbidden {
+		t.Errorf("a stranger sees %s", r.Body)
+	}
+	if r := s.Get("/api/entries/e1"); !bytes.Contains(r.Body, []byte("Cheap pills")) {
+		t.Errorf("it is hidden: %s", r.Body)
+	}
+	listed := func(query string) (list reportsListed) {
+		t.Helper()
+		r := s.Do(http.MethodGet, "/api/moderation/reports"+query, "", asModerator...)
+		if r.Status != http.StatusOK {
+			t.Fatalf("%s: %d %s", query, r.Status, r.Body)
+		}
+		r.Decode(t, &list)
+		return list
+	}
+	list := listed("?status=open&entry_id=e1")
+	if len(list.Reports) != 1 || *list.Reports[0].Text != text || *list.Reports[0].Contact != contact || list.Reports[0].Agent != "anonymous" || list.Reports[0].AgentProven ||
+		list.Reports[0].Entry.Body != "Cheap pills!" {
+		t.Errorf("listed are %+v", list)
+	}
+	if list := listed("?entry_id=e9"); len(list.Reports) > 0 {
+		t.Errorf("of an entry that is not there: %+v", list)
+	}
+	if r := s.Do(http.MethodGet, "/api/moderation/reports?status=all", "", asModerator...); r.Status != http.StatusUnprocessableEntity {
+		t.Errorf("status=all: %d", r.Status)
+	}
+
+	resolve := func(status int, body string) (done struct {
+		Matched, Resolved int
+		Record            *uint64
+		Notes             []string
+	},
+	) {
+		t.Helper()
+		r := s.Do(http.MethodPost, "/api/moderation/resolve", body, asModerator...)
+		if r.Status != status {
+			t.Fatalf("%s: %d %s", body, r.Status, r.Body)
+		}
+		r.Decode(t, &done)
+		return done
+	}
+	id := first.Report.ID
+	if done := resolve(http.StatusOK, `{"ids":["`+id+`"],"outcome":"kept","reason":"Fine","dry_run":true}`); done.Matched != 1 || done.Resolved != 0 || done.Record != nil {
+		t.Errorf("a dry run: %+v", done)
+	}
+	for _, body := range []string{
+		`{}`, `{"ids":["` + id + `"]}`, `{"ids":["` + id + `"],"outcome":"dropped"}`, `{"ids":["rep_x"],"outcome":"kept"}`, `{"ids":[1],"outcome":"kept"}`, `{"outcome":"kept"}`,
+	} {
+		resolve(http.StatusUnprocessableEntity, body)
+	}
+	if r := s.Do(http.MethodPost, "/api/moderation/resolve", `{"ids":["e1"],"outcome":"kept"}`, "Content-Type", jsonType); r.Status != http.StatusForbidden {
+		t.Errorf("a stranger resolves: %d %s", r.Status, r.Body)
+	}
+	if done := resolve(http.StatusOK, `{"ids":["e1","`+id+`","e7"],"outcome":"kept","reason":"Fine"}`); done.Matched != 1 || done.Resolved != 1 || done.Record == nil || len(done.Notes) != 2 {
+		t.Errorf("resolved: %+v", done)
+	}
+	if done := resolve(http.StatusOK, `{"ids":["e1"],"outcome":"hidden"}`); done.Matched != 0 || done.Record != nil {
+		t.Errorf("resolved twice: %+v", done)
+	}
+	var receipt reported
+	s.Get(reportsPath+"/"+id).Decode(t, &receipt)
+	if r := receipt.Report; r.Status != "resolved" || *r.Outcome != "kept" || *r.ResolvedAt < r.CreatedAt {
+		t.Errorf("the receipt says %+v", r)
+	}
+	if list := listed("?status=resolved"); len(list.Reports) != 1 || *list.Reports[0].Outcome != "kept" {
+		t.Errorf("resolved are %+v", list)
+	}
+	record := string(s.Get("/api/moderation/log").Body)
+	if !strings.Contains(record, `"action":"resolve","what":null,"reason":"Fine"`) || strings.Contains(record, "rep_") {
+		t.Errorf("everybody reads %s", record)
+	}
+	for _, secret := range []string{"hunter22", "example.org", id, "rep_"} {
+		if strings.Contains(log.String(), secret) {
+			t.Errorf("%q is in the log: %s", secret, log.String())
+		}
+	}
+}
+
+// TestReportsByName: who proves a name is shown as proven, and an error says so where the
+// proof is wrong.
+func TestReportsByName(t *testing.T) {
+	s := withModerator(t)
+	s.Publish(map[string]any{"body": "Cheap pills!"})
+	var registered struct {
+		EditKey string `json:"edit_key"`
+	}
+	s.Post("/api/agents", map[string]any{"id": "ada", "note": "Here."}).Decode(t, &registered)
+	fields := map[string]any{"entry_id": "e1", "reason": "other", "text": "Look at this.", "agent": "ada"}
+	fields["edit_key"] = "ck_wrong"
+	sendReport(t, s, http.StatusForbidden, fields)
+	delete(fields, "edit_key")
+	sendReport(t, s, http.StatusCreated, fields, "Authorization", "Bearer "+registered.EditKey)
+	var list reportsListed
+	s.Do(http.MethodGet, "/api/moderation/reports", "", "Authorization", "Bearer "+modToken).Decode(t, &list)
+	if r := list.Reports[0]; r.Agent != "ada" || !r.AgentProven {
+		t.Errorf("listed is %+v", r)
+	}
+}
+
+// TestTooManyReports: a sender is told what to do.
+func TestTooManyReports(t *testing.T) {
+	s := withModerator(t)
+	for i := range command.MaxSenderReports + 1 {
+		s.Publish(map[string]any{"body": "Cheap pills!"})
+		status := http.StatusCreated
+		if i == command.MaxSenderReports {
+			status = http.StatusTooManyRequests
+		}
+		fields := map[string]any{"entry_id": fsm.EntryID(uint64(i + 1)), "reason": "spam", "text": "Spam"}
+		sendReport(t, s, status, fields)
+		if i < command.MaxSenderReports {
+			continue
+		}
+		body, _ := json.Marshal(fields)
+		r := s.Do(http.MethodPost, reportsPath, string(body), "Content-Type", jsonType)
+		p := apitest.CheckError(t, r)
+		if p.Code != "rate_limited" || r.Header.Get("Retry-After") != "3600" || !strings.Contains(p.Error, "20 reports from your address") || p.Issues[0].Field != "entry_id" {
+			t.Errorf("%+v %v", p, r.Header)
+		}
+	}
+	// In pages, oldest first.
+	var ids []string
+	for query := "?limit=7"; ; {
+		var list reportsListed
+		s.Do(http.MethodGet, "/api/moderation/reports"+query, "", "Authorization", "Bearer "+modToken).Decode(t, &list)
+		for _, r := range list.Reports {
+			ids = append(ids, r.EntryID)
+		}
+		if list.NextCursor == nil {
+			break
+		}
+		query = "?limit=7&cursor=" + *list.NextCursor
+	}
+	if len(ids) != command.MaxSenderReports || ids[0] != "e1" || ids[9] != "ea" {
+		t.Errorf("the pages have %q", ids)
+	}
+}

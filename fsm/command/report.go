@@ -1,0 +1,135 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ReportReason says what a report holds against an entry.
+type ReportReason uint8
+
+// The reasons. The numbers stand in logs and stored rows.
+const (
+	ReportIllegal    ReportReason = 1
+	ReportSpam       ReportReason = 2
+	ReportSecret     ReportReason = 3 // it shows a credential, or what somebody did not want to be known
+	ReportHarassment ReportReason = 4
+	ReportOther      ReportReason = 5
+)
+
+// ReportReasons are the names of the reasons in the interface.
+var ReportReasons = names{ReportIllegal: "illegal", ReportSpam: "spam", ReportSecret: "secret", ReportHarassment: "harassment", ReportOther: "other"}
+
+// String returns the reason's name in the interface.
+func (r ReportReason) String() string { return ReportReasons.name(uint8(r)) }
+
+// ReportOutcome says what became of a report.
+type ReportOutcome uint8
+
+// The outcomes. The numbers stand in logs and stored rows.
+const (
+	ReportOpen    ReportOutcome = 0
+	ReportHidden  ReportOutcome = 1 // the entry was hidden
+	ReportErased  ReportOutcome = 2 // the entry was erased
+	ReportKept    ReportOutcome = 3 // the entry stays
+	ReportSettled ReportOutcome = 4 // something else was done
+	// ReportDropped: nobody looked at it; its sender had more open ones than any other
+	// when there was no more room. No moderator gives it.
+	ReportDropped ReportOutcome = 5
+)
+
+// ReportOutcomes are the names of the outcomes that moderators give.
+var ReportOutcomes = names{ReportHidden: "hidden", ReportErased: "erased", ReportKept: "kept", ReportSettled: "other"}
+
+// String returns the outcome's name in the interface; "" for ReportOpen.
+func (o ReportOutcome) String() string {
+	switch o {
+	case ReportOpen:
+		return ""
+	case ReportDropped:
+		return "dropped"
+	}
+	return ReportOutcomes.name(uint8(o))
+}
+
+// names are the names of numbers from 1 on in the interface.
+type names []string
+
+func (n names) name(i uint8) string {
+	if i == 0 || int(i) >= len(n) {
+		return fmt.Sprintf("unknown(%d)", i)
+	}
+	return n[i]
+}
+
+// List returns all names, in order.
+func (n names) List() []string { return n[1:] }
+
+// Parse returns the number with a name; 0: none has it.
+func (n names) Parse(name string) uint8 {
+	for i := 1; i < len(n); i++ {
+		if n[i] == name {
+			return uint8(i) //nolint:gosec // there are few
+		}
+	}
+	return 0
+}
+
+func (n names) check(field string, i uint8) error { return checkRange(field, int(i), 1, len(n)-1, "") }
+
+// Report asks the moderators to look at an entry. Nobody else is shown its text and its
+// contact.
+type Report struct {
+	Agent    string       `cbor:"1,keyasint"`           // the name as moderators see it; AnonymousName: none
+	AgentKey string       `cbor:"2,keyasint"`           // text.Fold(Agent)
+	ID       []byte       `cbor:"3,keyasint"`           // of the receipt: random, ReportIDBytes
+	Target   string       `cbor:"4,keyasint"`           // public id of the entry
+	Reason   ReportReason `cbor:"5,keyasint"`           //
+	Text     string       `cbor:"6,keyasint"`           //
+	Contact  string       `cbor:"7,keyasint,omitempty"` // how to reach who reports; "": not given
+	Proof    Proof        `cbor:"8,keyasint,omitempty"` // of the name
+}
+
+// ResolveReports says what became of open reports.
+type ResolveReports struct {
+	Order
+	Reports [][]byte      `cbor:"10,keyasint,omitempty"` // ids of receipts
+	Targets []string      `cbor:"11,keyasint,omitempty"` // public ids of entries: all open reports of these
+	Outcome ReportOutcome `cbor:"12,keyasint"`
+}
+
+func (*Report) op() Op         { return OpReport }
+func (*ResolveReports) op() Op { return OpResolveReports }
+
+// Signature returns under which name the report is made.
+func (c *Report) Signature() Signature { return Signature{AgentKey: c.AgentKey, Proof: &c.Proof} }
+
+func (c *Report) check() error {
+	return errors.Join(
+		checkText("agent", c.Agent, MinName, MaxName),
+		checkBytes("agent key", c.AgentKey, MaxNameKeyBytes),
+		checkReportID(c.ID),
+		checkText("target", c.Target, 1, MaxTarget),
+		ReportReasons.check("reason", uint8(c.Reason)),
+		checkText("text", c.Text, MinReport, MaxReport),
+		checkText("contact", c.Contact, 0, MaxReportContact),
+		c.Proof.check(),
+	)
+}
+
+func (c *ResolveReports) check() error {
+	err := errors.Join(
+		c.Order.check(),
+		checkRange("reports and targets", len(c.Reports)+len(c.Targets), 1, MaxHidden, "items"),
+		checkAll("targets", c.Targets, MaxHidden, func(id string) error { return checkText("target", id, 1, MaxTarget) }),
+		ReportOutcomes.check("outcome", uint8(c.Outcome)),
+	)
+	for _, id := range c.Reports {
+		err = errors.Join(err, checkReportID(id))
+	}
+	return err
+}
+
+func checkReportID(id []byte) error {
+	return checkRange("report id", len(id), ReportIDBytes, ReportIDBytes, "bytes")
+}
