@@ -55,7 +55,7 @@ const (
 	OpLiftRule     Op = 28 // ends one
 	OpNoteChange   Op = 29 // keeps that the leader changed the configuration
 
-	OpSweep Op = 30 // makes stubs of entries that are older than their retention
+	OpSweep          Op = 30 // makes stubs of entries that are older than their retention
 	OpReport         Op = 32 // asks moderators to look at an entry
 	OpResolveReports Op = 33 // says what became of reports
 )
@@ -102,7 +102,7 @@ var commands = map[Op]struct {
 	OpLiftRule:     {"lift_rule", func() Payload { return new(LiftRule) }},
 	OpNoteChange:   {"note_change", func() Payload { return new(NoteChange) }},
 
-	OpSweep: {"sweep", func() Payload { return new(Sweep) }},
+	OpSweep:          {"sweep", func() Payload { return new(Sweep) }},
 	OpReport:         {"report", func() Payload { return new(Report) }},
 	OpResolveReports: {"resolve_reports", func() Payload { return new(ResolveReports) }},
 }
