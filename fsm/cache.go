@@ -15,7 +15,7 @@ const (
 	recentSlots    = 4096
 	recentRowBytes = 4 << 10
 	// hotSlots is how many rows of hotSpaces are kept in memory, and hotRowBytes how
-	// long one may be: 4 MiB at worst.
+	// long one may be: 16 MiB at worst.
 	hotSlots    = 4096
 	hotRowBytes = 1 << 10
 )
@@ -48,8 +48,8 @@ func (r *recentRows) get(seq uint64) []byte {
 }
 
 // hotSpaces hold what nearly every write reads, and few change: who a name belongs to,
-// who wrote under it, and what is left of the day's budget.
-var hotSpaces = [256]bool{spaceProfile: true, spaceLook: true, spaceWriters: true, spaceSettings: true, spaceBudget: true}
+// who wrote under it and when, and what is left of the day's budget.
+var hotSpaces = [256]bool{spaceProfile: true, spaceLook: true, spaceWriters: true, spacePosted: true, spaceSettings: true, spaceBudget: true}
 
 // hotRows keeps rows of hotSpaces as they stand in the newest state. A view may use one
 // that has not changed since an index that the view holds: a row changes here before

@@ -462,12 +462,21 @@ func pebbleOptions(opts *Options, cache *pebble.Cache, fatal func(error)) *pebbl
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)
 		o.TargetFileSizes[i] = tableBytes << min(i, 3)
 	}
+	o.Experimental.SpanPolicyFunc = tablesOfSpace
 	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings {
 		settings := pebble.DBCompressionFastest
 		copy(settings.Levels[:plainLevels], pebble.DBCompressionNone.Levels[:])
 		return settings
 	})
 	return o
+}
+
+// tablesOfSpace ends a table with the keyspace that it began with. Rows that are written
+// once and in order, as those of entries, then move from level to level as whole tables,
+// where a table that they share with rows that change would be written again.
+func tablesOfSpace(start []byte) (policy pebble.SpanPolicy, end []byte, err error) {
+	_, end = spaceBounds(start[0])
+	return policy, end, nil
 }
 
 // pebbleLogger passes on what matters of Pebble's log.
