@@ -49,16 +49,27 @@ func ReplaceText(dir, old, text string) (rows int, err error) {
 	return rows, db.Flush()
 }
 
+// findTries is how often FindText looks at a directory that a running node changes.
+const findTries = 100
+
 // FindText returns the files below dir in which a text stands, in the case given or in
 // lower case. Every block of a table is decoded: tables are compressed, so that their
 // bytes alone say nothing. What else is there, a manifest or the Raft log with its free
 // pages, is not compressed.
 func FindText(dir, text string) (found []string, err error) {
+	for range findTries {
+		if found, err = findText(dir, text); err == nil {
+			break
+		}
+	}
+	return found, err
+}
+
+// findText returns an error when a file goes, or is being written, while it looks: what
+// was in it may be in a file that it has not seen.
+func findText(dir, text string) (found []string, err error) {
 	needles := [][]byte{[]byte(text), bytes.ToLower([]byte(text))}
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // a node is running
-		}
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -67,7 +78,7 @@ func FindText(dir, text string) (found []string, err error) {
 			read = decodeTable
 		}
 		data, err := read(path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		for _, needle := range needles {
