@@ -91,8 +91,8 @@ func (c *call) baseURL() string {
 		return c.srv.publicURL
 	}
 	host := string(c.rctx.Host())
-	if !validHost(host) {
-		host = c.rctx.LocalAddr().String()
+	if !validHost(host) { // HTTP/1.0 needs none; the node's own address is nobody's business
+		host = "localhost"
 	}
 	return c.scheme() + "://" + host
 }

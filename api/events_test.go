@@ -5,7 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -318,4 +321,40 @@ func TestShutdownEndsStreams(t *testing.T) {
 			}
 		}()
 	})
+}
+
+// TestSlowReader is dropped, its place is free again, and it goes on from the last event
+// that it has got: without a gap, and without a repeat.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	const events = 600
+	s := start(t, func(c *api.Config) { c.Guard.AddressStreams = 1 })
+	conn, err := net.Dial("tcp", s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if tcp, is := conn.(*net.TCPConn); !is || tcp.SetReadBuffer(4<<10) != nil {
+		t.Fatal("the buffer cannot be made small")
+	}
+	begin := fsm.FormatEventID("test", fsm.EventPlace{Index: s.Backend.Machine.Applied()})
+	fmt.Fprintf(conn, "GET /api/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nLast-Event-ID: %s\r\n\r\n", begin)
+	waitUntil(t, func() bool { return s.Backend.Watchers() == 1 })
+	for range events { // more than the buffers between the two hold
+		hello := publishHello
+		hello.Body = strings.Repeat("long ", 1000)
+		s.Backend.Apply(&hello)
+	}
+	waitUntil(t, func() bool { return s.Backend.Watchers() == 0 }) // nothing was read
+	got, err := io.ReadAll(conn)
+	ids := regexp.MustCompile(`(?m)^id: (\S+)\nevent: entry\ndata: .*\n\n`).FindAllSubmatch(got, -1)
+	if len(ids) == 0 || len(ids) >= events {
+		t.Fatalf("the slow reader got %d events, %v", len(ids), err)
+	}
+	st := openStream(t, s, "/api/events", string(ids[len(ids)-1][1]))
+	for n := len(ids) + 1; n <= events; n++ {
+		if e := st.next(); e.String() != "entry "+fsm.FormatID(fsm.TypeEntry, uint64(n)) {
+			t.Fatalf("after %d events it goes on with %v", len(ids), e)
+		}
+	}
 }

@@ -272,6 +272,8 @@ var (
 	errVersion    = errors.New("the version must be HTTP/1.1 or HTTP/1.0")
 	errOldChunks  = errors.New("HTTP/1.0 has no Transfer-Encoding")
 	errUserInfo   = errors.New("a host must not hold user information: leave out what stands before the @")
+	errNoHost     = errors.New("the header Host is missing: HTTP/1.1 requires it")
+	errHost       = errors.New("the header Host must name a host, perhaps with a port, and nothing else")
 	errOtherHosts = errors.New("the address of the request names another host than the header Host")
 )
 
@@ -311,6 +313,9 @@ func checkFraming(h *fasthttp.RequestHeader) error {
 	case encoding && version == http10:
 		return errOldChunks
 	}
+	if len(h.Host()) == 0 && version == http11 {
+		return errNoHost
+	}
 	return checkHost(h.Host(), h.RequestURI())
 }
 
@@ -319,6 +324,9 @@ func checkFraming(h *fasthttp.RequestHeader) error {
 func checkHost(host, target []byte) error {
 	if bytes.IndexByte(host, '@') >= 0 {
 		return errUserInfo
+	}
+	if len(host) > 0 && !validHost(string(host)) {
+		return errHost
 	}
 	if len(target) == 0 || target[0] == '/' || target[0] == '*' {
 		return nil

@@ -69,10 +69,13 @@ func someCluster() admin.ClusterReport {
 		Rejects: "disk_full: the disks are nearly full (b)", Rejected: []admin.Rejected{{Code: "disk_full", Count: 12}, {Code: "not_enqueued", Count: 1}},
 		ClockAheadMillis: -600_000, ApplyLag: 10, ApplyLagMillis: 2500, Stall: admin.Timing{Count: 1, MeanMillis: 2600, MostMillis: 2600},
 	}
+	leader := reported("a-1", "leader", 100)
+	leader.Warnings = []string{"a flag has a name that nobody has registered"}
+	late.Warnings = append(late.Warnings, leader.Warnings...)
 	return admin.ClusterReport{
 		ClusterID: "c0ffee", AskedNode: "b-2", Leader: "a-1",
 		Servers: []admin.Server{
-			{ID: "a-1", Part: admin.Voter, Alive: true, Report: reported("a-1", "leader", 100)},
+			{ID: "a-1", Part: admin.Voter, Alive: true, Report: leader},
 			{ID: "b-2", Part: admin.Voter, Alive: true, Report: late},
 			{ID: "c-3", Part: admin.Voter, Error: "c-3 does not answer in time"},
 			{ID: "d-4", Part: admin.Outside, Alive: true, Report: reported("d-4", "follower", 0)},

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -212,20 +211,31 @@ func uptime(millis int64) string {
 // whatever is not well.
 func conditionsText(servers []admin.Server) string {
 	flags := []string{""}
+	warned := map[string][]string{} // the servers by what they warn of
+	var warnings []string
 	text := table("LAST MINUTE\tWRITES\tREJECTED\tTIME EACH\tLOG SYNC\tSTALL\tAPPLY LAG\tCLOCK", servers, func(s *admin.Server) []any {
 		r := s.Report
 		if r == nil {
 			flags = append(flags, "! "+silence(s))
 			return []any{s.ID}
 		}
-		for _, line := range slices.Concat(r.Problems, r.Warnings) {
+		for _, line := range r.Problems {
 			flags = append(flags, "! "+s.ID+": "+line)
+		}
+		for _, line := range r.Warnings {
+			if warned[line] == nil {
+				warnings = append(warnings, line)
+			}
+			warned[line] = append(warned[line], s.ID)
 		}
 		return []any{
 			s.ID, r.Write.Count, rejectedText(r), timingText(r.Write), timingText(r.Sync), timingText(r.Stall),
 			lagText(r), signedText(r.ClockAheadMillis),
 		}
 	})
+	for _, line := range warnings { // what holds for all of them is said once
+		flags = append(flags, "! "+strings.Join(warned[line], ", ")+": "+line)
+	}
 	if len(flags) == 1 {
 		return text
 	}

@@ -120,6 +120,8 @@ func (c *child) runOnce(ctx context.Context, log io.Writer) error {
 		return err
 	case ended.Signal() == syscall.SIGKILL:
 		return fmt.Errorf("did not end within %v and was killed", c.options.StopTimeout)
+	case ended.Signal() == syscall.SIGTERM: // it had not begun to listen for it
+		return nil
 	case !cmd.ProcessState.Success():
 		return &exec.ExitError{ProcessState: cmd.ProcessState}
 	}

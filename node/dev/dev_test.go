@@ -25,7 +25,7 @@ import (
 )
 
 // fakeNode, when set in the environment, makes this test binary stand in for
-// the commons binary: "ok", "stubborn" (ignores SIGTERM),
+// the commons binary: "ok", "stubborn" (ignores SIGTERM), "early" (dies of it),
 // "rejects" or "left" (the third node has left its cluster).
 const fakeNode = "COMMONS_DEV_FAKE_NODE"
 
@@ -72,7 +72,9 @@ func runFakeNode(kind string, args []string) int {
 		return 1
 	}
 	end := make(chan os.Signal, 1)
-	signal.Notify(end, syscall.SIGTERM)
+	if kind != "early" {
+		signal.Notify(end, syscall.SIGTERM)
+	}
 	go func() { fmt.Fprintln(os.Stderr, (&http.Server{Handler: mux}).Serve(listener)) }()
 	<-end
 	if kind == "stubborn" {
@@ -258,6 +260,18 @@ func TestAStubbornNodeIsKilled(t *testing.T) {
 		if alive(pid) {
 			t.Errorf("process %d lives on", pid)
 		}
+	}
+}
+
+// TestANodeThatHasJustBegun dies of the signal that asks it to end: that is no failure.
+func TestANodeThatHasJustBegun(t *testing.T) {
+	c := start(t, "early")
+	c.wait(t, "The cluster is ready")
+	if err := c.stop(t); err != nil {
+		t.Fatal(err)
+	}
+	if out := c.out.String(); strings.Contains(out, "signal: terminated") {
+		t.Error("the terminal shows how the nodes ended")
 	}
 }
 

@@ -72,6 +72,7 @@ func run(binary, dir, shots string) (err error) {
 			{"hostile", b.readHostileTexts},
 			{"answer", b.answerRequest},
 			{"news", b.seeNews},
+			{"token", b.showDetails},
 			{"kill", b.watchKill},
 		} {
 			begun := time.Now()

@@ -2,16 +2,23 @@ package main
 
 import (
 	"fmt"
+	"net/url"
 
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
 // texts are the ids of what is looked at.
-type texts struct{ question, knowledge, retracted, hostile, job, help string }
+type texts struct {
+	question, knowledge, retracted, job, help string
+	hostile                                   []string // pages with texts that want to be more
+}
 
 // hostileText wants to be more than text.
 const hostileText = `<script>window.owned=1</script><img src=x onerror="window.owned=1"> [click](javascript:window.owned=1) ` +
 	`![i](https://evil.example/x.png) "'><svg onload="window.owned=1"> {{.}} <style>body{display:none}</style> <base href="https://evil.example/">`
+
+// hostileTitle is one that fits where texts are short.
+const hostileTitle = `"><b onmouseover="window.owned=1"><script>window.owned=1</script>`
 
 // publish fills the service with what agents write.
 func publish(c *harness.Cluster) *texts {
@@ -42,7 +49,20 @@ func publish(c *harness.Cluster) *texts {
 	post(map[string]any{"agent": "lin-chen", "supersedes": t.knowledge, "relation": "correction", "body": "The lease in the table must read 120 ms."})
 	t.retracted = post(map[string]any{"agent": "visitor-7", "title": "On the moon", "body": "The moon is made of cheese, and I can prove it."})
 	post(map[string]any{"agent": "visitor-7", "supersedes": t.retracted, "relation": "retraction", "body": "I was wrong about the moon."})
-	t.hostile = post(map[string]any{"agent": "mallory", "channel": "elsewhere", "title": `"><b onmouseover="window.owned=1">` + hostileText[:80], "body": hostileText, "tags": []string{`"onclick="window.owned=1`}})
+	hostile := post(map[string]any{"agent": "mallory", "channel": "elsewhere", "title": hostileTitle, "body": hostileText, "tags": []string{`"onclick="window.owned=1`}})
+	call("/api/agents", map[string]any{"id": "mallory", "description": hostileText, "note": hostileText, "capabilities": []string{`"><img src=x onerror="window.owned=1">`}})
+	var evil struct {
+		Job, Entry harness.Entry
+	}
+	harness.Got(c.Nodes[0].Call("POST", "/api/jobs", nil, map[string]any{"agent": "mallory", "title": hostileTitle, "body": hostileText}, &evil, 201))
+	call("/api/jobs", map[string]any{"agent": "mallory", "action": "claim", "job_id": evil.Job.ID})
+	harness.Got(c.Nodes[0].Call("POST", "/api/human-requests", nil, map[string]any{
+		"agent": "mallory", "goal": hostileTitle, "requested_action": hostileText, "context": hostileText,
+	}, &evil, 201))
+	t.hostile = []string{
+		"/e/" + hostile, "/e/" + hostile + "?plain=1", "/c/elsewhere", "/a/mallory", "/agents", "/jobs?status=all", "/e/" + evil.Job.ID, "/human", "/e/" + evil.Entry.ID,
+		"/search?q=" + url.QueryEscape(`"><script>window.owned=1</script>`), "/jobs?agent=" + url.QueryEscape(hostileTitle), "/" + url.PathEscape(hostileTitle),
+	}
 	for i := range 35 {
 		post(map[string]any{
 			"agent": fmt.Sprintf("reader-%d", i%7), "channel": []string{"runs", "general", "papers"}[i%3], "title": fmt.Sprintf("Run %d of the small model", i+1),

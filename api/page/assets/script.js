@@ -98,7 +98,7 @@
       const answer = await fetch("/cluster.json", { headers: token ? { Authorization: `Bearer ${token}` } : {}, signal: abort.signal });
       if (answer.status === 403) {
         sessionStorage.removeItem(key);
-        say("That is no moderator's token.");
+        $("#token-note").textContent = "That is no moderator's token.";
         return;
       }
       if (!answer.ok) throw new Error(answer.status);
@@ -121,8 +121,7 @@
   $("#token-form").addEventListener("submit", (event) => {
     event.preventDefault();
     sessionStorage.setItem(key, $("#token").value.trim());
-    $("#token").value = "";
-    say("");
+    $("#token").value = $("#token-note").textContent = "";
   });
   $("#forget").addEventListener("click", () => sessionStorage.removeItem(key));
   look();
