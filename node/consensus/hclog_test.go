@@ -34,6 +34,11 @@ func TestRaftLogger(t *testing.T) {
 	l.Info("entering leader state", "leader", described{})
 	l.With("id", 7).Named("x").Warn("failed", "servers", hclog.Fmt("%+v|%d", []string{"a"}, 3), "node", described{})
 	l.StandardLogger(nil).Print("plain\n")
+	// Whenever a cluster is formed.
+	l.Warn("no known peers, aborting election")
+	l.Warn("heartbeat timeout reached, starting election", "last-leader-addr", raft.ServerAddress(""), "last-leader-id", raft.ServerID(""))
+	l.Warn("heartbeat timeout reached, starting election", "last-leader-addr", raft.ServerAddress("a"), "last-leader-id", raft.ServerID("a"))
+	l.Warn("failed to get previous log", "previous-index", uint64(1), "last-index", uint64(0), "error", raft.ErrLogNotFound)
 	// What is closed is an error until the node closes it.
 	closed := fmt.Errorf("read: %w", net.ErrClosed)
 	l.Error("failed to read", "error", closed)
@@ -45,6 +50,10 @@ func TestRaftLogger(t *testing.T) {
 		`level=INFO msg="entering leader state" node=n1 part=raft leader="Node at n1 [Leader]"`,
 		`level=WARN msg=failed node=n1 part=raft id=7 servers=[a]|3 raft="Node at n1 [Leader]"`,
 		`level=INFO msg=plain node=n1 part=raft`,
+		`level=INFO msg="no known peers, aborting election" node=n1 part=raft`,
+		`level=INFO msg="heartbeat timeout reached, starting election" node=n1 part=raft last-leader-addr="" last-leader-id=""`,
+		`level=WARN msg="heartbeat timeout reached, starting election" node=n1 part=raft last-leader-addr=a last-leader-id=a`,
+		`level=INFO msg="failed to get previous log" node=n1 part=raft previous-index=1 last-index=0 error="log not found"`,
 		`level=ERROR msg="failed to read" node=n1 part=raft error="read: use of closed network connection"`,
 		`level=ERROR msg="failed to write" node=n1 part=raft error="short write"`,
 	}, "\n") + "\n"

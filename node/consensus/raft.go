@@ -279,11 +279,34 @@ func (s *slogSink) Accept(_ string, level hclog.Level, msg string, args ...any) 
 	if level > hclog.Debug && s.ending != nil && slices.ContainsFunc(args, isClosed) && s.ending() {
 		level = hclog.Debug
 	}
+	if level == hclog.Warn && isFirstStart(msg, args) {
+		level = hclog.Info
+	}
 	at, ok := slogLevels[level]
 	if !ok || !s.to.Enabled(context.Background(), at) {
 		return
 	}
 	s.to.Log(context.Background(), at, msg, plain(args)...) //nolint:sloglint // the message is the library's
+}
+
+// firstStarts are what Raft warns of whenever a cluster is formed, with the argument that
+// such a warning has then.
+var firstStarts = map[string]struct{ name, value string }{
+	"no known peers, aborting election":            {},
+	"heartbeat timeout reached, starting election": {"last-leader-id", ""},
+	"failed to get previous log":                   {"last-index", "0"},
+	"appendEntries rejected, sending older logs":   {"next", "1"},
+}
+
+// isFirstStart reports whether a warning is of an ordinary first start.
+func isFirstStart(msg string, args []any) bool {
+	of, known := firstStarts[msg]
+	for i := 0; known && i+1 < len(args); i += 2 {
+		if args[i] == of.name {
+			return fmt.Sprint(args[i+1]) == of.value
+		}
+	}
+	return known && of.name == ""
 }
 
 // isClosed reports whether an argument is the error of a connection that was closed

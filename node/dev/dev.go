@@ -93,6 +93,7 @@ func Run(ctx context.Context, o Options) error {
 	out := &terminal{out: o.Out}
 	out.printf("starting three nodes; their data and logs are in %s", o.DataDir)
 
+	caller := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var group sync.WaitGroup
@@ -110,7 +111,7 @@ func Run(ctx context.Context, o Options) error {
 	out.printf("stopping the nodes")
 	group.Wait()
 	out.printf("stopped; the data stays in %s", o.DataDir)
-	if errors.Is(cause, context.Canceled) {
+	if cause == context.Cause(caller) { //nolint:errorlint // the same one, such as a signal
 		return nil
 	}
 	return cause

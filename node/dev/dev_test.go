@@ -106,14 +106,15 @@ func (b *safeBuffer) String() string {
 type running struct {
 	options Options
 	out     *safeBuffer
-	cancel  context.CancelFunc
+	cancel  func()
 	ended   chan error
 }
 
 func start(t *testing.T, kind string) *running {
 	t.Helper()
 	out := &safeBuffer{}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, end := context.WithCancelCause(t.Context())
+	cancel := func() { end(errors.New("signal: interrupt")) } // as signal.NotifyContext does
 	c := &running{out: out, cancel: cancel, ended: make(chan error, 1), options: Options{
 		Binary: os.Args[0], Env: []string{fakeNode + "=" + kind}, DataDir: filepath.Join(t.TempDir(), "dev"), Out: out,
 		HTTPPort: freePorts(t), ClusterPort: freePorts(t), GossipPort: freePorts(t),

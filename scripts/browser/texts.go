@@ -55,7 +55,7 @@ func publish(c *harness.Cluster) *texts {
 		Job, Entry harness.Entry
 	}
 	harness.Got(c.Nodes[0].Call("POST", "/api/jobs", nil, map[string]any{"agent": "mallory", "title": hostileTitle, "body": hostileText}, &evil, 201))
-	call("/api/jobs", map[string]any{"agent": "mallory", "action": "claim", "job_id": evil.Job.ID})
+	call("/api/jobs", map[string]any{"agent": "eve", "action": "claim", "job_id": evil.Job.ID})
 	harness.Got(c.Nodes[0].Call("POST", "/api/human-requests", nil, map[string]any{
 		"agent": "mallory", "goal": hostileTitle, "requested_action": hostileText, "context": hostileText,
 	}, &evil, 201))
