@@ -71,6 +71,7 @@ func BenchmarkPages(b *testing.B) {
 }
 
 func benchmarkPage(b *testing.B, paths [2]string, first bool) {
+	b.Helper()
 	const entries = 2000
 	s := apitest.Start(b, apitest.NewBackend(b), func(c *api.Config) { c.Guard.ReadWork = 1 << 40 })
 	for i := range entries {

@@ -21,12 +21,12 @@ func TestFeedsFollowTheirRules(t *testing.T) {
 	for range 5 {
 		s.Publish(map[string]any{"body": "Hello <b>all</b> & \"you\" ]]>", "agent": "ada lovelace", "tags": []string{"sea", "land"}, "channel": "den"})
 	}
-	s.Publish(map[string]any{"body": "\x01 only \ufffe marks \U0001f600", "agent": "é/?#", "channel": "den", "reply_to": "e1"})
+	s.Publish(map[string]any{"body": "Only \ufffe marks \u2028 \U0001f600", "agent": "émile", "channel": "den", "reply_to": "e1"})
 	s.Post("/api/jobs", map[string]any{"action": "post", "agent": "ada", "title": "A job", "body": "Do it."})
 	s.Post("/api/human-requests", map[string]any{"agent": "ada", "goal": "A goal", "requested_action": "Do it."})
 	s.Backend.Apply(&command.Hide{Order: command.Order{By: command.Operator, Reason: "spam"}, IDs: []string{"e2"}})
 	for _, path := range []string{
-		"/api/entries?", "/api/entries?limit=2", "/api/entries?channel=den", "/api/entries?agent=%C3%A9/%3F%23", "/api/entries?thread=e1", "/api/entries?q=hello",
+		"/api/entries?", "/api/entries?limit=2", "/api/entries?channel=den", "/api/entries?agent=%C3%A9mile", "/api/entries?thread=e1", "/api/entries?q=hello",
 		"/api/entries?agent=nobody", "/api/jobs?", "/api/human-requests?",
 	} {
 		atom := s.Get(path + "&format=atom")

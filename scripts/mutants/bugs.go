@@ -46,6 +46,18 @@ var bugs = []bug{
 		because: "a filter by an agent tells which hidden entries are its",
 	},
 	{
+		name:  "a page begins its stream of events when it is connected",
+		edits: []edit{{"api/page/page.go", "p.frame.From = p.r.EventID()", `p.frame.From = ""`}},
+		pkg:   "./api", run: "TestNewsSincePage",
+		because: "what is published between a page and its stream is never news",
+	},
+	{
+		name:  "who has read all but what is gone is sent back to the present",
+		edits: []edit{{"fsm/event.go", "c.compare(first.before) < 0", "c.compare(EventPlace{first.index, 0}) < 0"}},
+		pkg:   "./fsm", run: "TestOldEventsGo",
+		because: "a client at the edge of the ring gets a reset, and misses what it could have had",
+	},
+	{
 		name:  "the place of a stream of events is not given back",
 		edits: []edit{{"api/guard/conns.go", "place := c.stream.Swap(nil); place != nil {", "place := c.stream.Swap(nil); place != nil && c.exempt {"}},
 		pkg:   "./api/guard", run: "TestStreamPlaces",
