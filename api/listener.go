@@ -41,7 +41,6 @@ func tooManyConnections() *wire.Error {
 	return &wire.Error{Code: wire.CodeNotReady, Message: "Too many connections are open, from your address or in all. Use few, for many requests each, or ask another node."}
 }
 
-// Close implements net.Listener.
 func (l listener) Close() error { return l.closed() }
 
 // Accept implements net.Listener. Its only error is that the listener is closed: the

@@ -307,7 +307,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // that only its own complaints without one are worth more than debug.
 type fasthttpLog struct{ log *slog.Logger }
 
-// Printf implements fasthttp.Logger.
 func (l fasthttpLog) Printf(format string, _ ...any) {
 	l.log.Debug("http server", "event", format)
 }

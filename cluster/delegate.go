@@ -31,17 +31,11 @@ func (d *delegate) NodeMeta(int) []byte {
 	return d.encoded
 }
 
-// NotifyMsg ignores user messages: none are sent.
-func (d *delegate) NotifyMsg([]byte) {}
-
-// GetBroadcasts sends no user messages.
+// Nodes send no messages of their own, and add nothing to full exchanges.
+func (d *delegate) NotifyMsg([]byte)                {}
 func (d *delegate) GetBroadcasts(int, int) [][]byte { return nil }
-
-// LocalState adds nothing to full exchanges.
-func (d *delegate) LocalState(bool) []byte { return nil }
-
-// MergeRemoteState ignores additions to full exchanges: there are none.
-func (d *delegate) MergeRemoteState([]byte, bool) {}
+func (d *delegate) LocalState(bool) []byte          { return nil }
+func (d *delegate) MergeRemoteState([]byte, bool)   {}
 
 // NotifyAlive rejects members of another cluster. One that was a member here
 // before it went there is none any more, although memberlist keeps what it said
@@ -96,7 +90,6 @@ func (d *delegate) checkCluster(node *memberlist.Node) error {
 	return fmt.Errorf("server %s belongs to cluster %s, this node to cluster %s", node.Name, meta.ClusterID, own)
 }
 
-// NotifyConflict logs two nodes that claim one server id.
 func (d *delegate) NotifyConflict(existing, other *memberlist.Node) {
 	if suppressed, ok := d.lines.allow("conflict " + other.Address()); ok {
 		d.logger.Warn("a server shows up at a second address; it is believed once the first is dead",
@@ -104,14 +97,12 @@ func (d *delegate) NotifyConflict(existing, other *memberlist.Node) {
 	}
 }
 
-// NotifyJoin notes a member that came.
 func (d *delegate) NotifyJoin(node *memberlist.Node) {
 	if d.note(node) && node.Name != d.cfg.Name {
 		d.logger.Info("member joined", "server", node.Name, "gossip", node.Address())
 	}
 }
 
-// NotifyUpdate notes that a member says something else about itself.
 func (d *delegate) NotifyUpdate(node *memberlist.Node) { d.note(node) }
 
 // note takes a member over, unless what it says cannot be read.
@@ -139,7 +130,6 @@ func (d *delegate) note(node *memberlist.Node) bool {
 	return true
 }
 
-// NotifyLeave notes a member that left or died.
 func (d *delegate) NotifyLeave(node *memberlist.Node) {
 	addr := node.Address()
 	d.mu.Lock()

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -198,13 +197,7 @@ func OperatorClient(secrets *Secrets, addr string) (*http.Client, error) {
 			return nil, err
 		}
 	}
-	suffix := make([]byte, suffixBytes)
-	_, _ = rand.Read(suffix) // never fails
-	creds := &credentials{
-		serverID:  operatorName + suffixEncoding.EncodeToString(suffix),
-		clusterID: func() string { return "" },
-		now:       time.Now,
-	}
+	creds := &credentials{serverID: operatorName + newSuffix(), clusterID: func() string { return "" }, now: time.Now}
 	return newClient(newHTTP2(func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return dialOperator(ctx, network, joinAddr(host, port), secrets.current.Load(), creds)
 	})), nil
@@ -252,7 +245,6 @@ type conn struct {
 	via       any    // HTTP transport that it belongs to
 }
 
-// Close closes the connection and forgets it.
 func (c *conn) Close() error {
 	c.set.remove(c)
 	return c.Conn.Close()

@@ -443,14 +443,9 @@ func checkGossipConfig(cfg *GossipConfig) (encoded []byte, err error) {
 // at debug level, and what an operator has to know as a throttled warning.
 type gossipLog struct{ g *Gossip }
 
-// Enabled takes everything; Handle decides.
 func (l gossipLog) Enabled(context.Context, slog.Level) bool { return true }
-
-// WithAttrs is not used by a standard logger.
-func (l gossipLog) WithAttrs([]slog.Attr) slog.Handler { return l }
-
-// WithGroup is not used by a standard logger.
-func (l gossipLog) WithGroup(string) slog.Handler { return l }
+func (l gossipLog) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l gossipLog) WithGroup(string) slog.Handler            { return l }
 
 // noteworthy are the beginnings of lines that show misconfiguration or
 // strangers; memberlist's other errors are weather, and membership changes are

@@ -191,7 +191,6 @@ func (t *rotatingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.current.Load().RoundTrip(r)
 }
 
-// CloseIdleConnections serves http.Client.CloseIdleConnections.
 func (t *rotatingTransport) CloseIdleConnections() { t.current.Load().CloseIdleConnections() }
 
 // rotate gives new requests new connections and lets the old ones run out.

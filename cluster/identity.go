@@ -113,15 +113,17 @@ func makeIdentity(dir, nodeName string) (Identity, error) {
 		}
 		nodeName = hostNodeName(host)
 	}
-	suffix := make([]byte, suffixBytes)
-	if _, err := rand.Read(suffix); err != nil {
-		return Identity{}, fmt.Errorf("make a server id: %w", err)
-	}
-	id := Identity{NodeName: nodeName, ServerID: nodeName + "-" + suffixEncoding.EncodeToString(suffix)}
+	id := Identity{NodeName: nodeName, ServerID: nodeName + "-" + newSuffix()}
 	if err := id.Keep(dir); err != nil {
 		return Identity{}, err
 	}
 	return id, nil
+}
+
+func newSuffix() string {
+	suffix := make([]byte, suffixBytes)
+	_, _ = rand.Read(suffix) // never fails
+	return suffixEncoding.EncodeToString(suffix)
 }
 
 // Keep writes the identity to the data directory, through to the disk.
@@ -260,7 +262,6 @@ const (
 	identityScheme   = "commons"
 	noClusterID      = "-"
 	subjectKeyIDSize = 20
-	serialBits       = 128
 )
 
 // authority is the certificate authority that one secret gives. All nodes with
@@ -286,15 +287,20 @@ func newAuthority(keyID string, seed []byte) (*authority, error) {
 		BasicConstraintsValid: true,
 		MaxPathLenZero:        true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, public, key)
-	if err != nil {
-		return nil, fmt.Errorf("make the cluster's certificate authority: %w", err)
-	}
-	cert, err := x509.ParseCertificate(der)
+	cert, err := sign(template, template, public, key)
 	if err != nil {
 		return nil, fmt.Errorf("make the cluster's certificate authority: %w", err)
 	}
 	return &authority{keyID: keyID, key: key, cert: cert}, nil
+}
+
+// sign makes a certificate as the template says.
+func sign(template, parent *x509.Certificate, public ed25519.PublicKey, key ed25519.PrivateKey) (*x509.Certificate, error) {
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, key)
+	if err != nil {
+		return nil, err
+	}
+	return x509.ParseCertificate(der)
 }
 
 // issue makes a certificate, with a key of its own, for a server.
@@ -303,29 +309,20 @@ func (a *authority) issue(who peerIdentity, now time.Time) (*tls.Certificate, er
 	if err != nil {
 		return nil, fmt.Errorf("make a node certificate: %w", err)
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), serialBits))
+	template := &x509.Certificate{ // with a random serial number
+		Subject:     pkix.Name{CommonName: "commons node"},
+		NotBefore:   now.Add(-LeafBackdate),
+		NotAfter:    now.Add(LeafValidity),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		DNSNames:    []string{certDNSName},
+		URIs:        []*url.URL{who.uri()},
+	}
+	leaf, err := sign(template, a.cert, public, a.key)
 	if err != nil {
 		return nil, fmt.Errorf("make a node certificate: %w", err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: "commons node"},
-		NotBefore:    now.Add(-LeafBackdate),
-		NotAfter:     now.Add(LeafValidity),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		DNSNames:     []string{certDNSName},
-		URIs:         []*url.URL{who.uri()},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, public, a.key)
-	if err != nil {
-		return nil, fmt.Errorf("make a node certificate: %w", err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("make a node certificate: %w", err)
-	}
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
+	return &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}, nil
 }
 
 // peerIdentity is what a certificate says about its bearer.

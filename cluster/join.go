@@ -245,7 +245,6 @@ func newGossipTransport(inner *memberlist.NetTransport) *gossipTransport {
 	return t
 }
 
-// StreamCh implements memberlist.Transport.
 func (t *gossipTransport) StreamCh() <-chan net.Conn { return t.streams }
 
 // Shutdown implements memberlist.Transport. Whoever reads the channels goes on
@@ -286,7 +285,6 @@ func (s *gossipStream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the stream.
 func (s *gossipStream) Close() error {
 	s.transport.open.end(s.Conn)
 	return s.Conn.Close()

@@ -434,10 +434,7 @@ func (h *handoff) Addr() net.Addr { return h.addr }
 // serverAddr is a server id as an address: what Raft calls servers by.
 type serverAddr string
 
-// Network names the address space.
-func (serverAddr) Network() string { return "commons" }
-
-// String is the server id.
+func (serverAddr) Network() string  { return "commons" }
 func (a serverAddr) String() string { return string(a) }
 
 // isBrokenOff reports whether a handshake ended because the connection did, and

@@ -123,7 +123,7 @@ func (s *Secrets) GossipKeys() [][]byte {
 	return out
 }
 
-// Reload reads the secret file again. New handshakes, gossip and Seal use what
+// Reload reads the secret file again. New handshakes, gossip and seals use what
 // it now says; established connections are replaced in their own time. It
 // reports whether the secrets changed. On an error the former secrets stay.
 func (s *Secrets) Reload() (changed bool, err error) {
@@ -470,7 +470,7 @@ const (
 	sealHeaderBytes = 1 + keyIDBytes
 )
 
-// ErrSealedElsewhere is returned by Open for a text that none of the present
+// ErrSealedElsewhere is returned by OpenDataKey for a text that none of the present
 // secrets can open.
 var ErrSealedElsewhere = errors.New("sealed under a secret that is not in the secret file")
 
@@ -486,23 +486,22 @@ func newSealer(key []byte) (cipher.AEAD, error) {
 	return aead, nil
 }
 
-// Seal encrypts and authenticates plain under the secret in use. The context
-// says what the text is for; Open needs the same one.
-func (s *Secrets) Seal(plain []byte, context string) ([]byte, error) {
+// SealDataKey encrypts and authenticates a cluster's data key under the secret in use.
+func (s *Secrets) SealDataKey(plain []byte) ([]byte, error) {
 	key := s.current.Load().first()
 	id, err := hex.DecodeString(key.id)
 	if err != nil {
 		return nil, fmt.Errorf("seal: %w", err)
 	}
 	header := append([]byte{sealVersion}, id...)
-	return key.seal.Seal(header, nil, plain, sealAAD(header, context)), nil
+	return key.seal.Seal(header, nil, plain, sealAAD(header)), nil
 }
 
-// Open reverses Seal. It accepts texts sealed under any secret in the file and
-// under the well-known loopback secret, so that a node that started without a
+// OpenDataKey reverses SealDataKey. It accepts keys sealed under any secret in the file
+// and under the well-known loopback secret, so that a node that started without a
 // secret file keeps its data when it gets one. Errors: ErrSealedElsewhere, or a
 // description of what is damaged.
-func (s *Secrets) Open(sealed []byte, context string) ([]byte, error) {
+func (s *Secrets) OpenDataKey(sealed []byte) ([]byte, error) {
 	id, err := sealedKeyID(sealed)
 	if err != nil {
 		return nil, err
@@ -512,7 +511,7 @@ func (s *Secrets) Open(sealed []byte, context string) ([]byte, error) {
 			continue
 		}
 		header, body := sealed[:sealHeaderBytes], sealed[sealHeaderBytes:]
-		plain, err := key.seal.Open(nil, nil, body, sealAAD(header, context))
+		plain, err := key.seal.Open(nil, nil, body, sealAAD(header))
 		if err != nil {
 			return nil, errors.New("sealed text is damaged or was sealed for another purpose")
 		}
@@ -528,17 +527,10 @@ func NewDataKey() []byte {
 	return key
 }
 
-// SealDataKey seals a cluster's data key under the secret in use.
-func (s *Secrets) SealDataKey(key []byte) ([]byte, error) { return s.Seal(key, dataKeyContext) }
-
-// OpenDataKey reverses SealDataKey. Errors: those of Open.
-func (s *Secrets) OpenDataKey(sealed []byte) ([]byte, error) { return s.Open(sealed, dataKeyContext) }
-
 // NeedsReseal reports whether sealed is not under the secret in use. Whoever
 // keeps it opens and seals it again before an older secret may go.
 func (s *Secrets) NeedsReseal(sealed []byte) bool {
-	id, err := sealedKeyID(sealed)
-	return err != nil || id != s.current.Load().first().id
+	return SealedUnder(sealed) != s.current.Load().first().id
 }
 
 // SealedUnder returns the public name of the secret that a text is sealed under,
@@ -561,8 +553,4 @@ func sealedKeyID(sealed []byte) (string, error) {
 	return hex.EncodeToString(sealed[1:sealHeaderBytes]), nil
 }
 
-func sealAAD(header []byte, context string) []byte {
-	aad := make([]byte, 0, len(header)+len(context))
-	aad = append(aad, header...)
-	return append(aad, context...)
-}
+func sealAAD(header []byte) []byte { return append(bytes.Clone(header), dataKeyContext...) }

@@ -107,28 +107,25 @@ func TestSealOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain := []byte("data key")
-	sealed, err := s.Seal(plain, "purpose")
+	sealed, err := s.SealDataKey(plain)
 	if err != nil {
 		t.Fatal(err)
 	}
 	open := func(want error) {
 		t.Helper()
-		got, err := s.Open(sealed, "purpose")
+		got, err := s.OpenDataKey(sealed)
 		if !errors.Is(err, want) || want == nil && !bytes.Equal(got, plain) {
 			t.Fatalf("got %q, %v; want error %v", got, err, want)
 		}
 	}
 	open(nil)
-	if _, err := s.Open(sealed, "other"); err == nil {
-		t.Error("opened for another purpose")
-	}
 	for i := range sealed {
 		bad := bytes.Clone(sealed)
 		bad[i] ^= 1
-		if _, err := s.Open(bad, "purpose"); err == nil {
+		if _, err := s.OpenDataKey(bad); err == nil {
 			t.Fatalf("opened with byte %d changed", i)
 		}
-		if _, err := s.Open(sealed[:i], "purpose"); err == nil {
+		if _, err := s.OpenDataKey(sealed[:i]); err == nil {
 			t.Fatalf("opened when cut to %d bytes", i)
 		}
 	}
@@ -158,12 +155,12 @@ func TestOpenWhatALoopbackNodeSealed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := loop.Seal([]byte("x"), "c")
+	sealed, err := loop.SealDataKey([]byte("x"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := testSecrets(t, "a")
-	if got, err := s.Open(sealed, "c"); err != nil || string(got) != "x" {
+	if got, err := s.OpenDataKey(sealed); err != nil || string(got) != "x" {
 		t.Fatalf("got %q, %v", got, err)
 	}
 	if !s.NeedsReseal(sealed) {

@@ -71,11 +71,8 @@ func (b *backend) overBudget() error {
 // Fingerprint returns the pseudonym of a client address under the cluster's data
 // key; "" while the key is not known, when Propose takes nothing either.
 func (b *backend) Fingerprint(addr netip.Addr) string { return b.dataKey.Fingerprint(addr) }
+func (b *backend) View() *fsm.View                    { return b.machine.View() }
 
-// View returns the newest view of the state.
-func (b *backend) View() *fsm.View { return b.machine.View() }
-
-// WaitIndex waits until this node has applied the index.
 func (b *backend) WaitIndex(ctx context.Context, index uint64) error {
 	if err := b.machine.Wait(ctx, index); err != nil {
 		return &command.Unavailable{Code: command.CodeBehind, Reason: "this node has not applied that index yet"}
@@ -83,36 +80,23 @@ func (b *backend) WaitIndex(ctx context.Context, index uint64) error {
 	return nil
 }
 
-// ReadIndex returns an index that holds everything acknowledged before.
 func (b *backend) ReadIndex(ctx context.Context) (uint64, error) { return b.pipeline.ReadIndex(ctx) }
 
-// Watch wakes when something that concerns the agent was applied.
 func (b *backend) Watch(agentKey string) (wake <-chan struct{}, stop func()) {
 	return b.machine.Watch(agentKey)
 }
 
-// WatchEvents wakes when events were applied.
 func (b *backend) WatchEvents() (wake <-chan struct{}, stop func()) { return b.machine.WatchEvents() }
+func (b *backend) Joined() <-chan struct{}                          { return b.dataKey.Known() }
+func (b *backend) CaughtUp() <-chan struct{}                        { return b.caughtUp }
+func (b *backend) StaleFor() time.Duration                          { return b.health.StaleFor() }
+func (b *backend) NodeName() string                                 { return b.identity.NodeName }
 
-// Joined is closed once this node is part of a cluster and can open its data key.
-func (b *backend) Joined() <-chan struct{} { return b.dataKey.Known() }
-
-// CaughtUp is closed once this node has what was acknowledged before its start.
-func (b *backend) CaughtUp() <-chan struct{} { return b.caughtUp }
-
-// StaleFor returns how old what is read here may be.
-func (b *backend) StaleFor() time.Duration { return b.health.StaleFor() }
-
-// NodeName is the node's name.
-func (b *backend) NodeName() string { return b.identity.NodeName }
-
-// Status describes the node and its part in the cluster.
 func (b *backend) Status() api.Status {
 	ready := !slices.ContainsFunc(b.health.Checks(), func(c health.Check) bool { return !c.OK })
 	return api.Status{Role: health.Role(b.raft.State()), Ready: ready, AppliedIndex: b.machine.Applied()}
 }
 
-// Checks are the conditions of readiness.
 func (b *backend) Checks() []api.Check {
 	checks := b.health.Checks()
 	list := make([]api.Check, len(checks))
@@ -153,7 +137,6 @@ func (n *Node) moderate(request admin.Moderation) (status int, answer []byte) {
 	return done.Status, done.Body
 }
 
-// Cluster is the cluster as people are shown it.
 func (b *backend) Cluster(ctx context.Context) api.Cluster {
 	report := b.operator.Pulse(ctx)
 	newest := report.Newest()
@@ -197,7 +180,6 @@ func nameOf(serverID string) string {
 	return serverID
 }
 
-// Measured is what this node has measured in the last hour.
 func (b *backend) Measured() api.Measured {
 	h := b.health.History()
 	points := func(list []admin.Timing) []api.Point {

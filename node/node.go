@@ -176,7 +176,6 @@ func (n *Node) openState() error {
 // yet when the state is opened. Nothing is applied before Raft runs.
 type observer struct{ n *Node }
 
-// Applied implements fsm.Observer.
 func (o observer) Applied(boot command.BootID, seq uint64, r command.Result, index uint64) {
 	o.n.health.Commands.Add(1)
 	o.n.pipeline.Applied(boot, seq, r, index)

@@ -95,7 +95,7 @@ var schemeBytes = alphabetOf(digitChars + letterChars + "+")
 // discordToken is the token of a bot. It begins with base64 of decimal digits.
 const discordToken = `(?:[MN][DTjz]|O[DT])[AEIMQUYcgk][w-z0-5][A-Za-z0-9]{20,22}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}`
 
-//go:generate sh gen/generate.sh
+//go:generate sh ../../scripts/credentials/generate.sh
 
 // gitleaksRule is a rule of gitleaks.
 type gitleaksRule struct {

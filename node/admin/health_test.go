@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 	"time"
+
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // TestInstantIsANumber: it comes back from JSON as it was, to the millisecond.
@@ -24,6 +26,27 @@ func TestInstantIsANumber(t *testing.T) {
 	for _, bad := range []string{`"2026-01-01T00:00:00Z"`, `1.5`, `{}`} {
 		if err := json.Unmarshal([]byte(`{"stableSince":`+bad+`}`), &back); err == nil {
 			t.Errorf("%s passes for an instant", bad)
+		}
+	}
+}
+
+func TestBytesText(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 200 << 20: "200 MiB", 3 << 40: "3.0 TiB"} {
+		if got := BytesText(n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestParseBytes(t *testing.T) {
+	for text, want := range map[string]uint64{"0": 0, "17": 17, "3KiB": 3 << 10, "16MiB": 16 << 20, "1GiB": 1 << 30, "1024TiB": 1 << 50} {
+		if got, err := ParseBytes(text, command.MaxSettingBytes); err != nil || got != want {
+			t.Errorf("%s: %d, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "-1", "1.5GiB", "GiB", "1 GiB", "1025TiB", "20000000000000000000", "5%"} {
+		if got, err := ParseBytes(text, command.MaxSettingBytes); err == nil {
+			t.Errorf("%q is %d bytes", text, got)
 		}
 	}
 }

@@ -412,3 +412,36 @@ type HealthReport struct {
 	Health
 	Reports []Server `json:"reports"` // by id
 }
+
+// sizes are the binary prefixes of numbers of bytes.
+var sizes = []string{"KiB", "MiB", "GiB", "TiB"}
+
+const sizeStep = 1024
+
+// BytesText shows a number of bytes with a binary prefix.
+func BytesText(n uint64) string {
+	v, unit := float64(n), "B"
+	for i := 0; v >= sizeStep && i < len(sizes); i++ {
+		v, unit = v/sizeStep, sizes[i]
+	}
+	if unit == "B" || v >= 100 {
+		return fmt.Sprintf("%.0f %s", v, unit)
+	}
+	return fmt.Sprintf("%.1f %s", v, unit)
+}
+
+// ParseBytes reads a number of bytes up to most, with a binary prefix or none.
+func ParseBytes(s string, most uint64) (uint64, error) {
+	unit, number := uint64(1), s
+	for i, size := range sizes {
+		if cut, found := strings.CutSuffix(s, size); found {
+			const step = 10
+			number, unit = cut, 1<<(step*(i+1))
+		}
+	}
+	n, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || n > most/unit {
+		return 0, fmt.Errorf("not a number of bytes up to %s", BytesText(most))
+	}
+	return n * unit, nil
+}

@@ -198,7 +198,6 @@ func dial(ctx context.Context, addr string) (net.Conn, error) {
 	return &boundConn{Conn: c, unbind: context.AfterFunc(ctx, func() { c.Close() })}, nil
 }
 
-// Close hangs up.
 func (c *boundConn) Close() error {
 	c.unbind()
 	return c.Conn.Close()

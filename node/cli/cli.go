@@ -130,7 +130,6 @@ type versionCommand struct {
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
-// Run prints one line: version, Go version, platform.
 func (c *versionCommand) Run(std streams) error {
 	v := struct {
 		Version string `json:"version"`

@@ -28,7 +28,6 @@ type debugCommand struct {
 	CPU    time.Duration `name:"cpu" default:"5s" placeholder:"DURATION" help:"How long to profile the processor of each node, 20s at most; 0 leaves that out."`
 }
 
-// Help is the second part of `commons debug --help`.
 func (c *debugCommand) Help() string {
 	return "The bundle holds status, configuration, metrics, the newest lines of the log and profiles of every node that answers, and " +
 		missingFile + " with what could not be collected. It holds no secret, no key, and nothing that clients sent, nor their addresses; it does hold the addresses of nodes."
@@ -41,7 +40,6 @@ type debugReport struct {
 	Missing []string `json:"missing"` // what is not in it, and why
 }
 
-// Run saves the bundle.
 func (c *debugCommand) Run(ctx context.Context, std streams) error {
 	ctx, stop := untilSignal(ctx)
 	defer stop()

@@ -283,7 +283,7 @@ func (c *settingsSetCommand) Run(ctx context.Context, std streams) error {
 	var problems []error
 	for _, s := range c.Changes {
 		name, value, _ := strings.Cut(s, "=")
-		bytes, err := parseBytes(value)
+		bytes, err := admin.ParseBytes(value, command.MaxSettingBytes)
 		on, notBool := strconv.ParseBool(value)
 		switch {
 		case !slices.Contains(settingNames, name):
@@ -359,33 +359,17 @@ func boundText(bytes uint64) string {
 	if bytes == 0 {
 		return "no bound"
 	}
-	return bytesText(bytes)
+	return admin.BytesText(bytes)
 }
 
 // budgetText says what is used of the budget today.
 func budgetText(s *admin.SettingsReport) string {
-	text := fmt.Sprintf("%s of %s used today by %d senders, networks and names", bytesText(s.UsedBytes), boundText(s.DailyBytes), s.Senders)
+	text := fmt.Sprintf("%s of %s used today by %d senders, networks and names", admin.BytesText(s.UsedBytes), boundText(s.DailyBytes), s.Senders)
 	if s.DailyBytes > 0 {
 		const percent = 100
 		text += fmt.Sprintf(" (%.0f%%)", percent*float64(s.UsedBytes)/float64(s.DailyBytes))
 	}
 	return text
-}
-
-// parseBytes reads a number of bytes, with a binary prefix or none.
-func parseBytes(s string) (uint64, error) {
-	unit := uint64(1)
-	for i, suffix := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if number, found := strings.CutSuffix(s, suffix); found {
-			const step = 10
-			s, unit = number, 1<<(step*(i+1))
-		}
-	}
-	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil || n > command.MaxSettingBytes/unit {
-		return 0, fmt.Errorf("not a number of bytes up to %s", bytesText(command.MaxSettingBytes))
-	}
-	return n * unit, nil
 }
 
 type eventsCommand struct {

@@ -20,7 +20,6 @@ type configError struct {
 	problems []string
 }
 
-// Error joins the problems, one per line.
 func (e *configError) Error() string { return strings.Join(e.problems, "\n") }
 
 // problemsOf takes the error of a parse apart into its problems.

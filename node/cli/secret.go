@@ -25,7 +25,6 @@ type secretGenerateCommand struct {
 	JSON bool   `name:"json" help:"Print JSON."`
 }
 
-// Run prints a new secret, or makes sure that there is a file with one.
 func (c *secretGenerateCommand) Run(std streams) error {
 	if c.Keep == "" {
 		secret := cluster.NewSecret()

@@ -32,14 +32,12 @@ type serveCommand struct {
 	Config config.Config `embed:""`
 }
 
-// Help is the second part of `commons serve --help`.
 func (c *serveCommand) Help() string {
 	return "SIGTERM and Ctrl-C hand leadership over and end the node in good order; a second one ends it at once. " +
 		"On a terminal SIGHUP does the same, because the terminal was closed, unless nohup is in front. " +
 		"Without one the node goes on: there is nothing to reload, as the secret file is read again by itself and settings take a restart."
 }
 
-// Run runs one node until a signal or its own failure ends it.
 func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	logger, err := newLogger(std.err, c.Config.LogLevel, c.Config.LogFormat)
 	if err != nil {
@@ -188,7 +186,6 @@ func (c *devCommand) serveFlags() []string {
 	return c.Serve
 }
 
-// Run runs three nodes until a signal ends them.
 func (c *devCommand) Run(ctx context.Context, std streams) error {
 	binary, err := os.Executable()
 	if err != nil {
@@ -227,7 +224,6 @@ func (c *benchCommand) options() bench.Options {
 	}
 }
 
-// Validate implements kong's hook.
 func (c *benchCommand) Validate() error {
 	if err := c.options().Validate(); err != nil {
 		return &configError{strings.Split(err.Error(), "\n")}
@@ -235,7 +231,6 @@ func (c *benchCommand) Validate() error {
 	return nil
 }
 
-// Run measures and prints the report.
 func (c *benchCommand) Run(ctx context.Context, std streams) error {
 	ctx, stop := untilSignal(ctx)
 	defer stop()

@@ -17,19 +17,6 @@ func TestSettingsText(t *testing.T) {
 	golden(t, "settings.txt", settingsText(&someSettings)+"\n")
 }
 
-func TestParseBytes(t *testing.T) {
-	for text, want := range map[string]uint64{"0": 0, "17": 17, "3KiB": 3 << 10, "16MiB": 16 << 20, "1GiB": 1 << 30, "1024TiB": 1 << 50} {
-		if got, err := parseBytes(text); err != nil || got != want {
-			t.Errorf("%s: %d, %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"", "-1", "1.5GiB", "GiB", "1 GiB", "1025TiB", "20000000000000000000", "5%"} {
-		if got, err := parseBytes(text); err == nil {
-			t.Errorf("%q is %d bytes", text, got)
-		}
-	}
-}
-
 // TestSettings: a setting holds at once for all nodes, and what one sender writes over
 // it without a key is a 429 until the next day.
 func TestSettings(t *testing.T) {

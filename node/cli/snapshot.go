@@ -60,7 +60,7 @@ func (c *snapshotSaveCommand) Run(ctx context.Context, std streams) error {
 		return fmt.Errorf("%s is whole, and the list of what was purged could not be saved beside it: %w; run `commons mod purge-list`", c.File, err)
 	}
 	return show(std.out, c.JSON, report, fmt.Sprintf("saved %s: %d entries up to index %d, %s in %v",
-		c.File, report.Entries, report.Index, bytesText(uint64(report.FileBytes)), time.Since(start).Round(time.Millisecond)))
+		c.File, report.Entries, report.Index, admin.BytesText(uint64(report.FileBytes)), time.Since(start).Round(time.Millisecond)))
 }
 
 // record has the cluster know of the backup. Without that the backup is as good, but
@@ -114,7 +114,6 @@ type countedWriter struct {
 	n  int64
 }
 
-// Write counts what it passes on.
 func (w *countedWriter) Write(p []byte) (int, error) {
 	n, err := w.to.Write(p)
 	w.n += int64(n)
@@ -186,7 +185,7 @@ func inspectedText(file string, found *inspected) string {
 		{"cluster", fmt.Sprintf("%s, format %d", found.ClusterID, found.Format)},
 		{"entries", fmt.Sprintf("%d, up to %s", found.Entries, timeText(found.Time))},
 		{"log", fmt.Sprintf("index %d, term %d", found.Index, found.Term)},
-		{"state", bytesText(uint64(found.ContentBytes))},
+		{"state", admin.BytesText(uint64(found.ContentBytes))},
 		{"digest", found.Digest},
 		{"rows", found.Rows},
 		{"secret", found.SealedUnder},

@@ -157,7 +157,7 @@ func statusText(p *overview) string {
 		}
 		return []any{
 			s.ID, r.Role, s.Part, yesNo(r.Ready), r.Applied, rate.Behind, fmt.Sprintf("%.0f", rate.Requests), r.Open,
-			bytesText(uint64(max(r.LogBytes, 0))), bytesText(r.DiskFree), bytesText(r.MemoryBytes), uptime(r.UptimeMillis),
+			admin.BytesText(uint64(max(r.LogBytes, 0))), admin.BytesText(r.DiskFree), admin.BytesText(r.MemoryBytes), uptime(r.UptimeMillis),
 		}
 	})
 	return out.String() + servers + "\n\n" + conditionsText(p.Servers)
@@ -187,20 +187,6 @@ func daysText(servers []admin.Server, set *admin.SettingsReport) string {
 		return ""
 	}
 	return "   disk for " + strings.Join(days, ", ")
-}
-
-// bytesText shows a number of bytes with a binary prefix.
-func bytesText(n uint64) string {
-	const step = 1024
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
-	v, i := float64(n), 0
-	for v >= step && i < len(units)-1 {
-		v, i = v/step, i+1
-	}
-	if i == 0 || v >= 100 {
-		return fmt.Sprintf("%.0f %s", v, units[i])
-	}
-	return fmt.Sprintf("%.1f %s", v, units[i])
 }
 
 func uptime(millis int64) string {

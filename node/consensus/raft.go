@@ -217,10 +217,8 @@ type observedFSM struct {
 	notices *notices
 }
 
-// Apply applies one log entry.
 func (f observedFSM) Apply(entry *raft.Log) any { return f.ApplyBatch([]*raft.Log{entry})[0] }
 
-// ApplyBatch applies log entries.
 func (f observedFSM) ApplyBatch(entries []*raft.Log) (answers []any) {
 	newest := entries[len(entries)-1]
 	f.notices.committed(newest.Index, newest.Term)
@@ -231,7 +229,6 @@ func (f observedFSM) ApplyBatch(entries []*raft.Log) (answers []any) {
 	return answers
 }
 
-// Restore installs a snapshot.
 func (f observedFSM) Restore(r io.ReadCloser) error {
 	if err := f.BatchingFSM.Restore(r); err != nil {
 		return err
@@ -356,10 +353,8 @@ var (
 	_ raft.StableStore = raftLog{}
 )
 
-// StoreLog stores one entry.
 func (l raftLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
 
-// StoreLogs stores entries.
 func (l raftLog) StoreLogs(entries []*raft.Log) error {
 	begun := time.Now()
 	err := l.Store.StoreLogs(entries)
@@ -374,12 +369,10 @@ func (l raftLog) StoreLogs(entries []*raft.Log) error {
 	return l.failed(err)
 }
 
-// Set stores a stable value.
 func (l raftLog) Set(key, value []byte) error {
 	return l.failed(l.Store.Set(key, value))
 }
 
-// SetUint64 stores a stable number.
 func (l raftLog) SetUint64(key []byte, value uint64) error {
 	switch {
 	case bytes.Equal(key, KeyCurrentTerm):

@@ -81,7 +81,6 @@ type openStream struct {
 	once   sync.Once
 }
 
-// Read reads on.
 func (o *openStream) Read(p []byte) (int, error) {
 	o.of.mu.Lock()
 	broken := o.of.broken != o.broken
@@ -94,7 +93,6 @@ func (o *openStream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the sending.
 func (o *openStream) Close() error {
 	o.once.Do(func() {
 		o.of.mu.Lock()

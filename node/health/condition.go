@@ -129,7 +129,7 @@ func (h *Health) Warnings(c *admin.Condition) []string {
 		"writes through it are slow: in the last minute they took %v on average, up to %v", fromMillis(c.Write.MeanMillis), fromMillis(c.Write.MostMillis))
 	warn(h.cfg.Unanswered, unansweredText)
 	if d := h.disk.Load(); d != nil && d.Low {
-		list = append(list, fmt.Sprintf("its disk is nearly full: %s are free, %s are reserved", formatBytes(d.Free), formatBytes(d.Reserve)))
+		list = append(list, fmt.Sprintf("its disk is nearly full: %s are free, %s are reserved", admin.BytesText(d.Free), admin.BytesText(d.Reserve)))
 	}
 	return list
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
+	"math"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/loop"
 )
 
@@ -88,9 +89,9 @@ func (h *Health) sawDisk(ctx context.Context, free, size uint64, keep Reserve) {
 	switch {
 	case now.Low && !was.Low:
 		h.cfg.Logger.WarnContext(ctx, "the disk is nearly full; this node leads only while nobody else can, and writes stop when too few voters have space",
-			"free", formatBytes(now.Free), "reserve", formatBytes(now.Reserve), "data", h.cfg.DataDir)
+			"free", admin.BytesText(now.Free), "reserve", admin.BytesText(now.Reserve), "data", h.cfg.DataDir)
 	case was.Low && !now.Low:
-		h.cfg.Logger.InfoContext(ctx, "the disk has enough free space again", "free", formatBytes(now.Free), "reserve", formatBytes(now.Reserve))
+		h.cfg.Logger.InfoContext(ctx, "the disk has enough free space again", "free", admin.BytesText(now.Free), "reserve", admin.BytesText(now.Reserve))
 	}
 }
 
@@ -155,12 +156,6 @@ type Reserve struct {
 // of returns the reserve of a disk, in bytes.
 func (r Reserve) of(size uint64) uint64 { return r.bytes + size/100*r.percent }
 
-// units of --disk-reserve.
-var units = []struct {
-	suffix string
-	bytes  uint64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}}
-
 // maxReservePercent leaves room to serve.
 const maxReservePercent = 90
 
@@ -177,26 +172,11 @@ func ParseReserve(s string) (Reserve, error) {
 		}
 		return Reserve{percent: percent}, nil
 	}
-	for _, u := range units {
-		if number, is := strings.CutSuffix(s, u.suffix); is {
-			n, err := strconv.ParseUint(number, 10, 32)
-			if err != nil {
-				break
-			}
-			return Reserve{bytes: n * u.bytes}, nil
-		}
+	n, err := admin.ParseBytes(s, math.MaxUint64)
+	if err != nil || !strings.HasSuffix(s, "B") {
+		return Reserve{}, errors.New("is no size")
 	}
-	return Reserve{}, errors.New("is no size")
-}
-
-// formatBytes writes a size for a person.
-func formatBytes(n uint64) string {
-	for _, u := range slices.Backward(units) {
-		if n >= u.bytes {
-			return strconv.FormatFloat(float64(n)/float64(u.bytes), 'f', 1, 64) + " " + u.suffix
-		}
-	}
-	return strconv.FormatUint(n, 10) + " B"
+	return Reserve{bytes: n}, nil
 }
 
 const (

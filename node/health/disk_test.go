@@ -3,6 +3,8 @@ package health
 import (
 	"errors"
 	"testing"
+
+	"github.com/commons-cluster/commons/node/admin"
 )
 
 func TestParseReserve(t *testing.T) {
@@ -31,7 +33,7 @@ func TestLowDiskStaysLow(t *testing.T) {
 		low  bool
 	}{{2000 * mib, false}, {800 * mib, false}, {799 * mib, true}, {801 * mib, true}, {899 * mib, true}, {900 * mib, false}, {801 * mib, false}, {0, true}} {
 		if d = d.look(step.free, 10000*mib, Reserve{bytes: 800 * mib}); d.Low != step.low {
-			t.Errorf("step %d: low %v with %s free", i, d.Low, formatBytes(step.free))
+			t.Errorf("step %d: low %v with %s free", i, d.Low, admin.BytesText(step.free))
 		}
 	}
 }
@@ -40,14 +42,6 @@ func TestFreeSpaceInGossip(t *testing.T) {
 	for free, want := range map[uint64]uint64{0: 1, 1 << 20: 1, 64 << 20: 64, 127 << 20: 64, 10<<30 + 5<<20: 10 << 10} {
 		if got := (Disk{Free: free}).FreeMiB(); got != want {
 			t.Errorf("%d bytes: %d, want %d", free, got, want)
-		}
-	}
-}
-
-func TestFormatBytes(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536 << 20: "1.5 GiB", 2 << 40: "2.0 TiB"} {
-		if got := formatBytes(n); got != want {
-			t.Errorf("%d: %s, want %s", n, got, want)
 		}
 	}
 }

@@ -140,59 +140,30 @@ func (h *Health) conditionGauges() []gauge {
 			"stall_seconds", "How late this node ran at most in the last minute when it wanted to: for want of the processor, or stopped.",
 			func() float64 { return h.stalls.timing(h.sinceStart()).MostMillis / perSecond },
 		},
-		{
-			"last_backup_timestamp_seconds", "When the newest backup that was saved was begun; 0 when none ever was.",
-			func() float64 { return inState(h, (*fsm.View).LastBackup) / perSecond },
-		},
-		{
-			"first_entry_timestamp_seconds", "When the first entry was published; 0 when none was.",
-			func() float64 { return inState(h, (*fsm.View).FirstEntry) / perSecond },
-		},
-		{
-			"retention_swept_entries", "Entries that became stubs because they were older than the retention of their channel.",
-			func() float64 {
-				return inState(h, func(v *fsm.View) (uint64, error) { swept, _, err := v.Sweeps(h.now()); return swept, err })
-			},
-		},
-		{
-			"retention_waiting_entries", "Entries that are old enough and were not looked at yet, be their texts to be kept or not.",
-			func() float64 {
-				return inState(h, func(v *fsm.View) (uint64, error) { _, waiting, err := v.Sweeps(h.now()); return waiting, err })
-			},
-		},
-		{
-			"budget_bytes", "What all senders together may write in a day of UTC; 0: as much as they want.",
-			func() float64 {
-				return inState(h, func(v *fsm.View) (uint64, error) { set, err := v.Settings(); return set.DailyBytes, err })
-			},
-		},
-		{
-			"budget_used_bytes", "What was written today, in UTC.",
-			func() float64 {
-				return inState(h, func(v *fsm.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Bytes, err })
-			},
-		},
-		{
-			"budget_senders", "Senders, networks and names that wrote today, in UTC.",
-			func() float64 {
-				return inState(h, func(v *fsm.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Senders, err })
-			},
-		},
+		inState(h, "last_backup_timestamp_seconds", "When the newest backup that was saved was begun; 0 when none ever was.", perSecond, (*fsm.View).LastBackup),
+		inState(h, "first_entry_timestamp_seconds", "When the first entry was published; 0 when none was.", perSecond, (*fsm.View).FirstEntry),
+		inState(h, "retention_swept_entries", "Entries that became stubs because they were older than the retention of their channel.", 1, func(v *fsm.View) (uint64, error) { swept, _, err := v.Sweeps(h.now()); return swept, err }),
+		inState(h, "retention_waiting_entries", "Entries that are old enough and were not looked at yet, be their texts to be kept or not.", 1, func(v *fsm.View) (uint64, error) { _, waiting, err := v.Sweeps(h.now()); return waiting, err }),
+		inState(h, "budget_bytes", "What all senders together may write in a day of UTC; 0: as much as they want.", 1, func(v *fsm.View) (uint64, error) { set, err := v.Settings(); return set.DailyBytes, err }),
+		inState(h, "budget_used_bytes", "What was written today, in UTC.", 1, func(v *fsm.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Bytes, err }),
+		inState(h, "budget_senders", "Senders, networks and names that wrote today, in UTC.", 1, func(v *fsm.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Senders, err }),
 	}
 }
 
 // now is the time of the cluster in milliseconds since the epoch.
 func (h *Health) now() int64 { return h.src.Pipeline.Clocks().Corrected().UnixMilli() }
 
-// inState reads a number in the state; 0 where that fails.
-func inState[N int64 | uint64](h *Health, read func(*fsm.View) (N, error)) float64 {
-	v := h.src.Machine.View()
-	defer v.Release()
-	n, err := read(v)
-	if err != nil {
-		return 0
-	}
-	return float64(n)
+// inState is a gauge of a number in the state, divided; 0 where that cannot be read.
+func inState[N int64 | uint64](h *Health, name, help string, by float64, read func(*fsm.View) (N, error)) gauge {
+	return gauge{name, help, func() float64 {
+		v := h.src.Machine.View()
+		defer v.Release()
+		n, err := read(v)
+		if err != nil {
+			return 0
+		}
+		return float64(n) / by
+	}}
 }
 
 // diskGauges are the measurements of the data directory's file system.

@@ -415,7 +415,6 @@ func (a statsAnswer) forAutopilot() *autopilot.ServerStats {
 	}
 }
 
-// NotifyState implements autopilot.ApplicationIntegration.
 func (s *surveyor) NotifyState(*autopilot.State) {}
 
 // RemoveFailedServer implements autopilot.ApplicationIntegration. It is not

@@ -243,7 +243,6 @@ func loggedDataKey(log raft.LogStore, machine *fsm.Machine) ([]byte, error) {
 // on disk already.
 type stateOnDisk struct{ raft.BatchingFSM }
 
-// Restore does nothing.
 func (stateOnDisk) Restore(io.ReadCloser) error { return nil }
 
 // Snapshot returns a snapshot that gives its view back by itself: Raft's recovery
@@ -256,13 +255,11 @@ func (s stateOnDisk) Snapshot() (raft.FSMSnapshot, error) {
 // releasedSnapshot is released when it was persisted.
 type releasedSnapshot struct{ raft.FSMSnapshot }
 
-// Persist persists the snapshot and releases it.
 func (s releasedSnapshot) Persist(sink raft.SnapshotSink) error {
 	defer s.FSMSnapshot.Release()
 	return s.FSMSnapshot.Persist(sink)
 }
 
-// Release does nothing more.
 func (releasedSnapshot) Release() {}
 
 // localSnapshots are snapshots of which nobody reads the state.

@@ -172,22 +172,18 @@ type logHandler struct {
 	to, kept slog.Handler
 }
 
-// Enabled implements slog.Handler.
 func (h logHandler) Enabled(_ context.Context, level slog.Level) bool {
 	return level >= h.logs.Level.Level()
 }
 
-// Handle implements slog.Handler.
 func (h logHandler) Handle(ctx context.Context, r slog.Record) error {
 	return errors.Join(h.to.Handle(ctx, r), h.kept.Handle(ctx, r))
 }
 
-// WithAttrs implements slog.Handler.
 func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return logHandler{h.logs, h.to.WithAttrs(attrs), h.kept.WithAttrs(attrs)}
 }
 
-// WithGroup implements slog.Handler.
 func (h logHandler) WithGroup(name string) slog.Handler {
 	return logHandler{h.logs, h.to.WithGroup(name), h.kept.WithGroup(name)}
 }

@@ -249,7 +249,6 @@ type steadyWriter struct {
 	control *http.ResponseController
 }
 
-// Write writes a part of the answer.
 func (w steadyWriter) Write(p []byte) (int, error) {
 	if err := w.control.SetWriteDeadline(time.Now().Add(backupStall)); err != nil {
 		return 0, err

@@ -86,7 +86,6 @@ type rejection struct {
 	reason string
 }
 
-// Error returns the reason.
 func (r *rejection) Error() string { return r.reason }
 
 func rejectf(status int, format string, args ...any) error {
@@ -207,16 +206,8 @@ func call[Answer any](ctx context.Context, o *Operator, id, path string, request
 func (o *Operator) resetKey(ctx context.Context, request admin.AgentRef) (answer admin.KeyAnswer, err error) {
 	name := text.AgentName(request.Agent)
 	key, hash := o.cfg.NewEditKey()
-	payload := &command.ResetKey{AgentKey: text.Fold(name), NewKey: hash}
-	if err := command.Check(payload); err != nil {
-		return answer, rejectf(http.StatusBadRequest, "%q is no agent's name: %v", request.Agent, err)
-	}
-	result, _, err := o.cfg.Pipeline.ProposeAsLeader(ctx, payload)
-	if err != nil {
-		return answer, rejectf(http.StatusServiceUnavailable, "whether the key was reset is not known: %v; repeat, the newest key counts", err)
-	}
-	if result.Outcome != command.OutcomeDone {
-		return answer, rejectf(http.StatusNotFound, "no agent %q is registered; GET /api/agents lists them", name)
+	if err := o.changeName(ctx, name, &command.ResetKey{AgentKey: text.Fold(name), NewKey: hash}, "the key was reset"); err != nil {
+		return answer, err
 	}
 	o.cfg.Logger.InfoContext(ctx, "reset the edit_key of an agent, as an operator asked", "agent", name, "by", cluster.PeerID(ctx))
 	return admin.KeyAnswer{Agent: name, EditKey: key}, nil
@@ -227,19 +218,27 @@ func (o *Operator) resetKey(ctx context.Context, request admin.AgentRef) (answer
 func (o *Operator) protectName(ctx context.Context, request admin.Protection) (answer admin.Protection, err error) {
 	name := text.AgentName(request.Agent)
 	payload := &command.ProtectName{AgentKey: text.Fold(name), Protected: request.Protected}
-	if err := command.Check(payload); err != nil {
-		return answer, rejectf(http.StatusBadRequest, "%q is no agent's name: %v", request.Agent, err)
-	}
-	result, _, err := o.cfg.Pipeline.ProposeAsLeader(ctx, payload)
-	if err != nil {
-		return answer, rejectf(http.StatusServiceUnavailable, "whether the name is protected now is not known: %v; repeat it", err)
-	}
-	if result.Outcome == command.OutcomeRejected {
-		return answer, rejectf(http.StatusNotFound, "no agent %q is registered; GET /api/agents lists them", name)
+	if err := o.changeName(ctx, name, payload, "the protection of the name was changed"); err != nil {
+		return answer, err
 	}
 	o.cfg.Logger.InfoContext(ctx, "changed the protection of a name, as an operator asked",
 		"agent", name, "protected", request.Protected, "by", cluster.PeerID(ctx))
 	return admin.Protection{Agent: name, Protected: request.Protected}, nil
+}
+
+// changeName has a command about a registered name applied; what says what it does.
+func (o *Operator) changeName(ctx context.Context, name string, payload command.Payload, what string) error {
+	if err := command.Check(payload); err != nil {
+		return rejectf(http.StatusBadRequest, "%q is no agent's name: %v", name, err)
+	}
+	result, _, err := o.cfg.Pipeline.ProposeAsLeader(ctx, payload)
+	switch {
+	case err != nil:
+		return rejectf(http.StatusServiceUnavailable, "whether %s is not known: %v; repeat it", what, err)
+	case result.Outcome == command.OutcomeRejected:
+		return rejectf(http.StatusNotFound, "no agent %q is registered; GET /api/agents lists them", name)
+	}
+	return nil
 }
 
 // changeSettings changes the replicated settings, where the call says so, and returns

@@ -50,7 +50,6 @@ type systemClock struct {
 	offset time.Duration
 }
 
-// Read returns the shifted time.
 func (c systemClock) Read() (time.Time, time.Duration) {
 	now := time.Now()
 	return now.Round(0).Add(c.offset), now.Sub(c.start)

@@ -307,5 +307,4 @@ func FromMachine(m *fsm.Machine) State { return machineState{m} }
 
 type machineState struct{ *fsm.Machine }
 
-// View returns the machine's newest view.
 func (s machineState) View() View { return s.Machine.View() }

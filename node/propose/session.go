@@ -255,7 +255,6 @@ func unavailable(c *call, reason string, cause error) error {
 	return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: reason, Cause: cause}
 }
 
-// Applied is part of fsm.Observer.
 func (s *session) Applied(boot command.BootID, seq uint64, r command.Result, index uint64) {
 	if boot != s.boot {
 		return

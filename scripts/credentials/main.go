@@ -1,6 +1,6 @@
-// Command gen writes the rules of gitleaks that suit public text as Go source:
+// Command credentials writes the rules of gitleaks that suit public text as Go source:
 //
-//	go run ./gen gitleaks.toml LICENSE gitleaks_rules.go
+//	go run ./scripts/credentials gitleaks.toml LICENSE gitleaks_rules.go
 //
 // A rule suits that begins with text that only its vendor uses. What it cannot take
 // it names on the standard error with the reason.

@@ -7,4 +7,4 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 (cd "$scratch" && go mod init scratch >/dev/null 2>&1)
 dir=$(cd "$scratch" && go mod download -json "github.com/zricethezav/gitleaks/v8@$version" | sed -n 's/^.*"Dir": "\(.*\)",*$/\1/p')
-go run ./gen "$dir/config/gitleaks.toml" "$dir/LICENSE" gitleaks_rules.go
+go run ../../scripts/credentials "$dir/config/gitleaks.toml" "$dir/LICENSE" gitleaks_rules.go
