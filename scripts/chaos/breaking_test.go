@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -197,5 +200,47 @@ func TestPercentile(t *testing.T) {
 	}
 	if got := percentile(all[:3], 50); got != 2 {
 		t.Errorf("of three: %d", got)
+	}
+}
+
+// TestFaultsAreShown: what docs/faults.md says shows a fault is there, for each of the
+// faults that the cluster must survive.
+func TestFaultsAreShown(t *testing.T) {
+	text, err := os.ReadFile("../../docs/faults.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]bool{}
+	err = filepath.WalkDir("../..", func(path string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, found := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(source, -1) {
+			tests[string(found[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "\n## Every fault, and what shows it\n")
+	for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(table, -1) {
+		if !tests[name] {
+			t.Errorf("there is no %s", name)
+		}
+	}
+	const faultsToSurvive = 48
+	for n := range faultsToSurvive {
+		if !strings.Contains(table, fmt.Sprintf("\n| %d |", n+1)) {
+			t.Errorf("fault %d has no row", n+1)
+		}
+	}
+	for _, quoted := range regexp.MustCompile("chaos (`[^:|;]+)").FindAllStringSubmatch(table, -1) {
+		for _, name := range regexp.MustCompile("`([^`-][^`]*)`").FindAllStringSubmatch(quoted[1], -1) {
+			if _, ok := scenarios[name[1]]; !ok {
+				t.Errorf("there is no scenario %q", name[1])
+			}
+		}
 	}
 }

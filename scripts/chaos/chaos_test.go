@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -46,7 +47,7 @@ func good() ([]call, final) {
 		}
 	}
 	digests := []digest{{ID: "n1", Digest: "d", Rows: "r"}, {ID: "n2", Digest: "d", Rows: "r"}}
-	return calls, final{entries: map[string][]entry{"n1": entries(), "n2": entries()}, digests: digests, equal: true}
+	return calls, final{entries: map[string][]entry{"n1": entries(), "n2": entries()}, digests: digests, equal: true, began: time.UnixMilli(0)}
 }
 
 // both changes what every node holds.
@@ -81,6 +82,12 @@ func TestChecksSeeWhatIsWrong(t *testing.T) {
 		}},
 		{"time runs back", "entries are in the order of time", func(_ []call, f *final) {
 			both(f, func(e []entry) []entry { e[2].CreatedAt = 1; return e })
+		}},
+		{"a write was stamped by a clock that is ahead", "createdAt is the time of the write", func(_ []call, f *final) {
+			both(f, func(e []entry) []entry { e[2].CreatedAt = time.Hour.Milliseconds(); return e })
+		}},
+		{"a write was stamped by a clock that is behind", "createdAt is the time of the write", func(_ []call, f *final) {
+			f.began = f.began.Add(time.Hour)
 		}},
 		{"a node lacks an entry", "nodes hold the same", func(_ []call, f *final) { f.entries["n2"] = f.entries["n2"][:2] }},
 		{"a node has another text", "nodes hold the same", func(_ []call, f *final) { f.entries["n2"][1].Body = "other" }},
@@ -293,12 +300,24 @@ func TestLinks(t *testing.T) {
 func TestGap(t *testing.T) {
 	e := event{Nodes: []string{"n1"}, Begin: 10, End: 20}
 	acknowledged := []*call{{Node: "n2", End: 9}, {Node: "n2", End: 12}, {Node: "n1", End: 13}, {Node: "n3", End: 19}, {Node: "n2", End: 21}}
-	if got := gap(&e, acknowledged); got != 7 {
+	if got := gap(&e, math.MaxInt64, acknowledged); got != 7 {
 		t.Errorf("%d, want 7", got)
 	}
 	late := []*call{{Node: "n1", End: 15}, {Node: "n2", End: e.End + 2*afterFault}, {Node: "n2", End: e.End + 9*afterFault}}
-	if got := gap(&e, late); got != 10+2*afterFault {
+	if got := gap(&e, math.MaxInt64, late); got != 10+2*afterFault {
 		t.Errorf("%v, want %v: nothing was acknowledged until then", got, 10+2*afterFault)
+	}
+}
+
+// TestGapOfTheNext: what a fault does is not the gap of the one before.
+func TestGapOfTheNext(t *testing.T) {
+	r := report{Before: 1, Plan: []event{{Begin: 10, End: 12}, {Begin: 20, End: 22}, {Begin: 25, Note: "left out"}}}
+	for _, end := range []time.Duration{9, 13, 19, 40, 41} {
+		r.calls = append(r.calls, call{Kind: publish, Outcome: done, End: end})
+	}
+	r.figures()
+	if one, two := r.Plan[0].Gap, r.Plan[1].Gap; one != 6 || two != 20 {
+		t.Errorf("gaps %d and %d, want 6 and 20", one, two)
 	}
 }
 

@@ -39,6 +39,7 @@ var checks = []struct {
 	{"each text stands once", checkOnce},
 	{"what certainly failed is not there", checkFailed},
 	{"entries are in the order of time", checkOrder},
+	{"createdAt is the time of the write", checkTime},
 	{"nodes hold the same", checkSame},
 	{"supersededBy mirrors supersedes", checkMirrored},
 	{"reads with a minimum index do not go back", checkMinIndex},

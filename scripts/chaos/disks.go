@@ -237,10 +237,15 @@ func (b *bench) restorePower(nodes []*harness.Node) error {
 	})(b, nodes)
 }
 
-// flip kills a node, turns one bit in each of its files that holds something, at a place
-// that the seed decides, and starts it.
+// flip kills a node, turns one bit in its log or in its state, at a place that the seed
+// decides, and starts it.
 func (b *bench) flip(n *harness.Node) error {
-	return b.damage(n, func(random *rand.Rand, f *os.File, size int64) error {
+	n.Kill() // its files stay as they are from now on
+	files, err := b.files(n)
+	if err != nil {
+		return err
+	}
+	return b.damage(n, files, func(random *rand.Rand, f *os.File, size int64) error {
 		at := random.Int64N(size)
 		var one [1]byte
 		if _, err := f.ReadAt(one[:], at); err != nil {
@@ -254,17 +259,14 @@ func (b *bench) flip(n *harness.Node) error {
 
 // tear kills a node, cuts the end of its log off, and starts it.
 func (b *bench) tear(n *harness.Node) error {
-	return b.damage(n, func(random *rand.Rand, f *os.File, size int64) error {
+	return b.damage(n, []string{filepath.Join(n.Dir, logFile)}, func(random *rand.Rand, f *os.File, size int64) error {
 		return f.Truncate(size - 1 - random.Int64N(size/2))
 	})
 }
 
-func (b *bench) damage(n *harness.Node, do func(random *rand.Rand, f *os.File, size int64) error) error {
+// damage kills a node, does something to one of its files, and starts it.
+func (b *bench) damage(n *harness.Node, files []string, do func(random *rand.Rand, f *os.File, size int64) error) error {
 	n.Kill()
-	files, err := b.files(n)
-	if err != nil {
-		return err
-	}
 	random := rand.New(rand.NewPCG(b.o.seed, uint64(b.damaged)))
 	b.damaged++
 	name := files[random.IntN(len(files))]

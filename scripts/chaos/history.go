@@ -96,7 +96,8 @@ type ref struct {
 type final struct {
 	entries map[string][]entry // by node, oldest first
 	digests []digest
-	equal   bool // what the nodes say of them
+	equal   bool      // what the nodes say of them
+	began   time.Time // of the run
 }
 
 type digest struct {

@@ -274,7 +274,7 @@ func (b *bench) recover() {
 
 // read returns what every node holds.
 func (b *bench) read(h *history) (f final) {
-	f.entries = map[string][]entry{}
+	f.entries, f.began = map[string][]entry{}, b.began
 	index := uint64(0)
 	for i := range h.calls {
 		index = max(index, h.calls[i].Index)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -129,7 +130,7 @@ func (r *report) figures() {
 	})
 	slices.SortFunc(acknowledged, func(a, b *call) int { return int(a.End - b.End) })
 	for i := range r.Plan {
-		r.Plan[i].Gap = gap(&r.Plan[i], acknowledged)
+		r.Plan[i].Gap = gap(&r.Plan[i], r.next(i), acknowledged)
 		r.Plan[i].Leaders = 0
 		for _, l := range r.Leads {
 			if e := &r.Plan[i]; e.Begin <= l.At && l.At <= e.End {
@@ -142,11 +143,26 @@ func (r *report) figures() {
 // afterFault is how long after its end a fault is looked at.
 const afterFault = 5 * time.Second
 
-// gap is the longest time around a fault in which nodes that it was not for acknowledged
-// no write.
-func gap(e *event, acknowledged []*call) (longest time.Duration) {
+// next returns when the first fault after the end of another one begins: what it does is
+// not the other's.
+func (r *report) next(i int) time.Duration {
+	next := time.Duration(math.MaxInt64)
+	for _, e := range r.Plan {
+		if e.Note == "" && e.Begin > r.Plan[i].End {
+			next = min(next, e.Begin)
+		}
+	}
+	return next
+}
+
+// gap is the longest time around a fault, before the next one, in which nodes that it was
+// not for acknowledged no write.
+func gap(e *event, next time.Duration, acknowledged []*call) (longest time.Duration) {
 	last := e.Begin
 	for _, c := range acknowledged {
+		if c.End > next {
+			return max(longest, next-last)
+		}
 		if c.End < e.Begin || len(e.Nodes) == 1 && c.Node == e.Nodes[0] {
 			continue
 		}
