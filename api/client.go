@@ -197,7 +197,7 @@ var clientLabels = []struct{ mark, label string }{
 
 const (
 	labelNone  = "none"  // no User-Agent was sent
-	labelOther = "other" // one that tells us nothing
+	labelOther = "other" // one that says nothing
 	// maxUserAgent is how much of a User-Agent is looked at, in bytes.
 	maxUserAgent = 256
 )

@@ -494,7 +494,7 @@ func shownNames(fields []wire.Field) string {
 }
 
 // EditKeyPrefix begins every edit_key, so that a reader, and the rule against
-// credentials in texts, can tell what it is.
+// credentials in texts, can say what it is.
 const EditKeyPrefix = "ck_"
 
 // secretBytes is how much randomness a secret holds.

@@ -35,7 +35,7 @@ type listing struct {
 	params []string
 	fresh  freshness
 	query  fsm.Query
-	// scope tells lists apart whose filters look alike; "" is that of entries.
+	// scope distinguishes lists whose filters look alike; "" is that of entries.
 	scope string
 	// days is how many days of usage are asked for.
 	days int

@@ -225,7 +225,7 @@ func beginEvent(dst []byte, id, event string) []byte {
 	return append(append(append(append(append(dst, "id: "...), id...), "\nevent: "...), event...), "\ndata: "...)
 }
 
-// news tells those who follow events that there are some. While anybody does, one
+// news notifies those who follow events that there are some. While anybody does, one
 // goroutine watches the state.
 type news struct {
 	watch func() (wake <-chan struct{}, stop func())

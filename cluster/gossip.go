@@ -448,7 +448,7 @@ func (l gossipLog) WithAttrs([]slog.Attr) slog.Handler       { return l }
 func (l gossipLog) WithGroup(string) slog.Handler            { return l }
 
 // noteworthy are the beginnings of lines that show misconfiguration or
-// strangers; memberlist's other errors are weather, and membership changes are
+// strangers; memberlist's other errors pass by themselves, and membership changes are
 // logged from its events.
 var noteworthy = []string{
 	"Decrypt packet failed",

@@ -14,7 +14,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/index"
 )
 
-// Events tell those who follow the service what has happened. They stand in a ring of
+// Events notify those who follow the service of what has happened. They stand in a ring of
 // rows: a log entry with events writes one, or several where it has very many. An event
 // names an entry and nothing else, so that what is shown of it is always what may be
 // shown now.

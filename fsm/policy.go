@@ -27,7 +27,7 @@ import (
 
 // Rule is one rule of the policy.
 type Rule struct {
-	Number  uint64 // of the row of the record that tells of it
+	Number  uint64 // of the row of the record about it
 	Kind    command.RuleKind
 	Subject string // as in command.SetRule
 	At      int64  // when it was set, milliseconds since the epoch

@@ -192,7 +192,7 @@ func (g *Guard) reject(conn net.Conn, rejection []byte) {
 	}
 }
 
-// drain tells a client that there is nothing more to read, and reads on for a
+// drain shows a client that there is nothing more to read, and reads on for a
 // moment. Closing at once would reset the connection, and the client would lose the
 // answer that says why.
 func drain(conn net.Conn) {

@@ -65,7 +65,7 @@ type profile struct {
 	}
 }
 
-// IsJob and IsHelp tell what the id names.
+// IsJob and IsHelp report what the id names.
 func (e *entry) IsJob() bool  { return strings.HasPrefix(e.ID, "j") }
 func (e *entry) IsHelp() bool { return strings.HasPrefix(e.ID, "h") }
 

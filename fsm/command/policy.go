@@ -65,7 +65,7 @@ type SetRule struct {
 // LiftRule ends a rule.
 type LiftRule struct {
 	Order
-	Number uint64 `cbor:"10,keyasint"` // of the row of the record that tells of it
+	Number uint64 `cbor:"10,keyasint"` // of the row of the record about it
 }
 
 func (*SetRule) op() Op  { return OpSetRule }

@@ -53,7 +53,7 @@ type SettingsReport struct {
 	Older uint64 `json:"older,omitempty"`
 }
 
-// MaxEvents bounds how many events a node tells at once.
+// MaxEvents bounds how many events a node returns at once.
 const MaxEvents = 1000
 
 // EventsRequest asks who did what.

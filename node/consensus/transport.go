@@ -210,8 +210,8 @@ func persist(end <-chan struct{}, send func() error, wanted func() bool) error {
 	}
 }
 
-// notices tell followers of a commit as soon as this node, which leads, applies it.
-// Raft itself tells them with the next log entries, or after the commit timeout.
+// notices notify followers of a commit as soon as this node, which leads, applies it.
+// Raft itself notifies them with the next log entries, or after the commit timeout.
 //
 // A notice is an AppendEntries without entries. Raft's follower commits the lower of
 // LeaderCommitIndex and its own last index, wherever the request's entries end, so a
@@ -326,7 +326,7 @@ func (n *notices) notify(p *told) {
 }
 
 // sendTo sends notices until the follower was told everything, or is out of reach:
-// then Raft's next request tells it.
+// then Raft's next request notifies it.
 func (n *notices) sendTo(p *told) {
 	for err := error(nil); ; {
 		req, address := n.next(p, err)

@@ -23,7 +23,7 @@ const (
 	// diskResume is the part of the reserve that has to be free above it before a
 	// disk no longer counts as low: 1/8.
 	diskResume = 8
-	// freeStep is how exactly gossip tells the free space, in MiB: every change
+	// freeStep is how exactly gossip gives the free space, in MiB: every change
 	// is a message to all.
 	freeStep = 64
 )
@@ -42,7 +42,7 @@ func (d Disk) look(free, size uint64, keep Reserve) Disk {
 	return next
 }
 
-// FreeMiB is the free space as gossip tells it; 0 is unknown.
+// FreeMiB is the free space as gossip gives it; 0 is unknown.
 func (d Disk) FreeMiB() uint64 {
 	mib := d.Free >> 20
 	return max(1, mib-mib%freeStep)

@@ -106,7 +106,7 @@ func (h *Health) led() bool {
 }
 
 // watchCatchUp finds out whether this node has everything that was acknowledged
-// before it started, lost the leader, or fell behind it: Raft tells a follower
+// before it started, lost the leader, or fell behind it: Raft notifies a follower
 // only of commits that its own log has reached.
 func (h *Health) watchCatchUp(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -168,7 +168,7 @@ type mark struct {
 	since time.Time
 }
 
-// watchLag compares this node with the leader. Raft does not tell a node what it
+// watchLag compares this node with the leader. Raft does not say to a node what it
 // lacks while its own log takes nothing.
 func (h *Health) watchLag(ctx context.Context) {
 	loop.Every(ctx, lagInterval, h.compareWithLeader)

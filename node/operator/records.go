@@ -82,7 +82,7 @@ func (o *Operator) purgeList(ctx context.Context) (list backup.PurgeList, err er
 	return list, err
 }
 
-// events tells who did what: the newest rows of both records together, as this node's
+// events returns who did what: the newest rows of both records together, as this node's
 // state has them.
 func (o *Operator) events(_ context.Context, request admin.EventsRequest) (answer admin.Events, err error) {
 	limit := request.Limit
