@@ -24,12 +24,20 @@ type Served struct {
 
 // Operations returns the table of operations. Parameters are written {id}.
 func Operations() []Served {
+	// Pages are for people, not for who reads the document.
+	return servedWhere(func(o *operation) bool { return !o.page })
+}
+
+// AllOperations returns the table with the pages.
+func AllOperations() []Served { return servedWhere(func(*operation) bool { return true }) }
+
+func servedWhere(is func(*operation) bool) []Served {
 	table := operationTable()
 	served := make([]Served, 0, len(table))
 	for i := range table {
 		o := &table[i]
-		if o.page {
-			continue // for people, not for who reads the document
+		if !is(o) {
+			continue
 		}
 		served = append(served, Served{o.method, o.shownPath(), o.id, o.fails, o.surface == command.SurfaceAPI, o.fields != nil, strings.Fields(o.tools)})
 	}

@@ -23,8 +23,9 @@ import (
 // moderatorTokenPrefix begins every token of a moderator.
 const moderatorTokenPrefix = "cmod_"
 
-// maxSamples is how many entries are shown of those that a call hides.
-const maxSamples = 5
+// maxSamples is how many entries are shown of those that a call hides, as many profiles,
+// and maxSampleBody how much of a body, in code points.
+const maxSamples, maxSampleBody = 5, 100
 
 // exampleReason is the reason in examples.
 const exampleReason = "Advertisement"
@@ -67,7 +68,7 @@ func moderationOperations() []operation {
 		row("resolve", "resolveReports", resolveReports, "Say what became of reports, for moderators", resolveParams),
 		row("hide", "hide", hiding(false), "Hide entries and profiles, for moderators", hideParams),
 		row("unhide", "unhide", hiding(true), "Show what was hidden again, for moderators", hideParams),
-		row("purge", "purge", purging(), "Erase entries for good, for moderators", purgeParams),
+		row("purge", "purge", purging(), "Erase entries and profiles for good, for moderators", purgeParams),
 		{
 			method: http.MethodGet, path: "/api/moderation/log", id: "moderationLog", handle: moderationLog,
 			does: "What moderators did, and why", fails: failsList, params: recordParams,
@@ -89,6 +90,7 @@ func ModerationPath(operationID string) (method, path string) {
 func operatorOperations() []operation {
 	return []operation{
 		{id: "setModerator", handle: setModerator},
+		{id: "destroyDisk", handle: destroyDisk},
 		{id: "listModerators", handle: private(simple(listModerators))},
 	}
 }
@@ -229,9 +231,7 @@ func (c *call) order(p command.Payload) (command.Result, error) {
 func hiding(unhide bool) handler {
 	return ordering(hideParams, exampleHide, func(c *call, f *orderForm) func() error {
 		cmd := &command.Hide{Order: f.Order, Unhide: unhide, IDs: f.words("ids", command.MaxHidden)}
-		for _, name := range f.words("profiles", command.MaxHidden-len(cmd.IDs)) {
-			cmd.Agents = append(cmd.Agents, text.Fold(text.AgentName(name)))
-		}
+		cmd.Agents = f.profiles(command.MaxHidden - len(cmd.IDs))
 		f.checkIDs(cmd.IDs)
 		dry, sel := f.flag("dry_run"), f.selection(c.read(), unhide)
 		named := len(cmd.IDs)+len(cmd.Agents) > 0
@@ -243,6 +243,14 @@ func hiding(unhide bool) handler {
 		}
 		return func() error { return c.hide(cmd, sel, dry) }
 	})
+}
+
+// profiles reads the names of agents whose profiles are meant, folded.
+func (f *orderForm) profiles(most int) (agents []string) {
+	for _, name := range f.words("profiles", most) {
+		agents = append(agents, text.Fold(text.AgentName(name)))
+	}
+	return agents
 }
 
 // checkIDs reports an id that is none.
@@ -308,7 +316,7 @@ func (c *call) hide(cmd *command.Hide, sel *fsm.Selection, dry bool) error {
 	} else {
 		seqs = c.resolveNamed(cmd.IDs)
 	}
-	return c.act(cmd, seqs, len(seqs)+len(cmd.Agents), next, dry || len(cmd.IDs)+len(cmd.Agents) == 0)
+	return c.act(cmd, seqs, cmd.Agents, next, dry || len(cmd.IDs)+len(cmd.Agents) == 0)
 }
 
 // resolveNamed returns the entries with these ids, and notes the ids that name none.
@@ -325,15 +333,33 @@ func (c *call) resolveNamed(ids []string) (seqs []uint64) {
 	return seqs
 }
 
-// act carries out what a moderator does with entries, unless it is just to be shown,
-// and answers.
-func (c *call) act(cmd command.Payload, seqs []uint64, matched int, next any, dry bool) error {
+// act carries out what a moderator does with entries and profiles, unless it is just to
+// be shown, and answers.
+func (c *call) act(cmd command.Payload, seqs []uint64, agents []string, next any, dry bool) error {
 	view := c.read()
-	samples, err := samplesOf(view, seqs)
+	samples, err := samplesOf(seqs, func(dst []byte, seq uint64) ([]byte, error) { return view.AppendOriginal(dst, seq, maxSampleBody) })
 	if err != nil {
 		return err
 	}
-	answer := wire.Object{{"matched", matched}, {"samples", json.RawMessage(samples)}, {"next", next}}
+	var known []string
+	for _, name := range agents {
+		_, is, err := view.Profile(name)
+		if err != nil {
+			return fmt.Errorf("look for profile %s: %w", name, err)
+		}
+		if is {
+			known = append(known, name)
+		} else {
+			c.notes = append(c.notes, name+" names no profile that this node has.")
+		}
+	}
+	profiles, err := samplesOf(known, view.AppendOriginalProfile)
+	if err != nil {
+		return err
+	}
+	answer := wire.Object{
+		{"matched", len(seqs) + len(known)}, {"samples", json.RawMessage(samples)}, {"profiles", json.RawMessage(profiles)}, {"next", next},
+	}
 	if dry {
 		return c.answerObject(http.StatusOK, c.withNotes(answer.With("changed", 0).With("record", nil)))
 	}
@@ -364,16 +390,15 @@ func (c *call) shownID(view *fsm.View, seq uint64) string {
 	return fsm.FormatID(meta.Type, seq)
 }
 
-// samplesOf shows the first maxSamples entries of a list.
-func samplesOf(view *fsm.View, seqs []uint64) (dst []byte, err error) {
-	const maxBody = 100
+// samplesOf shows the first maxSamples items of a list.
+func samplesOf[T any](items []T, appendItem func([]byte, T) ([]byte, error)) (dst []byte, err error) {
 	dst = append(dst, '[')
-	for i, seq := range seqs[:min(len(seqs), maxSamples)] {
+	for i, item := range items[:min(len(items), maxSamples)] {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		if dst, err = view.AppendSummary(dst, seq, maxBody); err != nil {
-			return nil, fmt.Errorf("show entry %d: %w", seq, err)
+		if dst, err = appendItem(dst, item); err != nil {
+			return nil, fmt.Errorf("show %v: %w", item, err)
 		}
 	}
 	return append(dst, ']'), nil
@@ -403,7 +428,10 @@ func moderationLog(c *call) (task, error) {
 			if r.Private && by == "" {
 				what = nil
 			}
-			rows[i] = wire.Object{{"number", r.Number}, {"at", r.At}, {"action", r.Action}, {"what", what}, {"reason", r.Reason}}
+			shown, _ := what.(string)
+			rows[i] = wire.Object{
+				{"number", r.Number}, {"at", r.At}, {"action", r.Action}, {"what", what}, {"text", recordText(r.Action, shown)}, {"reason", r.Reason},
+			}
 			if by != "" {
 				rows[i] = rows[i].With("by", r.By)
 			}
@@ -451,26 +479,4 @@ func listModerators(c *call) error {
 		return fmt.Errorf("list moderators: %w", err)
 	}
 	return c.answerObject(http.StatusOK, wire.Object{{"moderators", append([]string{}, names...)}})
-}
-
-var purgeParams = []string{"ids", "reason", "dry_run"}
-
-// purging is the handler of purge: of what is named, and of nothing that a selection
-// might take in by mistake. It is for good.
-func purging() handler {
-	return ordering(purgeParams, exampleHide, func(c *call, f *orderForm) func() error {
-		cmd := &command.Purge{Order: f.Order, IDs: f.words("ids", command.MaxHidden)}
-		f.checkIDs(cmd.IDs)
-		if len(cmd.IDs) == 0 && !f.problems.Any() {
-			f.problems.Add("ids", "is required: what is purged is named")
-		}
-		if f.Reason == "" && !f.problems.Has("reason") {
-			f.problems.Add("reason", "is required")
-		}
-		dry := f.flag("dry_run")
-		return func() error {
-			seqs := c.resolveNamed(cmd.IDs)
-			return c.act(cmd, seqs, len(seqs), nil, dry)
-		}
-	})
 }

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -50,143 +49,6 @@ func mod(t *testing.T, s *apitest.Server, path string, body any) (answer hideAns
 	}
 	r.Decode(t, &answer)
 	return answer
-}
-
-// TestNoSurfaceShowsWhatIsHidden is the table of surfaces: each is asked for a word,
-// shows it, and shows it no more when all that holds it is hidden.
-func TestNoSurfaceShowsWhatIsHidden(t *testing.T) {
-	for _, action := range []string{"hide", "purge"} {
-		t.Run(action, func(t *testing.T) { testSurfaces(t, action) })
-	}
-}
-
-func testSurfaces(t *testing.T, action string) {
-	t.Helper()
-	s := withModerator(t)
-	const word = "zyzzyva"
-	send := func(path, body string) string { // {"agent": …}, with a request_id
-		t.Helper()
-		r := s.Do(http.MethodPost, path, body, "Content-Type", jsonType)
-		if r.Status != http.StatusCreated {
-			t.Fatalf("%s %s: %d %s", path, body, r.Status, r.Body)
-		}
-		return string(r.Body)
-	}
-	question := `{"agent":"` + word + `","body":"Where is @bob and the ` + word + `?","title":"A ` + word + `","tags":["` + word + `"],"request_id":"request-1"}`
-	note := `{"agent":"` + word + `","kind":"knowledge","body":"A note on ` + word + `","tags":["` + word + `","bees"],"request_id":"request-2"}`
-	job := `{"agent":"carol","title":"A job for ` + word + `","body":"Find a ` + word + `.","request_id":"request-3"}`
-	help := `{"agent":"carol","goal":"See a ` + word + `","requested_action":"Look at the ` + word + `","context":"` + word + `","constraints":"` + word + `","request_id":"request-4"}`
-	profile := `{"id":"dave","description":"Draws a ` + word + `.","note":"` + word + `","endpoint":"https://` + word + `.example","capabilities":["` + word + `"]}`
-	send("/api/entries", question)                                                                                  // e1
-	send("/api/entries", `{"agent":"bob","body":"An answer without the word, @`+word+`","reply_to":"e1"}`)          // e2: mentions it
-	send("/api/entries", note)                                                                                      // e3
-	send("/api/entries", `{"agent":"bob","body":"Plain words.","tags":["bees"]}`)                                   // e4
-	send("/api/entries", `{"agent":"`+word+`","body":"An answer of my own","reply_to":"e4"}`)                       // e5
-	send("/api/jobs", job)                                                                                          // j6
-	send("/api/jobs", `{"agent":"bob","action":"claim","job_id":"j6"}`)                                             // e7
-	send("/api/human-requests", help)                                                                               // h8
-	send("/api/jobs", `{"agent":"carol","title":"Another `+word+`","body":"Find another one."}`)                    // j9
-	send("/api/jobs", `{"agent":"bob","action":"result","job_id":"j9","result":"Found.","request_id":"request-5"}`) // ea
-	send("/api/agents", profile)
-	send("/api/entries", `{"agent":"bob","body":"Plain words.","channel":"`+word+`-den"}`) // eb
-
-	tool := func(name, arguments string) string {
-		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `","arguments":` + arguments + `}}`
-	}
-	message := `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"messageId":"m1","role":"user","parts":[{"kind":"text","text":"A ` + word + ` by message"}]}}}`
-	s.Do(http.MethodPost, "/a2a", message, "Content-Type", jsonType) // ec
-	surfaces := []struct {
-		method, path, body string
-		empty              bool // the answer never shows it
-	}{
-		{method: "GET", path: "/api/entries"},
-		{method: "GET", path: "/api/entries?q=" + word},
-		{method: "GET", path: "/api/entries?agent=" + word},
-		{method: "GET", path: "/api/entries?tag=" + word},
-		{method: "GET", path: "/api/entries?channel=" + word + "-den"},
-		{method: "GET", path: "/api/entries?kind=knowledge"},
-		{method: "GET", path: "/api/entries?for=bob"},
-		{method: "GET", path: "/api/entries?reply_to=e4"},
-		{method: "GET", path: "/api/entries?thread=e4"},
-		{method: "GET", path: "/api/entries?thread=j6"},
-		{method: "GET", path: "/api/entries?thread=j6&q=" + word},
-		{method: "GET", path: "/api/entries/e1"},
-		{method: "GET", path: "/api/entries/e3"},
-		{method: "GET", path: "/api/entries/e4"},
-		{method: "GET", path: "/api/entries/e7"},
-		{method: "GET", path: "/api/entries/ea"},
-		{method: "GET", path: "/api/channels"},
-		{method: "GET", path: "/api/agents"},
-		{method: "GET", path: "/api/agents?q=" + word},
-		{method: "GET", path: "/api/agents/dave"},
-		{method: "GET", path: "/api/jobs?status=all"},
-		{method: "GET", path: "/api/jobs?status=claimed"},
-		{method: "GET", path: "/api/jobs?status=done&q=" + word},
-		{method: "GET", path: "/api/jobs/j6"},
-		{method: "GET", path: "/api/human-requests"},
-		{method: "GET", path: "/api/human-requests?q=" + word},
-		{method: "GET", path: "/api/home?for=bob"},
-		{method: "GET", path: "/api/home?for=carol"},
-		{method: "GET", path: "/api/home?for=dave"},
-		{method: "GET", path: "/api/home?for=nobody"},
-		{method: "GET", path: "/api/stats", empty: true},
-		{method: "GET", path: "/api/usage", empty: true},
-		{method: "GET", path: "/api/moderation/log", empty: true},
-		{method: "POST", path: "/api/entries", body: note},
-		{method: "POST", path: "/api/jobs", body: job},
-		{method: "POST", path: "/api/jobs", body: `{"agent":"bob","action":"result","job_id":"j9","result":"Found.","request_id":"request-5"}`},
-		{method: "POST", path: "/api/human-requests", body: help},
-		{method: "POST", path: "/api/agents", body: `{"id":"dave","description":"Mine now.","edit_key":"` + api.EditKeyPrefix + strings.Repeat("a", 52) + `"}`},
-		{method: "POST", path: "/a2a", body: message},
-		{method: "POST", path: "/mcp", body: tool("read_entries", `{"q":"`+word+`"}`)},
-		{method: "POST", path: "/mcp", body: tool("get_entry", `{"id":"e1"}`)},
-		{method: "POST", path: "/mcp", body: tool("get_entry", `{"id":"e7"}`)},
-		{method: "POST", path: "/mcp", body: tool("get_thread", `{"thread":"e4"}`)},
-		{method: "POST", path: "/mcp", body: tool("list_channels", `{}`)},
-		{method: "POST", path: "/mcp", body: tool("list_agents", `{}`)},
-		{method: "POST", path: "/mcp", body: tool("get_agent", `{"id":"dave"}`)},
-		{method: "POST", path: "/mcp", body: tool("list_jobs", `{"status":"all"}`)},
-		{method: "POST", path: "/mcp", body: tool("get_job", `{"id":"j6"}`)},
-		{method: "POST", path: "/mcp", body: tool("list_human_requests", `{}`)},
-		{method: "POST", path: "/mcp", body: tool("home", `{"for":"bob"}`)},
-	}
-	ask := func(method, path, body string) []byte {
-		var headers []string
-		if body != "" {
-			headers = []string{"Content-Type", jsonType}
-		}
-		r := s.Do(method, path, body, headers...)
-		if r.Status >= http.StatusInternalServerError {
-			t.Errorf("%s %s %s: %d %s", method, path, body, r.Status, r.Body)
-		}
-		return bytes.ToLower(r.Body)
-	}
-	for _, at := range surfaces {
-		if answer := ask(at.method, at.path, at.body); bytes.Contains(answer, []byte(word)) == at.empty {
-			t.Errorf("%s %s %s does not show the word beforehand: %s", at.method, at.path, at.body, answer)
-		}
-	}
-	hidden := mod(t, s, "hide", map[string]any{"words": word, "reason": "a test"})
-	if hidden.Changed != 7 || hidden.Next != nil {
-		t.Fatalf("hidden were %+v", hidden)
-	}
-	mod(t, s, "hide", map[string]any{"ids": []string{"e5", "eb"}, "profiles": []string{"Dave"}, "reason": "a test"})
-	if action == "purge" {
-		// Some of them are shown again: what is purged need not be hidden before.
-		mod(t, s, "unhide", map[string]any{"ids": []string{"e1", "j6"}, "reason": "a test"})
-		purged := mod(t, s, "purge", map[string]any{"ids": []string{"e1", "e2", "e3", "e5", "j6", "h8", "j9", "eb", "ec"}, "reason": "a test"})
-		if purged.Matched != 9 || purged.Changed != 9 || purged.Next != nil {
-			t.Fatalf("purged were %+v", purged)
-		}
-		if again := mod(t, s, "unhide", map[string]any{"ids": []string{"e1", "j6"}, "reason": "a test"}); again.Changed != 0 {
-			t.Errorf("what is purged is shown again: %+v", again)
-		}
-	}
-	for _, at := range surfaces {
-		if answer := ask(at.method, at.path, at.body); bytes.Contains(answer, []byte(word)) {
-			t.Errorf("%s %s %s still shows it: %s", at.method, at.path, at.body, answer)
-		}
-	}
 }
 
 // TestHideBySelection: in parts, which may be repeated; dry runs change nothing.
@@ -261,7 +123,7 @@ func TestWhoModerates(t *testing.T) {
 		t.Errorf("hide: %+v", got)
 	}
 	public, full := s.Get("/api/moderation/log"), s.Do(http.MethodGet, "/api/moderation/log", "", "Authorization", "Bearer "+modToken)
-	if strings.Contains(string(public.Body), "mia") || !strings.Contains(string(public.Body), `"what":"e1","reason":"Advertisement"`) {
+	if strings.Contains(string(public.Body), "mia") || !strings.Contains(string(public.Body), `"what":"e1","text":"Hid e1","reason":"Advertisement"`) {
 		t.Errorf("the public record is %s", public.Body)
 	}
 	if !strings.Contains(string(full.Body), `"by":"mia"`) || !strings.Contains(string(full.Body), `"what":"mia"`) {
@@ -387,7 +249,82 @@ func TestPurge(t *testing.T) {
 	if r := s.Get("/api/entries/e1"); !bytes.Contains(r.Body, []byte(`"reason":"an address","purged":true}`)) || bytes.Contains(r.Body, []byte("lives")) {
 		t.Errorf("the stub is %s", r.Body)
 	}
-	if r := s.Get("/api/moderation/log"); !bytes.Contains(r.Body, []byte(`"action":"purge","what":"e1","reason":"an address"`)) {
+	if r := s.Get("/api/moderation/log"); !bytes.Contains(r.Body, []byte(`"action":"purge","what":"e1","text":"Erased e1 for good","reason":"an address"`)) {
 		t.Errorf("the record is %s", r.Body)
+	}
+}
+
+// TestModeratorsSeeWhatWouldComeBack: a dry run shows what the authors of hidden entries
+// and profiles wrote, also before these are erased; and says which names are no profiles.
+func TestModeratorsSeeWhatWouldComeBack(t *testing.T) {
+	s := withModerator(t)
+	s.Post("/api/entries", map[string]any{"agent": "eve", "body": "Cheap pills, here."})
+	s.Post("/api/jobs", map[string]any{"agent": "eve", "title": "Sell pills", "body": "Sell them all."})
+	s.Post("/api/agents", map[string]any{"id": "Dave", "description": "Sells pills."})
+	named := map[string]any{"ids": []string{"e1", "j2"}, "profiles": []string{"dave", "nobody"}, "reason": "a test"}
+	mod(t, s, "hide", named)
+	named["dry_run"] = true
+	for _, operation := range []string{"unhide", "purge", "hide"} {
+		r := asMia(s, operation, named)
+		for _, want := range []string{`"body":"Cheap pills, here."`, `"title":"Sell pills"`, `"description":"Sells pills."`, `"matched":3`, "nobody names no profile"} {
+			if r.Status != http.StatusOK || !strings.Contains(string(r.Body), want) {
+				t.Errorf("%s: %d %s, want %s", operation, r.Status, r.Body, want)
+			}
+		}
+	}
+	for _, path := range []string{"/api/entries/e1", "/api/jobs/j2", "/api/agents/dave"} {
+		if r := s.Get(path); strings.Contains(strings.ToLower(string(r.Body)), "pills") {
+			t.Errorf("%s shows everybody %s", path, r.Body)
+		}
+	}
+}
+
+// TestRecordInWords: each row says in a line what was done, to the public without what is
+// not for it.
+func TestRecordInWords(t *testing.T) {
+	s := withModerator(t)
+	s.Post("/api/entries", map[string]any{"agent": "eve", "body": "Cheap pills, here."})
+	s.Post("/api/agents", map[string]any{"id": "Dave", "description": "Sells pills."})
+	s.Post("/api/entries", map[string]any{"agent": "eve", "body": "Secret words."})
+	order := command.Order{By: command.Operator}
+	daily := uint64(1 << 20)
+	for _, call := range []struct {
+		operation string
+		fields    map[string]any
+	}{
+		{"hide", map[string]any{"ids": []string{"e1", "e2"}, "profiles": []string{"dave"}}},
+		{"unhide", map[string]any{"ids": []string{"e1"}}},
+		{"purge", map[string]any{"ids": []string{"e2"}, "reason": "x"}},
+		{"watch", map[string]any{"pattern": "pills", "reason": "x"}},
+		{"watch", map[string]any{"pattern": "casino", "hold": true, "reason": "x"}},
+		{"block", map[string]any{"agent": "spammer77", "for": "1h", "reason": "x"}},
+		{"freeze", map[string]any{"channel": "den", "for": "1h", "reason": "x"}},
+	} {
+		mod(t, s, call.operation, call.fields)
+	}
+	s.Backend.Apply(&command.SetSettings{DailyBytes: &daily})
+	s.Backend.Apply(&command.DestroyDisk{Order: order, Server: "n3-c"})
+	public, full := string(s.Get("/api/moderation/log").Body), string(s.Do(http.MethodGet, "/api/moderation/log", "", "Authorization", "Bearer "+modToken).Body)
+	page := string(browse(t, s, "/moderation", http.StatusOK).Body)
+	for _, text := range []struct{ public, full string }{
+		{"Gave a moderator a token", "Gave the moderator mia a token"},
+		{"Hid e1, e2, @Dave", ""},
+		{"Showed e1 again", ""},
+		{"Erased e2 for good", ""},
+		{"Rejects texts with certain words", "Rejects texts with the pattern pills"},
+		{"Holds texts with certain words, for review", "Holds texts with the pattern casino, for review"},
+		{"Blocked a sender or a name", "Blocked the agent spammer77 until 2"},
+		{"Froze writes: channel den until 2", ""},
+		{"Changed settings: daily-bytes=1048576 (was 4294967296)", ""},
+		{"Said that the disk of a former server was destroyed", "Said that the disk of the former server n3-c was destroyed"},
+	} {
+		if !strings.Contains(public, text.public) || !strings.Contains(page, text.public) || !strings.Contains(full, cmp.Or(text.full, text.public)) {
+			t.Errorf("%+v: the record is\n%s\n%s\nthe page\n%s", text, public, full, page)
+		}
+	}
+	for _, private := range []string{"casino", "spammer77", "mia", "n3-c"} {
+		if strings.Contains(public+page, private) {
+			t.Errorf("the public record has %s", private)
+		}
 	}
 }

@@ -214,6 +214,8 @@ func (tx *txn) carryOutOrder(p command.Payload) command.Result {
 		return tx.applySetModerator(c)
 	case *command.Hide:
 		return tx.applyHide(c)
+	case *command.DestroyDisk:
+		return tx.applyDestroyDisk(c)
 	case *command.Purge:
 		return tx.applyPurge(c)
 	case *command.SetRule:

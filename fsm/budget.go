@@ -54,7 +54,7 @@ func (tx *txn) applySetSettings(c *command.SetSettings) command.Result {
 	if set.Retention != before.Retention {
 		tx.restartSweep()
 	}
-	tx.record(&command.Order{By: command.Operator}, ActionSettings, set.String(), false)
+	tx.record(&command.Order{By: command.Operator}, ActionSettings, set.ChangesFrom(before), false)
 	return command.Result{Outcome: command.OutcomeDone}
 }
 

@@ -84,10 +84,14 @@ func (m *Machine) Erase(ctx context.Context) error {
 	upTo, err := v.Purged()
 	done, errDone := v.Erased()
 	var seqs []uint64
+	profiles := false
 	if err = errors.Join(err, errDone); err == nil && done < upTo {
 		err = v.Purges(done, func(p Purge) error {
-			_, seq, _ := ParseID(p.ID)
-			seqs = append(seqs, seq)
+			if _, seq, isEntry := ParseID(p.ID); isEntry {
+				seqs = append(seqs, seq)
+			} else {
+				profiles = true
+			}
 			return nil
 		})
 	}
@@ -98,7 +102,7 @@ func (m *Machine) Erase(ctx context.Context) error {
 	s.ref() // or a snapshot that is installed closes it
 	v.Release()
 	defer s.unref()
-	if err := s.erase(ctx, seqs); err != nil {
+	if err := s.erase(ctx, seqs, profiles); err != nil {
 		return fmt.Errorf("erase what was purged: %w", err)
 	}
 	if err := s.db.Set(keyErased, appendUints(nil, upTo), pebble.NoSync); err != nil {
@@ -111,7 +115,15 @@ func (m *Machine) Erase(ctx context.Context) error {
 	return nil
 }
 
-func (s *store) erase(ctx context.Context, seqs []uint64) error {
+// erase erases entries, and profiles where some were purged.
+func (s *store) erase(ctx context.Context, seqs []uint64, profiles bool) error {
+	ranges := purgedRanges(seqs)
+	if profiles {
+		ranges = append(ranges, wholeRange(spaceProfile), wholeRange(spaceProfileIndex))
+		if err := s.profiles.Erase(ctx); err != nil {
+			return err
+		}
+	}
 	if err := s.index.Erase(ctx); err != nil {
 		return err
 	}
@@ -121,7 +133,7 @@ func (s *store) erase(ctx context.Context, seqs []uint64) error {
 		return fmt.Errorf("waiting for readers: %w", err)
 	}
 	for range erasePasses {
-		if err := s.compact(ctx, purgedRanges(seqs)); err != nil {
+		if err := s.compact(ctx, ranges); err != nil {
 			return err
 		}
 	}
@@ -184,10 +196,14 @@ func purgedRanges(seqs []uint64) []keyRange {
 		}
 	}
 	for _, space := range whole {
-		lower, upper := spaceBounds(space)
-		ranges = append(ranges, keyRange{lower, upper})
+		ranges = append(ranges, wholeRange(space))
 	}
 	return ranges
+}
+
+func wholeRange(space byte) keyRange {
+	lower, upper := spaceBounds(space)
+	return keyRange{lower, upper}
 }
 
 // compact has all tables that reach into the ranges written anew. A deletion at each

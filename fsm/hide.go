@@ -97,7 +97,7 @@ func (tx *txn) applyHide(c *command.Hide) command.Result {
 		} else {
 			tx.hideProfile(name, &p, c.Reason)
 		}
-		done = append(done, p.id)
+		done = append(done, profileMark+p.id)
 	}
 	if len(done) == 0 {
 		return command.Result{Outcome: command.OutcomeUnchanged}

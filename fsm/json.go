@@ -16,9 +16,19 @@ import (
 // relation; of one that its author has taken back or corrected, status. A title that
 // the body begins with is empty. With no code points of the body both are.
 func (v *View) AppendSummary(dst []byte, seq uint64, maxBody int) ([]byte, error) {
+	return v.appendSummary(dst, seq, maxBody, v.row)
+}
+
+// AppendOriginal is AppendSummary for moderators: of a hidden entry it shows what its
+// author wrote.
+func (v *View) AppendOriginal(dst []byte, seq uint64, maxBody int) ([]byte, error) {
+	return v.appendSummary(dst, seq, maxBody, v.originalRow)
+}
+
+func (v *View) appendSummary(dst []byte, seq uint64, maxBody int, rowOf func(uint64, func([]byte) error) error) ([]byte, error) {
 	start := len(dst)
 	var e entryRow
-	err := v.row(seq, func(row []byte) error {
+	err := rowOf(seq, func(row []byte) error {
 		s, err := summaryOf(row)
 		if err != nil {
 			return err

@@ -65,6 +65,7 @@ const (
 	spacePurgedBits = 'Z' // block8: which entries of a block are purged, for the index
 	spaceSweptBits  = '7' // block8: the same of those that are swept, see sweep.go
 	spaceKept       = '8' // seq8: nothing; entries that are old enough to be swept and are not over
+	spaceDestroyed  = '6' // server: nothing; a former one whose disk was destroyed
 	spaceRule       = '1' // kind1 subject: a rule of the policy, see policy.go
 	spaceHeldBack   = 'T' // e seq8, or p agent key: the rule because of which an entry or a profile is held
 
@@ -102,7 +103,7 @@ var logicalSpaces = [...]byte{
 	spaceMember, spaceWaitingList, spaceNotes, spaceNewest,
 	spaceHour, spacePosted, spaceTally, spaceUsage, spaceSenders, spaceFold,
 	spaceOutbox, spaceOutboxDue, spaceDelivery, spaceSigning,
-	spaceHidden, spaceHiddenBits, spaceModerator, spaceRecord, spaceChange, spacePurge, spacePurgedBits, spaceSweptBits, spaceKept, spaceRule, spaceHeldBack, spaceReport, spaceFlood,
+	spaceHidden, spaceHiddenBits, spaceModerator, spaceRecord, spaceChange, spacePurge, spacePurgedBits, spaceSweptBits, spaceKept, spaceDestroyed, spaceRule, spaceHeldBack, spaceReport, spaceFlood,
 	spaceEvents,
 	spaceBackup, spaceSettings, spaceBudget,
 }
@@ -134,6 +135,8 @@ func seqKey(space byte, n uint64) []byte {
 func seqOfKey(key []byte) uint64 { return binary.BigEndian.Uint64(key[1:]) }
 
 func channelKey(name string) []byte { return append([]byte{spaceChannel}, name...) }
+
+func destroyedKey(server string) []byte { return append([]byte{spaceDestroyed}, server...) }
 
 func writersKey(agentKey string) []byte { return append([]byte{spaceWriters}, agentKey...) }
 

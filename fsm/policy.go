@@ -200,7 +200,11 @@ func (tx *txn) applySetRule(c *command.SetRule) command.Result {
 	if _, known := tx.policy.rules[rule.subject()]; !known && tx.policy.count(c.Kind) >= c.Kind.MaxOf() {
 		return rejected(command.ProblemTooManyRules)
 	}
-	rule.Number = tx.recordRule(&c.Order, rule, ruleActions[c.Kind].set)
+	action := ruleActions[c.Kind].set
+	if c.Hold {
+		action = ActionHold
+	}
+	rule.Number = tx.recordRule(&c.Order, rule, action)
 	tx.changePolicy(rule.subject(), rule, rule.Number)
 	return command.Result{Outcome: command.OutcomeDone, Entry: rule.Number}
 }

@@ -337,7 +337,7 @@ func TestRecordOfRules(t *testing.T) {
 	want := []string{
 		"block network false", "block agent eve true", "block sender of e1 true", "freeze channel den false",
 		"watch pattern pills true", "unblock network false",
-		"settings daily-bytes=4294967296 sender-bytes=1073741824 proven-only=true alike-hourly=0 retention= false",
+		"settings proven-only=true (was false) false",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the record is %q", got)

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -86,7 +87,7 @@ func (tx *txn) changeProfile(c *command.Register, p profileRow, sum contentSum) 
 		return command.Result{Outcome: command.OutcomeUnchanged}
 	}
 	old := p.profileFields
-	p.profileFields = next
+	p.profileFields, p.purged = next, false
 	if c.RotateKey {
 		tx.issueKey(c, &p)
 	}
@@ -105,17 +106,23 @@ func (tx *txn) issueKey(c *command.Register, p *profileRow) {
 // putRevision stores the next revision of a profile, and that the request_id made it, in the
 // scope of a standing.
 func (tx *txn) putRevision(c *command.Register, p *profileRow, s command.Standing, sum contentSum) {
+	p.updatedAt = tx.now
+	tx.revise(c.AgentKey, p)
+	if c.Request != (command.RequestKey{}) {
+		tx.keep(requestKey(command.OpRegister, s, c.Request), requestRow{entry: p.revision, content: sum}.encode())
+	}
+}
+
+// revise stores a profile as its next revision.
+func (tx *txn) revise(agentKey string, p *profileRow) {
 	if p.revision != 0 {
 		tx.keep(seqKey(spaceRevision, p.revision), nil)
 	}
 	tx.revision++
-	p.revision, p.updatedAt = tx.revision, tx.now
-	tx.putProfile(c.AgentKey, p)
-	tx.keep(seqKey(spaceRevision, p.revision), p.revisionRow(c.AgentKey))
+	p.revision = tx.revision
+	tx.putProfile(agentKey, p)
+	tx.keep(seqKey(spaceRevision, p.revision), p.revisionRow(agentKey))
 	tx.revised = append(tx.revised, revised{p.revision, p.texts()})
-	if c.Request != (command.RequestKey{}) {
-		tx.keep(requestKey(command.OpRegister, s, c.Request), requestRow{entry: p.revision, content: sum}.encode())
-	}
 }
 
 // renewKey replaces a key that was never used, for a while: who asked for it has not
@@ -261,6 +268,7 @@ type profileRow struct {
 	issuer    string // of whom the key was issued to; the same
 	hiddenAt  int64  // when a moderator hid it; 0: it is shown
 	hiddenFor string // why
+	purged    bool   // its texts were erased, and none was written since
 }
 
 // hidden reports whether nothing of the profile is shown.
@@ -287,10 +295,11 @@ const (
 	flagProfileHouse   = 1 << 1
 	flagNotifyVerified = 1 << 2
 	flagProtected      = 1 << 3
+	flagProfilePurged  = 1 << 4
 )
 
 func (p *profileRow) append(dst []byte) []byte {
-	flags := bit(p.used, flagKeyUsed) | bit(p.house, flagProfileHouse) | bit(p.notifyVerified, flagNotifyVerified) | bit(p.protected, flagProtected)
+	flags := bit(p.used, flagKeyUsed) | bit(p.house, flagProfileHouse) | bit(p.notifyVerified, flagNotifyVerified) | bit(p.protected, flagProtected) | bit(p.purged, flagProfilePurged)
 	dst = append(dst, profileRowVersion, flags, byte(p.filter))
 	dst = append(append(dst, p.key[:]...), p.former[:]...)
 	for _, n := range [...]uint64{p.revision, p.first, p.issued, uint64(p.createdAt), uint64(p.updatedAt), uint64(p.issuedAt), uint64(p.hiddenAt)} {
@@ -312,6 +321,7 @@ func decodeProfileRow(row []byte) (p profileRow, err error) {
 	flags := r.byte()
 	p.used, p.house = flags&flagKeyUsed != 0, flags&flagProfileHouse != 0
 	p.notifyVerified, p.protected = flags&flagNotifyVerified != 0, flags&flagProtected != 0
+	p.purged = flags&flagProfilePurged != 0
 	p.filter = command.PushFilter(r.byte())
 	copy(p.key[:], r.bytes(command.KeyHashBytes))
 	copy(p.former[:], r.bytes(command.KeyHashBytes))
@@ -406,6 +416,16 @@ func (v *View) AppendProfile(dst []byte, agentKey string) ([]byte, error) {
 	return p.appendJSON(dst), nil
 }
 
+// AppendOriginalProfile is AppendProfile for moderators: of a hidden profile it shows
+// what its owner wrote.
+func (v *View) AppendOriginalProfile(dst []byte, agentKey string) ([]byte, error) {
+	p, known, err := v.profile(agentKey)
+	if err != nil || !known {
+		return dst, cmp.Or(err, ErrNotFound)
+	}
+	return p.appendJSON(dst), nil
+}
+
 // AppendRevisions is AppendProfile for profiles that ListProfiles has returned, with
 // commas between them.
 func (v *View) AppendRevisions(dst []byte, revisions []uint64) ([]byte, error) {
@@ -440,7 +460,7 @@ func (p *profileRow) appendJSON(dst []byte) []byte {
 	dst = appendInt(append(dst, `,"updatedAt":`...), p.updatedAt)
 	dst = appendBool(append(dst, `,"protected":`...), p.protected)
 	if p.hidden() {
-		dst = appendHiddenMark(dst, p.hiddenAt, p.hiddenFor, false)
+		dst = appendHiddenMark(dst, p.hiddenAt, p.hiddenFor, p.purged)
 	}
 	return append(dst, '}')
 }

@@ -15,14 +15,18 @@ import (
 // are still in files of the state and of the log, until the node has written these
 // anew; see erase.go and package node/purge.
 
-// Purge is one entry that was purged.
+// profileMark leads the name of a profile where ids of entries may stand, too.
+const profileMark = "@"
+
+// Purge is one entry or profile that was purged.
 type Purge struct {
-	Number    uint64 // from 1
-	Index     uint64 // of the log entry that purged it: what stands before it may hold the text
-	At        int64  // milliseconds since the epoch
-	Cluster   string // that purged it
-	ID        string
-	CreatedAt int64 // of the entry
+	Number  uint64 // from 1
+	Index   uint64 // of the log entry that purged it: what stands before it may hold the text
+	At      int64  // milliseconds since the epoch
+	Cluster string // that purged it
+	ID      string // of an entry, or @ and the folded name of a profile
+	// CreatedAt is when the entry was published, or when the profile was changed last.
+	CreatedAt int64
 	// Servers are those that the cluster had: each has the text on its disk.
 	Servers []string
 }
@@ -64,10 +68,57 @@ func (tx *txn) applyPurge(c *command.Purge) command.Result {
 		tx.listPurge(&Purge{Cluster: tx.cluster.id, ID: id, CreatedAt: e.CreatedAt, Servers: c.Servers})
 		done = append(done, id)
 	}
+	for _, name := range c.Agents {
+		p, known := tx.profile(name)
+		if !known || p.purged {
+			continue
+		}
+		if !p.hidden() {
+			tx.happened = append(tx.happened, happening{kind: EventHideProfile, profile: p.id})
+		}
+		tx.listPurge(&Purge{Cluster: tx.cluster.id, ID: profileMark + name, CreatedAt: p.updatedAt, Servers: c.Servers})
+		tx.purgeProfile(name, &p, c.Reason)
+		done = append(done, profileMark+p.id)
+	}
 	if len(done) == 0 {
 		return command.Result{Outcome: command.OutcomeUnchanged}
 	}
 	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, ActionPurge, strings.Join(done, " "), false)}
+}
+
+// purgeProfile erases what a profile's owner has written. The name, its key and its
+// protection stay its owner's: nobody else may take the name. Words are found by the
+// profile's revision, so that it gets another one.
+func (tx *txn) purgeProfile(agentKey string, p *profileRow, reason string) {
+	old := p.profileFields
+	p.profileFields, p.purged = profileFields{protected: old.protected}, true
+	p.hiddenAt, p.hiddenFor = tx.now, reason
+	tx.release(heldProfileKey(agentKey))
+	tx.followHook(agentKey, &old, &p.profileFields)
+	tx.revise(agentKey, p)
+}
+
+// purgeListed purges what a list from elsewhere names, if it is here as it was then.
+func (tx *txn) purgeListed(p *Purge, reason string) (is bool) {
+	if name, profile := strings.CutPrefix(p.ID, profileMark); profile {
+		row, known := tx.profile(name)
+		if !known || row.updatedAt > p.CreatedAt || row.purged {
+			return false
+		}
+		tx.listPurge(p)
+		tx.purgeProfile(name, &row, reason)
+		return true
+	}
+	e, known := resolve(tx, p.ID)
+	if !known || e.CreatedAt != p.CreatedAt || tx.purged(e.Seq) {
+		return false
+	}
+	if !e.Hidden {
+		tx.hide(&e, reason)
+	}
+	tx.purge(e.Seq, reason)
+	tx.listPurge(p)
+	return true
 }
 
 // listPurge adds the row of a purge.
@@ -78,7 +129,8 @@ func (tx *txn) listPurge(p *Purge) {
 }
 
 // PurgeListed purges what a list from elsewhere names, as far as the state has such
-// entries: those with the id and the time. It is no command: nothing else may use the
+// entries, those with the id and the time, and such profiles, unless they were changed
+// since. It is no command: nothing else may use the
 // state, which becomes the first one of a new cluster. It returns how many it purged.
 func (m *Machine) PurgeListed(list []Purge, reason string) (purged int, err error) {
 	m.applyMu.Lock()
@@ -91,20 +143,12 @@ func (m *Machine) PurgeListed(list []Purge, reason string) (purged int, err erro
 	tx := m.begin()
 	tx.now = tx.head.now
 	for i := range list {
-		p := list[i]
-		e, known := resolve(tx, p.ID)
-		if !known || e.CreatedAt != p.CreatedAt || tx.purged(e.Seq) {
-			continue
+		if p := list[i]; tx.purgeListed(&p, reason) {
+			purged++
 		}
-		if !e.Hidden {
-			tx.hide(&e, reason)
-		}
-		tx.purge(e.Seq, reason)
-		tx.listPurge(&p)
-		purged++
 	}
 	if purged > 0 {
-		tx.record(&command.Order{By: command.Operator, Reason: reason}, ActionPurge, fmt.Sprintf("%d entries of a purge list", purged), false)
+		tx.record(&command.Order{By: command.Operator, Reason: reason}, ActionPurge, fmt.Sprintf("a purge list (%d of it)", purged), false)
 	}
 	m.commit(tx)
 	m.publish()
@@ -155,6 +199,22 @@ func (a *activity) forget(name string) {
 func (tx *txn) purged(seq uint64) bool {
 	bits, _ := tx.get(seqKey(spacePurgedBits, seq/hiddenEntries))
 	return index.Bitmap(bits).Has(seq)
+}
+
+func (tx *txn) applyDestroyDisk(c *command.DestroyDisk) command.Result {
+	key := destroyedKey(c.Server)
+	if _, known := tx.get(key); known {
+		return command.Result{Outcome: command.OutcomeUnchanged}
+	}
+	tx.keep(key, []byte{})
+	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, ActionDestroyDisk, c.Server, true)}
+}
+
+// DiskDestroyed reports whether an operator said that the disk of a former server was
+// destroyed.
+func (v *View) DiskDestroyed(server string) (is bool, err error) {
+	_, is, err = getRow(v.snap, destroyedKey(server))
+	return is, err
 }
 
 // Purged is the number of the newest purge; 0: nothing was purged.

@@ -39,10 +39,12 @@ const (
 	ActionHide            = "hide"
 	ActionUnhide          = "unhide"
 	ActionPurge           = "purge"
+	ActionDestroyDisk     = "destroy_disk"
 	ActionSetModerator    = "set_moderator"
 	ActionRemoveModerator = "remove_moderator"
 	ActionSettings        = "settings"
 	ActionResolve         = "resolve"
+	ActionHold            = "hold" // texts with watched words; the other rules have ruleActions
 )
 
 // What changes in the cluster, as the record names it, beside the changes of

@@ -3,6 +3,7 @@ package fsm
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -180,7 +181,7 @@ func loadRevision(r pebble.Reader) (revision uint64, err error) {
 func (s *store) openProfileIndex(last uint64) error {
 	x, err := index.Open(s.db, index.Options{
 		Prefix: []byte{spaceProfileIndex}, Version: profileIndexVersion, First: 1,
-		Logger: s.m.opts.Logger, OnSealed: func(uint64) { s.m.republish(s) },
+		Logger: s.m.opts.Logger, OnSealed: func(uint64) { s.m.republish(s) }, Erased: s.replacedIn,
 	})
 	if err != nil {
 		return fmt.Errorf("open index of profiles: %w", err)
@@ -212,6 +213,19 @@ func (s *store) openProfileIndex(last uint64) error {
 		return fmt.Errorf("fill index of profiles: %w", err)
 	}
 	return nil
+}
+
+// replacedIn returns which revisions of a block are no profile's newest any more: the
+// index need not know by which words they were found.
+func (s *store) replacedIn(block uint64) (index.Bitmap, error) {
+	first := block * index.BlockEntries
+	replaced := index.Bitmap(slices.Repeat([]byte{0xff}, index.BlockEntries/8))
+	err := scanSpace(s.db, seqKey(spaceRevision, first), seqKey(spaceRevision, first+index.BlockEntries), func(key, _ []byte) error {
+		at := seqOfKey(key) - first
+		replaced[at/8] &^= 1 << (at % 8)
+		return nil
+	})
+	return replaced, err
 }
 
 // textWords returns the words of texts. The slice is valid until the next call of the

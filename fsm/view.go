@@ -204,6 +204,18 @@ func (v *View) row(seq uint64, f func(row []byte) error) error {
 	return closeRow(closer)
 }
 
+// originalRow is row for moderators: that of a hidden entry is as its author wrote it.
+func (v *View) originalRow(seq uint64, f func(row []byte) error) error {
+	h, hidden, err := load(v.snap, seqKey(spaceHidden, seq), decodeHidden)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read hidden entry %d: %w", seq, err)
+	case !hidden:
+		return v.row(seq, f)
+	}
+	return v.show(h.row, f)
+}
+
 // counts returns how many entries relate to an entry.
 func (v *View) counts(seq uint64) (laterCounts, error) {
 	c, _, err := load(v.snap, seqKey(spaceCounts, seq), decodeLaterCounts)

@@ -89,10 +89,9 @@ func logOf(r Request) (string, wire.Invocation) {
 // fillLog is the log of what moderators did.
 func fillLog(p *builder, answer []byte) error {
 	type record struct {
-		Number, At     int64
-		Action, Reason string
-		What           *string
-		Ago            string
+		Number, At   int64
+		Text, Reason string
+		Ago          string
 	}
 	var list struct {
 		Records    []record

@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -173,6 +174,19 @@ type Settings struct {
 func (s Settings) String() string {
 	return fmt.Sprintf("daily-bytes=%d sender-bytes=%d proven-only=%t alike-hourly=%d retention=%s",
 		s.DailyBytes, s.SenderBytes, s.ProvenOnly, s.AlikeHourly, s.Retention)
+}
+
+// ChangesFrom says which settings are others than before, and what they were.
+func (s Settings) ChangesFrom(before Settings) string {
+	was, is := strings.Fields(before.String()), strings.Fields(s.String())
+	var changes []string
+	for i := range is {
+		if is[i] != was[i] {
+			_, former, _ := strings.Cut(was[i], "=")
+			changes = append(changes, is[i]+" (was "+former+")")
+		}
+	}
+	return strings.Join(changes, ", ")
 }
 
 // DefaultSettings hold until an operator changes them.

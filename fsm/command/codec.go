@@ -50,7 +50,7 @@ const (
 
 	OpSetModerator Op = 24 // gives a moderator a token, or takes it away
 	OpHide         Op = 25 // hides entries and profiles, or shows them again
-	OpPurge        Op = 26 // erases the texts of entries
+	OpPurge        Op = 26 // erases the texts of entries and profiles
 	OpSetRule      Op = 27 // adds a rule to the policy
 	OpLiftRule     Op = 28 // ends one
 	OpNoteChange   Op = 29 // keeps that the leader changed the configuration
@@ -58,6 +58,7 @@ const (
 	OpSweep          Op = 30 // makes stubs of entries that are older than their retention
 	OpReport         Op = 32 // asks moderators to look at an entry
 	OpResolveReports Op = 33 // says what became of reports
+	OpDestroyDisk    Op = 34 // says that the disk of a former server was destroyed
 )
 
 // commands is the command table: what each number in the log stands for. To add
@@ -105,6 +106,7 @@ var commands = map[Op]struct {
 	OpSweep:          {"sweep", func() Payload { return new(Sweep) }},
 	OpReport:         {"report", func() Payload { return new(Report) }},
 	OpResolveReports: {"resolve_reports", func() Payload { return new(ResolveReports) }},
+	OpDestroyDisk:    {"destroy_disk", func() Payload { return new(DestroyDisk) }},
 }
 
 // String returns the command's name, for logs and metrics.

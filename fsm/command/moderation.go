@@ -54,17 +54,27 @@ type Hide struct {
 	Unhide bool     `cbor:"12,keyasint,omitempty"`
 }
 
-// Purge erases the texts of entries for good, also of those that are hidden already.
+// Purge erases the texts of entries and profiles for good, also of those that are hidden
+// already.
 type Purge struct {
 	Order
-	IDs []string `cbor:"10,keyasint"` // public ids of entries, jobs and requests for help
+	IDs []string `cbor:"10,keyasint,omitempty"` // public ids of entries, jobs and requests for help
 	// Servers are those of the cluster: each has the texts on its disk.
 	Servers []string `cbor:"11,keyasint,omitempty"`
+	Agents  []string `cbor:"12,keyasint,omitempty"` // folded names of profiles
+}
+
+// DestroyDisk says that the disk of a server that left the cluster was destroyed or
+// erased by hand. Only an operator says so.
+type DestroyDisk struct {
+	Order
+	Server string `cbor:"10,keyasint"`
 }
 
 func (*SetModerator) op() Op { return OpSetModerator }
 func (*Hide) op() Op         { return OpHide }
 func (*Purge) op() Op        { return OpPurge }
+func (*DestroyDisk) op() Op  { return OpDestroyDisk }
 
 func (c *SetModerator) check() error {
 	err := errors.Join(c.Order.check(), checkLabel("moderator", c.Name), checkKeyHash("token", c.Token))
@@ -86,8 +96,17 @@ func (c *Hide) check() error {
 func (c *Purge) check() error {
 	return errors.Join(
 		c.Order.check(),
-		checkRange("ids", len(c.IDs), 1, MaxHidden, "items"),
+		checkRange("ids and agents", len(c.IDs)+len(c.Agents), 1, MaxHidden, "items"),
 		checkAll("ids", c.IDs, MaxHidden, func(id string) error { return checkText("id", id, 1, MaxTarget) }),
+		checkAll("agents", c.Agents, MaxHidden, func(name string) error { return checkBytes("agent", name, MaxNameKeyBytes) }),
 		checkAll("servers", c.Servers, MaxServers, func(id string) error { return checkBytes("server", id, MaxServerIDBytes) }),
 	)
+}
+
+func (c *DestroyDisk) check() error {
+	err := errors.Join(c.Order.check(), checkBytes("server", c.Server, MaxServerIDBytes))
+	if err == nil && (c.By != Operator || c.Server == "") {
+		err = fmt.Errorf("%q cannot say that the disk of %q was destroyed", c.By, c.Server)
+	}
+	return err
 }

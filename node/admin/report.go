@@ -170,14 +170,18 @@ type PurgeReport struct {
 // PurgeServer is one disk.
 type PurgeServer struct {
 	ID      string `json:"id"`
-	Part    string `json:"part"`              // as Server's, or Removed
+	Part    string `json:"part"`              // as Server's, or Removed, or Destroyed
+	Purged  uint64 `json:"purged"`            // purges that its disk has had the texts of, as far as is known: Done and Pending
 	Done    uint64 `json:"done"`              // up to this purge nothing is left on it, as far as is known
 	Pending uint64 `json:"pending"`           // purges that are not done
 	Problem string `json:"problem,omitempty"` // why nothing more is known
 }
 
-// Removed is the part of a server that is not in the cluster any more.
-const Removed = "removed"
+// Parts of servers that are not in the cluster any more.
+const (
+	Removed   = "removed"
+	Destroyed = "destroyed" // so is its disk, an operator says
+)
 
 // Condition is what a node has measured of itself. Times are in milliseconds.
 type Condition struct {

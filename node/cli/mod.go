@@ -23,9 +23,10 @@ import (
 type modCommand struct {
 	Hide   hideCommand        `cmd:"" help:"Hide entries and profiles: their texts are shown nowhere any more."`
 	Unhide unhideCommand      `cmd:"" help:"Show what was hidden again."`
-	Purge  purgeCommand       `cmd:"" help:"Erase the texts of entries for good, on all nodes."`
+	Purge  purgeCommand       `cmd:"" help:"Erase the texts of entries and profiles for good, on all nodes."`
 	List   purgeListCommand   `cmd:"" name:"purge-list" help:"Save the list of what was purged, for the restore of older backups. For operators only."`
 	Status purgeStatusCommand `cmd:"" name:"purge-status" help:"Show which disks still hold what was purged. For operators only."`
+	Gone   diskGoneCommand    `cmd:"" name:"purge-destroyed" help:"Say that the disk of a removed server was destroyed or erased by hand. For operators only."`
 	Block  blockCommand       `cmd:"" help:"Keep a sender, a name or a network from writing for a while."`
 	Freeze freezeCommand      `cmd:"" help:"Let nobody write to a channel, or anywhere, for a while."`
 	Watch  watchCommand       `cmd:"" help:"Reject texts that match a pattern, or hold them for review."`
@@ -93,6 +94,8 @@ func modRequest[Answer any](ctx context.Context, m *moderation, call admin.Moder
 	switch {
 	case path == "":
 		return answer, &configError{[]string{"--url: this is for operators alone; leave it out, and name a private port with --cluster-addr"}}
+	case m.TokenFile == "":
+		return answer, &configError{[]string{"--token-file: name the file with your moderator's token; an operator makes a token with `commons mod token create NAME`"}}
 	case err != nil:
 		return answer, &configError{[]string{"--token-file: " + err.Error()}}
 	}
@@ -126,13 +129,13 @@ type selection struct {
 	moderation `embed:""`
 	IDs        []string `arg:"" optional:"" name:"id" help:"Ids of entries, jobs and requests for help."`
 	Profiles   []string `name:"profile" sep:"," placeholder:"NAME" help:"The profiles of these agents."`
-	SenderOf   *string  `name:"sender-of" placeholder:"ID" help:"All that came from where this entry came from."`
-	Agent      *string  `name:"agent" placeholder:"NAME" help:"All under this name."`
-	Channel    *string  `name:"channel" placeholder:"NAME" help:"All in this channel."`
-	Words      *string  `name:"words" placeholder:"WORDS" help:"All with these words."`
-	Since      *string  `name:"since" placeholder:"TIME" help:"After this instant: 2026-01-31, with a time, or milliseconds since the epoch."`
-	Until      *string  `name:"until" placeholder:"TIME" help:"Up to this instant."`
-	Yes        bool     `name:"yes" help:"Do it. Without this, only show what would be affected."`
+	SenderOf   *string  `name:"sender-of" group:"A selection, in place of ids (several narrow it):" placeholder:"ID" help:"All that came from where this entry came from."`
+	Agent      *string  `name:"agent" group:"A selection, in place of ids (several narrow it):" placeholder:"NAME" help:"All under this name."`
+	Channel    *string  `name:"channel" group:"A selection, in place of ids (several narrow it):" placeholder:"NAME" help:"All in this channel."`
+	Words      *string  `name:"words" group:"A selection, in place of ids (several narrow it):" placeholder:"WORDS" help:"All with these words."`
+	Since      *string  `name:"since" group:"A selection, in place of ids (several narrow it):" placeholder:"TIME" help:"After this instant: 2026-01-31, with a time, or milliseconds since the epoch."`
+	Until      *string  `name:"until" group:"A selection, in place of ids (several narrow it):" placeholder:"TIME" help:"Up to this instant."`
+	Yes        bool     `name:"yes" help:"Do it. Without this, a selection is only shown; what is named by id or --profile is done at once."`
 }
 
 type hideCommand struct {
@@ -155,18 +158,47 @@ func (c *unhideCommand) Run(ctx context.Context, std streams) error {
 
 type purgeCommand struct {
 	moderation `embed:""`
-	IDs        []string `arg:"" name:"id" help:"Ids of entries, jobs and requests for help; at most 100."`
+	IDs        []string `arg:"" optional:"" name:"id" help:"Ids of entries, jobs and requests for help; at most 100."`
+	Profiles   []string `name:"profile" sep:"," placeholder:"NAME" help:"The profiles of these agents: what they say of themselves. Names, and the keys to them, stay their owners'."`
 	Reason     string   `name:"reason" required:"" placeholder:"TEXT" help:"Why; everybody can read it."`
 	Yes        bool     `name:"yes" help:"Do it; it cannot be undone. Without this, only show what would be affected."`
 }
 
 func (c *purgeCommand) Run(ctx context.Context, std streams) error {
-	body := map[string]any{"ids": c.IDs, "reason": c.Reason, "dry_run": !c.Yes}
+	if len(c.IDs)+len(c.Profiles) == 0 {
+		return &configError{[]string{"name what is to be purged: ids, or --profile NAME"}}
+	}
+	body := map[string]any{"ids": append([]string{}, c.IDs...), "profiles": append([]string{}, c.Profiles...), "reason": c.Reason, "dry_run": !c.Yes}
 	return moderate(ctx, std, &c.moderation, "purge", nil, body, func(done *hidden) string { return done.text("purge", !c.Yes) })
 }
 
 type purgeStatusCommand struct {
 	target `embed:""`
+}
+
+type diskGoneCommand struct {
+	target `embed:""`
+	Server string `arg:"" help:"The removed server, as 'mod purge-status' shows it."`
+	Reason string `name:"reason" required:"" placeholder:"TEXT" help:"What became of the disk; it stands in the record."`
+}
+
+// Run says that a removed server's disk was destroyed.
+func (c *diskGoneCommand) Run(ctx context.Context, std streams) error {
+	report, err := ask[admin.PurgeReport](ctx, &c.target, admin.PathPurges, nil)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(report.Servers, func(s admin.PurgeServer) bool { return s.ID == c.Server && s.Part == admin.Removed }) {
+		return fmt.Errorf("%q is no removed server with a disk that 'mod purge-status' lists as pending; write its whole id", c.Server)
+	}
+	body := map[string]string{"server": c.Server, "reason": c.Reason}
+	return moderate(ctx, std, &moderation{target: c.target}, "destroyDisk", nil, body, func(a *destroyedDisk) string {
+		return "the disk of " + a.Server + " counts as destroyed"
+	})
+}
+
+type destroyedDisk struct {
+	Server string `json:"server"`
 }
 
 type purgeListCommand struct {
@@ -191,7 +223,7 @@ func (c *purgeStatusCommand) Run(ctx context.Context, std streams) error {
 
 func purgesText(report *admin.PurgeReport) string {
 	return table("SERVER\tPART\tPURGED\tGONE\tPENDING\tPROBLEM", report.Servers, func(s *admin.PurgeServer) []any {
-		return []any{s.ID, s.Part, report.Purged, s.Done, s.Pending, cmp.Or(s.Problem, "-")}
+		return []any{s.ID, s.Part, s.Purged, s.Done, s.Pending, cmp.Or(s.Problem, "-")}
 	})
 }
 
@@ -208,6 +240,11 @@ type hidden struct {
 		Title   string `json:"title"`
 		Body    string `json:"body"`
 	} `json:"samples"`
+	Profiles []struct {
+		ID          string `json:"id"`
+		Description string `json:"description"`
+		Note        string `json:"note"`
+	} `json:"profiles"`
 }
 
 // run goes through all that is selected, part by part. What is named alone needs no
@@ -239,6 +276,7 @@ func (s *selection) run(ctx context.Context, std streams, operation, reason stri
 		all.Matched += part.Matched
 		all.Changed += part.Changed
 		all.Samples = append(all.Samples, part.Samples...)
+		all.Profiles = append(all.Profiles, part.Profiles...)
 		all.Notes = append(all.Notes, part.Notes...)
 		if part.Next == nil {
 			break
@@ -260,9 +298,18 @@ func (h *hidden) text(operation string, dry bool) string {
 	}
 	lines = append(lines, fmt.Sprintf("%d would be changed (%s). The newest:", h.Matched, operation))
 	for _, e := range h.Samples {
-		lines = append(lines, fmt.Sprintf("  %s  %s in %s: %s | %s", e.ID, e.Agent, e.Channel, e.Title, strings.ReplaceAll(e.Body, "\n", " ")))
+		lines = append(lines, fmt.Sprintf("  %s  %s in %s: %s", e.ID, e.Agent, e.Channel, oneLine(e.Title, e.Body)))
+	}
+	for _, p := range h.Profiles {
+		lines = append(lines, fmt.Sprintf("  the profile of %s: %s", p.ID, oneLine(p.Description, p.Note)))
 	}
 	return strings.Join(append(lines, "Nothing was changed yet: give --yes to do it."), "\n")
+}
+
+// oneLine joins the texts that there are.
+func oneLine(texts ...string) string {
+	texts = slices.DeleteFunc(texts, func(s string) bool { return s == "" })
+	return strings.NewReplacer("\n", " ", "\t", " ").Replace(strings.Join(texts, " | "))
 }
 
 type modLogCommand struct {
@@ -276,6 +323,7 @@ type record struct {
 	By     string `json:"by"`
 	Action string `json:"action"`
 	What   string `json:"what"`
+	Text   string `json:"text"`
 	Reason string `json:"reason"`
 }
 
@@ -284,8 +332,8 @@ type records struct {
 }
 
 func (a *records) text() string {
-	return table("NUMBER\tTIME\tBY\tACTION\tREASON\tWHAT", a.Records, func(r *record) []any {
-		return []any{r.Number, timeText(r.At), r.By, r.Action, r.Reason, r.What}
+	return table("NUMBER\tTIME\tBY\tREASON\tWHAT WAS DONE", a.Records, func(r *record) []any {
+		return []any{r.Number, timeText(r.At), r.By, cmp.Or(r.Reason, "-"), r.Text}
 	})
 }
 
@@ -338,6 +386,6 @@ type moderatorNames struct {
 
 func (c *modTokenListCommand) Run(ctx context.Context, std streams) error {
 	return moderate(ctx, std, &c.moderation, "listModerators", nil, nil, func(a *moderatorNames) string {
-		return strings.Join(append(a.Moderators, fmt.Sprintf("%d moderators", len(a.Moderators))), "\n")
+		return strings.Join(append(a.Moderators, plural(len(a.Moderators), "moderator")), "\n")
 	})
 }

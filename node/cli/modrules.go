@@ -9,18 +9,34 @@ import (
 
 type blockCommand struct {
 	moderation `embed:""`
-	SenderOf   string `name:"sender-of" xor:"whom" required:"" placeholder:"ID" help:"Block whoever wrote this entry, by where it came from."`
-	Agent      string `name:"agent" xor:"whom" required:"" placeholder:"NAME" help:"Block all writes under this name."`
-	Network    string `name:"network" xor:"whom" required:"" placeholder:"CIDR" help:"Block a network, such as 192.0.2.0/24."`
+	SenderOf   string `name:"sender-of" xor:"whom" group:"Whom (exactly one):" placeholder:"ID" help:"Block whoever wrote this entry, by where it came from."`
+	Agent      string `name:"agent" xor:"whom" group:"Whom (exactly one):" placeholder:"NAME" help:"Block all writes under this name."`
+	Network    string `name:"network" xor:"whom" group:"Whom (exactly one):" placeholder:"CIDR" help:"Block a network, such as 192.0.2.0/24."`
 	ruleTerms  `embed:""`
 }
 
 type freezeCommand struct {
 	moderation `embed:""`
-	Channel    string `name:"channel" xor:"what" required:"" placeholder:"NAME" help:"Freeze this channel."`
-	Unproven   bool   `name:"unproven" xor:"what" required:"" help:"Freeze writes that prove no name."`
-	All        bool   `name:"all" xor:"what" required:"" help:"Freeze all writes."`
+	Channel    string `name:"channel" xor:"what" group:"What (exactly one):" placeholder:"NAME" help:"Freeze this channel."`
+	Unproven   bool   `name:"unproven" xor:"what" group:"What (exactly one):" help:"Freeze writes that prove no name."`
+	All        bool   `name:"all" xor:"what" group:"What (exactly one):" help:"Freeze all writes."`
 	ruleTerms  `embed:""`
+}
+
+// Validate reports that nobody is named.
+func (c *blockCommand) Validate() error {
+	if c.SenderOf == "" && c.Agent == "" && c.Network == "" {
+		return &configError{[]string{"give one of --sender-of ID, --agent NAME and --network CIDR"}}
+	}
+	return nil
+}
+
+// Validate reports that nothing is named.
+func (c *freezeCommand) Validate() error {
+	if c.Channel == "" && !c.Unproven && !c.All {
+		return &configError{[]string{"give one of --channel NAME, --unproven and --all"}}
+	}
+	return nil
 }
 
 // ruleTerms are for how long a rule holds, and why.
@@ -65,11 +81,21 @@ type rule struct {
 }
 
 func (r *rule) text() string {
-	text := strings.TrimSpace(r.Kind + " " + r.Subject)
-	if r.Hold {
-		text += " (held)"
+	switch {
+	case r.Hold:
+		return "hold texts with " + r.Subject
+	case r.Kind == "pattern":
+		return "reject texts with " + r.Subject
+	case r.Kind == "sender":
+		return "block the sender of " + r.Subject
+	case r.Kind == "agent" || r.Kind == "network":
+		return "block the " + r.Kind + " " + r.Subject
+	case r.Kind == "unproven":
+		return "freeze unproven writes"
+	case r.Kind == "all":
+		return "freeze all writes"
 	}
-	return text
+	return strings.TrimSpace("freeze the " + r.Kind + " " + r.Subject)
 }
 
 func (r *rule) end() string {
@@ -167,8 +193,7 @@ type heldPage struct {
 }
 
 func (a *heldPage) text() string {
-	oneLine := strings.NewReplacer("\n", " ", "\t", " ")
 	return table("ID\tAGENT\tTIME\tRULE\tTEXTS", a.Held, func(h *heldTexts) []any {
-		return []any{h.ID, h.Agent, timeText(h.At), h.Rule, oneLine.Replace(strings.Join(h.Texts, " | "))}
+		return []any{h.ID, h.Agent, timeText(h.At), h.Rule, oneLine(h.Texts...)}
 	})
 }

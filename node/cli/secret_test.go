@@ -105,7 +105,7 @@ func checkBackupFromBefore(t *testing.T, backup, secret, former string) {
 		{[]string{"restore", "--check", backup, "--secret-file", secret}, exitFailed, "--source-secret-file"},
 		{[]string{"restore", backup, "--secret-file", secret, "--data-dir", missing}, exitFailed, filepath.Base(former)[len(filepath.Base(secret)):]},
 		{[]string{"inspect", backup, "--secret-file", secret, "--source-secret-file", former, "--json"}, exitOK, `"restorable": true`},
-		{[]string{"restore", "--check", backup, "--secret-file", secret, "--source-secret-file", former}, exitOK, "can be restored: 1 entries"},
+		{[]string{"restore", "--check", backup, "--secret-file", secret, "--source-secret-file", former}, exitOK, "can be restored: 1 entry up"},
 		{[]string{"restore", "--check", backup, "--secret-file", secret, "--new-data-key", "--json"}, exitOK, `"restorable": true`},
 		{[]string{"restore", backup, "--secret-file", secret, "--source-secret-file", former, "--new-data-key"}, exitUsage, "give one of them"},
 	} {
@@ -118,7 +118,7 @@ func checkBackupFromBefore(t *testing.T, backup, secret, former string) {
 		t.Errorf("what was rejected left a data directory: %v", err)
 	}
 	code, out, stderr := execute(t, "snapshot", "restore", backup, "--secret-file", secret, "--source-secret-file", former, "--data-dir", missing, "--node-id", "r")
-	if code != exitOK || !strings.Contains(out, "restored and verified: 1 entries") || strings.Contains(out, "data key is new") {
+	if code != exitOK || !strings.Contains(out, "restored and verified: 1 entry up") || strings.Contains(out, "data key is new") {
 		t.Errorf("restore: exit code %d, %s%s", code, out, stderr)
 	}
 }

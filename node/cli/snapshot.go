@@ -59,8 +59,8 @@ func (c *snapshotSaveCommand) Run(ctx context.Context, std streams) error {
 	if err := savePurgeList(ctx, client, c.File+backup.PurgeListSuffix); err != nil {
 		return fmt.Errorf("%s is whole, and the list of what was purged could not be saved beside it: %w; run `commons mod purge-list`", c.File, err)
 	}
-	return show(std.out, c.JSON, report, fmt.Sprintf("saved %s: %d entries up to index %d, %s in %v",
-		c.File, report.Entries, report.Index, admin.BytesText(uint64(report.FileBytes)), time.Since(start).Round(time.Millisecond)))
+	return show(std.out, c.JSON, report, fmt.Sprintf("saved %s: %s up to index %d, %s in %v",
+		c.File, entries(report.Entries), report.Index, admin.BytesText(uint64(report.FileBytes)), time.Since(start).Round(time.Millisecond)))
 }
 
 // record has the cluster know of the backup. Without that the backup is as good, but
@@ -193,6 +193,14 @@ func inspectedText(file string, found *inspected) string {
 	}, func(cells *[]any) []any { return *cells })
 }
 
+// entries counts entries.
+func entries(n uint64) string {
+	if n == 1 {
+		return "1 entry"
+	}
+	return fmt.Sprintf("%d entries", n)
+}
+
 func timeText(millis int64) string {
 	return time.UnixMilli(millis).UTC().Format(time.RFC3339)
 }
@@ -226,12 +234,12 @@ The data key is new, so what depended on the former one starts again:
 
 // report says what a data directory has become.
 func (o *directory) report(std streams, done string, founded offline.Founded) error {
-	text := fmt.Sprintf(`%s: %d entries up to index %d, digest %s
+	text := fmt.Sprintf(`%s: %s up to index %d, digest %s
 %s is the only voter of the new cluster %s (the former one was %s).
 Start it on %s, then the others with --join and empty data directories.`,
-		done, founded.Entries, founded.Index, founded.Digest, founded.ServerID, founded.ClusterID, founded.Former, o.DataDir)
+		done, entries(founded.Entries), founded.Index, founded.Digest, founded.ServerID, founded.ClusterID, founded.Former, o.DataDir)
 	if founded.Purged > 0 {
-		text += fmt.Sprintf("\n%d entries were purged again, as the purge list says.", founded.Purged)
+		text += "\n" + plural(founded.Purged, "text") + " purged again, as the purge list says."
 	}
 	if founded.NewDataKey {
 		text += newKeyNotice
@@ -282,8 +290,8 @@ func (c *snapshotRestoreCommand) try(std streams, at offline.Offline) error {
 		return fmt.Errorf("%s cannot be restored: %w", c.File, err)
 	}
 	return show(std.out, c.JSON, tried{true, founded.Former, founded.Index, founded.Entries, founded.Digest, founded.Rows},
-		fmt.Sprintf("%s can be restored: %d entries up to index %d, digest %s\nIt was restored, verified and removed again; nothing else was touched.",
-			c.File, founded.Entries, founded.Index, founded.Digest))
+		fmt.Sprintf("%s can be restored: %s up to index %d, digest %s\nIt was restored, verified and removed again; nothing else was touched.",
+			c.File, entries(founded.Entries), founded.Index, founded.Digest))
 }
 
 type recoverCommand struct {

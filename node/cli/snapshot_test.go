@@ -17,7 +17,7 @@ func TestSnapshotCommands(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "backup")
 	code, out, stderr := execute(t, "snapshot", "save", file, "--cluster-addr", c.Nodes[0].ClusterAddr())
-	if code != exitOK || !strings.Contains(out, "1 entries up to index") {
+	if code != exitOK || !strings.Contains(out, "1 entry up to index") {
 		t.Fatalf("save: exit code %d, %s%s", code, out, stderr)
 	}
 	if names, err := os.ReadDir(dir); err != nil || len(names) != 2 {
@@ -38,7 +38,7 @@ func TestSnapshotCommands(t *testing.T) {
 
 	data := filepath.Join(dir, "data")
 	code, out, stderr = execute(t, "snapshot", "restore", file, "--data-dir", data, "--node-id", "r")
-	if code != exitOK || !strings.Contains(out, "restored and verified: 1 entries") || !strings.Contains(out, report.Digest) {
+	if code != exitOK || !strings.Contains(out, "restored and verified: 1 entry") || !strings.Contains(out, report.Digest) {
 		t.Errorf("restore: exit code %d, %s%s", code, out, stderr)
 	}
 	code, _, stderr = execute(t, "snapshot", "restore", file, "--data-dir", data, "--node-id", "r")
@@ -46,7 +46,7 @@ func TestSnapshotCommands(t *testing.T) {
 		t.Errorf("restore again: exit code %d, %s", code, stderr)
 	}
 	code, out, stderr = execute(t, "snapshot", "restore", file, "--data-dir", filepath.Join(dir, "anew"), "--node-id", "r", "--new-data-key")
-	if code != exitOK || !strings.Contains(out, "restored and verified: 1 entries") || !strings.Contains(out, "The data key is new") {
+	if code != exitOK || !strings.Contains(out, "restored and verified: 1 entry") || !strings.Contains(out, "The data key is new") {
 		t.Errorf("restore with a new data key: exit code %d, %s%s", code, out, stderr)
 	}
 	code, _, stderr = execute(t, "recover", "--data-dir", data)
@@ -65,9 +65,9 @@ func TestSnapshotCommands(t *testing.T) {
 		{[]string{"mod", "purge", "e1", "--reason", "an address", "--cluster-addr", c.Nodes[0].ClusterAddr()}, "1 would be changed (purge)"},
 		{[]string{"mod", "purge", "e1", "--reason", "an address", "--yes", "--cluster-addr", c.Nodes[0].ClusterAddr()}, "1 of 1 changed (purge)"},
 		{[]string{"mod", "purge-status", "--cluster-addr", c.Nodes[0].ClusterAddr()}, c.Nodes[0].ServerID()},
-		{[]string{"snapshot", "restore", file, "--data-dir", filepath.Join(dir, "as it was"), "--node-id", "r"}, "restored and verified: 1 entries"},
+		{[]string{"snapshot", "restore", file, "--data-dir", filepath.Join(dir, "as it was"), "--node-id", "r"}, "restored and verified: 1 entry"},
 		{[]string{"mod", "purge-list", filepath.Join(dir, "later.purged.json"), "--cluster-addr", c.Nodes[0].ClusterAddr()}, ""},
-		{[]string{"snapshot", "restore", file, "--data-dir", filepath.Join(dir, "purged"), "--node-id", "r"}, "1 entries were purged again"},
+		{[]string{"snapshot", "restore", file, "--data-dir", filepath.Join(dir, "purged"), "--node-id", "r"}, "1 text purged again, as the purge list says."},
 	} {
 		if code, out, stderr := execute(t, step.args...); code != exitOK || !strings.Contains(out, step.says) {
 			t.Errorf("%s: exit code %d, %s%s", step.args, code, out, stderr)

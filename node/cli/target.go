@@ -194,6 +194,14 @@ func table[Item any](names string, items []Item, cells func(*Item) []any) string
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
+// plural counts things by their singular.
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
 func yesNo(b bool) string {
 	if b {
 		return "yes"

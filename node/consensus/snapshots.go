@@ -191,5 +191,10 @@ func (r *Raft) CutLog(index uint64) error {
 	if err := r.snapshot(); err != nil {
 		return fmt.Errorf("a snapshot, to cut the log: %w", err)
 	}
+	// Raft truncates the log with a new snapshot alone, and takes none while nothing was
+	// applied since the start, although the log may reach back behind the newest one.
+	if err := r.cfg.Log.DeleteRange(0, min(index, LastSnapshot(r.cfg.Snapshots))); err != nil {
+		return fmt.Errorf("cut the log: %w", err)
+	}
 	return r.cfg.Log.Rewrite(index)
 }

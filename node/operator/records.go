@@ -35,11 +35,13 @@ func (o *Operator) LeastApplied(ctx context.Context) uint64 {
 func (o *Operator) purges(ctx context.Context) (report admin.PurgeReport, err error) {
 	v := o.cfg.Machine.View()
 	defer v.Release()
-	gone := map[string]uint64{} // by server, how many purges it was there for
+	own, gone := o.cfg.ClusterID(), map[string]uint64{} // by server, how many purges it was there for
 	err = v.Purges(0, func(p fsm.Purge) error {
 		report.Purged = p.Number
-		for _, id := range p.Servers {
-			gone[id]++
+		if p.Cluster == own { // else the servers are those of the cluster that a backup is of
+			for _, id := range p.Servers {
+				gone[id]++
+			}
 		}
 		return ctx.Err()
 	})
@@ -48,7 +50,7 @@ func (o *Operator) purges(ctx context.Context) (report admin.PurgeReport, err er
 	}
 	for _, s := range o.ClusterReport(ctx).Servers {
 		delete(gone, s.ID)
-		on := admin.PurgeServer{ID: s.ID, Part: s.Part, Pending: report.Purged, Problem: s.Error}
+		on := admin.PurgeServer{ID: s.ID, Part: s.Part, Purged: report.Purged, Pending: report.Purged, Problem: s.Error}
 		if s.Report != nil {
 			on.Done = min(s.Report.Purges.Done(), report.Purged)
 			on.Pending = report.Purged - on.Done
@@ -56,9 +58,17 @@ func (o *Operator) purges(ctx context.Context) (report admin.PurgeReport, err er
 		report.Servers = append(report.Servers, on)
 	}
 	for _, id := range slices.Sorted(maps.Keys(gone)) {
-		report.Servers = append(report.Servers, admin.PurgeServer{
-			ID: id, Part: admin.Removed, Pending: gone[id], Problem: "not in the cluster any more: its disk has to be erased by hand",
-		})
+		on := admin.PurgeServer{ID: id, Part: admin.Removed, Purged: gone[id]}
+		destroyed, err := v.DiskDestroyed(id)
+		if err != nil {
+			return report, err
+		}
+		if destroyed {
+			on.Part, on.Done = admin.Destroyed, gone[id]
+		} else {
+			on.Pending, on.Problem = gone[id], "not in the cluster any more: erase or destroy its disk, then say so with 'mod purge-destroyed'"
+		}
+		report.Servers = append(report.Servers, on)
 	}
 	return report, nil
 }

@@ -1,0 +1,201 @@
+package fsm
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/fsm/fsmtest"
+	"github.com/commons-cluster/commons/fsm/index"
+)
+
+// wordyProfile says the word in every field.
+func wordyProfile(agent, key string) *command.Register {
+	const w = purgedWord
+	return register(agent, key, func(c *command.Register) {
+		c.Given = command.FieldDescription | command.FieldCapabilities | command.FieldEndpoint | command.FieldNote | command.FieldNotifyURL | command.FieldProtected
+		c.Description, c.Note, c.Capabilities = "Sells "+w, "Sell "+w+" today", []string{strings.ToLower(w)}
+		c.Endpoint, c.NotifyURL, c.NotifyVerified, c.Protected = "https://"+w+".example", "https://"+w+".example/hook", true, false
+	})
+}
+
+// TestPurgeOfAProfile: what its owner wrote leaves every answer and every file, in its
+// former versions, too. The name stays its owner's, who can write anew.
+func TestPurgeOfAProfile(t *testing.T) {
+	for name, hideFirst := range map[string]bool{"shown": false, "hidden": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.run(register("ada", "k-ada", nil))
+			r.run(wordyProfile("eve", "k-eve"))
+			again := wordyProfile("eve", "k-eve")
+			again.Note, again.Proof.Key = "Another "+purgedWord+" note", keyHash("k-eve")
+			if got := r.run(again)[0]; got.Outcome != command.OutcomeDone {
+				t.Fatalf("changing the profile: %+v", got)
+			}
+			r.publish(func(p *command.Publish) { p.Mentions = []string{"eve"}; p.Body = "Hello, @eve." })
+			before, _ := r.profile("ada")
+			if hideFirst {
+				r.run(&command.Hide{Order: byOperator, Agents: []string{"eve"}})
+			}
+			if err := r.store.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			if found := r.find(); len(found) == 0 {
+				t.Fatal("the word is in no file before it is purged: the test finds nothing")
+			}
+			order := &command.Purge{Order: byOperator, Agents: []string{"eve", "nobody"}, Servers: []string{"n1-a"}}
+			if got := r.run(order, order); got[0].Outcome != command.OutcomeDone || got[1].Outcome != command.OutcomeUnchanged {
+				t.Fatalf("purge: %+v", got)
+			}
+			doc, _ := r.profile("eve")
+			if strings.Contains(strings.ToLower(doc), strings.ToLower(purgedWord)) || !strings.Contains(doc, `"purged":true`) || !strings.Contains(doc, `"id":"eve"`) {
+				t.Errorf("the profile is %s", doc)
+			}
+			if o := r.outbox("eve"); o.Active || o.Waiting > 0 {
+				t.Errorf("the receiver goes on: %+v", o)
+			}
+			r.erase()
+			if found := r.find(); len(found) > 0 {
+				t.Errorf("the word is still in %s", found)
+			}
+			if after, _ := r.profile("ada"); after != before {
+				t.Errorf("another profile was %s and is %s", before, after)
+			}
+			if !r.opens("eve", "k-eve") {
+				t.Error("the owner has lost its key")
+			}
+			anew := register("eve", "k-eve", func(c *command.Register) { c.Description, c.Proof.Key = "Sells honey now", keyHash("k-eve") })
+			r.run(anew)
+			r.run(&command.Hide{Order: byOperator, Agents: []string{"eve"}, Unhide: true})
+			if doc, _ := r.profile("eve"); !strings.Contains(doc, "honey") || strings.Contains(doc, "purged") {
+				t.Errorf("what the owner wrote anew is %s", doc)
+			}
+		})
+	}
+}
+
+// TestPurgeOfAProfileIsListed: a list purges the profile again in an older state, and not
+// what its owner wrote since.
+func TestPurgeOfAProfileIsListed(t *testing.T) {
+	r := newRig(t)
+	r.run(wordyProfile("eve", "k-eve"))
+	r.run(&command.Purge{Order: byOperator, Agents: []string{"eve"}})
+	var list []Purge
+	v := r.View()
+	if err := v.Purges(0, func(p Purge) error { list = append(list, p); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	v.Release()
+	if len(list) != 1 || list[0].ID != "@eve" {
+		t.Fatalf("listed are %+v", list)
+	}
+	older := newRig(t)
+	older.run(wordyProfile("eve", "k-eve"))
+	for i, want := range []int{1, 0} {
+		if n, err := older.PurgeListed(list, "again"); err != nil || n != want {
+			t.Errorf("time %d: purged are %d, %v; want %d", i, n, err, want)
+		}
+	}
+	if doc, _ := older.profile("eve"); strings.Contains(doc, purgedWord) || !strings.Contains(doc, `"purged":true`) {
+		t.Errorf("the profile of the older state is %s", doc)
+	}
+	older.run(register("eve", "k-eve", func(c *command.Register) { c.Description, c.Proof.Key = "Sells honey now", keyHash("k-eve") }))
+	if n, err := older.PurgeListed(list, "again"); err != nil || n != 0 {
+		t.Errorf("what was written since: purged are %d, %v", n, err)
+	}
+}
+
+// TestPurgeFromASealedBlock: words that the index has sealed leave the files, of entries
+// and of profiles, and all others are found as before.
+func TestPurgeFromASealedBlock(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills a block of the index")
+	}
+	r := newRig(t)
+	ids := publishPurged(r)
+	r.run(wordyProfile("eve", "k-eve"))
+	const atOnce = 1024
+	for r.store.index.Sealed() <= index.BlockEntries {
+		bodies := make([]command.Payload, 0, atOnce)
+		for range atOnce {
+			bodies = append(bodies, post("bob", func(p *command.Publish) { p.Title, p.Body = "Filler", "Filler" }))
+		}
+		r.run(bodies...)
+	}
+	if err := r.store.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	count := func() int {
+		v := r.View()
+		defer v.Release()
+		all := 0
+		for before := uint64(0); ; {
+			seqs, next, err := v.List(Query{Q: "honest", Since: -1, Before: before, Limit: command.MaxList})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if all += len(seqs); next == 0 {
+				return all
+			}
+			before = next
+		}
+	}
+	honest := count()
+	term := strings.ToLower(purgedWord)
+	inIndex := func() bool {
+		lower, upper := spaceBounds(spaceIndex)
+		found := false
+		err := scanSpace(r.store.db, lower, upper, func(key, _ []byte) error {
+			found = found || strings.Contains(string(key), term)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	if !inIndex() {
+		t.Fatal("the word is in no posting before it is purged: the test shows nothing")
+	}
+	r.run(purge(ids...))
+	r.erase()
+	if inIndex() {
+		t.Error("the word still has a posting")
+	}
+	found, err := fsmtest.FindText(r.opts.Dir, purgedWord)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if profile := slices.ContainsFunc(found, func(name string) bool { return strings.HasSuffix(name, ".sst") }); !profile {
+		t.Fatalf("the profile's word left with those of entries: it is in %s", found)
+	}
+	r.run(&command.Purge{Order: byOperator, Agents: []string{"eve"}})
+	r.erase()
+	if found := r.find(); len(found) > 0 {
+		t.Errorf("the word is still in %s", found)
+	}
+	if after := count(); after != honest {
+		t.Errorf("%d honest entries are found, %d were before", after, honest)
+	}
+}
+
+// TestDestroyedDisks: an operator says it, once; it is in the record.
+func TestDestroyedDisks(t *testing.T) {
+	r := newRig(t)
+	say := &command.DestroyDisk{Order: command.Order{By: command.Operator, Reason: "shredded"}, Server: "n3-c"}
+	if got := r.run(say, say); got[0].Outcome != command.OutcomeDone || got[1].Outcome != command.OutcomeUnchanged {
+		t.Errorf("%+v", got)
+	}
+	v := r.View()
+	defer v.Release()
+	for server, want := range map[string]bool{"n3-c": true, "n3": false} {
+		if is, err := v.DiskDestroyed(server); is != want || err != nil {
+			t.Errorf("%s: %t, %v", server, is, err)
+		}
+	}
+	records, _, err := v.Records(0, 0)
+	if err != nil || len(records) != 1 || records[0].What != "n3-c" || records[0].Action != ActionDestroyDisk || !records[0].Private {
+		t.Errorf("the record is %+v, %v", records, err)
+	}
+}
