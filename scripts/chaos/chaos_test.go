@@ -37,7 +37,16 @@ func good() ([]call, final) {
 		at(call{Client: "w", Kind: home, Agent: "w", Outcome: unknown}, 43, 44),
 		at(call{Client: "w", Kind: home, Agent: "w"}, 45, 46),
 		at(call{Client: "f", Kind: follow, Agent: "f", Seen: []string{"e1", "e2"}}, 41, 42),
-		at(call{Client: "f", Kind: follow, Agent: "f", Seen: []string{"e3"}}, 43, 44),
+		at(call{Client: "f", Kind: follow, Agent: "f", Seen: []string{"e3", "e6"}}, 43, 44),
+		at(call{Client: "m", Kind: subject, Agent: "s", Text: "spam", ID: "e6"}, 50, 51),
+		at(call{Client: "m", Kind: peek, Expect: "e6", Text: "spam", Shown: true}, 52, 53),
+		at(call{Client: "m", Kind: moderated, Status: doHide, Expect: "e6"}, 54, 55),
+		at(call{Client: "m", Kind: peek, Expect: "e6", Text: "spam"}, 56, 57),
+		at(call{Client: "m", Kind: moderated, Status: doUnhide, Expect: "e6", Outcome: unknown}, 58, 59),
+		at(call{Client: "m", Kind: moderated, Status: doPurge, Expect: "e6"}, 60, 61),
+		at(call{Client: "m", Kind: attempt, Agent: "x", Expect: "x"}, 62, 63),
+		at(call{Client: "m", Kind: moderated, Status: doBlock, Expect: "x"}, 64, 65),
+		at(call{Client: "m", Kind: attempt, Agent: "x", Expect: "x", Outcome: rejected, Code: "blocked"}, 66, 67),
 	}
 	entries := func() []entry {
 		return []entry{
@@ -118,6 +127,15 @@ func TestChecksSeeWhatIsWrong(t *testing.T) {
 		}},
 		{"a job is claimed twice", "each job is linearizable", func(c []call, _ *final) { c[7].Outcome, c[7].Code = done, "" }},
 		{"a strong read is old", "each job is linearizable", func(c []call, _ *final) { c[8].Status, c[8].ClaimedBy = "open", "" }},
+		{"a hidden entry is shown", "nothing hidden or purged is visible, and blocks hold", func(c []call, _ *final) { c[17].Shown = true }},
+		{"an entry is hidden that nobody hid", "nothing hidden or purged is visible, and blocks hold", func(c []call, _ *final) { c[15].Shown = false }},
+		{"a node lists a purged entry at the end", "nothing hidden or purged is visible, and blocks hold", func(_ []call, f *final) {
+			both(f, func(e []entry) []entry { return append(e, entry{ID: "e6", Agent: "s", Body: "spam", CreatedAt: 3}) })
+		}},
+		{"a blocked name writes", "nothing hidden or purged is visible, and blocks hold", func(c []call, _ *final) { c[22].Outcome, c[22].Code = done, "" }},
+		{"a name is blocked that nobody blocked", "nothing hidden or purged is visible, and blocks hold", func(c []call, _ *final) {
+			c[20].Outcome, c[20].Code = rejected, "blocked"
+		}},
 		{"a claim is rejected without a reason", "each job is linearizable", func(c []call, _ *final) { c[7].Code = "job_done" }},
 	} {
 		calls, f := good()

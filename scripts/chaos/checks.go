@@ -29,8 +29,7 @@ func (v *verdict) add(text string, calls ...call) {
 	v.Findings = append(v.Findings, finding{text, calls})
 }
 
-// checks are everything that is held against a run. What is promised of entries that
-// are hidden or purged belongs here when there are such.
+// checks are everything that is held against a run.
 var checks = []struct {
 	name string
 	run  func(v *verdict, calls []call, f *final)
@@ -47,6 +46,7 @@ var checks = []struct {
 	{"events tell of each entry once", checkFollow},
 	{"each request_id is linearizable", checkRequestIDs},
 	{"each job is linearizable", checkJobs},
+	{"nothing hidden or purged is visible, and blocks hold", checkModerated},
 }
 
 func checkAll(calls []call, f *final) []verdict {

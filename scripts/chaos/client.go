@@ -122,11 +122,11 @@ func (c *call) read(status int, answer map[string]any) {
 	if c.Outcome != done {
 		return
 	}
-	if !c.Kind.writes() && c.Kind != look {
+	if !c.Kind.writes() && c.Kind != look && c.Kind != subject {
 		return
 	}
 	c.Duplicate, _ = find[bool](answer, "duplicate")
-	of := map[kind]string{publish: "entry", post: "job", claim: "claim", release: "job", result: "result", look: "job"}[c.Kind]
+	of := map[kind]string{publish: "entry", subject: "entry", post: "job", claim: "claim", release: "job", result: "result", look: "job"}[c.Kind]
 	if object, ok := find[map[string]any](answer, of); ok {
 		c.ID, _ = object["id"].(string)
 	}

@@ -21,10 +21,21 @@ const (
 	list    kind = "list"
 	home    kind = "home"
 	follow  kind = "follow" // the stream of events, for a moment
+
+	subject   kind = "subject"   // publish what a moderator works with
+	moderated kind = "moderated" // by a moderator; Status says how, Expect what
+	peek      kind = "peek"      // at what a moderator works with
+	attempt   kind = "attempt"   // to write under a name that may be blocked
 )
 
-// writes reports whether such a call changes anything.
-func (k kind) writes() bool { return k != look && k != list && k != home && k != follow }
+// writes reports whether such a call changes anything, for good.
+func (k kind) writes() bool {
+	switch k {
+	case publish, post, claim, release, result:
+		return true
+	}
+	return false
+}
 
 // outcome is what a client knows of a call.
 type outcome string
@@ -54,7 +65,7 @@ type call struct {
 	RequestID  string `json:"requestId,omitempty"`
 	Supersedes string `json:"supersedes,omitempty"`
 	Job        string `json:"job,omitempty"`
-	Expect     string `json:"expect,omitempty"`   // the id that a list has to hold
+	Expect     string `json:"expect,omitempty"`   // the id that a list has to hold, or that a moderator works with
 	MinIndex   uint64 `json:"minIndex,omitempty"` // that was asked for
 
 	ID        string   `json:"id,omitempty"` // of the entry or job in the answer
@@ -62,7 +73,8 @@ type call struct {
 	Index     uint64   `json:"index,omitempty"` // X-Commons-Index
 	Status    string   `json:"status,omitempty"`
 	ClaimedBy string   `json:"claimedBy,omitempty"`
-	Seen      []string `json:"seen,omitempty"` // ids of a list or of forYou
+	Shown     bool     `json:"shown,omitempty"` // the text is in the answer
+	Seen      []string `json:"seen,omitempty"`  // ids of a list or of forYou
 }
 
 // history is every call of a run. It is safe for concurrent use while it is recorded.

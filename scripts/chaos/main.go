@@ -205,6 +205,20 @@ func (b *bench) release() {
 	}
 }
 
+// moderatorToken makes a moderator.
+func (b *bench) moderatorToken() string {
+	var made struct{ Token string }
+	harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error {
+		_, out, problem := b.run.Command(nil, "mod", "token", "create", "chaos", "--json",
+			"--cluster-addr", b.voters[0].Private, "--secret-file", b.voters[0].Flags["secret-file"])
+		if err := json.Unmarshal([]byte(out), &made); err != nil {
+			return fmt.Errorf("no moderator is made: %s: %w", problem, err)
+		}
+		return nil
+	}))
+	return made.Token
+}
+
 // inParts has three parts: clients alone, the plan, and clients alone again. Then every
 // node is well, and what they hold is read.
 func (b *bench) inParts(ctx context.Context, place string, r *report) {
@@ -214,7 +228,7 @@ func (b *bench) inParts(ctx context.Context, place string, r *report) {
 	b.began = time.Now()
 	b.watch = watchLeaders(watching, b.nodes, b.began)
 	var h history
-	crowd := &crowd{client: newClient(b.began, &h), nodes: b.nodes, seed: b.o.seed, pause: b.o.pause}
+	crowd := &crowd{client: newClient(b.began, &h), nodes: b.nodes, seed: b.o.seed, pause: b.o.pause, token: b.moderatorToken()}
 	crowd.begin(ctx)
 	rest(ctx, steady)
 	r.Before = time.Since(b.began)

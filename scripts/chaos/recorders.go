@@ -30,6 +30,7 @@ type crowd struct {
 	nodes  []*harness.Node // that are called
 	seed   uint64
 	pause  time.Duration // of each lane after each call
+	token  string        // of moderators
 
 	recording, watching         sync.WaitGroup
 	stopRecording, stopWatching context.CancelFunc
@@ -74,6 +75,9 @@ func (w *crowd) begin(parent context.Context) {
 			}
 			w.recording.Go(func() { l.work(recording) })
 		}
+	}
+	for i := range moderators {
+		w.recording.Go(func() { w.moderate(recording, i, w.token) })
 	}
 	for i := range watchers {
 		w.watching.Go(func() { w.watch(watching, i) })

@@ -43,6 +43,11 @@ var clusterBugs = []bug{
 		edits: []edit{{"node/propose/session.go", "\t\tif c.applied {\n\t\t\ts.finish(c, nil)\n\t\t}\n\t\treturn\n\tcase r.Status == statusUnknown:", "\t\ts.finish(c, nil)\n\t\treturn\n\tcase r.Status == statusUnknown:"}},
 		run:   "-scenario,bad network,-seed,1", because: "an agent does not read what it has just written",
 	},
+	{
+		name:  "memory keeps the rows of what was hidden",
+		edits: []edit{{"fsm/apply.go", "m.store.recent.drop(tx.recast)", "m.store.recent.drop(nil)"}},
+		run:   "-scenario,leader killed,-seed,1", because: "what was hidden is shown by every node that has it in memory",
+	},
 }
 
 // maxShown bounds what is shown of a run that found nothing.
