@@ -4,12 +4,88 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/nodetest"
 )
+
+// TestModerationOutlivesTheLeader: what was hidden and purged while a node was away is
+// hidden and purged there once it is back, and everywhere after the leader died; an order
+// that is under way when it dies is carried out, or may be repeated.
+func TestModerationOutlivesTheLeader(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, soon)
+	c.WaitVoters()
+	publish := func() string { return c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "Buy " + doomed}).Entry.ID }
+	hidden, purged, later := publish(), publish(), publish()
+	c.WaitConverged()
+	moderate := func(i int, operation, id string) error {
+		body := fmt.Sprintf(`{"ids":[%q],"reason":"a test"}`, id)
+		_, err := operate[json.RawMessage](c, i, admin.PathModerate, admin.Moderation{Operation: operation, Body: []byte(body)})
+		return err
+	}
+	leader, away := c.WaitLeader(), c.Follower()
+	c.Kill(away)
+	for operation, id := range map[string]string{"hide": hidden, "purge": purged} {
+		if err := moderate(leader, operation, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Start(away)
+	c.WaitReady(away)
+	check := func(mark string, id string) {
+		t.Helper()
+		for _, i := range c.Running() {
+			c.Eventually(fmt.Sprintf("%s at node %d", id, i), func() string {
+				_, body, err := c.Nodes[i].GetText("/api/entries/" + id + "?consistency=strong")
+				if err != nil || !strings.Contains(body, mark) || strings.Contains(body, doomed) != (mark == doomed) {
+					return fmt.Sprint(body, err)
+				}
+				return ""
+			})
+		}
+	}
+	check(`"hidden":{"at":`, hidden)
+	check(`"purged":true`, purged)
+	dying := make(chan error)
+	other := slices.DeleteFunc(c.Running(), func(i int) bool { return i == leader })[0]
+	go func() { dying <- moderate(other, "purge", later) }()
+	c.Kill(leader)
+	err := <-dying
+	c.WaitLeader(c.Running()...)
+	if err != nil { // the order may be lost: it is repeated
+		c.Eventually("the order", func() string {
+			if err := moderate(other, "purge", later); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+	}
+	for _, id := range []string{purged, later} {
+		check(`"purged":true`, id)
+	}
+	check(`"hidden":{"at":`, hidden)
+	c.Eventually("the entry is shown again", func() string {
+		if err := moderate(other, "unhide", hidden); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	c.Start(leader)
+	c.WaitReady(leader)
+	check(doomed, hidden)
+	c.Eventually("the last one is purged", func() string {
+		if err := moderate(other, "purge", hidden); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	c.waitErased(0, 1, 2)
+	c.WaitConverged()
+}
 
 // TestBlocksOutliveTheLeader: what was blocked while a node was away is blocked there
 // once it is back, and goes on being so when the leader dies; what is lifted then is

@@ -195,6 +195,19 @@ func TestPurgeStatus(t *testing.T) {
 	if got := status(); got[c.Nodes[away].Config.NodeID+" removed"] != 1 {
 		t.Errorf("the removed server's disk is not reported: %v", got)
 	}
+	body, _ := json.Marshal(map[string]string{"server": removed, "reason": "shredded"})
+	if _, err := operate[json.RawMessage](c, here[0], admin.PathModerate, admin.Moderation{Operation: "destroyDisk", Body: body}); err != nil {
+		t.Fatal(err)
+	}
+	report, err := operate[admin.PurgeReport](c, here[0], admin.PathPurges, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range report.Servers {
+		if s.ID == removed && s.Part != admin.Destroyed || s.Pending != 0 || s.Purged != s.Done {
+			t.Errorf("after its disk was destroyed it is reported as %+v", s)
+		}
+	}
 }
 
 // TestRestorePurgesAgain: what was purged after a backup is purged in what is restored
@@ -244,6 +257,20 @@ func TestRestorePurgesAgain(t *testing.T) {
 			t.Errorf("shown is %s, %v", body, err)
 		}
 	}
+	// The servers of the former cluster are not this one's.
+	c.Eventually("the disk is done", func() string {
+		report, err := operate[admin.PurgeReport](c, 0, admin.PathPurges, nil)
+		if err != nil {
+			return err.Error()
+		}
+		if len(report.Servers) != 1 || report.Servers[0].ID != nd.ServerID() {
+			t.Fatalf("listed are %+v", report.Servers)
+		}
+		if s := report.Servers[0]; s.Pending > 0 || s.Done != s.Purged {
+			return fmt.Sprintf("%+v", s)
+		}
+		return ""
+	})
 	// The list goes on in the new cluster.
 	if again, err := operate[backup.PurgeList](c, 0, admin.PathPurged, nil); err != nil || len(again.Purged) != len(ids) || again.Purged[0].ClusterID != founded.Former {
 		t.Errorf("the list of the new cluster is %+v, %v", again, err)

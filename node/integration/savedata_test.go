@@ -108,6 +108,7 @@ func TestSaveData(t *testing.T) {
 		{Operation: "lift", Body: []byte(`{"number":4,"reason":"a test"}`)},
 		{Operation: "hide", Body: []byte(`{"words":"saved","reason":"a test"}`)},
 		{Operation: "unhide", Body: []byte(`{"words":"saved","reason":"a test"}`)},
+		{Operation: "destroyDisk", Body: []byte(`{"server":"n9-gone","reason":"a test"}`)},
 	} {
 		if _, err := operate[json.RawMessage](c, 0, admin.PathModerate, call); err != nil {
 			c.t.Fatal(err)

@@ -118,6 +118,24 @@ var bugs = []bug{
 		because: "the words of what was purged stay on every disk",
 	},
 	{
+		name:  "a purge leaves the words of a profile",
+		edits: []edit{{"fsm/erase.go", "if err := s.profiles.Erase(ctx); err != nil {", "if err := ctx.Err(); err != nil {"}},
+		pkg:   "./fsm", run: "PurgeFromASealedBlock",
+		because: "what a profile said stays in the index of every node",
+	},
+	{
+		name:  "a log is cut with a new snapshot alone",
+		edits: []edit{{"node/consensus/snapshots.go", "r.cfg.Log.DeleteRange(0, min(index, LastSnapshot(r.cfg.Snapshots)))", "r.cfg.Log.DeleteRange(0, 0)"}},
+		pkg:   "./node/consensus", run: "CutLogBehind",
+		because: "in a quiet cluster a node that was started again keeps what was purged",
+	},
+	{
+		name:  "a dry run shows moderators stubs",
+		edits: []edit{{"fsm/json.go", "return v.appendSummary(dst, seq, maxBody, v.originalRow)", "return v.appendSummary(dst, seq, maxBody, v.row)"}},
+		pkg:   "./api", run: "ModeratorsSee",
+		because: "a moderator shows again what nobody has looked at",
+	},
+	{
 		name:  "a write is judged by an old policy",
 		edits: []edit{{"fsm/policy.go", "by.Proof.Policy != tx.policy.revision", "by.Proof.Policy > tx.policy.revision"}},
 		pkg:   "./api", run: "PolicyIsJudgedAgain",
