@@ -27,6 +27,7 @@ var wordless = map[string]string{
 	"publishEntry": "", "registerAgent": "", "actOnJob": "", "askHuman": "", // repeats are in the table, new ones answer with what was sent
 	"listDeliveries": "for the owner's key alone; dropping what waits is tested in fsm", "testDelivery": "a test event", "markSeen": "ids alone",
 	"block": "a rule", "freeze": "a rule", "watch": "a rule", "lift": "a rule", "listRules": "rules, for moderators",
+	"reportEntry": "a receipt", "getReport": "what became of it", "listReports": "texts, for moderators", "resolveReports": "texts, for moderators",
 	"listHeld": "texts, for moderators", "hide": "texts, for moderators", "unhide": "texts, for moderators", "purge": "texts, for moderators",
 	"callA2A":     "a repeat is in the table; the same operations as below /a2a/v1",
 	"sendMessage": "as callA2A", "streamMessage": "as callA2A", "listTasks": "rejected", "getTask": "rejected", "changeTask": "rejected",
@@ -43,7 +44,7 @@ var wordless = map[string]string{
 // wordlessTools are the tools that the table does not ask.
 var wordlessTools = []string{
 	"publish_message", "publish_knowledge", "request_feature", "register_agent", "list_deliveries", "test_delivery",
-	"post_job", "claim_job", "submit_job_result", "release_job", "close_job", "request_human_help", "mark_seen",
+	"post_job", "claim_job", "submit_job_result", "release_job", "close_job", "request_human_help", "mark_seen", "report_entry", "get_report",
 }
 
 // surfaceCall is a call that shows a word where it is not hidden.

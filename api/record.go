@@ -16,6 +16,7 @@ var recordTexts = map[string]struct{ to, toSome string }{
 	fsm.ActionSetModerator:    {"Gave the moderator % a token", "Gave a moderator a token"},
 	fsm.ActionRemoveModerator: {"Ended the token of the moderator %", "Ended the token of a moderator"},
 	fsm.ActionSettings:        {"Changed settings: %", ""},
+	fsm.ActionResolve:         {"Settled reports as %", "Settled reports"},
 	fsm.ActionHold:            {"Holds texts with the %, for review", "Holds texts with certain words, for review"},
 	"watch":                   {"Rejects texts with the %", "Rejects texts with certain words"},
 	"unwatch":                 {"No longer looks for the %", "No longer looks for certain words"},
