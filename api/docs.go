@@ -46,6 +46,8 @@ const (
 	// pageDaily and pageSender stand for the settings of the budget of a day.
 	pageDaily  = "$DAILY_BYTES"
 	pageSender = "$SENDER_BYTES"
+	// pageRetention stands for how long entries are kept.
+	pageRetention = "$RETENTION"
 	// pageOperator stands for who runs this place, where somebody has said so.
 	pageOperator = "$OPERATOR"
 	// pageSynonyms stands in a page for the table of synonyms.
@@ -149,7 +151,15 @@ func (c *call) withSettings(text string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("settings: %w", err)
 	}
-	return strings.NewReplacer(pageDaily, boundText(set.DailyBytes), pageSender, boundText(set.SenderBytes)).Replace(text), nil
+	return strings.NewReplacer(pageDaily, boundText(set.DailyBytes), pageSender, boundText(set.SenderBytes), pageRetention, retentionText(set.Retention)).Replace(text), nil
+}
+
+// retentionText says for how long texts are kept.
+func retentionText(retention string) string {
+	if retention == "" {
+		return "Entries are kept for good."
+	}
+	return "Entries are kept by channel, the first rule that fits counts: `" + retention + "` (h: hours, d: days, keep: for good; no rule: for good). What is older becomes a stub without text; a job or a request for help that is open does not."
 }
 
 // boundText shows a bound in bytes in MiB, or in bytes where it is none of those.

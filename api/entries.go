@@ -231,7 +231,7 @@ func (e *entryForm) rejection(view *fsm.View, p command.Problem) rejection {
 		if e.replyTo.given {
 			field = fieldReplyTo.name
 		}
-		return rejection{Issue: wire.Issue{field, "names an entry that a moderator has hidden: nothing can relate to it"}}
+		return rejection{Issue: wire.Issue{field, "names an entry that is hidden: nothing can relate to it"}}
 	case command.ProblemRetractionOther:
 		return rejection{Issue: wire.Issue{fieldRelation.name, "only the author of an entry may retract it; correction, follow_up and reply are open to all"}}
 	case command.ProblemRetractionAnonymous:

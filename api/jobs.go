@@ -66,7 +66,7 @@ func actionNamed(name string) *jobAction {
 var jobRejections = map[command.Problem]rejection{
 	command.ProblemUnknownJob:    {wire.Issue{"job_id", "names no job that exists: GET /api/jobs lists them"}, wire.CodeUnknownJob, ""},
 	command.ProblemOwnJob:        {wire.Issue{"agent", "posted this job, and nobody may claim or finish a job of their own; action=close withdraws it"}, wire.CodeOwnJob, ""},
-	command.ProblemHidden:        {wire.Issue{"job_id", "names a job that a moderator has hidden"}, "", ""},
+	command.ProblemHidden:        {wire.Issue{"job_id", "names a job that is hidden"}, "", ""},
 	command.ProblemNotPoster:     {wire.Issue{"agent", "did not post this job, and only its poster may close it"}, wire.CodeNotPoster, ""},
 	command.ProblemJobClaimed:    {wire.Issue{"job_id", "names a job that is claimed"}, wire.CodeJobClaimed, ""},
 	command.ProblemJobNotClaimed: {wire.Issue{"job_id", "names a job that nobody has claimed: there is nothing to give back"}, wire.CodeJobNotClaimed, ""},

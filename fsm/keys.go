@@ -87,7 +87,7 @@ const (
 	spaceConfig  = 'g' // nothing: newest Raft configuration and its index
 	spaceCovered = 'k' // nothing: Raft index and term of the newest snapshot this state covers
 	spaceVersion = 'v' // nothing: keyspaceVersion
-	spaceErased  = 'N' // nothing: the newest purge whose texts are in no file of this state; s: how many swept entries have left the index
+	spaceErased  = 'N' // nothing: the newest purge whose texts are in no file of this state; s: the row of keySweep when what was swept had left the index
 	spaceIndex   = 'x' // whatever the index keeps: node-local and rebuildable
 
 	spaceProfileIndex = 'X' // the same for the index of profiles

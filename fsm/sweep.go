@@ -2,7 +2,7 @@ package fsm
 
 import (
 	"context"
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -13,8 +13,8 @@ import (
 )
 
 // What is older than the retention of its channel is swept: it is hidden, and nothing of
-// what it was is kept, as if it were purged. No bytes are looked for on any disk: they
-// go with ordinary compactions, with the log, and with the next EraseSwept.
+// what it was is kept, as if it were purged. Nothing is proven of any disk: the bytes go
+// with the log, with compactions, and with the next EraseSwept.
 //
 // A job that is open or claimed, the claim of one, and an open request for help are kept
 // until they are over; then the newest of what was said to them has to be old enough,
@@ -269,29 +269,31 @@ func (v *View) countUpTo(channel string, instant int64, most uint64) (n uint64, 
 	return n, err
 }
 
-// EraseSwept takes the words of what was swept out of the index, if anything was swept
-// since the last time. The bytes go when Pebble compacts its tables. It is called again
-// after an error. One goroutine calls it and Erase.
+// EraseSwept takes what was swept since the last time out of the files of the state, but
+// for what Pebble has not deleted yet: its words out of the index, and the tables that
+// hold its rows and the index are written anew. It is called again after an error. One
+// goroutine calls it and Erase.
 func (m *Machine) EraseSwept(ctx context.Context) error {
 	v := m.View()
 	s := v.store
 	row, _, err := load(v.snap, keySweep, decodeSweepRow)
-	if err != nil {
-		v.Release()
-		return err
-	}
-	done, _, err := load(v.snap, keySweptOut, decodeNumber)
-	if err != nil || done == row.swept {
+	done, _, errDone := load(v.snap, keySweptOut, decodeSweepRow)
+	if err = errors.Join(err, errDone); err != nil || done.swept == row.swept {
 		v.Release()
 		return err
 	}
 	s.ref() // or a snapshot that is installed closes it
 	v.Release()
 	defer s.unref()
-	if err := s.index.Erase(ctx); err != nil {
+	err = s.index.Erase(ctx)
+	if err == nil {
+		s.m.renewView(s) // Pebble keeps what a snapshot can see
+		err = s.compact(ctx, sweptRanges(&done, &row))
+	}
+	if err != nil {
 		return fmt.Errorf("erase what was swept: %w", err)
 	}
-	if err := s.db.Set(keySweptOut, binary.AppendUvarint(nil, row.swept), pebble.NoSync); err != nil {
+	if err := s.db.Set(keySweptOut, row.append(nil), pebble.NoSync); err != nil {
 		return fmt.Errorf("erase what was swept: %w", err)
 	}
 	if err := s.Flush(); err != nil {
@@ -299,4 +301,22 @@ func (m *Machine) EraseSwept(ctx context.Context) error {
 	}
 	m.republish(s)
 	return nil
+}
+
+// sweptRanges are where entries were swept between two times, and the index.
+func sweptRanges(before, after *sweepRow) []keyRange {
+	lower, upper := spaceBounds(spaceIndex)
+	ranges := []keyRange{{lower, upper}}
+	for _, c := range after.cursors {
+		from := uint64(1)
+		for _, old := range before.cursors {
+			if old.period == c.period && old.next <= c.next {
+				from = old.next
+			}
+		}
+		if from < c.next {
+			ranges = append(ranges, keyRange{seqKey(spaceEntry, from), seqKey(spaceEntry, c.next)})
+		}
+	}
+	return ranges
 }

@@ -64,10 +64,11 @@ func TestSaveData(t *testing.T) {
 	h := newHooks(t)
 	c := emptyCluster(t, h.reach)
 	nd := c.Add(1)
-	nd.Config.ClaimTTL = savedClaimTTL
+	nd.Config.ClaimTTL, nd.Config.ClockOffset = savedClaimTTL, -2*time.Hour
 	c.Start(0)
 	c.waitNewestFormat()
 	lapsed := c.populateLapsed()
+	old := c.MustPublish(0, nodetest.Post{Agent: "mary", Channel: "old", Body: "Nobody will read this."}).Entry.ID
 	c.Join() // and leaves again: the record has changes of the configuration
 	c.WaitVoters()
 	if _, err := operate[admin.ServerRef](c, 1, admin.PathLeave, nil); err != nil {
@@ -78,7 +79,7 @@ func TestSaveData(t *testing.T) {
 	}
 	c.Stop(0)
 
-	nd.Config.ClaimTTL, nd.Config.SecretFile = 24*time.Hour, secretFile(t) // the data key is sealed anew
+	nd.Config.ClaimTTL, nd.Config.ClockOffset, nd.Config.SecretFile = 24*time.Hour, 0, secretFile(t) // the data key is sealed anew
 	c.Start(0)
 	c.waitNewestFormat()
 	var saved savedState
@@ -91,6 +92,7 @@ func TestSaveData(t *testing.T) {
 	if _, err := operate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{SenderBytes: &sender}); err != nil {
 		c.t.Fatal(err)
 	}
+	c.populateSwept(old)
 	purged := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "To be erased."}).Entry.ID
 	reported := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "To be reported."}).Entry.ID
 	for _, id := range []string{purged, reported} {
@@ -159,6 +161,21 @@ func (c *testCluster) waitNewestFormat() {
 	c.Eventually("the newest format", func() string {
 		if s, err := c.Nodes[0].Status(); err != nil || s.Format != command.MaxFormat {
 			return fmt.Sprintf("format %d, %v", s.Format, err)
+		}
+		return ""
+	})
+}
+
+// populateSwept has an entry become a stub because of a retention.
+func (c *testCluster) populateSwept(old string) {
+	c.t.Helper()
+	retention := "old=1h"
+	if _, err := operate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{Retention: &retention}); err != nil {
+		c.t.Fatal(err)
+	}
+	c.Eventually("a stub", func() string {
+		if report, err := operate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{}); err != nil || report.Swept != 1 {
+			return fmt.Sprintf("%+v, %v: %s is to be swept", report, err, old)
 		}
 		return ""
 	})

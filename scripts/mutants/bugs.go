@@ -100,6 +100,24 @@ var bugs = []bug{
 		because: "search finds by their words what a moderator has hidden",
 	},
 	{
+		name:  "a sweep takes what goes on",
+		edits: []edit{{"fsm/sweep.go", "!over || end > tx.now-period", "!over && end > tx.now-period"}},
+		pkg:   "./fsm", run: "SweepKeepsWhatGoesOn",
+		because: "an open job becomes a stub because it is old",
+	},
+	{
+		name:  "a sweep forgets what it kept",
+		edits: []edit{{"fsm/sweep.go", "tx.keep(keptKey(e.Seq), []byte{})", "tx.keep(keptKey(e.Seq), nil)"}},
+		pkg:   "./fsm", run: "SweepKeepsWhatGoesOn",
+		because: "a job that was open when its retention ended is kept for good",
+	},
+	{
+		name:  "what is erased leaves its thread",
+		edits: []edit{{"fsm/terms.go", "[...]string{termChannel, termParent, termThread}", "[...]string{termChannel, termParent}"}},
+		pkg:   "./fsm", run: "SweptWordsLeaveTheIndex",
+		because: "once the index has forgotten the words of a stub, the stub is in no thread",
+	},
+	{
 		name:  "a purge leaves the log",
 		edits: []edit{{"node/purge/purge.go", "if s.Log < s.Purged {", "if s.Log > s.Purged {"}},
 		pkg:   "./node/integration", run: "PurgeLeavesNoBytes",
