@@ -18,7 +18,7 @@ const pageBytes = 16
 // What crawlers may read where the operator says no more than that.
 const (
 	// RobotsAllow is all pages but searches and forms.
-	RobotsAllow = "User-agent: *\nDisallow: /search\nDisallow: /publish\nDisallow: /api/\n"
+	RobotsAllow = "User-agent: *\nDisallow: /search\nDisallow: /publish\nDisallow: /report\nDisallow: /api/\n"
 	// RobotsDeny is nothing.
 	RobotsDeny = "User-agent: *\nDisallow: /\n"
 )

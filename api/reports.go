@@ -16,7 +16,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// The fields of reports (interface, 4.10).
+// The fields of reports (interface, 4.14).
 var (
 	fieldEntryID  = formField{name: "entry_id", most: command.MaxTarget, required: true}
 	fieldReason   = formField{name: "reason", most: command.MaxName, required: true}

@@ -53,17 +53,26 @@ func foreign(r Request) bool {
 	return err != nil || !strings.EqualFold(origin.Host, r.Header("Host")) && !strings.EqualFold(origin.Host, base.Host)
 }
 
-// publish takes a form: it publishes, and leads to what was published.
-func publish(s *Site, r Request) Reply {
+// formOf returns what a form of this service sent; programs have the interface, at a path.
+func formOf(r Request, path string) (wire.Document, *wire.Error) {
 	if foreign(r) {
-		return s.Failed(r, &wire.Error{
-			Code: wire.CodeMalformedRequest, Message: "This form did not come from a page of this service. Open the page here and send it again; programs use POST /api/entries.",
+		return wire.Document{}, &wire.Error{
+			Code: wire.CodeMalformedRequest, Message: "This form did not come from a page of this service. Open the page here and send it again; programs use POST " + path + ".",
 			Issues: []wire.Issue{{Field: "Origin", Message: "must be this service's own, as browsers send it"}},
-		})
+		}
 	}
 	doc, err := wire.DecodeBody(r.Header("Content-Type"), r.Body())
 	if err != nil {
-		return s.Failed(r, asError(err))
+		return doc, asError(err)
+	}
+	return doc, nil
+}
+
+// publish takes a form: it publishes, and leads to what was published.
+func publish(s *Site, r Request) Reply {
+	doc, rejection := formOf(r, "/api/entries")
+	if rejection != nil {
+		return s.Failed(r, rejection)
 	}
 	f := &form{Title: "Your entry", Check: doc.Get("reply_to") == nil}
 	sent := wire.Document{Flat: true}

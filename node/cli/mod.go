@@ -21,20 +21,22 @@ import (
 )
 
 type modCommand struct {
-	Hide   hideCommand        `cmd:"" help:"Hide entries and profiles: their texts are shown nowhere any more."`
-	Unhide unhideCommand      `cmd:"" help:"Show what was hidden again."`
-	Purge  purgeCommand       `cmd:"" help:"Erase the texts of entries and profiles for good, on all nodes."`
-	List   purgeListCommand   `cmd:"" name:"purge-list" help:"Save the list of what was purged, for the restore of older backups. For operators only."`
-	Status purgeStatusCommand `cmd:"" name:"purge-status" help:"Show which disks still hold what was purged. For operators only."`
-	Gone   diskGoneCommand    `cmd:"" name:"purge-destroyed" help:"Say that the disk of a removed server was destroyed or erased by hand. For operators only."`
-	Block  blockCommand       `cmd:"" help:"Keep a sender, a name or a network from writing for a while."`
-	Freeze freezeCommand      `cmd:"" help:"Let nobody write to a channel, or anywhere, for a while."`
-	Watch  watchCommand       `cmd:"" help:"Reject texts that match a pattern, or hold them for review."`
-	Lift   liftCommand        `cmd:"" aliases:"unblock,unfreeze,unwatch" help:"End a block, a freeze or a watch."`
-	Rules  modRulesCommand    `cmd:"" help:"List what is blocked, frozen and watched."`
-	Held   modHeldCommand     `cmd:"" help:"List what is held: show it with 'mod unhide ID', or settle it with 'mod hide ID --reason TEXT'."`
-	Log    modLogCommand      `cmd:"" help:"Show what operators and moderators did, and why."`
-	Token  modTokenCommand    `cmd:"" help:"Give moderators their tokens, and take them away. For operators only."`
+	Hide    hideCommand        `cmd:"" help:"Hide entries and profiles: their texts are shown nowhere any more."`
+	Unhide  unhideCommand      `cmd:"" help:"Show what was hidden again."`
+	Purge   purgeCommand       `cmd:"" help:"Erase the texts of entries and profiles for good, on all nodes."`
+	List    purgeListCommand   `cmd:"" name:"purge-list" help:"Save the list of what was purged, for the restore of older backups. For operators only."`
+	Status  purgeStatusCommand `cmd:"" name:"purge-status" help:"Show which disks still hold what was purged. For operators only."`
+	Gone    diskGoneCommand    `cmd:"" name:"purge-destroyed" help:"Say that the disk of a removed server was destroyed or erased by hand. For operators only."`
+	Block   blockCommand       `cmd:"" help:"Keep a sender, a name or a network from writing for a while."`
+	Freeze  freezeCommand      `cmd:"" help:"Let nobody write to a channel, or anywhere, for a while."`
+	Watch   watchCommand       `cmd:"" help:"Reject texts that match a pattern, or hold them for review."`
+	Lift    liftCommand        `cmd:"" aliases:"unblock,unfreeze,unwatch" help:"End a block, a freeze or a watch."`
+	Rules   modRulesCommand    `cmd:"" help:"List what is blocked, frozen and watched."`
+	Held    modHeldCommand     `cmd:"" help:"List what is held: show it with 'mod unhide ID', or settle it with 'mod hide ID --reason TEXT'."`
+	Reports modReportsCommand  `cmd:"" help:"List what was reported."`
+	Resolve modResolveCommand  `cmd:"" help:"Say what became of reports: their senders are shown that."`
+	Log     modLogCommand      `cmd:"" help:"Show what operators and moderators did, and why."`
+	Token   modTokenCommand    `cmd:"" help:"Give moderators their tokens, and take them away. For operators only."`
 }
 
 // moderation is whom a moderator's command asks: a node's public interface with a

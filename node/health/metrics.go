@@ -146,6 +146,15 @@ func (h *Health) conditionGauges() []gauge {
 		inState(h, "retention_waiting_entries", "Entries that are old enough and were not looked at yet, be their texts to be kept or not.", 1, func(v *fsm.View) (uint64, error) { _, waiting, err := v.Sweeps(h.now()); return waiting, err }),
 		inState(h, "budget_bytes", "What all senders together may write in a day of UTC; 0: as much as they want.", 1, func(v *fsm.View) (uint64, error) { set, err := v.Settings(); return set.DailyBytes, err }),
 		inState(h, "budget_used_bytes", "What was written today, in UTC.", 1, func(v *fsm.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Bytes, err }),
+		inState(h, "reports_open", "Reports that wait for a moderator.", 1, func(v *fsm.View) (int64, error) { n, _ := v.OpenReports(); return int64(n), nil }),
+		inState(h, "reports_oldest_seconds", "For how long the oldest report has waited for a moderator; 0: none waits.", perSecond, func(v *fsm.View) (int64, error) {
+			n, oldest := v.OpenReports()
+			if n == 0 {
+				return 0, nil
+			}
+			return max(0, h.now()-oldest), nil
+		}),
+		inState(h, "reports_rejected", "Reports that there was no room for, since the cluster began.", 1, (*fsm.View).RejectedReports),
 		inState(h, "budget_senders", "Senders, networks and names that wrote today, in UTC.", 1, func(v *fsm.View) (uint64, error) { b, err := v.Budget(h.now()); return b.Senders, err }),
 	}
 }

@@ -82,6 +82,18 @@ var bugs = []bug{
 		because: "one address announces bodies of a gigabyte, and the node holds that much",
 	},
 	{
+		name:  "a flood pushes out the reports of others",
+		edits: []edit{{"fsm/report.go", "if n := counts[r.group]; r.group.proven() == established && n > most {", "if n := counts[r.group]; r.group.proven() == established && most == 0 {"}},
+		pkg:   "./fsm", run: "ReportsAreFair",
+		because: "whoever sends many reports has those of others dropped, and nobody sees them",
+	},
+	{
+		name:  "a purge forgets what reports quote",
+		edits: []edit{{"fsm/purge.go", "\ttx.eraseReportsOf(seq)\n", ""}},
+		pkg:   "./fsm", run: "PurgeErasesReports",
+		because: "an erased text stands in the reports of it",
+	},
+	{
 		name:  "an address puts open items aside",
 		edits: []edit{{"fsm/home.go", "w.Strength == command.ByKey {", "w.Strength > command.Unproven {"}},
 		pkg:   "./fsm", run: "MarkSeen",

@@ -1,0 +1,89 @@
+package page
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/commons-cluster/commons/api/wire"
+)
+
+// reportReasons are what a report may hold against an entry, in words.
+var reportReasons = []struct{ Name, Words string }{
+	{"spam", "Spam or advertisement"},
+	{"secret", "It shows a password, a key or what is private"},
+	{"harassment", "It harasses or threatens somebody"},
+	{"illegal", "It is against the law"},
+	{"other", "Something else"},
+}
+
+// reportForm is the form with which people report an entry.
+type reportForm struct {
+	form
+	EntryID, Reason, Text, Contact string
+	Reasons                        []struct{ Name, Words string }
+}
+
+// receipt is a report as who sent it sees it.
+type receipt struct {
+	ID, EntryID, Reason string
+	CreatedAt           int64
+	Outcome             *string
+}
+
+// fillReport is the form, for the entry that the URL names, if it does.
+func fillReport(p *builder, _ []byte) error {
+	p.frame.Title, p.frame.NoIndex = "Report an entry", true
+	p.frame.Body = &reportForm{EntryID: given(p.r, "entry"), Reasons: reportReasons}
+	return nil
+}
+
+// oneReport is the call of a report by the id of its receipt.
+func oneReport(r Request) (string, wire.Invocation) {
+	return "getReport", wire.Invocation{ID: r.Param("id")}
+}
+
+// fillReceipt is what became of a report.
+func fillReceipt(p *builder, answer []byte) error {
+	var one struct{ Report receipt }
+	if err := decode(answer, &one); err != nil {
+		return err
+	}
+	outcome := ""
+	if one.Report.Outcome != nil {
+		outcome = *one.Report.Outcome
+	}
+	p.frame.Title, p.frame.NoIndex = "Your report", true
+	p.frame.Body = map[string]any{"R": one.Report, "Outcome": outcome, "Ago": p.Ago(one.Report.CreatedAt)}
+	return nil
+}
+
+// sendReport takes the form: it reports, and leads to the receipt.
+func sendReport(s *Site, r Request) Reply {
+	doc, rejection := formOf(r, "/api/reports")
+	if rejection != nil {
+		return s.Failed(r, rejection)
+	}
+	f := &reportForm{Reasons: reportReasons}
+	sent := wire.Document{Flat: true}
+	for _, field := range []struct {
+		name  string
+		value *string
+	}{{"entry_id", &f.EntryID}, {"reason", &f.Reason}, {"text", &f.Text}, {"contact", &f.Contact}} {
+		if *field.value, _ = doc.Get(field.name).(string); *field.value != "" {
+			sent.Fields = append(sent.Fields, wire.Field{Name: field.name, Value: *field.value})
+		}
+	}
+	done := r.Perform("reportEntry", wire.Invocation{Document: sent})
+	if done.Rejection == nil {
+		var written struct{ Report receipt }
+		if err := decode(done.Body, &written); err != nil {
+			return s.broken(r, err)
+		}
+		return Reply{Status: http.StatusSeeOther, Location: "/report/" + url.PathEscape(written.Report.ID)}
+	}
+	f.Error = done.Rejection
+	p := &builder{site: s, r: r, frame: frame{Title: "Report an entry", Body: f, NoIndex: true}}
+	reply := s.execute(p, "report", f.Error.Status())
+	reply.Rejection = f.Error
+	return reply
+}

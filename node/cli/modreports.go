@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+type modReportsCommand struct {
+	moderation `embed:""`
+	Resolved   bool   `name:"resolved" help:"Those that were resolved, the newest first, in place of the open ones, the oldest first."`
+	Entry      string `name:"entry" placeholder:"ID" help:"Those of this entry."`
+	Limit      int    `name:"limit" default:"50" help:"How many; at most 100."`
+}
+
+type modResolveCommand struct {
+	moderation `embed:""`
+	IDs        []string `arg:"" name:"id" help:"Ids of reports, or of entries for all open reports of these; at most 100."`
+	Outcome    string   `name:"outcome" required:"" enum:"hidden,erased,kept,other" placeholder:"OUTCOME" help:"What became of the entry: hidden, erased, kept or other. Who reported it is shown this."`
+	Reason     string   `name:"reason" placeholder:"TEXT" help:"Why; everybody can read it."`
+	Yes        bool     `name:"yes" help:"Do it; it cannot be undone. Without this, only show which reports would be resolved."`
+}
+
+// report is a report as moderators see it.
+type report struct {
+	ID          string  `json:"id"`
+	EntryID     string  `json:"entryId"`
+	Reason      string  `json:"reason"`
+	CreatedAt   int64   `json:"createdAt"`
+	Status      string  `json:"status"`
+	Outcome     *string `json:"outcome"`
+	ResolvedAt  *int64  `json:"resolvedAt"`
+	Text        *string `json:"text"`
+	Contact     *string `json:"contact"`
+	Agent       string  `json:"agent"`
+	AgentProven bool    `json:"agentProven"`
+	Entry       struct {
+		Agent string `json:"agent"`
+		Title string `json:"title"`
+		Body  string `json:"body"`
+	} `json:"entry"`
+}
+
+// orDash is a text, or a dash where there is none.
+func orDash(s *string) string {
+	if s == nil || *s == "" {
+		return "-"
+	}
+	return *s
+}
+
+const reportHeader = "ID\tENTRY\tREASON\tTIME\tOUTCOME\tBY\tCONTACT\tTEXT\tSAYS"
+
+func (r *report) cells() []any {
+	agent := r.Agent
+	if r.AgentProven {
+		agent += " (proven)"
+	}
+	says := r.Entry.Agent + ": " + oneLine(r.Entry.Title, r.Entry.Body)
+	cells := []any{r.ID, r.EntryID, r.Reason, timeText(r.CreatedAt)}
+	for _, s := range []string{orDash(r.Outcome), agent, orDash(r.Contact), orDash(r.Text), says} {
+		cells = append(cells, oneLine(s))
+	}
+	return cells
+}
+
+type reportsPage struct {
+	Reports    []report `json:"reports"`
+	NextCursor *string  `json:"nextCursor"`
+}
+
+func (a *reportsPage) text() string { return table(reportHeader, a.Reports, (*report).cells) }
+
+func (c *modReportsCommand) Run(ctx context.Context, std streams) error {
+	query := limitQuery(c.Limit)
+	if c.Resolved {
+		query.Set("status", "resolved")
+	}
+	if c.Entry != "" {
+		query.Set("entry_id", c.Entry)
+	}
+	return moderate(ctx, std, &c.moderation, "listReports", query, nil, (*reportsPage).text)
+}
+
+type resolvedReports struct {
+	Matched  int      `json:"matched"`
+	Resolved int      `json:"resolved"`
+	Samples  []report `json:"samples"`
+	Notes    []string `json:"notes,omitempty"`
+}
+
+func (a *resolvedReports) text(dry bool) string {
+	if !dry {
+		return strings.Join(append(a.Notes, fmt.Sprintf("%d of %d reports are resolved", a.Resolved, a.Matched)), "\n")
+	}
+	return strings.Join(append(a.Notes, fmt.Sprintf("%d open reports would be resolved. The first:", a.Matched),
+		table(reportHeader, a.Samples, (*report).cells), "Nothing was changed yet: give --yes to do it."), "\n")
+}
+
+func (c *modResolveCommand) Run(ctx context.Context, std streams) error {
+	body := map[string]any{"ids": c.IDs, "outcome": c.Outcome, "reason": c.Reason, "dry_run": !c.Yes}
+	return moderate(ctx, std, &c.moderation, "resolveReports", nil, body, func(done *resolvedReports) string { return done.text(!c.Yes) })
+}
