@@ -152,7 +152,7 @@ func TestReports(t *testing.T) {
 		t.Errorf("resolved are %+v", list)
 	}
 	record := string(s.Get("/api/moderation/log").Body)
-	if !strings.Contains(record, `"action":"resolve","what":null,"reason":"Fine"`) || strings.Contains(record, "rep_") {
+	if !strings.Contains(record, `"action":"resolve","what":null,`) || !strings.Contains(record, `"reason":"Fine"`) || strings.Contains(record, "rep_") {
 		t.Errorf("everybody reads %s", record)
 	}
 	for _, secret := range []string{"hunter22", "example.org", id, "rep_"} {
