@@ -316,7 +316,7 @@ func (f *profileForm) receiverDue(view *fsm.View) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if _, known := view.Request(command.OpRegister, standing, verified.Request); known && !standing.WrongKey {
+	if _, known := view.Request(command.OpRegister, standing, verified.Signature()); known && !standing.WrongKey {
 		return false, nil
 	}
 	hooked, err := view.Hooked(verified.AgentKey, verified.NotifyURL)

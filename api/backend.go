@@ -36,6 +36,8 @@ type Backend interface {
 	// Fingerprint returns the pseudonym of a client address (IPv4 whole, IPv6
 	// /64) under the cluster's data key. Addresses themselves are never kept.
 	Fingerprint(addr netip.Addr) string
+	// Pseudonyms returns what stands for a client's address in the log, by the newest view.
+	Pseudonyms(addr netip.Addr) command.Pseudonyms
 	// Joined returns a channel that is closed once this node is part of a cluster.
 	// Until then its state is empty and Fingerprint knows no key.
 	Joined() <-chan struct{}

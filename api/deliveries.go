@@ -115,7 +115,7 @@ func (c *call) testDelivery(*listing) error {
 		return errKeyNeeded(command.ProblemNoKey)
 	}
 	from := command.Sender{Fingerprint: c.srv.backend.Fingerprint(c.sender()), AgentKey: agentKey}
-	result, err := c.propose(from, &command.TestDelivery{AgentKey: agentKey, Proof: command.Proof{Key: hashSecret(key), Sender: from.Fingerprint}})
+	result, err := c.propose(from, &command.TestDelivery{AgentKey: agentKey, Proof: command.Proof{Key: hashSecret(key)}})
 	switch {
 	case err != nil:
 		if rejection := toError(err); rejection != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // documentCaching is how long cards and pages may be kept, in seconds.
@@ -43,9 +44,11 @@ const (
 	allPages = "llms-full.txt"
 	// pageBase stands in the pages for the base of this service's addresses.
 	pageBase = "$URL"
-	// pageDaily and pageSender stand for the settings of the budget of a day.
-	pageDaily  = "$DAILY_BYTES"
-	pageSender = "$SENDER_BYTES"
+	// pageDaily, pageSender and pageAlike stand for settings, pageChannels for a limit.
+	pageDaily    = "$DAILY_BYTES"
+	pageSender   = "$SENDER_BYTES"
+	pageAlike    = "$ALIKE"
+	pageChannels = "$NEW_CHANNELS"
 	// pageRetention stands for how long entries are kept.
 	pageRetention = "$RETENTION"
 	// pageOperator stands for who runs this place, where somebody has said so.
@@ -151,7 +154,13 @@ func (c *call) withSettings(text string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("settings: %w", err)
 	}
-	return strings.NewReplacer(pageDaily, boundText(set.DailyBytes), pageSender, boundText(set.SenderBytes), pageRetention, retentionText(set.Retention)).Replace(text), nil
+	alike := "without a bound"
+	if set.AlikeHourly > 0 {
+		alike = strconv.FormatUint(set.AlikeHourly, 10) + " times"
+	}
+	return strings.NewReplacer(
+		pageDaily, boundText(set.DailyBytes), pageSender, boundText(set.SenderBytes), pageRetention, retentionText(set.Retention), pageAlike, alike, pageChannels, strconv.Itoa(command.MaxNewChannels),
+	).Replace(text), nil
 }
 
 // retentionText says for how long texts are kept.

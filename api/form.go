@@ -554,10 +554,17 @@ func (c *call) prove(f *form, from command.Sender) {
 			proof.Key = hashSecret(key)
 		}
 	}
-	proof.Sender, proof.Address = from.Fingerprint, !f.inURL && c.header(fiber.HeaderOrigin) == ""
+	c.pseudonymise(proof)
+	proof.Address = !f.inURL && c.header(fiber.HeaderOrigin) == ""
 	if from.AgentKey != "" {
 		proof.Looks = looksOf(f.author.Agent)
 	}
+}
+
+// pseudonymise says in a proof who sends the call.
+func (c *call) pseudonymise(proof *command.Proof) {
+	p := c.srv.backend.Pseudonyms(c.sender())
+	proof.Sender, proof.Former = p.Sender, p.Former
 }
 
 // nameRejections say what the rules of names mean to who writes under one.

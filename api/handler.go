@@ -160,7 +160,7 @@ func (c *call) decline(d draft) error {
 		if err != nil {
 			return fmt.Errorf("look at the name: %w", err)
 		}
-		if seq, known := view.Request(f.repeats, standing, f.author.Request); known && !standing.WrongKey {
+		if seq, known := view.Request(f.repeats, standing, f.author.Signature()); known && !standing.WrongKey {
 			earlier := command.Result{Outcome: command.OutcomeDuplicate, Entry: seq, Differs: true}
 			return c.answerWrite(d, &earlier)
 		}
@@ -181,8 +181,7 @@ func (c *call) identify(f *form) command.Sender {
 	c.notes = append(c.notes, f.notes...)
 	scope := from.AgentKey
 	if scope == anonymous {
-		// No agent name holds an @, so no name can pose as a fingerprint.
-		from.AgentKey, scope = "", "@"+from.Fingerprint
+		from.AgentKey, scope = "", command.AnonymousScope
 	}
 	if f.doc.MessageID != "" {
 		scope = messageScope + scope

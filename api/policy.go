@@ -23,6 +23,11 @@ func (c *call) judged(cmd command.Payload, propose func() (command.Result, error
 		return propose()
 	}
 	for range maxJudgements {
+		c.pseudonymise(by.Proof) // an epoch may have begun since it was read
+		if earlier, repeats, err := c.read().Repeat(cmd); err != nil || repeats {
+			c.index = c.read().Index()
+			return earlier, err
+		}
 		if err := c.judge(cmd, by); err != nil {
 			return result, err
 		}
@@ -43,6 +48,8 @@ func (c *call) judged(cmd command.Payload, propose func() (command.Result, error
 			err = c.flooded()
 		case slices.Contains(result.Problems, command.ProblemReportsFull), slices.Contains(result.Problems, command.ProblemTooManyReports):
 			err = tooManyReports(slices.Contains(result.Problems, command.ProblemReportsFull))
+		case slices.Contains(result.Problems, command.ProblemNewChannels):
+			err = command.TooManyChannels(time.UnixMilli(c.reread().Time()))
 		}
 		return result, err
 	}

@@ -208,6 +208,10 @@ func (tx *txn) carryOutOrder(p command.Payload) command.Result {
 		return tx.applyResetKey(c)
 	case *command.ProtectName:
 		return tx.applyProtectName(c)
+	case *command.NextEpoch:
+		return tx.applyNextEpoch(c)
+	case *command.ForgetSenders:
+		return tx.applyForgetSenders()
 	case *command.SetSettings:
 		return tx.applySetSettings(c)
 	case *command.SetModerator:

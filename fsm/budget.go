@@ -24,7 +24,7 @@ func settings(s facts) command.Settings {
 
 func decodeSettings(row []byte) (command.Settings, error) {
 	r := rowReader{rest: row}
-	set := command.Settings{DailyBytes: r.uint(), SenderBytes: r.uint(), ProvenOnly: r.byte() != 0, AlikeHourly: r.uint(), Retention: r.text()}
+	set := command.Settings{DailyBytes: r.uint(), SenderBytes: r.uint(), ProvenOnly: r.byte() != 0, AlikeHourly: r.uint(), Retention: r.text(), SenderDays: r.uint()}
 	return set, r.done("settings row")
 }
 
@@ -46,11 +46,14 @@ func (tx *txn) applySetSettings(c *command.SetSettings) command.Result {
 	if c.Retention != nil {
 		set.Retention = *c.Retention
 	}
+	if c.SenderDays != nil {
+		set.SenderDays = *c.SenderDays
+	}
 	if set == before {
 		return command.Result{Outcome: command.OutcomeUnchanged}
 	}
 	row := append(appendUints(nil, set.DailyBytes, set.SenderBytes), bit(set.ProvenOnly, 1))
-	tx.keep(keySettings, appendBlob(appendUints(row, set.AlikeHourly), set.Retention))
+	tx.keep(keySettings, appendUints(appendBlob(appendUints(row, set.AlikeHourly), set.Retention), set.SenderDays))
 	if set.Retention != before.Retention {
 		tx.restartSweep()
 	}
@@ -97,6 +100,7 @@ func (b Budget) senderKey(s facts, sender string) (key []byte, known bool) {
 // has.
 type share struct {
 	of    string
+	was   string // in the last epoch, which may have ended today; "": there was none
 	times uint64
 }
 
@@ -110,11 +114,23 @@ func budgeted(p command.Payload, s command.Standing) (shares []share) {
 	prefix, times := "", uint64(1)
 	if s.Established {
 		prefix, times = "established ", command.EstablishedShare
-		shares = append(shares, share{"name " + by.AgentKey, times})
+		shares = append(shares, share{of: "name " + by.AgentKey, times: times})
 	}
-	shares = append(shares, share{prefix + by.Proof.Sender, times})
-	if network := command.NetworkOf(by.Proof.Sender); network != "" {
-		shares = append(shares, share{prefix + "network " + network, times * command.NetworkShare})
+	return append(shares, sharesOf(by.Proof, prefix, times)...)
+}
+
+// sharesOf returns the shares of a write's sender and of its network.
+func sharesOf(proof *command.Proof, prefix string, times uint64) (shares []share) {
+	of := func(kind, sender, former string, times uint64) {
+		sh := share{of: prefix + kind + sender, times: times}
+		if former != "" {
+			sh.was = prefix + kind + former
+		}
+		shares = append(shares, sh)
+	}
+	of("", proof.Sender, proof.Former, times)
+	if network := command.NetworkOf(proof.Sender); network != "" {
+		of("network ", network, command.NetworkOf(proof.Former), times*command.NetworkShare)
 	}
 	return shares
 }
@@ -133,8 +149,15 @@ func (b Budget) fits(s facts, p command.Payload, standing command.Standing, byte
 	for i, sh := range shares {
 		key, known := b.senderKey(s, sh.of)
 		n, _ := read(s, key, decodeNumber)
-		used[i] = command.Use{Bytes: n, Times: sh.times}
-		uses = append(uses, counted{used[i], key, known})
+		uses = append(uses, counted{command.Use{Bytes: n, Times: sh.times}, key, known})
+		used[i] = uses[i].Use
+		if sh.was == "" {
+			continue
+		}
+		if was, known := b.senderKey(s, sh.was); known {
+			n, _ := read(s, was, decodeNumber)
+			used[i].Bytes += n
+		}
 	}
 	return uses, len(uses) == 0 || settings(s).Fits(uint64(bytes), b.Bytes, standing.Established, used...)
 }

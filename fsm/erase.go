@@ -89,7 +89,7 @@ func (m *Machine) Erase(ctx context.Context) error {
 		err = v.Purges(done, func(p Purge) error {
 			if _, seq, isEntry := ParseID(p.ID); isEntry {
 				seqs = append(seqs, seq)
-			} else {
+			} else if p.ID != "" { // and no key of an epoch
 				profiles = true
 			}
 			return nil
@@ -124,8 +124,10 @@ func (s *store) erase(ctx context.Context, seqs []uint64, profiles bool) error {
 			return err
 		}
 	}
-	if err := s.index.Erase(ctx); err != nil {
-		return err
+	if len(seqs) > 0 {
+		if err := s.index.Erase(ctx); err != nil {
+			return err
+		}
 	}
 	s.m.renewView(s)
 	newest := s.views.newest()
@@ -187,8 +189,12 @@ type keyRange struct{ lower, upper []byte }
 
 // purgedRanges are where a purge replaces and deletes rows: those of the entries, and
 // wholly the spaces in whose keys words stand, and that of reports, which may quote them.
+// The keys of former epochs go with any.
 func purgedRanges(seqs []uint64) []keyRange {
-	single, whole := [...]byte{spaceEntry, spaceHelp, spaceJob, spaceHidden}, [...]byte{spaceMember, spaceNotes, spaceReport, spaceIndex}
+	single, whole := [...]byte{spaceEntry, spaceHelp, spaceJob, spaceHidden}, []byte{spaceEpoch, spaceFormerly, spaceSender}
+	if len(seqs) > 0 {
+		whole = append(whole, spaceMember, spaceNotes, spaceReport, spaceIndex)
+	}
 	ranges := make([]keyRange, 0, len(single)*len(seqs)+len(whole))
 	for _, space := range single {
 		for _, seq := range seqs {

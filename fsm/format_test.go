@@ -64,7 +64,7 @@ var format1 = [...]command.Op{
 	command.OpAckDelivery, command.OpTestDelivery, command.OpRotateSigningKey, command.OpBeginDeliveries, command.OpSetFormat, command.OpResetKey, command.OpReseal, command.OpRecordBackup,
 	command.OpProtectName, command.OpSetSettings, command.OpMarkSeen,
 	command.OpSetModerator, command.OpHide, command.OpPurge, command.OpSetRule, command.OpLiftRule, command.OpNoteChange, command.OpSweep,
-	command.OpReport, command.OpResolveReports, command.OpDestroyDisk,
+	command.OpReport, command.OpResolveReports, command.OpDestroyDisk, command.OpNextEpoch, command.OpForgetSenders,
 }
 
 // TestLaterCommandsNeedAFormat: a command without the method Needs would enter the

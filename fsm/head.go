@@ -390,7 +390,7 @@ func (s *store) found(c snapshot.Contents, as Founding, action, former string) e
 	servers := configuration{index: c.ConfigurationIndex, data: c.Configuration}
 	var err error
 	if as.NewDataKey {
-		err = b.Delete(keySigning, nil)
+		err = errors.Join(b.Delete(keySigning, nil), b.Delete(keyEpoch, nil))
 	}
 	err = errors.Join(
 		err,

@@ -55,9 +55,8 @@ func ParseJobStatus(name string) (JobStatus, bool) {
 }
 
 func (tx *txn) applyPostJob(c *command.PostJob) command.Result {
-	content := func() contentSum { return hashContent([]string{c.Agent, c.Title, c.Body}, c.Tags) }
 	w := tx.writer(c.Signature())
-	return tx.once(command.OpPostJob, w, content, noRules, func() uint64 {
+	return tx.once(c, w, noRules, func() uint64 {
 		seq := tx.publish(EventJob, entryBy(&c.Author, jobsChannel, c.Title, c.Body, c.Tags...), w, entryRow{})
 		tx.putJob(seq, jobRow{}, jobRow{status: JobOpen})
 		return seq
@@ -66,7 +65,7 @@ func (tx *txn) applyPostJob(c *command.PostJob) command.Result {
 
 // applyClaimJob files the claim; the entry is the result.
 func (tx *txn) applyClaimJob(c *command.ClaimJob) command.Result {
-	return tx.actOnJob(&c.JobAction, command.OpClaimJob, c.Note, func(w *writer, job *entryRow, stored jobRow) uint64 {
+	return tx.actOnJob(c, &c.JobAction, func(w *writer, job *entryRow, stored jobRow) uint64 {
 		seq := tx.replyToJob(EventClaim, &c.JobAction, w, job, claimTitle, claimBody(c.Note))
 		tx.putJob(job.Seq, stored, jobRow{
 			status: JobClaimed, claimant: c.Agent, claimantKey: c.AgentKey, expires: tx.now + c.TTL, claim: seq,
@@ -87,7 +86,7 @@ func claimBody(note string) string {
 
 // applyFinishJob files the result; the entry is the command's result too.
 func (tx *txn) applyFinishJob(c *command.FinishJob) command.Result {
-	return tx.actOnJob(&c.JobAction, command.OpFinishJob, c.Result, func(w *writer, job *entryRow, stored jobRow) uint64 {
+	return tx.actOnJob(c, &c.JobAction, func(w *writer, job *entryRow, stored jobRow) uint64 {
 		seq := tx.replyToJob(EventResult, &c.JobAction, w, job, resultTitle, c.Result)
 		tx.putJob(job.Seq, stored, jobRow{status: JobDone, result: seq})
 		return seq
@@ -96,7 +95,7 @@ func (tx *txn) applyFinishJob(c *command.FinishJob) command.Result {
 
 // applyReleaseJob reopens the job, which is the result.
 func (tx *txn) applyReleaseJob(c *command.ReleaseJob) command.Result {
-	return tx.actOnJob(&c.JobAction, command.OpReleaseJob, "", func(_ *writer, job *entryRow, stored jobRow) uint64 {
+	return tx.actOnJob(c, &c.JobAction, func(_ *writer, job *entryRow, stored jobRow) uint64 {
 		tx.happen(EventRelease, stored.claim)
 		tx.putJob(job.Seq, stored, jobRow{status: JobOpen})
 		return job.Seq
@@ -105,7 +104,7 @@ func (tx *txn) applyReleaseJob(c *command.ReleaseJob) command.Result {
 
 // applyCloseJob closes the job, which is the result.
 func (tx *txn) applyCloseJob(c *command.CloseJob) command.Result {
-	return tx.actOnJob(&c.JobAction, command.OpCloseJob, "", func(_ *writer, job *entryRow, stored jobRow) uint64 {
+	return tx.actOnJob(c, &c.JobAction, func(_ *writer, job *entryRow, stored jobRow) uint64 {
 		tx.happen(EventClose, job.Seq)
 		tx.putJob(job.Seq, stored, jobRow{status: JobClosed})
 		return job.Seq
@@ -114,16 +113,15 @@ func (tx *txn) applyCloseJob(c *command.CloseJob) command.Result {
 
 // actOnJob carries an action out if the rules allow it. do changes the job, given its
 // entry and its row as it is stored, and returns the command's entry.
-func (tx *txn) actOnJob(a *command.JobAction, op command.Op, said string, do func(w *writer, job *entryRow, stored jobRow) uint64) command.Result {
-	content := func() contentSum { return hashContent([]string{a.Agent, a.Job, said}) }
+func (tx *txn) actOnJob(c command.Payload, a *command.JobAction, do func(w *writer, job *entryRow, stored jobRow) uint64) command.Result {
 	w := tx.writer(a.Signature())
 	var job entryRow
 	var stored jobRow
 	rules := func() (problems []command.Problem) {
-		job, stored, problems = jobProblems(tx, op, a.Job, w)
+		job, stored, problems = jobProblems(tx, command.OpOf(c), a.Job, w)
 		return problems
 	}
-	return tx.once(op, w, content, rules, func() uint64 { return do(w, &job, stored) })
+	return tx.once(c, w, rules, func() uint64 { return do(w, &job, stored) })
 }
 
 // replyToJob files what an action says as a reply to the job. Its mentions are those

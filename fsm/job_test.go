@@ -406,7 +406,7 @@ func TestJobRequests(t *testing.T) {
 			t.Errorf("%T again: %+v, want %+v", tt.body, again, want)
 		}
 		v := r.View()
-		if seq, ok := v.Request(command.OpOf(tt.body), command.Standing{}, request); !ok || seq != tt.entry {
+		if seq, ok := v.Request(command.OpOf(tt.body), command.Standing{}, byRequest(request)); !ok || seq != tt.entry {
 			t.Errorf("%T: request_id is of entry %d, %v", tt.body, seq, ok)
 		}
 		v.Release()

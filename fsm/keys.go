@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"strings"
 
 	"github.com/commons-cluster/commons/fsm/command"
 )
@@ -70,6 +71,8 @@ const (
 	spaceHeldBack   = 'T' // e seq8, or p agent key: the rule because of which an entry or a profile is held
 
 	spaceReport = '4' // letter1 and what the letter says: reports for moderators, see reportKey and report.go
+	spaceEpoch    = '3' // k: under which keys senders have their pseudonyms, see epoch.go
+	spaceFormerly = '5' // pseudonym: the one that its sender had in the last epoch
 
 	spaceFlood = '9' // hour4 slot3: how often parts of sketches were written, see flood.go
 
@@ -104,6 +107,7 @@ var logicalSpaces = [...]byte{
 	spaceHour, spacePosted, spaceTally, spaceUsage, spaceSenders, spaceFold,
 	spaceOutbox, spaceOutboxDue, spaceDelivery, spaceSigning,
 	spaceHidden, spaceHiddenBits, spaceModerator, spaceRecord, spaceChange, spacePurge, spacePurgedBits, spaceSweptBits, spaceKept, spaceDestroyed, spaceRule, spaceHeldBack, spaceReport, spaceFlood,
+	spaceEpoch, spaceFormerly,
 	spaceEvents,
 	spaceBackup, spaceSettings, spaceBudget,
 }
@@ -120,6 +124,7 @@ var (
 	keySigning = []byte{spaceSigning}
 	keyBackup  = []byte{spaceBackup}
 
+	keyEpoch    = []byte{spaceEpoch, 'k'}
 	keySettings = []byte{spaceSettings}
 	keySweep    = []byte{spaceSettings, 's'}
 	keySweptOut = []byte{spaceErased, 's'}
@@ -150,15 +155,21 @@ func answerKey(boot command.BootID, seq uint64) []byte {
 }
 
 // requestKey keeps the request_ids of writes by key apart from all others of a name:
-// nobody else can use one of them up.
-func requestKey(op command.Op, s command.Standing, k command.RequestKey) []byte {
-	key := append(make([]byte, 0, 5+len(k.Scope)+len(k.ID)), spaceRequest, byte(op), 0)
+// nobody else can use one of them up. Without a name, each sender has its own.
+func requestKey(op command.Op, s command.Standing, k command.RequestKey, sender string) []byte {
+	scope := k.Scope
+	if strings.HasSuffix(scope, command.AnonymousScope) {
+		scope += sender
+	}
+	key := append(make([]byte, 0, 5+len(scope)+len(k.ID)), spaceRequest, byte(op), 0)
 	if s.Strength == command.ByKey {
 		key[2] = 1
 	}
-	key = binary.BigEndian.AppendUint16(key, uint16(len(k.Scope)))
-	return append(append(key, k.Scope...), k.ID...)
+	key = binary.BigEndian.AppendUint16(key, uint16(len(scope)))
+	return append(append(key, scope...), k.ID...)
 }
+
+func formerlyKey(pseudonym string) []byte { return append([]byte{spaceFormerly}, pseudonym...) }
 
 func jobsKey(status JobStatus, seq uint64) []byte {
 	key := append(make([]byte, 0, 2+8), spaceJobs, byte(status))
@@ -326,6 +337,7 @@ var (
 	keyReported    = []byte{spaceTally, 'o'} // the number of the newest report
 	// keyReportsRejected is the row of how many reports there was no room for.
 	keyReportsRejected = []byte{spaceTally, 'x'}
+	keyForgotten       = []byte{spaceTally, 's'} // the newest entry whose sender was forgotten
 )
 
 func hourKey(hour uint64) []byte {

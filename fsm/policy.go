@@ -332,7 +332,7 @@ func (p *Policy) against(s facts, c command.Payload, by command.Signature, stand
 	if len(p.rules) == 0 {
 		return nil
 	}
-	subjects := []ruleSubject{{kind: command.RuleAll}, {command.RuleSender, by.Proof.Sender}, {command.RuleName, by.AgentKey}}
+	subjects := []ruleSubject{{kind: command.RuleAll}, {command.RuleSender, by.Proof.Sender}, {command.RuleSender, by.Proof.Former}, {command.RuleName, by.AgentKey}}
 	if p.channels {
 		subjects = append(subjects, ruleSubject{command.RuleChannel, channelOfCommand(s, c)})
 	}
@@ -386,10 +386,11 @@ func (tx *txn) judgeAndCarryOut(c command.Command) command.Result {
 	}
 	by, signed := command.SignatureOf(c.Payload)
 	if signed {
-		if by.Proof.Policy != tx.policy.revision {
+		if by.Proof.Policy != tx.policy.revision || oldPseudonym(tx, by.Proof) {
 			return rejected(command.ProblemOldPolicy)
 		}
 		if rule := tx.policy.against(tx, c.Payload, by, standing); rule != nil {
+			tx.followRule(rule, by.Proof)
 			return command.Result{Outcome: command.OutcomeRejected, Entry: rule.Number, Problems: []command.Problem{command.ProblemBlocked}}
 		}
 		if provenOnly(tx, c.Payload, standing) {
@@ -399,12 +400,19 @@ func (tx *txn) judgeAndCarryOut(c command.Command) command.Result {
 			return rejected(command.ProblemFlood)
 		}
 	}
+	opens := signed && tx.opensChannel(c.Payload, by.Proof, standing)
+	if opens && !tx.mayOpenChannel(by.Proof) {
+		return rejected(command.ProblemNewChannels)
+	}
 	if !tx.takeBudget(c, standing) {
 		return rejected(command.ProblemOverBudget)
 	}
 	r := tx.carryOut(c.Payload)
 	if !signed || r.Outcome != command.OutcomeDone {
 		return r
+	}
+	if opens {
+		tx.countNewChannel(by.Proof)
 	}
 	tx.countAlike(by, standing)
 	if by.Proof.Held != 0 {
@@ -440,6 +448,9 @@ func (v *View) Judge(p command.Payload, by command.Signature, from netip.Addr) (
 	}
 	if j.Rule = v.policy.ofNetwork(from); j.Rule == nil {
 		j.Rule = v.policy.against(s, p, by, standing)
+	}
+	if j.Rule != nil && j.Rule.Kind == command.RuleSender && j.Rule.sender != by.Proof.Sender {
+		j.Rule = nil // apply rejects it, and the rule follows its sender into this epoch
 	}
 	j.ProvenOnly = j.Rule == nil && provenOnly(s, p, standing)
 	if j.Rule != nil || j.ProvenOnly {

@@ -41,7 +41,7 @@ func (tx *txn) repeatRegister(c *command.Register, p *profileRow, s command.Stan
 	if c.Request == (command.RequestKey{}) || s.WrongKey && !lost {
 		return command.Result{}, false
 	}
-	row, ok := tx.get(requestKey(command.OpRegister, s, c.Request))
+	_, row, ok := requestOf(tx, command.OpRegister, s, c.Signature())
 	if !ok {
 		return command.Result{}, false
 	}
@@ -50,7 +50,7 @@ func (tx *txn) repeatRegister(c *command.Register, p *profileRow, s command.Stan
 	// A request_id may be guessed, and the key before may be what was to be got rid of:
 	// alone they renew nothing.
 	same := first.content == sum
-	issuer := provingSender(&c.Proof) != "" && provingSender(&c.Proof) == p.issuer
+	issuer := proves(&c.Proof, p.issuer)
 	renewed := first.entry == p.issued && (issuer || same && !lost) && tx.renewKey(c, p)
 	if lost && !renewed {
 		return command.Result{}, false
@@ -109,7 +109,7 @@ func (tx *txn) putRevision(c *command.Register, p *profileRow, s command.Standin
 	p.updatedAt = tx.now
 	tx.revise(c.AgentKey, p)
 	if c.Request != (command.RequestKey{}) {
-		tx.keep(requestKey(command.OpRegister, s, c.Request), requestRow{entry: p.revision, content: sum}.encode())
+		tx.keep(requestKey(command.OpRegister, s, c.Request, c.Proof.Sender), requestRow{entry: p.revision, content: sum}.encode())
 	}
 }
 
@@ -156,7 +156,7 @@ func againstRegister(c *command.Register, s facts, p *profileRow) (problems []co
 	if changes && c.NotifyURL != "" && !next.notifyVerified && len(problems) == 0 {
 		problems = append(problems, command.ProblemUnchecked)
 	}
-	if p != nil && next.protected && !old.protected && writersOf(s, c.AgentKey).others(s.instant(), p.sender, c.Proof.Sender) {
+	if p != nil && next.protected && !old.protected && writersOf(s, c.AgentKey).others(s.instant(), p.sender, c.Proof.Sender, c.Proof.Former) {
 		problems = append(problems, command.ProblemOthersWrote)
 	}
 	return problems

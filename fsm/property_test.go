@@ -172,7 +172,7 @@ func TestMachineAgainstModel(t *testing.T) {
 			rt.Fatalf("%d entries at %d, want %d at %d", v.LastSeq(), v.Time(), len(want.entries), want.now)
 		}
 		for key, seq := range want.requests {
-			if got, ok := v.Request(command.OpPublish, command.Standing{}, key); !ok || got != seq {
+			if got, ok := v.Request(command.OpPublish, command.Standing{}, byRequest(key)); !ok || got != seq {
 				rt.Fatalf("request %+v is entry %d, %v, want %d", key, got, ok, seq)
 			}
 		}

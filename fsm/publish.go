@@ -35,22 +35,21 @@ func (tx *txn) applyPublish(p *command.Publish) command.Result {
 		target, problems = targetOf(p, tx, w)
 		return problems
 	}
-	return tx.once(command.OpPublish, w, func() contentSum { return publishContent(p) }, rules, func() uint64 { return tx.publish(EventEntry, p, w, target) })
+	return tx.once(p, w, rules, func() uint64 { return tx.publish(EventEntry, p, w, target) })
 }
 
 // once carries a write out unless its request_id was used before, or a rule is against
-// it. write returns the entry that is the write's result; content is a hash of what the
-// client said.
-func (tx *txn) once(op command.Op, w *writer, content func() contentSum, rules func() []command.Problem, write func() uint64) command.Result {
+// it. write returns the entry that is the write's result.
+func (tx *txn) once(c command.Payload, w *writer, rules func() []command.Problem, write func() uint64) command.Result {
 	keyed := w.Request != command.RequestKey{}
 	var key []byte
-	var sum contentSum
 	if keyed && !w.WrongKey {
-		key, sum = requestKey(op, w.Standing, w.Request), content()
-		if row, ok := tx.get(key); ok {
-			first, err := decodeRequestRow(row)
+		var row []byte
+		var known bool
+		if key, row, known = requestOf(tx, command.OpOf(c), w.Standing, w.Signature); known {
+			r, err := repeated(c, row)
 			tx.must(err)
-			return command.Result{Outcome: command.OutcomeDuplicate, Entry: first.entry, Differs: first.content != sum}
+			return r
 		}
 	}
 	if problems := append(w.Problems(), rules()...); len(problems) > 0 {
@@ -58,7 +57,7 @@ func (tx *txn) once(op command.Op, w *writer, content func() contentSum, rules f
 	}
 	seq := write()
 	if keyed {
-		tx.keep(key, requestRow{entry: seq, content: sum}.encode())
+		tx.keep(key, requestRow{entry: seq, content: contentOf(c)}.encode())
 	}
 	return command.Result{Outcome: command.OutcomeDone, Entry: seq}
 }
@@ -149,7 +148,7 @@ func (tx *txn) publish(as EventKind, p *command.Publish, w *writer, target entry
 	}
 	tx.keepSender(e.Seq, w.Proof)
 	if e.strength == command.Unproven && w.AgentKey != command.AnonymousName {
-		tx.noteWriter(w.AgentKey, w.Proof.Sender)
+		tx.noteWriter(w.AgentKey, w.Proof)
 	}
 	tx.countChannel(&e)
 	if !p.House {
@@ -270,12 +269,31 @@ const contentHashBytes = 16
 // contentSum is that hash.
 type contentSum [contentHashBytes]byte
 
-// publishContent is a hash of what the client said. The fields' order stands in
-// stored rows.
-func publishContent(p *command.Publish) contentSum {
-	return hashContent([]string{
-		p.Agent, p.Kind.String(), p.Channel, p.Title, p.Body, p.Target, p.Relation.String(),
-	}, p.Tags)
+// contentOf is a hash of what the client said. The fields' order stands in stored rows.
+func contentOf(p command.Payload) contentSum {
+	switch c := p.(type) {
+	case *command.Publish:
+		return hashContent([]string{c.Agent, c.Kind.String(), c.Channel, c.Title, c.Body, c.Target, c.Relation.String()}, c.Tags)
+	case *command.AskHuman:
+		return hashContent([]string{c.Agent, c.Goal, c.Action, c.Context, c.Bounds}, c.Tags)
+	case *command.PostJob:
+		return hashContent([]string{c.Agent, c.Title, c.Body}, c.Tags)
+	case *command.ClaimJob:
+		return hashContent([]string{c.Agent, c.Job, c.Note})
+	case *command.FinishJob:
+		return hashContent([]string{c.Agent, c.Job, c.Result})
+	case *command.ReleaseJob:
+		return hashContent([]string{c.Agent, c.Job, ""})
+	case *command.CloseJob:
+		return hashContent([]string{c.Agent, c.Job, ""})
+	}
+	return contentSum{}
+}
+
+// repeated is the result of a command whose request_id has a row.
+func repeated(c command.Payload, row []byte) (command.Result, error) {
+	first, err := decodeRequestRow(row)
+	return command.Result{Outcome: command.OutcomeDuplicate, Entry: first.entry, Differs: first.content != contentOf(c)}, err
 }
 
 // hashContent is a hash of texts, each preceded by its length.
@@ -323,11 +341,8 @@ const (
 )
 
 func (tx *txn) applyAskHuman(c *command.AskHuman) command.Result {
-	content := func() contentSum {
-		return hashContent([]string{c.Agent, c.Goal, c.Action, c.Context, c.Bounds}, c.Tags)
-	}
 	w := tx.writer(c.Signature())
-	return tx.once(command.OpAskHuman, w, content, noRules, func() uint64 {
+	return tx.once(c, w, noRules, func() uint64 {
 		tags := []string{helpTag}
 		for _, tag := range c.Tags {
 			if !slices.Contains(tags, tag) {

@@ -226,15 +226,15 @@ func TestRequestKeys(t *testing.T) {
 	}
 	v := r.View()
 	defer v.Release()
-	if seq, ok := v.Request(command.OpPublish, command.Standing{}, command.RequestKey{Scope: "ada", ID: "request-1"}); !ok || seq != first {
+	if seq, ok := v.Request(command.OpPublish, command.Standing{}, byRequest(command.RequestKey{Scope: "ada", ID: "request-1"})); !ok || seq != first {
 		t.Errorf("request-1 is entry %d, %v", seq, ok)
 	}
 	for _, k := range []command.RequestKey{{}, {Scope: "ada", ID: "request-9"}, {Scope: "adar", ID: "equest-1"}} {
-		if seq, ok := v.Request(command.OpPublish, command.Standing{}, k); ok {
+		if seq, ok := v.Request(command.OpPublish, command.Standing{}, byRequest(k)); ok {
 			t.Errorf("%+v is entry %d", k, seq)
 		}
 	}
-	if _, ok := v.Request(command.OpInit, command.Standing{}, command.RequestKey{Scope: "ada", ID: "request-1"}); ok {
+	if _, ok := v.Request(command.OpInit, command.Standing{}, byRequest(command.RequestKey{Scope: "ada", ID: "request-1"})); ok {
 		t.Error("a key counts for another operation")
 	}
 }

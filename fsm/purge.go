@@ -18,13 +18,13 @@ import (
 // profileMark leads the name of a profile where ids of entries may stand, too.
 const profileMark = "@"
 
-// Purge is one entry or profile that was purged.
+// Purge is one entry or profile that was purged, or the key of an epoch that was destroyed.
 type Purge struct {
 	Number  uint64 // from 1
 	Index   uint64 // of the log entry that purged it: what stands before it may hold the text
 	At      int64  // milliseconds since the epoch
 	Cluster string // that purged it
-	ID      string // of an entry, or @ and the folded name of a profile
+	ID      string // of an entry, or @ and the folded name of a profile; "": the key
 	// CreatedAt is when the entry was published, or when the profile was changed last.
 	CreatedAt int64
 	// Servers are those that the cluster had: each has the text on its disk.

@@ -171,7 +171,11 @@ func (w *writer) reported(s facts, target string) (e entryRow, earlier uint64, p
 		return e, 0, []command.Problem{command.ProblemUnknownTarget}
 	}
 	from, _ := w.reporter()
-	if earlier, _ = read(s, reportedKey(e.Seq, from), decodeNumber); earlier == 0 && e.Hidden {
+	earlier, _ = read(s, reportedKey(e.Seq, from), decodeNumber)
+	if former := w.Proof.Former; earlier == 0 && former != "" {
+		earlier, _ = read(s, reportedKey(e.Seq, unprovenSender(former)), decodeNumber)
+	}
+	if earlier == 0 && e.Hidden {
 		problems = []command.Problem{command.ProblemHidden}
 	}
 	return e, earlier, problems

@@ -89,5 +89,8 @@ func (v *View) selected(sel *Selection, seq uint64, sender string) (bool, error)
 // senderFingerprint returns from where an entry came; "": that is not known.
 func (v *View) senderFingerprint(seq uint64) (string, error) {
 	from, _, err := load(v.snap, seqKey(spaceSender, seq), decodeEntrySender)
-	return from.fingerprint, err
+	if err != nil {
+		return "", err
+	}
+	return v.formerly(from.fingerprint)
 }

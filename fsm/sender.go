@@ -40,13 +40,14 @@ func decodeEntrySender(row []byte) (entrySender, error) {
 // is reports whether a write comes from where the entry came from. A link or a page
 // in a browser does not act for what came in another way.
 func (s entrySender) is(proof *command.Proof) bool {
-	return s.fingerprint != "" && s.fingerprint == proof.Sender && (proof.Address || !s.address)
+	return proof.From(s.fingerprint) && (proof.Address || !s.address)
 }
 
 // keepSender stores from where an entry came.
 func (tx *txn) keepSender(seq uint64, proof *command.Proof) {
 	if proof.Sender != "" {
 		tx.keep(seqKey(spaceSender, seq), entrySender{fingerprint: proof.Sender, address: proof.Address}.append(nil))
+		tx.keepFormerly(proof)
 	}
 }
 
@@ -102,13 +103,13 @@ func writersOf(s facts, agentKey string) nameWriters {
 }
 
 // noteWriter remembers who wrote under a name without proof.
-func (tx *txn) noteWriter(agentKey, sender string) {
+func (tx *txn) noteWriter(agentKey string, proof *command.Proof) {
 	ws := writersOf(tx, agentKey)
-	from := unprovenSender(sender)
+	from, was := unprovenSender(proof.Sender), unprovenSender(proof.Former)
 	if len(ws) > 0 && ws[0].from == from && tx.now < ws[0].at+writersStep {
 		return
 	}
-	ws = slices.DeleteFunc(ws, func(w nameWriter) bool { return w.from == from })
+	ws = slices.DeleteFunc(ws, func(w nameWriter) bool { return w.from == from || proof.Former != "" && w.from == was })
 	ws = slices.Insert(ws, 0, nameWriter{tx.now, from})
 	tx.keep(writersKey(agentKey), ws[:min(len(ws), writersKept)].append(nil))
 }
@@ -152,6 +153,9 @@ func provingSender(p *command.Proof) string {
 	return p.Sender
 }
 
+// proves reports whether the address of a write proves what a pseudonym of its sender holds.
+func proves(p *command.Proof, pseudonym string) bool { return p.Address && p.From(pseudonym) }
+
 // opens reports whether a key is the profile's.
 func (p *profileRow) opens(key []byte) bool { return sameKey(key, &p.key) }
 
@@ -171,7 +175,7 @@ func (p *profileRow) standing(proof *command.Proof, now int64) command.Standing 
 		s.Strength, s.Established = command.ByKey, p.createdAt <= now-establishedAfter
 	case len(proof.Key) > 0:
 		s.WrongKey = true
-	case p.sender != "" && provingSender(proof) == p.sender:
+	case proves(proof, p.sender):
 		s.Strength = command.ByAddress
 	}
 	return s
@@ -194,6 +198,7 @@ func (tx *txn) writer(by command.Signature) *writer {
 		if w.Strength == command.ByKey {
 			tx.useKey(by.AgentKey, &p)
 		}
+		tx.followSender(by.AgentKey, &p, by.Proof)
 	}
 	return w
 }
@@ -279,6 +284,17 @@ func standingOf(s facts, by command.Signature) command.Standing {
 	return p.standing(by.Proof, s.instant())
 }
 
+// requestOf returns the row of a request_id: what it wrote in this epoch or in the last
+// one; and the key for it where it wrote nothing yet.
+func requestOf(s facts, op command.Op, standing command.Standing, by command.Signature) (key, row []byte, known bool) {
+	key = requestKey(op, standing, by.Request, by.Proof.Sender)
+	if row, known = s.get(key); known || by.Proof.Former == "" || by.AgentKey != command.AnonymousName {
+		return key, row, known
+	}
+	row, known = s.get(requestKey(op, standing, by.Request, by.Proof.Former))
+	return key, row, known
+}
+
 // assess returns what a command's proof is worth, and whether its request_id was used
 // before. Commands of no name have the zero Standing.
 func assess(s facts, p command.Payload) (standing command.Standing, repeated bool) {
@@ -288,7 +304,7 @@ func assess(s facts, p command.Payload) (standing command.Standing, repeated boo
 	}
 	standing = standingOf(s, by)
 	if by.Request != (command.RequestKey{}) && !standing.WrongKey {
-		_, repeated = s.get(requestKey(command.OpOf(p), standing, by.Request))
+		_, _, repeated = requestOf(s, command.OpOf(p), standing, by)
 	}
 	return standing, repeated
 }

@@ -251,13 +251,40 @@ func (v *View) addCounts(m *Meta) error {
 
 // Request returns the entry that a command of this kind with this key wrote, in the
 // scope of a standing; false when the key is unknown there.
-func (v *View) Request(op command.Op, s command.Standing, key command.RequestKey) (seq uint64, ok bool) {
-	if key == (command.RequestKey{}) {
+func (v *View) Request(op command.Op, standing command.Standing, by command.Signature) (seq uint64, ok bool) {
+	if by.Request == (command.RequestKey{}) {
 		return 0, false
 	}
-	q, ok, err := load(v.snap, requestKey(op, s, key), decodeRequestRow)
+	s := &viewState{v: v}
+	_, row, ok := requestOf(s, op, standing, by)
+	v.must(s.err)
+	if !ok {
+		return 0, false
+	}
+	q, err := decodeRequestRow(row)
 	v.must(err)
-	return q.entry, ok
+	return q.entry, true
+}
+
+// Repeat returns what a command's request_id wrote before, as far as the view knows; false
+// where it wrote nothing. Such a command need not enter the log, where its text would stand
+// again, though it may have been purged. Registrations do: a repeat may issue a key.
+func (v *View) Repeat(c command.Payload) (r command.Result, known bool, err error) {
+	by, signed := command.SignatureOf(c)
+	if _, registers := c.(*command.Register); !signed || registers || by.Request == (command.RequestKey{}) {
+		return r, false, nil
+	}
+	s := &viewState{v: v}
+	standing := standingOf(s, by)
+	if standing.WrongKey {
+		return r, false, s.err
+	}
+	_, row, known := requestOf(s, command.OpOf(c), standing, by)
+	if s.err != nil || !known {
+		return r, false, s.err
+	}
+	r, err = repeated(c, row)
+	return r, true, err
 }
 
 // Channels returns the most recently active channels, newest first, at most

@@ -68,10 +68,13 @@ func (b *backend) overBudget() error {
 	return set.OverBudget(b.pipeline.Clocks().Corrected())
 }
 
-// Fingerprint returns the pseudonym of a client address under the cluster's data
-// key; "" while the key is not known, when Propose takes nothing either.
+// Fingerprint returns a hash of a client address under the cluster's data key; "" while
+// the key is not known, when Propose takes nothing either.
 func (b *backend) Fingerprint(addr netip.Addr) string { return b.dataKey.Fingerprint(addr) }
 func (b *backend) View() *fsm.View                    { return b.machine.View() }
+
+// Pseudonyms returns what stands for a client's address in the log.
+func (b *backend) Pseudonyms(addr netip.Addr) command.Pseudonyms { return b.dataKey.Pseudonyms(addr) }
 
 func (b *backend) WaitIndex(ctx context.Context, index uint64) error {
 	if err := b.machine.Wait(ctx, index); err != nil {

@@ -75,6 +75,7 @@ func (n *Node) establishLeadership(ctx context.Context) {
 	workers.Go(func() { n.endWhatIsDue(ctx) })
 	workers.Go(func() { n.sweepWhatIsOld(ctx) })
 	workers.Go(func() { n.dataKey.KeepSealed(ctx) })
+	workers.Go(func() { n.dataKey.KeepEpochs(ctx) })
 	workers.Go(func() { n.delivery.Lead(ctx) })
 	n.members.Lead(ctx)
 }

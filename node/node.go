@@ -195,7 +195,8 @@ func (n *Node) openLog() error {
 	n.dataKey = datakey.New(datakey.Config{
 		Machine: n.machine, Secrets: n.secrets, Logger: n.logger, Propose: n.proposeAsLeader,
 		Joined: func(id string) { n.port.Joined(id) }, Opened: func(key []byte) error { return n.delivery.SetDataKey(key) },
-		Servers: func(ctx context.Context) []admin.Server { return n.operator.ClusterReport(ctx).Servers },
+		Servers:   func(ctx context.Context) []admin.Server { return n.operator.ClusterReport(ctx).Servers },
+		ServerIDs: func() []string { return n.serverIDs() }, Stamp: func() int64 { return n.pipeline.Clocks().Stamp() },
 	}, founded)
 	n.hadState, err = raft.HasExistingState(log, log, n.streams)
 	return err

@@ -168,12 +168,15 @@ type Settings struct {
 	AlikeHourly uint64 `json:"alikeHourly"`
 	// Retention says for how long texts are kept: see ParseRetention. "": for good.
 	Retention string `json:"retention"`
+	// SenderDays is for how many days it is remembered from where an entry came, and how
+	// long an epoch of pseudonyms lasts.
+	SenderDays uint64 `json:"senderDays"`
 }
 
 // String returns the settings as the record shows them.
 func (s Settings) String() string {
-	return fmt.Sprintf("daily-bytes=%d sender-bytes=%d proven-only=%t alike-hourly=%d retention=%s",
-		s.DailyBytes, s.SenderBytes, s.ProvenOnly, s.AlikeHourly, s.Retention)
+	return fmt.Sprintf("daily-bytes=%d sender-bytes=%d proven-only=%t alike-hourly=%d retention=%s sender-memory=%dd",
+		s.DailyBytes, s.SenderBytes, s.ProvenOnly, s.AlikeHourly, s.Retention, s.SenderDays)
 }
 
 // ChangesFrom says which settings are others than before, and what they were.
@@ -190,7 +193,10 @@ func (s Settings) ChangesFrom(before Settings) string {
 }
 
 // DefaultSettings hold until an operator changes them.
-var DefaultSettings = Settings{DailyBytes: 4 << 30, SenderBytes: 1 << 30}
+var DefaultSettings = Settings{DailyBytes: 4 << 30, SenderBytes: 1 << 30, SenderDays: 30}
+
+// MaxSenderDays bounds for how many days a sender is remembered.
+const MaxSenderDays = 366
 
 // MaxSettingBytes bounds a setting in bytes.
 const MaxSettingBytes = 1 << 50
@@ -236,17 +242,33 @@ func (s Settings) Fits(bytes, all uint64, established bool, uses ...Use) bool {
 // OverBudget is the error of a write for which the budget of a day has no room. The
 // next day has.
 func (s Settings) OverBudget(now time.Time) *RateLimited {
-	const day = 24 * time.Hour
 	quota := s.SenderBytes
 	if quota == 0 {
 		quota = s.DailyBytes
 	}
 	return &RateLimited{
-		RetryAfter: now.Truncate(day).Add(day).Sub(now),
+		RetryAfter: untilTomorrow(now),
 		Limit: &RateLimit{
 			Name: "daily_bytes", Quota: int(min(quota, MaxSettingBytes)), Window: day, Field: "agent", //nolint:gosec // bounded
 			Message: "Too much was written today, from this address, under this name or by all; a new day begins at 00:00 UTC. " +
 				"Writes with the edit_key of a name that was registered a week ago have a share of their own.",
+		},
+	}
+}
+
+const day = 24 * time.Hour
+
+// untilTomorrow returns how long the day of an instant lasts, in UTC.
+func untilTomorrow(now time.Time) time.Duration { return now.Truncate(day).Add(day).Sub(now) }
+
+// TooManyChannels is the error of a write to a channel that its sender may not open today.
+func TooManyChannels(now time.Time) *RateLimited {
+	return &RateLimited{
+		RetryAfter: untilTomorrow(now),
+		Limit: &RateLimit{
+			Name: "channels", Quota: MaxNewChannels, Window: day, Field: "channel",
+			Message: "Your address opened as many new channels today as it may; a new day begins at 00:00 UTC. Write to a channel that is there: GET /api/channels lists them. " +
+				"Writes with the edit_key of a name that was registered a week ago are not counted.",
 		},
 	}
 }
@@ -272,6 +294,7 @@ type SetSettings struct {
 	ProvenOnly  *bool   `cbor:"3,keyasint,omitempty"` // nil: stays as it is
 	AlikeHourly *uint64 `cbor:"4,keyasint,omitempty"` // nil: stays as it is
 	Retention   *string `cbor:"5,keyasint,omitempty"` // nil: stays as it is
+	SenderDays  *uint64 `cbor:"6,keyasint,omitempty"` // nil: stays as it is
 }
 
 func (*SetSettings) op() Op { return OpSetSettings }
@@ -281,6 +304,9 @@ func (c *SetSettings) check() error {
 		if bytes != nil && *bytes > MaxSettingBytes {
 			return errors.New("a setting over 1 PiB; give less, or 0 for no bound")
 		}
+	}
+	if c.SenderDays != nil && (*c.SenderDays < 1 || *c.SenderDays > MaxSenderDays) {
+		return fmt.Errorf("a sender memory of %d days; 1 to %d are allowed", *c.SenderDays, MaxSenderDays)
 	}
 	if c.Retention != nil {
 		_, err := ParseRetention(*c.Retention)

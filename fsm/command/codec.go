@@ -59,6 +59,8 @@ const (
 	OpReport         Op = 32 // asks moderators to look at an entry
 	OpResolveReports Op = 33 // says what became of reports
 	OpDestroyDisk    Op = 34 // says that the disk of a former server was destroyed
+	OpNextEpoch      Op = 40 // makes senders have other pseudonyms
+	OpForgetSenders  Op = 41 // forgets from where old entries came
 )
 
 // commands is the command table: what each number in the log stands for. To add
@@ -107,6 +109,8 @@ var commands = map[Op]struct {
 	OpReport:         {"report", func() Payload { return new(Report) }},
 	OpResolveReports: {"resolve_reports", func() Payload { return new(ResolveReports) }},
 	OpDestroyDisk:    {"destroy_disk", func() Payload { return new(DestroyDisk) }},
+	OpNextEpoch:      {"next_epoch", func() Payload { return new(NextEpoch) }},
+	OpForgetSenders:  {"forget_senders", func() Payload { return new(ForgetSenders) }},
 }
 
 // String returns the command's name, for logs and metrics.

@@ -28,8 +28,8 @@ type Publish struct {
 	Question bool `cbor:"14,keyasint,omitempty"`
 }
 
-// RequestKey is a client's request_id in its scope: the folded agent name, or the
-// sender's fingerprint for anonymous writes. The operation is the command's own, and
+// RequestKey is a client's request_id in its scope: the folded agent name, or one that ends
+// with AnonymousScope, to which the state adds the sender's pseudonym. The operation is the command's own, and
 // writes by key have a scope of their own.
 type RequestKey struct {
 	Scope string `cbor:"1,keyasint,omitempty"`
@@ -212,7 +212,8 @@ func (c *AskHuman) check() error {
 type Proof struct {
 	// Key is the SHA-256 of the edit_key that came with the write; empty: none.
 	Key []byte `cbor:"1,keyasint,omitempty"`
-	// Sender is the fingerprint of the sender's address; "": not known.
+	// Sender is the pseudonym of the sender's address in the epoch that is in force; "":
+	// not known.
 	Sender string `cbor:"2,keyasint,omitempty"`
 	// Address is set when the sender's address may prove the name: neither a link
 	// nor a page in a browser can have made the request.
@@ -227,6 +228,13 @@ type Proof struct {
 	// Sketch is what a long text has in common with near-duplicates: parts of
 	// SketchPartBytes, one after the other; empty: it is short, or nobody asks.
 	Sketch []byte `cbor:"7,keyasint,omitempty"`
+	// Former is the sender's pseudonym in the last epoch; "": there was none.
+	Former string `cbor:"8,keyasint,omitempty"`
+}
+
+// From reports whether a pseudonym is the sender's.
+func (p *Proof) From(pseudonym string) bool {
+	return pseudonym != "" && (pseudonym == p.Sender || pseudonym == p.Former)
 }
 
 func (p *Proof) check() error {
@@ -234,10 +242,14 @@ func (p *Proof) check() error {
 }
 
 func (p *Proof) checkSender() error {
-	if p.Sender == "" {
+	if p.Sender == "" && p.Former == "" {
 		return nil
 	}
-	return checkBytes("sender", p.Sender, MaxFingerprintBytes)
+	err := checkBytes("sender", p.Sender, MaxFingerprintBytes)
+	if p.Former != "" {
+		err = errors.Join(err, checkBytes("former sender", p.Former, MaxFingerprintBytes))
+	}
+	return err
 }
 
 func (p *Proof) checkLooks() error {

@@ -102,6 +102,9 @@ const (
 	MaxClosedReports = 5000
 	ReportKeptMillis = 30 * DayMillis
 	ReportOpenMillis = 180 * DayMillis
+	// MaxNewChannels is how many channels a sender may open in a day of UTC, without the
+	// key of an established name. A network has NetworkShare times as many.
+	MaxNewChannels = 10
 	// MaxUsageDays is for how many days calls are kept, and MaxUsageListed how
 	// many rows of them are listed at once.
 	MaxUsageDays   = 90

@@ -31,6 +31,7 @@ type SettingsChange struct {
 	ProvenOnly  *bool   `json:"provenOnly,omitempty"`
 	AlikeHourly *uint64 `json:"alikeHourly,omitempty"`
 	Retention   *string `json:"retention,omitempty"` // see command.ParseRetention
+	SenderDays  *uint64 `json:"senderDays,omitempty"`
 	// DryRun changes nothing, and says how many entries the retention is about.
 	DryRun bool `json:"dryRun,omitempty"`
 }

@@ -270,11 +270,11 @@ func (c *settingsShowCommand) Run(ctx context.Context, std streams) error {
 	return answer(ctx, std, &c.target, admin.PathSettings, admin.SettingsChange{}, settingsText)
 }
 
-var settingNames = []string{"daily-bytes", "sender-bytes", "proven-only", "alike-hourly", "retention"}
+var settingNames = []string{"daily-bytes", "sender-bytes", "proven-only", "alike-hourly", "retention", "sender-memory"}
 
 type settingsSetCommand struct {
 	target  `embed:""`
-	Changes []string `arg:"" help:"daily-bytes=4GiB: of all writes in a day of UTC; sender-bytes=1GiB: of one sender's; 0: no bound. proven-only=true: only names that are proven write; alike-hourly=20: near-duplicates of a long text in an hour, by all who prove no name; 0: no bound. retention=test-*=30d,*=365d: for how long texts are kept, by channel; the first that fits counts; h: hours; keep: for good; retention= for all of them."`
+	Changes []string `arg:"" help:"daily-bytes=4GiB: of all writes in a day of UTC; sender-bytes=1GiB: of one sender's; 0: no bound. proven-only=true: only names that are proven write; alike-hourly=20: near-duplicates of a long text in an hour, by all who prove no name; 0: no bound. retention=test-*=30d,*=365d: for how long texts are kept, by channel; the first that fits counts; h: hours; keep: for good; retention= for all of them. sender-memory=30d: for how long it is known from where an entry came, as a pseudonym."`
 	Yes     bool     `name:"yes" help:"Change the retention also where texts are older than it: they go for good."`
 }
 
@@ -285,6 +285,7 @@ func (c *settingsSetCommand) Run(ctx context.Context, std streams) error {
 		name, value, _ := strings.Cut(s, "=")
 		bytes, err := admin.ParseBytes(value, command.MaxSettingBytes)
 		on, notBool := strconv.ParseBool(value)
+		days, notDays := parseDays(value)
 		switch {
 		case !slices.Contains(settingNames, name):
 			problems = append(problems, fmt.Errorf("there is no setting %q; there are %s", name, strings.Join(settingNames, ", ")))
@@ -294,6 +295,10 @@ func (c *settingsSetCommand) Run(ctx context.Context, std streams) error {
 			problems = append(problems, fmt.Errorf("%q: neither true nor false", s))
 		case name == "proven-only":
 			change.ProvenOnly = &on
+		case name == "sender-memory" && notDays != nil:
+			problems = append(problems, fmt.Errorf("%q: %w", s, notDays))
+		case name == "sender-memory":
+			change.SenderDays = &days
 		case name == "alike-hourly" && err == nil:
 			change.AlikeHourly = &bytes
 		case err != nil:
@@ -339,8 +344,9 @@ func settingsText(s *admin.SettingsReport) string {
 		"proven-only   %-9t  true: only names that are proven write\n"+
 		"alike-hourly  %-9d  near-duplicates of a long text in an hour, by all who prove no name; 0: no bound\n"+
 		"retention     %s\n"+
+		"sender-memory %-9s  for how long it is known from where an entry came, as a pseudonym\n"+
 		"%s. The second half of daily-bytes is kept for senders below %s.",
-		boundText(s.DailyBytes), boundText(s.SenderBytes), s.ProvenOnly, s.AlikeHourly, retentionText(s), budgetText(s), boundText(s.SmallShareBytes))
+		boundText(s.DailyBytes), boundText(s.SenderBytes), s.ProvenOnly, s.AlikeHourly, retentionText(s), fmt.Sprint(s.SenderDays, "d"), budgetText(s), boundText(s.SmallShareBytes))
 }
 
 // retentionText says for how long texts are kept.
@@ -353,6 +359,16 @@ func retentionText(s *admin.SettingsReport) string {
 		text += fmt.Sprintf("; %d entries became stubs, %d are to be looked at", s.Swept, s.SweepWaiting)
 	}
 	return text
+}
+
+// parseDays reads a number of days.
+func parseDays(s string) (uint64, error) {
+	number, found := strings.CutSuffix(s, "d")
+	n, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || !found {
+		return 0, errors.New("not a number of days; write it as sender-memory=30d")
+	}
+	return n, nil
 }
 
 func boundText(bytes uint64) string {

@@ -43,7 +43,7 @@ func golden(t *testing.T, name, got string) {
 
 // someSettings have half a day of writes behind them.
 var someSettings = admin.SettingsReport{
-	Settings: command.Settings{DailyBytes: 512 << 20}, SmallShareBytes: 128 << 10, UsedBytes: 64 << 20, Senders: 12, DayMillis: 12 * 3_600_000,
+	Settings: command.Settings{DailyBytes: 512 << 20, SenderDays: 30}, SmallShareBytes: 128 << 10, UsedBytes: 64 << 20, Senders: 12, DayMillis: 12 * 3_600_000,
 }
 
 // someCluster is a cluster with a leader, a follower that lags, a voter that does

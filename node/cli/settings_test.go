@@ -45,7 +45,7 @@ func TestSettings(t *testing.T) {
 		return report
 	}
 	report := set("sender-bytes=100")
-	if want := (command.Settings{DailyBytes: command.DefaultSettings.DailyBytes, SenderBytes: 100}); report.Settings != want || report.UsedBytes == 0 || report.Senders != 1 {
+	if want := (command.Settings{DailyBytes: command.DefaultSettings.DailyBytes, SenderBytes: 100, SenderDays: command.DefaultSettings.SenderDays}); report.Settings != want || report.UsedBytes == 0 || report.Senders != 1 {
 		t.Errorf("the settings are %+v", report)
 	}
 	res := write()

@@ -8,9 +8,9 @@ package datakey
 
 import (
 	"context"
+	"crypto/cipher"
 	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -56,8 +56,12 @@ type Config struct {
 	Opened func(key []byte) error
 	// Servers returns what every server of the configuration says of itself.
 	Servers func(context.Context) []admin.Server
-	// Propose replicates a command while this node leads.
+	// ServerIDs returns the servers of the configuration.
+	ServerIDs func() []string
+	// Propose replicates a command while this node leads, with what Stamp returns or more
+	// as its instant.
 	Propose func(context.Context, command.Payload) error
+	Stamp   func() int64
 }
 
 // Keeper knows the cluster's id and data key. Its methods are safe for concurrent use.
@@ -65,7 +69,9 @@ type Keeper struct {
 	cfg          Config
 	cluster      atomic.Pointer[string] // the cluster's id, once known
 	fingerprints atomic.Pointer[[]byte] // the key of fingerprints, once known
-	known        chan struct{}          // closed once fingerprints is set
+	sealer       atomic.Pointer[cipher.AEAD]
+	epochs       atomic.Pointer[epochKeys] // those that were opened last
+	known        chan struct{}             // closed once fingerprints is set
 }
 
 // New returns the Keeper of a node. founded is the cluster that its log begins with, "" if
@@ -135,22 +141,25 @@ func (k *Keeper) Name(ctx context.Context) error {
 	return nil
 }
 
-// Learn takes the cluster's id and data key from the state as soon as it holds them, and
-// returns then.
+// Learn takes the cluster's id, its data key and the keys of its epoch from the state as
+// soon as it holds them, and returns then.
 func (k *Keeper) Learn(ctx context.Context) {
 	complained := false
 	for {
 		id, sealed, index := k.stored()
-		if id == "" {
+		err := errNoEpoch
+		if id != "" {
+			k.Join(id)
+			err = k.open(sealed)
+		}
+		switch {
+		case err == nil:
+			return
+		case errors.Is(err, errNoEpoch):
 			if k.cfg.Machine.Wait(ctx, index+1) != nil {
 				return
 			}
 			continue
-		}
-		k.Join(id)
-		err := k.open(sealed)
-		if err == nil {
-			return
 		}
 		if !complained {
 			k.cfg.Logger.ErrorContext(ctx, "the cluster's data key cannot be opened; give this node the secret of its cluster", "error", err)
@@ -164,10 +173,18 @@ func (k *Keeper) Learn(ctx context.Context) {
 	}
 }
 
-// open makes the cluster's data key known.
+// open makes the cluster's data key known, and the keys of its epoch. Errors: errNoEpoch.
 func (k *Keeper) open(sealed []byte) error {
 	key, err := k.cfg.Secrets.OpenDataKey(sealed)
 	if err != nil {
+		return err
+	}
+	sealer, err := NewSealer(key, epochPurpose)
+	if err != nil {
+		return err
+	}
+	k.sealer.Store(&sealer)
+	if _, err := k.epoch(); err != nil {
 		return err
 	}
 	if err := k.cfg.Opened(key); err != nil {
@@ -181,27 +198,15 @@ func (k *Keeper) open(sealed []byte) error {
 	return nil
 }
 
-// Fingerprint returns the pseudonym of a client address under the cluster's data key; ""
-// while the key is not known, when the node takes no writes either.
+// Fingerprint returns a hash of a client address under the cluster's data key, for what is
+// counted in memory; "" while the key is not known, when the node takes no writes either.
+// It must stand in no log and no file: the key never changes. See Pseudonyms.
 func (k *Keeper) Fingerprint(addr netip.Addr) string {
 	key := k.fingerprints.Load()
 	if key == nil {
 		return ""
 	}
 	return fingerprint(*key, addr)
-}
-
-func fingerprint(key []byte, addr netip.Addr) string {
-	addr = addr.Unmap().WithZone("")
-	pseudonym := func(bits int) string {
-		mac := hmac.New(sha256.New, key)
-		mac.Write(netip.PrefixFrom(addr, bits).Masked().Addr().AsSlice())
-		return hex.EncodeToString(mac.Sum(nil)[:fingerprintBytes])
-	}
-	if !addr.Is6() {
-		return pseudonym(addr.BitLen())
-	}
-	return pseudonym(ipv6Site)[:ipv6SiteHex] + command.NetworkEnd + pseudonym(ipv6Network)
 }
 
 // resealInterval is how often the leader looks whether the data key has to be

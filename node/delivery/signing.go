@@ -2,18 +2,16 @@ package delivery
 
 import (
 	"context"
-	"crypto/aes"
 	"crypto/cipher"
 	"crypto/ed25519"
-	"crypto/hkdf"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/node/datakey"
 	"github.com/commons-cluster/commons/node/loop"
 )
 
@@ -21,8 +19,6 @@ const (
 	// signingPurpose keeps the key that seals signing keys apart from other uses of
 	// the data key.
 	signingPurpose = "commons signing keys"
-	// sealingKeyBytes is its length: AES-256.
-	sealingKeyBytes = 32
 	// signingKeyAge is how long a key signs deliveries before the leader makes a new
 	// one. The old one goes on beside it for fsm.SigningKeyOverlap.
 	signingKeyAge = 90 * 24 * time.Hour
@@ -40,15 +36,7 @@ var (
 // newSigningSealer returns what the private halves of signing keys are sealed
 // with. It hangs on the data key alone, so that they outlive cluster secrets.
 func newSigningSealer(dataKey []byte) (cipher.AEAD, error) {
-	key, err := hkdf.Key(sha256.New, dataKey, nil, signingPurpose, sealingKeyBytes)
-	if err != nil {
-		return nil, fmt.Errorf("key for signing keys: %w", err)
-	}
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, fmt.Errorf("key for signing keys: %w", err)
-	}
-	return cipher.NewGCMWithRandomNonce(block)
+	return datakey.NewSealer(dataKey, signingPurpose)
 }
 
 // newSigningKey makes the command for a new key, which replaces the one with the

@@ -20,6 +20,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/logstore"
 	"github.com/commons-cluster/commons/node/push/pushtest"
 )
@@ -62,9 +63,9 @@ func TestSaveData(t *testing.T) {
 		t.Skip("-save-data is not given")
 	}
 	h := newHooks(t)
-	c := emptyCluster(t, h.reach)
+	c := emptyCluster(t, h.reach, func(cfg *config.Config) { cfg.ClockOffset = -longAgo })
 	nd := c.Add(1)
-	nd.Config.ClaimTTL, nd.Config.ClockOffset = savedClaimTTL, -2*time.Hour
+	nd.Config.ClaimTTL = savedClaimTTL
 	c.Start(0)
 	c.waitNewestFormat()
 	lapsed := c.populateLapsed()
@@ -82,6 +83,7 @@ func TestSaveData(t *testing.T) {
 	nd.Config.ClaimTTL, nd.Config.ClockOffset, nd.Config.SecretFile = 24*time.Hour, 0, secretFile(t) // the data key is sealed anew
 	c.Start(0)
 	c.waitNewestFormat()
+	c.waitEpoch(2, 0)
 	var saved savedState
 	c.populateEntries(&saved)
 	c.populateJobs(&saved)

@@ -245,7 +245,7 @@ func (o *Operator) changeName(ctx context.Context, name string, payload command.
 // them. It is called on the leader.
 func (o *Operator) changeSettings(ctx context.Context, request admin.SettingsChange) (answer admin.SettingsReport, err error) {
 	if request != (admin.SettingsChange{}) {
-		payload := &command.SetSettings{DailyBytes: request.DailyBytes, SenderBytes: request.SenderBytes, ProvenOnly: request.ProvenOnly, AlikeHourly: request.AlikeHourly, Retention: request.Retention}
+		payload := &command.SetSettings{DailyBytes: request.DailyBytes, SenderBytes: request.SenderBytes, ProvenOnly: request.ProvenOnly, AlikeHourly: request.AlikeHourly, Retention: request.Retention, SenderDays: request.SenderDays}
 		if err := errors.Join(command.Check(payload), checkRetention(request.Retention)); err != nil {
 			return answer, rejectf(http.StatusBadRequest, "%v", err)
 		}
@@ -263,7 +263,7 @@ func (o *Operator) changeSettings(ctx context.Context, request admin.SettingsCha
 	}
 	if request != (admin.SettingsChange{}) {
 		o.cfg.Logger.InfoContext(ctx, "changed the settings, as an operator asked",
-			"daily_bytes", answer.DailyBytes, "sender_bytes", answer.SenderBytes, "proven_only", answer.ProvenOnly, "alike_hourly", answer.AlikeHourly, "retention", answer.Retention, "by", cluster.PeerID(ctx))
+			"daily_bytes", answer.DailyBytes, "sender_bytes", answer.SenderBytes, "proven_only", answer.ProvenOnly, "alike_hourly", answer.AlikeHourly, "retention", answer.Retention, "sender_days", answer.SenderDays, "by", cluster.PeerID(ctx))
 	}
 	return answer, nil
 }

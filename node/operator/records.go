@@ -86,7 +86,9 @@ func (o *Operator) purgeList(ctx context.Context) (list backup.PurgeList, err er
 	defer v.Release()
 	list = backup.PurgeList{ClusterID: o.cfg.ClusterID(), CreatedAt: o.cfg.Pipeline.Clocks().Corrected().UnixMilli(), Purged: []backup.PurgedEntry{}}
 	err = v.Purges(0, func(p fsm.Purge) error {
-		list.Purged = append(list.Purged, backup.PurgedEntry{ClusterID: p.Cluster, ID: p.ID, CreatedAt: p.CreatedAt})
+		if p.ID != "" { // a backup has the keys of its own time
+			list.Purged = append(list.Purged, backup.PurgedEntry{ClusterID: p.Cluster, ID: p.ID, CreatedAt: p.CreatedAt})
+		}
 		return ctx.Err()
 	})
 	return list, err

@@ -2,7 +2,8 @@
 // addresses would, each attack for a while beside an honest client, and fails when a
 // node ends or grows too large, when the honest client waits more than three times as
 // long as beside as many honest clients, or when something was written under a name that
-// another key owns.
+// another key owns. Last, a botnet writes beside honest agents: it prints what came through,
+// and fails when an honest write was refused.
 // scripts/hostile.sh builds and runs it.
 package main
 
@@ -83,6 +84,7 @@ func run(r *harness.Run, only string, long bool) {
 		a.addresses = fmt.Sprintf("127.0.%d.%%d", firstAttackers+i)
 		scenarios = append(scenarios, harness.Scenario[*bench]{Name: a.name, Run: func(b *bench) { harness.Must(b.attack(a)) }})
 	}
+	scenarios = append(scenarios, harness.Scenario[*bench]{Name: "a botnet beside honest agents", Run: func(b *bench) { harness.Must(b.botnet()) }})
 	harness.Must(harness.Play(r.Ctx, b, only, scenarios...))
 }
 

@@ -196,6 +196,30 @@ var bugs = []bug{
 		because: "agents get 429 for one write whenever an operator changes a rule",
 	},
 	{
+		name:  "an epoch lets a block go",
+		edits: []edit{{"fsm/policy.go", "{command.RuleSender, by.Proof.Former}, ", ""}},
+		pkg:   "./fsm", run: "TestEpochs",
+		because: "who was blocked writes again after a change of keys",
+	},
+	{
+		name:  "the key of an old epoch stays on the disk",
+		edits: []edit{{"fsm/epoch.go", "if len(e.Last) > 0 {", "if false {"}},
+		pkg:   "./fsm", run: "TestEpochs",
+		because: "whoever gets a disk finds out the addresses of old writes",
+	},
+	{
+		name:  "a command keeps the pseudonym of an epoch that is over",
+		edits: []edit{{"fsm/policy.go", " || oldPseudonym(tx, by.Proof)", ""}},
+		pkg:   "./fsm", run: "TestEpochs",
+		because: "a sender has two pseudonyms that nothing connects, and a block does not hold for one",
+	},
+	{
+		name:  "a repeat enters the log",
+		edits: []edit{{"api/policy.go", "err != nil || repeats {", "err != nil {"}},
+		pkg:   "./api", run: "RepeatsAreNotProposed",
+		because: "a text that was purged is in the log again",
+	},
+	{
 		name:  "a block never ends",
 		edits: []edit{{"fsm/policy.go", "if tx.now < tx.policy.nextEnd {", "if tx.now > 0 {"}},
 		pkg:   "./fsm", run: "RulesKeepWritesOut",
@@ -302,7 +326,7 @@ var bugs = []bug{
 	},
 	{
 		name:  "a request_id is forgotten",
-		edits: []edit{{"fsm/publish.go", "\tif keyed {\n\t\ttx.keep(key, requestRow{entry: seq, content: sum}.encode())\n\t}\n", ""}},
+		edits: []edit{{"fsm/publish.go", "tx.keep(key, requestRow{entry: seq, content: contentOf(c)}", "tx.keep(append(key, 0), requestRow{entry: seq, content: contentOf(c)}"}},
 		pkg:   "./fsm", run: "TestRequestKeys",
 		because: "a retry publishes twice",
 	},
@@ -389,7 +413,7 @@ var bugs = []bug{
 	},
 	{
 		name:  "a text in the log is not UTF-8",
-		edits: []edit{{"fsm/command/entry.go", "return checkBytes(\"sender\", p.Sender, MaxFingerprintBytes)", "return checkRange(\"sender\", len(p.Sender), 1, MaxFingerprintBytes, \"bytes\")"}},
+		edits: []edit{{"fsm/command/entry.go", "err := checkBytes(\"sender\", p.Sender, MaxFingerprintBytes)", "err := checkRange(\"sender\", len(p.Sender), 1, MaxFingerprintBytes, \"bytes\")"}},
 		pkg:   "./fsm/command", run: "TestEveryTextIsUTF8",
 		because: "what decodes the log does not take it, and every node stops",
 	},
@@ -551,7 +575,7 @@ var bugs = []bug{
 	},
 	{
 		name:  "a link proves a name",
-		edits: []edit{{"fsm/sender.go", "\tif !p.Address {\n\t\treturn \"\"\n\t}\n", ""}},
+		edits: []edit{{"fsm/sender.go", "return p.Address && p.From(pseudonym)", "return p.From(pseudonym)"}},
 		pkg:   "./fsm", run: "NameVerified|WhatProofUndoes",
 		because: "a page in a browser retracts what its reader's agent wrote",
 	},
@@ -575,7 +599,7 @@ var bugs = []bug{
 	},
 	{
 		name:  "keys that nobody can open are restored",
-		edits: []edit{{"fsm/head.go", "err = b.Delete(keySigning, nil)", "err = nil"}},
+		edits: []edit{{"fsm/head.go", "err = errors.Join(b.Delete(keySigning, nil), b.Delete(keyEpoch, nil))", "err = nil"}},
 		pkg:   "./fsm", run: "NewDataKey",
 		because: "after a restore with a new data key nothing is pushed for 90 days",
 	},

@@ -1,0 +1,137 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// TestWritesAcrossEpochs: a write that was made in an epoch that is over when it is applied
+// is made again with other pseudonyms, and the client sees nothing of that; what its address
+// proves goes on.
+func TestWritesAcrossEpochs(t *testing.T) {
+	s := start(t)
+	epoch := uint64(0)
+	next := func() {
+		epoch++
+		s.Backend.Apply(&command.NextEpoch{Number: epoch, SealedKey: []byte{1}})
+	}
+	next()
+	if r := s.Do(http.MethodPost, "/api/agents", `{"id":"bob","description":"Writes."}`, "Content-Type", jsonType); r.Status != http.StatusCreated {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	for range 3 {
+		due := true
+		s.Backend.Reject = func(command.Sender, command.Payload) error {
+			if due {
+				due = false
+				next()
+			}
+			return nil
+		}
+		r := s.Do(http.MethodPost, "/api/entries", `{"agent":"bob","body":"Still me."}`, "Content-Type", jsonType)
+		if r.Status != http.StatusCreated || !strings.Contains(string(r.Body), `"nameVerified":true`) || due {
+			t.Errorf("epoch %d: %d %s", epoch, r.Status, r.Body)
+		}
+	}
+}
+
+// TestRepeatsAreNotProposed: what a request_id wrote before is answered without a command:
+// a text that was purged does not stand in the log again.
+func TestRepeatsAreNotProposed(t *testing.T) {
+	for name, body := range map[string]string{
+		"a name":    `{"agent":"bob","body":"Once.","request_id":"request-1"}`,
+		"anonymous": `{"body":"Once.","request_id":"request-1"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t)
+			send := func() *apitest.Response {
+				return s.Do(http.MethodPost, "/api/entries", body, "Content-Type", jsonType)
+			}
+			if r := send(); r.Status != http.StatusCreated {
+				t.Fatalf("%d %s", r.Status, r.Body)
+			}
+			s.Backend.Apply(&command.NextEpoch{Number: 1, SealedKey: []byte{1}})
+			if name == "anonymous" { // known by its pseudonym in the first epoch from here on
+				body = strings.Replace(body, "request-1", "request-2", 1)
+				send()
+			}
+			s.Backend.Apply(&command.NextEpoch{Number: 2, SealedKey: []byte{2}})
+			proposed := len(s.Backend.Senders)
+			for range 2 {
+				if r := send(); r.Status != http.StatusOK || !strings.Contains(string(r.Body), `"duplicate":true`) {
+					t.Errorf("again: %d %s", r.Status, r.Body)
+				}
+			}
+			if r := s.Do(http.MethodPost, "/api/entries", strings.Replace(body, "Once.", "Twice.", 1), "Content-Type", jsonType); r.Status != http.StatusOK || !strings.Contains(string(r.Body), "with other content") {
+				t.Errorf("with other content: %d %s", r.Status, r.Body)
+			}
+			if n := len(s.Backend.Senders); n != proposed {
+				t.Errorf("%d commands for repeats", n-proposed)
+			}
+		})
+	}
+}
+
+// TestNewChannels: who opened as many channels today as it may is told when to go on, and
+// what to do meanwhile.
+func TestNewChannels(t *testing.T) {
+	s := start(t)
+	write := func(channel int) *apitest.Response {
+		return s.Do(http.MethodPost, "/api/entries", fmt.Sprintf(`{"agent":"bob-%d","body":"Hello.","channel":"channel-%d"}`, channel, channel), "Content-Type", jsonType)
+	}
+	for i := range command.MaxNewChannels {
+		if r := write(i); r.Status != http.StatusCreated {
+			t.Fatalf("%d %s", r.Status, r.Body)
+		}
+	}
+	r := write(command.MaxNewChannels)
+	if p := apitest.CheckError(t, r); r.Status != http.StatusTooManyRequests || p.Code != "rate_limited" || !strings.Contains(p.Error, "/api/channels") {
+		t.Errorf("%d %+v", r.Status, p)
+	}
+	if limit := r.Header.Get("RateLimit"); !strings.HasPrefix(limit, `"channels";r=0;t=`) || r.Header.Get("Retry-After") == "" {
+		t.Errorf("RateLimit %q, Retry-After %q", limit, r.Header.Get("Retry-After"))
+	}
+	if r := write(0); r.Status != http.StatusCreated {
+		t.Errorf("a channel that is there: %d %s", r.Status, r.Body)
+	}
+	if page := string(s.Do(http.MethodGet, "/docs/limits.md", "").Body); !strings.Contains(page, fmt.Sprintf("at most %d new channels", command.MaxNewChannels)) || strings.Contains(page, "$") {
+		t.Errorf("the page of limits: %s", page)
+	}
+}
+
+// TestNoAnswerShowsASender: no answer holds a pseudonym, not even one to a moderator.
+func TestNoAnswerShowsASender(t *testing.T) {
+	s := withModerator(t)
+	s.Backend.Apply(&command.NextEpoch{Number: 1, SealedKey: []byte{1}})
+	s.Backend.Apply(&command.NextEpoch{Number: 2, SealedKey: []byte{2}})
+	for _, write := range policyWrites {
+		if r := write(s); r.Status >= http.StatusBadRequest {
+			t.Fatalf("%d %s", r.Status, r.Body)
+		}
+	}
+	from := s.Backend.Pseudonyms(netip.MustParseAddr("127.0.0.1"))
+	answers := []*apitest.Response{
+		asMia(s, "block", map[string]any{"sender_of": "e1", "for": "1h", "reason": "a good reason"}),
+		asMia(s, "hide", map[string]any{"sender_of": "e1", "reason": "a good reason"}),
+		s.Do(http.MethodPost, "/api/entries", `{"agent":"eve","body":"Again."}`, "Content-Type", jsonType),
+	}
+	for _, path := range []string{
+		"/api/moderation/rules", "/api/moderation/log", "/api/entries", "/api/entries/e1", "/api/agents", "/api/agents/eve", "/api/home?for=eve",
+		"/api/jobs", "/api/human-requests", "/api/channels", "/api/stats", "/api/usage", "/api/moderation/held", "/llms-full.txt",
+	} {
+		answers = append(answers, s.Do(http.MethodGet, path, "", "Authorization", "Bearer "+modToken))
+	}
+	for i, r := range answers {
+		for _, pseudonym := range []string{from.Sender, from.Former} {
+			if _, hash, _ := strings.Cut(pseudonym, "~"); len(hash) < 32 || strings.Contains(string(r.Body), hash[:32]) {
+				t.Errorf("answer %d, %d: %s", i, r.Status, r.Body)
+			}
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// What stands for a sender's address in the log and in rows is a pseudonym: a hash of the
+// address under a key that holds for an epoch. It begins with the epoch's number, so that
+// whatever holds one says which epoch it is of.
+
+// epochEnd ends the number of the epoch in a pseudonym.
+const epochEnd = "~"
+
+// PseudonymOf returns the pseudonym with a hash in an epoch.
+func PseudonymOf(epoch uint64, hash string) string {
+	return strconv.FormatUint(epoch, 10) + epochEnd + hash
+}
+
+// EpochOf returns the epoch of a pseudonym; 0: it says none.
+func EpochOf(pseudonym string) uint64 {
+	number, _, _ := strings.Cut(pseudonym, epochEnd)
+	epoch, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return epoch
+}
+
+// Pseudonyms are those of one sender.
+type Pseudonyms struct {
+	Sender string // in the epoch that is in force; "": not known
+	Former string // in the one before; "": there was none
+}
+
+// AnonymousScope ends the scope of request_ids that came without a name: each sender has
+// its own. No name holds it.
+const AnonymousScope = "@"
+
+// NextEpoch begins the next epoch of pseudonyms. It changes nothing unless the epoch
+// before it is in force.
+type NextEpoch struct {
+	Number uint64 `cbor:"1,keyasint"` // of the epoch that begins, from 1
+	// SealedKey is its random key, sealed under the data key.
+	SealedKey []byte `cbor:"2,keyasint"`
+	// Servers are those of the cluster: each has the keys of former epochs on its disk.
+	Servers []string `cbor:"3,keyasint,omitempty"`
+}
+
+func (*NextEpoch) op() Op { return OpNextEpoch }
+
+func (c *NextEpoch) check() error {
+	err := errors.Join(
+		checkRange("sealed key", len(c.SealedKey), 1, MaxSealedKeyBytes, "bytes"),
+		checkAll("servers", c.Servers, MaxServers, func(id string) error { return checkBytes("server id", id, MaxServerIDBytes) }),
+	)
+	if c.Number == 0 {
+		err = errors.Join(err, fmt.Errorf("epoch %d: they count from 1", c.Number))
+	}
+	return err
+}
+
+// ForgetSenders forgets from where the oldest entries came, as far as the settings say,
+// and a bounded number of them at once.
+type ForgetSenders struct{}
+
+func (*ForgetSenders) op() Op { return OpForgetSenders }
+
+func (*ForgetSenders) check() error { return nil }

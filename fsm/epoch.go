@@ -1,0 +1,155 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// Senders are known by pseudonyms, and each epoch has a key of its own for them (decision
+// 15). Commands carry the pseudonyms of this epoch and of the last one, so that whatever
+// holds one of the last epoch is still found, and is given that of this epoch when its
+// sender writes. What is older is nobody's any more: its key is gone.
+
+// SenderEpoch says under which keys senders have their pseudonyms: the row of spaceEpoch.
+type SenderEpoch struct {
+	Number uint64 // from 1; 0: there is none yet
+	Since  int64  // when it began, milliseconds since the epoch of Unix
+	Key    []byte // sealed under the data key
+	Last   []byte // that of the epoch before; empty: there was none
+}
+
+func (e SenderEpoch) append(dst []byte) []byte {
+	return appendBlob(appendBlob(appendUints(dst, e.Number, uint64(e.Since)), e.Key), e.Last)
+}
+
+func decodeEpoch(row []byte) (SenderEpoch, error) {
+	r := rowReader{rest: row}
+	e := SenderEpoch{Number: r.uint(), Since: int64(r.uint())}
+	e.Key, e.Last = slices.Clone(r.bytes(r.uint())), slices.Clone(r.bytes(r.uint()))
+	return e, r.done("epoch row")
+}
+
+func senderEpoch(s facts) SenderEpoch {
+	e, _ := read(s, keyEpoch, decodeEpoch)
+	return e
+}
+
+// Ends returns when the epoch is to end, in milliseconds since the epoch of Unix. As long
+// as one lasts, senders are remembered: so all that are remembered wrote in this epoch or
+// in the last one.
+func (e SenderEpoch) Ends(set command.Settings) int64 { return e.Since + senderMemory(set) }
+
+func senderMemory(set command.Settings) int64 { return int64(set.SenderDays) * command.DayMillis } //nolint:gosec // bounded by its check
+
+// applyNextEpoch begins an epoch. The key before the last one is destroyed: on each node as
+// what is purged is.
+func (tx *txn) applyNextEpoch(c *command.NextEpoch) command.Result {
+	e := senderEpoch(tx)
+	if c.Number != e.Number+1 {
+		return command.Result{Outcome: command.OutcomeUnchanged}
+	}
+	tx.keep(keyEpoch, SenderEpoch{Number: c.Number, Since: tx.now, Key: c.SealedKey, Last: e.Key}.append(nil))
+	tx.dropRange(spaceBounds(spaceFormerly))
+	if len(e.Last) > 0 {
+		tx.listPurge(&Purge{Cluster: tx.cluster.id, Servers: c.Servers})
+	}
+	return command.Result{Outcome: command.OutcomeDone}
+}
+
+// oldPseudonym reports whether a command was made in an epoch that is over.
+func oldPseudonym(s facts, proof *command.Proof) bool {
+	return proof.Sender != "" && command.EpochOf(proof.Sender) != senderEpoch(s).Number
+}
+
+// keepFormerly notes which pseudonym a sender had in the last epoch, for as long as its key
+// is there: who wrote an entry in it is found by one of this epoch, and the other way round.
+func (tx *txn) keepFormerly(proof *command.Proof) {
+	if proof.Former == "" {
+		return
+	}
+	key := formerlyKey(proof.Sender)
+	if _, known := tx.get(key); !known {
+		tx.keep(key, []byte(proof.Former))
+	}
+}
+
+// formerly returns the pseudonym of a sender in the last epoch; the same one where that is
+// not known.
+func (v *View) formerly(pseudonym string) (string, error) {
+	row, known, err := getRow(v.snap, formerlyKey(pseudonym))
+	if known {
+		pseudonym = string(row)
+	}
+	return pseudonym, err
+}
+
+// followSender gives a name the pseudonyms of this epoch for those of the last one, when
+// their sender writes under it.
+func (tx *txn) followSender(agentKey string, p *profileRow, proof *command.Proof) {
+	changed := false
+	for _, pseudonym := range [...]*string{&p.sender, &p.issuer} {
+		if *pseudonym != "" && *pseudonym == proof.Former {
+			*pseudonym, changed = proof.Sender, true
+		}
+	}
+	if changed {
+		tx.putProfile(agentKey, p)
+	}
+}
+
+// followRule lets a rule against a sender be against its pseudonym of this epoch.
+func (tx *txn) followRule(rule *Rule, proof *command.Proof) {
+	if rule.Kind != command.RuleSender || rule.sender == proof.Sender {
+		return
+	}
+	next := *rule
+	next.sender = proof.Sender
+	tx.changePolicy(rule.subject(), nil, 0)
+	tx.changePolicy(next.subject(), &next, 0)
+}
+
+// forgetBatch is of how many entries the senders are forgotten at once.
+const forgetBatch = 10_000
+
+// forgettable returns from where to before which seq entries are so old that their senders
+// are to be forgotten, of those that are next.
+func forgettable(s facts) (from, to uint64) {
+	from, _ = read(s, keyForgotten, decodeNumber)
+	before := s.instant() - senderMemory(settings(s))
+	n := sort.Search(forgetBatch, func(i int) bool {
+		e, known := s.entry(from + uint64(i) + 1) //nolint:gosec // not negative
+		return !known || e.CreatedAt > before
+	})
+	return from, from + uint64(n) //nolint:gosec // not negative
+}
+
+func (tx *txn) applyForgetSenders() command.Result {
+	from, to := forgettable(tx)
+	if from == to {
+		return command.Result{Outcome: command.OutcomeUnchanged}
+	}
+	tx.dropRange(seqKey(spaceSender, from+1), seqKey(spaceSender, to+1))
+	tx.keep(keyForgotten, appendUints(nil, to))
+	return command.Result{Outcome: command.OutcomeDone}
+}
+
+// SenderEpoch returns under which keys senders have their pseudonyms.
+func (v *View) SenderEpoch() (SenderEpoch, error) {
+	s := &viewState{v: v}
+	e := senderEpoch(s)
+	return e, s.err
+}
+
+// SendersToForget reports whether there are entries so old that their senders are to be
+// forgotten.
+func (v *View) SendersToForget() (bool, error) {
+	s := &viewState{v: v}
+	from, to := forgettable(s)
+	if s.err != nil {
+		return false, fmt.Errorf("look for senders to forget: %w", s.err)
+	}
+	return to > from, nil
+}

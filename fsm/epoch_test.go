@@ -1,0 +1,209 @@
+package fsm
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// byRequest is a write with a request_id and no proof.
+func byRequest(key command.RequestKey) command.Signature {
+	return command.Signature{Proof: &command.Proof{}, Request: key}
+}
+
+// pseudonyms are those of a sender in an epoch.
+func pseudonyms(epoch uint64, who string) command.Proof {
+	p := command.Proof{Sender: command.PseudonymOf(epoch, who+strings.Repeat("'", int(epoch))), Address: true} //nolint:gosec // small
+	if epoch > 1 {
+		p.Former = command.PseudonymOf(epoch-1, who+strings.Repeat("'", int(epoch-1))) //nolint:gosec // small
+	}
+	return p
+}
+
+// epoch begins an epoch.
+func (r *rig) epoch(number uint64) {
+	r.t.Helper()
+	if got := r.run(&command.NextEpoch{Number: number, SealedKey: []byte{byte(number)}})[0]; got.Outcome != command.OutcomeDone {
+		r.t.Fatalf("epoch %d: %+v", number, got)
+	}
+}
+
+// inEpoch is an entry of a sender in an epoch.
+func inEpoch(epoch uint64, who, agent string, change func(*command.Publish)) *command.Publish {
+	return post(agent, func(p *command.Publish) {
+		if p.Proof = pseudonyms(epoch, who); change != nil {
+			change(p)
+		}
+	})
+}
+
+func (r *rig) wantProblem(p command.Payload, want command.Problem) {
+	r.t.Helper()
+	if got := r.run(p)[0]; !slices.Equal(got.Problems, []command.Problem{want}) {
+		r.t.Errorf("%+v, want problem %d", got, want)
+	}
+}
+
+func (r *rig) wantDone(p command.Payload) uint64 {
+	r.t.Helper()
+	got := r.run(p)[0]
+	if got.Outcome != command.OutcomeDone {
+		r.t.Errorf("%+v", got)
+	}
+	return got.Entry
+}
+
+// TestEpochs: a block, a proof by address and the request_ids of nobody go on through
+// changes of epoch, as long as their sender writes in each.
+func TestEpochs(t *testing.T) {
+	r := newRig(t)
+	r.epoch(1)
+	r.wantDone(inEpoch(1, "spam", "eve", nil))
+	number := r.set(&command.SetRule{Order: byOperator, Kind: command.RuleSender, Subject: "e1"})
+	r.wantDone(register("Bob", "bob", func(c *command.Register) { c.Proof = pseudonyms(1, "home") }))
+	anonymous := func(epoch uint64) *command.Publish {
+		return inEpoch(epoch, "den", command.AnonymousName, func(p *command.Publish) {
+			p.Request = command.RequestKey{Scope: command.AnonymousScope, ID: "request-1"}
+		})
+	}
+	r.wantDone(anonymous(1))
+	for epoch := uint64(2); epoch < 5; epoch++ {
+		r.epoch(epoch)
+		r.wantProblem(inEpoch(epoch-1, "home", "bob", nil), command.ProblemOldPolicy) // judged again, it has other pseudonyms
+		if j := r.judge(inEpoch(epoch, "spam", "eve", nil), "192.0.2.1"); j.Rule != nil {
+			t.Errorf("epoch %d: the view rejects it: the rule cannot follow its sender", epoch)
+		}
+		r.wantProblem(inEpoch(epoch, "spam", "eve", nil), command.ProblemBlocked)
+		if j := r.judge(inEpoch(epoch, "spam", "eve", nil), "192.0.2.1"); j.Rule == nil || j.Rule.Number != number {
+			t.Errorf("epoch %d: the rule did not follow its sender", epoch)
+		}
+		own := r.wantDone(inEpoch(epoch, "home", "bob", nil))
+		if doc, raw := r.read(own); !doc.NameVerified {
+			t.Errorf("epoch %d: the address proves nothing: %s", epoch, raw)
+		}
+		if doc, raw := r.read(r.wantDone(inEpoch(epoch, "elsewhere", "bob", nil))); doc.NameVerified {
+			t.Errorf("epoch %d: another address proves it: %s", epoch, raw)
+		}
+		if got := r.run(anonymous(epoch))[0]; epoch == 2 && (got.Outcome != command.OutcomeDuplicate || got.Entry != 2) {
+			t.Errorf("epoch %d: a repeat is %+v", epoch, got)
+		}
+	}
+	if n := r.rows(spaceFormerly); n == 0 {
+		t.Error("no former pseudonyms are kept: the test shows nothing")
+	}
+	// Who wrote in neither of the last two is not known any more.
+	r.epoch(5)
+	r.epoch(6)
+	if doc, _ := r.read(r.wantDone(inEpoch(6, "home", "bob", nil))); doc.NameVerified {
+		t.Error("a pseudonym whose key is gone proves a name")
+	}
+	r.wantDone(inEpoch(6, "spam", "eve", nil))
+	if n := r.rows(spaceFormerly); n != 2 {
+		t.Errorf("%d former pseudonyms, want those of the two that wrote since", n)
+	}
+	v := r.View()
+	defer v.Release()
+	purged, err := v.Purged()
+	if e, errEpoch := v.SenderEpoch(); err != nil || errEpoch != nil || purged != 4 || e.Number != 6 || !slices.Equal(e.Key, []byte{6}) || !slices.Equal(e.Last, []byte{5}) {
+		t.Errorf("%d keys to destroy, %+v, %v %v", purged, e, err, errEpoch)
+	}
+	if got := r.run(&command.NextEpoch{Number: 6, SealedKey: []byte{9}})[0]; got.Outcome != command.OutcomeUnchanged {
+		t.Errorf("an epoch that is in force already: %+v", got)
+	}
+}
+
+// TestSenderOfAcrossEpochs: what one sender wrote in this epoch and in the last one is
+// selected together, whichever of it is named, and may be retracted from there.
+func TestSenderOfAcrossEpochs(t *testing.T) {
+	r := newRig(t)
+	var spam []uint64
+	for epoch := uint64(1); epoch < 4; epoch++ {
+		r.epoch(epoch)
+		spam = append(spam, r.wantDone(inEpoch(epoch, "spam", command.AnonymousName, nil)))
+		r.wantDone(inEpoch(epoch, "home", "bob", nil))
+	}
+	v := r.View()
+	for _, named := range spam[1:] {
+		seqs, _, err := v.Select(&Selection{Query: Query{Since: -1, Limit: 100}, Until: -1, SenderOf: named})
+		slices.Sort(seqs)
+		if err != nil || !slices.Equal(seqs, spam[1:]) {
+			t.Errorf("the sender of %d wrote %d, %v; want %d", named, seqs, err, spam[1:])
+		}
+	}
+	v.Release()
+	retract := func(seq uint64) *command.Publish {
+		return inEpoch(3, "spam", command.AnonymousName, relate(command.RelationRetraction, seq))
+	}
+	r.wantDone(retract(spam[1]))
+	r.wantProblem(retract(spam[0]), command.ProblemRetractionAnonymous)
+}
+
+// TestBudgetAcrossEpochs: a sender has no new share of the day because an epoch begins.
+func TestBudgetAcrossEpochs(t *testing.T) {
+	r := newRig(t)
+	r.epoch(1)
+	r.setSettings(0, 5000)
+	big := func(epoch uint64) *command.Publish {
+		return inEpoch(epoch, "spam", "eve", func(p *command.Publish) { p.Body = strings.Repeat("a", 2000) })
+	}
+	r.wantDone(big(1))
+	r.epoch(2)
+	r.wantDone(big(2))
+	r.wantProblem(big(2), command.ProblemOverBudget)
+	r.wantDone(inEpoch(2, "home", "bob", nil))
+}
+
+// TestForgetSenders: it is forgotten from where old entries came, and a bounded number of
+// them at once.
+func TestForgetSenders(t *testing.T) {
+	r := newRig(t)
+	r.epoch(1)
+	many := make([]command.Payload, 100)
+	for i := range many {
+		many[i] = inEpoch(1, "home", "bob", nil)
+	}
+	entries := 0
+	for entries < forgetBatch+50 {
+		entries += len(r.run(many...))
+	}
+	forget := func() command.Outcome { return r.run(&command.ForgetSenders{})[0].Outcome }
+	due := func() bool {
+		v := r.View()
+		defer v.Release()
+		some, err := v.SendersToForget()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return some
+	}
+	if forget() != command.OutcomeUnchanged || due() {
+		t.Error("young entries have senders that are to be forgotten")
+	}
+	r.log.stamp += int64(command.DefaultSettings.SenderDays) * command.DayMillis
+	young := r.wantDone(inEpoch(1, "home", "bob", nil))
+	if !due() || forget() != command.OutcomeDone || r.rows(spaceSender) != entries+1-forgetBatch {
+		t.Errorf("after the first batch %d senders are known", r.rows(spaceSender))
+	}
+	if !due() || forget() != command.OutcomeDone || r.rows(spaceSender) != 1 || due() || forget() != command.OutcomeUnchanged {
+		t.Errorf("after the second %d senders are known", r.rows(spaceSender))
+	}
+	v := r.View()
+	defer v.Release()
+	if from, err := v.senderFingerprint(young); err != nil || from == "" {
+		t.Errorf("the young one's is forgotten, too: %v", err)
+	}
+}
+
+// rows counts the rows of a space.
+func (r *rig) rows(space byte) (n int) {
+	r.t.Helper()
+	v := r.View()
+	defer v.Release()
+	lower, upper := spaceBounds(space)
+	if err := scanSpace(v.snap, lower, upper, func([]byte, []byte) error { n++; return nil }); err != nil {
+		r.t.Fatal(err)
+	}
+	return n
+}

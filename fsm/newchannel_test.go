@@ -1,0 +1,57 @@
+package fsm
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// TestNewChannels: a sender opens few channels in a day, under whatever names; it goes on
+// writing to those that are there, and another sender, and the next day, are not concerned.
+func TestNewChannels(t *testing.T) {
+	r := newRig(t)
+	r.epoch(1)
+	names := 0
+	write := func(epoch uint64, who, channel string) *command.Publish {
+		names++
+		return inEpoch(epoch, who, fmt.Sprint("agent-", names), func(p *command.Publish) { p.Channel = channel })
+	}
+	for i := range command.MaxNewChannels {
+		r.wantDone(write(1, "spam", fmt.Sprint("channel-", i)))
+		if i == command.MaxNewChannels/2 {
+			r.wantDone(write(1, "spam", "channel-0"))
+		}
+	}
+	r.wantProblem(write(1, "spam", "one-more"), command.ProblemNewChannels)
+	r.wantDone(write(1, "spam", "channel-0"))
+	r.wantDone(write(1, "home", "one-more"))
+	r.wantDone(write(1, "spam", "one-more"))
+	r.epoch(2)
+	r.wantProblem(write(2, "spam", "in-the-next-epoch"), command.ProblemNewChannels)
+	r.log.stamp += command.DayMillis
+	r.wantDone(write(2, "spam", "the-next-day"))
+	// A network has four times as many.
+	for i := range 2 * command.NetworkShare * command.MaxNewChannels {
+		p := write(2, fmt.Sprint("net", command.NetworkEnd, i), fmt.Sprint("net-", i))
+		p.Proof.Former = ""
+		p.Proof.Sender = command.PseudonymOf(2, fmt.Sprint("net", command.NetworkEnd, i))
+		if got := r.run(p)[0]; (got.Outcome == command.OutcomeDone) != (i < command.NetworkShare*command.MaxNewChannels) {
+			t.Fatalf("channel %d of a network: %+v", i, got)
+		}
+	}
+}
+
+// TestEstablishedNamesOpenChannels: what is written with the key of an established name is
+// not counted.
+func TestEstablishedNamesOpenChannels(t *testing.T) {
+	r := newRig(t)
+	r.wantDone(register("Bob", "bob", nil))
+	r.log.stamp += establishedAfter
+	for i := range 2 * command.MaxNewChannels {
+		r.wantDone(post("bob", func(p *command.Publish) {
+			p.Channel = fmt.Sprint("channel-", i)
+			p.Proof = command.Proof{Key: keyHash("bob"), Sender: "sender-1"}
+		}))
+	}
+}
