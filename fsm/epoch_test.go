@@ -155,6 +155,26 @@ func TestBudgetAcrossEpochs(t *testing.T) {
 	r.wantDone(inEpoch(2, "home", "bob", nil))
 }
 
+// TestReportsAcrossEpochs: who reports an entry again in the next epoch has reported it
+// before.
+func TestReportsAcrossEpochs(t *testing.T) {
+	r := newRig(t)
+	r.epoch(1)
+	target := EntryID(r.wantDone(inEpoch(1, "spam", "eve", nil)))
+	first := report(1, target, "")
+	first.Proof = pseudonyms(1, "home")
+	r.wantDone(first)
+	r.epoch(2)
+	again := report(2, target, "")
+	again.Proof = pseudonyms(2, "home")
+	if got := r.run(again)[0]; got.Outcome != command.OutcomeDuplicate {
+		t.Errorf("again: %+v", got)
+	}
+	other := report(3, target, "")
+	other.Proof = pseudonyms(2, "elsewhere")
+	r.wantDone(other)
+}
+
 // TestForgetSenders: it is forgotten from where old entries came, and a bounded number of
 // them at once.
 func TestForgetSenders(t *testing.T) {

@@ -70,7 +70,7 @@ const (
 	spaceRule       = '1' // kind1 subject: a rule of the policy, see policy.go
 	spaceHeldBack   = 'T' // e seq8, or p agent key: the rule because of which an entry or a profile is held
 
-	spaceReport = '4' // letter1 and what the letter says: reports for moderators, see reportKey and report.go
+	spaceReport   = '4' // letter1 and what the letter says: reports for moderators, see reportKey and report.go
 	spaceEpoch    = '3' // k: under which keys senders have their pseudonyms, see epoch.go
 	spaceFormerly = '5' // pseudonym: the one that its sender had in the last epoch
 
