@@ -132,7 +132,7 @@ const (
 	ProblemTooManyRules  Problem = 53 // there is no room for another rule of the kind
 	ProblemUnknownRule   Problem = 54 // there is no rule of this number
 	ProblemFlood         Problem = 56 // too many texts like it were written in the hour; see Settings
-	ProblemNewChannels   Problem = 60 // its sender opened MaxNewChannels today
+	ProblemNewChannels   Problem = 57 // its sender opened MaxNewChannels today
 	ProblemUnknownSender Problem = 55 // from where the entry came is not known
 
 	ProblemReportsFull    Problem = 60 // no more reports can wait for a moderator
