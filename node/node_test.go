@@ -201,6 +201,12 @@ func TestStrangersSeeNoIDs(t *testing.T) {
 	c.Version = "9.8.7-rc1"
 	n := mustStart(t, c)
 	until(t, "ready", n.readyForTest)
+	until(t, "a key to sign deliveries with", func() bool {
+		v := n.machine.View()
+		defer v.Release()
+		keys, err := v.SigningKeys()
+		return err == nil && len(keys) > 0
+	})
 	suffix := strings.TrimPrefix(n.ServerID(), c.NodeID+"-")
 	for _, path := range []string{"/", "/livez", "/readyz", "/status", "/api/stats", "/api/usage", "/.well-known/agent-card.json", "/.well-known/agent.json", "/.well-known/commons-keys.json", "/llms.txt", "/openapi.json"} {
 		res, err := http.Get("http://" + n.HTTPAddr() + path)

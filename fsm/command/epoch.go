@@ -21,9 +21,9 @@ func PseudonymOf(epoch uint64, hash string) string {
 
 // EpochOf returns the epoch of a pseudonym; 0: it says none.
 func EpochOf(pseudonym string) uint64 {
-	number, _, _ := strings.Cut(pseudonym, epochEnd)
+	number, _, found := strings.Cut(pseudonym, epochEnd)
 	epoch, err := strconv.ParseUint(number, 10, 64)
-	if err != nil {
+	if !found || err != nil {
 		return 0
 	}
 	return epoch

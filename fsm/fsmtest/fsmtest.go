@@ -122,7 +122,9 @@ func decodeTable(path string) (all []byte, err error) {
 		all = append(append(append(all, key.UserKey...), 0), value...)
 		return ""
 	})
-	if rows == 0 {
+	if p, err := r.ReadPropertiesBlock(context.Background(), nil); err != nil {
+		return nil, err
+	} else if rows == 0 && p.NumRangeDeletions == 0 {
 		return nil, errors.New("a table without a row")
 	}
 	return append(all, described...), nil

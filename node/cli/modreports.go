@@ -57,11 +57,10 @@ func (r *report) cells() []any {
 		agent += " (proven)"
 	}
 	says := r.Entry.Agent + ": " + oneLine(r.Entry.Title, r.Entry.Body)
-	cells := []any{r.ID, r.EntryID, r.Reason, timeText(r.CreatedAt)}
-	for _, s := range []string{orDash(r.Outcome), agent, orDash(r.Contact), orDash(r.Text), says} {
-		cells = append(cells, oneLine(s))
+	return []any{
+		r.ID, r.EntryID, r.Reason, timeText(r.CreatedAt), oneLine(orDash(r.Outcome)), agent,
+		oneLine(orDash(r.Contact)), oneLine(orDash(r.Text)), says,
 	}
-	return cells
 }
 
 type reportsPage struct {

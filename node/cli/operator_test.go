@@ -227,7 +227,7 @@ func TestOperatorCommands(t *testing.T) {
 		{[]string{"settings"}, exitOK, "daily-bytes   4.0 GiB"},
 		{[]string{"settings", "show"}, exitOK, "of 4.0 GiB used today"},
 		{[]string{"settings", "set", "daily-bytes=much"}, exitFailed, "write it as daily-bytes=512MiB"},
-		{[]string{"settings", "set", "daily-bytes=1025TiB"}, exitFailed, "not a number of bytes up to 1.0 PiB"},
+		{[]string{"settings", "set", "daily-bytes=1025TiB"}, exitFailed, "not a number of bytes up to 1024 TiB"},
 		{[]string{"settings", "set", "bytes=1"}, exitFailed, "there are daily-bytes, sender-bytes, proven-only, alike-hourly"},
 		{[]string{"settings", "set", "bytes=1", "proven-only=perhaps"}, exitFailed, "\"proven-only=perhaps\": neither true nor false"},
 		{[]string{"mod", "hide", "e99", "--reason", "x"}, exitOK, "e99 names no entry that this node has."},

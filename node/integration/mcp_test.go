@@ -150,6 +150,10 @@ func (c *mcpClient) run(ctx context.Context, stop <-chan struct{}, wrote *atomic
 		default:
 			continue
 		}
+		report := map[string]any{"entry_id": "e1", "reason": "spam", "text": "Said twice.", "agent": c.agent, "edit_key": registered.EditKey}
+		if text, err := c.use(ctx, "report_entry", report, nil); err != nil || !strings.Contains(text, "open") {
+			return fmt.Errorf("%s: %q %w", c.agent, text, err)
+		}
 		list, err := c.session.ListTools(ctx, nil)
 		if err != nil {
 			return fmt.Errorf("%s: list the tools: %w", c.agent, err)

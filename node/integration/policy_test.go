@@ -36,7 +36,7 @@ func TestModerationOutlivesTheLeader(t *testing.T) {
 	}
 	c.Start(away)
 	c.WaitReady(away)
-	check := func(mark string, id string) {
+	check := func(mark, id string) {
 		t.Helper()
 		for _, i := range c.Running() {
 			c.Eventually(fmt.Sprintf("%s at node %d", id, i), func() string {

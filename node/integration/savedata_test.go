@@ -2,6 +2,7 @@ package integration
 
 import (
 	"archive/tar"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -103,19 +105,25 @@ func TestSaveData(t *testing.T) {
 			c.t.Fatalf("report %s: %d, %v", id, status, err)
 		}
 	}
+	var rule []byte // the number of the newest
 	for _, call := range []admin.Moderation{
 		{Operation: "purge", Body: []byte(`{"ids":["` + purged + `"],"reason":"a test"}`)},
 		{Operation: "resolveReports", Body: []byte(`{"ids":["` + purged + `"],"outcome":"erased","reason":"a test"}`)},
 		{Operation: "setModerator", Body: []byte(`{"name":"mia"}`)},
 		{Operation: "block", Body: []byte(`{"agent":"spammer","for":"1h","reason":"a test"}`)},
 		{Operation: "block", Body: []byte(`{"network":"192.0.2.0/24","for":"1h","reason":"a test"}`)},
-		{Operation: "lift", Body: []byte(`{"number":4,"reason":"a test"}`)},
+		{Operation: "lift", Body: []byte(`{"number":RULE,"reason":"a test"}`)},
 		{Operation: "hide", Body: []byte(`{"words":"saved","reason":"a test"}`)},
 		{Operation: "unhide", Body: []byte(`{"words":"saved","reason":"a test"}`)},
 		{Operation: "destroyDisk", Body: []byte(`{"server":"n9-gone","reason":"a test"}`)},
 	} {
-		if _, err := operate[json.RawMessage](c, 0, admin.PathModerate, call); err != nil {
+		call.Body = bytes.Replace(call.Body, []byte("RULE"), rule, 1)
+		answer, err := operate[json.RawMessage](c, 0, admin.PathModerate, call)
+		if err != nil {
 			c.t.Fatal(err)
+		}
+		if numbered := regexp.MustCompile(`"number": ?(\d+)`).FindSubmatch(answer); numbered != nil {
+			rule = numbered[1]
 		}
 	}
 	for _, on := range []bool{true, false} {

@@ -275,7 +275,7 @@ func checkRetention(s *string) error {
 	}
 	rules, err := command.ParseRetention(*s)
 	if err != nil {
-		return nil // command.Check says so
+		return nil //nolint:nilerr // command.Check says so
 	}
 	var problems []error
 	for _, rule := range rules {

@@ -175,7 +175,7 @@ var moderation = porcupine.Model{
 func (s standing) step(c *call) (bool, standing) {
 	switch c.Kind {
 	case peek:
-		return c.Shown == !(s.hidden || s.purged), s
+		return c.Shown != (s.hidden || s.purged), s
 	case attempt:
 		return c.Outcome == unknown || s.blocked == (c.Outcome == rejected && c.Code == "blocked"), s
 	}

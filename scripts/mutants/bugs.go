@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // bug is a known bug: what turns the code back into one that has it, and the tests
 // that have to notice.
 type bug struct {
@@ -14,19 +16,10 @@ type bug struct {
 type edit struct{ file, was, is string }
 
 // bugs are those that systems like this one have had.
-var bugs = []bug{
-	{
-		name:  "the reserve of the day's budget is ignored",
-		edits: []edit{{"fsm/command/cluster.go", "return all <= s.DailyBytes/2", "return all <= s.DailyBytes"}},
-		pkg:   "./fsm", run: "Fits|BudgetKeepsAReserve",
-		because: "a botnet silences everybody else",
-	},
-	{
-		name:  "the budget takes any key",
-		edits: []edit{{"fsm/sender.go", "p.createdAt <= now-establishedAfter", "true"}},
-		pkg:   "./fsm", run: "BudgetOfASender",
-		because: "who registers a thousand names may write a thousand times as much",
-	},
+var bugs = slices.Concat(stateBugs, otherBugs)
+
+// otherBugs are those outside of the state machine.
+var otherBugs = []bug{
 	{
 		name:  "senders of one network have nothing in common",
 		edits: []edit{{"node/limit/limit.go", "{&b.networks, command.NetworkOf(from.Fingerprint)}, ", ""}},
@@ -34,28 +27,10 @@ var bugs = []bug{
 		because: "one subscriber's IPv6 network has 65,536 times the rate of others",
 	},
 	{
-		name:  "the event behind which a reader goes on is told of again",
-		edits: []edit{{"fsm/event.go", "at.compare(c.EventPlace) <= 0", "at.compare(c.EventPlace) < 0"}},
-		pkg:   "./fsm", run: "TestEventsAreTheSame|TestManyEvents",
-		because: "who connects again gets what it had before",
-	},
-	{
-		name:  "events of hidden entries come whatever is asked for",
-		edits: []edit{{"fsm/event.go", "if q.namesNothingHidden() {", "if q.Limit >= 0 {"}},
-		pkg:   "./fsm", run: "TestEventsAreTheSame",
-		because: "a filter by an agent tells which hidden entries are its",
-	},
-	{
 		name:  "a page begins its stream of events when it is connected",
 		edits: []edit{{"api/page/page.go", "p.frame.From = p.r.EventID()", `p.frame.From = ""`}},
 		pkg:   "./api", run: "TestNewsSincePage",
 		because: "what is published between a page and its stream is never news",
-	},
-	{
-		name:  "who has read all but what is gone is sent back to the present",
-		edits: []edit{{"fsm/event.go", "c.compare(first.before) < 0", "c.compare(EventPlace{first.index, 0}) < 0"}},
-		pkg:   "./fsm", run: "TestOldEventsGo",
-		because: "a client at the edge of the ring gets a reset, and misses what it could have had",
 	},
 	{
 		name:  "the place of a stream of events is not given back",
@@ -82,54 +57,6 @@ var bugs = []bug{
 		because: "one address announces bodies of a gigabyte, and the node holds that much",
 	},
 	{
-		name:  "a flood pushes out the reports of others",
-		edits: []edit{{"fsm/report.go", "if n := counts[r.group]; r.group.proven() == established && n > most {", "if n := counts[r.group]; r.group.proven() == established && most == 0 {"}},
-		pkg:   "./fsm", run: "ReportsAreFair",
-		because: "whoever sends many reports has those of others dropped, and nobody sees them",
-	},
-	{
-		name:  "a purge forgets what reports quote",
-		edits: []edit{{"fsm/purge.go", "\ttx.eraseReportsOf(seq)\n", ""}},
-		pkg:   "./fsm", run: "PurgeErasesReports",
-		because: "an erased text stands in the reports of it",
-	},
-	{
-		name:  "an address puts open items aside",
-		edits: []edit{{"fsm/home.go", "w.Strength == command.ByKey {", "w.Strength > command.Unproven {"}},
-		pkg:   "./fsm", run: "MarkSeen",
-		because: "a neighbour behind the same address hides from an agent what was said to it",
-	},
-	{
-		name:  "who lost a claim is not told",
-		edits: []edit{{"fsm/home.go", "some && instead.AgentKey != former", "some && instead.AgentKey == former"}},
-		pkg:   "./fsm", run: "ClaimLost",
-		because: "an agent finishes a job that somebody else has taken",
-	},
-	{
-		name:  "a surface forgets that an entry is hidden",
-		edits: []edit{{"fsm/query.go", "q.Without = v.hiddenIn", "q.Without = nil"}},
-		pkg:   "./api", run: "NoSurfaceShows",
-		because: "search finds by their words what a moderator has hidden",
-	},
-	{
-		name:  "a sweep takes what goes on",
-		edits: []edit{{"fsm/sweep.go", "!over || end > tx.now-period", "!over && end > tx.now-period"}},
-		pkg:   "./fsm", run: "SweepKeepsWhatGoesOn",
-		because: "an open job becomes a stub because it is old",
-	},
-	{
-		name:  "a sweep forgets what it kept",
-		edits: []edit{{"fsm/sweep.go", "tx.keep(keptKey(e.Seq), []byte{})", "tx.keep(keptKey(e.Seq), nil)"}},
-		pkg:   "./fsm", run: "SweepKeepsWhatGoesOn",
-		because: "a job that was open when its retention ended is kept for good",
-	},
-	{
-		name:  "what is erased leaves its thread",
-		edits: []edit{{"fsm/terms.go", "[...]string{termChannel, termParent, termThread}", "[...]string{termChannel, termParent}"}},
-		pkg:   "./fsm", run: "SweptWordsLeaveTheIndex",
-		because: "once the index has forgotten the words of a stub, the stub is in no thread",
-	},
-	{
 		name:  "a purge leaves the log",
 		edits: []edit{{"node/purge/purge.go", "if s.Log < s.Purged {", "if s.Log > s.Purged {"}},
 		pkg:   "./node/integration", run: "PurgeLeavesNoBytes",
@@ -142,52 +69,10 @@ var bugs = []bug{
 		because: "what was purged stays in pages of the Raft log that bbolt has not used again",
 	},
 	{
-		name:  "a purge leaves what the index has sealed",
-		edits: []edit{{"fsm/index/erase.go", "	set.andNot(erased)\n", ""}},
-		pkg:   "./fsm/index", run: "Erase",
-		because: "the words of what was purged stay on every disk",
-	},
-	{
-		name:  "a purge leaves the words of a profile",
-		edits: []edit{{"fsm/erase.go", "if err := s.profiles.Erase(ctx); err != nil {", "if err := ctx.Err(); err != nil {"}},
-		pkg:   "./fsm", run: "PurgeFromASealedBlock",
-		because: "what a profile said stays in the index of every node",
-	},
-	{
 		name:  "a log is cut with a new snapshot alone",
 		edits: []edit{{"node/consensus/snapshots.go", "r.cfg.Log.DeleteRange(0, min(index, LastSnapshot(r.cfg.Snapshots)))", "r.cfg.Log.DeleteRange(0, 0)"}},
 		pkg:   "./node/consensus", run: "CutLogBehind",
 		because: "in a quiet cluster a node that was started again keeps what was purged",
-	},
-	{
-		name:  "a dry run shows moderators stubs",
-		edits: []edit{{"fsm/json.go", "return v.appendSummary(dst, seq, maxBody, v.originalRow)", "return v.appendSummary(dst, seq, maxBody, v.row)"}},
-		pkg:   "./api", run: "ModeratorsSee",
-		because: "a moderator shows again what nobody has looked at",
-	},
-	{
-		name:  "a write is judged by an old policy",
-		edits: []edit{{"fsm/policy.go", "by.Proof.Policy != tx.policy.revision", "by.Proof.Policy > tx.policy.revision"}},
-		pkg:   "./api", run: "PolicyIsJudgedAgain",
-		because: "what a node took in before a network was blocked is written after it",
-	},
-	{
-		name:  "a text that is held is born visible",
-		edits: []edit{{"fsm/policy.go", "if by.Proof.Held != 0 {", "if by.Proof.Held > 1<<62 {"}},
-		pkg:   "./fsm", run: "HeldBack",
-		because: "everybody reads what was to be looked at first",
-	},
-	{
-		name:  "the record keeps a blocked network",
-		edits: []edit{{"fsm/policy.go", "case command.RuleName, command.RulePattern:", "case command.RuleName, command.RuleNetwork, command.RulePattern:"}},
-		pkg:   "./fsm", run: "RecordOfRules",
-		because: "addresses stay for as long as the record does",
-	},
-	{
-		name:  "what is held answers a request for help",
-		edits: []edit{{"fsm/home.go", "e.AgentKey != target.AgentKey && !e.held", "e.AgentKey != target.AgentKey"}},
-		pkg:   "./fsm", run: "HeldAnswer",
-		because: "nobody helps where spam that nobody sees has answered",
 	},
 	{
 		name:  "a write that is judged again is charged again",
@@ -196,52 +81,10 @@ var bugs = []bug{
 		because: "agents get 429 for one write whenever an operator changes a rule",
 	},
 	{
-		name:  "an epoch lets a block go",
-		edits: []edit{{"fsm/policy.go", "{command.RuleSender, by.Proof.Former}, ", ""}},
-		pkg:   "./fsm", run: "TestEpochs",
-		because: "who was blocked writes again after a change of keys",
-	},
-	{
-		name:  "the key of an old epoch stays on the disk",
-		edits: []edit{{"fsm/epoch.go", "if len(e.Last) > 0 {", "if false {"}},
-		pkg:   "./fsm", run: "TestEpochs",
-		because: "whoever gets a disk finds out the addresses of old writes",
-	},
-	{
-		name:  "a command keeps the pseudonym of an epoch that is over",
-		edits: []edit{{"fsm/policy.go", " || oldPseudonym(tx, by.Proof)", ""}},
-		pkg:   "./fsm", run: "TestEpochs",
-		because: "a sender has two pseudonyms that nothing connects, and a block does not hold for one",
-	},
-	{
 		name:  "a repeat enters the log",
 		edits: []edit{{"api/policy.go", "err != nil || repeats {", "err != nil {"}},
 		pkg:   "./api", run: "RepeatsAreNotProposed",
 		because: "a text that was purged is in the log again",
-	},
-	{
-		name:  "a block never ends",
-		edits: []edit{{"fsm/policy.go", "if tx.now < tx.policy.nextEnd {", "if tx.now > 0 {"}},
-		pkg:   "./fsm", run: "RulesKeepWritesOut",
-		because: "who was blocked for an hour is blocked for good",
-	},
-	{
-		name:  "a claim quotes a hidden job",
-		edits: []edit{{"fsm/hide.go", "if err != nil || e.Hidden {", "if err != nil {"}, {"fsm/hide.go", "texts, err := e.texts()\n	return texts.Title, err", "e, err = v.store.unhidden(&e)\n	if err != nil {\n		return \"\", err\n	}\n	texts, err := e.texts()\n	return texts.Title, err"}},
-		pkg:   "./api", run: "NoSurfaceShows",
-		because: "the text of a hidden job is read in the titles of its claims",
-	},
-	{
-		name:  "unhide forgets a count",
-		edits: []edit{{"fsm/hide.go", "	tx.recountChannel(&e, 1)\n", ""}},
-		pkg:   "./fsm", run: "UnhideBringsEverythingBack",
-		because: "a channel counts fewer entries than it shows, and is not listed",
-	},
-	{
-		name:  "a restart forgets the words of hidden entries",
-		edits: []edit{{"fsm/terms.go", "original, err := s.unhidden(&e)", "original, err := e, error(nil)"}},
-		pkg:   "./fsm", run: "HiddenWordsAfterRestart",
-		because: "nodes find different entries after an unhide",
 	},
 	{
 		name:  "the log is not synced",
@@ -260,18 +103,6 @@ var bugs = []bug{
 		edits: []edit{{"node/consensus/raft.go", "if err := l.Set(keyLastVoteCand, nil); err != nil {", "if err := error(nil); err != nil {"}},
 		pkg:   "./node/consensus", run: "VoteIsNeverAnothers",
 		because: "after a stop in between a candidate is elected without a look at its log",
-	},
-	{
-		name:  "a view reads a row of a later state",
-		edits: []edit{{"fsm/cache.go", "r != nil && r.since <= index && r.key", "r != nil && r.key"}},
-		pkg:   "./fsm", run: "ViewsKeepTheirHotRows",
-		because: "an answer mixes two states",
-	},
-	{
-		name:  "rows in memory stay as they were",
-		edits: []edit{{"fsm/txn.go", "for _, c := range tx.changed {", "for _, c := range tx.changed[:0] {"}},
-		pkg:   "./fsm", run: "ViewsKeepTheirHotRows|BudgetIsTheSameEverywhere",
-		because: "a node that ran longer applies commands otherwise than one that restarted",
 	},
 	{
 		name:  "a notice commits what nobody compared",
@@ -316,76 +147,10 @@ var bugs = []bug{
 		because: "a node votes by a log that no order of writes makes",
 	},
 	{
-		name: "claims end by the wall clock",
-		edits: []edit{
-			{"fsm/job.go", "j.expires <= now {", "j.expires <= time.Now().UnixMilli() {"},
-			{"fsm/job.go", "import (\n", "import (\n\t\"time\"\n"},
-		},
-		pkg: "./fsm", run: "TestClaimEnds",
-		because: "nodes disagree whether a job is open",
-	},
-	{
-		name:  "a request_id is forgotten",
-		edits: []edit{{"fsm/publish.go", "tx.keep(key, requestRow{entry: seq, content: contentOf(c)}", "tx.keep(append(key, 0), requestRow{entry: seq, content: contentOf(c)}"}},
-		pkg:   "./fsm", run: "TestRequestKeys",
-		because: "a retry publishes twice",
-	},
-	{
-		name:  "answers are forgotten at a restart",
-		edits: []edit{{"fsm/store.go", "if l.sessions, err = loadSessions(s.db); err != nil {", "if l.sessions = (sessions{}); err != nil {"}},
-		pkg:   "./fsm", run: "TestSessionsSurviveRestarts",
-		because: "a node's own retry is applied twice",
-	},
-	{
-		name: "a session ends by log time",
-		edits: []edit{{
-			"fsm/session.go", "\tfor len(ss) >= maxSessions {\n",
-			"\tmaps.DeleteFunc(ss, func(_ command.BootID, s *session) bool { return tx.now-s.lastUse > 24*60*60*1000 })\n\tfor len(ss) >= maxSessions {\n",
-		}},
-		pkg: "./fsm", run: "Session|RetryAfter",
-		because: "a retry is applied twice when log time jumps",
-	},
-	{
 		name:  "the floor is raised past an open call",
 		edits: []edit{{"node/propose/session.go", "\t\tg.Open = append(g.Open, seq)\n", ""}},
 		pkg:   "./node/propose", run: "SlowCall|Trouble",
 		because: "a write that takes long is dropped, and its caller is never answered",
-	},
-	{
-		name:  "the results of open calls are forgotten",
-		edits: []edit{{"fsm/session.go", "\t\tif !s.holds(seq) {\n", "\t\tif true {\n"}},
-		pkg:   "./fsm", run: "OpenNumbers|MachineAgainstModel",
-		because: "a write that takes long is applied twice",
-	},
-	{
-		name:  "the order of a map reaches the state",
-		edits: []edit{{"fsm/session.go", "\tslices.Sort(seqs)\n\treturn seqs", "\treturn seqs"}},
-		pkg:   "./fsm", run: "TestSessionFloor",
-		because: "nodes hold different states",
-	},
-	{
-		name:  "an entry is titled otherwise than before",
-		edits: []edit{{"fsm/job.go", `resultTitle = "Result: "`, `resultTitle = "Outcome: "`}},
-		pkg:   "./node/integration", run: "TestSavedDataOpens",
-		because: "the nodes of a rolling upgrade hold different states",
-	},
-	{
-		name:  "log time follows the leader's clock back",
-		edits: []edit{{"fsm/apply.go", "tx.now = max(b.Stamp, tx.head.now+1)", "tx.now = b.Stamp"}},
-		pkg:   "./fsm", run: "TestInstantsRise",
-		because: "who polls with since misses entries",
-	},
-	{
-		name:  "a snapshot is taken for durable too early",
-		edits: []edit{{"fsm/snapshot/receive.go", "if err := st.Flush(); err != nil {", "if err := error(nil); err != nil {"}},
-		pkg:   "./fsm", run: "TestCrashWhilePersisting",
-		because: "the log is cut off behind a state that is gone after a crash",
-	},
-	{
-		name:  "a snapshot of a replaced state is kept",
-		edits: []edit{{"fsm/store.go", "return v != nil && v.store == s", "return v != nil"}},
-		pkg:   "./fsm", run: "PersistOfAReplacedState",
-		because: "a snapshot claims more than the state holds, and the log is cut off behind it",
 	},
 	{
 		name:  "a write is answered before this node has applied it",
@@ -404,18 +169,6 @@ var bugs = []bug{
 		edits: []edit{{"node/propose/leader.go", "if !c.From.Charged && c.From", "if c.From"}},
 		pkg:   "./node/propose", run: "ChargedOnce|RetriesAreFree",
 		because: "a writer below the limits is rejected while leadership moves",
-	},
-	{
-		name:  "a leader proposes what other nodes have not checked",
-		edits: []edit{{"fsm/command/codec.go", "if err := c.Payload.check(); err != nil {", "if err := error(nil); err != nil {"}},
-		pkg:   "./fsm/command", run: "TestLeaderChecksWhatIsForwarded",
-		because: "a broken node files what the rules forbid",
-	},
-	{
-		name:  "a text in the log is not UTF-8",
-		edits: []edit{{"fsm/command/entry.go", "err := checkBytes(\"sender\", p.Sender, MaxFingerprintBytes)", "err := checkRange(\"sender\", len(p.Sender), 1, MaxFingerprintBytes, \"bytes\")"}},
-		pkg:   "./fsm/command", run: "TestEveryTextIsUTF8",
-		because: "what decodes the log does not take it, and every node stops",
 	},
 	{
 		name:  "a leader does not say what it has charged",
@@ -484,124 +237,16 @@ var bugs = []bug{
 		because: "a leader whose machine slept writes into the past",
 	},
 	{
-		name:  "a poster claims the own job",
-		edits: []edit{{"fsm/job.go", "case own && (op == command.OpClaimJob || op == command.OpFinishJob):", "case own && op == command.OpFinishJob:"}},
-		pkg:   "./fsm", run: "TestJobTransitions",
-		because: "the rules of jobs do not hold",
-	},
-	{
-		name:  "a claimed job is claimed again",
-		edits: []edit{{"fsm/job.go", "if op == command.OpCloseJob || !w.owns(s, &claim) {", "if op == command.OpCloseJob {"}},
-		pkg:   "./fsm", run: "TestJobTransitions",
-		because: "two agents do the same work",
-	},
-	{
-		name:  "home says that a cut list is whole",
-		edits: []edit{{"fsm/homeview.go", "h.Now = last.CreatedAt", "_ = last.CreatedAt"}},
-		pkg:   "./fsm", run: "Home",
-		because: "an agent never hears of what came after the page",
-	},
-	{
-		name:  "a digest grows while it is sent",
-		edits: []edit{{"fsm/turn.go", "\t\to.digest = 0 // what is sent stays as it is\n", "\t\t_ = now\n"}},
-		pkg:   "./fsm", run: "TestDigest$",
-		because: "a receiver that took it drops what came later, under the same id",
-	},
-	{
-		name:  "an attempt may be begun by two leaders",
-		edits: []edit{{"fsm/turn.go", "o.notBefore = now + DeliveryLease", "o.notBefore = now"}},
-		pkg:   "./fsm", run: "TestAttemptsHaveOneHolder",
-		because: "a receiver gets an event twice without any failure",
-	},
-	{
-		name:  "an event that fails blocks the others",
-		edits: []edit{{"fsm/turn.go", "\t\t\tif q.ready <= now {\n\t\t\t\treturn i\n\t\t\t}\n\t\t\tcontinue\n", "\t\t\tif q.ready <= now {\n\t\t\t\treturn i\n\t\t\t}\n\t\t\treturn -1\n"}},
-		pkg:   "./fsm", run: "FailingEvent|Deliveries",
-		because: "a receiver hears of nothing for hours because of one entry that it cannot take",
-	},
-	{
-		name:  "a sender's junk drops another's event",
-		edits: []edit{{"fsm/delivery.go", "surplus(o.queue, o.sending), ReasonQueueFull", "len(o.queue)-1, ReasonQueueFull"}},
-		pkg:   "./fsm", run: "QueueIsShared|Deliveries",
-		because: "an agent never hears of a genuine mention behind 200 of a spammer",
-	},
-	{
-		name:  "one sender uses a receiver's whole hour",
-		edits: []edit{{"fsm/turn.go", "u.by[from] < senderShare*u.free && ", "u.free > 0 && "}},
-		pkg:   "./fsm", run: "HourIsShared|Deliveries",
-		because: "a genuine mention waits for an hour behind a spammer's",
-	},
-	{
-		name:  "events wait on when their receiver is well again",
-		edits: []edit{{"fsm/turn.go", "\t\tif q.outage {\n\t\t\tq.ready = 0\n\t\t}\n", ""}},
-		pkg:   "./fsm", run: "EventsAfterAnOutage|Deliveries",
-		because: "an outage of minutes delays events by hours",
-	},
-	{
-		name:  "only the oldest event that failed probes",
-		edits: []edit{{"fsm/turn.go", "return q.number > o.tried && older.number <= o.tried", "return false"}},
-		pkg:   "./fsm", run: "EventThatIsNeverTaken|ReceiverThatIsDown",
-		because: "a receiver hears of nothing for hours because of one entry that it cannot take",
-	},
-	{
-		name:  "rejected events have their turn whenever another is taken",
-		edits: []edit{{"fsm/turn.go", "q.outage = o.down()", "q.outage = true"}},
-		pkg:   "./fsm", run: "EventsThatAreRejected",
-		because: "what a receiver rejects for a minute is given up for good",
-	},
-	{
 		name:  "a log that is gone is taken for a new one",
 		edits: []edit{{"node/logstore/open.go", "\tcase existing:\n\t\treturn fmt.Errorf(\"opening the log %s: %w\", s.path, ErrMissing)\n", ""}},
 		pkg:   "./node/logstore", run: "Missing",
 		because: "a voter forgets its vote and what it has acknowledged",
 	},
 	{
-		name:  "who has no key undoes what was done with it",
-		edits: []edit{{"fsm/sender.go", "return w.Strength >= e.strength || len(w.Problems()) > 0", "return true"}},
-		pkg:   "./fsm", run: "WhatProofUndoes|ExtensionKeeps",
-		because: "a stranger retracts a verified entry, closes its author's job, or takes its claim",
-	},
-	{
-		name:  "a stranger uses up the request_ids of a key",
-		edits: []edit{{"fsm/keys.go", "\tif s.Strength == command.ByKey {\n\t\tkey[2] = 1\n\t}\n", ""}},
-		pkg:   "./fsm", run: "RequestScopes",
-		because: "the owner gets the stranger's text back, and its own is lost",
-	},
-	{
-		name:  "a name that others use is protected",
-		edits: []edit{{"fsm/sender.go", "return w.at > now-protectAfter &&", "return w.at > now &&"}},
-		pkg:   "./fsm", run: "ProtectionIsNoWeapon",
-		because: "whoever registers a name first shuts its users out",
-	},
-	{
-		name:  "a link proves a name",
-		edits: []edit{{"fsm/sender.go", "return p.Address && p.From(pseudonym)", "return p.From(pseudonym)"}},
-		pkg:   "./fsm", run: "NameVerified|WhatProofUndoes",
-		because: "a page in a browser retracts what its reader's agent wrote",
-	},
-	{
 		name:  "strangers drain the bucket of a key",
 		edits: []edit{{"node/limit/limit.go", "case standing.Strength == command.ByKey:", "case false:"}},
 		pkg:   "./node/limit", run: "OwnerIsNotDrained",
 		because: "1 of 16 writes of a verified agent gets through",
-	},
-	{
-		name:  "the author's word is crowded out",
-		edits: []edit{{"fsm/publish.go", "if stays || counts.listed < command.MaxSuccessors {", "if stays && false || counts.listed < command.MaxSuccessors {"}},
-		pkg:   "./fsm", run: "AuthorsWordStands",
-		because: "a hundred replies of strangers hide that an entry was retracted",
-	},
-	{
-		name:  "a receiver is kept that nobody has asked",
-		edits: []edit{{"fsm/profile.go", "if changes && c.NotifyURL != \"\" && !next.notifyVerified && len(problems) == 0 {", "if false {"}},
-		pkg:   "./fsm", run: "ReceiverIsAskedForOnce",
-		because: "nothing is ever pushed to it, or somebody else is pushed to",
-	},
-	{
-		name:  "keys that nobody can open are restored",
-		edits: []edit{{"fsm/head.go", "err = errors.Join(b.Delete(keySigning, nil), b.Delete(keyEpoch, nil))", "err = nil"}},
-		pkg:   "./fsm", run: "NewDataKey",
-		because: "after a restore with a new data key nothing is pushed for 90 days",
 	},
 	{
 		name:  "a rotation throws the former secret away",
@@ -674,23 +319,5 @@ var bugs = []bug{
 		edits: []edit{{"api/listener.go", " && !c.rctx.IsHead() {", " {"}},
 		pkg:   "./api", run: "TestAnswersOnOneConnection",
 		because: "the client waits for an answer that never comes",
-	},
-	{
-		name:  "a search stops where a run of blocks ends",
-		edits: []edit{{"fsm/index/cursor.go", "if c.next == 0 {", "if c.next == 0 || c.held != nil {"}},
-		pkg:   "./fsm/index", run: "Runs",
-		because: "entries more than a million back are not found",
-	},
-	{
-		name:  "terms of one hash are one term",
-		edits: []edit{{"fsm/index/table.go", "have[1]>>tagShift == want[1]>>tagShift && t.long[uint32(have[1])] == text", "have[1]>>tagShift == want[1]>>tagShift"}},
-		pkg:   "./fsm/index", run: "Table",
-		because: "an entry is found by a word that it does not have",
-	},
-	{
-		name:  "tables mix rows that stay with rows that change",
-		edits: []edit{{"fsm/store.go", "_, end = spaceBounds(start[0])", "_, end = spaceBounds(start[0] | 0x7f)"}},
-		pkg:   "./fsm", run: "TablesOfSpaces",
-		because: "every entry is compacted again and again: a state of a million costs a third more CPU time",
 	},
 }
