@@ -294,3 +294,9 @@ func writePolicy(perMinute, burst int) string {
 	back := (minute*burst + perMinute - 1) / perMinute
 	return ratePolicy(limitOfWrites, burst, strconv.Itoa(max(minWriteWindow, back)))
 }
+
+// pseudonymise says in a proof who sends the call.
+func (c *call) pseudonymise(proof *command.Proof) {
+	p := c.srv.backend.Pseudonyms(c.sender())
+	proof.Sender, proof.Former = p.Sender, p.Former
+}

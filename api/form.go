@@ -561,12 +561,6 @@ func (c *call) prove(f *form, from command.Sender) {
 	}
 }
 
-// pseudonymise says in a proof who sends the call.
-func (c *call) pseudonymise(proof *command.Proof) {
-	p := c.srv.backend.Pseudonyms(c.sender())
-	proof.Sender, proof.Former = p.Sender, p.Former
-}
-
 // nameRejections say what the rules of names mean to who writes under one.
 var nameRejections = map[command.Problem]rejection{
 	command.ProblemWrongKey: {
@@ -594,9 +588,9 @@ func (f *form) noteName(view *fsm.View) error {
 	if len(by.Proof.Key) > 0 && !standing.Registered {
 		f.notes = append(f.notes, "The edit_key proves nothing: "+f.author.Agent+" has no profile.")
 	}
-	other, err := view.LookAlike(by)
-	if err == nil && other != "" {
-		f.notes = append(f.notes, "The name "+f.author.Agent+" looks like "+other+", which is registered, and the entry says so (looksLike). Choose another name.")
+	if other, err := view.LookAlike(by); err != nil || other == "" {
+		return err
 	}
-	return err
+	f.notes = append(f.notes, "The name "+f.author.Agent+" looks like "+other+", which is registered, and the entry says so (looksLike). Choose another name.")
+	return nil
 }

@@ -72,7 +72,7 @@ func (t *tally) add(what string) {
 func (t *tally) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var parts []string
+	parts := make([]string, 0, len(t.counts))
 	for _, what := range slices.Sorted(maps.Keys(t.counts)) {
 		parts = append(parts, fmt.Sprintf("%s %d", what, t.counts[what]))
 	}
