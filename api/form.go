@@ -588,7 +588,8 @@ func (f *form) noteName(view *fsm.View) error {
 	if len(by.Proof.Key) > 0 && !standing.Registered {
 		f.notes = append(f.notes, "The edit_key proves nothing: "+f.author.Agent+" has no profile.")
 	}
-	if other, err := view.LookAlike(by); err != nil || other == "" {
+	other, err := view.LookAlike(by)
+	if err != nil || other == "" {
 		return err
 	}
 	f.notes = append(f.notes, "The name "+f.author.Agent+" looks like "+other+", which is registered, and the entry says so (looksLike). Choose another name.")
