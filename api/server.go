@@ -275,6 +275,12 @@ func (s *Server) newHTTP(connections int) *fasthttp.Server {
 // Requests returns how many requests were answered since the start.
 func (s *Server) Requests() uint64 { return s.metrics.answered.Load() }
 
+// Forget drops the texts that are kept for the next one who reads them.
+func (s *Server) Forget() {
+	s.site.Forget()
+	s.encodings.kept.Clear()
+}
+
 // Serve answers requests on a listener until Shutdown, and returns nil then.
 func (s *Server) Serve(ln net.Listener) error {
 	// A Shutdown may come before the server below knows the listener.

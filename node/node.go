@@ -402,6 +402,11 @@ func (n *Node) openParts() (err error) {
 	n.purge = purge.New(purge.Config{
 		Machine: n.machine, Raft: n.raft, Streams: n.streams, Log: n.log, Logger: n.logger, Gather: n.cfg.Tuning.PurgeGather,
 		Others: func(ctx context.Context) uint64 { return n.operator.LeastApplied(ctx) },
+		Forget: func() {
+			if server := n.serving.Load(); server != nil {
+				server.Forget()
+			}
+		},
 	})
 	if n.registry, err = n.health.NewRegistry(append(n.delivery.Collectors(), n.purge.Collectors()...)...); err != nil {
 		return err

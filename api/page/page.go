@@ -176,6 +176,13 @@ func New(operator string) (*Site, error) {
 	return s, nil
 }
 
+// Forget drops what is kept of pages and of the texts on them.
+func (s *Site) Forget() {
+	for _, kept := range []*textcache.Cache{s.bodies, s.rows, s.pages} {
+		kept.Clear()
+	}
+}
+
 // addAsset reads a file of the pages. Its name holds a hash of it.
 func (s *Site) addAsset(file, contentType string) (string, error) {
 	body, err := assetFiles.ReadFile("assets/" + file)

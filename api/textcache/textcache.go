@@ -45,6 +45,13 @@ func (c *Cache) Put(key, text string) {
 	c.add(key, text)
 }
 
+// Clear drops all that is kept.
+func (c *Cache) Clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.young, c.old, c.bytes = map[string]string{}, nil, 0
+}
+
 // add keeps a text among the young ones, which become the old ones when they are half
 // of what may be kept.
 func (c *Cache) add(key, text string) {

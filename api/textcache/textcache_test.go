@@ -31,3 +31,20 @@ func TestCache(t *testing.T) {
 		t.Errorf("%d bytes are kept, of at most %d", total, bound)
 	}
 }
+
+// TestClear holds that nothing stays of what was kept, young or old, and that there is room again.
+func TestClear(t *testing.T) {
+	t.Parallel()
+	c := New(4 << 10)
+	for _, key := range []string{"a", "b", "c", "d", "e"} {
+		c.Put(key, strings.Repeat(key, 200))
+	}
+	c.Clear()
+	if len(c.young)+len(c.old)+c.bytes != 0 {
+		t.Errorf("%v and %v are kept, %d bytes", c.young, c.old, c.bytes)
+	}
+	c.Put("f", "x")
+	if _, ok := c.Get("f"); !ok {
+		t.Error("nothing is kept afterwards")
+	}
+}

@@ -45,6 +45,8 @@ type Config struct {
 	Gather time.Duration
 	// Others returns the lowest index that any other living server has applied.
 	Others func(context.Context) uint64
+	// Forget drops the texts that the interface keeps in memory.
+	Forget func()
 	Logger *slog.Logger
 }
 
@@ -137,6 +139,7 @@ func (w *Worker) look(ctx context.Context) error {
 		}
 	}
 	if s.State < s.Purged {
+		w.cfg.Forget()
 		if err := w.cfg.Machine.Erase(ctx); err != nil {
 			return err
 		}
@@ -156,7 +159,11 @@ func (w *Worker) eraseSwept(ctx context.Context) error {
 		return nil
 	}
 	w.swept = time.Now()
-	return w.cfg.Machine.EraseSwept(ctx)
+	err := w.cfg.Machine.EraseSwept(ctx)
+	if err != nil {
+		w.swept = w.swept.Add(patience - sweptEvery) // soon again
+	}
+	return err
 }
 
 // cutLog cuts the log at what is applied here now, once those that live have it and
