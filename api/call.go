@@ -298,5 +298,5 @@ func writePolicy(perMinute, burst int) string {
 // pseudonymise says in a proof who sends the call.
 func (c *call) pseudonymise(proof *command.Proof) {
 	p := c.srv.backend.Pseudonyms(c.sender())
-	proof.Sender, proof.Former = p.Sender, p.Former
+	proof.Sender, proof.Former, proof.Unlimited = p.Sender, p.Former, c.srv.unlimited
 }

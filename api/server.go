@@ -78,6 +78,8 @@ type Config struct {
 	// WriteRate and WriteBurst are the limit of writes that the backend applies, for
 	// RateLimit-Policy: so many a minute, and at once; zero is the default.
 	WriteRate, WriteBurst int
+	// Unlimited says that the backend limits no writes.
+	Unlimited bool
 	// ClaimTTL is how long a claim of a job lasts; zero is DefaultClaimTTL.
 	ClaimTTL time.Duration
 	// PublicURL is the base of the addresses that agents are shown, such as
@@ -119,6 +121,7 @@ type Server struct {
 	claimTTL   time.Duration
 	counter    Counter
 	noteRead   func(time.Duration)
+	unlimited  bool // no limits of writes
 	robots     string
 	now        func() time.Time
 	table      []operation
@@ -175,6 +178,7 @@ func New(cfg Config) (*Server, error) {
 	for _, name := range cfg.HouseAgents {
 		s.house[text.Fold(text.AgentName(name))] = true
 	}
+	s.unlimited = cfg.Unlimited
 	s.ratePolicy = writePolicy(cmp.Or(cfg.WriteRate, DefaultWriteRate), cmp.Or(cfg.WriteBurst, DefaultWriteBurst))
 	registry := cfg.Registry
 	if registry == nil {

@@ -21,7 +21,7 @@ func channelsKey(day command.Day, sender string) []byte {
 // against its sender.
 func (tx *txn) opensChannel(p command.Payload, proof *command.Proof, standing command.Standing) bool {
 	name := channelOfCommand(tx, p)
-	if name == "" || proof.Sender == "" || standing.Established {
+	if name == "" || proof.Sender == "" || proof.Unlimited || standing.Established {
 		return false
 	}
 	_, known := tx.channel(name)

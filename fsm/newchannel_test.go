@@ -25,6 +25,9 @@ func TestNewChannels(t *testing.T) {
 	}
 	r.wantProblem(write(1, "spam", "one-more"), command.ProblemNewChannels)
 	r.wantDone(write(1, "spam", "channel-0"))
+	unlimited := write(1, "spam", "by-a-node-without-limits")
+	unlimited.Proof.Unlimited = true
+	r.wantDone(unlimited)
 	r.wantDone(write(1, "home", "one-more"))
 	r.wantDone(write(1, "spam", "one-more"))
 	r.epoch(2)

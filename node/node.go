@@ -226,7 +226,7 @@ func (n *Node) openPort() (err error) {
 
 // limiter returns the rate limits of writes; nil when they are off.
 func (n *Node) limiter() propose.Limiter {
-	if n.cfg.WriteRate == 0 || n.cfg.WriteBurst == 0 {
+	if n.cfg.NoWriteLimit() {
 		return nil
 	}
 	return limit.New(float64(n.cfg.WriteRate), n.cfg.WriteBurst, time.Now)
@@ -489,7 +489,7 @@ func (n *Node) serveHTTP() (err error) {
 		Guard:          n.cfg.GuardLimits(n.descriptors.Connections),
 		TrustedProxies: n.cfg.TrustedNetworks(), MetricsFrom: n.cfg.MetricsNetworks(), HouseAgents: n.cfg.HouseAgents,
 		PublicURL: n.cfg.PublicURL, Operator: n.cfg.Operator(), Notify: n.notifyRules(), DualCard: n.cfg.DualCard(), Counter: n.usage, NoteRead: n.health.NoteRead,
-		WriteRate: n.cfg.WriteRate, WriteBurst: n.cfg.WriteBurst, ClaimTTL: n.cfg.ClaimTTL, Now: n.pipeline.Clocks().Corrected,
+		WriteRate: n.cfg.WriteRate, WriteBurst: n.cfg.WriteBurst, Unlimited: n.cfg.NoWriteLimit(), ClaimTTL: n.cfg.ClaimTTL, Now: n.pipeline.Clocks().Corrected,
 	})
 	if err != nil {
 		return err

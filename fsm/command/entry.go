@@ -230,6 +230,9 @@ type Proof struct {
 	Sketch []byte `cbor:"7,keyasint,omitempty"`
 	// Former is the sender's pseudonym in the last epoch; "": there was none.
 	Former string `cbor:"8,keyasint,omitempty"`
+	// Unlimited is set by a node that has no limit of writes: the sender may open as many
+	// channels as it likes.
+	Unlimited bool `cbor:"9,keyasint,omitempty"`
 }
 
 // From reports whether a pseudonym is the sender's.

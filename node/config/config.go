@@ -135,6 +135,9 @@ func (c Config) NodeName() (string, error) {
 	return os.Hostname()
 }
 
+// NoWriteLimit reports whether writes are not limited.
+func (c Config) NoWriteLimit() bool { return c.WriteRate == 0 || c.WriteBurst == 0 }
+
 // TrustedNetworks returns TrustedProxies parsed; a single address is a network of
 // one. Entries that cannot be parsed are left out: Validate reports them.
 func (c Config) TrustedNetworks() []netip.Prefix { return parseNetworks(c.TrustedProxies) }
