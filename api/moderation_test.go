@@ -187,6 +187,7 @@ func TestModerationRejected(t *testing.T) {
 		"hide": `{"ids":["e1"]}`, "unhide": `{"ids":["e1"]}`, "purge": `{"ids":["e1"],"reason":"spam"}`,
 		"block": `{"agent":"eve","reason":"spam","for":"1h"}`, "freeze": `{"channel":"general","reason":"spam","for":"1h"}`,
 		"watch": `{"pattern":"pills","reason":"spam","for":"1h"}`, "lift": `{"number":1}`,
+		"resolve": `{"ids":["e1"],"outcome":"kept"}`,
 	}
 	for _, test := range []struct {
 		code      string
@@ -211,7 +212,7 @@ func TestModerationRejected(t *testing.T) {
 		}
 	}
 	s.Backend.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
-	for _, path := range []string{"held", "rules"} {
+	for _, path := range []string{"held", "rules", "reports"} {
 		for query, code := range map[string]string{"limit=none": "validation_failed", "consistency=strong": "no_leader"} {
 			r := s.Do(http.MethodGet, "/api/moderation/"+path+"?"+query, "", "Authorization", "Bearer "+modToken)
 			if p := apitest.CheckError(t, r); p.Code != code {

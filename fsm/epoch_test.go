@@ -216,6 +216,31 @@ func TestForgetSenders(t *testing.T) {
 	}
 }
 
+// TestForgottenInTheSameCall: whether one call of Raft has both the command that forgets
+// senders and one that looks for a sender changes nothing.
+func TestForgottenInTheSameCall(t *testing.T) {
+	for _, together := range []bool{false, true} {
+		r := newRig(t)
+		r.epoch(1)
+		seq := r.wantDone(inEpoch(1, "home", command.AnonymousName, nil))
+		r.log.stamp += int64(command.DefaultSettings.SenderDays) * command.DayMillis
+		r.epoch(2)
+		before := len(r.obs.got)
+		first := r.log.commands(&command.ForgetSenders{})
+		last := r.log.commands(inEpoch(2, "home", command.AnonymousName, relate(command.RelationRetraction, seq)))
+		if together {
+			r.log.feed(r.Machine, first, last)
+		} else {
+			r.log.feed(r.Machine, first, first)
+			r.log.feed(r.Machine, last, last)
+		}
+		got := r.obs.got[before:]
+		if len(got) != 2 || got[0].res.Outcome != command.OutcomeDone || !slices.Equal(got[1].res.Problems, []command.Problem{command.ProblemRetractionAnonymous}) {
+			t.Errorf("together %t: %+v", together, got)
+		}
+	}
+}
+
 // rows counts the rows of a space.
 func (r *rig) rows(space byte) (n int) {
 	r.t.Helper()

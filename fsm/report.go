@@ -246,6 +246,9 @@ func (tx *txn) closeReport(q *reportQueue, at int, outcome command.ReportOutcome
 	r := tx.report(q.open[at].number)
 	r.Outcome, r.Closed = outcome, tx.now
 	tx.keep(reportKey(r.Number), r.encode())
+	if outcome == command.ReportDropped { // nobody looked at it: it may be sent again
+		tx.keep(reportedKey(r.Entry, r.from), nil)
+	}
 	q.open = slices.Delete(q.open, at, at+1)
 	q.addClosed(r.queued())
 	if len(q.closed) > command.MaxClosedReports {
@@ -259,7 +262,9 @@ func (tx *txn) dropReport(number uint64) {
 	r := tx.report(number)
 	tx.keep(reportKey(number), nil)
 	tx.keep(reportIDKey(r.ID), nil)
-	tx.keep(reportedKey(r.Entry, r.from), nil)
+	if newest, _ := read(tx, reportedKey(r.Entry, r.from), decodeNumber); newest == number {
+		tx.keep(reportedKey(r.Entry, r.from), nil)
+	}
 }
 
 // endReports removes reports that have had their time at the instant of the log entry

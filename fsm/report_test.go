@@ -3,6 +3,7 @@ package fsm
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -468,4 +469,42 @@ func checkReportQueue(t tester, m *Machine) {
 			t.Fatalf("the row %q is of no report", key)
 		}
 	}
+}
+
+// TestDroppedReportIsSentAgain: whose report was dropped may send it again, and the end of
+// the first one leaves what holds the second.
+func TestDroppedReportIsSentAgain(t *testing.T) {
+	r := newRig(t)
+	for range command.MaxSenderReports {
+		r.publish(nil)
+	}
+	// Each sender has as many as it may: the newest of the last one is dropped.
+	n := 0
+	for s := range command.MaxOpenReports / command.MaxSenderReports {
+		for i := range command.MaxSenderReports {
+			n++
+			r.only(report(n, EntryID(uint64(i+1)), fmt.Sprintf("flood%d", s)), command.OutcomeDone, 0)
+		}
+	}
+	r.only(report(n+1, "e1", "newcomer"), command.OutcomeDone, 0)
+	v := r.View()
+	dropped, _, err := v.Reports(ReportQuery{Closed: true, Limit: 1})
+	v.Release()
+	if err != nil || len(dropped) != 1 {
+		t.Fatalf("dropped were %+v, %v", dropped, err)
+	}
+	by := fmt.Sprintf("flood%d", (dropped[0].Number-1)/command.MaxSenderReports)
+	again := report(n+2, EntryID(dropped[0].Entry), by)
+	r.run(resolveReport(command.ReportKept, 1, 2)) // there is room again
+	r.only(again, command.OutcomeDone, 0)
+	r.log.stamp += command.ReportKeptMillis
+	r.run(&command.Tick{})
+	v = r.View()
+	_, err = v.ReportByID(dropped[0].ID)
+	v.Release()
+	if !errors.Is(err, ErrNotFound) {
+		t.Fatalf("the dropped one is still there: %v", err)
+	}
+	again.ID = reportID(n + 3)
+	r.only(again, command.OutcomeDuplicate, 0)
 }

@@ -21,10 +21,10 @@ type txn struct {
 	// rows are the rows written in this call that may be read or written again
 	// in it; they enter the batch once, at the end. A nil row is a deleted one.
 	rows map[string][]byte
-	// changed are the rows of hotSpaces that are in the batch, and dropped says that
-	// ranges of them are deleted.
+	// changed are the rows of hotSpaces that are in the batch, and dropped the ranges of
+	// keys that were deleted in this call.
 	changed []hotRow
-	dropped bool
+	dropped []keyRange
 	// fresh are the rows of the entries made in this call; fresh[0] belongs to
 	// firstFresh.
 	fresh      [][]byte
@@ -92,7 +92,7 @@ func (tx *txn) del(key []byte) {
 
 // finishHot has the hot rows become those of the call, which is committed.
 func (tx *txn) finishHot() {
-	if tx.dropped {
+	if len(tx.dropped) > 0 {
 		tx.hot.drop()
 	}
 	for _, c := range tx.changed {
@@ -107,6 +107,11 @@ func (tx *txn) keep(key, value []byte) { tx.rows[string(key)] = value }
 func (tx *txn) get(key []byte) ([]byte, bool) {
 	if row, ok := tx.rows[string(key)]; ok {
 		return row, row != nil
+	}
+	for _, r := range tx.dropped {
+		if r.holds(key) {
+			return nil, false
+		}
 	}
 	if row, kept := tx.hot.get(key, tx.base); kept {
 		return row, row != nil
@@ -178,13 +183,18 @@ func (tx *txn) finish() {
 	}
 }
 
-// dropRange deletes the rows from lower to before upper. They must not be read
-// again in the call.
+func (r keyRange) holds(key []byte) bool {
+	return bytes.Compare(key, r.lower) >= 0 && bytes.Compare(key, r.upper) < 0
+}
+
+// dropRange deletes the rows from lower to before upper. Only get knows in the same call
+// that they are gone: no scan may read them.
 func (tx *txn) dropRange(lower, upper []byte) {
 	tx.must(tx.batch.DeleteRange(lower, upper, nil))
-	tx.dropped = true
+	dropped := keyRange{lower, upper}
+	tx.dropped = append(tx.dropped, dropped)
 	for key := range tx.rows {
-		if k := []byte(key); bytes.Compare(k, lower) >= 0 && bytes.Compare(k, upper) < 0 {
+		if dropped.holds([]byte(key)) {
 			delete(tx.rows, key)
 		}
 	}

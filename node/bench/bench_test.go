@@ -66,7 +66,7 @@ func newRecorder(t *testing.T, answer http.HandlerFunc) (*recorder, string) {
 }
 
 func options(mode Mode, urls ...string) Options {
-	return Options{Mode: mode, URLs: urls, Connections: 4, Duration: 300 * time.Millisecond, Size: 200}
+	return Options{Mode: mode, URLs: urls, Connections: 4, Duration: 600 * time.Millisecond, Size: 200}
 }
 
 func TestWriteSendsUniqueBodiesOverKeptConnections(t *testing.T) {

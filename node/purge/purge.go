@@ -139,10 +139,10 @@ func (w *Worker) look(ctx context.Context) error {
 		}
 	}
 	if s.State < s.Purged {
-		w.cfg.Forget()
 		if err := w.cfg.Machine.Erase(ctx); err != nil {
 			return err
 		}
+		w.cfg.Forget() // Erase has waited for whoever still read the texts
 	}
 	if s, err = w.Status(); err != nil {
 		return err

@@ -3,6 +3,12 @@ package main
 // stateBugs are those of the state machine.
 var stateBugs = []bug{
 	{
+		name:  "rows of a deleted range are read in the same call",
+		edits: []edit{{"fsm/txn.go", "\t\tif r.holds(key) {\n\t\t\treturn nil, false", "\t\tif r.holds(key) && tx.now == 0 {\n\t\t\treturn nil, false"}},
+		pkg:   "./fsm", run: "ForgottenInTheSameCall",
+		because: "nodes that take the same log in other batches have other states",
+	},
+	{
 		name:  "the reserve of the day's budget is ignored",
 		edits: []edit{{"fsm/command/cluster.go", "return all <= s.DailyBytes/2", "return all <= s.DailyBytes"}},
 		pkg:   "./fsm", run: "Fits|BudgetKeepsAReserve",
