@@ -397,7 +397,7 @@ func (f *profileForm) noteResult(r *command.Result) {
 // answer answers with the profile, and with its key where there is a new one.
 func (f *profileForm) answer(c *call, view *fsm.View, r *command.Result) error {
 	f.noteResult(r)
-	if r.Outcome == command.OutcomeDuplicate {
+	if r.Outcome != command.OutcomeDone {
 		c.charge()
 	}
 	c.out.Header.Set(fiber.HeaderLocation, "/api/agents/"+url.PathEscape(f.change.Agent))

@@ -55,6 +55,7 @@ type Backend interface {
 	Checks() []Check
 
 	Overview
+	Disks
 }
 
 // Status is what strangers are shown of a node.

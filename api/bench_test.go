@@ -54,6 +54,37 @@ func BenchmarkHTTP(b *testing.B) {
 	}
 }
 
+// BenchmarkLongAfterShort measures lists of 66 KB among many short answers, which are not
+// in the time: by these the pool of buffers learns its length.
+func BenchmarkLongAfterShort(b *testing.B) {
+	s := apitest.Start(b, apitest.NewBackend(b))
+	for i := range 50 {
+		hello := publishHello
+		hello.Body = fmt.Sprint(i, strings.Repeat(" lorem ipsum", 85))
+		s.Backend.Apply(&hello)
+	}
+	client := &fasthttp.HostClient{Addr: s.Addr, MaxConns: 1}
+	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+	get := func(path string) {
+		req.SetRequestURI(s.URL + path)
+		if err := client.Do(req, resp); err != nil || resp.StatusCode() != http.StatusOK {
+			b.Fatalf("%d %s %v", resp.StatusCode(), resp.Body(), err)
+		}
+	}
+	for range 50_000 { // more than the pool looks at to learn a length
+		get("/api/entries/e1")
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		for range 20 {
+			get("/api/entries/e1")
+		}
+		b.StartTimer()
+		get("/api/entries")
+	}
+}
+
 // BenchmarkPages measures pages that nobody has asked for before against the calls whose
 // answers they show, by turns and on one connection: the medians, in microseconds. No body
 // is rendered twice in "first", and all were before in "again".

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -166,16 +167,38 @@ func (c *call) sender() netip.Addr {
 
 // answer sets status and a body of JSON.
 func (c *call) answer(status int, build func(dst []byte) ([]byte, error)) error {
+	return c.answerOf(0, status, build)
+}
+
+// answerOf is answer with a body of about so many bytes. The buffers of responses come
+// from a pool that gives the length of most answers: a long one would be copied each time
+// that it outgrows one.
+func (c *call) answerOf(size, status int, build func(dst []byte) ([]byte, error)) error {
 	resp := c.out
-	// The response's own buffer is grown in place: nothing is copied.
-	body, err := build(resp.SwapBody(nil)[:0])
+	buffer := resp.SwapBody(nil)[:0]
+	if cap(buffer) < size {
+		buffer = make([]byte, 0, size)
+	}
+	body, err := build(buffer)
 	if err != nil {
 		return err
 	}
-	resp.SwapBody(body)
+	resp.SwapBody(fitted(body))
 	resp.SetStatusCode(status)
 	resp.Header.SetContentType(contentJSON)
 	return nil
+}
+
+// maxSpare is how much more memory than twice its length a body may hold.
+const maxSpare = 4 * answerBuffer
+
+// fitted is a body without a buffer that is much too long for it: what a client leaves
+// unread is counted by its length.
+func fitted(body []byte) []byte {
+	if cap(body) > 2*len(body)+maxSpare {
+		return bytes.Clone(body)
+	}
+	return body
 }
 
 // fail answers with an Error object, or as reject does.

@@ -66,6 +66,7 @@ func TestCardAddresses(t *testing.T) {
 		want        string
 	}{
 		{plain, "commons.example", "", "http://commons.example/a2a"},
+		{plain, "commons.example:", "", "http://commons.example/a2a"}, // RFC 9110, 4.2.3
 		{plain, "commons.example:8443", "https", "http://commons.example:8443/a2a"},
 		{trusting, "commons.example", "https", "https://commons.example/a2a"},
 		{trusting, "commons.example", "https, http", "http://commons.example/a2a"},

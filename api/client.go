@@ -90,7 +90,7 @@ func (c *call) baseURL() string {
 	if c.srv.publicURL != "" {
 		return c.srv.publicURL
 	}
-	host := string(c.rctx.Host())
+	host := withoutEmptyPort(string(c.rctx.Host()))
 	if !validHost(host) { // HTTP/1.0 needs none; the node's own address is nobody's business
 		host = "localhost"
 	}
@@ -113,6 +113,9 @@ func (c *call) scheme() string {
 
 // maxHost is the longest host name with a port, in bytes.
 const maxHost = 262
+
+// withoutEmptyPort takes the colon from a host whose port is empty, as RFC 9110 permits.
+func withoutEmptyPort(host string) string { return strings.TrimSuffix(host, ":") }
 
 // validHost reports whether a Host header names a host, perhaps with a port, and
 // nothing else that would change an address made of it.

@@ -104,7 +104,6 @@ func getCluster(c *call) (task, error) {
 		c.out.Header.Set(fiber.HeaderCacheControl, "no-store")
 	}
 	return task{run: func() error {
-		c.release()
 		ctx, done := c.wait(waitTimeout)
 		defer done()
 		cluster := c.srv.backend.Cluster(ctx)

@@ -329,7 +329,7 @@ func listEntries(c *call) (task, error) {
 	if err := c.endListing(l); err != nil {
 		return task{}, err
 	}
-	return task{fresh: l.fresh, builds: l.items(), run: func() error {
+	return task{fresh: l.fresh, builds: l.items(), versioned: l.versioned(), run: func() error {
 		view := c.read()
 		var seqs []uint64
 		var next uint64

@@ -101,6 +101,18 @@ func Relay(s *Server, path, operationID, query, id, body string) Relayed {
 	return Relayed{done.Status, done.Body, done.Rejection, done.Index}
 }
 
+// Held is how long the answer to a GET is, and how much memory it holds.
+func Held(s *Server, uri string) (length, capacity int) {
+	var req fasthttp.Request
+	req.SetRequestURI(uri)
+	req.Header.SetHost("x")
+	var rctx fasthttp.RequestCtx
+	rctx.Init(&req, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, nil)
+	s.handle(&rctx)
+	body := rctx.Response.Body()
+	return len(body), cap(body)
+}
+
 // RequestLog writes a sample of requests.
 type RequestLog struct{ *requestLog }
 

@@ -2,8 +2,8 @@ package api
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
+	_ "embed" // the templates
 	"encoding/hex"
 	"encoding/json"
 	"encoding/xml"
@@ -11,10 +11,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
+	"text/template"
 	"time"
 
+	"github.com/commons-cluster/commons/api/page"
 	"github.com/commons-cluster/commons/fsm"
 )
 
@@ -28,8 +31,6 @@ const (
 
 	contentAtom     = "application/atom+xml; charset=utf-8"
 	contentJSONFeed = "application/feed+json"
-	contentPage     = "text/html"
-	jsonFeedVersion = "https://jsonfeed.org/version/1.1"
 )
 
 // readFormat reads the form in which the list is wanted.
@@ -50,19 +51,16 @@ type feedItem struct {
 	ID, Agent, Title, Body string
 	Tags                   []string
 	CreatedAt              int64
-	Hidden                 *struct {
-		At     int64
-		Reason string
-	}
+	Hidden                 *page.Hidden
 }
 
 // feed is a list as a feed, in whichever form.
 type feed struct {
-	base, cluster string
-	id, title     string
-	self, page    string
-	next          string // the page after this one; "": there is none
-	items         []feedItem
+	Base, cluster string
+	ID, Title     string
+	Self, Page    string
+	Next          string // the page after this one; "": there is none
+	Items         []feedItem
 }
 
 // answerFeed answers with one page of a list as a feed, or with 304 where the client
@@ -75,8 +73,8 @@ func (c *call) answerFeed(l *listing, cursor string, seqs []uint64, show func(ds
 	if err != nil {
 		return fmt.Errorf("feed: %w", err)
 	}
-	f := feed{base: c.baseURL(), cluster: c.read().ClusterID()}
-	if err := json.Unmarshal(append(list, ']'), &f.items); err != nil {
+	f := feed{Base: c.baseURL(), cluster: c.read().ClusterID()}
+	if err := json.Unmarshal(append(list, ']'), &f.Items); err != nil {
 		return fmt.Errorf("feed: %w", err)
 	}
 	f.describe(l)
@@ -86,7 +84,8 @@ func (c *call) answerFeed(l *listing, cursor string, seqs []uint64, show func(ds
 	var body []byte
 	contentType := contentAtom
 	if l.format == formatJSONFeed {
-		contentType, body, err = contentJSONFeed, f.json(), nil
+		contentType = contentJSONFeed
+		body, err = f.json()
 	} else {
 		body, err = f.atom()
 	}
@@ -105,12 +104,12 @@ func (c *call) answerFeed(l *listing, cursor string, seqs []uint64, show func(ds
 func (f *feed) describe(l *listing) {
 	q := &l.query
 	narrow := q.Kind != 0 || q.ForKey != "" || q.TagKey != "" || l.replyTo != "" || q.Q != "" || q.Since >= 0
-	f.title, f.page = "Commons", f.base+"/"
+	f.Title, f.Page = "Commons", f.Base+"/"
 	switch l.scope {
 	case jobList.scope:
-		f.title, f.page = "Jobs on Commons", f.base+"/jobs"
+		f.Title, f.Page = "Jobs on Commons", f.Base+"/jobs"
 	case helpList.scope:
-		f.title, f.page = "Requests for human help on Commons", f.base+"/human"
+		f.Title, f.Page = "Requests for human help on Commons", f.Base+"/human"
 	}
 	var filters []string
 	for _, name := range l.params {
@@ -120,25 +119,25 @@ func (f *feed) describe(l *listing) {
 		}
 	}
 	if len(filters) > 0 {
-		f.title += ": " + strings.Join(filters, ", ")
+		f.Title += ": " + strings.Join(filters, ", ")
 	}
 	switch one := len(filters) == 1 && l.scope == "" && !narrow; {
 	case one && q.Channel != "":
-		f.page += "c/" + url.PathEscape(q.Channel)
+		f.Page += "c/" + url.PathEscape(q.Channel)
 	case one && q.AgentKey != "":
-		f.page += "a/" + url.PathEscape(q.AgentKey)
+		f.Page += "a/" + url.PathEscape(q.AgentKey)
 	case one && l.thread != "":
-		f.page += "e/" + url.PathEscape(l.thread)
+		f.Page += "e/" + url.PathEscape(l.thread)
 	}
-	f.id = f.urn("list " + hex.EncodeToString(l.cursorSum(0)))
+	f.ID = f.URN("list " + hex.EncodeToString(l.cursorSum(0)))
 }
 
 // notOfFeeds are the parameters that do not say what is in a feed.
 var notOfFeeds = []string{fieldFormat, "limit", "cursor", "consistency", "min_index", "action"}
 
-// urn is the name of something of this cluster, which it has for good: by whatever
+// URN is the name of something of this cluster, which it has for good: by whatever
 // address it is read.
-func (f *feed) urn(name string) string {
+func (f *feed) URN(name string) string {
 	sum := sha256.Sum256([]byte(f.cluster + "/" + name))
 	id := sum[:16]
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // a UUID of version 8
@@ -156,33 +155,25 @@ func (f *feed) link(c *call, cursor string) error {
 	for _, p := range pairs {
 		query.Set(p.Name, p.Value)
 	}
-	path := f.base + c.operation.path + "?"
-	f.self = path + query.Encode()
+	path := f.Base + c.operation.path + "?"
+	f.Self = path + query.Encode()
 	if cursor != "" {
 		query.Set("cursor", cursor)
-		f.next = path + query.Encode()
+		f.Next = path + query.Encode()
 	}
 	return nil
 }
 
-// updated is when what is shown of an item was written.
-func (i *feedItem) updated() int64 {
+// Updated is when what is shown of an item was written.
+func (i *feedItem) Updated() int64 {
 	if i.Hidden != nil {
 		return i.Hidden.At
 	}
 	return i.CreatedAt
 }
 
-// shown is what stands in place of what a hidden item said.
-func (i *feedItem) shown() (agent, title, body string) {
-	if i.Hidden != nil {
-		return "hidden", "Hidden", "Hidden: " + i.Hidden.Reason
-	}
-	return i.Agent, cmp.Or(i.Title, i.ID), i.Body
-}
-
-// resource is the path of an item below /api.
-func (i *feedItem) resource() string {
+// Resource is the path of an item below /api.
+func (i *feedItem) Resource() string {
 	switch fsm.EntryType(i.ID[0]) {
 	case fsm.TypeJob:
 		return "jobs/" + i.ID
@@ -192,120 +183,59 @@ func (i *feedItem) resource() string {
 	return "entries/" + i.ID
 }
 
-func feedTime(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }
+// Newest is when the newest item was written.
+func (f *feed) Newest() (newest int64) {
+	for i := range f.Items {
+		newest = max(newest, f.Items[i].Updated())
+	}
+	return newest
+}
 
-// The elements of an Atom feed (RFC 4287).
-type (
-	atomLink struct {
-		Rel  string `xml:"rel,attr"`
-		Type string `xml:"type,attr,omitempty"`
-		Href string `xml:"href,attr"`
-	}
-	atomPerson struct {
-		Name string `xml:"name"`
-		URI  string `xml:"uri,omitempty"`
-	}
-	atomCategory struct {
-		Term string `xml:"term,attr"`
-	}
-	atomText struct {
-		Type string `xml:"type,attr"`
-		Text string `xml:",chardata"`
-	}
-	atomEntry struct {
-		ID         string         `xml:"id"`
-		Title      atomText       `xml:"title"`
-		Published  string         `xml:"published"`
-		Updated    string         `xml:"updated"`
-		Author     atomPerson     `xml:"author"`
-		Links      []atomLink     `xml:"link"`
-		Categories []atomCategory `xml:"category"`
-		Content    atomText       `xml:"content"`
-	}
-	atomFeed struct {
-		XMLName xml.Name    `xml:"http://www.w3.org/2005/Atom feed"`
-		ID      string      `xml:"id"`
-		Title   string      `xml:"title"`
-		Updated string      `xml:"updated"`
-		Links   []atomLink  `xml:"link"`
-		Entries []atomEntry `xml:"entry"`
-	}
+// The templates of feeds: Atom (RFC 4287), and JSON Feed 1.1 (jsonfeed.org). The white
+// space between their elements is not sent.
+var (
+	//go:embed atom.tmpl
+	atomText string
+	//go:embed jsonfeed.tmpl
+	jsonFeedText string
+
+	atomFeed = feedTemplate(formatAtom, betweenElements.ReplaceAllString(atomText, ""))
+	jsonFeed = feedTemplate(formatJSONFeed, jsonFeedText)
+
+	betweenElements = regexp.MustCompile(`\n\t*`)
 )
+
+func feedTemplate(name, text string) *template.Template {
+	return template.Must(template.New(name).Funcs(template.FuncMap{
+		"time": func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) },
+		"path": url.PathEscape,
+		// stub says what became of an item that is not shown.
+		"stub": func(h *page.Hidden) string { return strings.ToUpper(h.Word()[:1]) + h.Word()[1:] },
+		"xml": func(text string) (string, error) {
+			var b strings.Builder
+			err := xml.EscapeText(&b, []byte(text))
+			return b.String(), err
+		},
+		"json": func(value any) (string, error) {
+			text, err := json.Marshal(value)
+			return string(text), err
+		},
+	}).Parse(text))
+}
 
 // atom is the feed as Atom.
 func (f *feed) atom() ([]byte, error) {
-	doc := atomFeed{ID: f.id, Title: f.title, Links: []atomLink{
-		{"self", "application/atom+xml", f.self}, {"alternate", contentPage, f.page},
-	}}
-	if f.next != "" {
-		doc.Links = append(doc.Links, atomLink{"next", "application/atom+xml", f.next})
-	}
-	newest := int64(0)
-	for i := range f.items {
-		item := &f.items[i]
-		newest = max(newest, item.updated())
-		agent, title, body := item.shown()
-		e := atomEntry{
-			ID: f.urn(item.ID), Title: atomText{"text", title}, Content: atomText{"text", body},
-			Published: feedTime(item.CreatedAt), Updated: feedTime(item.updated()), Author: atomPerson{Name: agent},
-			Links: []atomLink{{"alternate", contentPage, f.base + "/e/" + item.ID}, {"alternate", contentJSON, f.base + "/api/" + item.resource()}},
-		}
-		if item.Hidden == nil {
-			e.Author.URI = f.base + "/a/" + url.PathEscape(agent)
-		}
-		for _, tag := range item.Tags {
-			e.Categories = append(e.Categories, atomCategory{tag})
-		}
-		doc.Entries = append(doc.Entries, e)
-	}
-	doc.Updated = feedTime(newest)
 	var b bytes.Buffer
-	b.WriteString(xml.Header)
-	err := xml.NewEncoder(&b).Encode(&doc)
+	err := atomFeed.Execute(&b, f)
 	return b.Bytes(), err
 }
 
-// The members of a JSON Feed (jsonfeed.org, 1.1).
-type (
-	jsonAuthor struct {
-		Name string `json:"name"`
-		URL  string `json:"url,omitempty"`
-	}
-	jsonItem struct {
-		ID        string       `json:"id"`
-		URL       string       `json:"url"`
-		Title     string       `json:"title"`
-		Content   string       `json:"content_text"`
-		Published string       `json:"date_published"`
-		Modified  string       `json:"date_modified"`
-		Authors   []jsonAuthor `json:"authors"`
-		Tags      []string     `json:"tags,omitempty"`
-	}
-	jsonFeed struct {
-		Version string     `json:"version"`
-		Title   string     `json:"title"`
-		Home    string     `json:"home_page_url"`
-		Self    string     `json:"feed_url"`
-		Next    string     `json:"next_url,omitempty"`
-		Items   []jsonItem `json:"items"`
-	}
-)
-
 // json is the feed as JSON Feed.
-func (f *feed) json() []byte {
-	doc := jsonFeed{Version: jsonFeedVersion, Title: f.title, Home: f.page, Self: f.self, Next: f.next, Items: []jsonItem{}}
-	for i := range f.items {
-		item := &f.items[i]
-		agent, title, body := item.shown()
-		author := jsonAuthor{Name: agent}
-		if item.Hidden == nil {
-			author.URL = f.base + "/a/" + url.PathEscape(agent)
-		}
-		doc.Items = append(doc.Items, jsonItem{
-			ID: f.urn(item.ID), URL: f.base + "/e/" + item.ID, Title: title, Content: body,
-			Published: feedTime(item.CreatedAt), Modified: feedTime(item.updated()), Authors: []jsonAuthor{author}, Tags: item.Tags,
-		})
+func (f *feed) json() ([]byte, error) {
+	var b, compact bytes.Buffer
+	if err := jsonFeed.Execute(&b, f); err != nil {
+		return nil, err
 	}
-	body, _ := json.Marshal(&doc) // texts and numbers alone
-	return body
+	err := json.Compact(&compact, b.Bytes())
+	return compact.Bytes(), err
 }

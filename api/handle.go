@@ -87,7 +87,10 @@ func (s *Server) serve(o *operation) fiber.Handler {
 		c, _ := path.Context().UserValue(callKey{}).(*call)
 		c.operation, c.http.path = o, path
 		defer func() { c.http.path = nil }()
-		err := c.waitJoined()
+		var err error
+		if o.needsState() {
+			err = c.waitReady()
+		}
 		if err == nil {
 			err = o.handle.serve(c)
 		}
@@ -98,14 +101,16 @@ func (s *Server) serve(o *operation) fiber.Handler {
 	}
 }
 
-// waitJoined keeps a call that needs the state while this node is not part of a
+// needsState reports whether an operation is about the state.
+func (o *operation) needsState() bool {
+	return o.surface != 0 && (o.surface != command.SurfaceWeb || o.page)
+}
+
+// waitReady keeps a call that needs the state while this node is not part of a
 // cluster yet, or has not caught up since it started: a load balancer may send calls
 // before it has found that out. It returns an error when the node is still not there:
 // its state is empty, or may show what has been purged.
-func (c *call) waitJoined() error {
-	if surface := c.operation.surface; surface == 0 || surface == command.SurfaceWeb && !c.operation.page {
-		return nil
-	}
+func (c *call) waitReady() error {
 	err := c.waitFor(c.srv.backend.Joined(), &command.Unavailable{
 		Code: command.CodeNoLeader, Reason: "this node is part of no cluster yet; ask another one",
 	})

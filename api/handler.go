@@ -27,7 +27,10 @@ type task struct {
 	fresh freshness // how fresh the local state must be before run
 	// builds is how many items a list may have; 0: the task makes none.
 	builds int
-	run    func() error
+	// versioned says that the answer is made of nothing but the request and what the
+	// version of the view says: it has an entity tag made of these.
+	versioned bool
+	run       func() error
 	// explain adds to an error of the wait what the client can do; nil adds nothing.
 	explain func(error) error
 }
@@ -93,14 +96,25 @@ func (h handler) serve(c *call) error {
 		}
 		return err
 	}
+	tagged := todo.versioned && c.rctx != nil
+	if tagged && c.unchangedVersion() {
+		return nil
+	}
 	if todo.builds > 0 {
 		done, err := c.build(todo.builds)
 		if err != nil {
 			return err
 		}
 		defer done()
+		if tagged && c.unchangedVersion() { // of the view there is now
+			return nil
+		}
 	}
-	return todo.run()
+	if err := todo.run(); err != nil || !tagged {
+		return err
+	}
+	c.hasTag(c.versionTag())
+	return nil
 }
 
 // draft is a write as it was sent. Those of its methods that have no effect belong to

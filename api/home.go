@@ -2,13 +2,11 @@ package api
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -95,7 +93,7 @@ func (l *listing) wait() time.Duration {
 
 // home answers a request whose parameters have no problems.
 func (c *call) home(h *homeCall) error {
-	now := c.read().Time()
+	now, given := c.read().Time(), h.since
 	if h.since > now {
 		c.catchUp(h.since)
 		now = c.read().Time()
@@ -105,14 +103,29 @@ func (c *call) home(h *homeCall) error {
 		h.since = max(0, now-homeDefaultSince)
 	case h.since > max(now, c.srv.now().UnixMilli())+homeFuture:
 		h.notes = append(h.notes, "since lies in the future: nothing can be newer. now is this node's own time; hand it back instead.")
-		return c.answerHome(h, now)
+		_, _, err := c.answerHome(h, now)
+		return err
 	}
 	if h.wait > 0 {
 		if err := c.waitForNews(h); err != nil {
 			return err
 		}
 	}
-	return c.answerHome(h, max(h.since, c.read().Time()))
+	view, key := c.read(), homeKey{h.key, given, h.brief}
+	// What is noted, and a time ago that has passed while the call waited, is in no key.
+	keep := len(c.notes) == 0 && given <= view.Time() && (given >= 0 || h.wait == 0)
+	if keep {
+		tag, known := c.srv.homeTags.get(key, view)
+		if known && matchesTag(c.header(fiber.HeaderIfNoneMatch), tag) {
+			c.hasTag(tag)
+			return nil
+		}
+	}
+	tag, until, err := c.answerHome(h, max(h.since, view.Time()))
+	if err == nil && keep {
+		c.srv.homeTags.put(key, view, until, tag)
+	}
+	return err
 }
 
 // catchUp waits, for a bounded time, until the local state is as new as a since
@@ -161,19 +174,19 @@ func (c *call) waitForNews(h *homeCall) error {
 }
 
 // answerHome answers with home at the instant now, or with 304 where the client
-// has the same items already.
-func (c *call) answerHome(h *homeCall, now int64) error {
+// has the same items already. It returns the entity tag, and until when that holds.
+func (c *call) answerHome(h *homeCall, now int64) (tag string, until int64, err error) {
 	view := c.read()
 	home, err := view.Home(h.key, h.since, h.again)
 	if err != nil {
-		return fmt.Errorf("home of %s: %w", h.key, err)
+		return "", 0, fmt.Errorf("home of %s: %w", h.key, err)
 	}
 	if home.More {
 		now = home.Now
 	}
 	profile, registered, err := view.Profile(h.key)
 	if err != nil {
-		return fmt.Errorf("profile of %s: %w", h.key, err)
+		return "", 0, fmt.Errorf("profile of %s: %w", h.key, err)
 	}
 	w := homeWriter{
 		homeCall: h, view: view, home: home, now: now, note: profile.Note,
@@ -182,35 +195,18 @@ func (c *call) answerHome(h *homeCall, now int64) error {
 	resp := c.out
 	w.dst = resp.SwapBody(nil)[:0]
 	w.write()
+	resp.SwapBody(fitted(w.dst))
 	if w.err != nil {
-		return fmt.Errorf("show home of %s: %w", h.key, w.err)
+		return "", 0, fmt.Errorf("show home of %s: %w", h.key, w.err)
 	}
-	tag := w.tag(c.notes)
-	resp.Header.Set(fiber.HeaderETag, tag)
-	if matchesTag(c.header(fiber.HeaderIfNoneMatch), tag) {
-		resp.SetStatusCode(http.StatusNotModified)
-		return nil
+	tag = w.tag(c.notes)
+	if c.hasTag(tag) {
+		return tag, home.Until, nil
 	}
-	resp.SwapBody(w.dst)
 	resp.SetStatusCode(http.StatusOK)
 	resp.Header.SetContentType(contentJSON)
-	return nil
+	return tag, home.Until, nil
 }
-
-// matchesTag reports whether an If-None-Match names an entity tag, by the weak
-// comparison of RFC 9110.
-func matchesTag(header, tag string) bool {
-	for one := range strings.SplitSeq(header, ",") {
-		one = strings.TrimSpace(one)
-		if one == "*" || strings.TrimPrefix(one, "W/") == strings.TrimPrefix(tag, "W/") {
-			return true
-		}
-	}
-	return false
-}
-
-// tagBytes is how much of a hash an entity tag holds.
-const tagBytes = 15
 
 // tag returns the entity tag of what was written: it covers the items, not the
 // instants, so that a call without news finds the same one again; and what of the
@@ -222,5 +218,5 @@ func (w *homeWriter) tag(ignored []string) string {
 	}
 	sum.Write(w.dst[:w.noteEnd])
 	sum.Write(w.dst[w.itemsStart:w.itemsEnd])
-	return `W/"` + base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:tagBytes]) + `"`
+	return tagOf(sum.Sum(nil))
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/commons-cluster/commons/api/apitest"
+	"github.com/commons-cluster/commons/api/wire"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // TestCallsWaitUntilTheNodeHasJoined: what needs the state waits, what operators
@@ -77,8 +79,8 @@ func TestNodeOfNoClusterAnswersNothing(t *testing.T) {
 	}
 }
 
-// TestNodeThatWasAwayShowsNothing: not before it knows what was purged meanwhile. What
-// operators ask is answered.
+// TestNodeThatWasAwayShowsNothing: not before it knows what was purged meanwhile, to no
+// moderator either. What says how the node is doing is answered.
 func TestNodeThatWasAwayShowsNothing(t *testing.T) {
 	b := apitest.NewBackend(t)
 	b.CatchingUp = make(chan struct{})
@@ -98,6 +100,9 @@ func TestNodeThatWasAwayShowsNothing(t *testing.T) {
 	r := <-answer
 	if p := rejectionIn(t, r); r.Status != http.StatusServiceUnavailable || p.Code != "behind" || !p.Retryable {
 		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	if done := server.Operate("listRules", wire.Invocation{}); done.Rejection == nil || done.Rejection.Code != command.CodeBehind {
+		t.Errorf("the operator is answered %d %s", done.Status, done.Body)
 	}
 }
 

@@ -140,8 +140,9 @@ func (s *Server) guardAnswer(c *call) {
 }
 
 // build waits for the turn of this call's sender to have a list made, of so many
-// items. The caller calls done when it is made.
+// items. The caller calls done when it is made. No view is held meanwhile.
 func (c *call) build(items int) (done func(), err error) {
+	c.release()
 	ctx, cancel := context.WithTimeout(c.srv.waits, waitTimeout)
 	defer cancel()
 	client := guard.ClientOf(c.sender())
@@ -184,7 +185,7 @@ func (c *call) chargeRejection(e *wire.Error) {
 }
 
 // charge counts a call against its sender that no other limit holds for: one that was
-// wrong, or one that repeats a write, which goes through the log and is free there.
+// wrong, or one that repeats a write, which is free there where it goes through the log.
 func (c *call) charge() {
 	size := 0
 	if c.rctx != nil {
@@ -324,7 +325,7 @@ func checkHost(host, target []byte) error {
 	if bytes.IndexByte(host, '@') >= 0 {
 		return errUserInfo
 	}
-	if len(host) > 0 && !validHost(string(host)) {
+	if len(host) > 0 && !validHost(withoutEmptyPort(string(host))) {
 		return errHost
 	}
 	if len(target) == 0 || target[0] == '/' || target[0] == '*' {

@@ -209,6 +209,29 @@ func TestTooManyConnections(t *testing.T) {
 	}
 }
 
+// TestAnswersHoldWhatTheySay: a list of short entries after one of long ones holds no
+// buffer for long ones.
+func TestAnswersHoldWhatTheySay(t *testing.T) {
+	s := start(t)
+	server, err := api.New(api.Config{Backend: s.Backend})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const entries = 30
+	for range entries {
+		s.Publish(map[string]any{"agent": "bob", "channel": "long", "body": strings.Repeat("𠀀", 4990)})
+		s.Publish(map[string]any{"agent": "bob", "channel": "short", "body": "Hello"})
+	}
+	for _, short := range []string{"/api/entries?limit=30&channel=short", "/api/home?for=bob&brief=1"} {
+		if length, _ := api.Held(server, "/api/entries?limit=30&channel=long"); length < entries*16<<10 {
+			t.Fatalf("the long list has %d bytes", length)
+		}
+		if length, capacity := api.Held(server, short); length == 0 || capacity > 2*length+16<<10 {
+			t.Errorf("%s: %d bytes hold %d", short, length, capacity)
+		}
+	}
+}
+
 // A client that reads slowly gets all of its answer; one that holds too much of them
 // unread gets 429.
 func TestUnreadAnswers(t *testing.T) {
@@ -285,17 +308,19 @@ func TestRejectionsAreCounted(t *testing.T) {
 	}
 }
 
-// Repeats of a write are free of the other limits, and go through the log: they use up
-// the budget of wrong calls.
+// Repeats of a write are free of the other limits: they use up the budget of wrong calls.
 func TestRepeatsAreCounted(t *testing.T) {
-	for path, body := range map[string]string{
-		"/api/entries": `{"agent":"bob","body":"Written once.","request_id":"bob-entry-1"}`,
-		"/api/agents":  `{"id":"bob","description":"Says things once.","request_id":"bob-profile-1"}`,
+	for name, call := range map[string]struct{ path, body string }{
+		"an entry":                            {"/api/entries", `{"agent":"bob","body":"Written once.","request_id":"bob-entry-1"}`},
+		"a registration":                      {"/api/agents", `{"id":"bob","description":"Says things once.","request_id":"bob-profile-1"}`},
+		"a registration without a request_id": {"/api/agents", `{"id":"bob","description":"Says things once."}`},
+		"a report":                            {reportsPath, `{"entry_id":"e1","reason":"spam","text":"This is advertisement."}`},
 	} {
-		t.Run(path, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			s := start(t, func(c *api.Config) { c.Guard = guard.Limits{Rejections: 1} })
+			s.Publish(map[string]any{"agent": "eve", "body": "Cheap pills!"})
 			until(t, "the budget is used up", func() bool {
-				return s.Do(http.MethodPost, path, body, "Content-Type", jsonType).Status == http.StatusTooManyRequests
+				return s.Do(http.MethodPost, call.path, call.body, "Content-Type", jsonType).Status == http.StatusTooManyRequests
 			})
 		})
 	}

@@ -91,6 +91,10 @@ func (l *listing) items() int {
 	return command.DefaultList
 }
 
+// versioned reports whether one version of the state has one such list. Searches look at
+// a bounded number of words, by node; feeds have a tag of their own.
+func (l *listing) versioned() bool { return l.query.Q == "" && l.format == "" }
+
 // endListing reads how fresh a read must be, after all its other parameters.
 func (c *call) endListing(l *listing) error {
 	l.fresh = c.readFreshness(l.doc, &l.problems)
@@ -126,7 +130,7 @@ func (of *listed) handle(c *call) (task, error) {
 	if err != nil {
 		return task{}, err
 	}
-	return task{fresh: l.fresh, builds: l.items(), run: func() error {
+	return task{fresh: l.fresh, builds: l.items(), versioned: l.versioned(), run: func() error {
 		view := c.read()
 		seqs, next, err := of.find(view, l)
 		if err == nil && len(seqs) == 0 {
@@ -153,11 +157,16 @@ func (c *call) answerList(l *listing, name string, seqs []uint64, next uint64, s
 // answerPage answers with one page of a list, put together from stored bytes.
 // The cursor is null on the last page.
 func (c *call) answerPage(name string, seqs []uint64, cursor string, show func(dst []byte, seqs []uint64) ([]byte, error)) error {
-	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
+	size := len(seqs) * int(c.srv.itemBytes.Load())
+	return c.answerOf(size+size/8, http.StatusOK, func(dst []byte) ([]byte, error) {
 		dst = append(append(append(c.beginNotes(dst), '"'), name...), `":[`...)
+		begin := len(dst)
 		dst, err := show(dst, seqs)
 		if err != nil {
 			return nil, fmt.Errorf("list %s: %w", name, err)
+		}
+		if len(seqs) > 0 {
+			c.srv.itemBytes.Store(int64((len(dst) - begin) / len(seqs)))
 		}
 		dst = append(dst, `],"nextCursor":`...)
 		if cursor == "" {

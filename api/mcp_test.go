@@ -111,7 +111,7 @@ func (b *toolbox) use(tool string, arguments any) used {
 		b.t.Fatalf("%s: %d contents", tool, len(result.Content))
 	}
 	text, isText := result.Content[0].(*mcp.TextContent)
-	if !isText || text.Text == "" {
+	if !isText || text.Text == "" || strings.Contains(text.Text, "<no value>") {
 		b.t.Fatalf("%s: %+v", tool, result.Content[0])
 	}
 	return used{text.Text, body, result.IsError}

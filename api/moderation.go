@@ -27,15 +27,10 @@ const moderatorTokenPrefix = "cmod_"
 // and maxSampleBody how much of a body, in code points.
 const maxSamples, maxSampleBody = 5, 100
 
-// exampleReason is the reason in examples.
-const exampleReason = "Advertisement"
-
 var (
 	// selectionParams select entries.
 	selectionParams = []string{"sender_of", "agent", "channel", "words", "since", "until"}
 	hideParams      = append([]string{"ids", "profiles", "reason", "dry_run", "before"}, selectionParams...)
-
-	exampleHide = wire.Object{{"ids", []any{"e1"}}, {"reason", exampleReason}}
 )
 
 // moderationOperations are those that moderators run.
@@ -58,9 +53,9 @@ func moderationOperations() []operation {
 		}
 	}
 	return []operation{
-		row("block", "block", ruling(blockParams, exampleBlock, blockRule), "Block a sender, a name or a network, for moderators", blockParams),
-		row("freeze", "freeze", ruling(freezeParams, exampleFreeze, freezeRule), "Let nobody write to a channel, or anywhere, for moderators", freezeParams),
-		row("watch", "watch", ruling(watchParams, exampleWatch, watchRule), "Reject or hold texts with some words, for moderators", watchParams),
+		row("block", "block", ruling(blockParams, blockRule), "Block a sender, a name or a network, for moderators", blockParams),
+		row("freeze", "freeze", ruling(freezeParams, freezeRule), "Let nobody write to a channel, or anywhere, for moderators", freezeParams),
+		row("watch", "watch", ruling(watchParams, watchRule), "Reject or hold texts with some words, for moderators", watchParams),
 		row("lift", "lift", liftRule, "End a block, a freeze or a watch, for moderators", liftParams),
 		list("rules", "listRules", listRules, "What is blocked, frozen and watched, for moderators", recordParams),
 		list("held", "listHeld", listHeld, "What is held until somebody looks at it, for moderators", recordParams),
@@ -69,6 +64,10 @@ func moderationOperations() []operation {
 		row("hide", "hide", hiding(false), "Hide entries and profiles, for moderators", hideParams),
 		row("unhide", "unhide", hiding(true), "Show what was hidden again, for moderators", hideParams),
 		row("purge", "purge", purging(), "Erase entries and profiles for good, for moderators", purgeParams),
+		{
+			method: http.MethodGet, path: "/api/moderation/purges", id: "listPurges", handle: listPurges,
+			does: "Which disks still hold what was purged, for moderators", fails: []int{http.StatusForbidden},
+		},
 		{
 			method: http.MethodGet, path: "/api/moderation/log", id: "moderationLog", handle: moderationLog,
 			does: "What moderators did, and why", fails: failsList, params: recordParams,
@@ -114,10 +113,20 @@ func (c *call) moderator() (string, error) {
 		return "", nil
 	}
 	name, err := c.read().Moderator(hashSecret(token))
+	c.release() // what is answered may have to wait for a newer view
 	if err == nil && name == "" {
 		err = notModerator()
 	}
 	return name, err
+}
+
+// onlyModerator is moderator for what strangers may not do.
+func (c *call) onlyModerator() (string, error) {
+	by, err := c.moderator()
+	if err == nil && by == "" {
+		err = notModerator()
+	}
+	return by, err
 }
 
 func notModerator() *wire.Error {
@@ -133,14 +142,12 @@ type orderForm struct {
 	command.Order
 }
 
-// ordering is the handler of a moderator's write, with an example of a right one. read returns what is to be done where
-// nothing is wrong.
-func ordering(params []string, example wire.Object, read func(c *call, f *orderForm) func() error) handler {
+// ordering is the handler of a moderator's write. read returns what is to be done where
+// nothing is wrong. It sees what the leader has confirmed: a node that lags would miss
+// entries of a selection, and the caller would take what it did for all.
+func ordering(params []string, read func(c *call, f *orderForm) func() error) handler {
 	return private(func(c *call) (task, error) {
-		by, err := c.moderator()
-		if err == nil && by == "" {
-			err = notModerator()
-		}
+		by, err := c.onlyModerator()
 		if err != nil {
 			return task{}, err
 		}
@@ -148,23 +155,30 @@ func ordering(params []string, example wire.Object, read func(c *call, f *orderF
 		if err != nil {
 			return task{}, err
 		}
-		noted := len(c.notes)
-		f := &orderForm{listing: c.newListing(&doc, params, nil), Order: command.Order{By: by}}
-		for _, note := range c.notes[noted:] { // what is not known may be what was to bound the call
-			f.problems.Add("request", "%s", note)
-		}
-		for i := range doc.Fields {
-			if n, isNumber := doc.Fields[i].Value.(json.Number); isNumber {
-				doc.Fields[i].Value = n.String()
+		return task{fresh: freshness{strong: true}, run: func() error {
+			f := c.newOrder(&doc, params, by)
+			run := read(c, f)
+			if f.problems.Any() {
+				return wire.Invalid(f.problems.List, wire.Object{}) // an example might hide what nobody meant
 			}
-		}
-		f.Reason = f.word("reason", command.MaxReason)
-		run := read(c, f)
-		if f.problems.Any() {
-			return task{}, wire.Invalid(f.problems.List, example)
-		}
-		return task{run: run}, nil
+			return run()
+		}}, nil
 	})
+}
+
+func (c *call) newOrder(doc *wire.Document, params []string, by string) *orderForm {
+	noted := len(c.notes)
+	f := &orderForm{listing: c.newListing(doc, params, nil), Order: command.Order{By: by}}
+	for _, note := range c.notes[noted:] { // what is not known may be what was to bound the call
+		f.problems.Add("request", "%s", note)
+	}
+	for i := range doc.Fields {
+		if n, isNumber := doc.Fields[i].Value.(json.Number); isNumber {
+			doc.Fields[i].Value = n.String()
+		}
+	}
+	f.Reason = f.word("reason", command.MaxReason)
+	return f
 }
 
 // word reads a text; of another type it is a problem.
@@ -229,7 +243,7 @@ func (c *call) order(p command.Payload) (command.Result, error) {
 // selected. The answer says where the next part begins: the caller goes on until
 // there is none, and may repeat any call.
 func hiding(unhide bool) handler {
-	return ordering(hideParams, exampleHide, func(c *call, f *orderForm) func() error {
+	return ordering(hideParams, func(c *call, f *orderForm) func() error {
 		cmd := &command.Hide{Order: f.Order, Unhide: unhide, IDs: f.words("ids", command.MaxHidden)}
 		cmd.Agents = f.profiles(command.MaxHidden - len(cmd.IDs))
 		f.checkIDs(cmd.IDs)
@@ -295,72 +309,111 @@ func (f *orderForm) selection(view *fsm.View, hidden bool) *fsm.Selection {
 
 // hide hides or shows what the command names, or a part of what is selected.
 func (c *call) hide(cmd *command.Hide, sel *fsm.Selection, dry bool) error {
+	if sel == nil {
+		return c.actOn(cmd, &cmd.IDs, &cmd.Agents, dry)
+	}
+	view := c.read()
+	if sel.Limit = command.MaxHidden; dry {
+		sel.Limit = 10 * command.MaxHidden
+	}
+	seqs, before, err := view.Select(sel)
+	if err != nil {
+		return fmt.Errorf("select entries: %w", err)
+	}
+	next := any(nil)
+	if before > 0 {
+		next = c.shownID(view, before)
+	}
+	var due []uint64
+	for _, seq := range seqs {
+		is, err := view.Visibility(seq)
+		if err != nil {
+			return fmt.Errorf("look at entry %d: %w", seq, err)
+		}
+		if unchanged(cmd, is) == "" {
+			due, cmd.IDs = append(due, seq), append(cmd.IDs, c.shownID(view, seq))
+		}
+	}
+	return c.act(cmd, due, nil, len(due), next, dry)
+}
+
+// actOn carries out what a moderator does with what the command names. What is not there,
+// and what it changes nothing of, is noted and left out of the command.
+func (c *call) actOn(cmd command.Payload, ids, agents *[]string, dry bool) error {
 	view := c.read()
 	var seqs []uint64
-	var next any
-	if sel != nil {
-		if sel.Limit = command.MaxHidden; dry {
-			sel.Limit = 10 * command.MaxHidden
-		}
-		var before uint64
-		var err error
-		if seqs, before, err = view.Select(sel); err != nil {
-			return fmt.Errorf("select entries: %w", err)
-		}
-		if before > 0 {
-			next = c.shownID(view, before)
-		}
-		for _, seq := range seqs {
-			cmd.IDs = append(cmd.IDs, c.shownID(view, seq))
-		}
-	} else {
-		seqs = c.resolveNamed(cmd.IDs)
-	}
-	return c.act(cmd, seqs, cmd.Agents, next, dry || len(cmd.IDs)+len(cmd.Agents) == 0)
-}
-
-// resolveNamed returns the entries with these ids, and notes the ids that name none.
-func (c *call) resolveNamed(ids []string) (seqs []uint64) {
-	view := c.read()
-	for _, id := range ids {
+	var profiles, dueIDs, dueAgents []string
+	note := func(name, why string) { c.notes = append(c.notes, name+" "+why+".") }
+	for _, id := range *ids {
 		seq, known := view.Resolve(id)
-		if !known {
-			c.notes = append(c.notes, id+" names no entry that this node has.")
-			continue
+		switch is, err := view.Visibility(seq); {
+		case !known:
+			note(id, "names no entry that exists")
+		case err != nil:
+			return fmt.Errorf("look at %s: %w", id, err)
+		case !slices.Contains(seqs, seq):
+			seqs = append(seqs, seq)
+			if why := unchanged(cmd, is); why != "" {
+				note(id, why)
+			} else {
+				dueIDs = append(dueIDs, id)
+			}
 		}
-		seqs = append(seqs, seq)
 	}
-	return seqs
+	for _, name := range *agents {
+		switch is, known, err := view.ProfileVisibility(name); {
+		case err != nil:
+			return fmt.Errorf("look for profile %s: %w", name, err)
+		case !known:
+			note(name, "names no profile that exists")
+		case !slices.Contains(profiles, name):
+			profiles = append(profiles, name)
+			if why := unchanged(cmd, is); why != "" {
+				note("The profile of "+name, why)
+			} else {
+				dueAgents = append(dueAgents, name)
+			}
+		}
+	}
+	*ids, *agents = dueIDs, dueAgents
+	return c.act(cmd, seqs, profiles, len(dueIDs)+len(dueAgents), nil, dry)
 }
 
-// act carries out what a moderator does with entries and profiles, unless it is just to
-// be shown, and answers.
-func (c *call) act(cmd command.Payload, seqs []uint64, agents []string, next any, dry bool) error {
+// unchanged says why a moderator's command changes nothing of what is like this; "": it
+// does.
+func unchanged(cmd command.Payload, is fsm.Visibility) string {
+	hide, isHide := cmd.(*command.Hide)
+	switch {
+	case is == fsm.Purged:
+		return "was erased before: nothing is left of it"
+	case !isHide:
+		return ""
+	case is == fsm.Expired:
+		return "has expired: nothing is left of it"
+	case is == fsm.Hidden && !hide.Unhide:
+		return "is hidden already"
+	case is == fsm.Visible && hide.Unhide:
+		return "is shown already"
+	}
+	return ""
+}
+
+// act carries out what a moderator does with entries and profiles, of which it changes
+// so many, unless it is just to be shown, and answers.
+func (c *call) act(cmd command.Payload, seqs []uint64, profiles []string, due int, next any, dry bool) error {
 	view := c.read()
 	samples, err := samplesOf(seqs, func(dst []byte, seq uint64) ([]byte, error) { return view.AppendOriginal(dst, seq, maxSampleBody) })
 	if err != nil {
 		return err
 	}
-	var known []string
-	for _, name := range agents {
-		_, is, err := view.Profile(name)
-		if err != nil {
-			return fmt.Errorf("look for profile %s: %w", name, err)
-		}
-		if is {
-			known = append(known, name)
-		} else {
-			c.notes = append(c.notes, name+" names no profile that this node has.")
-		}
-	}
-	profiles, err := samplesOf(known, view.AppendOriginalProfile)
+	shown, err := samplesOf(profiles, view.AppendOriginalProfile)
 	if err != nil {
 		return err
 	}
 	answer := wire.Object{
-		{"matched", len(seqs) + len(known)}, {"samples", json.RawMessage(samples)}, {"profiles", json.RawMessage(profiles)}, {"next", next},
+		{"matched", due}, {"samples", json.RawMessage(samples)}, {"profiles", json.RawMessage(shown)}, {"next", next},
 	}
-	if dry {
+	if dry || due == 0 {
 		return c.answerObject(http.StatusOK, c.withNotes(answer.With("changed", 0).With("record", nil)))
 	}
 	result, err := c.order(cmd)
@@ -425,7 +478,7 @@ func moderationLog(c *call) (task, error) {
 		rows := make([]wire.Object, len(records))
 		for i, r := range records {
 			what := any(r.What)
-			if r.Private && by == "" {
+			if r.Private && by == "" && r.Action != fsm.ActionResolve { // what is resolved has ids and an outcome alone
 				what = nil
 			}
 			shown, _ := what.(string)
@@ -446,7 +499,7 @@ func moderationLog(c *call) (task, error) {
 
 // setModerator gives a moderator a token, or takes it away.
 func setModerator(c *call) (task, error) {
-	return ordering([]string{"name", "revoke"}, wire.Object{}, func(c *call, f *orderForm) func() error {
+	return ordering([]string{"name", "revoke"}, func(c *call, f *orderForm) func() error {
 		cmd := &command.SetModerator{Order: f.Order, Name: f.word("name", command.MaxName)}
 		revoke, token := f.flag("revoke"), ""
 		if !revoke {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -136,6 +137,85 @@ func TestWhoModerates(t *testing.T) {
 	}
 }
 
+// TestPurgesForModerators: they alone see which disks still hold what was purged, and
+// what the leader has confirmed counts.
+func TestPurgesForModerators(t *testing.T) {
+	s := withModerator(t)
+	s.Backend.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Pills", Body: "Pills, cheap"})
+	const path = "/api/moderation/purges"
+	for _, headers := range [][]string{nil, {"Authorization", "Bearer cmod_mallory"}} {
+		if r := s.Do(http.MethodGet, path, "", headers...); r.Status != http.StatusForbidden || strings.Contains(string(r.Body), "node-a-secret") {
+			t.Errorf("%q: %d %s", headers, r.Status, r.Body)
+		}
+	}
+	s.Backend.OnReadIndex = func() { // meanwhile, on another node
+		s.Backend.OnReadIndex = nil
+		s.Backend.Apply(&command.Purge{Order: command.Order{By: "mia", Reason: "spam"}, IDs: []string{"e1"}})
+	}
+	r := s.Do(http.MethodGet, path, "", "Authorization", "Bearer "+modToken)
+	const want = `{"purged":1,"servers":[{"id":"node-a-secret","part":"voter","purged":1,"done":0,"pending":1}]}`
+	if r.Status != http.StatusOK || string(r.Body) != want || r.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%d %s, %s", r.Status, r.Body, r.Header)
+	}
+	s.Backend.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
+	if r := s.Do(http.MethodGet, path, "", "Authorization", "Bearer "+modToken); r.Status != http.StatusServiceUnavailable {
+		t.Errorf("without a leader: %d %s", r.Status, r.Body)
+	}
+}
+
+// TestWhatIsUnchangedIsNotSent: a call that names what it changes and what it cannot
+// change leaves the latter alone, whatever its state lets the command do.
+func TestWhatIsUnchangedIsNotSent(t *testing.T) {
+	s := withModerator(t)
+	s.Post("/api/entries", map[string]any{"agent": "eve", "body": "Cheap pills, here."})
+	s.Post("/api/agents", map[string]any{"id": "eve", "description": "Sells pills."})
+	mod(t, s, "purge", map[string]any{"profiles": []string{"eve"}, "reason": "x"})
+	mod(t, s, "hide", map[string]any{"ids": []string{"e1"}})
+	var sent []command.Payload
+	s.Backend.Reject = func(_ command.Sender, p command.Payload) error {
+		sent = append(sent, p)
+		return nil
+	}
+	named := map[string]any{"ids": []string{"e1", "e1", "e9"}, "profiles": []string{"eve", "nobody"}, "reason": "x"}
+	if got := mod(t, s, "unhide", named); got.Matched != 1 || got.Changed != 1 {
+		t.Errorf("unhide: %+v", got)
+	}
+	if got := mod(t, s, "purge", named); got.Matched != 1 || got.Changed != 1 {
+		t.Errorf("purge: %+v", got)
+	}
+	order := command.Order{By: "mia", Reason: "x"}
+	want := []command.Payload{
+		&command.Hide{Order: order, IDs: []string{"e1"}, Unhide: true},
+		&command.Purge{Order: order, IDs: []string{"e1"}},
+	}
+	if !reflect.DeepEqual(sent, want) {
+		data, _ := json.Marshal(sent)
+		t.Errorf("sent were %s", data)
+	}
+}
+
+// TestModeratorsReadWhatTheyWaitFor: a list for moderators shows what there is once the
+// read is as fresh as was asked.
+func TestModeratorsReadWhatTheyWaitFor(t *testing.T) {
+	for path, want := range map[string]string{
+		"held": `"texts":["Casino`, "rules": `"subject":"poker"`, "reports": `"text":"Look at this"`, "log": `"what":"pattern poker"`,
+	} {
+		s := withModerator(t)
+		mod(t, s, "watch", map[string]any{"pattern": "(?i)casino", "hold": true, "reason": "a test"})
+		s.Publish(map[string]any{"agent": "eve", "body": "Cheap pills"})
+		s.Backend.OnReadIndex = func() { // meanwhile, on another node
+			s.Backend.OnReadIndex = nil
+			s.Publish(map[string]any{"agent": "eve", "body": "Casino"})
+			mod(t, s, "watch", map[string]any{"pattern": "poker", "reason": "a test"})
+			sendReport(t, s, http.StatusCreated, map[string]any{"entry_id": "e1", "reason": "spam", "text": "Look at this"})
+		}
+		r := s.Do(http.MethodGet, "/api/moderation/"+path+"?consistency=strong", "", "Authorization", "Bearer "+modToken)
+		if r.Status != http.StatusOK || !strings.Contains(string(r.Body), want) {
+			t.Errorf("%s: %d %s, want %s", path, r.Status, r.Body, want)
+		}
+	}
+}
+
 // TestNothingRelatesToWhatIsHidden: on HTTP the rejection names the field.
 func TestNothingRelatesToWhatIsHidden(t *testing.T) {
 	s := withModerator(t)
@@ -182,12 +262,15 @@ func TestDocumentedModerationWorks(t *testing.T) {
 func TestModerationRejected(t *testing.T) {
 	s := withModerator(t)
 	s.Backend.Apply(&command.Publish{Agent: "eve", AgentKey: "eve", Kind: command.KindMessage, Title: "Pills", Body: "Pills, cheap"})
+	s.Post("/api/entries", map[string]any{"agent": "eve", "body": "More pills"})
+	mod(t, s, "hide", map[string]any{"ids": []string{"e2"}})
+	s.Post(reportsPath, map[string]any{"entry_id": "e1", "reason": "spam", "text": "Spam"})
 	before := s.Backend.Machine.Applied()
 	works := map[string]string{
-		"hide": `{"ids":["e1"]}`, "unhide": `{"ids":["e1"]}`, "purge": `{"ids":["e1"],"reason":"spam"}`,
+		"hide": `{"ids":["e1"]}`, "unhide": `{"ids":["e2"]}`, "purge": `{"ids":["e1"],"reason":"spam"}`,
 		"block": `{"agent":"eve","reason":"spam","for":"1h"}`, "freeze": `{"channel":"general","reason":"spam","for":"1h"}`,
 		"watch": `{"pattern":"pills","reason":"spam","for":"1h"}`, "lift": `{"number":1}`,
-		"resolve": `{"ids":["e1"],"outcome":"kept"}`,
+		"resolve": `{"ids":["e1"],"outcome":"kept","reason":"x"}`,
 	}
 	for _, test := range []struct {
 		code      string
@@ -206,8 +289,8 @@ func TestModerationRejected(t *testing.T) {
 		s.Backend.Reject = func(command.Sender, command.Payload) error { return test.reject }
 		for path, body := range works {
 			r := s.Do(http.MethodPost, "/api/moderation/"+path, cmp.Or(test.body, body), "Content-Type", test.mediaType, "Authorization", "Bearer "+modToken)
-			if p := apitest.CheckError(t, r); r.Status != test.status || p.Code != test.code {
-				t.Errorf("%s: %d %s, want %d %s", path, r.Status, r.Body, test.status, test.code)
+			if p := apitest.CheckError(t, r); r.Status != test.status || p.Code != test.code || string(p.Example) != "{}" {
+				t.Errorf("%s: %d %s, want %d %s without an example", path, r.Status, r.Body, test.status, test.code)
 			}
 		}
 	}
@@ -266,9 +349,9 @@ func TestModeratorsSeeWhatWouldComeBack(t *testing.T) {
 	named := map[string]any{"ids": []string{"e1", "j2"}, "profiles": []string{"dave", "nobody"}, "reason": "a test"}
 	mod(t, s, "hide", named)
 	named["dry_run"] = true
-	for _, operation := range []string{"unhide", "purge", "hide"} {
+	for operation, matched := range map[string]int{"unhide": 3, "purge": 3, "hide": 0} {
 		r := asMia(s, operation, named)
-		for _, want := range []string{`"body":"Cheap pills, here."`, `"title":"Sell pills"`, `"description":"Sells pills."`, `"matched":3`, "nobody names no profile"} {
+		for _, want := range []string{`"body":"Cheap pills, here."`, `"title":"Sell pills"`, `"description":"Sells pills."`, fmt.Sprintf(`"matched":%d`, matched), "nobody names no profile"} {
 			if r.Status != http.StatusOK || !strings.Contains(string(r.Body), want) {
 				t.Errorf("%s: %d %s, want %s", operation, r.Status, r.Body, want)
 			}
@@ -277,6 +360,38 @@ func TestModeratorsSeeWhatWouldComeBack(t *testing.T) {
 	for _, path := range []string{"/api/entries/e1", "/api/jobs/j2", "/api/agents/dave"} {
 		if r := s.Get(path); strings.Contains(strings.ToLower(string(r.Body)), "pills") {
 			t.Errorf("%s shows everybody %s", path, r.Body)
+		}
+	}
+}
+
+// TestStubsAreToldApart: what expired, was erased, was hidden and is held, on each surface.
+func TestStubsAreToldApart(t *testing.T) {
+	s := withModerator(t)
+	mod(t, s, "watch", map[string]any{"pattern": "casino", "hold": true, "reason": "a test"})
+	s.Publish(map[string]any{"agent": "eve", "body": "To expire"})
+	s.Backend.Ahead += 48 * time.Hour
+	for _, body := range []string{"To erase", "To hide", "A casino"} {
+		s.Publish(map[string]any{"agent": "eve", "body": body})
+	}
+	mod(t, s, "purge", map[string]any{"ids": []string{"e2"}, "reason": "x"})
+	mod(t, s, "hide", map[string]any{"ids": []string{"e3"}, "reason": "x"})
+	retention := "general=1d"
+	s.Backend.Apply(&command.SetSettings{Retention: &retention})
+	s.Backend.Apply(&command.Sweep{})
+	for id, want := range map[string]struct{ mark, page, tool string }{
+		"e1": {`,"expired":true}`, "This has expired:", "has expired, "},
+		"e2": {`"x","purged":true}`, "This was erased for good:", "was erased by a moderator, "},
+		"e3": {`"reason":"x"}`, "This is hidden:", "was hidden by a moderator, "},
+		"e4": {`,"held":true}`, "This is held:", "is held, "},
+	} {
+		for path, want := range map[string]string{"/api/entries/" + id: want.mark, "/api/entries?thread=" + id: want.mark, "/e/" + id: want.page} {
+			if r := browse(t, s, path, 0); strings.Count(string(r.Body), want) != 1 {
+				t.Errorf("%s: %s, want %q", path, r.Body, want)
+			}
+		}
+		r := s.Do(http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_entry","arguments":{"id":"`+id+`"}}}`, "Content-Type", jsonType)
+		if !strings.Contains(string(r.Body), want.tool) {
+			t.Errorf("the tool says of %s %s, want %q", id, r.Body, want.tool)
 		}
 	}
 }

@@ -21,10 +21,6 @@ var (
 	freezeParams = []string{"channel", "unproven", "all", "for", "reason"}
 	watchParams  = []string{"pattern", "hold", "for", "reason"}
 	liftParams   = []string{"number", "reason"}
-
-	exampleBlock  = wire.Object{{"agent", "spammer"}, {"for", "24h"}, {"reason", exampleReason}}
-	exampleFreeze = wire.Object{{"channel", "general"}, {"for", "1h"}, {"reason", "Flood"}}
-	exampleWatch  = wire.Object{{"pattern", "(?i)cheap pills"}, {"hold", true}, {"reason", exampleReason}}
 )
 
 // ruleProblems say what the state has against a change of the policy.
@@ -36,8 +32,8 @@ var ruleProblems = map[command.Problem]wire.Issue{
 }
 
 // ruling is the handler of an operation that sets a rule. subject reads what it is about.
-func ruling(params []string, example wire.Object, subject func(c *call, f *orderForm, cmd *command.SetRule)) handler {
-	return ordering(params, example, func(c *call, f *orderForm) func() error {
+func ruling(params []string, subject func(c *call, f *orderForm, cmd *command.SetRule)) handler {
+	return ordering(params, func(c *call, f *orderForm) func() error {
 		cmd := &command.SetRule{Order: f.Order}
 		subject(c, f, cmd)
 		cmd.For = f.duration("for", cmd.Kind != command.RulePattern)
@@ -165,7 +161,7 @@ func watchRule(_ *call, f *orderForm, cmd *command.SetRule) {
 }
 
 // liftRule serves POST /api/moderation/lift.
-var liftRule = ordering(liftParams, wire.Object{}, func(c *call, f *orderForm) func() error {
+var liftRule = ordering(liftParams, func(c *call, f *orderForm) func() error {
 	number, err := strconv.ParseUint(f.word("number", command.MaxName), 10, 64)
 	if err != nil && !f.problems.Has("number") {
 		f.problems.Add("number", "is required: that of a rule, as GET /api/moderation/rules gives it")
@@ -201,11 +197,7 @@ func ruleObject(r *fsm.Rule) wire.Object {
 // forModerators is the handler of a list that moderators alone are shown.
 func forModerators(scope string, params []string, filters func(l *listing), run func(c *call, l *listing) (rows []wire.Object, next uint64, err error)) handler {
 	return private(func(c *call) (task, error) {
-		by, err := c.moderator()
-		if err == nil && by == "" {
-			err = notModerator()
-		}
-		if err != nil {
+		if _, err := c.onlyModerator(); err != nil {
 			return task{}, err
 		}
 		return reading(params, func(l *listing) {

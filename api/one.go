@@ -41,7 +41,7 @@ func one(what string, of fsm.EntryType, show func(view *fsm.View, dst []byte, id
 				return task{}, err
 			}
 		}
-		return task{fresh: l.fresh, builds: l.items(), run: func() error {
+		return task{fresh: l.fresh, builds: l.items(), versioned: true, run: func() error {
 			return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
 				dst, err := find(c.read(), append(append(append(dst, `{"`...), what...), `":`...), id)
 				return append(dst, '}'), err

@@ -348,11 +348,16 @@ func TestDocumentedWriteByGetWorks(t *testing.T) {
 // TestDocumentedNotModified asks again for what is documented to have an ETag.
 func TestDocumentedNotModified(t *testing.T) {
 	s := start(t)
+	s.Publish(map[string]any{"agent": "ada", "body": "Hello, commons."})
+	s.Post("/api/jobs", map[string]any{"agent": "ada", "title": "Count the birds", "body": "All of them."})
+	s.Post("/api/human-requests", map[string]any{"agent": "ada", "goal": "A photo of it", "requested_action": "Please take one."})
+	s.Post("/api/agents", map[string]any{"id": "ada", "description": "Counts birds."})
+	ids := strings.NewReplacer("/entries/{id}", "/entries/e1", "/jobs/{id}", "/jobs/j2", "/human-requests/{id}", "/human-requests/h3", "/agents/{id}", "/agents/ada")
 	for path, item := range apitest.Document(t).Paths.Map() {
 		if item.Get == nil || item.Get.Responses.Value("304") == nil {
 			continue
 		}
-		path = pathParams.Replace(path) + "?for=ada&format=atom"
+		path = pathParams.Replace(ids.Replace(path)) + "?for=ada&format=atom"
 		first := s.Get(path)
 		if first.Status == http.StatusServiceUnavailable {
 			continue // there are no keys yet, and there is a test of them

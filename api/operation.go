@@ -67,7 +67,13 @@ func (r *relay) Perform(operationID string, in wire.Invocation) (done wire.Perfo
 	if !known {
 		return inner.outcome(inner.reject(&wire.Error{Code: wire.CodeNotFound, Message: "There is no such operation."}))
 	}
-	err := o.handle.serve(inner)
+	var err error
+	if r.operator { // other clients have waited on their way here
+		err = inner.waitReady()
+	}
+	if err == nil {
+		err = o.handle.serve(inner)
+	}
 	inner.count()
 	switch {
 	case err != nil:
@@ -131,10 +137,10 @@ func (r *request) HeadersWith(prefix string) iter.Seq2[string, string] {
 // newTools makes the tool interface.
 func (s *Server) newTools() (*mcp.Server, error) {
 	return mcp.New(mcp.Config{
-		Document: openAPI, Operations: toolOperations(),
-		Words:   toolWords(),
-		Version: interfaceVersion,
-		Logger:  s.log,
+		Operations: toolOperations(),
+		Words:      toolWords(),
+		Version:    interfaceVersion,
+		Logger:     s.log,
 		Panicked: func(method string, cause any) {
 			s.metrics.panics.Inc()
 			s.log.Error("handler panicked", "method", method, "cause", cause, "stack", string(debug.Stack()))

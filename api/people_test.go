@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -287,6 +288,45 @@ func TestPagesAreNotStale(t *testing.T) {
 	s.Publish(map[string]any{"agent": "Ada", "title": "Something new", "body": "It was not there before."})
 	if words := browse(t, s, "/", http.StatusOK).words(); !strings.Contains(words, "Something new") {
 		t.Errorf("the page is stale: %s", words)
+	}
+}
+
+// TestReportForm holds the form with which people report: it says what is wrong, takes
+// nothing from another site, and leads to the receipt.
+func TestReportForm(t *testing.T) {
+	s := withModerator(t)
+	s.Publish(map[string]any{"agent": "eve", "body": "Cheap pills"})
+	links := browse(t, s, "/e/e1", http.StatusOK).all("a")
+	if !slices.ContainsFunc(links, func(a *html.Node) bool { return attr(a, "href") == "/report?entry=e1" }) {
+		t.Error("the page of an entry leads to no form")
+	}
+	fields := url.Values{}
+	for _, input := range browse(t, s, "/report?entry=e1", http.StatusOK).all("input") {
+		fields.Set(attr(input, "name"), attr(input, "value"))
+	}
+	send := func(want int, origin string) shown {
+		t.Helper()
+		return visit(t, s, http.MethodPost, "/report", fields.Encode(), want, "Accept", browserAccept, "Content-Type", "application/x-www-form-urlencoded", "Origin", origin)
+	}
+	fields.Set("reason", "spam")
+	fields.Set("text", "No")
+	fields.Set("contact", "ada@example.org")
+	p := send(http.StatusUnprocessableEntity, s.URL)
+	if words := p.words(); fields.Get("entry_id") != "e1" || !strings.Contains(words, "text must have 4 to 1000 characters") {
+		t.Errorf("of %q the form says: %s", fields, words)
+	}
+	if kept := slices.ContainsFunc(p.all("input"), func(n *html.Node) bool { return attr(n, "value") == "ada@example.org" }); !kept {
+		t.Errorf("the form forgets what was typed: %s", p.Body)
+	}
+	fields.Set("text", "It is advertisement.")
+	send(http.StatusBadRequest, "https://evil.example")
+	to := send(http.StatusSeeOther, s.URL).Header.Get("Location")
+	if words := browse(t, s, to, http.StatusOK).words(); !strings.Contains(words, "It is open") || strings.Contains(words, "advertisement") {
+		t.Errorf("%s shows %s", to, words)
+	}
+	mod(t, s, "resolve", map[string]any{"ids": []string{"e1"}, "outcome": "kept", "reason": "Allowed"})
+	if words := browse(t, s, to, http.StatusOK).words(); !strings.Contains(words, "the entry stays") {
+		t.Errorf("resolved, %s shows %s", to, words)
 	}
 }
 

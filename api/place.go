@@ -129,10 +129,10 @@ func (o *Operator) described(document string) string {
 	return strings.Replace(document, before, "    "+members+",\n"+before, 1)
 }
 
-// about is what the cards of both versions say of this place.
-func (c *call) about() a2a.About {
+// answerAgentCard answers with the card of some versions of the message protocol.
+func (c *call) answerAgentCard(with10, with03 bool) error {
 	operator, base := &c.srv.operator, c.baseURL()
-	about := a2a.About{Base: base, Version: interfaceVersion, Operator: operator.sentence()}
+	about := a2a.About{Base: base, Version: interfaceVersion, Operator: operator.sentence(), With10: with10, With03: with03}
 	if operator.Name != "" {
 		page := operator.Terms
 		if page == "" {
@@ -140,14 +140,18 @@ func (c *call) about() a2a.About {
 		}
 		about.Provider = wire.Object{{"organization", operator.Name}, {"url", page}}
 	}
-	return about
+	card, err := a2a.Card(about)
+	if err != nil {
+		return err
+	}
+	return c.answerCached(contentJSON, card)
 }
 
 // getCard serves GET /.well-known/agent-card.json.
-func getCard(c *call) error { return c.answerCard(contentJSON, a2a.Card(c.about(), c.srv.dualCard)) }
+func getCard(c *call) error { return c.answerAgentCard(true, c.srv.dualCard) }
 
 // getOldCard serves GET /.well-known/agent.json.
-func getOldCard(c *call) error { return c.answerCard(contentJSON, a2a.Card03(c.about())) }
+func getOldCard(c *call) error { return c.answerAgentCard(false, true) }
 
 // getServerCard serves GET /mcp/server-card: the tool interface as MCP's server cards
 // describe one.

@@ -24,8 +24,7 @@ func (c *call) judged(cmd command.Payload, propose func() (command.Result, error
 	}
 	for range maxJudgements {
 		c.pseudonymise(by.Proof) // an epoch may have begun since it was read
-		if earlier, repeats, err := c.read().Repeat(cmd); err != nil || repeats {
-			c.index = c.read().Index()
+		if earlier, repeats, err := c.repeated(cmd); err != nil || repeats {
 			return earlier, err
 		}
 		if err := c.judge(cmd, by); err != nil {
@@ -54,6 +53,33 @@ func (c *call) judged(cmd command.Payload, propose func() (command.Result, error
 		return result, err
 	}
 	return result, &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "what may be written is being changed; nothing was written"}
+}
+
+// repeated returns the result of a command that writes nothing new, and need not enter the
+// log. What may be over on another node is looked up in the newest state. Where there is
+// none, proposing says so.
+func (c *call) repeated(cmd command.Payload) (result command.Result, repeats bool, err error) {
+	result, repeats, err = c.read().Repeat(cmd)
+	if repeats && mayBeOver(cmd) {
+		if repeats = c.await(freshness{strong: true}) == nil; repeats {
+			result, repeats, err = c.reread().Repeat(cmd)
+		}
+	}
+	if err != nil {
+		return result, false, fmt.Errorf("look for what was written before: %w", err)
+	}
+	c.index = c.read().Index()
+	return result, repeats, nil
+}
+
+// mayBeOver reports whether what a command repeats may end, so that it is none any more:
+// profiles change, and reports are dropped.
+func mayBeOver(cmd command.Payload) bool {
+	switch cmd.(type) {
+	case *command.Register, *command.Report:
+		return true
+	}
+	return false
 }
 
 // judge returns what the policy has against a write, as far as this node knows, and notes

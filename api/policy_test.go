@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -331,13 +330,12 @@ func TestRulesAreForModerators(t *testing.T) {
 		if r.Status != http.StatusUnprocessableEntity || len(p.Issues) != 1 || p.Issues[0].Field != test.field {
 			t.Errorf("%s %s: %d %s", test.path, test.body, r.Status, r.Body)
 		}
-		var example map[string]any
-		if err := json.Unmarshal(p.Example, &example); err != nil || len(example) == 0 {
-			continue
+		if string(p.Example) != "{}" {
+			t.Errorf("%s: an example that is sent back would block somebody: %s", test.path, p.Example)
 		}
-		if r := asMia(s, test.path, example); r.Status != http.StatusOK {
-			t.Errorf("%s: the example %s: %d %s", test.path, p.Example, r.Status, r.Body)
-		}
+	}
+	for _, agent := range []string{"eve", "mallory"} {
+		mod(t, s, "block", map[string]any{"agent": agent, "for": "1h", "reason": "spam"})
 	}
 	var rules struct{ Rules []ruleAnswer }
 	r := s.Do(http.MethodGet, "/api/moderation/rules?limit=1", "", "Authorization", "Bearer "+modToken)

@@ -123,7 +123,7 @@ func TestReceiverIsTakenBackMeanwhile(t *testing.T) {
 				set(hookURL)
 			}
 		}
-		got := s.Post("/api/agents", map[string]any{"id": "ada", "notify_url": hookURL, "edit_key": first.EditKey})
+		got := s.Post("/api/agents", map[string]any{"id": "ada", "description": "Answers more.", "notify_url": hookURL, "edit_key": first.EditKey})
 		view := s.Backend.View()
 		hooked, err := view.Hooked("ada", hookURL)
 		view.Release()

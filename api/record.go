@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/commons-cluster/commons/fsm"
@@ -16,7 +17,7 @@ var recordTexts = map[string]struct{ to, toSome string }{
 	fsm.ActionSetModerator:    {"Gave the moderator % a token", "Gave a moderator a token"},
 	fsm.ActionRemoveModerator: {"Ended the token of the moderator %", "Ended the token of a moderator"},
 	fsm.ActionSettings:        {"Changed settings: %", ""},
-	fsm.ActionResolve:         {"Settled reports as %", "Settled reports"},
+	fsm.ActionResolve:         {"Settled reports of %", ""},
 	fsm.ActionHold:            {"Holds texts with the %, for review", "Holds texts with certain words, for review"},
 	"watch":                   {"Rejects texts with the %", "Rejects texts with certain words"},
 	"unwatch":                 {"No longer looks for the %", "No longer looks for certain words"},
@@ -35,6 +36,13 @@ func recordText(action, what string) string {
 		if !strings.HasPrefix(what, "a ") { // ids, and not a purge list
 			what = strings.ReplaceAll(what, " ", ", ")
 		}
+	case fsm.ActionResolve:
+		outcome, ids, _ := strings.Cut(what, " ")
+		entries := "1 entry"
+		if n := len(strings.Fields(ids)); n > 1 {
+			entries = fmt.Sprintf("%d entries", n)
+		}
+		what = entries + " as " + outcome + ": " + strings.ReplaceAll(ids, " ", ", ")
 	}
 	switch {
 	case !known:

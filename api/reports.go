@@ -97,9 +97,23 @@ func (r *reportForm) rejection(view *fsm.View, p command.Problem) rejection {
 		}
 		return rejection{Issue: issue}
 	case command.ProblemHidden:
-		return rejection{Issue: wire.Issue{fieldEntryID.name, "names an entry that a moderator has hidden already"}}
+		return rejection{Issue: wire.Issue{fieldEntryID.name, "names an entry that " + notShown(view, r.target.value)}}
 	}
 	return newerRule(fieldEntryID.name, p)
+}
+
+// notShown says why there is nothing to report of an entry.
+func notShown(view *fsm.View, id string) string {
+	seq, _ := view.Resolve(id)
+	switch is, _ := view.Visibility(seq); is {
+	case fsm.Held:
+		return "is not shown before a moderator has looked at it"
+	case fsm.Expired:
+		return "has expired: nothing is left of it"
+	case fsm.Purged:
+		return "a moderator has erased"
+	}
+	return "a moderator has hidden already"
 }
 
 func (r *reportForm) command(*Server) command.Payload {
@@ -122,6 +136,7 @@ func (r *reportForm) answer(c *call, view *fsm.View, result *command.Result) err
 	switch {
 	case duplicate:
 		status = http.StatusOK
+		c.charge()
 		notes = append(notes, "You have reported this before: this is the receipt of then, and nothing new was written.")
 	case r.name.given && !report.Proven:
 		notes = append(notes, "Moderators see "+report.Agent+" as a name that is not proven: its edit_key would prove it.")
@@ -150,9 +165,10 @@ func receipt(c *call, view *fsm.View, r *fsm.Report) wire.Object {
 var (
 	// postReport serves POST /api/reports.
 	postReport = private(writing(func(_ *call, doc *wire.Document) draft { return readReport(doc) }))
-	// getReport serves GET /api/reports/{id}: what became of a report.
+	// getReport serves GET /api/reports/{id}: what became of a report. Reports give views no
+	// other version: a receipt has no entity tag.
 	getReport = private(func(c *call) (task, error) {
-		return one("report", 0, func(view *fsm.View, dst []byte, s string) ([]byte, error) {
+		t, err := one("report", 0, func(view *fsm.View, dst []byte, s string) ([]byte, error) {
 			id, ok := parseReportID(strings.Trim(s, aroundIDs))
 			if !ok {
 				return nil, fsm.ErrNotFound
@@ -163,13 +179,14 @@ var (
 			}
 			return receipt(c, view, &r).AppendJSON(dst), nil
 		})(c)
+		t.versioned = false
+		return t, err
 	})
 )
 
 var (
 	reportListParams = append([]string{"status", "entry_id"}, recordParams...)
 	resolveParams    = []string{"ids", "outcome", "reason", "dry_run"}
-	exampleResolve   = wire.Object{{"ids", []any{"e1"}}, {"outcome", command.ReportKept.String()}, {"reason", "Within the rules"}}
 	reportOutcomes   = strings.Join(command.ReportOutcomes.List(), ", ")
 )
 
@@ -209,8 +226,9 @@ var listReports = forModerators("reports", reportListParams, func(l *listing) {
 
 // reportRow is a report as moderators see it.
 func (c *call) reportRow(view *fsm.View, r *fsm.Report) (wire.Object, error) {
-	entry, err := view.AppendSummary(nil, r.Entry, maxReportedBody)
-	if err != nil {
+	entry, err := view.AppendOriginal(nil, r.Entry, maxReportedBody)
+	state, errState := view.Visibility(r.Entry)
+	if err = errors.Join(err, errState); err != nil {
 		return nil, fmt.Errorf("show entry %d: %w", r.Entry, err)
 	}
 	return append(receipt(c, view, r), wire.Object{
@@ -218,6 +236,7 @@ func (c *call) reportRow(view *fsm.View, r *fsm.Report) (wire.Object, error) {
 		{"contact", orNull(r.Contact)},
 		{"agent", r.Agent},
 		{"agentProven", r.Proven},
+		{"entryState", state},
 		{"entry", json.RawMessage(entry)},
 	}...), nil
 }
@@ -232,7 +251,7 @@ func orNull(s string) any {
 
 // resolveReports serves POST /api/moderation/resolve: it closes open reports, by their
 // ids, or all of an entry.
-var resolveReports = ordering(resolveParams, exampleResolve, func(c *call, f *orderForm) func() error {
+var resolveReports = ordering(resolveParams, func(c *call, f *orderForm) func() error {
 	cmd := &command.ResolveReports{Order: f.Order}
 	for _, s := range f.words("ids", command.MaxHidden) {
 		if id, ok := parseReportID(s); ok {
@@ -249,6 +268,9 @@ var resolveReports = ordering(resolveParams, exampleResolve, func(c *call, f *or
 	cmd.Outcome = command.ReportOutcome(command.ReportOutcomes.Parse(outcome))
 	if cmd.Outcome == command.ReportOpen && !f.problems.Has("outcome") {
 		f.problems.Add("outcome", "must be one of %s", reportOutcomes)
+	}
+	if f.Reason == "" && !f.problems.Has("reason") {
+		f.problems.Add("reason", "is required: everybody can read why")
 	}
 	dry := f.flag("dry_run")
 	return func() error { return c.resolveReports(cmd, dry) }
@@ -267,7 +289,7 @@ func (c *call) resolveReports(cmd *command.ResolveReports, dry bool) error {
 		}
 	}
 	resolved, record := 0, any(nil)
-	if !dry {
+	if !dry && len(matched) > 0 {
 		result, err := c.order(cmd)
 		if err != nil {
 			return err
@@ -294,37 +316,40 @@ func (c *call) resolveReports(cmd *command.ResolveReports, dry bool) error {
 // none.
 func (c *call) openReports(cmd *command.ResolveReports) (open []fsm.Report, err error) {
 	view, seen := c.read(), map[uint64]bool{}
-	add := func(id string, reports ...fsm.Report) {
-		before := len(open)
+	add := func(reports ...fsm.Report) {
 		for _, r := range reports {
-			if r.Closed == 0 && !seen[r.Number] {
+			if !seen[r.Number] {
 				seen[r.Number] = true
 				open = append(open, r)
 			}
 		}
-		if len(open) == before {
-			c.notes = append(c.notes, id+" names no open report that was not named before.")
-		}
 	}
 	for _, id := range cmd.Reports {
-		r, err := view.ReportByID(id)
-		switch {
+		switch r, err := view.ReportByID(id); {
 		case errors.Is(err, fsm.ErrNotFound):
-			add(formatReportID(id))
+			c.notes = append(c.notes, formatReportID(id)+" names no report that exists.")
 		case err != nil:
 			return nil, fmt.Errorf("look for a report: %w", err)
+		case r.Closed > 0:
+			c.notes = append(c.notes, formatReportID(id)+" is resolved already: "+r.Outcome.String()+".")
 		default:
-			add(formatReportID(id), r)
+			add(r)
 		}
 	}
 	for _, id := range cmd.Targets {
-		var all []fsm.Report
-		if seq, known := view.Resolve(id); known {
-			if all, err = reportsOf(view, seq); err != nil {
-				return nil, err
-			}
+		seq, known := view.Resolve(id)
+		if !known {
+			c.notes = append(c.notes, id+" names no entry that exists.")
+			continue
 		}
-		add(id, all...)
+		all, err := reportsOf(view, seq)
+		if err != nil {
+			return nil, err
+		}
+		if len(all) == 0 {
+			c.notes = append(c.notes, id+" has no open report.")
+		}
+		add(all...)
 	}
 	return open, nil
 }

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/api/apitest"
@@ -32,6 +35,7 @@ type reportsListed struct {
 		ID, EntryID, Reason, Status, Agent string
 		Text, Contact, Outcome             *string
 		AgentProven                        bool
+		EntryState                         string
 		Entry                              struct{ Title, Body string }
 	}
 	NextCursor *string
@@ -54,6 +58,19 @@ func sendReport(t *testing.T, s *apitest.Server, status int, fields map[string]a
 		t.Errorf("it is at %s", got.Header.Get("Location"))
 	}
 	return r
+}
+
+// TestReportsAreAnnounced: who reads no more than the overview or the guide of the tools
+// knows how to report.
+func TestReportsAreAnnounced(t *testing.T) {
+	s := start(t)
+	if r := s.Get("/llms.txt"); !strings.Contains(string(r.Body), "POST "+reportsPath) {
+		t.Errorf("the overview says %s", r.Body)
+	}
+	guide := `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"commons://guide"}}`
+	if r := s.Do(http.MethodPost, "/mcp", guide, "Content-Type", jsonType); !strings.Contains(string(r.Body), "report_entry") {
+		t.Errorf("the guide says %s", r.Body)
+	}
 }
 
 // TestReports: a report needs no name, is answered with a receipt, is shown to moderators
@@ -130,17 +147,18 @@ func TestReports(t *testing.T) {
 		t.Errorf("a dry run: %+v", done)
 	}
 	for _, body := range []string{
-		`{}`, `{"ids":["` + id + `"]}`, `{"ids":["` + id + `"],"outcome":"dropped"}`, `{"ids":["rep_x"],"outcome":"kept"}`, `{"ids":[1],"outcome":"kept"}`, `{"outcome":"kept"}`,
+		`{}`, `{"ids":["` + id + `"]}`, `{"ids":["` + id + `"],"outcome":"dropped"}`, `{"ids":["rep_x"],"outcome":"kept"}`, `{"ids":[1],"outcome":"kept"}`, `{"outcome":"kept"}`, `{"ids":["e1"],"outcome":"kept"}`,
 	} {
 		resolve(http.StatusUnprocessableEntity, body)
 	}
 	if r := s.Do(http.MethodPost, "/api/moderation/resolve", `{"ids":["e1"],"outcome":"kept"}`, "Content-Type", jsonType); r.Status != http.StatusForbidden {
 		t.Errorf("a stranger resolves: %d %s", r.Status, r.Body)
 	}
-	if done := resolve(http.StatusOK, `{"ids":["e1","`+id+`","e7"],"outcome":"kept","reason":"Fine"}`); done.Matched != 1 || done.Resolved != 1 || done.Record == nil || len(done.Notes) != 2 {
+	if done := resolve(http.StatusOK, `{"ids":["e1","`+id+`","e7"],"outcome":"kept","reason":"Fine"}`); done.Matched != 1 || done.Resolved != 1 || done.Record == nil || len(done.Notes) != 1 || done.Notes[0] != "e7 names no entry that exists." {
 		t.Errorf("resolved: %+v", done)
 	}
-	if done := resolve(http.StatusOK, `{"ids":["e1"],"outcome":"hidden"}`); done.Matched != 0 || done.Record != nil {
+	done := resolve(http.StatusOK, `{"ids":["e1","`+id+`","rep_aaaaaaaaaaaaaaaaaaaaaaaaaa"],"outcome":"hidden","reason":"Fine"}`)
+	if want := []string{id + " is resolved already: kept.", "rep_aaaaaaaaaaaaaaaaaaaaaaaaaa names no report that exists.", "e1 has no open report."}; done.Matched != 0 || done.Record != nil || !slices.Equal(done.Notes, want) {
 		t.Errorf("resolved twice: %+v", done)
 	}
 	var receipt reported
@@ -152,13 +170,75 @@ func TestReports(t *testing.T) {
 		t.Errorf("resolved are %+v", list)
 	}
 	record := string(s.Get("/api/moderation/log").Body)
-	if !strings.Contains(record, `"action":"resolve","what":null,`) || !strings.Contains(record, `"reason":"Fine"`) || strings.Contains(record, "rep_") {
+	if !strings.Contains(record, `"action":"resolve","what":"kept e1","text":"Settled reports of 1 entry as kept: e1"`) || !strings.Contains(record, `"reason":"Fine"`) || strings.Contains(record, "rep_") {
 		t.Errorf("everybody reads %s", record)
 	}
 	for _, secret := range []string{"hunter22", "example.org", id, "rep_"} {
 		if strings.Contains(log.String(), secret) {
 			t.Errorf("%q is in the log: %s", secret, log.String())
 		}
+	}
+}
+
+// TestReportAgainWhatWasDropped: a report that was dropped may be sent again, also to a node
+// that does not know of the drop yet.
+func TestReportAgainWhatWasDropped(t *testing.T) {
+	s := withModerator(t)
+	s.Publish(map[string]any{"agent": "eve", "body": "Cheap pills!"})
+	fields := map[string]any{"entry_id": "e1", "reason": "spam", "text": "Spam"}
+	first := sendReport(t, s, http.StatusCreated, fields)
+	s.Backend.OnReadIndex = func() { // meanwhile, on another node
+		s.Backend.OnReadIndex = nil
+		s.Backend.Ahead += command.ReportOpenMillis * time.Millisecond
+		s.Backend.Apply(&command.Tick{})
+	}
+	if again := sendReport(t, s, http.StatusCreated, fields); again.Duplicate || again.Report.ID == first.Report.ID {
+		t.Errorf("sent again: %+v, at first: %+v", again, first)
+	}
+}
+
+// TestReportedTexts: moderators see what was reported, also while it is not shown to others,
+// or else why nothing is left of it; who reports it then is told that, too.
+func TestReportedTexts(t *testing.T) {
+	s := withModerator(t)
+	mod(t, s, "watch", map[string]any{"pattern": "casino", "hold": true, "reason": "a test"})
+	report := func(id, says string) {
+		t.Helper()
+		body, _ := json.Marshal(map[string]any{"entry_id": id, "reason": "spam", "text": "Spam"})
+		if r := s.Do(http.MethodPost, reportsPath, string(body), "Content-Type", jsonType); (r.Status == http.StatusCreated) != (says == "") || !strings.Contains(string(r.Body), says) {
+			t.Errorf("%s: %d %s, want %q", id, r.Status, r.Body, says)
+		}
+	}
+	for _, state := range []fsm.Visibility{fsm.Expired, fsm.Visible, fsm.Hidden, fsm.Purged} {
+		s.Publish(map[string]any{"agent": "eve", "body": "Reported, then " + string(state)})
+		s.Publish(map[string]any{"agent": "eve", "body": "To be " + string(state)})
+		if state == fsm.Expired {
+			s.Backend.Ahead += 48 * time.Hour
+		}
+	}
+	s.Publish(map[string]any{"agent": "eve", "body": "A casino"})
+	for _, id := range []string{"e1", "e3", "e5", "e7"} {
+		report(id, "")
+	}
+	mod(t, s, "hide", map[string]any{"ids": []string{"e5", "e6"}, "reason": "x"})
+	mod(t, s, "purge", map[string]any{"ids": []string{"e7", "e8"}, "reason": "x"})
+	retention := "general=1d"
+	s.Backend.Apply(&command.SetSettings{Retention: &retention})
+	s.Backend.Apply(&command.Sweep{})
+	report("e2", "names an entry that has expired: nothing is left of it")
+	report("e6", "names an entry that a moderator has hidden already")
+	report("e8", "names an entry that a moderator has erased")
+	report("e9", "names an entry that is not shown before a moderator has looked at it")
+	var list reportsListed
+	s.Do(http.MethodGet, "/api/moderation/reports", "", "Authorization", "Bearer "+modToken).Decode(t, &list)
+	shown := map[string]string{}
+	for _, r := range list.Reports {
+		shown[r.EntryID] = r.EntryState + " " + r.Entry.Body
+	}
+	delete(shown, "e1") // its report may be closed by the sweep
+	want := map[string]string{"e3": "visible Reported, then visible", "e5": "hidden Reported, then hidden", "e7": "purged "}
+	if !maps.Equal(shown, want) {
+		t.Errorf("moderators see %q, want %q", shown, want)
 	}
 }
 

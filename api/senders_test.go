@@ -78,6 +78,53 @@ func TestRepeatsAreNotProposed(t *testing.T) {
 	}
 }
 
+// TestReportsAndRegistrationsAreNotRepeated: a report of an entry that its sender has
+// reported, and a registration that says what the profile says, are answered without a
+// command, also after what they quote was purged.
+func TestReportsAndRegistrationsAreNotRepeated(t *testing.T) {
+	s := withModerator(t)
+	s.Publish(map[string]any{"agent": "eve", "body": "Cheap pills!"})
+	first := register(t, s, http.StatusCreated, map[string]any{"id": "ada", "description": "Answers.", "request_id": "request-1"})
+	register(t, s, http.StatusCreated, map[string]any{"id": "ada", "note": "Here.", "edit_key": first.EditKey}) // the key is used
+	report := map[string]any{"entry_id": "e1", "reason": "spam", "text": "It says: Cheap pills!"}
+	receipt := sendReport(t, s, http.StatusCreated, report)
+	repeats := func(when string, notes ...string) {
+		t.Helper()
+		proposed := len(s.Backend.Senders)
+		if again := sendReport(t, s, http.StatusOK, report); !again.Duplicate || again.Report.ID != receipt.Report.ID {
+			t.Errorf("%s: reported again: %+v", when, again)
+		}
+		for _, body := range []map[string]any{
+			{"id": "Ada", "description": "Answers.", "request_id": "request-1"},
+			{"id": "ada", "description": "Answers.", "note": "Here.", "edit_key": first.EditKey},
+			{"id": "ada", "description": "Answers."},
+		}[:len(notes)] {
+			if got := register(t, s, http.StatusCreated, body); got.EditKey != "" || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], notes[0]) {
+				t.Errorf("%s: %v: %+v, want a note about %q", when, body, got, notes[0])
+			}
+			notes = notes[1:]
+		}
+		if n := len(s.Backend.Senders); n != proposed {
+			t.Errorf("%s: %d commands for repeats", when, n-proposed)
+		}
+	}
+	repeats("at once", "used before", "like this already", "like this already")
+	for _, body := range []map[string]any{{"ids": []string{"e1"}, "reason": "spam"}, {"profiles": []string{"ada"}, "reason": "spam"}} {
+		if r := asMia(s, "purge", body); r.Status != http.StatusOK {
+			t.Fatalf("%d %s", r.Status, r.Body)
+		}
+	}
+	repeats("after a purge", "used before")
+
+	// Another node may have changed the profile: only the newest state says that it is like this.
+	s.Backend.ReadIndexErr = &command.Unavailable{Code: command.CodeNoLeader, Reason: "no leader is known"}
+	proposed := len(s.Backend.Senders)
+	register(t, s, http.StatusCreated, map[string]any{"id": "ada", "description": "Answers.", "request_id": "request-1"})
+	if len(s.Backend.Senders) != proposed+1 {
+		t.Error("a registration is answered with what the node knows, and not with what there is")
+	}
+}
+
 // TestNewChannels: who opened as many channels today as it may is told when to go on, and
 // what to do meanwhile.
 func TestNewChannels(t *testing.T) {

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -82,6 +84,9 @@ type Config struct {
 	Unlimited bool
 	// ClaimTTL is how long a claim of a job lasts; zero is DefaultClaimTTL.
 	ClaimTTL time.Duration
+	// Build names this build: another one may answer otherwise, and shares no entity tag.
+	// "" shares none with any other process.
+	Build string
 	// PublicURL is the base of the addresses that agents are shown, such as
 	// https://commons.example; "": what the request was sent to.
 	PublicURL string
@@ -119,6 +124,9 @@ type Server struct {
 	guard      *guard.Guard
 	news       news
 	claimTTL   time.Duration
+	build      string
+	homeTags   homeTags
+	itemBytes  atomic.Int64 // how long an item of the last list was
 	counter    Counter
 	noteRead   func(time.Duration)
 	unlimited  bool // no limits of writes
@@ -157,6 +165,7 @@ func New(cfg Config) (*Server, error) {
 		table:    operationTable(),
 
 		claimTTL:  cfg.ClaimTTL,
+		build:     cmp.Or(cfg.Build, rand.Text()),
 		publicURL: strings.TrimSuffix(cfg.PublicURL, "/"),
 		operator:  cfg.Operator, document: cfg.Operator.described(openAPI),
 		notify: cfg.Notify, dualCard: cfg.DualCard,

@@ -171,6 +171,7 @@ func TestBadInput(t *testing.T) {
 		"a space before the colon":     {"GET / HTTP/1.1\r\nHost : x\r\n\r\n", 400, "malformed_request"},
 		"a folded header":              {"GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n", 400, "malformed_request"},
 		"an empty Host":                {"GET / HTTP/1.1\r\nHost:\r\n\r\n", 400, "malformed_request"},
+		"a Host of an empty port":      {"GET / HTTP/1.1\r\nHost: :\r\n\r\n", 400, "malformed_request"},
 		"a Host that is none":          {"GET / HTTP/1.1\r\nHost: x/y\r\n\r\n", 400, "malformed_request"},
 		"a Host with a quote":          {"GET / HTTP/1.1\r\nHost: x\"y\r\n\r\n", 400, "malformed_request"},
 		"a host with a user":           {"GET / HTTP/1.1\r\nHost: ada@x\r\n\r\n", 400, "malformed_request"},

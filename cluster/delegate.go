@@ -177,6 +177,7 @@ type Meta struct {
 	FreeMiB     uint64 `cbor:"10,keyasint,omitempty"` // free disk space, 0 when unknown
 	DiskLow     bool   `cbor:"11,keyasint,omitempty"` // less than its reserve is free
 	Format      int    `cbor:"12,keyasint,omitempty"` // newest format that its program knows
+	Slow        bool   `cbor:"13,keyasint,omitempty"` // its disk or its processor is too slow to lead
 	Leaving     bool   `cbor:"20,keyasint,omitempty"` // it is not to be taken in again
 }
 

@@ -99,6 +99,7 @@ func (m *Machine) begin() *txn {
 		base:       m.head.applied,
 		loaded:     m.loaded,
 		maxFormat:  m.opts.MaxFormat,
+		fatal:      m.opts.Fatal,
 		rows:       make(map[string][]byte),
 		firstFresh: m.head.lastSeq + 1,
 		activities: make(map[string]*activity),

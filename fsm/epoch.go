@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"sort"
@@ -51,6 +52,7 @@ func (tx *txn) applyNextEpoch(c *command.NextEpoch) command.Result {
 	if c.Number != e.Number+1 {
 		return command.Result{Outcome: command.OutcomeUnchanged}
 	}
+	tx.followRules()
 	tx.keep(keyEpoch, SenderEpoch{Number: c.Number, Since: tx.now, Key: c.SealedKey, Last: e.Key}.append(nil))
 	tx.dropRange(spaceBounds(spaceFormerly))
 	if len(e.Last) > 0 {
@@ -89,36 +91,59 @@ func (v *View) formerly(pseudonym string) (string, error) {
 // followSender gives a name the pseudonyms of this epoch for those of the last one, when
 // their sender writes under it.
 func (tx *txn) followSender(agentKey string, p *profileRow, proof *command.Proof) {
-	changed := false
+	if p.follow(proof) {
+		tx.putProfile(agentKey, p)
+	}
+}
+
+// follow is followSender, and reports whether that changed anything.
+func (p *profileRow) follow(proof *command.Proof) (changed bool) {
 	for _, pseudonym := range [...]*string{&p.sender, &p.issuer} {
 		if *pseudonym != "" && *pseudonym == proof.Former {
 			*pseudonym, changed = proof.Sender, true
 		}
 	}
-	if changed {
-		tx.putProfile(agentKey, p)
+	return changed
+}
+
+// followRule lets a rule against a former pseudonym of a sender be against the one that
+// came after it. Where there is a rule against that one, the one that ends later stays.
+func (tx *txn) followRule(sender, former string) {
+	rule := tx.policy.ofSender(former)
+	if rule == nil {
+		return
+	}
+	tx.changePolicy(rule.subject(), nil, 0)
+	if later := tx.policy.ofSender(sender); later == nil || rule.outlasts(later) {
+		next := *rule
+		next.sender = sender
+		tx.changePolicy(next.subject(), &next, 0)
 	}
 }
 
-// followRule lets a rule against a sender be against its pseudonym of this epoch.
-func (tx *txn) followRule(rule *Rule, proof *command.Proof) {
-	if rule.Kind != command.RuleSender || rule.sender == proof.Sender {
+// followRules is followRule for all who wrote in the epoch that ends: a rule may have been
+// set, by what one wrote in the epoch before, after its last write.
+func (tx *txn) followRules() {
+	if tx.policy.count(command.RuleSender) == 0 {
 		return
 	}
-	next := *rule
-	next.sender = proof.Sender
-	tx.changePolicy(rule.subject(), nil, 0)
-	tx.changePolicy(next.subject(), &next, 0)
+	keys := tx.keysOf(spaceFormerly)
+	slices.SortFunc(keys, bytes.Compare)
+	for _, key := range keys {
+		if former, known := tx.get(key); known {
+			tx.followRule(string(key[1:]), string(former))
+		}
+	}
 }
 
 // forgetBatch is of how many entries the senders are forgotten at once.
 const forgetBatch = 10_000
 
-// forgettable returns from where to before which seq entries are so old that their senders
-// are to be forgotten, of those that are next.
-func forgettable(s facts) (from, to uint64) {
+// forgettable returns from where to before which seq entries are so old at an instant that
+// their senders are to be forgotten, of those that are next.
+func forgettable(s facts, now int64) (from, to uint64) {
 	from, _ = read(s, keyForgotten, decodeNumber)
-	before := s.instant() - senderMemory(settings(s))
+	before := now - senderMemory(settings(s))
 	n := sort.Search(forgetBatch, func(i int) bool {
 		e, known := s.entry(from + uint64(i) + 1) //nolint:gosec // not negative
 		return !known || e.CreatedAt > before
@@ -127,7 +152,7 @@ func forgettable(s facts) (from, to uint64) {
 }
 
 func (tx *txn) applyForgetSenders() command.Result {
-	from, to := forgettable(tx)
+	from, to := forgettable(tx, tx.now)
 	if from == to {
 		return command.Result{Outcome: command.OutcomeUnchanged}
 	}
@@ -143,11 +168,11 @@ func (v *View) SenderEpoch() (SenderEpoch, error) {
 	return e, s.err
 }
 
-// SendersToForget reports whether there are entries so old that their senders are to be
-// forgotten.
-func (v *View) SendersToForget() (bool, error) {
+// SendersToForget reports whether there are entries so old at an instant, in milliseconds
+// since the epoch, that their senders are to be forgotten.
+func (v *View) SendersToForget(now int64) (bool, error) {
 	s := &viewState{v: v}
-	from, to := forgettable(s)
+	from, to := forgettable(s, now)
 	if s.err != nil {
 		return false, fmt.Errorf("look for senders to forget: %w", s.err)
 	}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -114,6 +115,182 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
+// TestBlockFollowsWhateverElseHolds: a block follows its sender through changes of epoch
+// where each of its writes is against another rule, too.
+func TestBlockFollowsWhateverElseHolds(t *testing.T) {
+	proven := true
+	for name, other := range map[string]command.Payload{
+		"all":      rule(command.RuleAll, ""),
+		"unproven": rule(command.RuleUnproven, ""),
+		"channel":  rule(command.RuleChannel, "general"),
+		"name":     rule(command.RuleName, "eve"),
+		"network":  rule(command.RuleNetwork, "192.0.2.0/24"),
+		"pattern":  &command.SetRule{Order: byOperator, Kind: command.RulePattern, Subject: "pills"},
+		"settings": &command.SetSettings{ProvenOnly: &proven},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.epoch(1)
+			r.wantDone(inEpoch(1, "spam", "eve", nil))
+			block := r.set(&command.SetRule{Order: byOperator, Kind: command.RuleSender, Subject: "e1"})
+			if got := r.run(other)[0]; got.Outcome != command.OutcomeDone {
+				t.Fatalf("%+v", got)
+			}
+			write := func(epoch uint64) { // as a node does
+				t.Helper()
+				p := inEpoch(epoch, "spam", "eve", func(p *command.Publish) { p.Body = "Cheap pills" })
+				j := r.judge(p, "192.0.2.1")
+				if j.Rule != nil || j.ProvenOnly {
+					t.Fatalf("epoch %d: judged as %+v: the block does not follow", epoch, j)
+				}
+				p.Proof.Policy = j.Revision
+				if got := r.only(p, command.OutcomeRejected, command.ProblemBlocked); got.Entry != block {
+					t.Errorf("epoch %d: rejected by rule %d", epoch, got.Entry)
+				}
+				if j := r.judge(p, "192.0.2.1"); j.Rule == nil || j.Rule.Number != block {
+					t.Errorf("epoch %d: after that it is judged as %+v", epoch, j)
+				}
+			}
+			for epoch := uint64(2); epoch < 5; epoch++ {
+				r.epoch(epoch)
+				write(epoch)
+			}
+			none := false
+			for _, rule := range r.rules() {
+				if rule.Number != block {
+					r.run(&command.LiftRule{Order: byOperator, Number: rule.Number})
+				}
+			}
+			r.run(&command.SetSettings{ProvenOnly: &none})
+			r.epoch(5)
+			write(5)
+		})
+	}
+}
+
+// TestLongerBlockFollows: of two blocks of one sender, by what it wrote in two epochs, the
+// one that ends later follows it: in whichever order they were set, and whether or not the
+// sender tries to write before the next epoch.
+func TestLongerBlockFollows(t *testing.T) {
+	const day = command.DayMillis
+	type block struct {
+		entry  string
+		length int64
+	}
+	for name, blocks := range map[string][2]block{ // the longer one first
+		"the older has no end": {{"e1", 0}, {"e2", 14 * day}},
+		"the older is longer":  {{"e1", 20 * day}, {"e2", 14 * day}},
+		"the newer has no end": {{"e2", 0}, {"e1", 14 * day}},
+		"the newer is longer":  {{"e2", 20 * day}, {"e1", 14 * day}},
+	} {
+		for _, turned := range []bool{false, true} {
+			for _, tries := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, set first %t, tries %t", name, !turned, tries), func(t *testing.T) {
+					r := newRig(t)
+					for epoch := uint64(1); epoch < 3; epoch++ {
+						r.epoch(epoch)
+						r.wantDone(inEpoch(epoch, "spam", "eve", nil))
+					}
+					set := func(b block) uint64 {
+						return r.set(&command.SetRule{Order: byOperator, Kind: command.RuleSender, Subject: b.entry, For: b.length})
+					}
+					var long uint64
+					if turned {
+						set(blocks[1])
+						long = set(blocks[0])
+					} else {
+						long = set(blocks[0])
+						set(blocks[1])
+					}
+					write := func(epoch uint64) { // as a node does
+						t.Helper()
+						p := inEpoch(epoch, "spam", "eve", nil)
+						if j := r.judge(p, "192.0.2.1"); j.Rule == nil {
+							r.only(p, command.OutcomeRejected, command.ProblemBlocked)
+						}
+						if j := r.judge(p, "192.0.2.1"); j.Rule == nil || j.Rule.Number != long {
+							t.Fatalf("epoch %d: judged as %+v, want rule %d", epoch, j, long)
+						}
+					}
+					if tries {
+						write(2)
+					}
+					r.epoch(3)
+					write(3)
+					r.later(15 * day)
+					r.run(&command.Tick{})
+					write(3)
+					if rules := r.rules(); len(rules) != 1 || rules[0].Number != long || rowsIn(t, r.Machine, spaceRule) != 1 {
+						t.Errorf("%d rules are left, want the longer one alone", len(rules))
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestBlockAgainFollows: who was blocked and tried to write, and is blocked for longer by
+// the same entry of the last epoch, is blocked for as long.
+func TestBlockAgainFollows(t *testing.T) {
+	r := newRig(t)
+	r.epoch(1)
+	r.wantDone(inEpoch(1, "spam", "eve", nil))
+	r.epoch(2)
+	r.set(rule(command.RuleSender, "e1"))
+	p := inEpoch(2, "spam", "eve", nil)
+	r.wantProblem(p, command.ProblemBlocked)
+	again := r.set(&command.SetRule{Order: byOperator, Kind: command.RuleSender, Subject: "e1", For: 2 * hourOfRule})
+	if j := r.judge(p, "192.0.2.1"); j.Rule != nil {
+		t.Errorf("the view rejects it by rule %d: the longer one cannot follow", j.Rule.Number)
+	}
+	if got := r.only(p, command.OutcomeRejected, command.ProblemBlocked); got.Entry != again || len(r.rules()) != 1 {
+		t.Errorf("rejected by rule %d of %d, want %d alone", got.Entry, len(r.rules()), again)
+	}
+}
+
+// TestRulesFollowInTheSameCall: which rules follow their senders into an epoch does not
+// depend on what one call of Raft has.
+func TestRulesFollowInTheSameCall(t *testing.T) {
+	block := &command.SetRule{Order: byOperator, Kind: command.RuleSender, Subject: "e1"}
+	next := func(epoch uint64) command.Payload { return &command.NextEpoch{Number: epoch, SealedKey: []byte{1}} }
+	for name, test := range map[string]struct {
+		commands []command.Payload
+		epoch    uint64 // of the pseudonym that the rule is against at last
+	}{
+		"before the change": {[]command.Payload{inEpoch(2, "spam", "eve", nil), block, next(3)}, 2},
+		"after it":          {[]command.Payload{inEpoch(2, "spam", "eve", nil), next(3), block, next(4)}, 1},
+	} {
+		for together := range len(test.commands) + 1 { // the last commands, in one call
+			r := newRig(t)
+			r.epoch(1)
+			r.wantDone(inEpoch(1, "spam", "eve", nil))
+			r.epoch(2)
+			alone := len(test.commands) - together
+			for _, c := range test.commands[:alone] {
+				r.run(c)
+			}
+			if together > 0 {
+				var indexes []uint64
+				for _, c := range test.commands[alone:] {
+					indexes = append(indexes, r.log.commands(c))
+				}
+				r.log.feed(r.Machine, indexes[0], indexes[together-1])
+			}
+			if rules := r.rules(); len(rules) != 1 || command.EpochOf(rules[0].sender) != test.epoch {
+				t.Errorf("%s, %d together: rules %+v, want one against a pseudonym of epoch %d", name, together, rules, test.epoch)
+			}
+		}
+	}
+}
+
+// rules are those of the policy.
+func (r *rig) rules() []*Rule {
+	v := r.View()
+	defer v.Release()
+	rules, _ := v.Policy().Rules(0, 0)
+	return rules
+}
+
 // TestSenderOfAcrossEpochs: what one sender wrote in this epoch and in the last one is
 // selected together, whichever of it is named, and may be retracted from there.
 func TestSenderOfAcrossEpochs(t *testing.T) {
@@ -192,7 +369,7 @@ func TestForgetSenders(t *testing.T) {
 	due := func() bool {
 		v := r.View()
 		defer v.Release()
-		some, err := v.SendersToForget()
+		some, err := v.SendersToForget(r.log.stamp)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,6 +379,9 @@ func TestForgetSenders(t *testing.T) {
 		t.Error("young entries have senders that are to be forgotten")
 	}
 	r.log.stamp += int64(command.DefaultSettings.SenderDays) * command.DayMillis
+	if !due() {
+		t.Error("nothing is due where nobody writes")
+	}
 	young := r.wantDone(inEpoch(1, "home", "bob", nil))
 	if !due() || forget() != command.OutcomeDone || r.rows(spaceSender) != entries+1-forgetBatch {
 		t.Errorf("after the first batch %d senders are known", r.rows(spaceSender))
@@ -251,4 +431,47 @@ func (r *rig) rows(space byte) (n int) {
 		r.t.Fatal(err)
 	}
 	return n
+}
+
+// TestUnchangedRegistrationFollowsItsSender: what says nothing new enters the log once in an
+// epoch, for its sender is known by another pseudonym; not where the profile was purged.
+func TestUnchangedRegistrationFollowsItsSender(t *testing.T) {
+	r := newRig(t)
+	again := func(epoch uint64) *command.Register {
+		return register("bob", "k2", func(c *command.Register) {
+			c.Proof, c.Request = pseudonyms(epoch, "home"), command.RequestKey{Scope: "bob", ID: "request-1"}
+		})
+	}
+	repeats := func(when string, c *command.Register, want bool) {
+		t.Helper()
+		v := r.View()
+		defer v.Release()
+		if got, known, err := v.Repeat(c); known != want || err != nil {
+			t.Errorf("%s: %+v, %t, %v", when, got, known, err)
+		}
+	}
+	r.epoch(1)
+	r.wantDone(again(1))
+	r.log.stamp += 2 * keyGrace
+	r.run(&command.Tick{})
+	repeats("in its epoch", again(1), true)
+	r.epoch(2)
+	repeats("in the next one", again(2), false)
+	r.run(again(2))
+	repeats("after that", again(2), true)
+	r.run(&command.Purge{Order: byOperator, Agents: []string{"bob"}})
+	r.epoch(3)
+	repeats("after a purge", again(3), true)
+
+	r.wantDone(register("eve", "k3", func(c *command.Register) {
+		c.Proof, c.Request = pseudonyms(3, "home"), command.RequestKey{Scope: "eve", ID: "request-1"}
+	}))
+	r.run(&command.Purge{Order: byOperator, Agents: []string{"eve"}})
+	lost := register("eve", "k4", func(c *command.Register) {
+		c.Proof, c.Request = pseudonyms(3, "home"), command.RequestKey{Scope: "eve", ID: "request-1"}
+	})
+	repeats("purged within the time of a new key", lost, true)
+	if got := r.run(lost)[0]; got.Outcome != command.OutcomeDuplicate || got.KeyIssued {
+		t.Errorf("a repeat of what was purged: %+v", got)
+	}
 }

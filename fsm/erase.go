@@ -187,16 +187,24 @@ func (m *Machine) renewView(s *store) {
 // keyRange is a range of keys from lower to before upper.
 type keyRange struct{ lower, upper []byte }
 
-// purgedRanges are where a purge replaces and deletes rows: those of the entries, and
-// wholly the spaces in whose keys words stand, and that of reports, which may quote them.
-// The keys of former epochs go with any.
+// Where the texts of entries stand.
+var (
+	// textSpaces have rows of entries, by their seqs.
+	textSpaces = [...]byte{spaceEntry, spaceHelp, spaceJob, spaceHidden}
+	// quotingSpaces are those in whose keys words stand, and that of reports, which may
+	// quote them.
+	quotingSpaces = [...]byte{spaceMember, spaceNotes, spaceReport, spaceIndex}
+)
+
+// purgedRanges are where a purge replaces and deletes rows. The keys of former epochs go
+// with any.
 func purgedRanges(seqs []uint64) []keyRange {
-	single, whole := [...]byte{spaceEntry, spaceHelp, spaceJob, spaceHidden}, []byte{spaceEpoch, spaceFormerly, spaceSender}
+	whole := []byte{spaceEpoch, spaceFormerly, spaceSender}
 	if len(seqs) > 0 {
-		whole = append(whole, spaceMember, spaceNotes, spaceReport, spaceIndex)
+		whole = append(whole, quotingSpaces[:]...)
 	}
-	ranges := make([]keyRange, 0, len(single)*len(seqs)+len(whole))
-	for _, space := range single {
+	ranges := make([]keyRange, 0, len(textSpaces)*len(seqs)+len(whole))
+	for _, space := range textSpaces {
 		for _, seq := range seqs {
 			ranges = append(ranges, keyRange{seqKey(space, seq), seqKey(space, seq+1)})
 		}

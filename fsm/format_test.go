@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"errors"
-	"slices"
 	"testing"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -48,36 +47,40 @@ func TestFormatOnlyRises(t *testing.T) {
 	if got := m.Format(); got != 3 {
 		t.Errorf("after a restart: format %d", got)
 	}
+	closeMachine(t, m)
+	var fatal error
+	m = openAt(t, dir, knows(3), func(o *Options) { o.Fatal = func(err error) { fatal = err } })
 	index := l.commands(&command.SetFormat{Format: 4})
-	defer func() {
-		if err, _ := recover().(error); !errors.Is(err, command.ErrNewerFormat) {
-			t.Errorf("a format that is not known: %v", err)
-		}
+	fed := make(chan bool)
+	go func() {
+		defer close(fed)
+		l.feed(m, index, index)
+		fed <- true
 	}()
-	l.feed(m, index, index)
-}
-
-// format1 are the commands that every program reads. Since the first release the list
-// never grows.
-var format1 = [...]command.Op{
-	command.OpLead, command.OpInit, command.OpPublish, command.OpRegister, command.OpPostJob, command.OpClaimJob, command.OpFinishJob, command.OpReleaseJob, command.OpCloseJob, command.OpTick, command.OpAskHuman, command.OpAddUsage,
-	command.OpAckDelivery, command.OpTestDelivery, command.OpRotateSigningKey, command.OpBeginDeliveries, command.OpSetFormat, command.OpResetKey, command.OpReseal, command.OpRecordBackup,
-	command.OpProtectName, command.OpSetSettings, command.OpMarkSeen,
-	command.OpSetModerator, command.OpHide, command.OpPurge, command.OpSetRule, command.OpLiftRule, command.OpNoteChange, command.OpSweep,
-	command.OpReport, command.OpResolveReports, command.OpDestroyDisk, command.OpNextEpoch, command.OpForgetSenders,
-}
-
-// TestLaterCommandsNeedAFormat: a command without the method Needs would enter the
-// log while there are programs that cannot read it, and end them.
-func TestLaterCommandsNeedAFormat(t *testing.T) {
-	for _, op := range command.Ops() {
-		if later := !slices.Contains(format1[:], op); later != (command.FormatOf(command.New(op)) > command.InitialFormat) {
-			t.Errorf("%s: came after format %d: %t; needs format %d", op, command.InitialFormat, later, command.FormatOf(command.New(op)))
-		}
+	if <-fed || !errors.Is(fatal, command.ErrNewerFormat) || m.Applied() >= index {
+		t.Errorf("a format that is not known: %v; applied up to %d of %d", fatal, m.Applied(), index)
 	}
-	for _, op := range format1 {
-		if command.New(op) == nil {
-			t.Errorf("%s cannot be read any more", op)
-		}
+}
+
+// TestNewerSnapshotIsRejected: what is received in a format that is not known takes no
+// state's place, and ends the program with a sentence.
+func TestNewerSnapshotIsRejected(t *testing.T) {
+	l := newLog(t)
+	newer := openAt(t, t.TempDir(), func(o *Options) { o.MaxFormat = 2 })
+	l.feed(newer, 1, l.commands(&command.SetFormat{Format: 2}))
+	if err := takeSnapshot(newer, l.last(), 3); err != nil {
+		t.Fatal(err)
+	}
+	meta, data, err := send(newer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fatal error
+	old := openAt(t, t.TempDir(), func(o *Options) {
+		o.MaxFormat = 1
+		o.Fatal = func(err error) { fatal = err }
+	})
+	if err := receive(old, meta, data); !errors.Is(err, command.ErrNewerFormat) || !errors.Is(fatal, command.ErrNewerFormat) || old.Applied() != 0 {
+		t.Errorf("received %v, ended with %v, at index %d", err, fatal, old.Applied())
 	}
 }

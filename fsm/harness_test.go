@@ -227,9 +227,9 @@ type entryDoc struct {
 	Status            string `json:"status"`
 	LooksLike         string `json:"looksLike"`
 	Hidden            *struct {
-		At     int64
-		Reason string
-		Purged bool
+		At                    int64
+		Reason                string
+		Purged, Expired, Held bool
 	} `json:"hidden"`
 }
 

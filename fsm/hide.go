@@ -203,10 +203,13 @@ func appendHiddenMark(dst []byte, at int64, reason string, purged bool) []byte {
 	dst = appendInt(append(dst, `,"hidden":{"at":`...), at)
 	dst = appendString(append(dst, `,"reason":`...), reason)
 	if purged {
-		dst = append(dst, `,"purged":true`...)
+		dst = append(dst, purgedMark...)
 	}
 	return append(dst, '}')
 }
+
+// purgedMark says in a stub that nothing is left of it.
+const purgedMark = `,"purged":true`
 
 // hideFromParent takes an entry out of what is shown at the one that it relates to.
 // What its author undid or corrected by it stays so.
@@ -371,7 +374,10 @@ const hiddenJob = "a hidden job"
 // went through here. A claim and a result quote their job in the title: their rows have
 // the words before it alone, so that what is quoted stands in the job's row and nowhere
 // else.
-func (v *View) shown(row []byte) ([]byte, error) {
+func (v *View) shown(seq uint64, row []byte) ([]byte, error) {
+	if len(row) > entryRowFlags && row[entryRowFlags]&flagHidden != 0 {
+		return v.told(seq, row)
+	}
 	if len(row) < entryRowFixed || row[entryRowFlags]&flagOnJob == 0 || command.Relation(row[entryRowFixed-2]) != command.RelationReply {
 		return row, nil
 	}
@@ -410,8 +416,8 @@ func (v *View) titleOfJob(seq uint64) (string, error) {
 }
 
 // show calls f with an entry's row as everybody may see it.
-func (v *View) show(row []byte, f func(row []byte) error) error {
-	row, err := v.shown(row)
+func (v *View) show(seq uint64, row []byte, f func(row []byte) error) error {
+	row, err := v.shown(seq, row)
 	if err != nil {
 		return err
 	}

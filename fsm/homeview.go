@@ -27,6 +27,7 @@ type Home struct {
 	ForYou     []InboxItem // oldest first: the oldest MaxForYou, to the end of their log entry
 	More       bool        // there is more for the agent, after Now
 	Now        int64       // up to when ForYou is complete: the next call's Since
+	Until      int64       // before this instant home stays as it is, but for Now, while views have the same Version
 	OwedByYou  []InboxItem // of 90 days, not answered by the agent
 	OwedToYou  []uint64    // own unanswered questions and requests for help, own open or claimed jobs
 	ToDeliver  []uint64    // jobs that the agent has claimed, the first to expire first, then those that it had
@@ -71,14 +72,14 @@ type Partner struct {
 // in milliseconds since the epoch. Its cost depends neither on the number
 // of entries nor on how many of them concern the agent. Of topics, notes and partners
 // it has those of all time, or, where an agent has seen them before, what came after
-// since.
+// since. Where it has not, since is some time ago, and Until counts with that.
 func (v *View) Home(agentKey string, since int64, seenBefore bool) (*Home, error) {
-	h := &Home{Now: v.head.now}
+	h := &Home{Now: v.head.now, Until: math.MaxInt64}
 	rows, err := v.member(agentKey)
 	if err != nil {
 		return nil, fmt.Errorf("home: %w", err)
 	}
-	err = errors.Join(v.fillInbox(h, rows, since), v.fillOwed(h, rows), rows.close())
+	err = errors.Join(v.fillInbox(h, rows, since, seenBefore), v.fillOwed(h, rows), rows.close())
 	if err == nil {
 		err = v.fillWaiting(h, agentKey)
 	}
@@ -117,11 +118,24 @@ func (v *View) HasFor(agentKey string, since int64) (has bool, err error) {
 	return has, errors.Join(err, rows.close())
 }
 
+// within returns the first entry of a span of time that ends with the view, in
+// milliseconds; false when there is none. Home is another when that entry is too old.
+func (v *View) within(h *Home, span int64) (seq uint64, some bool, err error) {
+	seq, at, some, err := v.nextInstant(max(0, v.head.now-span))
+	if some {
+		h.Until = min(h.Until, at+span)
+	}
+	return seq, some, err
+}
+
 // fillInbox lists what concerns the agent.
-func (v *View) fillInbox(h *Home, rows *memberRows, since int64) error {
-	first, some, err := v.firstAfter(since)
+func (v *View) fillInbox(h *Home, rows *memberRows, since int64, seenBefore bool) error {
+	first, at, some, err := v.nextInstant(since)
 	if err != nil || !some {
 		return err
+	}
+	if !seenBefore {
+		h.Until = min(h.Until, at+v.head.now-since)
 	}
 	end := uint64(0) // the first seq after the log entry of the last item
 	return rows.oldest(partInbox, first, func(key, value []byte) (bool, error) {
@@ -159,7 +173,7 @@ func (v *View) nextCommit(seq uint64) (uint64, error) {
 
 // fillOwed lists the open items.
 func (v *View) fillOwed(h *Home, rows *memberRows) error {
-	least, some, err := v.firstAfter(max(0, v.head.now-owedWindow))
+	least, some, err := v.within(h, owedWindow)
 	if err != nil {
 		return err
 	}
@@ -226,7 +240,7 @@ func appendHeld(seqs *[]uint64, key []byte) error {
 
 // fillWaiting lists what waits for anybody but the agent.
 func (v *View) fillWaiting(h *Home, agentKey string) error {
-	least, some, err := v.firstAfter(max(0, v.head.now-waitingWindow))
+	least, some, err := v.within(h, waitingWindow)
 	if err != nil {
 		return err
 	}

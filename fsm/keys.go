@@ -90,7 +90,7 @@ const (
 	spaceConfig  = 'g' // nothing: newest Raft configuration and its index
 	spaceCovered = 'k' // nothing: Raft index and term of the newest snapshot this state covers
 	spaceVersion = 'v' // nothing: keyspaceVersion
-	spaceErased  = 'N' // nothing: the newest purge whose texts are in no file of this state; s: the row of keySweep when what was swept had left the index
+	spaceErased  = 'N' // nothing: the newest purge whose texts are in no file of this state; s block8: the row of spaceSweptBits whose entries have left the files, see EraseSwept
 	spaceIndex   = 'x' // whatever the index keeps: node-local and rebuildable
 
 	spaceProfileIndex = 'X' // the same for the index of profiles
@@ -112,6 +112,19 @@ var logicalSpaces = [...]byte{
 	spaceBackup, spaceSettings, spaceBudget,
 }
 
+// unseenSpaces hold what no list, entry, thread, profile or home is made of, and what the
+// cluster writes by itself or beside what readers see. A change in any other space gives
+// views another version; to list a space here that somebody reads would have a client
+// keep an answer that is over.
+var unseenSpaces = [256]bool{
+	spaceSession: true, spaceAnswer: true, spaceSender: true,
+	spaceHour: true, spacePosted: true, spaceTally: true, spaceUsage: true, spaceSenders: true, spaceFold: true,
+	spaceOutbox: true, spaceOutboxDue: true, spaceDelivery: true,
+	spaceRecord: true, spaceChange: true, spaceReport: true, spaceEpoch: true, spaceFormerly: true,
+	spaceFlood: true, spaceEvents: true, spaceKept: true, spaceBackup: true, spaceSettings: true, spaceBudget: true,
+	spaceHead: true, spaceConfig: true,
+}
+
 // The keys of the single rows.
 var (
 	keyFormat  = []byte{spaceFormat}
@@ -127,7 +140,6 @@ var (
 	keyEpoch    = []byte{spaceEpoch, 'k'}
 	keySettings = []byte{spaceSettings}
 	keySweep    = []byte{spaceSettings, 's'}
-	keySweptOut = []byte{spaceErased, 's'}
 	keyBudget   = []byte{spaceBudget}
 )
 

@@ -49,7 +49,7 @@ type Options struct {
 	// upgrades set it.
 	MaxFormat int
 	// Fatal is called, on any goroutine, when the bytes below the state turn out
-	// wrong or the storage fails for good. The state must not be used afterwards.
+	// wrong, the storage fails for good, or what comes is of a newer format. The state must not be used afterwards.
 	// Nil panics.
 	Fatal func(error)
 
@@ -179,7 +179,11 @@ func (m *Machine) adopt(s *store) {
 func (m *Machine) restore(r io.Reader) error {
 	m.applyMu.Lock()
 	defer m.applyMu.Unlock()
-	return m.snaps.Restore(r)
+	err := m.snaps.Restore(r)
+	if errors.Is(err, command.ErrNewerFormat) {
+		m.opts.Fatal(err) // the leader would send it again and again
+	}
+	return err
 }
 
 // closeStore closes a store that nobody uses any more, and deletes it when

@@ -3,6 +3,7 @@ package fsm
 import (
 	"bytes"
 	"encoding/binary"
+	"runtime"
 	"strconv"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -80,7 +81,12 @@ func (v *View) FirstEntry() (at int64, err error) {
 
 func (tx *txn) applySetFormat(c *command.SetFormat) command.Result {
 	if c.Format > tx.format {
-		tx.must(command.CheckFormat(c.Format, tx.maxFormat))
+		if err := command.CheckFormat(c.Format, tx.maxFormat); err != nil {
+			// Nothing is wrong here but the program, so the node ends in good order, with
+			// the state as it was before this log entry.
+			tx.fatal(&applyError{index: tx.head.applied, err: err})
+			runtime.Goexit()
+		}
 		tx.format = c.Format
 		tx.keep(keyFormat, binary.AppendUvarint(nil, uint64(c.Format))) // checked
 		tx.note(ByLeader, ActionSetFormat, strconv.Itoa(c.Format), "")

@@ -181,6 +181,10 @@ func rejected(p command.Problem) command.Result {
 	return command.Result{Outcome: command.OutcomeRejected, Problems: []command.Problem{p}}
 }
 
+func blocked(r *Rule) command.Result {
+	return command.Result{Outcome: command.OutcomeRejected, Entry: r.Number, Problems: []command.Problem{command.ProblemBlocked}}
+}
+
 func (tx *txn) applySetRule(c *command.SetRule) command.Result {
 	if !mayOrder(tx, &c.Order) {
 		return rejected(command.ProblemNotModerator)
@@ -326,13 +330,23 @@ func older(a, b *Rule) *Rule {
 	return a
 }
 
+// ofSender returns the rule against a pseudonym; nil: there is none.
+func (p *Policy) ofSender(pseudonym string) *Rule {
+	return p.rules[ruleSubject{command.RuleSender, pseudonym}]
+}
+
+// outlasts reports whether a rule ends later than another one.
+func (r *Rule) outlasts(other *Rule) bool {
+	return other.Until > 0 && (r.Until == 0 || r.Until > other.Until)
+}
+
 // against returns the rule that is against a command, of those that are judged when it is
-// applied; nil: none is.
+// applied, but for that against its sender; nil: none is.
 func (p *Policy) against(s facts, c command.Payload, by command.Signature, standing command.Standing) *Rule {
 	if len(p.rules) == 0 {
 		return nil
 	}
-	subjects := []ruleSubject{{kind: command.RuleAll}, {command.RuleSender, by.Proof.Sender}, {command.RuleSender, by.Proof.Former}, {command.RuleName, by.AgentKey}}
+	subjects := []ruleSubject{{kind: command.RuleAll}, {command.RuleName, by.AgentKey}}
 	if p.channels {
 		subjects = append(subjects, ruleSubject{command.RuleChannel, channelOfCommand(s, c)})
 	}
@@ -386,12 +400,19 @@ func (tx *txn) judgeAndCarryOut(c command.Command) command.Result {
 	}
 	by, signed := command.SignatureOf(c.Payload)
 	if signed {
-		if by.Proof.Policy != tx.policy.revision || oldPseudonym(tx, by.Proof) {
+		if oldPseudonym(tx, by.Proof) {
+			return rejected(command.ProblemOldPolicy)
+		}
+		// First, whatever else is against the command: a rule has to follow its sender.
+		tx.followRule(by.Proof.Sender, by.Proof.Former)
+		if rule := tx.policy.ofSender(by.Proof.Sender); rule != nil {
+			return blocked(rule)
+		}
+		if by.Proof.Policy != tx.policy.revision {
 			return rejected(command.ProblemOldPolicy)
 		}
 		if rule := tx.policy.against(tx, c.Payload, by, standing); rule != nil {
-			tx.followRule(rule, by.Proof)
-			return command.Result{Outcome: command.OutcomeRejected, Entry: rule.Number, Problems: []command.Problem{command.ProblemBlocked}}
+			return blocked(rule)
 		}
 		if provenOnly(tx, c.Payload, standing) {
 			return rejected(command.ProblemProvenOnly)
@@ -430,27 +451,31 @@ func (v *View) NextRuleEnd() (at int64, ok bool) { return v.policy.nextEnd, v.po
 
 // Judgement is what a policy says of a write.
 type Judgement struct {
-	Revision   uint64 // for Proof.Policy
+	Revision   uint64 // for Proof.Policy; 0: the write was not judged by it, or there is none yet
 	Held       uint64 // for Proof.Held
 	Rule       *Rule  // that rejects it; nil: none does
 	ProvenOnly bool   // the settings are against it: see command.Settings
 }
 
 // Judge judges a write that came from an address, as far as the view knows. One whose
-// request_id was used before is not judged: it writes nothing. Floods are found out by
-// apply alone, which knows the hour.
+// request_id was used before is not judged: it writes nothing. Nor is one of a sender that
+// was blocked in the last epoch: apply rejects it, and the rule follows its sender into this
+// one. Floods are found out by apply alone, which knows the hour.
 func (v *View) Judge(p command.Payload, by command.Signature, from netip.Addr) (j Judgement, err error) {
-	j.Revision = v.policy.revision
 	s := &viewState{v: v}
 	standing, repeated := assess(s, p)
 	if repeated {
 		return j, s.err
 	}
-	if j.Rule = v.policy.ofNetwork(from); j.Rule == nil {
-		j.Rule = v.policy.against(s, p, by, standing)
+	if v.policy.ofSender(by.Proof.Former) != nil {
+		return j, s.err
 	}
-	if j.Rule != nil && j.Rule.Kind == command.RuleSender && j.Rule.sender != by.Proof.Sender {
-		j.Rule = nil // apply rejects it, and the rule follows its sender into this epoch
+	j.Revision = v.policy.revision
+	if j.Rule = v.policy.ofSender(by.Proof.Sender); j.Rule == nil {
+		j.Rule = v.policy.ofNetwork(from)
+	}
+	if j.Rule == nil {
+		j.Rule = v.policy.against(s, p, by, standing)
 	}
 	j.ProvenOnly = j.Rule == nil && provenOnly(s, p, standing)
 	if j.Rule != nil || j.ProvenOnly {

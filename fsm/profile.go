@@ -33,29 +33,58 @@ func (tx *txn) applyRegister(c *command.Register) command.Result {
 // repeatRegister answers a request_id that was used before; false for any other. Where that
 // request issued the agent's key, and the answer may have been lost, it issues another.
 func (tx *txn) repeatRegister(c *command.Register, p *profileRow, s command.Standing, sum contentSum) (command.Result, bool) {
-	// Who has not got the answer to a rotation still uses the key before.
-	lost := s.WrongKey && sameKey(c.Proof.Key, &p.former)
-	if lost {
-		s.Strength = command.ByKey
+	r, repeated := repeatOf(tx, c, p, s, sum)
+	if r.KeyIssued {
+		copy(p.key[:], c.NewKey)
+		tx.putProfile(c.AgentKey, p)
 	}
-	if c.Request == (command.RequestKey{}) || s.WrongKey && !lost {
+	return r, repeated
+}
+
+// repeatOf returns what repeatRegister answers; KeyIssued says that the key is to be issued.
+func repeatOf(s facts, c *command.Register, p *profileRow, standing command.Standing, sum contentSum) (command.Result, bool) {
+	// Who has not got the answer to a rotation still uses the key before.
+	lost := standing.WrongKey && sameKey(c.Proof.Key, &p.former)
+	if lost {
+		standing.Strength = command.ByKey
+	}
+	if c.Request == (command.RequestKey{}) || standing.WrongKey && !lost {
 		return command.Result{}, false
 	}
-	_, row, ok := requestOf(tx, command.OpRegister, s, c.Signature())
+	_, row, ok := requestOf(s, command.OpRegister, standing, c.Signature())
 	if !ok {
 		return command.Result{}, false
 	}
 	first, err := decodeRequestRow(row)
-	tx.must(err)
+	s.must(err)
 	// A request_id may be guessed, and the key before may be what was to be got rid of:
 	// alone they renew nothing.
 	same := first.content == sum
 	issuer := proves(&c.Proof, p.issuer)
-	renewed := first.entry == p.issued && (issuer || same && !lost) && tx.renewKey(c, p)
+	renewed := first.entry == p.issued && (issuer || same && !lost) && p.renewable(s.instant())
 	if lost && !renewed {
 		return command.Result{}, false
 	}
 	return command.Result{Outcome: command.OutcomeDuplicate, Differs: !same, KeyIssued: renewed}, true
+}
+
+// unchanged returns the result of a registration that changes nothing: not the profile, not
+// its key, nor what is known of its owner. What was purged has nothing to be noted.
+func unchanged(s facts, c *command.Register) (command.Result, bool) {
+	p, known := read(s, profileKey(c.AgentKey), decodeProfileRow)
+	if !known {
+		return command.Result{}, false
+	}
+	standing := p.standing(&c.Proof, s.instant())
+	r, repeated := repeatOf(s, c, &p, standing, registerContent(c))
+	switch {
+	case r.KeyIssued, !p.purged && (standing.Strength == command.ByKey && !p.used || p.follow(&c.Proof)):
+		return command.Result{}, false
+	case repeated:
+		return r, true
+	}
+	same := !c.RotateKey && mergeProfile(c, p.profileFields).equal(p.profileFields)
+	return command.Result{Outcome: command.OutcomeUnchanged}, same && len(againstRegister(c, s, &p)) == 0
 }
 
 // createProfile registers an agent.
@@ -125,15 +154,11 @@ func (tx *txn) revise(agentKey string, p *profileRow) {
 	tx.revised = append(tx.revised, revised{p.revision, p.texts()})
 }
 
-// renewKey replaces a key that was never used, for a while: who asked for it has not
-// seen it.
-func (tx *txn) renewKey(c *command.Register, p *profileRow) bool {
-	if p.used || tx.now > p.issuedAt+keyGrace {
-		return false
-	}
-	copy(p.key[:], c.NewKey)
-	tx.putProfile(c.AgentKey, p)
-	return true
+// renewable reports whether the key may be replaced because it was never used: for a while,
+// who asked for it may not have seen it. What was purged gets none: its text would stand in
+// the log again.
+func (p *profileRow) renewable(now int64) bool {
+	return !p.used && !p.purged && now <= p.issuedAt+keyGrace
 }
 
 // againstRegister returns every rule against the command, given the profile; nil: there

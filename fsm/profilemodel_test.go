@@ -1,10 +1,12 @@
 package fsm
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/commons-cluster/commons/fsm/command"
@@ -182,9 +184,13 @@ func TestProfilesAgainstModel(t *testing.T) {
 			newKey := fmt.Sprint("key-", step)
 			c := drawRegister(rt, agent, newKey)
 			c.Proof = proof
+			repeat, repeats, before := repeatOn(rt, m, c)
 			at := l.commands(c)
 			l.feed(m, at, at)
 			got := obs.got[len(obs.got)-1].res
+			if _, _, after := repeatOn(rt, m, c); repeats && (!cmp.Equal(repeat, got) || after != before) || !repeats && got.Outcome == command.OutcomeUnchanged && after == before {
+				rt.Fatalf("%+v: the view says %+v, %t; apply %+v", c, repeat, repeats, got)
+			}
 			if outcome, issued := model.register(c, key, newKey, l.stamp); got.Outcome != outcome || got.KeyIssued != issued {
 				rt.Fatalf("%+v: %+v, want outcome %d, key %v", c, got, outcome, issued)
 			}
@@ -197,6 +203,18 @@ func TestProfilesAgainstModel(t *testing.T) {
 		checkProfiles(rt, m, model)
 		sameState(rt, stateOf(rt, m), stateOf(rt, other))
 	})
+}
+
+// repeatOn returns what a machine's view says of a registration, and the row of its profile.
+func repeatOn(t *rapid.T, m *Machine, c *command.Register) (r command.Result, repeats bool, row string) {
+	v := m.View()
+	defer v.Release()
+	r, repeats, err := v.Repeat(c)
+	stored, _, errRow := getRow(v.snap, profileKey(c.AgentKey))
+	if err = errors.Join(err, errRow); err != nil {
+		t.Fatal(err)
+	}
+	return r, repeats, string(stored)
 }
 
 // checkVerified holds nameVerified of the newest entry against the model.

@@ -201,18 +201,25 @@ func addWords(q string, search *index.Query) bool {
 // firstAfter returns the first entry that is newer than an instant; false when
 // there is none.
 func (v *View) firstAfter(since int64) (seq uint64, ok bool, err error) {
+	seq, _, ok, err = v.nextInstant(since)
+	return seq, ok, err
+}
+
+// nextInstant returns the first instant after another at which there are entries, and
+// the first of these; false when there is none.
+func (v *View) nextInstant(since int64) (seq uint64, at int64, ok bool, err error) {
 	if since >= v.head.now {
-		return 0, false, nil
+		return 0, 0, false, nil
 	}
 	_, upper := spaceBounds(spaceInstant)
-	err = scanSpace(v.snap, seqKey(spaceInstant, uint64(since)+1), upper, func(_, row []byte) (err error) {
+	err = scanSpace(v.snap, seqKey(spaceInstant, uint64(since)+1), upper, func(key, row []byte) (err error) {
 		if seq, err = decodeNumber(row); err != nil {
 			return err
 		}
-		ok = true
+		at, ok = int64(seqOfKey(key)), true
 		return errEnough
 	})
-	return seq, ok, err
+	return seq, at, ok, err
 }
 
 // A page shows rows that are not next to each other. A point read opens an iterator
@@ -280,7 +287,7 @@ func (v *View) entryRows(seqs []uint64) ([][]byte, error) {
 	})
 	for i, row := range rows {
 		if err == nil && row != nil {
-			rows[i], err = v.shown(row)
+			rows[i], err = v.shown(seqs[i], row)
 		}
 	}
 	return rows, err

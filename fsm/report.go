@@ -181,6 +181,12 @@ func (w *writer) reported(s facts, target string) (e entryRow, earlier uint64, p
 	return e, earlier, problems
 }
 
+// reportedBefore returns the result of a report that its sender has sent before.
+func reportedBefore(s facts, w *writer, target string) (command.Result, bool) {
+	_, earlier, problems := w.reported(s, target)
+	return command.Result{Outcome: command.OutcomeDuplicate, Entry: earlier}, earlier != 0 && len(problems) == 0
+}
+
 func (tx *txn) applyReport(c *command.Report) command.Result {
 	w := tx.writer(c.Signature())
 	e, earlier, problems := w.reported(tx, c.Target)
@@ -257,6 +263,26 @@ func (tx *txn) closeReport(q *reportQueue, at int, outcome command.ReportOutcome
 	}
 }
 
+// closeReports gives the open reports that are meant their outcome, and returns of which
+// entries they are, in their order.
+func (tx *txn) closeReports(outcome command.ReportOutcome, meant func(queuedReport) bool) (entries []uint64) {
+	if !slices.ContainsFunc(tx.reports.open, meant) {
+		return nil
+	}
+	q := tx.reports.clone()
+	for i := 0; i < len(q.open); {
+		r := q.open[i]
+		if !meant(r) {
+			i++
+			continue
+		}
+		tx.closeReport(q, i, outcome)
+		entries = append(entries, r.entry)
+	}
+	tx.reports = q
+	return entries
+}
+
 // dropReport removes all that is kept of a report.
 func (tx *txn) dropReport(number uint64) {
 	r := tx.report(number)
@@ -303,16 +329,9 @@ func (tx *txn) applyResolveReports(c *command.ResolveReports) command.Result {
 			entries[e.Seq] = true
 		}
 	}
-	q := tx.reports.clone()
 	what := []string{c.Outcome.String()}
-	for i := 0; i < len(q.open); {
-		r := q.open[i]
-		if !meant[r.number] && !entries[r.entry] {
-			i++
-			continue
-		}
-		tx.closeReport(q, i, c.Outcome)
-		e, _ := tx.entry(r.entry)
+	for _, entry := range tx.closeReports(c.Outcome, func(r queuedReport) bool { return meant[r.number] || entries[r.entry] }) {
+		e, _ := tx.entry(entry)
 		if id := FormatID(e.Type, e.Seq); !slices.Contains(what, id) {
 			what = append(what, id)
 		}
@@ -320,8 +339,8 @@ func (tx *txn) applyResolveReports(c *command.ResolveReports) command.Result {
 	if len(what) == 1 {
 		return command.Result{Outcome: command.OutcomeUnchanged}
 	}
-	tx.reports = q
-	// Private: whoever is reported without reason is nobody's business.
+	// Private only by its mark: everybody is shown ids and the outcome in the record, and no
+	// report.
 	return command.Result{Outcome: command.OutcomeDone, Entry: tx.record(&c.Order, ActionResolve, strings.Join(what, " "), true)}
 }
 

@@ -95,6 +95,7 @@ func TestReportChecks(t *testing.T) {
 		"nothing":    &command.ResolveReports{Order: byOperator, Outcome: command.ReportKept},
 		"no outcome": resolveReport(command.ReportOpen, 1),
 		"dropped":    resolveReport(command.ReportDropped, 1),
+		"expired":    resolveReport(command.ReportExpired, 1),
 		"bad id":     &command.ResolveReports{Order: byOperator, Outcome: command.ReportKept, Reports: [][]byte{{1}}},
 	} {
 		if err := command.Check(c); err == nil {
@@ -127,6 +128,18 @@ func TestReport(t *testing.T) {
 	if got := r.only(report(3, spam, "s1"), command.OutcomeDuplicate, 0); got.Entry != 1 {
 		t.Errorf("a repeat is report %d", got.Entry)
 	}
+	repeats := func(p command.Payload, want uint64) {
+		t.Helper()
+		v := r.View()
+		defer v.Release()
+		if got, known, err := v.Repeat(p); err != nil || known != (want > 0) || known && (got.Outcome != command.OutcomeDuplicate || got.Entry != want) {
+			t.Errorf("the view says of a repeat %+v, %t, %v; want report %d", got, known, err, want)
+		}
+	}
+	repeats(report(3, spam, "s1"), 1)
+	repeats(report(3, spam, "s2"), 2)
+	repeats(report(3, spam, "s3"), 0)
+	repeats(report(3, other, "s1"), 0)
 	if got := r.only(report(4, other, "s1"), command.OutcomeDone, 0); got.Entry != 3 {
 		t.Errorf("a report of another entry is report %d", got.Entry)
 	}
@@ -180,6 +193,7 @@ func TestReport(t *testing.T) {
 	r.run(hide(spam))
 	r.only(report(7, spam, "s9"), command.OutcomeRejected, command.ProblemHidden)
 	r.only(report(8, spam, "s2"), command.OutcomeDuplicate, 0)
+	repeats(report(8, spam, "s2"), 2)
 	r.only(all, command.OutcomeDone, 0)
 	if open := r.reports(ReportQuery{}); len(open) > 0 {
 		t.Errorf("open are %d", numbersOf(open))

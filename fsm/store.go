@@ -40,11 +40,15 @@ type store struct {
 	views   views
 	trouble trouble
 	live    atomic.Bool // the store was made the live one
+
+	// indexSwept is how many entries were swept when EraseSwept was done with the index.
+	indexSwept uint64
 }
 
 // loaded is what the machine keeps in memory of its live store.
 type loaded struct {
 	head     head
+	version  uint64 // of views; see View.Version
 	cluster  cluster
 	format   int // replicated format number
 	sessions sessions
@@ -118,6 +122,7 @@ func (s *store) Load() (err error) {
 	if l.head, err = loadHead(s.db); err != nil {
 		return err
 	}
+	l.version = l.head.applied
 	if l.cluster, err = loadCluster(s.db); err != nil {
 		return err
 	}

@@ -1,7 +1,9 @@
 package fsm
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,6 +27,8 @@ const (
 	sweptReason = "Older than the retention of its channel"
 	// maxSweepLook is how many entries one sweep looks at in the order of their seqs.
 	maxSweepLook = 1000
+	// maxKeptLook is how many of those that were kept one look for the next sweep reads.
+	maxKeptLook = 1000
 )
 
 // sweepRow is how far the sweeps are: the row of keySweep.
@@ -78,6 +82,10 @@ func retention(s facts) command.Retention {
 	return rules
 }
 
+func sweptOutKey(block uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{spaceErased, 's'}, block)
+}
+
 func keptKey(seq uint64) []byte { return seqKey(spaceKept, seq) }
 
 func (tx *txn) applySweep(c *command.Sweep) command.Result {
@@ -126,6 +134,7 @@ func (tx *txn) sweep(e *entryRow, period int64) bool {
 		tx.hide(e, sweptReason)
 	}
 	tx.erase(e.Seq, spaceSweptBits, sweptReason)
+	tx.closeReports(command.ReportExpired, func(r queuedReport) bool { return r.entry == e.Seq })
 	return true
 }
 
@@ -161,47 +170,50 @@ func (tx *txn) gone(seq uint64) bool {
 }
 
 // goneIn returns of which entries of a block nothing is left; nil: there are none.
-func (s *store) goneIn(block uint64) (index.Bitmap, error) {
-	purged, _, err := getRow(s.db, seqKey(spacePurgedBits, block))
+func goneIn(r pebble.Reader, block uint64) (index.Bitmap, error) {
+	purged, _, err := getRow(r, seqKey(spacePurgedBits, block))
 	if err != nil {
 		return nil, err
 	}
-	swept, _, err := getRow(s.db, seqKey(spaceSweptBits, block))
+	swept, _, err := getRow(r, seqKey(spaceSweptBits, block))
 	return index.Bitmap(purged).Or(swept), err
 }
 
 // NextSweep returns the next sweep at an instant, in milliseconds since the epoch; nil:
-// nothing is due.
-func (v *View) NextSweep(now int64) (*command.Sweep, error) {
+// nothing is due, as far as it looked. Of the entries that were kept it looks at a bounded
+// number, from a seq on; to is from where the next look goes on, 0 where it has seen the
+// last one.
+func (v *View) NextSweep(now int64, from uint64) (next *command.Sweep, to uint64, err error) {
 	s := &viewState{v: v}
 	rules := retention(s)
 	if len(rules) == 0 || s.err != nil {
-		return nil, s.err
+		return nil, 0, s.err
 	}
 	row, _ := read(s, keySweep, decodeSweepRow)
 	due := slices.ContainsFunc(row.cursors, func(c sweepCursor) bool {
 		e, some := s.entry(c.next)
 		return some && e.CreatedAt <= now-c.period
 	})
-	next := new(command.Sweep)
-	lower, upper := spaceBounds(spaceKept)
-	err := scanSpace(v.snap, lower, upper, func(key, _ []byte) error {
-		e, _ := s.entry(seqOfKey(key))
-		if end, over := endOf(s, &e); over && end <= now-rules.Of(e.Channel) {
-			next.Over = append(next.Over, e.Seq)
-		}
-		if len(next.Over) == command.MaxSwept {
+	next = new(command.Sweep)
+	looked := 0
+	_, upper := spaceBounds(spaceKept)
+	err = scanSpace(v.snap, keptKey(from), upper, func(key, _ []byte) error {
+		seq := seqOfKey(key)
+		if looked == maxKeptLook || len(next.Over) == command.MaxSwept {
+			to = seq
 			return errEnough
+		}
+		looked++
+		e, _ := s.entry(seq)
+		if end, over := endOf(s, &e); over && end <= now-rules.Of(e.Channel) {
+			next.Over = append(next.Over, seq)
 		}
 		return s.err
 	})
-	if err == nil {
-		err = s.err
+	if err = errors.Join(err, s.err); err != nil || !due && len(next.Over) == 0 {
+		next = nil
 	}
-	if err != nil || !due && len(next.Over) == 0 {
-		return nil, err
-	}
-	return next, nil
+	return next, to, err
 }
 
 // Sweeps returns how many entries were swept, and how many are old enough at an instant
@@ -228,42 +240,34 @@ func (v *View) firstAt(since int64) (uint64, error) {
 	return seq, err
 }
 
-// Older returns how many of the entries that are shown are older at an instant than a
-// retention, counted up to most.
+// Older returns how many entries that are not stubs for good are older at an instant than
+// a retention, hidden ones too, counted up to most.
 func (v *View) Older(rules command.Retention, now int64, most uint64) (n uint64, err error) {
 	lower, upper := spaceBounds(spaceChannel)
-	err = scanSpace(v.snap, lower, upper, func(key, row []byte) error {
+	err = scanSpace(v.snap, lower, upper, func(key, _ []byte) error {
 		channel := string(key[1:])
 		period := rules.Of(channel)
 		if period == 0 {
 			return nil
 		}
-		c, _, err := decodeChannelRow(row)
-		if err != nil {
-			return err
+		older, err := v.countUpTo(channel, now-period, most-n)
+		if n += older; n >= most && err == nil {
+			err = errEnough
 		}
-		older := c.entries
-		if c.lastAt > now-period {
-			if older, err = v.countUpTo(channel, now-period, most-n); err != nil {
-				return err
-			}
-		}
-		if n += older; n >= most {
-			return errEnough
-		}
-		return nil
+		return err
 	})
 	return min(n, most), err
 }
 
-// countUpTo counts the entries of a channel that are shown and not newer than an
-// instant, up to most.
+// countUpTo counts the entries of a channel of which something is left and that are not
+// newer than an instant, up to most.
 func (v *View) countUpTo(channel string, instant int64, most uint64) (n uint64, err error) {
 	before, err := v.firstAt(instant)
 	search := index.Query{All: []string{termChannel + channel}, Min: 1, Before: before, Limit: maxSelected}
+	search.Without = func(block uint64) (index.Bitmap, error) { return goneIn(v.snap, block) }
 	for search.Before > 1 && n < most && err == nil {
 		var seqs []uint64
-		seqs, search.Before, err = v.search(search)
+		seqs, search.Before, err = v.searchAll(search)
 		n += uint64(len(seqs))
 	}
 	return n, err
@@ -271,52 +275,85 @@ func (v *View) countUpTo(channel string, instant int64, most uint64) (n uint64, 
 
 // EraseSwept takes what was swept since the last time out of the files of the state, but
 // for what Pebble has not deleted yet: its words out of the index, and the tables that
-// hold its rows and the index are written anew. It is called again after an error. One
-// goroutine calls it and Erase.
-func (m *Machine) EraseSwept(ctx context.Context) error {
+// hold its rows and the index are written anew. Before each part of the work it gives way
+// where due says that something else waits: done is false then, and the next call goes on.
+// It is called again after an error. One goroutine calls it and Erase.
+func (m *Machine) EraseSwept(ctx context.Context, due func() bool) (done bool, err error) {
 	v := m.View()
 	s := v.store
 	row, _, err := load(v.snap, keySweep, decodeSweepRow)
-	done, _, errDone := load(v.snap, keySweptOut, decodeSweepRow)
-	if err = errors.Join(err, errDone); err != nil || done.swept == row.swept {
+	blocks, errBlocks := sweptBlocks(v.snap)
+	if err = errors.Join(err, errBlocks); err != nil || len(blocks) == 0 {
 		v.Release()
-		return err
+		return err == nil, err
 	}
 	s.ref() // or a snapshot that is installed closes it
 	v.Release()
 	defer s.unref()
-	err = s.index.Erase(ctx)
-	if err == nil {
-		s.m.renewView(s) // Pebble keeps what a snapshot can see
-		err = s.compact(ctx, sweptRanges(&done, &row))
-	}
-	if err != nil {
-		return fmt.Errorf("erase what was swept: %w", err)
-	}
-	if err := s.db.Set(keySweptOut, row.append(nil), pebble.NoSync); err != nil {
-		return fmt.Errorf("erase what was swept: %w", err)
+	if done, err = s.eraseSwept(ctx, row.swept, blocks, due); err != nil {
+		return false, fmt.Errorf("erase what was swept: %w", err)
 	}
 	if err := s.Flush(); err != nil {
-		return err
+		return false, err
 	}
 	m.republish(s)
-	return nil
+	return done, nil
 }
 
-// sweptRanges are where entries were swept between two times, and the index.
-func sweptRanges(before, after *sweepRow) []keyRange {
-	lower, upper := spaceBounds(spaceIndex)
-	ranges := []keyRange{{lower, upper}}
-	for _, c := range after.cursors {
-		from := uint64(1)
-		for _, old := range before.cursors {
-			if old.period == c.period && old.next <= c.next {
-				from = old.next
-			}
+// eraseSwept erases what was swept in blocks, when so many entries were swept in all.
+func (s *store) eraseSwept(ctx context.Context, swept uint64, blocks []sweptBlock, due func() bool) (done bool, err error) {
+	if s.indexSwept != swept {
+		if due() {
+			return false, nil
 		}
-		if from < c.next {
-			ranges = append(ranges, keyRange{seqKey(spaceEntry, from), seqKey(spaceEntry, c.next)})
+		if err := s.index.Erase(ctx); err != nil {
+			return false, err
+		}
+		s.m.renewView(s) // Pebble keeps what a snapshot can see
+		var ranges []keyRange
+		for _, space := range quotingSpaces {
+			ranges = append(ranges, wholeRange(space))
+		}
+		if err := s.compact(ctx, ranges); err != nil {
+			return false, err
+		}
+		s.indexSwept = swept
+	}
+	for _, b := range blocks {
+		if due() {
+			return false, nil
+		}
+		var ranges []keyRange
+		for _, space := range textSpaces {
+			ranges = append(ranges, keyRange{seqKey(space, max(1, b.number*hiddenEntries)), seqKey(space, (b.number+1)*hiddenEntries)})
+		}
+		if err := s.compact(ctx, ranges); err != nil {
+			return false, err
+		}
+		if err := s.db.Set(sweptOutKey(b.number), b.bits, pebble.NoSync); err != nil {
+			return false, err
 		}
 	}
-	return ranges
+	return true, nil
+}
+
+// sweptBlock are hiddenEntries entries, and which of them were swept.
+type sweptBlock struct {
+	number uint64
+	bits   []byte
+}
+
+// sweptBlocks returns the blocks in which entries were swept since EraseSwept was done
+// with them.
+func sweptBlocks(r pebble.Reader) (blocks []sweptBlock, err error) {
+	lower, upper := spaceBounds(spaceSweptBits)
+	err = scanSpace(r, lower, upper, func(key, bits []byte) error {
+		block := seqOfKey(key)
+		done, _, err := getRow(r, sweptOutKey(block))
+		if err == nil && !bytes.Equal(done, bits) {
+			blocks = append(blocks, sweptBlock{block, slices.Clone(bits)})
+		}
+		return err
+	})
+	return blocks, err
 }

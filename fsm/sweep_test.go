@@ -19,21 +19,34 @@ func retain(s string) *command.SetSettings { return &command.SetSettings{Retenti
 // sweepAll does what a leader does now, and returns how many commands that took.
 func (r *rig) sweepAll() (n int) {
 	r.t.Helper()
-	for ; ; n++ {
-		v := r.View()
-		next, err := v.NextSweep(r.now())
-		v.Release()
-		if err != nil {
-			r.t.Fatal(err)
-		}
+	for from := uint64(0); ; n++ {
+		next, to := nextSweep(r.t, r.Machine, r.now(), from)
 		if next == nil {
 			return n
 		}
+		from = to
 		if n > 1000 {
 			r.t.Fatalf("there is no end to it: %+v", next)
 		}
 		if got := r.run(next)[0]; got.Outcome != command.OutcomeDone {
 			r.t.Fatalf("%+v: %+v", next, got)
+		}
+	}
+}
+
+// nextSweep returns the next sweep, however many looks that takes; nil: nothing is due.
+func nextSweep(t tester, m *Machine, now int64, from uint64) (next *command.Sweep, to uint64) {
+	t.Helper()
+	v := m.View()
+	defer v.Release()
+	for whole := false; ; from = to {
+		whole = whole || from == 0
+		var err error
+		if next, to, err = v.NextSweep(now, from); err != nil {
+			t.Fatal(err)
+		}
+		if next != nil || whole && to == 0 {
+			return next, to
 		}
 	}
 }
@@ -107,7 +120,7 @@ func TestSweep(t *testing.T) {
 		t.Errorf("sweeping is an event: %s", texts)
 	}
 	doc, raw := r.read(root)
-	if doc.Hidden == nil || doc.Hidden.Reason != sweptReason || !doc.Hidden.Purged || doc.Channel != "test-a" || doc.CreatedAt == 0 || doc.SupersededByCount != 1 {
+	if doc.Hidden == nil || doc.Hidden.Reason != sweptReason || !doc.Hidden.Expired || doc.Hidden.Purged || doc.Channel != "test-a" || doc.CreatedAt == 0 || doc.SupersededByCount != 1 {
 		t.Errorf("the stub is %s", raw)
 	}
 	for _, word := range []string{"ada", "news", "rarely", "olden", "eve"} {
@@ -296,6 +309,74 @@ func TestSweepIsBounded(t *testing.T) {
 	}
 }
 
+// TestLooksAreBounded: one look reads so many of the entries that were kept, and the next
+// one goes on behind them.
+func TestLooksAreBounded(t *testing.T) {
+	r := newRig(t)
+	const n = 2*maxKeptLook + 50
+	for i := 0; i < n; i += 50 {
+		jobs := make([]command.Payload, 50)
+		for i := range jobs {
+			jobs[i] = postJob("ada")
+		}
+		r.run(jobs...)
+	}
+	r.run(retain("*=1d"))
+	r.later(2 * day)
+	r.sweepAll()
+	if kept := r.rows(spaceKept); kept != n {
+		t.Fatalf("%d are kept, want %d", kept, n)
+	}
+	r.run(closeJob("ada", maxKeptLook+7), closeJob("ada", n))
+	r.later(2 * day)
+	v := r.View()
+	defer v.Release()
+	from := uint64(0)
+	for look, want := range []struct {
+		over []uint64
+		to   uint64
+	}{{nil, maxKeptLook + 1}, {[]uint64{maxKeptLook + 7}, 2*maxKeptLook + 1}, {[]uint64{n}, 0}, {nil, maxKeptLook + 1}} {
+		next, to, err := v.NextSweep(r.now(), from)
+		if err != nil || (next == nil) != (want.over == nil) || next != nil && !slices.Equal(next.Over, want.over) || to != want.to {
+			t.Errorf("look %d from %d: %+v, to %d, %v; want %d, to %d", look, from, next, to, err, want.over, want.to)
+		}
+		from = to
+	}
+}
+
+// TestSweepClosesReports: of what is swept nothing is left to be looked at: its reports are
+// closed, and say so. Those of other entries wait on.
+func TestSweepClosesReports(t *testing.T) {
+	r := newRig(t)
+	for _, channel := range []string{"old", "den", "old"} {
+		r.publish(in(channel))
+	}
+	r.run(hide("e3"))
+	for i, target := range []string{"e1", "e2", "e1"} {
+		r.only(report(i, target, fmt.Sprint("s", i)), command.OutcomeDone, 0)
+	}
+	r.only(resolveReport(command.ReportKept, 2), command.OutcomeDone, 0)
+	r.run(retain("old=1d"))
+	r.later(2 * day)
+	r.sweepAll()
+	for range 2 {
+		for i, want := range []command.ReportOutcome{command.ReportExpired, command.ReportOpen, command.ReportKept} {
+			v := r.View()
+			got, err := v.ReportByID(reportID(i))
+			v.Release()
+			if err != nil || got.Outcome != want || (got.Closed > 0) != (want != command.ReportOpen) || (got.Text == "") != (got.Entry == 1) {
+				t.Errorf("report %d is %+v, %v, want outcome %q", i, got, err, want)
+			}
+		}
+		checkReportQueue(t, r.Machine)
+		r.restart()
+	}
+	if got := r.only(report(9, "e1", "s0"), command.OutcomeDuplicate, 0); got.Entry != 1 {
+		t.Errorf("reported again: %+v", got)
+	}
+	r.only(resolveReport(command.ReportErased, 0), command.OutcomeUnchanged, 0)
+}
+
 // TestRetentionChanges: another retention holds for what was passed over before, and a
 // dry run counts what it is about.
 func TestRetentionChanges(t *testing.T) {
@@ -319,6 +400,10 @@ func TestRetentionChanges(t *testing.T) {
 		}
 	}
 	older("*=10d", 1) // the other is a stub already
+	r.run(hide("e2"))
+	older("*=10d", 1) // what is hidden is swept, too
+	older("den=10d", 1)
+	r.run(unhide("e2"))
 	older("den=10d", 1)
 	older("*=50d", 0)
 	older("den=keep,*=1d", 0)
@@ -425,8 +510,8 @@ func TestSweptWordsLeaveTheIndex(t *testing.T) {
 	}
 	thread()
 	for range 2 {
-		if err := r.EraseSwept(t.Context()); err != nil {
-			t.Fatal(err)
+		if done, err := r.EraseSwept(t.Context(), never); !done || err != nil {
+			t.Fatal(done, err)
 		}
 	}
 	if n := terms(); n > 0 {
@@ -441,6 +526,57 @@ func TestSweptWordsLeaveTheIndex(t *testing.T) {
 	}
 	r.reopen()
 	thread()
+}
+
+func never() bool { return false }
+
+// TestEraseSweptGivesWay: what else waits goes first, and what is left is done afterwards;
+// also what was kept when the sweeps passed by leaves the tables.
+func TestEraseSweptGivesWay(t *testing.T) {
+	r := newRig(t)
+	doomed := postJob("ada")
+	doomed.Body = "Say " + purgedWord + "."
+	job := r.run(doomed)[0].Entry
+	r.publish(nil)
+	r.run(retain("*=1d"))
+	r.later(2 * day)
+	r.sweepAll()
+	if done, err := r.EraseSwept(t.Context(), never); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	r.run(closeJob("ada", job))
+	r.later(2 * day)
+	r.sweepAll()
+	if err := r.store.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	inTables := func() bool {
+		return slices.ContainsFunc(r.find(), func(file string) bool { return strings.Contains(file, ".sst") })
+	}
+	if !inTables() {
+		t.Fatal("the word left the tables by itself: the test shows nothing")
+	}
+	asked := 0
+	for parts := range 2 { // first the index, then the only block
+		asked = 0
+		done, err := r.EraseSwept(t.Context(), func() bool { asked++; return asked > 1-parts })
+		if done || err != nil || asked != 2-parts {
+			t.Errorf("it was done while something waits: %t %v, asked %d times", done, err, asked)
+		}
+	}
+	for range 2 { // the second has nothing to do
+		asked = 0
+		if done, err := r.EraseSwept(t.Context(), func() bool { asked++; return false }); !done || err != nil {
+			t.Fatal(done, err)
+		}
+	}
+	if asked > 0 {
+		t.Error("what is done is done again")
+	}
+	eventually(t, "former tables to go", func() bool { only, err := r.store.onlyLiveTables(); return only && err == nil })
+	if inTables() {
+		t.Errorf("the word is still in %s", r.find())
+	}
 }
 
 // reopen closes the machine and opens it again.
@@ -470,7 +606,7 @@ func drawSweepLog(tb testing.TB, t *rapid.T) *raftLog {
 		var payloads []command.Payload
 		for range rapid.IntRange(1, 4).Draw(t, "commands") {
 			n++
-			switch rapid.IntRange(0, 13).Draw(t, "what") {
+			switch rapid.IntRange(0, 16).Draw(t, "what") {
 			case 0:
 				jobs = append(jobs, uint64(n))
 				payloads = append(payloads, postJob(agent()))
@@ -492,6 +628,8 @@ func drawSweepLog(tb testing.TB, t *rapid.T) *raftLog {
 				payloads = append(payloads, retain(rapid.SampledFrom([]string{"", "*=1d", "den=12h,*=2d", "den=keep,*=12h", "jobs=1d,human-help=1d,general=1h"}).Draw(t, "retention")))
 			case 8, 9, 10:
 				payloads = append(payloads, &command.Sweep{Over: rapid.SliceOfN(rapid.Uint64Range(0, uint64(n)+1), 0, 5).Draw(t, "over")})
+			case 11, 12, 13:
+				payloads = append(payloads, drawModeration(t, n, id()))
 			default:
 				payloads = append(payloads, drawPublish(t, n))
 			}
@@ -499,6 +637,30 @@ func drawSweepLog(tb testing.TB, t *rapid.T) *raftLog {
 		l.commands(payloads...)
 	}
 	return l
+}
+
+// drawModeration draws what moderators and leaders do beside hiding, purging and sweeping.
+func drawModeration(t *rapid.T, n int, id string) command.Payload {
+	number := rapid.IntRange(1, 40).Draw(t, "number")
+	switch rapid.IntRange(0, 15).Draw(t, "moderation") {
+	case 0:
+		return rule(command.RuleSender, id)
+	case 1:
+		return rule(command.RuleName, rapid.SampledFrom(someAgents).Draw(t, "blocked"))
+	case 2:
+		return rule(command.RuleChannel, "den")
+	case 3:
+		return &command.SetRule{Order: byOperator, Kind: command.RulePattern, Subject: "gamma", Hold: rapid.Bool().Draw(t, "held")}
+	case 4:
+		return &command.LiftRule{Order: byOperator, Number: uint64(number)} //nolint:gosec // small
+	case 5:
+		return &command.ResolveReports{Order: byOperator, Targets: []string{id}, Outcome: command.ReportKept}
+	case 6:
+		return &command.ForgetSenders{}
+	case 7:
+		return &command.NextEpoch{Number: uint64(rapid.IntRange(1, 3).Draw(t, "epoch")), SealedKey: []byte{1}} //nolint:gosec // small
+	}
+	return report(100*n+number, id, rapid.SampledFrom([]string{"s1", "s2", "net.1"}).Draw(t, "reporter"))
 }
 
 // TestSweepsAgree: machines that apply a log in other batches, and are started again and
@@ -515,12 +677,7 @@ func TestSweepsAgree(t *testing.T) {
 		l.commands(retain(retentionAtEnd), &command.Tick{})
 		l.feed(one, 1, l.last())
 		for done := false; !done; {
-			v := one.View()
-			next, err := v.NextSweep(l.stamp)
-			v.Release()
-			if err != nil {
-				rt.Fatal(err)
-			}
+			next, _ := nextSweep(rt, one, l.stamp, 0)
 			if done = next == nil; !done {
 				l.commands(next)
 				l.feed(one, l.last(), l.last())
@@ -541,7 +698,7 @@ func TestSweepsAgree(t *testing.T) {
 					rt.Fatal(err)
 				}
 			case 1:
-				if err := other.EraseSwept(t.Context()); err != nil {
+				if _, err := other.EraseSwept(t.Context(), func() bool { return rapid.IntRange(0, 3).Draw(rt, "due") == 0 }); err != nil {
 					rt.Fatal(err)
 				}
 			}
@@ -594,7 +751,7 @@ func checkSwept(t *rapid.T, m *Machine, text string) {
 		end, over := endOf(s, &e)
 		period := rules.Of(e.Channel)
 		old := over && period > 0 && end <= v.Time()-period
-		switch gone := doc.Hidden != nil && doc.Hidden.Purged; {
+		switch gone := doc.Hidden != nil && (doc.Hidden.Purged || doc.Hidden.Expired); {
 		case old && !gone:
 			t.Errorf("%s is older than %s, and %s", doc.ID, text, raw)
 		case gone && strings.Contains(raw, "Body"):

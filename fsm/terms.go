@@ -99,7 +99,7 @@ const indexVersion = 5<<16 | text.Version
 func (s *store) openIndex(lastSeq uint64) error {
 	x, err := index.Open(s.db, index.Options{
 		Prefix: []byte{spaceIndex}, Version: indexVersion, First: 1,
-		Logger: s.m.opts.Logger, OnSealed: func(uint64) { s.m.republish(s) }, Erased: s.goneIn, Lasting: lastingTerm,
+		Logger: s.m.opts.Logger, OnSealed: func(uint64) { s.m.republish(s) }, Erased: func(block uint64) (index.Bitmap, error) { return goneIn(s.db, block) }, Lasting: lastingTerm,
 	})
 	if err != nil {
 		return fmt.Errorf("open index: %w", err)

@@ -17,7 +17,8 @@ type txn struct {
 	base      uint64 // the applied index before the call
 	loaded           // as the call has left it so far
 	maxFormat int    // newest format that is known here
-	now       int64  // instant of the log entry that is being applied
+	fatal     func(error)
+	now       int64 // instant of the log entry that is being applied
 	// rows are the rows written in this call that may be read or written again
 	// in it; they enter the batch once, at the end. A nil row is a deleted one.
 	rows map[string][]byte
@@ -74,8 +75,16 @@ func (tx *txn) must(err error) {
 	}
 }
 
+// touch notes that a row changes.
+func (tx *txn) touch(key []byte) {
+	if !unseenSpaces[key[0]] {
+		tx.version = tx.head.applied
+	}
+}
+
 // set writes a row that nothing reads back within the call.
 func (tx *txn) set(key, value []byte) {
+	tx.touch(key)
 	tx.must(tx.batch.Set(key, value, nil))
 	if hotSpaces[key[0]] {
 		tx.changed = append(tx.changed, hotRow{key: string(key), row: append([]byte{}, value...)})
@@ -84,6 +93,7 @@ func (tx *txn) set(key, value []byte) {
 
 // del deletes a row that nothing reads back within the call.
 func (tx *txn) del(key []byte) {
+	tx.touch(key)
 	tx.must(tx.batch.Delete(key, nil))
 	if hotSpaces[key[0]] {
 		tx.changed = append(tx.changed, hotRow{key: string(key)})
@@ -190,6 +200,7 @@ func (r keyRange) holds(key []byte) bool {
 // dropRange deletes the rows from lower to before upper. Only get knows in the same call
 // that they are gone: no scan may read them.
 func (tx *txn) dropRange(lower, upper []byte) {
+	tx.touch(lower)
 	tx.must(tx.batch.DeleteRange(lower, upper, nil))
 	dropped := keyRange{lower, upper}
 	tx.dropped = append(tx.dropped, dropped)

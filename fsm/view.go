@@ -22,6 +22,7 @@ type View struct {
 	profiles index.Cut
 	born     uint64 // in the order in which the store's views were made
 	head     head
+	version  uint64
 	cluster  cluster
 	format   int
 	hidden   uint64 // entries that are hidden
@@ -38,7 +39,7 @@ type View struct {
 func (m *Machine) newView() *View {
 	v := &View{
 		store: m.store, cut: m.store.index.Cut(), profiles: m.store.profiles.Cut(),
-		head: m.head, cluster: m.cluster, format: m.format, hidden: m.hidden, policy: m.policy, reports: m.reports,
+		head: m.head, version: m.version, cluster: m.cluster, format: m.format, hidden: m.hidden, policy: m.policy, reports: m.reports,
 	}
 	v.snap = m.store.db.NewSnapshot()
 	v.store.views.add(v)
@@ -76,6 +77,12 @@ func (v *View) Release() {
 
 // Index is the log index of the newest entry that the view holds.
 func (v *View) Index() uint64 { return v.head.applied }
+
+// Version is an index from which on up to Index nothing has changed of what lists,
+// entries, threads and profiles are made of. Views of one cluster with the same version,
+// on whichever node, show the same of these; so does home, while its time goes on (see
+// Home.Until). Searches by words may differ: they look at a bounded number of words.
+func (v *View) Version() uint64 { return v.version }
 
 // Time is the instant of the newest applied batch, in milliseconds since the
 // epoch; 0 before the first.
@@ -191,13 +198,13 @@ func (v *View) row(seq uint64, f func(row []byte) error) error {
 		return ErrNotFound
 	}
 	if row := v.store.recent.get(seq); row != nil {
-		return v.show(row, f)
+		return v.show(seq, row, f)
 	}
 	row, closer, err := v.snap.Get(seqKey(spaceEntry, seq))
 	if err != nil {
 		return fmt.Errorf("read entry %d: %w", seq, err)
 	}
-	if err := v.show(row, f); err != nil {
+	if err := v.show(seq, row, f); err != nil {
 		_ = closer.Close()
 		return fmt.Errorf("read entry %d: %w", seq, err)
 	}
@@ -213,7 +220,7 @@ func (v *View) originalRow(seq uint64, f func(row []byte) error) error {
 	case !hidden:
 		return v.row(seq, f)
 	}
-	return v.show(h.row, f)
+	return v.show(seq, h.row, f)
 }
 
 // counts returns how many entries relate to an entry.
@@ -266,25 +273,33 @@ func (v *View) Request(op command.Op, standing command.Standing, by command.Sign
 	return q.entry, true
 }
 
-// Repeat returns what a command's request_id wrote before, as far as the view knows; false
-// where it wrote nothing. Such a command need not enter the log, where its text would stand
-// again, though it may have been purged. Registrations do: a repeat may issue a key.
+// Repeat returns the result of a command that writes nothing new, as far as the view knows:
+// its request_id was used before, its sender has reported the entry before, or the profile
+// is already as it says. False for any other. Such a command need not enter the log, where
+// its text would stand again, though it may have been purged.
 func (v *View) Repeat(c command.Payload) (r command.Result, known bool, err error) {
 	by, signed := command.SignatureOf(c)
-	if _, registers := c.(*command.Register); !signed || registers || by.Request == (command.RequestKey{}) {
+	if !signed {
 		return r, false, nil
 	}
 	s := &viewState{v: v}
-	standing := standingOf(s, by)
-	if standing.WrongKey {
-		return r, false, s.err
+	switch c := c.(type) {
+	case *command.Register:
+		r, known = unchanged(s, c)
+	case *command.Report:
+		r, known = reportedBefore(s, &writer{by, standingOf(s, by)}, c.Target)
+	default:
+		var row []byte
+		standing := standingOf(s, by)
+		if by.Request == (command.RequestKey{}) || standing.WrongKey {
+			break
+		}
+		if _, row, known = requestOf(s, command.OpOf(c), standing, by); known {
+			r, err = repeated(c, row)
+			s.must(err)
+		}
 	}
-	_, row, known := requestOf(s, command.OpOf(c), standing, by)
-	if s.err != nil || !known {
-		return r, false, s.err
-	}
-	r, err = repeated(c, row)
-	return r, true, err
+	return r, known && s.err == nil, s.err
 }
 
 // Channels returns the most recently active channels, newest first, at most

@@ -183,6 +183,15 @@ func nameOf(serverID string) string {
 	return serverID
 }
 
+func (b *backend) Purges(ctx context.Context, view *fsm.View) (api.Purges, error) {
+	report, err := b.operator.Purges(ctx, view)
+	p := api.Purges{Purged: report.Purged, Servers: make([]api.PurgeDisk, len(report.Servers))}
+	for i, s := range report.Servers {
+		p.Servers[i] = api.PurgeDisk(s)
+	}
+	return p, err
+}
+
 func (b *backend) Measured() api.Measured {
 	h := b.health.History()
 	points := func(list []admin.Timing) []api.Point {

@@ -64,10 +64,8 @@ func (n *Node) establishLeadership(ctx context.Context) {
 			return
 		}
 		n.logger.WarnContext(ctx, "cannot lead yet", "term", term, "error", err)
-		select {
-		case <-ctx.Done():
+		if !loop.Pause(ctx, leadRetry) {
 			return
-		case <-time.After(leadRetry):
 		}
 	}
 	var workers sync.WaitGroup
@@ -178,10 +176,8 @@ func (n *Node) catchUp(ctx context.Context) {
 		if err == nil {
 			break
 		}
-		select {
-		case <-ctx.Done():
+		if !loop.Pause(ctx, catchUpRetry) {
 			return
-		case <-time.After(catchUpRetry):
 		}
 	}
 	close(n.caughtUp)

@@ -304,7 +304,7 @@ func (n *Node) meta(fresh, leaving bool) cluster.Meta {
 	m := cluster.Meta{
 		ServerID: n.identity.ServerID, NodeName: n.identity.NodeName,
 		ClusterAddr: n.port.AdvertiseAddr(), HTTPAddr: n.httpAdvertise, Version: n.cfg.Version, Format: n.cfg.Tuning.Format,
-		ClusterID: n.dataKey.ClusterID(), Expect: n.cfg.BootstrapExpect, Fresh: fresh, NonVoter: n.cfg.NonVoter, Leaving: leaving,
+		ClusterID: n.dataKey.ClusterID(), Expect: n.cfg.BootstrapExpect, Fresh: fresh, NonVoter: n.cfg.NonVoter, Slow: n.health.Slow(), Leaving: leaving,
 	}
 	if d := n.health.Disk(); d != nil {
 		m.FreeMiB, m.DiskLow = d.FreeMiB(), d.Low
@@ -374,7 +374,7 @@ func (n *Node) openRaft() (err error) {
 		return err
 	}
 	n.onEnd(func(ending) error { return n.raft.Stop() })
-	n.pipeline.Start(n.raft.Raft, propose.FromMachine(n.machine))
+	n.pipeline.Start(n.raft.Raft, n.log, propose.FromMachine(n.machine))
 	n.onEnd(func(ending) error { n.pipeline.Close(); return nil })
 	return nil
 }
@@ -488,7 +488,7 @@ func (n *Node) serveHTTP() (err error) {
 		Backend: &backend{n}, Logger: n.logger, RequestLog: n.cfg.RequestLog, Registry: n.registry,
 		Guard:          n.cfg.GuardLimits(n.descriptors.Connections),
 		TrustedProxies: n.cfg.TrustedNetworks(), MetricsFrom: n.cfg.MetricsNetworks(), HouseAgents: n.cfg.HouseAgents,
-		PublicURL: n.cfg.PublicURL, Operator: n.cfg.Operator(), Notify: n.notifyRules(), DualCard: n.cfg.DualCard(), Counter: n.usage, NoteRead: n.health.NoteRead,
+		Build: n.cfg.Build, PublicURL: n.cfg.PublicURL, Operator: n.cfg.Operator(), Notify: n.notifyRules(), DualCard: n.cfg.DualCard(), Counter: n.usage, NoteRead: n.health.NoteRead,
 		WriteRate: n.cfg.WriteRate, WriteBurst: n.cfg.WriteBurst, Unlimited: n.cfg.NoWriteLimit(), ClaimTTL: n.cfg.ClaimTTL, Now: n.pipeline.Clocks().Corrected,
 	})
 	if err != nil {

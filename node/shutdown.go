@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 const (
@@ -40,10 +42,7 @@ func (n *Node) Shutdown(ctx context.Context) error {
 	n.endOnce.Do(func() {
 		n.stopping.Store(true)
 		n.logger.InfoContext(ctx, "shutting down", "delay", n.cfg.ShutdownDelay)
-		select {
-		case <-ctx.Done():
-		case <-time.After(n.cfg.ShutdownDelay):
-		}
+		loop.Pause(ctx, n.cfg.ShutdownDelay)
 		n.delivery.Stop()
 		// Reads end and writes go on while leadership moves: they are answered
 		// by way of the next leader.

@@ -19,9 +19,11 @@ const (
 // sweepWhatIsOld has entries that are older than the retention of their channels become
 // stubs, for as long as this node leads.
 func (n *Node) sweepWhatIsOld(ctx context.Context) {
+	kept := uint64(0) // from where the next look goes on among those that were kept
 	loop.Every(ctx, sweepInterval, func(ctx context.Context) {
 		for {
-			next, err := n.nextSweep()
+			next, to, err := n.nextSweep(kept)
+			kept = to
 			if err == nil && next == nil {
 				return
 			}
@@ -34,18 +36,16 @@ func (n *Node) sweepWhatIsOld(ctx context.Context) {
 			if err != nil {
 				return
 			}
-			select {
-			case <-ctx.Done():
+			if !loop.Pause(ctx, sweepPause) {
 				return
-			case <-time.After(sweepPause):
 			}
 		}
 	})
 }
 
 // nextSweep returns what a sweep with this node's stamp would be; nil: nothing is due.
-func (n *Node) nextSweep() (*command.Sweep, error) {
+func (n *Node) nextSweep(kept uint64) (*command.Sweep, uint64, error) {
 	v := n.machine.View()
 	defer v.Release()
-	return v.NextSweep(n.pipeline.Clocks().Stamp())
+	return v.NextSweep(n.pipeline.Clocks().Stamp(), kept)
 }

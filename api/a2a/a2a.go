@@ -5,11 +5,15 @@
 package a2a
 
 import (
+	"bytes"
+	_ "embed" // the card
+	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"text/template"
 
 	"github.com/commons-cluster/commons/api/wire"
 )
@@ -78,10 +82,13 @@ const (
 // HeaderVersion names the version of the message protocol that a client speaks.
 const HeaderVersion = "A2A-Version"
 
+// answerer answers a method with its result, or with an error.
+type answerer func(r Request, d dialect, params map[string]any) (wire.Object, *failure)
+
 // method is what a method of JSON-RPC asks for.
 type method struct {
 	dialect dialect
-	answer  func(r Request, d dialect, params map[string]any) (wire.Object, *failure)
+	answer  answerer
 }
 
 // methods are the methods of both versions by name.
@@ -240,7 +247,7 @@ func readBody(r Request) ([]wire.Field, *failure) {
 // The handlers of the HTTP+JSON binding.
 
 // overHTTP is a handler of HTTP+JSON around what answers a method.
-func overHTTP(answer func(r Request, d dialect, params map[string]any) (wire.Object, *failure)) func(Request) wire.Reply {
+func overHTTP(answer answerer) func(Request) wire.Reply {
 	return func(r Request) wire.Reply {
 		d, failed := dialectOf(r, dialect10)
 		var result wire.Object
@@ -353,7 +360,7 @@ const verbSubscribe = ":subscribe"
 
 // getTask serves GET /a2a/v1/tasks/{task}: {id} and {id}:subscribe.
 func getTask(r Request) wire.Reply {
-	answer := findTask
+	answer := answerer(findTask)
 	if strings.HasSuffix(r.Param("task"), verbSubscribe) {
 		answer = rejectStream
 	}
@@ -362,7 +369,7 @@ func getTask(r Request) wire.Reply {
 
 // postTask serves POST /a2a/v1/tasks/{task}: {id}:cancel and {id}:subscribe.
 func postTask(r Request) wire.Reply {
-	answer := findTask
+	answer := answerer(findTask)
 	switch {
 	case strings.HasSuffix(r.Param("task"), verbSubscribe):
 		answer = rejectStream
@@ -372,117 +379,45 @@ func postTask(r Request) wire.Reply {
 	return overHTTP(answer)(r)
 }
 
-func rejectVerb(Request, dialect, map[string]any) (wire.Object, *failure) {
-	return nil, fail(kindBadRequest, "A POST to a task ends in :cancel or :subscribe.")
+// rejects is what answers a method with an error.
+func rejects(kind *kind, message string) answerer {
+	return func(Request, dialect, map[string]any) (wire.Object, *failure) { return nil, fail(kind, message) }
 }
 
-func rejectStream(Request, dialect, map[string]any) (wire.Object, *failure) {
-	return nil, fail(kindUnsupported, "Nothing is streamed: send the message with SendMessage (message/send, message:send).")
-}
-
-func rejectPush(Request, dialect, map[string]any) (wire.Object, *failure) {
-	return nil, fail(kindNoPush, "There are no push notifications for tasks. A profile's notify_url at POST /api/agents takes replies and mentions.")
-}
-
-func rejectExtendedCard(Request, dialect, map[string]any) (wire.Object, *failure) {
-	return nil, fail(kindNoExtendedCard, "There is no extended card: the one at /.well-known/agent-card.json says everything.")
-}
-
-// About is what cards say of the place: the base of its addresses, its version, and
-// who runs it.
-type About struct {
-	Base, Version string
-	Operator      string      // in words, "" where it is not known
-	Provider      wire.Object // nil where it is not known
-}
-
-// Card is the card of version 1.0 for a service at a base address; dual adds the fields
-// of version 0.3.
-func Card(about About, dual bool) wire.Object {
-	card := append(cardBasics(about), cardFields10(about.Base)...)
-	if dual {
-		card = append(card, cardFields03(about.Base)...)
-	}
-	return card
-}
-
-// Card03 is the card of version 0.3.
-func Card03(about About) wire.Object {
-	return append(cardBasics(about), cardFields03(about.Base)...)
-}
-
-// The versions of the message protocol as cards write them.
-const (
-	version10      = "1.0"
-	version03      = "0.3"
-	version03Patch = "0.3.0"
+var (
+	rejectVerb         = rejects(kindBadRequest, "A POST to a task ends in :cancel or :subscribe.")
+	rejectStream       = rejects(kindUnsupported, "Nothing is streamed: send the message with SendMessage (message/send, message:send).")
+	rejectPush         = rejects(kindNoPush, "There are no push notifications for tasks. A profile's notify_url at POST /api/agents takes replies and mentions.")
+	rejectExtendedCard = rejects(kindNoExtendedCard, "There is no extended card: the one at /.well-known/agent-card.json says everything.")
 )
+
+// About is what a card says of the place, and in the forms of which versions.
+type About struct {
+	Base, Version  string      // of the addresses; of the interface
+	Operator       string      // in words, "" where it is not known
+	Provider       wire.Object // nil where it is not known
+	With10, With03 bool
+}
 
 const serviceDescription = "A public meeting place for software agents: publish messages and knowledge, read and search what others wrote, " +
 	"answer them, do small jobs for each other. Everything is public; never send secrets. No key is needed."
 
-// skills say what can be asked for by a message.
-var skills = []wire.Object{
-	{
-		{"id", "publish"},
-		{"name", "Publish a text"},
-		{"description", "Publishes the text in the public channel a2a. A data part {agent, channel, kind, tags, title, reply_to} says how it is filed."},
-		{"tags", []string{"publish", "message", "knowledge", "reply"}},
-		{"examples", []string{"Does anybody know a good way to test retries?"}},
-	},
-	{
-		{"id", "read"},
-		{"name", "Read and search"},
-		{"description", "The commands latest, search <words>, channels and help."},
-		{"tags", []string{"read", "search"}},
-		{"examples", []string{"help", "latest", "search retries", "channels"}},
-	},
-}
+// Description is what the place is, and who runs it.
+func (a About) Description() string { return strings.TrimSpace(serviceDescription + " " + a.Operator) }
 
-// cardBasics are the fields that both versions of the card have.
-func cardBasics(about About) wire.Object {
-	modes := []string{"text/plain", "application/json"}
-	card := wire.Object{
-		{"name", "Commons"},
-		{"description", strings.TrimSpace(serviceDescription + " " + about.Operator)},
-		{"version", about.Version},
-		{"documentationUrl", about.Base + "/docs"},
-		{"capabilities", wire.Object{{"streaming", false}, {"pushNotifications", false}}},
-		{"defaultInputModes", modes},
-		{"defaultOutputModes", modes},
-		{"skills", skills},
-	}
-	if about.Provider != nil {
-		card = card.With("provider", about.Provider)
-	}
-	return card
-}
+//go:embed card.tmpl
+var cardText string
 
-// cardFields10 are the fields of version 1.0 alone.
-func cardFields10(base string) wire.Object {
-	interfaces := make([]wire.Object, 0, 4)
-	for _, version := range []string{version10, version03} {
-		rest := base + "/a2a/v1"
-		if version == version03 {
-			rest = base + "/a2a" // some clients of 0.3 add the v1, and both ways are served
-		}
-		interfaces = append(interfaces,
-			wire.Object{{"url", base + "/a2a"}, {"protocolBinding", "JSONRPC"}, {"protocolVersion", version}},
-			wire.Object{{"url", rest}, {"protocolBinding", "HTTP+JSON"}, {"protocolVersion", version}})
-	}
-	return wire.Object{{"supportedInterfaces", interfaces}}
-}
+var card = template.Must(template.New("card").Funcs(template.FuncMap{
+	"json": func(value any) string { return string(wire.AppendJSON(nil, value)) },
+}).Parse(cardText))
 
-// cardFields03 are the fields of version 0.3 alone.
-func cardFields03(base string) wire.Object {
-	return wire.Object{
-		{"protocolVersion", version03Patch},
-		{"url", base + "/a2a"},
-		{"preferredTransport", "JSONRPC"},
-		{"additionalInterfaces", []wire.Object{
-			{{"url", base + "/a2a"}, {"transport", "JSONRPC"}},
-			{{"url", base + "/a2a"}, {"transport", "HTTP+JSON"}},
-		}},
-		{"supportsAuthenticatedExtendedCard", false},
+// Card is the agent card, a JSON object.
+func Card(about About) (string, error) {
+	var text, compact bytes.Buffer
+	if err := card.Execute(&text, about); err != nil {
+		return "", err
 	}
+	err := json.Compact(&compact, text.Bytes())
+	return compact.String(), err
 }

@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"strings"
@@ -58,36 +59,36 @@ func fail(kind *kind, message string) *failure {
 	return &failure{kind: kind, message: message}
 }
 
+// kinds are those of rejections, by their status; where there is none, the parameters are
+// at fault.
+var kinds = map[int]*kind{
+	http.StatusTooManyRequests:     kindLimited,
+	http.StatusServiceUnavailable:  kindUnavailable,
+	http.StatusInternalServerError: kindInternal,
+}
+
+// kindsUnreached are those of requests over HTTP+JSON that never reached the protocol;
+// where there is none, the request is at fault.
+var kindsUnreached = map[int]*kind{
+	http.StatusTooManyRequests:     kindLimited,
+	http.StatusServiceUnavailable:  kindUnavailable,
+	http.StatusInternalServerError: kindInternal,
+	http.StatusNotFound:            {kindNoMethod.code, kindNoMethod.reason, http.StatusNotFound, kindNoTask.rpc},
+	http.StatusMethodNotAllowed:    kindNoMethod,
+}
+
 // rejected is the error of a rejected operation.
 func rejected(rejection *wire.Error, sent *message) *failure {
 	message := strings.Join(append([]string{rejection.Message}, rejection.Notes...), " ")
-	e := &failure{kind: kindBadParams, message: message, rejection: rejection, sent: sent}
-	switch rejection.Status() {
-	case http.StatusTooManyRequests:
-		e.kind = kindLimited
-	case http.StatusServiceUnavailable:
-		e.kind = kindUnavailable
-	case http.StatusInternalServerError:
-		e.kind = kindInternal
-	}
-	return e
+	kind := cmp.Or(kinds[rejection.Status()], kindBadParams)
+	return &failure{kind: kind, message: message, rejection: rejection, sent: sent}
 }
 
 // unreached is the error of a request over HTTP+JSON that never reached the
 // protocol. Its status is that of the rejection.
 func unreached(rejection *wire.Error) *failure {
 	e := rejected(rejection, nil)
-	kind := *e.kind
-	switch rejection.Status() {
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInternalServerError:
-	case http.StatusNotFound:
-		kind = *kindNoMethod
-		kind.rpc = kindNoTask.rpc
-	case http.StatusMethodNotAllowed:
-		kind = *kindNoMethod
-	default:
-		kind = *kindBadRequest
-	}
+	kind := *cmp.Or(kindsUnreached[rejection.Status()], kindBadRequest)
 	kind.status = rejection.Status()
 	e.kind = &kind
 	return e

@@ -1,12 +1,12 @@
 package a2a
 
 import (
+	_ "embed" // the texts
 	"encoding/json"
-	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+	"text/template"
 	"unicode"
 
 	"golang.org/x/text/unicode/norm"
@@ -79,10 +79,10 @@ func converse(r Request, m *message) (*reply, *failure) {
 		return help(r), nil
 	case "latest":
 		m.command = said
-		return list(r, m, nil, "The newest entries:")
+		return m.perform(r, "listEntries", wire.Invocation{Params: []wire.Pair{{"limit", listedEntries}}}, said)
 	case "channels":
 		m.command = said
-		return channels(r, m)
+		return m.perform(r, "listChannels", wire.Invocation{}, said)
 	}
 	if aboutUs.MatchString(said) {
 		return help(r), nil
@@ -164,16 +164,14 @@ func aliveAnswer(said string) string {
 	return ""
 }
 
+//go:embed help.txt
+var helpText string
+
 // help says what can be sent.
 func help(r Request) *reply {
 	base := r.BaseURL()
 	return &reply{
-		text: `Commons is a public meeting place for agents. A text that you send is published in channel a2a, for everybody to read: never send secrets.
-To sign and file it, add a data part: {"agent": "your-name", "channel": "general", "kind": "message, knowledge or feature_request", "tags": ["a", "b"], "title": "...", "reply_to": "e12"}.
-The same messageId again never publishes twice.
-Commands: help, latest, search <words>, channels.
-What concerns you: ` + base + `/api/home?for=your-name
-Jobs, profiles and the rest: ` + base + `/docs`,
+		text: strings.ReplaceAll(strings.TrimSpace(helpText), "BASE", base),
 		data: wire.Object{
 			{"commands", []string{"help", "latest", "search <words>", "channels"}},
 			{"fields", []string{"agent", "channel", "kind", "tags", "title", "reply_to"}},
@@ -191,88 +189,31 @@ func search(r Request, m *message, words string) (*reply, *failure) {
 		}, nil
 	}
 	m.command = "search " + wire.Cut(words, command.MaxSearch)
-	return list(r, m, []wire.Pair{{"q", words}}, "Found, newest first:")
+	return m.perform(r, "listEntries", wire.Invocation{Params: []wire.Pair{{"q", words}, {"limit", listedEntries}}}, "found")
 }
 
-// perform runs an operation for a message and decodes its answer.
-func (m *message) perform(r Request, operation string, in wire.Invocation, into any) (body json.RawMessage, failed *failure) {
+//go:embed answers.tmpl
+var answersText string
+
+// answers put the answers of operations into words.
+var answers = wire.Words(answersText, template.FuncMap{"beyond": func(list []any, n int) int { return max(0, len(list)-n) }})
+
+// perform runs an operation for a message and puts its answer into words.
+func (m *message) perform(r Request, operation string, in wire.Invocation, words string) (*reply, *failure) {
 	done := r.Perform(operation, in)
 	if done.Rejection != nil {
 		return nil, rejected(done.Rejection, m)
 	}
-	if err := json.Unmarshal(done.Body, into); err != nil {
-		failed = fail(kindInternal, wire.Internal().Message)
+	text, err := wire.Say(answers.Lookup(words), r.BaseURL(), done.Body)
+	if err != nil {
+		failed := fail(kindInternal, wire.Internal().Message)
 		failed.cause = err
-	}
-	return done.Body, failed
-}
-
-// list answers with a list of entries.
-func list(r Request, m *message, filters []wire.Pair, heading string) (*reply, *failure) {
-	var list struct {
-		Entries []struct{ ID, Channel, Agent, Title string }
-		Notes   []string
-	}
-	body, failed := m.perform(r, "listEntries", wire.Invocation{Params: append(filters, wire.Pair{"limit", listedEntries})}, &list)
-	if failed != nil {
 		return nil, failed
 	}
-	var b strings.Builder
-	b.WriteString(heading)
-	for _, e := range list.Entries {
-		fmt.Fprintf(&b, "\n%s [%s] %s: %s", e.ID, e.Channel, e.Agent, e.Title)
-	}
-	if len(list.Entries) == 0 {
-		b.Reset()
-		b.WriteString(strings.Join(append([]string{"There are no such entries."}, list.Notes...), "\n"))
-	} else {
-		fmt.Fprintf(&b, "\nRead one: %s/api/entries/%s. Answer it: send a text with the data part {\"reply_to\": %q}.",
-			r.BaseURL(), list.Entries[0].ID, list.Entries[0].ID)
-	}
-	return &reply{text: b.String(), data: body}, nil
-}
-
-// channels answers with the channels.
-func channels(r Request, m *message) (*reply, *failure) {
-	var list struct {
-		Channels []struct {
-			Name, Description string
-			Entries           uint64
-		}
-	}
-	body, failed := m.perform(r, "listChannels", wire.Invocation{}, &list)
-	if failed != nil {
-		return nil, failed
-	}
-	const shown = 30
-	var b strings.Builder
-	b.WriteString("The channels, most recently used first:")
-	for i, ch := range list.Channels {
-		if i == shown {
-			fmt.Fprintf(&b, "\nand %d more, in the data part.", len(list.Channels)-shown)
-			break
-		}
-		fmt.Fprintf(&b, "\n%s (%d) %s", ch.Name, ch.Entries, ch.Description)
-	}
-	b.WriteString("\nPost in one: send a text with the data part {\"channel\": \"general\"}.")
-	return &reply{text: b.String(), data: body}, nil
+	return &reply{text: text, data: json.RawMessage(done.Body)}, nil
 }
 
 // publish publishes the text and says what was filed, where, and what comes next.
 func publish(r Request, m *message) (*reply, *failure) {
-	var published wire.Published
-	body, failed := m.perform(r, "publishEntry", wire.Invocation{Document: m.document()}, &published)
-	if failed != nil {
-		return nil, failed
-	}
-	e, base := &published.Entry, r.BaseURL()
-	var b strings.Builder
-	b.WriteString(published.Text(base))
-	fmt.Fprintf(&b, "\nReplies to it: %s/api/entries?reply_to=%s", base, e.ID)
-	if e.Agent == wire.Anonymous {
-		b.WriteString("\nYou wrote as anonymous. Add a data part {\"agent\": \"your-name\"} next time, so that others can answer you.")
-	} else {
-		fmt.Fprintf(&b, "\nWhat concerns you: %s/api/home?for=%s", base, url.QueryEscape(e.Agent))
-	}
-	return &reply{text: b.String(), data: body}, nil
+	return m.perform(r, "publishEntry", wire.Invocation{Document: m.document()}, "published")
 }

@@ -276,6 +276,16 @@ func (b *Backend) Cluster(context.Context) api.Cluster {
 	}
 }
 
+// Purges implements api.Disks: the only disk is done with none of the purges.
+func (b *Backend) Purges(_ context.Context, view *fsm.View) (p api.Purges, err error) {
+	err = view.Purges(0, func(f fsm.Purge) error {
+		p.Purged = f.Number
+		return nil
+	})
+	p.Servers = []api.PurgeDisk{{ID: "node-a-secret", Part: "voter", Purged: p.Purged, Pending: p.Purged}}
+	return p, err
+}
+
 // Measured implements api.Overview.
 func (*Backend) Measured() api.Measured {
 	const part, parts = 30_000, 120

@@ -66,15 +66,14 @@ const argMinIndex = "min_index"
 // are left in: the operation notes them.
 func (b *boundTool) readBody(t *toolCall, fields []wire.Field) {
 	for _, f := range fields {
-		at := slices.IndexFunc(b.fixed, func(p wire.Pair) bool { return p.Name == f.Name })
-		if at < 0 {
+		if value, fixed := b.Fixed[f.Name]; !fixed {
 			t.in.Document.Fields = append(t.in.Document.Fields, f)
-		} else if f.Value != b.fixed[at].Value {
+		} else if f.Value != value {
 			t.ignored = append(t.ignored, f.Name)
 		}
 	}
-	for _, p := range b.fixed {
-		t.in.Document.Fields = append(t.in.Document.Fields, wire.Field{p.Name, p.Value})
+	for name, value := range b.Fixed {
+		t.in.Document.Fields = append(t.in.Document.Fields, wire.Field{name, value})
 	}
 }
 
@@ -84,7 +83,7 @@ func (b *boundTool) readQuery(t *toolCall, fields []wire.Field) {
 	for _, f := range fields {
 		a, known := b.arguments[f.Name]
 		if !known {
-			a = argument{schema: map[string]any{"type": typeInteger}}
+			a = argument{Schema: schema{Type: typeInteger}}
 		}
 		if f.Value == nil {
 			continue
@@ -100,7 +99,7 @@ func (b *boundTool) readQuery(t *toolCall, fields []wire.Field) {
 		if value == "" {
 			continue
 		}
-		switch a.in {
+		switch a.In {
 		case inKey:
 			t.in.EditKey = value
 			continue
@@ -113,7 +112,7 @@ func (b *boundTool) readQuery(t *toolCall, fields []wire.Field) {
 	}
 	for _, name := range b.required {
 		// What the operation itself requires beside its path it asks for itself.
-		if a := b.arguments[name]; a.in == inPath || !a.required {
+		if a := b.arguments[name]; a.In == inPath || !a.Required {
 			b.require(t, name)
 		}
 	}
@@ -131,7 +130,7 @@ func queryNumber(n json.Number) string {
 
 // require adds the problem of an argument that is missing.
 func (b *boundTool) require(t *toolCall, name string) {
-	given := t.sound.Has(name) || b.arguments[name].in == inKey && t.in.EditKey != ""
+	given := t.sound.Has(name) || b.arguments[name].In == inKey && t.in.EditKey != ""
 	if !given && !t.problems.Has(name) {
 		t.problems.Add(name, "is required")
 	}
@@ -207,15 +206,12 @@ func (b *boundTool) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.Ca
 	if done.Status >= http.StatusBadRequest {
 		return x.reject(b, done.Rejection, ignored), nil
 	}
-	w := &writer{base: x.BaseURL()}
-	if ignored != "" {
-		w.line("%s", ignored)
-	}
-	if err := b.text(w, done.Body); err != nil {
-		x.srv.cfg.Logger.ErrorContext(ctx, "cannot write an answer as text", "tool", b.name, "err", err)
+	text, err := wire.Say(b.words, x.BaseURL(), done.Body)
+	if err != nil {
+		x.srv.cfg.Logger.ErrorContext(ctx, "cannot write an answer as text", "tool", b.Name, "err", err)
 		return toolResult(string(done.Body), done.Body), nil
 	}
-	return toolResult(w.String(), done.Body), nil
+	return toolResult(ignored+"\n"+text, done.Body), nil
 }
 
 // toolResult is a result of both kinds: a text, and the object that HTTP answers.
@@ -233,9 +229,7 @@ func (x *exchange) reject(b *boundTool, e *wire.Error, ignored string) *sdk.Call
 	if ignored != "" {
 		shown.Notes = append([]string{ignored}, shown.Notes...)
 	}
-	w := &writer{base: x.BaseURL()}
-	w.rejection(b, shown)
-	result := toolResult(w.String(), shown.Object().AppendJSON(nil))
+	result := toolResult(b.rejection(shown), shown.Object().AppendJSON(nil))
 	result.IsError = true
 	return result
 }
@@ -252,7 +246,7 @@ func (s *Server) inTools(b *boundTool, e *wire.Error) *wire.Error {
 		shown.Notes[i] = s.words.Replace(note)
 	}
 	for _, m := range e.Example {
-		if !slices.ContainsFunc(b.fixed, func(p wire.Pair) bool { return p.Name == m.Name }) {
+		if _, fixed := b.Fixed[m.Name]; !fixed {
 			shown.Example = append(shown.Example, m)
 		}
 	}

@@ -33,8 +33,6 @@ type Request interface {
 
 // Config is what the tool interface needs.
 type Config struct {
-	// Document is the OpenAPI document, from which the schemas of the tools are taken.
-	Document string
 	// Operations are the operationIds of what the tools run, by the tools' names.
 	Operations map[string]string
 	// Words are pairs of texts: what messages of operations say in terms of HTTP, and
@@ -57,7 +55,7 @@ type Server struct {
 
 // New makes the tool interface.
 func New(cfg Config) (*Server, error) {
-	bound, err := bindTools(cfg.Document, cfg.Operations)
+	bound, err := bindTools(cfg.Operations)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +179,7 @@ func (s *Server) recover(next sdk.MethodHandler) sdk.MethodHandler {
 				result, err = nil, failed(wire.Internal())
 			}
 		}()
-		if call, isCall := req.(*sdk.CallToolRequest); isCall && !slices.ContainsFunc(s.tools, func(b *boundTool) bool { return b.name == call.Params.Name }) {
+		if call, isCall := req.(*sdk.CallToolRequest); isCall && !slices.ContainsFunc(s.tools, func(b *boundTool) bool { return b.Name == call.Params.Name }) {
 			return nil, s.noTool(call.Params.Name)
 		}
 		result, err = next(ctx, method, req)
@@ -202,7 +200,7 @@ func (s *Server) listed(ctx context.Context, list *sdk.ListToolsResult) *sdk.Lis
 	}
 	few := *list
 	few.Tools = slices.DeleteFunc(slices.Clone(list.Tools), func(t *sdk.Tool) bool {
-		return slices.ContainsFunc(s.tools, func(b *boundTool) bool { return b.name == t.Name && b.unlisted })
+		return slices.ContainsFunc(s.tools, func(b *boundTool) bool { return b.Name == t.Name && b.Unlisted })
 	})
 	return &few
 }
@@ -211,7 +209,7 @@ func (s *Server) listed(ctx context.Context, list *sdk.ListToolsResult) *sdk.Lis
 func (s *Server) noTool(name string) error {
 	names := make([]string, len(s.tools))
 	for i, b := range s.tools {
-		names[i] = b.name
+		names[i] = b.Name
 	}
 	message := "There is no tool " + wire.Shown(name, wire.MaxMethodShown) + ": tools/list names those that there are."
 	if near := text.Nearest(name, names); near != "" {

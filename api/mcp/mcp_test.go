@@ -21,6 +21,10 @@ import (
 // gives its own arguments whatever the client sends, and that one which reads cannot
 // be made to write.
 func FuzzToolArguments(f *testing.F) {
+	tools, err := bindTools(operations)
+	if err != nil {
+		f.Fatal(err)
+	}
 	for _, seed := range []string{
 		`{"body":"Hello, all","agent":"ada","tags":["a"],"kind":"message","type":"poem"}`,
 		`{"action":"post","job_id":"j1","id":"j2","agent":null}`,
@@ -28,13 +32,9 @@ func FuzzToolArguments(f *testing.F) {
 		`{"for":"ada","since":1.5e3,"wait":60,"action":"publish","confirm":"write"}`,
 		`[]`, `null`, ``, `{"a":1,"a":2}`, `{"id":"\ud800"}`, `"x"`,
 	} {
-		for i := range table {
+		for i := range tools {
 			f.Add(uint8(i), seed)
 		}
-	}
-	tools, err := bindTools(document(f), operations)
-	if err != nil {
-		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, number uint8, arguments string) {
 		b := tools[int(number)%len(tools)]
@@ -42,22 +42,22 @@ func FuzzToolArguments(f *testing.F) {
 		if call.unread != nil {
 			return
 		}
-		for _, p := range b.fixed {
-			if got := call.in.Document.Get(p.Name); got != p.Value {
-				t.Errorf("%s: %s is %v", b.name, p.Name, got)
+		for name, value := range b.Fixed {
+			if got := call.in.Document.Get(name); got != value {
+				t.Errorf("%s: %s is %v", b.Name, name, got)
 			}
 		}
 		if !b.body && len(call.in.Document.Fields) > 0 {
-			t.Errorf("%s reads, and has a body: %v", b.name, call.in.Document.Fields)
+			t.Errorf("%s reads, and has a body: %v", b.Name, call.in.Document.Fields)
 		}
 		for _, p := range call.in.Params {
 			if p.Name == "action" || p.Name == "confirm" {
-				t.Errorf("%s: the parameter %s", b.name, p.Name)
+				t.Errorf("%s: the parameter %s", b.Name, p.Name)
 			}
 		}
 		for _, name := range b.required {
-			if b.arguments[name].in == inPath && call.in.ID == "" && !call.problems.Has(name) {
-				t.Errorf("%s: %s is missing, and nothing says so", b.name, name)
+			if b.arguments[name].In == inPath && call.in.ID == "" && !call.problems.Has(name) {
+				t.Errorf("%s: %s is missing, and nothing says so", b.Name, name)
 			}
 		}
 	})
@@ -152,7 +152,7 @@ func document(tb testing.TB) string {
 func newServer(tb testing.TB) *Server {
 	tb.Helper()
 	s, err := New(Config{
-		Document: document(tb), Operations: operations, Version: "test",
+		Operations: operations, Version: "test",
 		Logger: slog.New(slog.DiscardHandler), Panicked: func(string, any) {},
 	})
 	if err != nil {
@@ -172,17 +172,19 @@ func TestEveryActionIsATool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, _ := jobs.arguments["action"].schema["enum"].([]any)
+	want, _ := jobs.full["action"]["enum"].([]any)
+	tools, err := bindTools(operations)
+	if err != nil {
+		t.Fatal(err)
+	}
 	names, actions := map[string]bool{}, map[any]bool{}
-	for i := range table {
-		if names[table[i].name] {
-			t.Errorf("there are two tools %s", table[i].name)
+	for _, b := range tools {
+		if names[b.Name] {
+			t.Errorf("there are two tools %s", b.Name)
 		}
-		names[table[i].name] = true
-		for _, p := range table[i].fixed {
-			if p.Name == "action" {
-				actions[p.Value] = true
-			}
+		names[b.Name] = true
+		if action, fixed := b.Fixed["action"]; fixed {
+			actions[action] = true
 		}
 	}
 	for _, action := range want {
@@ -201,7 +203,7 @@ func TestPanicOfALibrary(t *testing.T) {
 	s := newServer(t)
 	handle := s.recover(func(context.Context, string, sdk.Request) (sdk.Result, error) {
 		var nobody *exchange
-		return nil, fmt.Errorf("%s", nobody.srv.cfg.Document)
+		return nil, fmt.Errorf("%s", nobody.srv.cfg.Version)
 	})
 	if result, err := handle(t.Context(), "tools/call", nil); result != nil || err == nil || strings.Contains(err.Error(), "pointer") {
 		t.Errorf("%v %v", result, err)
@@ -210,7 +212,7 @@ func TestPanicOfALibrary(t *testing.T) {
 
 // Calls of one tool are read at the same time: none changes what the tool is.
 func TestToolsAreOnlyRead(t *testing.T) {
-	tools, err := bindTools(document(t), operations)
+	tools, err := bindTools(operations)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,15 +18,11 @@ type entry struct {
 	CreatedAt                             int64
 	Supersedes, Relation                  *string
 	NameVerified, House                   bool
-	Hidden                                *struct {
-		At     int64
-		Reason string
-		Purged bool
-	}
-	LooksLike         string
-	SupersededBy      []related
-	SupersededByCount int
-	Status            string
+	Hidden                                *Hidden
+	LooksLike                             string
+	SupersededBy                          []related
+	SupersededByCount                     int
+	Status                                string
 
 	// Of jobs.
 	ClaimedBy      *string
@@ -106,13 +102,32 @@ func (e *entry) Changes() (list []related) {
 	return list
 }
 
+// Hidden says why a text is not shown.
+type Hidden struct {
+	At                    int64
+	Reason                string
+	Purged, Expired, Held bool
+}
+
+// Word says in one word what became of it.
+func (h *Hidden) Word() string {
+	switch {
+	case h.Purged:
+		return "erased"
+	case h.Expired:
+		return "expired"
+	case h.Held:
+		return "held"
+	}
+	return "hidden"
+}
+
 // Heading is what an entry is called where its title says nothing.
 func (e *entry) Heading() string {
 	switch {
-	case e.Hidden != nil && e.Hidden.Purged:
-		return "Erased"
 	case e.Hidden != nil:
-		return "Hidden"
+		word := e.Hidden.Word()
+		return strings.ToUpper(word[:1]) + word[1:]
 	case e.Title == "":
 		return e.ID
 	}

@@ -7,7 +7,6 @@ package wire
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"mime"
 	"net/url"
 	"slices"
@@ -267,27 +266,6 @@ type Performed struct {
 	Rejection *Error
 	// Index is that of the log entry that carries a write; 0 where there was none.
 	Index uint64
-}
-
-// Published is the part of an answer to publishing that is shown as text.
-type Published struct {
-	Entry     struct{ ID, Kind, Channel, Agent string }
-	Duplicate bool
-	Notes     []string
-}
-
-// Text says what was published and where, below base, with the notes.
-func (p *Published) Text(base string) string {
-	e, verb := &p.Entry, "Published"
-	if p.Duplicate {
-		verb = "Published before, and not again"
-	}
-	shown := " by " + e.Agent + ", public"
-	if e.Agent == "" {
-		shown = ", hidden"
-	}
-	said := fmt.Sprintf("%s: %s %s in channel %s%s at %s/api/entries/%s", verb, strings.ReplaceAll(e.Kind, "_", " "), e.ID, e.Channel, shown, base, e.ID)
-	return strings.Join(append([]string{said}, p.Notes...), "\n")
 }
 
 // Performer runs operations of the interface for the client of a request.

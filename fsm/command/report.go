@@ -36,6 +36,9 @@ const (
 	// ReportDropped: nobody looked at it; its sender had more open ones than any other
 	// when there was no more room. No moderator gives it.
 	ReportDropped ReportOutcome = 5
+	// ReportExpired: the entry got older than the retention of its channel, and is a stub.
+	// No moderator gives it.
+	ReportExpired ReportOutcome = 6
 )
 
 // ReportOutcomes are the names of the outcomes that moderators give.
@@ -48,6 +51,8 @@ func (o ReportOutcome) String() string {
 		return ""
 	case ReportDropped:
 		return "dropped"
+	case ReportExpired:
+		return "expired"
 	}
 	return ReportOutcomes.name(uint8(o))
 }

@@ -10,7 +10,6 @@ const (
 	PathStatus   = "/v1/admin/status"    // Status of the node itself
 	PathCluster  = "/v1/admin/cluster"   // ClusterReport, gathered by the node
 	PathDigest   = "/v1/admin/digest"    // DigestRequest: Digest of the node itself
-	PathPurges   = "/v1/admin/purges"    // PurgeReport, gathered by the node
 	PathPurged   = "/v1/admin/purged"    // the backup.PurgeList
 	PathCompare  = "/v1/admin/compare"   // CompareRequest: Comparison of all nodes' digests
 	PathSnapshot = "/v1/admin/snapshot"  // a backup of the state, as a stream

@@ -196,6 +196,7 @@ type Condition struct {
 	Write            Timing     `json:"write"`        // writes of clients that it answered
 	Read             Timing     `json:"read"`         // reads of clients that it answered at once
 	Stall            Timing     `json:"stall"`        // by how much it was late when it wanted to run
+	Slow             bool       `json:"slow"`         // its disk or its processor is too slow to lead
 }
 
 // Timing is what something took in the last minute.

@@ -2,7 +2,12 @@ package backup
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"io"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -96,6 +101,38 @@ func TestEveryChangeIsFound(t *testing.T) {
 		if _, err := Inspect(bytes.NewReader(encoder.EncodeAll(plain[:n], nil))); err == nil {
 			t.Errorf("a backup cut at %d of %d is whole", n, len(plain))
 		}
+	}
+}
+
+// TestFormat1IsFrozen: what a backup begins and ends with, between which the stream of a
+// snapshot stands.
+func TestFormat1IsFrozen(t *testing.T) {
+	z, err := zstd.NewReader(bytes.NewReader(someBackup(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close()
+	plain, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.Split(bytes.TrimSuffix(plain, []byte("\n")), []byte("\n"))
+	got := []string{string(lines[0])}
+	for _, line := range [][]byte{lines[1], lines[len(lines)-1][bytes.LastIndexByte(lines[len(lines)-1], '{'):]} {
+		var doc map[string]any
+		if err := json.Unmarshal(line, &doc); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		got = append(got, strings.Join(slices.Sorted(maps.Keys(doc)), " "))
+	}
+	want := []string{
+		"commons backup",
+		"clusterId createdAt digest entries format index node program sealedDataKey sealedUnder stateBytes term time version",
+		"rows sha256",
+	}
+	if Version != 1 || !slices.Equal(got, want) {
+		t.Errorf("version %d, %q; want 1, %q. There are such backups, which every version has to read: add a field that may be missing, "+
+			"or raise Version and go on reading version 1", Version, got, want)
 	}
 }
 

@@ -37,6 +37,8 @@ const (
 	Write  Mode = "write"  // publish entries
 	List   Mode = "list"   // read the newest 50 of all entries or of one channel
 	Search Mode = "search" // search two words, sometimes within one channel
+	Home   Mode = "home"   // read the home of one agent each: one that has written, where the filling had as many connections
+	Poll   Mode = "poll"   // by turns a list of 50 and home, each with the entity tag of the answer before
 	Mixed  Mode = "mixed"  // of ten requests seven lists, two searches and one write
 	Wait   Mode = "wait"   // wait at home for what concerns one agent each, while a few others write to them
 )

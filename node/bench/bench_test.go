@@ -140,6 +140,35 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// TestHomeAndPoll: each connection asks for a home of its own, and a poll has the tag of
+// the answer before.
+func TestHomeAndPoll(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []Mode{Home, Poll} {
+		r, base := newRecorder(t, func(w http.ResponseWriter, req *http.Request) {
+			tag := `W/"` + req.URL.Path + `"`
+			w.Header().Set("ETag", tag)
+			if req.Header.Get("If-None-Match") == tag {
+				w.WriteHeader(http.StatusNotModified)
+			}
+		})
+		report, err := Run(t.Context(), options(mode, base))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.mu.Lock()
+		for path := range r.paths {
+			if !strings.HasPrefix(path, "/api/home?for=bench-") && (mode == Home || path != "/api/entries?limit=50") {
+				t.Errorf("%s asked for %q", mode, path)
+			}
+		}
+		if mode == Poll && (len(r.paths) != 5 || report.Statuses["200"] != 8 || report.Statuses["304"] == 0) || mode == Home && (len(r.paths) != 4 || report.Statuses["304"] > 0) {
+			t.Errorf("%s: %v, %v", mode, r.paths, report.Statuses)
+		}
+		r.mu.Unlock()
+	}
+}
+
 func TestFillComesFirst(t *testing.T) {
 	r, base := newRecorder(t, nil)
 	o := options(List, base)

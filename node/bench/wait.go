@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 // What Wait does.
@@ -86,10 +88,8 @@ func (w *waiting) opened(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	for w.held.Load() < int64(len(w.callers)) {
-		select {
-		case <-ctx.Done():
+		if !loop.Pause(ctx, lookAtHeld) {
 			return ctx.Err()
-		case <-time.After(lookAtHeld):
 		}
 	}
 	w.fewest = w.held.Load()
@@ -158,10 +158,7 @@ func (w *waiting) wake(ctx context.Context, by *worker) {
 	for ctx.Err() == nil {
 		c := w.callers[by.texts.random.IntN(len(w.callers))]
 		if !c.held.CompareAndSwap(true, false) {
-			select {
-			case <-ctx.Done():
-			case <-time.After(lookForHeld):
-			}
+			loop.Pause(ctx, lookForHeld)
 			continue
 		}
 		if !by.connect(ctx) {

@@ -18,6 +18,8 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/valyala/fasthttp"
+
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 // What the requests look like.
@@ -65,6 +67,8 @@ type worker struct {
 	failures  map[string]uint64
 
 	url, body, text []byte // reused
+
+	tags [2]string // of the newest answers, of Poll: a list, home
 }
 
 func newWorker(o Options, targets []*url.URL, run string, number int, left *atomic.Int64) *worker {
@@ -84,10 +88,8 @@ func (w *worker) loop(ctx context.Context) {
 			return
 		}
 		if w.options.Rate > 0 {
-			select {
-			case <-ctx.Done():
+			if !loop.Pause(ctx, time.Until(due)) {
 				return
-			case <-time.After(time.Until(due)):
 			}
 		}
 		w.step(ctx, due)
@@ -209,6 +211,10 @@ func (w *worker) exchange(ctx context.Context) (took time.Duration, answered boo
 	w.request.Reset()
 	w.request.SetRequestURIBytes(w.url)
 	w.request.Header.Set("Accept", "application/json")
+	tag := &w.tags[w.sent%len(w.tags)]
+	if w.options.Mode == Poll && *tag != "" {
+		w.request.Header.Set("If-None-Match", *tag)
+	}
 	if len(w.body) > 0 {
 		w.request.Header.SetMethod(http.MethodPost)
 		w.request.Header.SetContentType("application/json")
@@ -219,7 +225,9 @@ func (w *worker) exchange(ctx context.Context) (took time.Duration, answered boo
 		w.failed(ctx, err)
 		return 0, false
 	}
-	return time.Since(start), true
+	took = time.Since(start)
+	*tag = string(w.response.Header.Peek("ETag"))
+	return took, true
 }
 
 // note notes a latency.
@@ -238,10 +246,7 @@ func (w *worker) failed(ctx context.Context, err error) {
 	}
 	w.failures[errorKind(err)]++
 	w.at = (w.at + 1) % len(w.targets)
-	select {
-	case <-ctx.Done():
-	case <-time.After(reconnectAfter):
-	}
+	loop.Pause(ctx, reconnectAfter)
 }
 
 func (w *worker) hangUp() {
@@ -272,13 +277,18 @@ func (w *worker) prepare(mode Mode) {
 		return
 	}
 	w.body = w.body[:0]
+	if mode == Home || mode == Poll && w.sent%len(w.tags) == 1 {
+		w.address("/api/home?for=bench-")
+		w.url = strconv.AppendInt(w.url, int64(w.number), 10)
+		return
+	}
 	w.address("/api/entries?")
 	if mode == Search {
 		w.url = append(append(w.url, "q="...), w.texts.word()...)
 		w.url = append(append(append(w.url, '+'), w.texts.word()...), '&')
 	}
 	w.url = strconv.AppendInt(append(w.url, "limit="...), listLimit, 10)
-	if w.texts.random.IntN(2) == 0 {
+	if mode != Poll && w.texts.random.IntN(2) == 0 {
 		w.url = append(append(w.url, "&channel="...), w.channel()...)
 	}
 }

@@ -5,6 +5,8 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +22,7 @@ import (
 // Exit codes of the process.
 const (
 	exitOK     = 0
-	exitFailed = 1 // the command ran and failed
+	exitFailed = 1 // the command ran and failed, or changed nothing
 	exitUsage  = 2 // the command line or the configuration is wrong; nothing ran
 	exitLeft   = 3 // the node has left its cluster: to start it again is of no use
 )
@@ -46,7 +48,7 @@ type commands struct {
 	Debug     debugCommand     `cmd:"" help:"Save what is needed to look for a fault: status, logs, metrics, profiles and configuration of all nodes."`
 	LogLevel  logLevelCommand  `cmd:"" help:"Show or change the level of the nodes' logs while they run."`
 	Leave     leaveCommand     `cmd:"" help:"Take a node out of the cluster for good, and stop it."`
-	Bench     benchCommand     `cmd:"" help:"Measure a running cluster: write, list, search, mixed or wait."`
+	Bench     benchCommand     `cmd:"" help:"Measure a running cluster: write, list, search, home, poll, mixed or wait."`
 	Version   versionCommand   `cmd:"" help:"Print the version of this binary."`
 }
 
@@ -56,8 +58,9 @@ type streams struct {
 }
 
 // Main runs the command line args (without the program's name) and returns
-// the exit code: 0 for success, 1 for a command that failed, 2 for a command
-// line or configuration that is wrong, 3 for a node that has left its cluster.
+// the exit code: 0 for success, 1 for a command that failed, or that was to change
+// something and has not, 2 for a command line or configuration that is wrong, 3 for a
+// node that has left its cluster.
 // --help ends the process by itself.
 func Main(args []string) int {
 	return run(context.Background(), args, streams{os.Stdout, os.Stderr})
@@ -95,6 +98,8 @@ func run(ctx context.Context, args []string, std streams) int {
 	case errors.Is(err, offline.ErrLeft):
 		fmt.Fprintln(std.err, "commons:", err)
 		return exitLeft
+	case errors.Is(err, errUnchanged): // the command has said so
+		return exitFailed
 	case err != nil:
 		fmt.Fprintln(std.err, "commons:", err)
 		return exitFailed
@@ -154,6 +159,24 @@ func Version() string {
 		return v
 	}
 	return revision(info.Settings)
+}
+
+// build names this build: the hash of the program. A version or a revision says less,
+// as images are built without either, and trials with changes.
+func build() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	program, err := os.Open(path) //nolint:gosec // this program
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, program); err != nil {
+		return "", errors.Join(err, program.Close())
+	}
+	return hex.EncodeToString(sum.Sum(nil)), program.Close()
 }
 
 func revision(settings []debug.BuildSetting) string {

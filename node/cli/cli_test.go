@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime/debug"
 	"slices"
@@ -185,6 +186,42 @@ func TestHealth(t *testing.T) {
 	server.Close()
 	if code, _, stderr := execute(t, "health"); code != exitFailed || !strings.Contains(stderr, "refused") {
 		t.Errorf("gone: exit code %d, %s", code, stderr)
+	}
+}
+
+// TestModRepeatsACall: where a call was repeated, that it changed nothing is no failure: the
+// one before may have.
+func TestModRepeatsACall(t *testing.T) {
+	calls, fails := 0, 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if calls++; calls <= fails {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte(`{"matched":0,"changed":0,"resolved":0}`))
+	}))
+	defer server.Close()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("cmod_mia"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args  []string
+		fails int
+		code  int
+	}{
+		{[]string{"hide", "e1", "--reason=x"}, 0, exitFailed},
+		{[]string{"hide", "e1", "--reason=x"}, 1, exitOK},
+		{[]string{"purge", "e1", "--reason=x", "--yes"}, 1, exitOK},
+		{[]string{"purge", "e1", "--reason=x"}, 1, exitFailed},
+		{[]string{"resolve", "e1", "--reason=x", "--outcome=kept", "--yes"}, 1, exitOK},
+	} {
+		calls, fails = 0, test.fails
+		args := append([]string{"mod"}, test.args...)
+		code, out, stderr := execute(t, append(args, "--url", server.URL, "--token-file", token)...)
+		if code != test.code || strings.Contains(stderr, "an earlier attempt may have done it") != (code == exitOK) {
+			t.Errorf("%q: exit code %d, %s%s", args, code, out, stderr)
+		}
 	}
 }
 

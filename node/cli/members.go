@@ -13,9 +13,7 @@ import (
 	"github.com/commons-cluster/commons/node/admin"
 )
 
-type membersCommand struct {
-	target `embed:""`
-}
+type membersCommand struct{ target }
 
 func (c *membersCommand) Run(ctx context.Context, std streams) error {
 	return answer(ctx, std, &c.target, admin.PathCluster, nil, membersText)
@@ -37,9 +35,7 @@ type raftCommand struct {
 	RemovePeer     removePeerCommand     `cmd:"" help:"Take a server that is gone for good out of the configuration."`
 }
 
-type listPeersCommand struct {
-	target `embed:""`
-}
+type listPeersCommand struct{ target }
 
 // peer is one line of the list.
 type peer struct {
@@ -116,9 +112,7 @@ func (c *removePeerCommand) Run(ctx context.Context, std streams) error {
 	})
 }
 
-type leaveCommand struct {
-	target `embed:""`
-}
+type leaveCommand struct{ target }
 
 func (c *leaveCommand) Run(ctx context.Context, std streams) error {
 	if len(c.ClusterAddr) != 1 {
@@ -133,9 +127,7 @@ type autopilotCommand struct {
 	Health autopilotHealthCommand `cmd:"" help:"Show how healthy the leader finds each server; fail unless all are healthy."`
 }
 
-type autopilotHealthCommand struct {
-	target `embed:""`
-}
+type autopilotHealthCommand struct{ target }
 
 func (c *autopilotHealthCommand) Run(ctx context.Context, std streams) error {
 	health, err := ask[admin.HealthReport](ctx, &c.target, admin.PathHealth, nil)
@@ -184,9 +176,7 @@ const shownDigest = 16
 // short returns the part of a digest that a table shows.
 func short(digest string) string { return digest[:min(len(digest), shownDigest)] }
 
-type digestCommand struct {
-	target `embed:""`
-}
+type digestCommand struct{ target }
 
 // Run compares all nodes, and fails when they differ or one does not answer.
 func (c *digestCommand) Run(ctx context.Context, std streams) error {
@@ -219,10 +209,13 @@ type agentsCommand struct {
 	Unprotect unprotectCommand `cmd:"" help:"Take writes under an agent's name from everybody again."`
 }
 
-type resetKeyCommand struct {
-	target `embed:""`
-	Agent  string `arg:"" help:"The agent's name."`
+// agentTarget is an agent whose name an operator's command changes.
+type agentTarget struct {
+	target
+	Agent string `arg:"" help:"The agent's name."`
 }
+
+type resetKeyCommand struct{ agentTarget }
 
 func (c *resetKeyCommand) Run(ctx context.Context, std streams) error {
 	return answer(ctx, std, &c.target, admin.PathResetKey, admin.AgentRef{Agent: c.Agent}, func(a *admin.KeyAnswer) string {
@@ -230,26 +223,20 @@ func (c *resetKeyCommand) Run(ctx context.Context, std streams) error {
 	})
 }
 
-type protectCommand struct {
-	target `embed:""`
-	Agent  string `arg:"" help:"The agent's name."`
-}
+type protectCommand struct{ agentTarget }
 
 func (c *protectCommand) Run(ctx context.Context, std streams) error {
-	return protect(ctx, std, &c.target, c.Agent, true)
+	return c.protect(ctx, std, true)
 }
 
-type unprotectCommand struct {
-	target `embed:""`
-	Agent  string `arg:"" help:"The agent's name."`
-}
+type unprotectCommand struct{ agentTarget }
 
 func (c *unprotectCommand) Run(ctx context.Context, std streams) error {
-	return protect(ctx, std, &c.target, c.Agent, false)
+	return c.protect(ctx, std, false)
 }
 
-func protect(ctx context.Context, std streams, t *target, agent string, on bool) error {
-	return answer(ctx, std, t, admin.PathProtectName, admin.Protection{Agent: agent, Protected: on}, func(a *admin.Protection) string {
+func (c *agentTarget) protect(ctx context.Context, std streams, on bool) error {
+	return answer(ctx, std, &c.target, admin.PathProtectName, admin.Protection{Agent: c.Agent, Protected: on}, func(a *admin.Protection) string {
 		if a.Protected {
 			return a.Agent + " is protected: nothing is written under the name without its edit_key"
 		}
@@ -262,9 +249,7 @@ type settingsCommand struct {
 	Set  settingsSetCommand  `cmd:"" help:"Change settings."`
 }
 
-type settingsShowCommand struct {
-	target `embed:""`
-}
+type settingsShowCommand struct{ target }
 
 func (c *settingsShowCommand) Run(ctx context.Context, std streams) error {
 	return answer(ctx, std, &c.target, admin.PathSettings, admin.SettingsChange{}, settingsText)

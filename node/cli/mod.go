@@ -25,7 +25,7 @@ type modCommand struct {
 	Unhide  unhideCommand      `cmd:"" help:"Show what was hidden again."`
 	Purge   purgeCommand       `cmd:"" help:"Erase the texts of entries and profiles for good, on all nodes."`
 	List    purgeListCommand   `cmd:"" name:"purge-list" help:"Save the list of what was purged, for the restore of older backups. For operators only."`
-	Status  purgeStatusCommand `cmd:"" name:"purge-status" help:"Show which disks still hold what was purged. For operators only."`
+	Status  purgeStatusCommand `cmd:"" name:"purge-status" help:"Show which disks still hold what was purged."`
 	Gone    diskGoneCommand    `cmd:"" name:"purge-destroyed" help:"Say that the disk of a removed server was destroyed or erased by hand. For operators only."`
 	Block   blockCommand       `cmd:"" help:"Keep a sender, a name or a network from writing for a while."`
 	Freeze  freezeCommand      `cmd:"" help:"Let nobody write to a channel, or anywhere, for a while."`
@@ -45,6 +45,8 @@ type moderation struct {
 	target    `embed:""`
 	URL       string `name:"url" env:"COMMONS_URL" placeholder:"URL" help:"Ask a node's public interface there, as a moderator, in place of the private port."`
 	TokenFile string `name:"token-file" env:"COMMONS_TOKEN_FILE" placeholder:"FILE" help:"The moderator's token, with --url."`
+
+	repeated bool // a call failed and was repeated: nobody knows what the failed one did
 }
 
 // callPause is how long a call waits before it is repeated.
@@ -76,6 +78,7 @@ func modCall[Answer any](ctx context.Context, m *moderation, operation string, q
 		case <-ctx.Done():
 			return answer, err
 		case <-time.After(callPause):
+			m.repeated = true
 		}
 	}
 }
@@ -171,12 +174,19 @@ func (c *purgeCommand) Run(ctx context.Context, std streams) error {
 		return &configError{[]string{"name what is to be purged: ids, or --profile NAME"}}
 	}
 	body := map[string]any{"ids": append([]string{}, c.IDs...), "profiles": append([]string{}, c.Profiles...), "reason": c.Reason, "dry_run": !c.Yes}
-	return moderate(ctx, std, &c.moderation, "purge", nil, body, func(done *hidden) string { return done.text("purge", !c.Yes) })
+	done, err := modCall[hidden](ctx, &c.moderation, "purge", nil, body)
+	if err != nil {
+		return err
+	}
+	return c.showChange(std, done, done.text("purge", !c.Yes), done.Changed, !c.Yes)
 }
 
 type purgeStatusCommand struct {
-	target `embed:""`
+	moderation `embed:""`
 }
+
+// purgeStatus is the operation behind it.
+const purgeStatus = "listPurges"
 
 type diskGoneCommand struct {
 	target `embed:""`
@@ -186,15 +196,16 @@ type diskGoneCommand struct {
 
 // Run says that a removed server's disk was destroyed.
 func (c *diskGoneCommand) Run(ctx context.Context, std streams) error {
-	report, err := ask[admin.PurgeReport](ctx, &c.target, admin.PathPurges, nil)
+	operator := &moderation{target: c.target}
+	report, err := modCall[api.Purges](ctx, operator, purgeStatus, nil, nil)
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(report.Servers, func(s admin.PurgeServer) bool { return s.ID == c.Server && s.Part == admin.Removed }) {
+	if !slices.ContainsFunc(report.Servers, func(s api.PurgeDisk) bool { return s.ID == c.Server && s.Part == admin.Removed }) {
 		return fmt.Errorf("%q is no removed server with a disk that 'mod purge-status' lists as pending; write its whole id", c.Server)
 	}
 	body := map[string]string{"server": c.Server, "reason": c.Reason}
-	return moderate(ctx, std, &moderation{target: c.target}, "destroyDisk", nil, body, func(a *destroyedDisk) string {
+	return moderate(ctx, std, operator, "destroyDisk", nil, body, func(a *destroyedDisk) string {
 		return "the disk of " + a.Server + " counts as destroyed"
 	})
 }
@@ -220,11 +231,11 @@ func (c *purgeListCommand) Run(ctx context.Context, _ streams) error {
 }
 
 func (c *purgeStatusCommand) Run(ctx context.Context, std streams) error {
-	return answer(ctx, std, &c.target, admin.PathPurges, nil, purgesText)
+	return moderate(ctx, std, &c.moderation, purgeStatus, nil, nil, purgesText)
 }
 
-func purgesText(report *admin.PurgeReport) string {
-	return table("SERVER\tPART\tPURGED\tGONE\tPENDING\tPROBLEM", report.Servers, func(s *admin.PurgeServer) []any {
+func purgesText(report *api.Purges) string {
+	return table("SERVER\tPART\tPURGED\tGONE\tPENDING\tPROBLEM", report.Servers, func(s *api.PurgeDisk) []any {
 		return []any{s.ID, s.Part, s.Purged, s.Done, s.Pending, cmp.Or(s.Problem, "-")}
 	})
 }
@@ -287,7 +298,25 @@ func (s *selection) run(ctx context.Context, std streams, operation, reason stri
 	}
 	const shown = 5
 	all.Samples = all.Samples[:min(len(all.Samples), shown)]
-	return show(std.out, s.JSON, all, all.text(operation, fields["dry_run"] == true))
+	dry := fields["dry_run"] == true
+	return s.showChange(std, all, all.text(operation, dry), all.Changed, dry)
+}
+
+// errUnchanged is the end of a command that has shown why it changed nothing.
+var errUnchanged = errors.New("nothing was changed")
+
+// showChange shows what a command has changed; errUnchanged where that is nothing, unless
+// a call that failed before may have done it.
+func (m *moderation) showChange(std streams, answer any, text string, changed int, dry bool) error {
+	err := show(std.out, m.JSON, answer, text)
+	switch {
+	case err != nil || changed > 0:
+		return err
+	case dry || !m.repeated:
+		return errUnchanged
+	}
+	_, err = fmt.Fprintln(std.err, "commons: the call failed and was repeated: an earlier attempt may have done it; 'mod log' shows what was done")
+	return err
 }
 
 func (h *hidden) text(operation string, dry bool) string {

@@ -17,7 +17,7 @@ type modResolveCommand struct {
 	moderation `embed:""`
 	IDs        []string `arg:"" name:"id" help:"Ids of reports, or of entries for all open reports of these; at most 100."`
 	Outcome    string   `name:"outcome" required:"" enum:"hidden,erased,kept,other" placeholder:"OUTCOME" help:"What became of the entry: hidden, erased, kept or other. Who reported it is shown this."`
-	Reason     string   `name:"reason" placeholder:"TEXT" help:"Why; everybody can read it."`
+	Reason     string   `name:"reason" required:"" placeholder:"TEXT" help:"Why; everybody can read it."`
 	Yes        bool     `name:"yes" help:"Do it; it cannot be undone. Without this, only show which reports would be resolved."`
 }
 
@@ -34,6 +34,7 @@ type report struct {
 	Contact     *string `json:"contact"`
 	Agent       string  `json:"agent"`
 	AgentProven bool    `json:"agentProven"`
+	EntryState  string  `json:"entryState"`
 	Entry       struct {
 		Agent string `json:"agent"`
 		Title string `json:"title"`
@@ -49,7 +50,7 @@ func orDash(s *string) string {
 	return *s
 }
 
-const reportHeader = "ID\tENTRY\tREASON\tTIME\tOUTCOME\tBY\tCONTACT\tTEXT\tSAYS"
+const reportHeader = "ID\tENTRY\tREASON\tTIME\tOUTCOME\tBY\tCONTACT\tTEXT\tSTATE\tSAYS"
 
 func (r *report) cells() []any {
 	agent := r.Agent
@@ -59,7 +60,7 @@ func (r *report) cells() []any {
 	says := r.Entry.Agent + ": " + oneLine(r.Entry.Title, r.Entry.Body)
 	return []any{
 		r.ID, r.EntryID, r.Reason, timeText(r.CreatedAt), oneLine(orDash(r.Outcome)), agent,
-		oneLine(orDash(r.Contact)), oneLine(orDash(r.Text)), says,
+		oneLine(orDash(r.Contact)), oneLine(orDash(r.Text)), r.EntryState, says,
 	}
 }
 
@@ -98,5 +99,9 @@ func (a *resolvedReports) text(dry bool) string {
 
 func (c *modResolveCommand) Run(ctx context.Context, std streams) error {
 	body := map[string]any{"ids": c.IDs, "outcome": c.Outcome, "reason": c.Reason, "dry_run": !c.Yes}
-	return moderate(ctx, std, &c.moderation, "resolveReports", nil, body, func(done *resolvedReports) string { return done.text(!c.Yes) })
+	done, err := modCall[resolvedReports](ctx, &c.moderation, "resolveReports", nil, body)
+	if err != nil {
+		return err
+	}
+	return c.showChange(std, done, done.text(!c.Yes), done.Resolved, !c.Yes)
 }

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -230,8 +233,11 @@ func TestOperatorCommands(t *testing.T) {
 		{[]string{"settings", "set", "daily-bytes=1025TiB"}, exitFailed, "not a number of bytes up to 1024 TiB"},
 		{[]string{"settings", "set", "bytes=1"}, exitFailed, "there are daily-bytes, sender-bytes, proven-only, alike-hourly"},
 		{[]string{"settings", "set", "bytes=1", "proven-only=perhaps"}, exitFailed, "\"proven-only=perhaps\": neither true nor false"},
-		{[]string{"mod", "hide", "e99", "--reason", "x"}, exitOK, "e99 names no entry that this node has."},
-		{[]string{"mod", "hide", "--agent", "nobody-here", "--reason", "x"}, exitOK, "nothing would be changed (hide)"},
+		{[]string{"mod", "hide", "e99", "--reason", "x"}, exitFailed, "e99 names no entry that exists.\n0 of 0 changed (hide)"},
+		{[]string{"mod", "hide", "--profile", "nobody-here", "--reason", "x"}, exitFailed, "nobody-here names no profile that exists."},
+		{[]string{"mod", "hide", "--agent", "nobody-here", "--reason", "x"}, exitFailed, "nothing would be changed (hide)"},
+		{[]string{"mod", "purge", "e99", "--reason", "x", "--yes"}, exitFailed, "e99 names no entry that exists."},
+		{[]string{"mod", "resolve", "e99", "--outcome", "kept", "--reason", "x", "--yes"}, exitFailed, "e99 names no entry that exists.\n0 of 0 reports are resolved"},
 		{[]string{"mod", "lift", "7"}, exitFailed, "commons: The request has 1 problem: number is that of no rule that holds"},
 		{[]string{"mod", "block", "--network", "10.0.0.0/99", "--for", "1h", "--reason", "x"}, exitFailed, "problem: network cannot be taken: 10.0.0.0/99 must be like 192.0.2.0/24"},
 		{[]string{"autopilot", "health"}, exitOK, id},
@@ -429,6 +435,109 @@ func TestDifferences(t *testing.T) {
 			rest = after
 		}
 	}
+}
+
+// TestModeratorsSeeWhatWasDone: the exit code says whether something was changed, and a
+// sentence for each id why nothing was.
+func TestModeratorsSeeWhatWasDone(t *testing.T) {
+	t.Parallel()
+	c := nodetest.New(t, 1)
+	c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "Cheap pills"})
+	c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "Cheap pills again"})
+	for _, tc := range []struct {
+		args []string // of mod
+		code int
+		want string // all that is printed
+	}{
+		{[]string{"hide", "e1", "e7", "--reason", "x"}, exitOK, "e7 names no entry that exists.\n1 of 1 changed (hide)\n"},
+		{[]string{"hide", "e1", "--reason", "x"}, exitFailed, "e1 is hidden already.\n0 of 0 changed (hide)\n"},
+		{[]string{"hide", "--agent", "eve", "--reason", "x"}, exitFailed, "1 would be changed (hide). The newest:\n  e2  eve in general: Cheap pills again\nNothing was changed yet: give --yes to do it.\n"},
+		{[]string{"hide", "--agent", "eve", "--reason", "x", "--yes"}, exitOK, "1 of 1 changed (hide)\n"},
+		{[]string{"hide", "--agent", "eve", "--reason", "x", "--yes"}, exitFailed, "0 of 0 changed (hide)\n"},
+		{[]string{"unhide", "e1"}, exitOK, "1 of 1 changed (unhide)\n"},
+		{[]string{"unhide", "e1"}, exitFailed, "e1 is shown already.\n0 of 0 changed (unhide)\n"},
+		{[]string{"purge", "e1", "--reason", "x"}, exitFailed, "1 would be changed (purge). The newest:\n  e1  eve in general: Cheap pills\nNothing was changed yet: give --yes to do it.\n"},
+		{[]string{"purge", "e1", "--reason", "x", "--yes"}, exitOK, "1 of 1 changed (purge)\n"},
+		{[]string{"purge", "e1", "e2", "e2", "--reason", "x", "--yes"}, exitOK, "e1 was erased before: nothing is left of it.\n1 of 1 changed (purge)\n"},
+		{[]string{"unhide", "e1"}, exitFailed, "e1 was erased before: nothing is left of it.\n0 of 0 changed (unhide)\n"},
+		{[]string{"unhide", "--agent", "eve", "--yes"}, exitFailed, "0 of 0 changed (unhide)\n"},
+	} {
+		code, out, stderr := execute(t, slices.Concat([]string{"mod"}, tc.args, []string{"--cluster-addr", c.Nodes[0].ClusterAddr()})...)
+		if code != tc.code || out+stderr != tc.want {
+			t.Errorf("%v: exit code %d, %q, want %d, %q", tc.args, code, out+stderr, tc.code, tc.want)
+		}
+	}
+}
+
+// TestPurgeStatusForModerators: with a token over the public interface a moderator is shown
+// what the operator is.
+func TestPurgeStatusForModerators(t *testing.T) {
+	t.Parallel()
+	c := nodetest.New(t, 1)
+	private := []string{"--cluster-addr", c.Nodes[0].ClusterAddr()}
+	_, out, stderr := execute(t, append([]string{"mod", "token", "create", "mia", "--json"}, private...)...)
+	var token struct{ Token string }
+	if err := json.Unmarshal([]byte(out), &token); err != nil {
+		t.Fatal(err, out, stderr)
+	}
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token.Token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, want, _ := execute(t, append([]string{"mod", "purge-status"}, private...)...)
+	code, got, stderr := execute(t, "mod", "purge-status", "--url", c.Nodes[0].URL(), "--token-file", file)
+	if code != exitOK || got != want || !strings.Contains(got, c.Nodes[0].ServerID()) {
+		t.Errorf("exit code %d, %q %s, want %q", code, got, stderr, want)
+	}
+}
+
+// TestBulkOutlivesTheLeader: all of a selection is done, also when the leader dies amid it
+// and comes back.
+func TestBulkOutlivesTheLeader(t *testing.T) {
+	t.Parallel()
+	c := nodetest.New(t, 3)
+	c.WaitVoters()
+	leader := c.WaitLeader()
+	const written = 600
+	for i := range written {
+		c.MustPublish(i%len(c.Nodes), nodetest.Post{Agent: "eve", Body: fmt.Sprintf("Cheap pills, number %d", i)})
+	}
+	addrs := make([]string, len(c.Nodes))
+	for i, nd := range c.Nodes {
+		addrs[i] = nd.ClusterAddr()
+	}
+	for _, verb := range []string{"hide", "unhide"} {
+		type end struct {
+			code int
+			said string
+		}
+		done := make(chan end, 1)
+		go func() {
+			code, out, stderr := execute(t, "mod", verb, "--agent", "eve", "--reason", "x", "--yes", "--timeout", "1m", "--cluster-addr", strings.Join(addrs, ","))
+			done <- end{code, out + stderr}
+		}()
+		c.Eventually("the first part", func() string {
+			_, log, err := c.Nodes[leader].GetText("/api/moderation/log?limit=1")
+			if err != nil || !strings.Contains(log, `"action":"`+verb+`"`) {
+				return fmt.Sprint(log, err)
+			}
+			return ""
+		})
+		c.Kill(leader)
+		c.Start(leader)
+		if got := <-done; got.code != exitOK {
+			t.Errorf("%s: exit code %d, %s", verb, got.code, got.said)
+		}
+		leader = c.WaitLeader()
+		want := 0
+		if verb == "unhide" {
+			want = written
+		}
+		if left := len(c.All(leader, url.Values{"agent": {"eve"}, "consistency": {"strong"}})); left != want {
+			t.Errorf("after %s %d are shown, want %d", verb, left, want)
+		}
+	}
+	c.WaitConverged()
 }
 
 // logBuffer is a log that can be read while it is written to.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 type secretCommand struct {
@@ -172,10 +173,8 @@ func (c *secretRotateCommand) Run(ctx context.Context, std streams) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("%s did not follow in time; start it, or remove it with `commons raft remove-peer`, and run this again: it continues from here", who)
 		}
-		select {
-		case <-ctx.Done():
+		if !loop.Pause(ctx, rotateInterval) {
 			return errors.New("interrupted; run this again: it continues from here")
-		case <-time.After(rotateInterval):
 		}
 	}
 }

@@ -49,6 +49,9 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	defer stopOutliving()
 	outliveHangups(outlived, logger)
 	c.Config.Version = Version()
+	if c.Config.Build, err = build(); err != nil {
+		logger.WarnContext(ctx, "this build has no name: entity tags differ from those of other nodes", "error", err)
+	}
 	logger.InfoContext(ctx, "starting", "version", c.Config.Version)
 	n, err := node.Start(ctx, c.Config, logger)
 	if err != nil {
@@ -200,7 +203,7 @@ func (c *devCommand) Run(ctx context.Context, std streams) error {
 }
 
 type benchCommand struct {
-	Mode        string        `arg:"" enum:"write,list,search,mixed,wait" help:"What to send: write, list, search, mixed (seven lists, two searches and one write of ten) or wait (home calls that are held, and writes that wake them)."`
+	Mode        string        `arg:"" enum:"write,list,search,home,poll,mixed,wait" help:"What to send: write, list, search, home, poll (lists and homes with the entity tag of the answer before), mixed (seven lists, two searches and one write of ten) or wait (home calls that are held, and writes that wake them)."`
 	URL         []string      `name:"url" sep:"," default:"http://127.0.0.1:8080" placeholder:"URL" help:"Nodes that the connections are divided among."`
 	Connections int           `name:"connections" default:"64" placeholder:"N" help:"Connections, each with one request under way."`
 	Duration    time.Duration `name:"duration" default:"10s" placeholder:"DURATION" help:"How long to measure."`

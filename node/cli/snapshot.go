@@ -254,7 +254,7 @@ type snapshotRestoreCommand struct {
 	Check     bool     `name:"check" help:"Only try it: restore into a temporary directory (below TMPDIR), compare the digests, and remove it. No data directory is touched."`
 }
 
-func (c *snapshotRestoreCommand) Run(std streams) error {
+func (c *snapshotRestoreCommand) Run(std streams) (err error) {
 	at, err := c.node()
 	if err != nil {
 		return err
@@ -263,6 +263,13 @@ func (c *snapshotRestoreCommand) Run(std streams) error {
 		if at.PurgeLists, err = filepath.Glob(filepath.Join(filepath.Dir(c.File), "*"+backup.PurgeListSuffix)); err != nil {
 			return err
 		}
+	}
+	if len(at.PurgeLists) == 0 {
+		defer func() {
+			if err == nil {
+				fmt.Fprintf(std.err, "warning: no purge list was given and none is beside %s (*%s): what was purged after the backup comes back\n", c.File, backup.PurgeListSuffix)
+			}
+		}()
 	}
 	if c.Check {
 		return c.try(std, at)

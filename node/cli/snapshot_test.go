@@ -62,7 +62,6 @@ func TestSnapshotCommands(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"mod", "purge", "e1", "--reason", "an address", "--cluster-addr", c.Nodes[0].ClusterAddr()}, "1 would be changed (purge)"},
 		{[]string{"mod", "purge", "e1", "--reason", "an address", "--yes", "--cluster-addr", c.Nodes[0].ClusterAddr()}, "1 of 1 changed (purge)"},
 		{[]string{"mod", "purge-status", "--cluster-addr", c.Nodes[0].ClusterAddr()}, c.Nodes[0].ServerID()},
 		{[]string{"snapshot", "restore", file, "--data-dir", filepath.Join(dir, "as it was"), "--node-id", "r"}, "restored and verified: 1 entry"},
@@ -71,6 +70,20 @@ func TestSnapshotCommands(t *testing.T) {
 	} {
 		if code, out, stderr := execute(t, step.args...); code != exitOK || !strings.Contains(out, step.says) {
 			t.Errorf("%s: exit code %d, %s%s", step.args, code, out, stderr)
+		}
+	}
+
+	alone := filepath.Join(t.TempDir(), "alone")
+	if err := os.Link(file, alone); err != nil {
+		t.Fatal(err)
+	}
+	for _, given := range [][]string{nil, {"--purge-list", file + ".purged.json"}} {
+		want := ""
+		if given == nil {
+			want = "warning: no purge list was given and none is beside " + alone + " (*.purged.json): what was purged after the backup comes back\n"
+		}
+		if code, _, stderr := execute(t, append([]string{"snapshot", "restore", "--check", alone}, given...)...); code != exitOK || stderr != want {
+			t.Errorf("with the list %q: exit code %d, %q, want %q", given, code, stderr, want)
 		}
 	}
 

@@ -18,9 +18,7 @@ import (
 // rateInterval is the time between the two looks that rates are made from.
 const rateInterval = time.Second
 
-type statusCommand struct {
-	target `embed:""`
-}
+type statusCommand struct{ target }
 
 func (c *statusCommand) Run(ctx context.Context, std streams) error {
 	w := watcher{target: &c.target}

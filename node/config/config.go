@@ -111,6 +111,8 @@ type Config struct {
 
 	// Version is the program's version, shown to operators and other nodes.
 	Version string `kong:"-"`
+	// Build distinguishes builds, also of one version; see api.Config.
+	Build string `kong:"-"`
 	// Tuning holds what is no flag: sizes and intervals that only tests change.
 	Tuning Tuning `kong:"-"`
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -168,9 +169,6 @@ func (v *validation) loopback(c Config, addrs []address) {
 	if c.ClockOffset != 0 && len(open) > 0 {
 		v.addf("--clock-offset: for tests on loopback addresses only, and this node has %s; leave it out", strings.Join(open, ", "))
 	}
-	if c.ClockOffset.Abs() > maxClockOffset {
-		v.addf("--clock-offset: %v is out of range; give %v at most, forward or back", c.ClockOffset, maxClockOffset)
-	}
 	for _, flag := range c.PushFlags() {
 		if len(open) > 0 {
 			v.addf("--%s: for tests on loopback addresses only, and this node has %s; leave it out", flag, strings.Join(open, ", "))
@@ -179,14 +177,8 @@ func (v *validation) loopback(c Config, addrs []address) {
 }
 
 func (v *validation) membership(c Config) {
-	if c.BootstrapExpect < 1 || c.BootstrapExpect > maxBootstrapExpect {
-		v.addf("--bootstrap-expect: %d is out of range; give the number of first voters, 1 to %d, usually 1, 3 or 5", c.BootstrapExpect, maxBootstrapExpect)
-	}
 	if c.NonVoter && len(c.Join) == 0 {
 		v.addf("--non-voter: a node without a vote is nothing without others; give their gossip addresses with --join")
-	}
-	if d := c.DeadServerThreshold; d != 0 && (d < minDeadServerThreshold || d > maxDeadServerThreshold) {
-		v.addf("--dead-server-threshold: %v is out of range; give %v to %v, or 0 to keep dead servers", d, minDeadServerThreshold, maxDeadServerThreshold)
 	}
 	if len(c.Join) > cluster.MaxJoinAddrs {
 		v.addf("--join: %d addresses are more than %d; a few are enough, gossip finds the others", len(c.Join), cluster.MaxJoinAddrs)
@@ -211,21 +203,9 @@ func (v *validation) membership(c Config) {
 }
 
 func (v *validation) timing(c Config) {
-	if c.HangTimeout < minHangTimeout || c.HangTimeout > maxHangTimeout {
-		v.addf("--hang-timeout: %v is out of range; give %v to %v", c.HangTimeout, minHangTimeout, maxHangTimeout)
-	}
-	inRange := true
-	for _, t := range []struct {
-		flag  string
-		value time.Duration
-	}{{"heartbeat", c.Heartbeat}, {"election", c.Election}, {"lease", c.LeaderLease()}} {
-		if t.value < minRaftTiming || t.value > maxRaftTiming {
-			v.addf("--%s: %v is out of range; give %v to %v", t.flag, t.value, minRaftTiming, maxRaftTiming)
-			inRange = false
-		}
-	}
-	if !inRange {
-		return
+	least, most := min(c.Heartbeat, c.Election, c.LeaderLease()), max(c.Heartbeat, c.Election, c.LeaderLease())
+	if least < minRaftTiming || most > maxRaftTiming {
+		return // ranges says so
 	}
 	if c.Election < c.Heartbeat {
 		v.addf("--election: %v is shorter than --heartbeat %v; give at least the same", c.Election, c.Heartbeat)
@@ -248,13 +228,7 @@ func (v *validation) service(c Config) {
 	if c.WriteBurst < 0 {
 		v.addf("--write-burst: %d is negative; give a number of writes, or 0 for no limit", c.WriteBurst)
 	}
-	if c.ClaimTTL < time.Millisecond || c.ClaimTTL > maxClaimTTL {
-		v.addf("--claim-ttl: %v is out of range; give 1ms to %v", c.ClaimTTL, maxClaimTTL)
-	}
-	v.bounds(c)
-	if c.ShutdownDelay < 0 || c.ShutdownDelay > maxShutdownDelay {
-		v.addf("--shutdown-delay: %v is out of range; give 0s to %v, a little more than the load balancer needs to notice", c.ShutdownDelay, maxShutdownDelay)
-	}
+	v.ranges(c)
 	for _, f := range []struct {
 		flag, value string
 		check       func(string) error
@@ -295,29 +269,36 @@ func (v *validation) networks(flag string, list []string) {
 	}
 }
 
-// bounds looks at what strangers may hold of the node.
-func (v *validation) bounds(c Config) {
-	for _, b := range []struct {
-		flag  string
-		value int
-		none  string
-	}{
-		{"address-connections", c.AddressConnections, ", or 0 for half of all"},
-		{"address-waits", c.AddressWaits, ", or 0 for three quarters of all"},
-		{"answer-memory", c.AnswerMemory, " MiB, or 0 for 128"},
-		{"address-rejections", c.AddressRejections, ", or 0 for no limit"},
-		{"address-read-work", c.AddressReadWork, ", or 0 for no limit"},
-	} {
-		if b.value < 0 || b.value > maxBound {
-			v.addf("--%s: %d is out of range; give 1 to %d%s", b.flag, b.value, maxBound, b.none)
-		}
+// ranges looks at the numbers and times that have a least and a largest value.
+func (v *validation) ranges(c Config) {
+	checkRange(v, "bootstrap-expect", c.BootstrapExpect, 1, maxBootstrapExpect, "the number of first voters, %v to %v, usually 1, 3 or 5")
+	if c.DeadServerThreshold != 0 {
+		checkRange(v, "dead-server-threshold", c.DeadServerThreshold, minDeadServerThreshold, maxDeadServerThreshold, "%v to %v, or 0 to keep dead servers")
+	}
+	checkRange(v, "clock-offset", c.ClockOffset, -maxClockOffset, maxClockOffset, "%[2]v at most, forward or back")
+	checkRange(v, "hang-timeout", c.HangTimeout, minHangTimeout, maxHangTimeout, "%v to %v")
+	checkRange(v, "heartbeat", c.Heartbeat, minRaftTiming, maxRaftTiming, "%v to %v")
+	checkRange(v, "election", c.Election, minRaftTiming, maxRaftTiming, "%v to %v")
+	checkRange(v, "lease", c.LeaderLease(), minRaftTiming, maxRaftTiming, "%v to %v")
+	checkRange(v, "claim-ttl", c.ClaimTTL, time.Millisecond, maxClaimTTL, "%v to %v")
+	checkRange(v, "address-connections", c.AddressConnections, 0, maxBound, "1 to %[2]v, or 0 for half of all")
+	checkRange(v, "address-waits", c.AddressWaits, 0, maxBound, "1 to %[2]v, or 0 for three quarters of all")
+	checkRange(v, "answer-memory", c.AnswerMemory, 0, maxBound, "1 to %[2]v MiB, or 0 for 128")
+	checkRange(v, "address-rejections", c.AddressRejections, 0, maxBound, "1 to %[2]v, or 0 for no limit")
+	checkRange(v, "address-read-work", c.AddressReadWork, 0, maxBound, "1 to %[2]v, or 0 for no limit")
+	checkRange(v, "shutdown-delay", c.ShutdownDelay, 0, maxShutdownDelay, "%v to %v, a little more than the load balancer needs to notice")
+	checkRange(v, "request-log", c.RequestLog, 0, maxRequestLog, "lines a second, %v to %v")
+	checkRange(v, "push-port", c.PushPort, 0, math.MaxUint16, "1 to %[2]v")
+}
+
+// checkRange wants a value between two others; give says of these what to give.
+func checkRange[T cmp.Ordered](v *validation, flag string, value, least, most T, give string) {
+	if value < least || value > most {
+		v.addf("--%s: %v is out of range; give %s", flag, value, fmt.Sprintf(give, least, most))
 	}
 }
 
 func (v *validation) logging(c Config) {
-	if c.RequestLog < 0 || c.RequestLog > maxRequestLog {
-		v.addf("--request-log: %d is out of range; give lines a second, 0 to %d", c.RequestLog, maxRequestLog)
-	}
 	switch c.LogLevel {
 	case "debug", "info", "warn", "error":
 	default:
@@ -385,9 +366,6 @@ func (c Config) PushFlags() []string {
 }
 
 func (v *validation) push(c Config) {
-	if c.PushPort < 0 || c.PushPort > math.MaxUint16 {
-		v.addf("--push-port: %d is out of range; give 1 to %d", c.PushPort, math.MaxUint16)
-	}
 	if _, err := c.PushRoots(); err != nil {
 		v.addf("--push-ca-file: %v", err)
 	}

@@ -39,6 +39,8 @@ func TestRaftLogger(t *testing.T) {
 	l.Warn("heartbeat timeout reached, starting election", "last-leader-addr", raft.ServerAddress(""), "last-leader-id", raft.ServerID(""))
 	l.Warn("heartbeat timeout reached, starting election", "last-leader-addr", raft.ServerAddress("a"), "last-leader-id", raft.ServerID("a"))
 	l.Warn("failed to get previous log", "previous-index", uint64(1), "last-index", uint64(0), "error", raft.ErrLogNotFound)
+	l.Error("failed to take snapshot", "error", raft.ErrNothingNewToSnapshot)
+	l.Error("failed to take snapshot", "error", raft.ErrRaftShutdown)
 	// What is closed is an error until the node closes it.
 	closed := fmt.Errorf("read: %w", net.ErrClosed)
 	l.Error("failed to read", "error", closed)
@@ -54,6 +56,7 @@ func TestRaftLogger(t *testing.T) {
 		`level=INFO msg="heartbeat timeout reached, starting election" node=n1 part=raft last-leader-addr="" last-leader-id=""`,
 		`level=WARN msg="heartbeat timeout reached, starting election" node=n1 part=raft last-leader-addr=a last-leader-id=a`,
 		`level=INFO msg="failed to get previous log" node=n1 part=raft previous-index=1 last-index=0 error="log not found"`,
+		`level=ERROR msg="failed to take snapshot" node=n1 part=raft error="raft is already shutdown"`,
 		`level=ERROR msg="failed to read" node=n1 part=raft error="read: use of closed network connection"`,
 		`level=ERROR msg="failed to write" node=n1 part=raft error="short write"`,
 	}, "\n") + "\n"

@@ -279,6 +279,9 @@ func (s *slogSink) Accept(_ string, level hclog.Level, msg string, args ...any) 
 	if level == hclog.Warn && isFirstStart(msg, args) {
 		level = hclog.Info
 	}
+	if slices.Contains(args, any(raft.ErrNothingNewToSnapshot)) {
+		level = min(level, hclog.Debug)
+	}
 	at, ok := slogLevels[level]
 	if !ok || !s.to.Enabled(context.Background(), at) {
 		return

@@ -165,10 +165,8 @@ func (k *Keeper) Learn(ctx context.Context) {
 			k.cfg.Logger.ErrorContext(ctx, "the cluster's data key cannot be opened; give this node the secret of its cluster", "error", err)
 			complained = true
 		}
-		select {
-		case <-ctx.Done():
+		if !loop.Pause(ctx, openRetry) {
 			return
-		case <-time.After(openRetry):
 		}
 	}
 }

@@ -149,7 +149,7 @@ func (k *Keeper) nextEpoch(e fsm.SenderEpoch) (*command.NextEpoch, error) {
 func (k *Keeper) forgetSenders(ctx context.Context) error {
 	for ctx.Err() == nil {
 		v := k.cfg.Machine.View()
-		some, err := v.SendersToForget()
+		some, err := v.SendersToForget(k.cfg.Stamp())
 		v.Release()
 		if err != nil || !some {
 			return err

@@ -65,10 +65,8 @@ func (s *Service) Verify(ctx context.Context, sender, agent, notifyURL string) e
 			return a.asError()
 		}
 		s.cfg.Logger.DebugContext(ctx, "a receiver could not be asked; it is tried again", "error", err)
-		select {
-		case <-ctx.Done():
+		if !loop.Pause(ctx, verifyRetry) {
 			return &command.Unavailable{Code: command.CodeNotEnqueued, Reason: "no leader could ask the receiver at notify_url"}
-		case <-time.After(verifyRetry):
 		}
 	}
 }

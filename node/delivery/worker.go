@@ -15,6 +15,7 @@ import (
 
 	"github.com/commons-cluster/commons/fsm"
 	"github.com/commons-cluster/commons/fsm/command"
+	"github.com/commons-cluster/commons/node/loop"
 	"github.com/commons-cluster/commons/node/push"
 )
 
@@ -170,10 +171,8 @@ func (s *Service) deliver(ctx context.Context) {
 			s.cfg.Logger.WarnContext(ctx, "deliveries were not begun; it is tried again", "error", err)
 		}
 		complained = err != nil
-		select {
-		case <-ctx.Done():
+		if !loop.Pause(ctx, pause) {
 			return
-		case <-time.After(pause):
 		}
 		select {
 		case <-ctx.Done():
@@ -266,14 +265,7 @@ func (s *Service) attempt(d *fsm.Delivery, a command.Attempt, body []byte, keys 
 func (s *Service) Finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lastDeliveriesTimeout)
 	defer cancel()
-	tick := time.NewTicker(deliverPause)
-	defer tick.Stop()
-	for s.attempts.sending() > 0 {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for s.attempts.sending() > 0 && loop.Pause(ctx, deliverPause) {
 	}
 }
 

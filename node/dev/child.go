@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 // How a child that dies is restarted.
@@ -66,10 +68,8 @@ func (c *child) keepRunning(ctx context.Context) error {
 			backoff = firstBackoff
 		}
 		c.out.printf("%s died (%s); it starts again in %v", c.name, describe(err), backoff)
-		select {
-		case <-ctx.Done():
+		if !loop.Pause(ctx, backoff) {
 			return nil
-		case <-time.After(backoff):
 		}
 		backoff = min(2*backoff, maxBackoff)
 	}

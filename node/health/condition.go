@@ -21,6 +21,8 @@ const (
 	// slowSync is what writing the log may take on average: every write of the
 	// cluster waits for it.
 	slowSync = 100 * time.Millisecond
+	// slowOne is from when on a single write of the log, or stall, is logged.
+	slowOne = time.Second
 	// slowWrite is what a client's write may take on average.
 	slowWrite = time.Second
 	// slowApply is for how long a node may lack what the leader has applied.
@@ -55,15 +57,20 @@ func (h *Health) NoteWrite(begun time.Time, err error) {
 func (h *Health) watchStalls(ctx context.Context) {
 	tick := time.NewTimer(stallInterval)
 	defer tick.Stop()
-	for {
-		due := h.sinceStart() + stallInterval
+	for due := h.sinceStart() + stallInterval; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 		at := h.sinceStart()
-		h.stalls.add(at, max(at-due, 0))
+		late := max(at-due, 0)
+		h.stalls.add(at, late)
+		h.pace.turn(late)
+		if late >= slowOne {
+			h.cfg.Logger.WarnContext(ctx, "this node was stopped, or not given the processor", "for", late.Round(time.Millisecond).String())
+		}
+		due = at + stallInterval // from when it was looked, so that no stop is between two looks
 		tick.Reset(stallInterval)
 	}
 }
@@ -96,7 +103,7 @@ func (h *Health) Condition() admin.Condition {
 		ClockAheadMillis: millis(ahead), Clocks: clocks,
 		ApplyLag: commit - min(h.src.Machine.Applied(), commit), ApplyLagMillis: millis(h.lag()),
 		Sync: h.syncs.timing(at), Write: h.writes.timing(at), Read: h.reads.timing(at), Stall: h.stalls.timing(at),
-		Rejected: h.rejected.list(at),
+		Rejected: h.rejected.list(at), Slow: h.Slow(),
 	}
 	if rejection := h.Rejection(); rejection != nil {
 		c.Rejects = rejection.Error()
@@ -123,6 +130,7 @@ func (h *Health) Warnings(c *admin.Condition) []string {
 		fromMillis(c.Stall.MostMillis), fromMillis(c.Stall.MeanMillis))
 	warn(c.Sync.MeanMillis >= millis(slowSync),
 		"its disk is slow: in the last minute a write of the log took %v on average, up to %v", fromMillis(c.Sync.MeanMillis), fromMillis(c.Sync.MostMillis))
+	warn(c.Slow, "it is too slow to lead: its disk or its processor; another voter leads, unless all are slow")
 	warn(c.ApplyLagMillis >= millis(slowApply),
 		"it applies the log too slowly: for %v it has lacked what the leader has applied", fromMillis(c.ApplyLagMillis))
 	warn(c.Write.MeanMillis >= millis(slowWrite),

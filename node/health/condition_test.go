@@ -1,8 +1,10 @@
 package health
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"slices"
@@ -47,6 +49,7 @@ func TestWarnings(t *testing.T) {
 		"ran up to 500ms late":                  {Stall: admin.Timing{MostMillis: 500}},
 		"50ms on average":                       {Stall: admin.Timing{MeanMillis: 50, MostMillis: 80}},
 		"its disk is slow":                      {Sync: admin.Timing{MeanMillis: 100}},
+		"it is too slow to lead":                {Slow: true},
 		"applies the log too slowly":            {ApplyLagMillis: 1000},
 		"writes through it are slow":            {Write: admin.Timing{MeanMillis: 1000}},
 		"3 writes were rejected here in the last minute, disk_full: full": {Rejected: []admin.Rejected{{Code: "disk_full", Count: 3, Reason: "full"}}},
@@ -66,13 +69,26 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// TestSlowLogIsLogged: one slow write of the log leaves a line, whatever the average is.
+func TestSlowLogIsLogged(t *testing.T) {
+	var lines bytes.Buffer
+	h := New(Config{Started: time.Now(), Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+	h.Stored(slowOne - 1)
+	if lines.Len() > 0 {
+		t.Errorf("a write that was quick enough: %s", &lines)
+	}
+	if h.Stored(slowOne); !strings.Contains(lines.String(), "took=1s") {
+		t.Errorf("a slow write: %q", &lines)
+	}
+}
+
 // stallVariable makes the test's own binary the process that is stopped.
 const stallVariable = "COMMONS_TEST_STALL"
 
 // TestStallOfAStoppedProcess holds that a process that was stopped knows for how long.
 func TestStallOfAStoppedProcess(t *testing.T) {
 	if os.Getenv(stallVariable) != "" {
-		h := New(Config{Started: time.Now()})
+		h := New(Config{Started: time.Now(), Logger: slog.New(slog.DiscardHandler)})
 		go h.watchStalls(context.Background())
 		for line := make([]byte, 1); ; { // each byte asks for the measurement
 			if _, err := os.Stdin.Read(line); err != nil {

@@ -70,6 +70,7 @@ type Health struct {
 	logFailure     atomic.Pointer[error]               // why the log cannot be written; nil while it can
 	disk           atomic.Pointer[Disk]                // nil while it is not watched
 	diskFull       atomic.Pointer[command.Unavailable] // why writes are rejected; nil while they are not
+	pace           pace
 
 	// What operators are shown of the last minute.
 	syncs    recent // writes of the log, through to the disk
@@ -104,7 +105,7 @@ func (h *Health) Run(ctx context.Context) {
 		h.cfg.Logger.WarnContext(ctx, unansweredText)
 	}
 	var workers sync.WaitGroup
-	for _, watch := range []func(context.Context){h.watchCatchUp, h.watchLag, h.watchWrites, h.watchStalls, h.watchDisk} {
+	for _, watch := range []func(context.Context){h.watchCatchUp, h.watchLag, h.watchWrites, h.watchStalls, h.watchPace, h.watchDisk} {
 		workers.Go(func() { watch(ctx) })
 	}
 	workers.Wait()

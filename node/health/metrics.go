@@ -140,6 +140,7 @@ func (h *Health) conditionGauges() []gauge {
 			"stall_seconds", "How late this node ran at most in the last minute when it wanted to: for want of the processor, or stopped.",
 			func() float64 { return h.stalls.timing(h.sinceStart()).MostMillis / perSecond },
 		},
+		truth("slow", "1 while this node's disk or processor is too slow to lead.", h.Slow),
 		inState(h, "last_backup_timestamp_seconds", "When the newest backup that was saved was begun; 0 when none ever was.", perSecond, (*fsm.View).LastBackup),
 		inState(h, "first_entry_timestamp_seconds", "When the first entry was published; 0 when none was.", perSecond, (*fsm.View).FirstEntry),
 		inState(h, "retention_swept_entries", "Entries that became stubs because they were older than the retention of their channel.", 1, func(v *fsm.View) (uint64, error) { swept, _, err := v.Sweeps(h.now()); return swept, err }),

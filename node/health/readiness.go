@@ -122,10 +122,7 @@ func (h *Health) watchCatchUp(ctx context.Context) {
 				}
 			}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(catchUpRetry):
-		}
+		loop.Pause(ctx, catchUpRetry)
 	}
 }
 
@@ -209,6 +206,10 @@ func (h *Health) wanted() uint64 {
 // Stored notes that the log has taken entries.
 func (h *Health) Stored(took time.Duration) {
 	h.syncs.add(h.sinceStart(), took)
+	if took >= slowOne {
+		h.cfg.Logger.Warn("a write of the log was slow", "took", took.Round(time.Millisecond).String())
+	}
+	h.pace.sync(took)
 	h.LogWritable()
 }
 

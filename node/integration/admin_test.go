@@ -1,11 +1,13 @@
 package integration
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,12 +24,18 @@ import (
 // operate makes one call of an operator to a node.
 func operate[Answer any](c *testCluster, i int, path string, request any) (Answer, error) {
 	c.t.Helper()
+	return operateFor[Answer](c.t.Context(), c, i, path, request)
+}
+
+// operateFor is operate for as long as a context lasts.
+func operateFor[Answer any](ctx context.Context, c *testCluster, i int, path string, request any) (Answer, error) {
+	c.t.Helper()
 	client, err := admin.NewClient(c.Nodes[i].Config.SecretFile, c.Nodes[i].ClusterAddr())
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	defer client.Close()
-	return admin.Call[Answer](c.t.Context(), client, path, request)
+	return admin.Call[Answer](ctx, client, path, request)
 }
 
 // problems returns whether a node is ready, and what keeps it from that, as operators
@@ -364,7 +372,7 @@ func TestMetricsForOperators(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"commons_leader_changes_total 1\n", "commons_commands_applied_total ", "commons_disk_free_bytes "} {
+	for _, want := range []string{"commons_leader_changes_total 1\n", "commons_commands_applied_total ", "commons_disk_free_bytes ", "commons_slow "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not among the measurements", want)
 		}
@@ -373,7 +381,7 @@ func TestMetricsForOperators(t *testing.T) {
 
 // TestRollingUpgrade: while one node runs an old program the format stays, and
 // it is raised by itself when the last one is upgraded. The old program does not
-// start on the newer state.
+// start on the newer state, and is not taken in as a new node.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	const before, after = 1, 2
@@ -403,6 +411,23 @@ func TestRollingUpgrade(t *testing.T) {
 	c.Nodes[0].Config.Tuning.Format = before
 	if err := c.TryStart(0); err == nil || !strings.Contains(err.Error(), "newer format") {
 		t.Errorf("the old program on the newer state: %v", err)
+	}
+	late := c.Add(1)
+	late.Config.Join = []string{c.Nodes[1].Config.GossipAddr}
+	c.Start(late.Index())
+	leader := c.WaitLeader(1, 2)
+	c.Eventually("the old program says why it does not join, and the leader does", func() string {
+		const want = "run a newer version of this program: format 2, and this one knows up to 1"
+		if ready, text := c.problems(late); ready || !strings.Contains(text, want) || !late.Logged(want) {
+			return text
+		}
+		if !c.Nodes[leader].Logged("its program is too old") {
+			return "the leader's log does not"
+		}
+		return ""
+	})
+	if s, err := c.Nodes[leader].Status(); err != nil || slices.Contains(s.Voters, late.ServerID()) {
+		t.Errorf("the servers are %+v, %v", s, err)
 	}
 }
 

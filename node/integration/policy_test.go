@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/nodetest"
@@ -145,4 +146,48 @@ func TestBlocksOutliveTheLeader(t *testing.T) {
 	c.WaitReady(leader)
 	check(created, c.Running()...)
 	c.WaitConverged()
+}
+
+// TestSelectionMissesNothing: a node that was cut off, or has just started, selects from
+// what the leader has confirmed, and does not answer before.
+func TestSelectionMissesNothing(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	c.WaitVoters()
+	away := c.Follower()
+	to := (away + 1) % len(c.Nodes)
+	hide := func(patience time.Duration, agent string) (matched int, err error) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		order := admin.Moderation{Operation: "hide", Body: fmt.Appendf(nil, `{"agent":%q,"reason":"a test"}`, agent)}
+		a, err := operateFor[struct{ Matched int }](ctx, c, away, admin.PathModerate, order)
+		return a.Matched, err
+	}
+	const written = 20
+	for agent, cutOff := range map[string]func(){
+		"eve":     func() { c.Isolate(away) },
+		"mallory": func() { c.Kill(away); c.Isolate(away) },
+	} {
+		cutOff()
+		for i := range written {
+			c.MustPublish(to, nodetest.Post{Agent: agent, Body: fmt.Sprintf("Buy %s, number %d", doomed, i)})
+		}
+		if c.Nodes[away].Run == nil {
+			c.Start(away)
+		}
+		if matched, err := hide(time.Second, agent); err == nil {
+			t.Errorf("cut off, the node finds %d entries of %s", matched, agent)
+		}
+		c.Heal()
+		c.Eventually("hiding", func() string {
+			matched, err := hide(nodetest.Patience, agent)
+			if err == nil && matched != written {
+				t.Errorf("the node finds %d entries of %s, want %d", matched, agent, written)
+			}
+			if err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+	}
 }

@@ -127,6 +127,12 @@ func TestPurgeLeavesNoBytes(t *testing.T) {
 	}
 }
 
+// purges returns which disks still hold what was purged, as a node answers the operator.
+func (c *testCluster) purges(node int) (admin.PurgeReport, error) {
+	c.t.Helper()
+	return operate[admin.PurgeReport](c, node, admin.PathModerate, admin.Moderation{Operation: "listPurges"})
+}
+
 // TestPurgeStatus: every disk is listed with what is left on it, that of a removed server
 // too; and a node that was away answers nothing before it knows what was purged.
 func TestPurgeStatus(t *testing.T) {
@@ -141,7 +147,7 @@ func TestPurgeStatus(t *testing.T) {
 	c.WaitLeader(here...)
 	c.purge(here[0], id)
 	status := func() map[string]uint64 {
-		report, err := operate[admin.PurgeReport](c, here[0], admin.PathPurges, nil)
+		report, err := c.purges(here[0])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +205,7 @@ func TestPurgeStatus(t *testing.T) {
 	if _, err := operate[json.RawMessage](c, here[0], admin.PathModerate, admin.Moderation{Operation: "destroyDisk", Body: body}); err != nil {
 		t.Fatal(err)
 	}
-	report, err := operate[admin.PurgeReport](c, here[0], admin.PathPurges, nil)
+	report, err := c.purges(here[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +265,7 @@ func TestRestorePurgesAgain(t *testing.T) {
 	}
 	// The servers of the former cluster are not this one's.
 	c.Eventually("the disk is done", func() string {
-		report, err := operate[admin.PurgeReport](c, 0, admin.PathPurges, nil)
+		report, err := c.purges(0)
 		if err != nil {
 			return err.Error()
 		}

@@ -92,12 +92,14 @@ func TestSaveData(t *testing.T) {
 	saved.Jobs[lapsed] = "open"
 	c.populateDeliveries(h)
 	c.save(0)
-	sender := command.DefaultSettings.SenderBytes / 2
-	if _, err := operate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{SenderBytes: &sender}); err != nil {
+	sender, alike := command.DefaultSettings.SenderBytes/2, uint64(100)
+	if _, err := operate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{SenderBytes: &sender, AlikeHourly: &alike}); err != nil {
 		c.t.Fatal(err)
 	}
 	c.populateSwept(old)
 	purged := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "To be erased."}).Entry.ID
+	hidden := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "To be hidden."}).Entry.ID
+	c.MustPublish(0, nodetest.Post{Agent: "eve", Body: longText()})
 	reported := c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "To be reported."}).Entry.ID
 	for _, id := range []string{purged, reported} {
 		body := map[string]string{"entry_id": id, "reason": "spam", "text": "To be looked at."}
@@ -115,6 +117,8 @@ func TestSaveData(t *testing.T) {
 		{Operation: "lift", Body: []byte(`{"number":RULE,"reason":"a test"}`)},
 		{Operation: "hide", Body: []byte(`{"words":"saved","reason":"a test"}`)},
 		{Operation: "unhide", Body: []byte(`{"words":"saved","reason":"a test"}`)},
+		{Operation: "hide", Body: []byte(`{"ids":["` + hidden + `"],"reason":"a test"}`)},
+		{Operation: "watch", Body: []byte(`{"pattern":"casino","hold":true,"reason":"a test"}`)},
 		{Operation: "destroyDisk", Body: []byte(`{"server":"n9-gone","reason":"a test"}`)},
 	} {
 		call.Body = bytes.Replace(call.Body, []byte("RULE"), rule, 1)
@@ -126,6 +130,7 @@ func TestSaveData(t *testing.T) {
 			rule = numbered[1]
 		}
 	}
+	c.MustPublish(0, nodetest.Post{Agent: "eve", Body: "This is held: a casino."})
 	for _, on := range []bool{true, false} {
 		if _, err := operate[admin.Protection](c, 0, admin.PathProtectName, admin.Protection{Agent: "ada", Protected: on}); err != nil {
 			c.t.Fatal(err)
@@ -154,6 +159,15 @@ func TestSaveData(t *testing.T) {
 	packDir(t, *saveData+".tar.zst", nd.DataDir())
 }
 
+// longText is one of which near-duplicates are counted.
+func longText() string {
+	var b strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&b, "word%d ", i*i)
+	}
+	return b.String()
+}
+
 // secretFile returns a file with the secret of saved data.
 func secretFile(t *testing.T) string {
 	t.Helper()
@@ -176,15 +190,20 @@ func (c *testCluster) waitNewestFormat() {
 	})
 }
 
-// populateSwept has an entry become a stub because of a retention.
+// populateSwept has an entry become a stub because of a retention, which ends then:
+// whoever opens the data later would sweep what is in it.
 func (c *testCluster) populateSwept(old string) {
 	c.t.Helper()
-	retention := "old=1h"
-	if _, err := operate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{Retention: &retention}); err != nil {
-		c.t.Fatal(err)
+	retain := func(retention string) {
+		c.t.Helper()
+		if _, err := operate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{Retention: &retention}); err != nil {
+			c.t.Fatal(err)
+		}
 	}
+	retain("old=1h,jobs=1h") // an open job is kept
+	defer retain("")
 	c.Eventually("a stub", func() string {
-		if report, err := operate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{}); err != nil || report.Swept != 1 {
+		if report, err := operate[admin.SettingsReport](c, 0, admin.PathSettings, admin.SettingsChange{}); err != nil || report.Swept == 0 {
 			return fmt.Sprintf("%+v, %v: %s is to be swept", report, err, old)
 		}
 		return ""

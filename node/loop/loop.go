@@ -19,3 +19,13 @@ func Every(ctx context.Context, interval time.Duration, do func(context.Context)
 		}
 	}
 }
+
+// Pause waits for d. It reports whether ctx goes on; if that ends, it returns at once.
+func Pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/fsm/command"
 )
 
 // bootstrapInterval is how often a node without state looks whether it should
@@ -100,14 +101,21 @@ func outsideOf(members []cluster.Member, self string, join []string) obstacle {
 	return obstacle{"every node here only joins, because --bootstrap-expect is 1; start those that are to form the cluster with their number", true}
 }
 
-// rejectedBy returns why a leader does not take this node in.
+// rejectedBy returns why this node cannot become part of the cluster: its program does
+// not know the cluster's format, or the leader does not take it in.
 func (ms *Membership) rejectedBy(ctx context.Context, members []cluster.Member) obstacle {
 	for _, m := range members {
 		if !belongs(m) || m.ServerID == ms.cfg.ServerID {
 			continue
 		}
 		p, err := ms.peer(ctx, m.ServerID)
-		if err == nil && p.Leads && p.Rejected != "" {
+		if err != nil {
+			continue
+		}
+		if err := command.CheckFormat(p.Format, ms.cfg.Gossip.Meta().Format); err != nil {
+			return obstacle{err.Error(), true}
+		}
+		if p.Leads && p.Rejected != "" {
 			return obstacle{fmt.Sprintf("%s, which leads, rejects this node: %s", m.ServerID, p.Rejected), true}
 		}
 	}

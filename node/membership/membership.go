@@ -198,7 +198,7 @@ func (ms *Membership) Heirs() []string {
 	for _, id := range ms.cfg.Raft.Voters() {
 		if m, ok := ms.cfg.Gossip.Member(id); ok && id != ms.cfg.ServerID {
 			of, _ := health.Server(id)
-			alive = append(alive, heir{id, of.Healthy && !m.DiskLow && !m.NonVoter && !m.Leaving, of.LastIndex})
+			alive = append(alive, heir{id, of.Healthy && !m.DiskLow && !m.Slow && !m.NonVoter && !m.Leaving, of.LastIndex})
 		}
 	}
 	return byFitness(alive)

@@ -34,6 +34,7 @@ type peerAnswer struct {
 	Seen      []string `json:"seen"`    // ids of the fresh nodes that expect the same, its own included, sorted
 	Servers   []string `json:"servers"` // ids in its configuration
 	Leads     bool     `json:"leads"`
+	Format    int      `json:"format"`            // of its state
 	Rejected  string   `json:"refused,omitempty"` // why the leader does not take the asking node in
 }
 
@@ -62,7 +63,7 @@ func (ms *Membership) Handle(mux *http.ServeMux) {
 func (ms *Membership) aboutPeer(asking string) peerAnswer {
 	a := peerAnswer{
 		ID: ms.cfg.ServerID, ClusterID: ms.cfg.ClusterID(), Fresh: ms.Fresh(),
-		Expect: ms.cfg.Expect, Leads: ms.cfg.Leading(),
+		Expect: ms.cfg.Expect, Leads: ms.cfg.Leading(), Format: ms.cfg.Machine.Format(),
 	}
 	if a.Fresh {
 		a.Seen = freshPeers(ms.cfg.Gossip.Members(), a.ID, a.Expect)

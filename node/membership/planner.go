@@ -15,6 +15,7 @@ import (
 	autopilot "github.com/hashicorp/raft-autopilot"
 
 	"github.com/commons-cluster/commons/cluster"
+	"github.com/commons-cluster/commons/fsm/command"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/consensus"
 )
@@ -25,6 +26,12 @@ const (
 	// minVoters is how many voters stay when dead ones are removed: with fewer
 	// the loss of one more stops all writes.
 	minVoters = 3
+	// slowPatience is for how long a leader is slow before it gives way: when all
+	// become slow, they are known to be by then.
+	slowPatience = 3 * time.Second
+	// slowPause is the same where another voter is slow, too, or was within the last
+	// minute, or where giving way did not work: it may be leading that makes a node slow.
+	slowPause = time.Minute
 )
 
 // change is what a planner wants done, in this order. Empty fields are left out.
@@ -33,12 +40,15 @@ type change struct {
 	promote string // gets its vote
 	demote  string // loses its vote
 	remove  string // leaves
-	reason  string // it is removed
+	reason  string // it is removed, or another leads
 	lead    string // leads from now on
 }
 
-// replaced is why a server is removed whose place a new one has.
-const replaced = "another of its name has its place"
+// Reasons of changes.
+const (
+	replaced = "another of its name has its place"
+	tooSlow  = "this node is slow, and that one is not"
+)
 
 // prober asks other nodes what gossip does not know.
 type prober interface {
@@ -57,6 +67,8 @@ type planner struct {
 	logger    *slog.Logger
 
 	seen     map[string]time.Time // when a server was last alive in gossip
+	slow     time.Time            // since when this node was seen to be slow, or last tried to give way; zero: it is not
+	gaveWay  bool                 // this node has tried to, because it was slow
 	warned   map[string]bool
 	rejected map[string]string // why a live node is not taken in, by id; of the newest plan
 }
@@ -74,6 +86,7 @@ func newPlanner(self string, probe prober, t Timing, deadFor time.Duration, logg
 type situation struct {
 	now     time.Time
 	cluster string // its id
+	format  int    // of its log
 	members []cluster.Member
 	servers []raft.Server
 	health  admin.Health
@@ -115,7 +128,7 @@ func (p *planner) plan(ctx context.Context, sit situation) change {
 	if dead := p.dead(ctx, &sit); dead != "" {
 		return change{remove: dead, reason: fmt.Sprintf("it has been dead for %v", p.deadFor)}
 	}
-	return change{lead: p.successor(&sit)}
+	return p.succession(&sit)
 }
 
 // remember notes who is alive.
@@ -145,6 +158,13 @@ func (p *planner) rejections() *map[string]string {
 // mayAdd reports whether a live node outside of the configuration is to be taken in.
 func (p *planner) mayAdd(ctx context.Context, sit *situation, m cluster.Member) bool {
 	if m.Leaving || m.ClusterID != "" && m.ClusterID != sit.cluster {
+		return false
+	}
+	if err := command.CheckFormat(sit.format, max(m.Format, command.InitialFormat)); err != nil {
+		p.rejected[m.ServerID] = err.Error()
+		if p.firstTime(m.ServerID) {
+			p.logger.WarnContext(ctx, "a node is not taken in: its program is too old", "server", m.ServerID, "version", m.Version, "error", err)
+		}
 		return false
 	}
 	for _, s := range sit.servers {
@@ -278,24 +298,46 @@ func (p *planner) dead(ctx context.Context, sit *situation) string {
 	return ""
 }
 
-// successor returns who is to lead in this node's place: "" while this node is
-// fit to, or nobody else is.
-func (p *planner) successor(sit *situation) string {
-	own, known := sit.health.Server(p.self)
-	unfit := known && !own.Healthy && sit.now.Sub(own.StableSince.Time) >= p.stableFor
-	if own := sit.alive[p.self]; !unfit && !own.NonVoter && !own.DiskLow {
-		return ""
+// succession has another server lead when this node is not fit to, and another is. One
+// that is slow takes over only where all are that are fit, and never for being slow.
+func (p *planner) succession(sit *situation) (next change) {
+	health, known := sit.health.Server(p.self)
+	own := sit.alive[p.self]
+	unfit := known && !health.Healthy && sit.now.Sub(health.StableSince.Time) >= p.stableFor || own.NonVoter || own.DiskLow
+	slow := p.slowForLong(sit)
+	if !unfit && !slow {
+		return next
 	}
-	best := admin.ServerHealth{}
+	best, bestSlow := admin.ServerHealth{}, true
 	for _, s := range sit.health.Servers {
-		if m := sit.alive[s.ID]; m.NonVoter || m.DiskLow {
+		m := sit.alive[s.ID]
+		if !s.Voter || s.ID == p.self || !s.Stable(sit.now, p.stableFor) || m.NonVoter || m.DiskLow || m.Leaving || m.Slow && !unfit {
 			continue
 		}
-		if s.Voter && s.ID != p.self && s.Stable(sit.now, p.stableFor) && s.LastIndex > best.LastIndex {
-			best = s
+		if bestSlow && !m.Slow || bestSlow == m.Slow && s.LastIndex > best.LastIndex {
+			best, bestSlow = s, m.Slow
 		}
 	}
-	return best.ID
+	if next.lead = best.ID; best.ID != "" && !unfit {
+		next.reason = tooSlow
+		p.slow, p.gaveWay = sit.now, true
+	}
+	return next
+}
+
+// slowForLong reports whether this node has been slow for long enough to give way.
+func (p *planner) slowForLong(sit *situation) bool {
+	switch {
+	case !sit.alive[p.self].Slow:
+		p.slow = time.Time{}
+	case p.slow.IsZero():
+		p.slow = sit.now
+	}
+	patience := slowPatience
+	if p.gaveWay || slices.ContainsFunc(sit.health.Servers, func(s admin.ServerHealth) bool { return s.Voter && s.ID != p.self && sit.alive[s.ID].Slow }) {
+		patience = slowPause
+	}
+	return !p.slow.IsZero() && sit.now.Sub(p.slow) >= patience
 }
 
 // firstTime reports whether a standing obstacle has not been reported yet.

@@ -51,12 +51,12 @@ func servers(list string) []raft.Server {
 
 // alive reads live members of cluster "c"; a question mark makes one fresh, an
 // exclamation mark one with state but without a cluster, an at sign one of
-// another cluster, a tilde one that does not want to vote, and a hash one whose
-// disk is nearly full.
+// another cluster, a tilde one that does not want to vote, a hash one whose
+// disk is nearly full, a percent sign one that is slow, and a caret one that leaves.
 func alive(list string) []cluster.Member {
 	var out []cluster.Member
 	for id := range strings.FieldsSeq(list) {
-		m := cluster.Member{Meta: cluster.Meta{ServerID: strings.Trim(id, "?!@~#"), ClusterID: "c"}}
+		m := cluster.Member{Meta: cluster.Meta{ServerID: strings.Trim(id, "?!@~#%^"), ClusterID: "c"}}
 		if strings.HasSuffix(id, "?") {
 			m.ClusterID, m.Fresh = "", true
 		}
@@ -66,7 +66,7 @@ func alive(list string) []cluster.Member {
 		if strings.HasSuffix(id, "@") {
 			m.ClusterID = "d"
 		}
-		m.NonVoter, m.DiskLow = strings.HasSuffix(id, "~"), strings.HasSuffix(id, "#")
+		m.NonVoter, m.DiskLow, m.Slow, m.Leaving = strings.HasSuffix(id, "~"), strings.HasSuffix(id, "#"), strings.HasSuffix(id, "%"), strings.HasSuffix(id, "^")
 		m.NodeName = NameOf(m.ServerID)
 		out = append(out, m)
 	}
@@ -90,6 +90,9 @@ func healthOfAll(config []raft.Server, members []cluster.Member, lagging string,
 	return h
 }
 
+// planSeconds is for how long TestPlan asks each planner.
+const planSeconds = 80
+
 func TestPlan(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -99,7 +102,7 @@ func TestPlan(t *testing.T) {
 		lagging string // ids that are alive but not healthy
 		deadFor int    // seconds
 		configs map[string][]string
-		at      map[int]change // by second; none at other times up to 20
+		at      map[int]change // by second; none at other times
 	}{
 		{name: "all is well", servers: "a-1 b-1 c-1", alive: "a-1 b-1 c-1"},
 		{name: "gossip alone removes nobody", servers: "a-1 b-1 (c-1)", alive: "a-1"},
@@ -141,6 +144,13 @@ func TestPlan(t *testing.T) {
 		{name: "its vote is needed for a quorum", servers: "a-1 b-1 c-1 d-1", alive: "a-1 b-1 d-1~", lagging: "b-1"},
 		{name: "the leader wants no vote any more", servers: "a-1 b-1 c-1 d-1", alive: "a-1~ b-1 c-1 d-1", at: from(3, change{lead: "b-1"})},
 		{name: "leader with a full disk", servers: "a-1 b-1 c-1 d-1", alive: "a-1# b-1# c-1# d-1", at: from(3, change{lead: "d-1"})},
+		{name: "leader with a full disk, others slow", servers: "a-1 b-1 c-1", alive: "a-1# b-1% c-1", at: from(3, change{lead: "c-1"})},
+		{name: "leader with a full disk, all others slow", servers: "a-1 b-1 c-1", alive: "a-1# b-1% c-1%", at: from(3, change{lead: "b-1"})},
+		{name: "slow leader", servers: "a-1 b-1 c-1 d-1", alive: "a-1% b-1^ c-1# d-1", at: map[int]change{3: {lead: "d-1", reason: tooSlow}, 63: {lead: "d-1", reason: tooSlow}}},
+		{name: "slow leader, another is slow", servers: "a-1 b-1 c-1", alive: "a-1% b-1% c-1", at: map[int]change{60: {lead: "c-1", reason: tooSlow}}},
+		{name: "slow leader that lags", servers: "a-1 b-1 c-1", alive: "a-1% b-1 c-1", lagging: "a-1 b-1", at: from(3, change{lead: "c-1"})},
+		{name: "slow leader, others lag", servers: "a-1 b-1 c-1", alive: "a-1% b-1 c-1", lagging: "b-1 c-1"},
+		{name: "all are slow", servers: "a-1 b-1 c-1", alive: "a-1% b-1% c-1%"},
 		{name: "no disk has space", servers: "a-1 b-1 c-1", alive: "a-1# b-1# c-1#"},
 		{name: "unhealthy leader", servers: "a-1 b-1 c-1", alive: "a-1 b-1 c-1", lagging: "a-1 b-1", at: from(3, change{lead: "c-1"})},
 		{name: "nobody healthier", servers: "a-1 b-1 c-1 (d-1)", alive: "a-1 b-1 c-1 d-1~", lagging: "a-1 b-1 c-1"},
@@ -155,9 +165,10 @@ func TestPlan(t *testing.T) {
 			p := newPlanner("a-1", pr, testTiming, time.Duration(tt.deadFor)*time.Second, quiet())
 			start, config, members := time.Now(), servers(tt.servers), alive(tt.alive)
 			health := healthOfAll(config, members, tt.lagging, start)
-			for second := range 20 {
+			for second := range planSeconds {
 				now := start.Add(time.Duration(second) * time.Second)
-				got := p.plan(t.Context(), situation{now: now, cluster: "c", members: members, servers: config, health: health})
+				sit := situation{now: now, cluster: "c", members: members, servers: config, health: health}
+				got := p.plan(t.Context(), sit)
 				if got != tt.at[second] {
 					t.Errorf("after %d s: %+v, want %+v", second, got, tt.at[second])
 				}
@@ -188,17 +199,25 @@ func TestPlanSaysWhomItRejects(t *testing.T) {
 		name    string
 		alive   string
 		configs map[string][]string
+		format  int    // of the cluster; nodes know format 1
 		want    string // of b-2's rejection; "" is none
 	}{
-		{"same name", "a-1 b-1 b-2?", nil, "b-1 is a member and has the same name; give this node another --node-id"},
-		{"forms another", "a-1 b-2!", map[string][]string{"b-2": {"b-2", "x-1"}}, "empty its data directory"},
-		{"out of reach", "a-1 b-2!", nil, "--cluster-advertise"},
-		{"taken in", "a-1 b-2?", nil, ""},
+		{"same name", "a-1 b-1 b-2?", nil, 1, "b-1 is a member and has the same name; give this node another --node-id"},
+		{"forms another", "a-1 b-2!", map[string][]string{"b-2": {"b-2", "x-1"}}, 1, "empty its data directory"},
+		{"out of reach", "a-1 b-2!", nil, 1, "--cluster-advertise"},
+		{"too old", "a-1 b-2?", nil, 2, "run a newer version of this program: format 2, and this one knows up to 1"},
+		{"too old for its own cluster", "a-1 b-2", nil, 2, "run a newer version"},
+		{"taken in", "a-1 b-2?", nil, 1, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPlanner("a-1", probes{configs: tt.configs}, testTiming, 0, quiet())
 			config, members := servers("a-1 b-1"), alive(tt.alive)
-			p.plan(t.Context(), situation{now: time.Now(), cluster: "c", members: members, servers: config, health: healthOfAll(config, members, "", time.Now())})
+			next := p.plan(t.Context(), situation{
+				now: time.Now(), cluster: "c", format: tt.format, members: members, servers: config, health: healthOfAll(config, members, "", time.Now()),
+			})
+			if (next.add == "") != (tt.want != "") {
+				t.Errorf("the plan is %+v", next)
+			}
 			if got := p.rejected["b-2"]; (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) || len(p.rejected) > 1 {
 				t.Errorf("rejected: %v, want %q", p.rejected, tt.want)
 			}
@@ -213,7 +232,7 @@ func every(c change) map[int]change { return from(0, c) }
 // from expects a change at every second from the first on.
 func from(first int, c change) map[int]change {
 	at := map[int]change{}
-	for s := first; s < 20; s++ {
+	for s := first; s < planSeconds; s++ {
 		at[s] = c
 	}
 	return at

@@ -98,7 +98,7 @@ func (ms *Membership) carryOut(ctx context.Context, index uint64, c change) erro
 	if c.lead == "" {
 		return nil
 	}
-	ms.cfg.Logger.WarnContext(ctx, "another server is to lead", "server", c.lead)
+	ms.cfg.Logger.WarnContext(ctx, "another server is to lead", "server", c.lead, "reason", c.reason)
 	if err := ms.cfg.Raft.HandOver(c.lead); err != nil {
 		return fmt.Errorf("handing leadership to %s: %w", c.lead, err)
 	}
@@ -153,7 +153,7 @@ func (ms *Membership) reconcile(ctx context.Context) {
 		err := ms.reconfigure(ctx, func(current configuration) (change, error) {
 			health, _ := ms.Health()
 			next := p.plan(ctx, situation{
-				now: time.Now(), cluster: ms.cfg.ClusterID(), members: ms.cfg.Gossip.Members(), servers: current.servers, health: health,
+				now: time.Now(), cluster: ms.cfg.ClusterID(), format: ms.cfg.Machine.Format(), members: ms.cfg.Gossip.Members(), servers: current.servers, health: health,
 			})
 			ms.rejected.Store(p.rejections())
 			return next, nil
@@ -192,9 +192,12 @@ func (ms *Membership) knows(ctx context.Context, id string) ([]string, error) {
 
 // raiseFormat raises the replicated format number as soon as every server's
 // program knows a newer one, for as long as this node leads. Until then nothing
-// enters the log that an old program cannot read.
+// enters the log that an old program cannot read. No server is added meanwhile: it
+// might know less.
 func (ms *Membership) raiseFormat(ctx context.Context) {
 	loop.Every(ctx, ms.cfg.ReconcileInterval, func(ctx context.Context) {
+		ms.changing.Lock()
+		defer ms.changing.Unlock()
 		has := ms.cfg.Machine.Format()
 		all := commonFormat(ms.cfg.Raft.Servers(), ms.cfg.Gossip.Members(), ms.cfg.ClusterID())
 		if all <= has {

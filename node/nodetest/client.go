@@ -47,18 +47,8 @@ type Post struct {
 func (nd *Node) URL() string { return "http://" + nd.Config.HTTPAddr }
 
 // Publish sends one write and returns its answer; the error is the connection's.
-func (nd *Node) Publish(ctx context.Context, p Post) (Answer, error) {
-	data, err := json.Marshal(p)
-	if err != nil {
-		return Answer{}, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, nd.URL()+"/api/entries", bytes.NewReader(data))
-	if err != nil {
-		return Answer{}, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	var a Answer
-	status, header, err := nd.Do(req, &a)
+func (nd *Node) Publish(ctx context.Context, p Post) (a Answer, err error) {
+	status, header, err := nd.call(ctx, http.MethodPost, "/api/entries", p, &a)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -123,27 +113,31 @@ func (nd *Node) Get(id string) (e Entry, status int, err error) {
 
 // GetJSON gets a path and decodes the answer, whatever its status.
 func (nd *Node) GetJSON(path string, into any) (status int, err error) {
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, nd.URL()+path, nil)
-	if err != nil {
-		return 0, err
-	}
-	status, _, err = nd.Do(req, into)
+	status, _, err = nd.call(context.Background(), http.MethodGet, path, nil, into)
 	return status, err
 }
 
 // PostJSON posts a body and decodes the answer, whatever its status.
 func (nd *Node) PostJSON(path string, body, into any) (status int, err error) {
+	status, _, err = nd.call(context.Background(), http.MethodPost, path, body, into)
+	return status, err
+}
+
+// call sends a body as JSON and decodes the answer, whatever its status.
+func (nd *Node) call(ctx context.Context, method, path string, body, into any) (status int, header http.Header, err error) {
 	data, err := json.Marshal(body)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, nd.URL()+path, bytes.NewReader(data))
+	if body == nil {
+		data = nil
+	}
+	req, err := http.NewRequestWithContext(ctx, method, nd.URL()+path, bytes.NewReader(data))
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	status, _, err = nd.Do(req, into)
-	return status, err
+	return nd.Do(req, into)
 }
 
 // GetText gets a path and returns the answer as it is.

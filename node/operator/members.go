@@ -13,6 +13,7 @@ import (
 	"github.com/commons-cluster/commons/cluster"
 	"github.com/commons-cluster/commons/node/admin"
 	"github.com/commons-cluster/commons/node/consensus"
+	"github.com/commons-cluster/commons/node/loop"
 	"github.com/commons-cluster/commons/node/membership"
 	"github.com/commons-cluster/commons/node/offline"
 )
@@ -53,10 +54,8 @@ func (o *Operator) awaitOtherLeader(ctx context.Context) string {
 		if id := o.cfg.Raft.LeaderID(); id != "" && id != o.cfg.ServerID {
 			return id
 		}
-		select {
-		case <-ctx.Done():
+		if !loop.Pause(ctx, membership.Retry) {
 			return ""
-		case <-time.After(membership.Retry):
 		}
 	}
 }
@@ -161,10 +160,8 @@ func (o *Operator) depart(ctx context.Context) error {
 			}
 			attempts++
 		}
-		select {
-		case <-ctx.Done():
+		if !loop.Pause(ctx, membership.Retry) {
 			return rejectf(http.StatusServiceUnavailable, "no leader took this node out in time (last: %v); repeat", err)
-		case <-time.After(membership.Retry):
 		}
 	}
 }

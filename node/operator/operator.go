@@ -112,7 +112,6 @@ func (o *Operator) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+admin.PathSettings, o.onLeader(serve(o, o.changeSettings)))
 	mux.HandleFunc("POST "+admin.PathModerate, serve(o, o.moderate))
 	mux.HandleFunc("POST "+admin.PathPurged, serve(o, func(ctx context.Context, _ struct{}) (backup.PurgeList, error) { return o.purgeList(ctx) }))
-	mux.HandleFunc("POST "+admin.PathPurges, serve(o, func(ctx context.Context, _ struct{}) (admin.PurgeReport, error) { return o.purges(ctx) }))
 	mux.HandleFunc("POST "+admin.PathEvents, serve(o, o.events))
 	mux.HandleFunc("POST "+admin.PathRemove, o.onLeader(serve(o, o.removeServer)))
 }

@@ -29,12 +29,10 @@ func (o *Operator) LeastApplied(ctx context.Context) uint64 {
 	return least
 }
 
-// purges returns which disks still hold what was purged: those of the servers that
-// there are, and of those that there were when something was purged. Nobody knows what
-// became of the disk of a server that is gone.
-func (o *Operator) purges(ctx context.Context) (report admin.PurgeReport, err error) {
-	v := o.cfg.Machine.View()
-	defer v.Release()
+// Purges returns which disks still hold what was purged, as far as a view knows of it:
+// those of the servers that there are, and of those that there were when something was
+// purged. Nobody knows what became of the disk of a server that is gone.
+func (o *Operator) Purges(ctx context.Context, v *fsm.View) (report admin.PurgeReport, err error) {
 	own, gone := o.cfg.ClusterID(), map[string]uint64{} // by server, how many purges it was there for
 	err = v.Purges(0, func(p fsm.Purge) error {
 		report.Purged = p.Number

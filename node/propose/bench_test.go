@@ -37,6 +37,7 @@ func (r *nothingRaft) VerifyLeader() raft.Future {
 func (r *nothingRaft) LeaderWithID() (raft.ServerAddress, raft.ServerID) { return "me", "me" }
 func (r *nothingRaft) CurrentTerm() uint64                               { return 1 }
 func (r *nothingRaft) CommitIndex() uint64                               { return r.index.Load() }
+func (*nothingRaft) GetLog(uint64, *raft.Log) error                      { return raft.ErrLogNotFound }
 func (*nothingRaft) Format() int                                         { return 1 }
 
 func (r *nothingRaft) Applied() uint64 { return r.index.Load() }
@@ -68,7 +69,7 @@ func benchPipeline(b *testing.B) (*Pipeline, *nothingRaft) {
 	b.Helper()
 	r := &nothingRaft{log: make(chan *fakeFuture, MaxInFlight)}
 	p := New(Config{ServerID: "me"})
-	p.Start(r, r)
+	p.Start(r, r, r)
 	go r.run(p)
 	p.StartLeading(1)
 	b.Cleanup(func() {

@@ -14,9 +14,9 @@
 // # The answer
 //
 // The caller is answered when two things are known: this node's state machine
-// has applied the command (it reads its own write here), and the leader's has
-// (ReadIndex is the leader's state machine's index, so whoever asks for it
-// afterwards sees the write).
+// has applied the command (it reads its own write here), and the leader's has, so
+// that it is committed there: ReadIndex is the newest command that the leader knows to
+// be committed.
 //
 // # Failure
 //

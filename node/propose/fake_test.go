@@ -138,7 +138,7 @@ func newTunedCluster(tb testing.TB, n int, tune func(*timing), options ...option
 		node.stopped.Go(node.applyLoop)
 	}
 	for _, node := range c.nodes {
-		node.Start(node, node.sm)
+		node.Start(node, node, node.sm)
 	}
 	tb.Cleanup(c.close)
 	return c

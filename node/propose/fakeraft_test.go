@@ -73,6 +73,18 @@ func (n *fakeNode) CommitIndex() uint64 {
 	return uint64(len(n.c.log))
 }
 
+// GetLog is part of Log.
+func (n *fakeNode) GetLog(index uint64, log *raft.Log) error {
+	n.c.mu.Lock()
+	defer n.c.mu.Unlock()
+	if index == 0 || index > uint64(len(n.c.log)) {
+		return raft.ErrLogNotFound
+	}
+	e := n.c.log[index-1]
+	*log = raft.Log{Index: index, Term: e.term, Type: raft.LogCommand, Data: e.data}
+	return nil
+}
+
 // GetConfiguration is part of Raft.
 func (n *fakeNode) GetConfiguration() raft.ConfigurationFuture {
 	n.c.mu.Lock()

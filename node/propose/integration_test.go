@@ -60,7 +60,7 @@ func newRealCluster(t *testing.T, n int) []*realNode {
 		if node.raft, err = raft.NewRaft(cfg, node.machine.FSM(), store, store, node.machine.Snapshots(), node.trans); err != nil {
 			t.Fatal(err)
 		}
-		node.Start(node.raft, FromMachine(node.machine))
+		node.Start(node.raft, store, FromMachine(node.machine))
 		node.leads.Go(node.leadWhenElected)
 		t.Cleanup(func() { node.end(t) })
 	}

@@ -32,6 +32,12 @@ type Raft interface {
 	GetConfiguration() raft.ConfigurationFuture
 }
 
+// Log is Raft's log.
+type Log interface {
+	// GetLog reads an entry.
+	GetLog(index uint64, log *raft.Log) error
+}
+
 // Limiter holds the rate limits. It is asked on the leader alone.
 type Limiter interface {
 	// Admit takes one write from the allowance of the sender and of the name, given what
@@ -91,6 +97,7 @@ type Pipeline struct {
 // deps are what exists only once Raft runs.
 type deps struct {
 	raft  Raft
+	log   Log
 	state State
 }
 
@@ -121,11 +128,11 @@ func New(cfg Config) *Pipeline {
 	return p
 }
 
-// Start connects the Pipeline with a running Raft and its state machine. It is
-// called once.
-func (p *Pipeline) Start(r Raft, s State) {
+// Start connects the Pipeline with a running Raft, its log and its state machine. It
+// is called once.
+func (p *Pipeline) Start(r Raft, log Log, s State) {
 	p.leader.start(r, s)
-	p.deps.Store(&deps{raft: r, state: s})
+	p.deps.Store(&deps{raft: r, log: log, state: s})
 	for range MaxInFlight {
 		p.workers.Go(p.send)
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
@@ -17,8 +19,9 @@ var errNotLeading = errors.New("this node does not lead")
 const reasonNoRead = "no leader confirmed the read in time"
 
 // ReadIndex returns a log index such that a view that has applied it holds
-// everything acknowledged before the call, on any node. It looks for a leader
-// that can say for up to ReadIndexTimeout, ctx permitting. Errors:
+// everything that was acknowledged before the call, and everything that any node
+// showed before it. It looks for a leader that can say for up to ReadIndexTimeout,
+// ctx permitting. Errors:
 // *command.Unavailable with CodeNoLeader.
 func (p *Pipeline) ReadIndex(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timing.readIndex)
@@ -66,9 +69,11 @@ func (p *Pipeline) readAsLeader(ctx context.Context) (uint64, error) {
 	}
 }
 
-// readLocal is one round on the leader. The index is captured first: everything
-// acknowledged before was applied here by then, if no newer leader has been
-// elected, which is asked afterwards.
+// readLocal is one round on the leader. The index is captured first: that of the
+// newest command that is committed. Everything acknowledged before, and everything
+// that another node has applied, was committed here by then, if no newer leader has
+// been elected, which is asked afterwards. What this node itself has applied would not
+// do: another one may be ahead of it, and have shown what is newer.
 //
 // Raft's VerifyLeader is not proof enough. It counts any reply that comes in
 // after the call, also to what was sent long before it (the process may have
@@ -81,7 +86,10 @@ func (p *Pipeline) readLocal(ctx context.Context) (uint64, error) {
 	if term == 0 {
 		return 0, errNotLeading
 	}
-	index := d.state.Applied()
+	index, err := newestCommand(d.log, d.state.Applied(), d.raft.CommitIndex())
+	if err != nil {
+		return 0, err
+	}
 	verify := d.raft.VerifyLeader()
 	if err := p.confirmTerm(ctx, d, term); err != nil {
 		return 0, err
@@ -93,6 +101,22 @@ func (p *Pipeline) readLocal(ctx context.Context) (uint64, error) {
 		return 0, errNotLeading
 	}
 	return index, nil
+}
+
+// newestCommand returns the index of the newest command of the log up to commit. It is
+// applied where none is newer than that: entries of Raft's own reach no state machine,
+// so nobody can wait for them.
+func newestCommand(log Log, applied, commit uint64) (uint64, error) {
+	for i := commit; i > applied; i-- {
+		var entry raft.Log
+		if err := log.GetLog(i, &entry); err != nil {
+			return 0, fmt.Errorf("read log entry %d: %w", i, err)
+		}
+		if entry.Type == raft.LogCommand {
+			return i, nil
+		}
+	}
+	return applied, nil
 }
 
 // confirmTerm returns nil once a majority of the voters has said, after this

@@ -30,6 +30,50 @@ func TestReadIndexCoversWhatWasAcknowledged(t *testing.T) {
 	}
 }
 
+// A follower may have applied, and shown, what the leader has committed and not applied
+// yet: no strong read after that may show less.
+func TestReadIndexCoversWhatOthersHaveApplied(t *testing.T) {
+	c := newCluster(t, 3)
+	leader := c.lead("node-0")
+	before := leader.sm.Applied()
+	leader.set(func(n *fakeNode) { n.held = true })
+	published := make(chan error, 1)
+	go func() {
+		_, _, err := c.nodes[1].publish("some text")
+		published <- err
+	}()
+	eventually(t, "a follower has applied it", func() bool { return c.nodes[1].sm.Applied() > before })
+	for _, n := range c.nodes {
+		if index, err := n.ReadIndex(context.Background()); err != nil || index != before+1 {
+			t.Errorf("%s: read index %d (%v), and a follower has applied %d", n.id, index, err, before+1)
+		}
+	}
+	leader.set(func(n *fakeNode) { n.held = false })
+	if err := <-published; err != nil {
+		t.Error(err)
+	}
+}
+
+// Entries of Raft's own reach no state machine: nobody is to wait for them.
+func TestNewestCommand(t *testing.T) {
+	log := raft.NewInmemStore()
+	for i, kind := range []raft.LogType{raft.LogNoop, raft.LogCommand, raft.LogCommand, raft.LogConfiguration, raft.LogNoop} {
+		if err := log.StoreLog(&raft.Log{Index: uint64(i + 1), Type: kind}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct{ applied, commit, want uint64 }{
+		{0, 0, 0}, {0, 1, 0}, {0, 2, 2}, {0, 3, 3}, {0, 5, 3}, {2, 5, 3}, {2, 2, 2}, {3, 5, 3}, {3, 2, 3},
+	} {
+		if got, err := newestCommand(log, tt.applied, tt.commit); got != tt.want || err != nil {
+			t.Errorf("applied %d, committed %d: %d (%v), want %d", tt.applied, tt.commit, got, err, tt.want)
+		}
+	}
+	if _, err := newestCommand(log, 5, 6); !errors.Is(err, raft.ErrLogNotFound) {
+		t.Errorf("an entry that is not there: %v", err)
+	}
+}
+
 func TestReadIndexWaitsForTheFirstCommandOfTheTerm(t *testing.T) {
 	c := newCluster(t, 3)
 	leader := c.elect("node-0")

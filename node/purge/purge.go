@@ -29,8 +29,7 @@ const (
 	patience, maxPatience = time.Minute, time.Hour
 	// lookEvery is how often the worker looks, and waitEvery how often at what it waits for.
 	lookEvery, waitEvery = time.Second, 100 * time.Millisecond
-	// sweptEvery is how often the words of what was swept leave the index: that reads all
-	// of it.
+	// sweptEvery is how often what was swept leaves the files: that reads the whole index.
 	sweptEvery = 12 * time.Hour
 )
 
@@ -54,7 +53,7 @@ type Config struct {
 type Worker struct {
 	cfg     Config
 	since   time.Time // when something to be done was first seen; zero: nothing is
-	swept   time.Time // when the words of what was swept left the index
+	swept   time.Time // when what was swept left the files
 	first   bool      // the worker has not looked yet
 	failing bool
 	patient time.Duration // for this round
@@ -153,17 +152,26 @@ func (w *Worker) look(ctx context.Context) error {
 	return nil
 }
 
-// eraseSwept takes the words of what was swept out of the index, now and then.
+// eraseSwept takes what was swept out of the state's files, now and then. It gives way to
+// purges that wait.
 func (w *Worker) eraseSwept(ctx context.Context) error {
 	if !w.swept.IsZero() && time.Since(w.swept) < sweptEvery {
 		return nil
 	}
-	w.swept = time.Now()
-	err := w.cfg.Machine.EraseSwept(ctx)
-	if err != nil {
-		w.swept = w.swept.Add(patience - sweptEvery) // soon again
+	done, err := w.cfg.Machine.EraseSwept(ctx, w.purgeWaits)
+	switch {
+	case err != nil:
+		w.swept = time.Now().Add(patience - sweptEvery) // soon again
+	case done:
+		w.swept = time.Now()
 	}
 	return err
+}
+
+// purgeWaits reports whether there is a purge whose bytes may still be on the disk.
+func (w *Worker) purgeWaits() bool {
+	s, err := w.Status()
+	return err != nil || s.Pending > 0
 }
 
 // cutLog cuts the log at what is applied here now, once those that live have it and
@@ -179,10 +187,8 @@ func (w *Worker) cutLog(ctx context.Context) error {
 			w.cfg.Streams.Break()
 			break
 		}
-		select {
-		case <-ctx.Done():
+		if !loop.Pause(ctx, waitEvery) {
 			return ctx.Err()
-		case <-time.After(waitEvery):
 		}
 	}
 	w.patient = next

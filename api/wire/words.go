@@ -1,0 +1,33 @@
+package wire
+
+import (
+	"bytes"
+	_ "embed" // what is said on several surfaces
+	"encoding/json"
+	"strings"
+	"text/template"
+)
+
+//go:embed words.tmpl
+var sharedWords string
+
+// Words makes templates that put the answers of operations into words. A template gets
+// the JSON object of the answer, with the base of the service's addresses as base.
+func Words(text string, funcs template.FuncMap) *template.Template {
+	shared := template.FuncMap{"spaced": func(word string) string { return strings.ReplaceAll(word, "_", " ") }}
+	return template.Must(template.Must(template.New("words").Funcs(shared).Funcs(funcs).Parse(sharedWords)).Parse(text))
+}
+
+// Say puts an answer into words.
+func Say(words *template.Template, base string, body []byte) (string, error) {
+	var answer map[string]any
+	read := json.NewDecoder(bytes.NewReader(body))
+	read.UseNumber() // to show numbers as they are
+	if err := read.Decode(&answer); err != nil {
+		return "", err
+	}
+	answer["base"] = base // no answer has such a field of its own
+	var w strings.Builder
+	err := words.Execute(&w, answer)
+	return strings.TrimSpace(w.String()), err
+}

@@ -1,0 +1,263 @@
+package fsm
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/commons-cluster/commons/fsm/command"
+)
+
+// homeSeen is what home shows of an agent, and until when.
+type homeSeen struct {
+	shown string
+	until int64
+}
+
+// sight is everything that readers of one view see: answers by what was asked for.
+type sight struct {
+	version uint64
+	now     int64
+	answers map[string]string
+	homes   map[string]homeSeen
+}
+
+// see asks for everything but searches.
+func see(t *rapid.T, m *Machine) *sight {
+	v := m.View()
+	defer v.Release()
+	s := &sight{version: v.Version(), now: v.Time(), answers: map[string]string{}, homes: map[string]homeSeen{}}
+	page := func(name string, seqs []uint64, next uint64, err error, show func([]byte, []uint64) ([]byte, error)) {
+		var dst []byte
+		if err == nil {
+			dst, err = show(nil, seqs)
+		}
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		s.answers[name] = fmt.Sprintf("%s next %d", dst, next)
+	}
+	agents := []string{"ada", "bob", "eve", command.AnonymousName}
+	queries := []Query{{}, {Kind: command.KindKnowledge}, {TagKey: "red"}, {Thread: 1}, {Thread: 3}, {ReplyTo: 2}, {Since: 1_700_000_020_000}}
+	for _, name := range agents {
+		queries = append(queries, Query{AgentKey: name}, Query{ForKey: name})
+	}
+	for _, channel := range someChannels {
+		queries = append(queries, Query{Channel: channel})
+	}
+	for _, q := range queries {
+		if q.Limit = 5; q.Since == 0 {
+			q.Since = -1
+		}
+		seqs, next, err := v.List(q)
+		page(fmt.Sprintf("entries %+v", q), seqs, next, err, v.AppendEntries)
+	}
+	for status := JobStatus(0); status <= JobClosed; status++ {
+		for _, q := range []JobQuery{{}, {AgentKey: "ada"}, {ClaimantKey: "bob"}} {
+			q.Status, q.Limit = status, 5
+			seqs, next, err := v.ListJobs(q)
+			page(fmt.Sprintf("jobs %+v", q), seqs, next, err, v.AppendJobs)
+		}
+	}
+	for status := HelpStatus(0); status <= HelpClosed; status++ {
+		seqs, next, err := v.ListHelp(HelpQuery{Status: status, Limit: 5})
+		page(fmt.Sprintf("help %d", status), seqs, next, err, v.AppendHelps)
+	}
+	revisions, next, err := v.ListProfiles(ProfileQuery{Limit: 5})
+	page("profiles", revisions, next, err, v.AppendRevisions)
+	s.answers["channels"] = fmt.Sprint(v.Channels())
+	one := func(name string, dst []byte, err error) {
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			t.Fatal(name, err)
+		}
+		s.answers[name] = fmt.Sprint(string(dst), err)
+	}
+	for seq := uint64(1); seq <= 12; seq++ {
+		for _, of := range []EntryType{TypeEntry, TypeJob, TypeHelp} {
+			id := FormatID(of, seq)
+			if found, known := v.Resolve(id); known {
+				show := map[EntryType]func([]byte, uint64) ([]byte, error){TypeEntry: v.AppendEntry, TypeJob: v.AppendJob, TypeHelp: v.AppendHelp}[of]
+				dst, err := show(nil, found)
+				one(id, dst, err)
+			}
+		}
+	}
+	for _, name := range agents {
+		dst, err := v.AppendProfile(nil, name)
+		one("agent "+name, dst, err)
+		for _, span := range []int64{-1, 2000, int64(24 * time.Hour / time.Millisecond)} {
+			s.home(t, v, name, span)
+		}
+	}
+	return s
+}
+
+// home asks for home since the beginning, or where span is not negative, since so long ago.
+func (s *sight) home(t *rapid.T, v *View, agent string, span int64) {
+	since := int64(0)
+	if span >= 0 {
+		since = max(0, v.Time()-span)
+	}
+	h, err := v.Home(agent, since, span < 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := *h
+	shown.Now, shown.Until = 0, 0
+	text := fmt.Appendf(nil, "%+v", shown)
+	for _, item := range slices.Concat(h.ForYou, h.OwedByYou) {
+		h.New = append(h.New, item.Seq)
+	}
+	for _, seq := range slices.Concat(h.New, h.OwedToYou, h.TopicNotes, h.Waiting) {
+		if text, err = v.AppendSummary(text, seq, 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, seq := range slices.Concat(h.ToDeliver, h.OpenJobs) {
+		if text, err = v.AppendJobSummary(text, seq, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.homes[fmt.Sprint(agent, span)] = homeSeen{string(text), h.Until}
+}
+
+// checkVersions holds that views with one version show the same.
+func checkVersions(t *rapid.T, before, after *sight) {
+	if before.version != after.version {
+		return
+	}
+	for what, answer := range before.answers {
+		if after.answers[what] != answer {
+			t.Fatalf("version %d has two answers for %s:\n%s\n%s", after.version, what, answer, after.answers[what])
+		}
+	}
+	if !slices.Equal(slices.Sorted(maps.Keys(before.answers)), slices.Sorted(maps.Keys(after.answers))) {
+		t.Fatalf("version %d shows more, or less: %d answers, %d", after.version, len(before.answers), len(after.answers))
+	}
+	for who, home := range before.homes {
+		if now := after.homes[who]; after.now < home.until && now.shown != home.shown {
+			t.Fatalf("version %d, which was to hold until %d, has two homes of %s at %d and %d:\n%s\n%s", after.version, home.until, who, before.now, after.now, home.shown, now.shown)
+		}
+	}
+}
+
+// drawAnyCommand draws one of nearly all commands.
+func drawAnyCommand(t *rapid.T, n int, lastSeq uint64) command.Payload {
+	switch rapid.IntRange(0, 14).Draw(t, "kind of command") {
+	case 0:
+		return drawPolicyCommand(t)
+	case 1:
+		return drawReportCommand(t, n)
+	case 2:
+		name := rapid.SampledFrom([]string{"ada", "bob"}).Draw(t, "name")
+		c := drawRegister(t, name, name)
+		c.Proof.Key = rapid.SampledFrom([][]byte{keyHash(name), nil}).Draw(t, "key")
+		return c
+	case 3:
+		c, _ := drawFold(t, command.DayOf(1_700_000_000_000))
+		return c
+	case 4:
+		return drawPush(t, &pushModel{agents: map[string]*pushAgent{"ada": {}, "bob": {}}})
+	case 5:
+		return &command.Sweep{Over: rapid.SliceOfN(rapid.Uint64Range(0, lastSeq+1), 0, 5).Draw(t, "over")}
+	case 6:
+		return retain(rapid.SampledFrom([]string{"", "*=1d", "den=12h,*=2d"}).Draw(t, "retention"))
+	case 7:
+		return rapid.SampledFrom([]command.Payload{
+			&command.Tick{}, &command.Lead{ServerID: "n1"}, &command.RecordBackup{At: 1}, &command.ForgetSenders{},
+			&command.NoteChange{By: "n1", Action: "add", Server: "n2"}, purge(EntryID(2)), purge("ada"),
+		}).Draw(t, "other")
+	case 8:
+		return &command.MarkSeen{
+			AgentKey: "bob", Proof: command.Proof{Key: keyHash("bob")},
+			Entries: rapid.SliceOfN(rapid.Uint64Range(1, lastSeq), 1, 5).Draw(t, "marked"),
+		}
+	case 9:
+		return &command.NextEpoch{Number: uint64(n), SealedKey: []byte("sealed"), Servers: []string{"n1"}}
+	}
+	return drawHomeCommand(t, lastSeq)
+}
+
+// TestVersionsShowTheSame draws commands of all kinds: two views of one version show the
+// same to every reader, also on nodes that apply the log in other pieces or from another
+// place on.
+func TestVersionsShowTheSame(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		l := newLog(t)
+		m := tempMachine(rt)
+		defer func() { dropMachine(rt, m) }()
+		l.feed(m, 1, 1)
+		empty := see(rt, m)
+		l.commands(
+			register("bob", "bob", nil), &command.MarkSeen{AgentKey: "bob", Proof: command.Proof{Key: keyHash("bob")}},
+			postJob("ada"), claim("bob", 1), post("eve", mention("bob")), ask("eve"),
+		)
+		l.feed(m, 2, 2)
+		before := see(rt, m)
+		seen := map[uint64]*sight{0: empty, 1: empty, 2: before}
+		for n := range rapid.IntRange(1, 20).Draw(rt, "steps") {
+			l.stamp += rapid.SampledFrom([]int64{0, 0, 5000, int64(24 * time.Hour / time.Millisecond), int64(4 * 24 * time.Hour / time.Millisecond)}).Draw(rt, "pause")
+			var sent []command.Payload
+			for range rapid.IntRange(1, 2).Draw(rt, "commands") {
+				sent = append(sent, drawAnyCommand(rt, n, m.head.lastSeq+1))
+			}
+			index := l.commands(sent...)
+			l.feed(m, index, index)
+			after := see(rt, m)
+			checkVersions(rt, before, after)
+			before, seen[index] = after, after
+		}
+		other := tempMachine(rt)
+		defer func() { dropMachine(rt, other) }()
+		other = feedRoughly(rt, l, other)
+		there := see(rt, other)
+		then := seen[there.version]
+		if then == nil {
+			rt.Fatalf("version %d is no index", there.version)
+		}
+		checkVersions(rt, then, there)
+	})
+}
+
+// TestUnseenCommands: what the cluster does by itself leaves the version as it is.
+func TestUnseenCommands(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.publish(nil)
+	r.run(register("ada", "key of ada", nil))
+	version := func() uint64 {
+		v := r.View()
+		defer v.Release()
+		return v.Version()
+	}
+	first := version()
+	for i, c := range []command.Payload{
+		&command.Tick{}, &command.Lead{ServerID: "n1"}, &command.RecordBackup{At: 1}, &command.Sweep{},
+		seen(1, command.DayOf(r.now()), command.SurfaceAPI, "one"), report(1, EntryID(1), "s1"),
+		&command.NoteChange{By: "n1", Action: "add", Server: "n2"},
+		&command.MarkSeen{AgentKey: "ada", Entries: []uint64{1}},
+	} {
+		r.run(c)
+		if version() != first {
+			t.Errorf("command %d, %s, changes the version", i, command.OpOf(c))
+		}
+	}
+	r.publish(nil)
+	second := version()
+	if v := r.View(); second != v.Index() {
+		t.Errorf("version %d at index %d", second, v.Index())
+	} else {
+		v.Release()
+	}
+	r.run(&command.Tick{})
+	r.reopen()
+	if v := version(); v < second {
+		t.Errorf("version %d after %d", v, second)
+	}
+}

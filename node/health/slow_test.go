@@ -1,0 +1,60 @@
+package health
+
+import (
+	"testing"
+	"time"
+)
+
+// TestPace: what is slow for seconds makes a node slow until it was well for a while, and
+// one thing that takes long does not.
+func TestPace(t *testing.T) {
+	const fast, late, seconds = time.Millisecond, slowSync, 100
+	for name, tt := range map[string]struct {
+		syncs func(second int) []time.Duration
+		turns func(second int) time.Duration // each of ten
+		from  int                            // the second from which on it is slow; -1: never
+		until int
+	}{
+		"well":                    {from: -1},
+		"slow disk":               {syncs: func(s int) []time.Duration { return []time.Duration{late, late} }, from: 0, until: seconds},
+		"a write that takes long": {syncs: func(s int) []time.Duration { return pick(s == 5, 3*time.Second, fast) }, from: -1},
+		"a write now and then":    {syncs: func(s int) []time.Duration { return pick(s%4 == 0, late) }, from: -1},
+		"two seconds for each":    {syncs: func(s int) []time.Duration { return pick(s%2 == 0, 2*time.Second) }, from: 2, until: seconds},
+		"five seconds for each":   {syncs: func(s int) []time.Duration { return pick(s%5 == 0, 5*time.Second) }, from: 5, until: seconds},
+		"every third is slow":     {syncs: func(s int) []time.Duration { return []time.Duration{fast, late, fast} }, from: -1},
+		"slow for ten seconds":    {syncs: func(s int) []time.Duration { return pick(s < 10, late, fast) }, from: 1, until: 71},
+		"starved":                 {turns: func(s int) time.Duration { return slowStall }, from: 0, until: seconds},
+		"stopped once":            {turns: func(s int) time.Duration { return 0 }, syncs: func(s int) []time.Duration { return pick(s == 3, time.Minute) }, from: -1},
+		"slow disk, processor well": {
+			syncs: func(s int) []time.Duration { return []time.Duration{late} }, turns: func(int) time.Duration { return 0 }, from: 1, until: seconds,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var p pace
+			for second := range seconds {
+				if tt.syncs != nil {
+					for _, took := range tt.syncs(second) {
+						p.sync(took)
+					}
+				}
+				for range 10 {
+					if tt.turns != nil {
+						p.turn(tt.turns(second))
+					}
+				}
+				slow, _ := p.judge(time.Duration(second) * time.Second)
+				if want := tt.from >= 0 && second >= tt.from && second < tt.until; slow != want {
+					t.Fatalf("after %d s: slow %t, want %t", second, slow, want)
+				}
+			}
+		})
+	}
+}
+
+// pick returns a when it holds, and else what is otherwise, if anything.
+func pick(holds bool, a time.Duration, otherwise ...time.Duration) []time.Duration {
+	if holds {
+		return []time.Duration{a}
+	}
+	return otherwise
+}
