@@ -15,7 +15,7 @@ if ! docker info >/dev/null 2>&1; then
   echo "compose: skipped: no container engine answers"
   exit "$skipped"
 fi
-images="$(scripts/compose-offline.sh)"
+images="$(scripts/compose-offline.sh --later)"
 eval "$images"
 dir="$(mktemp -d "${TMPDIR:-/tmp}/commons-compose.XXXXXX")"
 trap 'rm -rf "$dir"' EXIT

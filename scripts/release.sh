@@ -36,7 +36,9 @@ package() { # <os> <arch>
   CGO_ENABLED=0 GOOS=$1 GOARCH=$2 GOFLAGS='' go build -trimpath -buildvcs=true \
     -ldflags "-s -w -buildid= -X github.com/commons-cluster/commons/node/cli.version=$version" -o "$tree/commons" .
   go run ./scripts/sbom "$tree/commons" "$version" >"$dist/$name.cdx.json"
-  cp -r LICENSE README.md CHANGELOG.md docs scripts/deploy "$tree/"
+  mkdir "$tree/scripts"
+  cp -r LICENSE README.md SECURITY.md CHANGELOG.md docs "$tree/"
+  cp -r scripts/deploy "$tree/scripts/" # where the manual has it
   chmod -R u=rwX,go=rX "$tree"
   tar --create --directory "$work" --sort=name --mtime="@$committed" --owner=0 --group=0 --numeric-owner --format=ustar "$name" |
     gzip --no-name --best >"$dist/$name.tar.gz"

@@ -171,11 +171,15 @@ func TestWhatIsLeftOut(t *testing.T) {
 		{"a switch loses", "lose", false, n[0], func(b *bench) { b.network = &namespaces{} }, false},
 		{"a switch has no connections", "disconnect", false, n[0], func(b *bench) { b.network = &namespaces{} }, true},
 	} {
-		b := &bench{network: &links{}, nodes: n, voters: n[:3], down: map[string]bool{}, weak: map[string]bool{}}
+		b := &bench{o: &options{}, network: &links{}, nodes: n, voters: n[:3], down: map[string]bool{}, weak: map[string]bool{}}
 		tc.change(b)
 		if why := b.forbids(&event{Fault: tc.fault, Hard: tc.hard}, faults[tc.fault], []*harness.Node{tc.of}); (why != "") != tc.forbidden {
 			t.Errorf("%s of %s, and %s: %q", tc.fault, tc.of.Name, tc.what, why)
 		}
+	}
+	after := &bench{o: &options{}, network: &links{}, voters: n[:3]}
+	if why := after.forbids(&event{Fault: "lead", Target: ill}, faults["lead"], nil); !strings.HasPrefix(why, skippedNote) {
+		t.Errorf("a fault after one that was left out: %q", why)
 	}
 	b := &bench{voters: n[:3], weak: map[string]bool{"n1": true, "n4": true}}
 	if b.minority() {

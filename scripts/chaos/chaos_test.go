@@ -1,6 +1,9 @@
 package main
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net"
@@ -47,6 +50,9 @@ func good() ([]call, final) {
 		at(call{Client: "m", Kind: attempt, Agent: "x", Expect: "x"}, 62, 63),
 		at(call{Client: "m", Kind: moderated, Status: doBlock, Expect: "x"}, 64, 65),
 		at(call{Client: "m", Kind: attempt, Agent: "x", Expect: "x", Outcome: rejected, Code: "blocked"}, 66, 67),
+		at(call{Client: "s", Kind: strong, Seen: []string{"e6", "e2"}}, 31, 33),
+		at(call{Client: "s", Kind: strong, Seen: []string{"e6", "e3", "e2"}}, 36, 38),
+		at(call{Client: "s", Kind: strong, Seen: []string{"e3"}}, 39, 40),
 	}
 	entries := func() []entry {
 		return []entry{
@@ -127,6 +133,19 @@ func TestChecksSeeWhatIsWrong(t *testing.T) {
 		}},
 		{"a job is claimed twice", "each job is linearizable", func(c []call, _ *final) { c[7].Outcome, c[7].Code = done, "" }},
 		{"a strong read is old", "each job is linearizable", func(c []call, _ *final) { c[8].Status, c[8].ClaimedBy = "open", "" }},
+		{"a strong read lacks what was acknowledged", "strong reads hold what was acknowledged", func(c []call, _ *final) { c[24].Seen = []string{"e6", "e2"} }},
+		{"a strong read lacks what another one had", "strong reads hold what was acknowledged", func(c []call, _ *final) {
+			c[3].Outcome, c[25].Seen = unknown, []string{"e2"}
+		}},
+		{"a strong read shows nothing", "strong reads hold what was acknowledged", func(c []call, _ *final) { c[25].Seen = nil }},
+		{"a strong read shows only what was there before the run", "strong reads hold what was acknowledged", func(c []call, _ *final) {
+			c[25].Seen = []string{"e6", "e0"}
+		}},
+		{"nothing: a strong read shows only what was purged later", "", func(c []call, _ *final) { c[25].Seen = []string{"e6"} }},
+		{"nothing: a strong read does not show what was hidden, and was shown again later", "", func(c []call, f *final) {
+			c[19].Status, c[25].Seen = doUnhide, []string{"e3", "e2"}
+			both(f, func(e []entry) []entry { return append(e, entry{ID: "e6", Agent: "s", Body: "spam", CreatedAt: 3}) })
+		}},
 		{"a hidden entry is shown", "nothing hidden or purged is visible, and blocks hold", func(c []call, _ *final) { c[17].Shown = true }},
 		{"an entry is hidden that nobody hid", "nothing hidden or purged is visible, and blocks hold", func(c []call, _ *final) { c[15].Shown = false }},
 		{"a node lists a purged entry at the end", "nothing hidden or purged is visible, and blocks hold", func(_ []call, f *final) {
@@ -220,7 +239,7 @@ func TestSentAndLost(t *testing.T) {
 	go func() { _ = server.Serve(listener) }()
 	defer server.Close()
 	var h history
-	cl := newClient(time.Now(), &h)
+	cl := newClient(time.Now(), &http.Transport{}, &h)
 	ask := func() outcome {
 		c := call{Kind: publish}
 		cl.send(t.Context(), &c, "http://"+listener.Addr().String(), request{method: http.MethodGet, path: "/", header: http.Header{}})
@@ -235,13 +254,18 @@ func TestSentAndLost(t *testing.T) {
 
 // TestPlanIsTheSeeds: a seed repeats its plan, and another one is another.
 func TestPlanIsTheSeeds(t *testing.T) {
-	one, again, other := randomPlan(1, time.Minute), randomPlan(1, time.Minute), randomPlan(2, time.Minute)
+	names := []string{"kill", "pause"}
+	one, again, other := randomPlan(1, time.Minute, names), randomPlan(1, time.Minute, names), randomPlan(2, time.Minute, names)
 	if !reflect.DeepEqual(one, again) || reflect.DeepEqual(one, other) || len(one) < 5 {
 		t.Errorf("%+v\n%+v\n%+v", one, again, other)
 	}
 	for name, plan := range scenarios {
 		for _, e := range plan {
-			if f, ok := faults[e.Fault]; !ok || f.end != nil && e.For == 0 {
+			f, ok := faults[e.Fault]
+			if !ok {
+				f, ok = containerFaults[e.Fault]
+			}
+			if !ok || f.end != nil && e.For == 0 {
 				t.Errorf("%s: %+v", name, e)
 			}
 		}
@@ -318,12 +342,44 @@ func TestLinks(t *testing.T) {
 func TestGap(t *testing.T) {
 	e := event{Nodes: []string{"n1"}, Begin: 10, End: 20}
 	acknowledged := []*call{{Node: "n2", End: 9}, {Node: "n2", End: 12}, {Node: "n1", End: 13}, {Node: "n3", End: 19}, {Node: "n2", End: 21}}
-	if got := gap(&e, math.MaxInt64, acknowledged); got != 7 {
+	if _, got := gap(&e, math.MaxInt64, acknowledged); got != 7 {
 		t.Errorf("%d, want 7", got)
 	}
 	late := []*call{{Node: "n1", End: 15}, {Node: "n2", End: e.End + 2*afterFault}, {Node: "n2", End: e.End + 9*afterFault}}
-	if got := gap(&e, math.MaxInt64, late); got != 10+2*afterFault {
+	if _, got := gap(&e, math.MaxInt64, late); got != 10+2*afterFault {
 		t.Errorf("%v, want %v: nothing was acknowledged until then", got, 10+2*afterFault)
+	}
+}
+
+// TestNothingWasBroken: a run without a fault proves nothing, whatever its checks say.
+func TestNothingWasBroken(t *testing.T) {
+	const ok, skipped, void = "", "skipped: no fault of the plan can be carried out here", "void: no fault was carried out"
+	cannot, left := event{Note: skippedNote + "no disk"}, event{Note: "left out: no majority"}
+	for _, tc := range []struct {
+		what  string
+		plan  []event
+		error string
+		want  string
+	}{
+		{"there is no plan", nil, "", ok},
+		{"one of two faults was carried out", []event{cannot, {Fault: "kill"}}, "", ok},
+		{"the machine can do none", []event{cannot, cannot}, "", skipped},
+		{"the machine can do none, and the run ended early", []event{cannot}, "no leader", ""},
+		{"none was to be done", []event{left}, "", void},
+		{"none was done", []event{cannot, left}, "", void},
+	} {
+		r := report{Plan: tc.plan, Error: tc.error, Before: time.Second}
+		err := r.finish(&options{out: t.TempDir()}, "place")
+		if got := fmt.Sprint(err); got != cmp.Or(tc.want, "<nil>") || errors.Is(err, errSkipped) != (tc.want == skipped) {
+			t.Errorf("%s: %s, want %q", tc.what, got, tc.want)
+		}
+		if failed := len(r.Failed) > 0; failed != (tc.want == void || tc.error != "") {
+			t.Errorf("%s: %q", tc.what, r.Failed)
+		}
+	}
+	r := report{Plan: []event{cannot}, Verdicts: []verdict{{Name: "strong", Findings: []finding{{Text: "old"}}}}, Before: time.Second}
+	if err := r.finish(&options{out: t.TempDir()}, "place"); err == nil || errors.Is(err, errSkipped) {
+		t.Errorf("a check failed in a run without a fault: %v", err)
 	}
 }
 

@@ -42,6 +42,7 @@ var checks = []struct {
 	{"nodes hold the same", checkSame},
 	{"supersededBy mirrors supersedes", checkMirrored},
 	{"reads with a minimum index do not go back", checkMinIndex},
+	{"strong reads hold what was acknowledged", checkStrong},
 	{"home shows each item once", checkHome},
 	{"events tell of each entry once", checkFollow},
 	{"each request_id is linearizable", checkRequestIDs},

@@ -22,6 +22,7 @@ const (
 	// callTimeout is longer than a node keeps a write while leadership changes.
 	callTimeout = 15 * time.Second
 	maxAnswer   = 8 << 20
+	idleConns   = 64 // to a node that are kept
 )
 
 // notWritten are errors after which certainly nothing was written.
@@ -34,8 +35,8 @@ type client struct {
 	start   time.Time
 }
 
-func newClient(start time.Time, h *history) *client {
-	return &client{&http.Client{Timeout: callTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}, h, start}
+func newClient(start time.Time, transport *http.Transport, h *history) *client {
+	return &client{&http.Client{Timeout: callTimeout, Transport: transport}, h, start}
 }
 
 // request is what a call sends.
@@ -102,6 +103,7 @@ func (cl *client) send(ctx context.Context, c *call, base string, r request) map
 		return nil
 	}
 	c.Index, _ = strconv.ParseUint(res.Header.Get("X-Commons-Index"), 10, 64) // 0 where there is none
+	c.Stale = res.Header.Get("X-Commons-Stale-Ms") != ""
 	c.read(res.StatusCode, answer)
 	return answer
 }

@@ -23,6 +23,7 @@ const (
 	diskSize, diskReserve = "512m", "64MiB"
 	// hangTimeout is the product's own: nobody else uses these disks.
 	hangTimeout = "5s"
+	unmountFor  = 10 * time.Second
 	ballastFile = "ballast"
 	logFile     = "raft.db" // in the data directory
 	stateDir    = "state"
@@ -88,7 +89,10 @@ func (b *bench) takeDisks() {
 		places = append(places, b.images)
 	}
 	for _, place := range places {
-		if err := system(context.Background(), "umount", place); err != nil {
+		err := harness.Until(context.Background(), unmountFor, harness.PollEvery, func() error { // a loop device goes a little later than what it carried
+			return system(context.Background(), "umount", place)
+		})
+		if err != nil {
 			fmt.Fprintf(os.Stderr, "chaos: %s stays mounted: %v\n", place, err)
 		}
 	}

@@ -40,6 +40,11 @@ type event struct {
 	Minority bool          `json:"minority,omitempty"` // too few voters were left to write
 	Leaders  int           `json:"leaders"`            // that began to lead meanwhile
 	Gap      time.Duration `json:"gap"`                // longest time without an acknowledged write on other nodes
+	Silent   time.Duration `json:"silent"`             // when that began
+	ReadGap  time.Duration `json:"readGap"`            // the same for reads that need no leader
+	Writes   slowness      `json:"writeTimes"`         // of other nodes
+	Reads    slowness      `json:"readTimes"`
+	Why      []string      `json:"why,omitempty"` // what nodes logged in a long gap
 }
 
 // fault is something that can be done to nodes, and how it is undone; nil is not.
@@ -48,6 +53,7 @@ type fault struct {
 	weakens bool // the node cannot take part in a majority meanwhile
 	disk    bool // of a voter that has a disk of its own; one at a time
 	spoils  bool // what the node had kept may be lost; once in a run
+	network bool // of what stands between nodes
 	lossy   bool // of networks that lose packets
 	// loopback is of nodes on loopback addresses alone: others take no --clock-offset,
 	// and a switch knows no connections.
@@ -75,13 +81,13 @@ var faults = map[string]fault{
 	"flip bit":   {process: true, spoils: true, begin: each((*bench).flip), end: each((*bench).repair)},
 	"tear log":   {process: true, spoils: true, begin: each((*bench).tear), end: each((*bench).repair)},
 
-	"isolate":    {weakens: true, begin: ways(quality{cut: true}, true, true), end: ways(quality{}, true, true)},
-	"deaf":       {weakens: true, begin: ways(quality{cut: true}, true, false), end: ways(quality{}, true, false)},
-	"mute":       {weakens: true, begin: ways(quality{cut: true}, false, true), end: ways(quality{}, false, true)},
-	"cut pair":   {begin: pair(quality{cut: true}), end: pair(quality{})},
-	"delay":      {begin: ways(distant, true, true), end: ways(quality{}, true, true)},
-	"lose":       {lossy: true, begin: pair(lossyLink), end: pair(quality{})},
-	"narrow":     {begin: ways(quality{bandwidth: 128 << 10}, true, true), end: ways(quality{}, true, true)},
+	"isolate":    {network: true, weakens: true, begin: ways(quality{cut: true}, true, true), end: ways(quality{}, true, true)},
+	"deaf":       {network: true, weakens: true, begin: ways(quality{cut: true}, true, false), end: ways(quality{}, true, false)},
+	"mute":       {network: true, weakens: true, begin: ways(quality{cut: true}, false, true), end: ways(quality{}, false, true)},
+	"cut pair":   {network: true, begin: pair(quality{cut: true}), end: pair(quality{})},
+	"delay":      {network: true, begin: ways(distant, true, true), end: ways(quality{}, true, true)},
+	"lose":       {network: true, lossy: true, begin: pair(lossyLink), end: pair(quality{})},
+	"narrow":     {network: true, begin: ways(quality{bandwidth: 128 << 10}, true, true), end: ways(quality{}, true, true)},
 	"disconnect": {loopback: true, begin: each(func(b *bench, n *harness.Node) error { return b.network.reset(n.Name) })},
 }
 
@@ -246,7 +252,7 @@ func (b *bench) play(ctx context.Context, plan []event) error {
 		if err := b.carryOut(next); err != nil {
 			return fmt.Errorf("%s of %v: %w", next.event.Fault, next.event.Nodes, err)
 		}
-		if !next.end && next.event.Note == "" && faults[next.event.Fault].end != nil {
+		if !next.end && next.event.Note == "" && b.o.faults()[next.event.Fault].end != nil {
 			steps = append(steps, step{at: time.Since(began) + next.event.For, event: next.event, end: true})
 		}
 	}
@@ -254,7 +260,7 @@ func (b *bench) play(ctx context.Context, plan []event) error {
 }
 
 func (b *bench) carryOut(s step) error {
-	e, f := s.event, faults[s.event.Fault]
+	e, f := s.event, b.o.faults()[s.event.Fault]
 	if s.end {
 		err := f.end(b, b.named(e.Nodes))
 		for _, name := range e.Nodes {
@@ -296,22 +302,27 @@ func (b *bench) carryOut(s step) error {
 	return err
 }
 
+// skippedNote begins the note of an event that this machine or network cannot carry out.
+const skippedNote = "skipped: "
+
 // forbids says why a fault is left out: skipped is what this machine or network cannot
 // do, the rest is what the plan must not do now.
 func (b *bench) forbids(e *event, f fault, nodes []*harness.Node) string {
 	others := slices.DeleteFunc(slices.Clone(b.voters), func(n *harness.Node) bool { return slices.Contains(nodes, n) })
-	runs := func(n *harness.Node) bool { return !b.down[n.Name] }
+	isDown := func(n *harness.Node) bool { return b.down[n.Name] }
 	_, proxies := b.network.(*links)
 	switch {
 	case f.disk && b.noDisks != "":
-		return "skipped: a node has no disk of its own here: " + b.noDisks
+		return skippedNote + "a node has no disk of its own here: " + b.noDisks
 	case f.lossy && proxies:
-		return "skipped: proxies lose nothing; -network namespaces does"
+		return skippedNote + "proxies lose nothing; -network namespaces does"
 	case f.loopback && !proxies:
-		return "skipped: -network proxies has it"
-	case len(nodes) == 0 || (f.process || f.disk) && !every(nodes, runs):
+		return skippedNote + "-network proxies has it"
+	case e.Target == ill && len(b.last) == 0:
+		return skippedNote + "the fault before it was not carried out"
+	case len(nodes) == 0 || (f.process || f.disk) && howMany(nodes, isDown) > 0:
 		return "left out: no such node runs"
-	case f.process && !e.Hard && e.Target != reader && !every(others, runs):
+	case f.process && !e.Hard && e.Target != reader && len(nodes)+howMany(others, isDown) > tolerated(len(b.voters)):
 		return "left out: it would leave no majority"
 	case (f.disk || f.spoils) && e.Target == reader:
 		return "left out: the reader has no disk of its own"
@@ -323,9 +334,17 @@ func (b *bench) forbids(e *event, f fault, nodes []*harness.Node) string {
 	return ""
 }
 
-func every(nodes []*harness.Node, is func(*harness.Node) bool) bool {
-	return !slices.ContainsFunc(nodes, func(n *harness.Node) bool { return !is(n) })
+func howMany(nodes []*harness.Node, is func(*harness.Node) bool) (n int) {
+	for _, node := range nodes {
+		if is(node) {
+			n++
+		}
+	}
+	return n
 }
+
+// tolerated is how many of so many voters may be away.
+func tolerated(voters int) int { return (voters - 1) / 2 }
 
 // minority reports whether too few voters are left to write: those that are down, cut
 // off, or whose disk was lost and that do not vote yet.
@@ -336,7 +355,7 @@ func (b *bench) minority() bool {
 			weak++
 		}
 	}
-	return weak > (len(b.voters)-1)/2
+	return weak > tolerated(len(b.voters))
 }
 
 // votes reports whether a node that runs has a vote.

@@ -21,18 +21,14 @@ const (
 	followed = "/api/events?event=entry,job,human_request,claim,result"
 )
 
-func streamer(i int) string { return fmt.Sprintf("streamer-%d", i) }
+func (w *crowd) streamer(i int) string { return fmt.Sprintf("%sstreamer-%d", w.prefix, i) }
 
-// follow reads the stream from the first event on, each time for a moment, and goes on
-// at the next node from the last id that it has.
+// follow reads the stream from where the run began on, each time for a moment, and goes
+// on at the next node from the last id that it has.
 func (w *crowd) follow(ctx context.Context, i int) {
-	id := ""
+	id := w.from
 	for n := i; ctx.Err() == nil; n++ {
-		if node := w.nodes[n%len(w.nodes)]; id == "" {
-			id = w.firstEvent(ctx, node)
-		} else {
-			id, _ = w.stream(ctx, i, node, id)
-		}
+		id, _ = w.stream(ctx, i, w.nodes[n%len(w.nodes)], id)
 		rest(ctx, w.pause)
 	}
 	// What is left, once the faults are over.
@@ -47,23 +43,12 @@ func (w *crowd) follow(ctx context.Context, i int) {
 	}
 }
 
-// firstEvent returns the id before all events; "" without an answer.
-func (w *crowd) firstEvent(ctx context.Context, node *harness.Node) string {
-	var answer struct{ LastEventID string }
-	caller := &harness.Client{Client: w.client.http}
-	if _, err := caller.Call(ctx, http.MethodGet, node.URL+followed, nil, nil, &answer, http.StatusOK); err != nil {
-		return ""
-	}
-	cluster, _, _ := strings.Cut(answer.LastEventID, "-")
-	return cluster + "-0-0"
-}
-
 // stream reads the stream of one node. It returns the id to go on from, and how many
 // entries it was told of.
 func (w *crowd) stream(ctx context.Context, i int, node *harness.Node, id string) (next string, news int) {
 	ctx, stop := context.WithTimeout(ctx, followFor)
 	defer stop()
-	c := call{Client: streamer(i), Surface: "http", Kind: follow, Agent: streamer(i), Node: node.Name, Begin: time.Since(w.client.start), Outcome: unknown}
+	c := call{Client: w.streamer(i), Surface: "http", Kind: follow, Agent: w.streamer(i), Node: node.Name, Begin: time.Since(w.client.start), Outcome: unknown}
 	defer func() {
 		c.End = time.Since(w.client.start)
 		w.client.history.add(&c)

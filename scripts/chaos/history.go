@@ -20,6 +20,8 @@ const (
 	look    kind = "look" // at a job, strongly consistent
 	list    kind = "list"
 	home    kind = "home"
+	plain   kind = "plain"  // the newest entries, as a node has them
+	strong  kind = "strong" // the newest entries, linearizably
 	follow  kind = "follow" // the stream of events, for a moment
 
 	subject   kind = "subject"   // publish what a moderator works with
@@ -71,6 +73,7 @@ type call struct {
 	ID        string   `json:"id,omitempty"` // of the entry or job in the answer
 	Duplicate bool     `json:"duplicate,omitempty"`
 	Index     uint64   `json:"index,omitempty"` // X-Commons-Index
+	Stale     bool     `json:"stale,omitempty"` // the answer says that it may be
 	Status    string   `json:"status,omitempty"`
 	ClaimedBy string   `json:"claimedBy,omitempty"`
 	Shown     bool     `json:"shown,omitempty"` // the text is in the answer

@@ -1,7 +1,8 @@
 // Command chaos breaks a cluster on purpose while recorded clients work with it, checks
 // every answer against what was promised, and writes a report. It starts three voters
 // and a reader as processes on this machine, with proxies between them that cut, delay
-// and narrow the ways, and knows the product by its flags and its doors alone.
+// and narrow the ways, or takes containers of the compose file, and knows the product by
+// its flags and its doors alone.
 // scripts/chaos.sh builds and runs it.
 package main
 
@@ -25,9 +26,15 @@ import (
 
 // What stands between nodes.
 const (
-	proxied = "proxies"
-	spaced  = "namespaces"
+	proxied   = "proxies"
+	spaced    = "namespaces"
+	contained = "containers" // the engine's own network, and the balancer
 )
+
+// exitSkipped says that nothing was run, because this machine cannot.
+const exitSkipped = 77
+
+var errSkipped = errors.New("skipped")
 
 const (
 	voters = 3
@@ -54,8 +61,21 @@ type options struct {
 	pause            time.Duration
 	least            float64
 	network          string
+	project          string // of Compose, that runs already
+	voters           int
 	flags            []string
 	kills            int
+}
+
+// limited reports whether the run has limits of writes.
+func (o *options) limited() bool { return o.seed%2 == 0 }
+
+// faults are those of the network.
+func (o *options) faults() map[string]fault {
+	if o.network == contained {
+		return containerFaults
+	}
+	return faults
 }
 
 func main() {
@@ -68,7 +88,10 @@ func main() {
 	flag.StringVar(&o.only, "scenario", "", "names of scenarios, with commas between; list shows them; default: all")
 	flag.DurationVar(&o.pause, "pause", 20*time.Millisecond, "pause of each of the 24 clients after each call")
 	flag.Float64Var(&o.least, "least", enoughWrites, "writes a second before the first fault, below which a run is void")
-	flag.StringVar(&o.network, "network", proxied, "what stands between nodes: "+proxied+", or "+spaced+" with a switch that loses packets, too")
+	flag.StringVar(&o.network, "network", proxied, "what stands between nodes: "+proxied+"; "+spaced+" with a switch that loses packets, too; or "+contained+" of "+composeFile)
+	flag.StringVar(&o.project, "project", "", "break the containers of this project of Compose, which runs already")
+	flag.IntVar(&o.voters, "voters", voters, "voters; containers can be "+strconv.Itoa(voters)+" or "+strconv.Itoa(manyVoters))
+	long := flag.Duration("long", 0, "play all there is in all networks, and then random plans until so much time is over; arguments are a command that runs one of them apart")
 	flag.IntVar(&o.kills, "kills", 0, "kill the leader so many times, in place of a scenario")
 	flag.Func("set", "name=value of a flag of commons serve; may be repeated", func(text string) error {
 		o.flags = append(o.flags, text)
@@ -82,17 +105,40 @@ func main() {
 		fmt.Println(strings.Join(slices.Sorted(keys(scenarios)), "\n"))
 		return
 	}
-	if o.binary == "" || o.dir == "" || o.out == "" {
-		fmt.Fprintln(os.Stderr, "chaos: -binary, -dir and -out are needed; scripts/chaos.sh gives them")
+	if err := o.problem(*long); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(2)
 	}
+	if o.project != "" {
+		o.network = contained
+	}
 	ctx, stop := untilSignal(context.Background())
-	err := o.runAll(ctx)
+	var err error
+	if *long > 0 {
+		err = o.runLong(ctx, *long, flag.Args())
+	} else {
+		err = o.runAll(ctx)
+	}
 	stop()
+	if errors.Is(err, errSkipped) {
+		fmt.Println(err)
+		os.Exit(exitSkipped)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos: FAILED:", err)
 		os.Exit(1)
 	}
+}
+
+// problem says what is wrong with the options of a run, or of a long one.
+func (o *options) problem(long time.Duration) (err error) {
+	if o.binary == "" || o.dir == "" || o.out == "" {
+		err = errors.New("-binary, -dir and -out are needed; scripts/chaos.sh gives them")
+	}
+	if long > 0 && o.project != "" {
+		err = errors.Join(err, errors.New("-long makes its own clusters, and -project takes one that runs: leave one of them out"))
+	}
+	return err
 }
 
 // untilSignal ends a context at Ctrl-C and SIGTERM.
@@ -104,34 +150,66 @@ func untilSignal(parent context.Context) (context.Context, context.CancelFunc) {
 func (o *options) runAll(ctx context.Context) error {
 	network, err := o.connect(ctx)
 	if err != nil {
-		fmt.Printf("skipped: no %s here: %v\n", o.network, err)
-		return nil
+		return fmt.Errorf("%w: no %s here: %w", errSkipped, o.network, err)
 	}
 	network.close()
 	switch {
 	case o.random > 0:
-		return o.run(ctx, "random", randomPlan(o.seed, o.random))
+		return o.run(ctx, "random", randomPlan(o.seed, o.random, slices.Sorted(keys(o.faults()))))
 	case o.kills > 0:
-		return o.run(ctx, strconv.Itoa(o.kills)+" leaders killed", repeated(o.kills, killEvery, event{For: killFor, Fault: "kill", Target: leader}))
+		return o.run(ctx, killsName(o.kills), repeated(o.kills, killEvery, event{For: killFor, Fault: "kill", Target: leader}))
 	}
 	names := slices.Sorted(keys(scenarios))
 	if o.only != "" {
 		names = strings.Split(o.only, ",")
 	}
 	var failed []error
+	skipped := 0
 	for _, name := range names {
 		plan, ok := scenarios[name]
 		if !ok {
 			return fmt.Errorf("there is no scenario %q; -scenario list shows them", name)
 		}
-		if err := o.run(ctx, name, slices.Clone(plan)); err != nil {
+		if why := o.cannot(name); why != "" {
+			fmt.Printf("-- %s: skipped: %s\n", name, why)
+			skipped++
+			continue
+		}
+		if err := o.run(ctx, name, slices.Clone(plan)); errors.Is(err, errSkipped) {
+			fmt.Printf("-- %s: %v\n", name, err)
+			skipped++
+		} else if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", name, err))
 		}
 		if ctx.Err() != nil {
 			break
 		}
 	}
+	if skipped > 0 {
+		fmt.Printf("%d of %d scenarios skipped\n", skipped, len(names))
+	}
+	if skipped == len(names) {
+		return errSkipped
+	}
 	return errors.Join(failed...)
+}
+
+func killsName(n int) string { return strconv.Itoa(n) + " leaders killed" }
+
+// cannot says why a scenario is not for these nodes; empty: it is.
+func (o *options) cannot(name string) string {
+	for _, e := range scenarios[name] {
+		if _, ok := o.faults()[e.Fault]; !ok {
+			return o.network + " have no fault " + e.Fault
+		}
+		if e.Target == reader && o.network == contained {
+			return contained + " have no reader"
+		}
+	}
+	if strings.Contains(name, ofFive) && o.voters < manyVoters {
+		return "it takes -voters " + strconv.Itoa(manyVoters)
+	}
+	return ""
 }
 
 // connect makes what stands between nodes. An error says why this machine cannot.
@@ -143,8 +221,11 @@ func (o *options) connect(ctx context.Context) (n network, err error) {
 	case proxied:
 		n, err = newLinks()
 		return n, err
+	case contained:
+		n, err = newContainers(ctx, o)
+		return n, err
 	}
-	return nil, fmt.Errorf("it is %s or %s", proxied, spaced)
+	return nil, fmt.Errorf("it is %s, %s or %s", proxied, spaced, contained)
 }
 
 // bench is one run.
@@ -154,8 +235,12 @@ type bench struct {
 	voters  []*harness.Node
 	nodes   []*harness.Node // the voters, then the reader
 	network network
-	watch   *watch
-	began   time.Time
+
+	balancer  *harness.Node   // before the nodes; nil: there is none
+	transport *http.Transport // of all calls
+
+	watch *watch
+	began time.Time
 
 	down    map[string]bool         // whose process does not run at the moment
 	weak    map[string]bool         // who cannot take part in a majority at the moment
@@ -168,19 +253,25 @@ type bench struct {
 	disks   map[string]*disk // by node
 	noDisks string           // why disks cannot be broken here
 	damaged int              // files
+
+	prefix string          // of the names of agents, and of the moderator
+	token  bool            // the moderator may have one
+	found  map[string]bool // ids of what was there before
 }
 
 // run plays a plan and reports on it.
 func (o *options) run(ctx context.Context, name string, plan []event) (err error) {
 	fmt.Printf("-- %s, seed %d\n", name, o.seed)
-	place := strings.ReplaceAll(strings.ReplaceAll(name, "'", ""), " ", "-")
+	place := o.place(name)
 	b := &bench{
-		o: o, run: harness.NewRun(ctx, o.binary, o.dir), down: map[string]bool{}, weak: map[string]bool{},
+		transport: &http.Transport{MaxIdleConnsPerHost: idleConns},
+		o:         o, run: harness.NewRun(ctx, o.binary, o.dir), down: map[string]bool{}, weak: map[string]bool{},
 		hungry: map[string]func() error{}, disks: map[string]*disk{},
 	}
 	if b.network, err = o.connect(ctx); err != nil {
 		return err
 	}
+	defer b.forget() // when all nodes are well again
 	defer b.network.close()
 	defer b.takeDisks()
 	defer b.run.End()
@@ -188,13 +279,31 @@ func (o *options) run(ctx context.Context, name string, plan []event) (err error
 	if o.network == spaced {
 		b.run.Host = nodeHost
 	}
-	r := report{Name: name, Seed: o.seed, Started: time.Now(), Plan: plan}
+	r := report{Name: name, Network: o.network, Voters: o.voters, Seed: o.seed, Started: time.Now(), Plan: plan}
 	err = harness.Try(func() { b.inParts(ctx, place, &r) })
+	if p, ok := b.network.(*containers); ok {
+		complain(p.keepLogs(b.nodes, r.Started))
+	}
+	r.figures()
 	if err != nil {
 		b.run.WriteLogs(os.Stderr)
-		return err
+		r.Error = err.Error()
+		return errors.Join(err, r.finish(o, place))
 	}
+	r.explain(b.nodes, b.began)
 	return r.finish(o, place)
+}
+
+// place is a name for files.
+func (o *options) place(name string) string {
+	place := strings.ReplaceAll(strings.NewReplacer("'", "", ",", "").Replace(name), " ", "-")
+	if o.network != proxied {
+		place = o.network + "-" + place
+	}
+	if o.voters != voters {
+		place = strconv.Itoa(o.voters) + "-" + place
+	}
+	return place
 }
 
 // release lets everything run on that waits: nothing else can end.
@@ -208,9 +317,9 @@ func (b *bench) release() {
 // moderatorToken makes a moderator.
 func (b *bench) moderatorToken() string {
 	var made struct{ Token string }
+	b.token = true
 	harness.Must(b.run.Eventually(harness.ReadyTimeout, func() error {
-		_, out, problem := b.run.Command(nil, "mod", "token", "create", "chaos", "--json",
-			"--cluster-addr", b.voters[0].Private, "--secret-file", b.voters[0].Flags["secret-file"])
+		_, out, problem := b.moderatorCommand("create", b.voters[0])
 		if err := json.Unmarshal([]byte(out), &made); err != nil {
 			return fmt.Errorf("no moderator is made: %s: %w", problem, err)
 		}
@@ -219,43 +328,62 @@ func (b *bench) moderatorToken() string {
 	return made.Token
 }
 
+// moderatorCommand creates or revokes the moderator's token.
+func (b *bench) moderatorCommand(verb string, n *harness.Node) (code int, stdout, stderr string) {
+	return b.run.Command(nil, "mod", "token", verb, b.prefix+"chaos", "--json", "--cluster-addr", n.Private, "--secret-file", n.Flags["secret-file"])
+}
+
 // inParts has three parts: clients alone, the plan, and clients alone again. Then every
-// node is well, and what they hold is read.
+// node has to be well, and what they hold is read.
 func (b *bench) inParts(ctx context.Context, place string, r *report) {
 	b.prepare(place)
+	r.Voters = len(b.voters)
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	b.began = time.Now()
-	b.watch = watchLeaders(watching, b.nodes, b.began)
+	b.watch = watchLeaders(watching, b.nodes, b.transport, b.began)
 	var h history
-	crowd := &crowd{client: newClient(b.began, &h), nodes: b.nodes, seed: b.o.seed, pause: b.o.pause, token: b.moderatorToken()}
+	crowd := &crowd{
+		client: newClient(b.began, b.transport, &h), nodes: b.nodes, balancer: b.balancer,
+		seed: b.o.seed, pause: b.o.pause, token: b.moderatorToken(), prefix: b.prefix, from: b.newestEvent(),
+	}
 	crowd.begin(ctx)
 	rest(ctx, steady)
 	r.Before = time.Since(b.began)
 	harness.Must(b.play(ctx, r.Plan))
 	rest(ctx, afterwards)
-	b.recover()
+	well := harness.Try(b.recover)
 	crowd.end()
 	r.Length = time.Since(b.began)
 	r.calls, r.Leads = h.calls, b.watch.all()
 	stop()
+	if well != nil && ctx.Err() == nil { // what nodes hold cannot be read
+		r.Verdicts = []verdict{{Name: "every node is well again", Looked: len(b.nodes), Findings: []finding{{Text: well.Error()}}}}
+		b.run.WriteLogs(os.Stderr)
+		return
+	}
+	harness.Must(well)
 	f := b.read(&h)
-	r.Verdicts = checkAll(h.calls, &f)
+	r.Verdicts = append(checkAll(h.calls, &f), r.slowLeaders())
 }
 
-// prepare starts the cluster.
+// prepare starts the cluster, or finds it.
 func (b *bench) prepare(place string) {
-	c := harness.Got(b.run.NewCluster(place, voters+1))
-	b.nodes, b.voters = c.Nodes, c.Nodes[:voters]
+	if p, ok := b.network.(*containers); ok {
+		b.prepareContainers(p, place)
+		return
+	}
+	c := harness.Got(b.run.NewCluster(place, b.o.voters+1))
+	b.nodes, b.voters = c.Nodes, c.Nodes[:b.o.voters]
 	b.giveDisks(b.run.Ctx)
 	for i, n := range c.Nodes {
 		harness.Must(b.network.add(b.run.Ctx, n, i+1))
 		n.Flags["trusted-proxies"] = "127.0.0.0/8," + subnet + "0/24"
-		n.Flags["bootstrap-expect"] = strconv.Itoa(voters)
-		if b.o.seed%2 == 0 {
+		n.Flags["bootstrap-expect"] = strconv.Itoa(b.o.voters)
+		if b.o.limited() {
 			n.Flags["write-rate"], n.Flags["write-burst"] = strconv.Itoa(limitedRate), strconv.Itoa(limitedBurst)
 		}
-		if i >= voters {
+		if i >= b.o.voters {
 			n.Flags["non-voter"], n.Flags["bootstrap-expect"] = "true", "1"
 		}
 		for _, set := range b.o.flags {
@@ -264,18 +392,19 @@ func (b *bench) prepare(place string) {
 		}
 		harness.Must(b.start(n))
 	}
-	harness.Must(c.WaitReady(harness.ReadyTimeout, c.Nodes...))
-	c.Nodes = b.voters
+	b.settled()
+}
+
+// settled waits until every node is ready, and the voters vote.
+func (b *bench) settled() {
+	c := &harness.Cluster{Run: b.run, Nodes: b.voters}
+	harness.Must(c.WaitReady(harness.ReplaceTimeout, b.nodes...))
 	harness.Must(c.WaitVoters())
-	c.Nodes = b.nodes
 }
 
 // recover waits until every node runs, is ready, and the voters vote.
 func (b *bench) recover() {
-	c := &harness.Cluster{Run: b.run, Nodes: b.nodes}
-	harness.Must(c.WaitReady(harness.ReplaceTimeout, b.nodes...))
-	c.Nodes = b.voters
-	harness.Must(c.WaitVoters())
+	b.settled()
 	harness.Must(b.run.Eventually(harness.ReplaceTimeout, func() error {
 		for _, n := range b.voters { // the old server of a name may still have its vote
 			if s, err := n.Status(); err != nil || !slices.Contains(s.Voters, s.Node) {
@@ -286,6 +415,13 @@ func (b *bench) recover() {
 	}))
 }
 
+// newestEvent returns the id of the newest event.
+func (b *bench) newestEvent() string {
+	var answer struct{ LastEventID string }
+	harness.Got(b.nodes[0].Call(http.MethodGet, followed, nil, nil, &answer, http.StatusOK))
+	return answer.LastEventID
+}
+
 // read returns what every node holds.
 func (b *bench) read(h *history) (f final) {
 	f.entries, f.began = map[string][]entry{}, b.began
@@ -294,7 +430,7 @@ func (b *bench) read(h *history) (f final) {
 		index = max(index, h.calls[i].Index)
 	}
 	for _, n := range b.nodes {
-		f.entries[n.Name] = harness.Got(b.entries(n, index))
+		f.entries[n.Name] = slices.DeleteFunc(harness.Got(b.entries(n, index)), func(e entry) bool { return b.found[e.ID] })
 	}
 	_, out, _ := b.run.Command(nil, "digest", "--json", "--cluster-addr", b.voters[0].Private, "--secret-file", b.voters[0].Flags["secret-file"])
 	var comparison struct {

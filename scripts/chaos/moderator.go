@@ -53,7 +53,7 @@ type moderator struct {
 
 func (w *crowd) moderate(ctx context.Context, i int, token string) {
 	m := &moderator{
-		crowd: w, name: fmt.Sprintf("moderator-%d", i), random: rand.New(rand.NewPCG(w.seed, uint64(1000+i))),
+		crowd: w, name: fmt.Sprintf("%smoderator-%d", w.prefix, i), random: rand.New(rand.NewPCG(w.seed, uint64(1000+i))),
 		token: http.Header{"Authorization": {"Bearer " + token}},
 	}
 	for ctx.Err() == nil {

@@ -16,7 +16,7 @@ import (
 
 const (
 	pinned     = 6  // recorders that talk to one node each
-	balanced   = 2  // recorders that talk to each node in turn
+	balanced   = 2  // recorders that talk to the balancer, or to each node in turn
 	lanes      = 3  // calls that a recorder has under way at once
 	watchers   = 3  // agents that ask what concerns them, at each node in turn
 	maxRepeats = 4  // of a write that has a request_id
@@ -31,6 +31,10 @@ type crowd struct {
 	seed   uint64
 	pause  time.Duration // of each lane after each call
 	token  string        // of moderators
+	prefix string        // of agents' names
+	from   string        // the id of the newest event before the run
+
+	balancer *harness.Node // nil: some recorders talk to each node in turn
 
 	recording, watching         sync.WaitGroup
 	stopRecording, stopWatching context.CancelFunc
@@ -62,13 +66,16 @@ func (w *crowd) begin(parent context.Context) {
 	for r := range pinned + balanced {
 		for i := range lanes {
 			l := &lane{
-				crowd: w, name: fmt.Sprintf("recorder-%d-%d", r, i), random: rand.New(rand.NewPCG(w.seed, uint64(r*lanes+i))),
+				crowd: w, name: fmt.Sprintf("%srecorder-%d-%d", w.prefix, r, i), random: rand.New(rand.NewPCG(w.seed, uint64(r*lanes+i))),
 				header: http.Header{"X-Forwarded-For": {fmt.Sprintf("203.0.113.%d", r*lanes+i+1)}},
 			}
 			turn := 0
 			l.node = func() *harness.Node {
 				if r < pinned {
 					return w.nodes[r%len(w.nodes)]
+				}
+				if w.balancer != nil {
+					return w.balancer
 				}
 				turn++
 				return w.nodes[turn%len(w.nodes)]
@@ -78,6 +85,15 @@ func (w *crowd) begin(parent context.Context) {
 	}
 	for i := range moderators {
 		w.recording.Go(func() { w.moderate(recording, i, w.token) })
+	}
+	for i := range (strongReaders + 1) * len(w.nodes) {
+		how := strong
+		if i < len(w.nodes) {
+			how = plain
+		}
+		w.recording.Go(func() {
+			w.read(recording, how, w.nodes[i%len(w.nodes)], rand.New(rand.NewPCG(w.seed, uint64(2000+i))))
+		})
 	}
 	for i := range watchers {
 		w.watching.Go(func() { w.watch(watching, i) })
@@ -96,7 +112,7 @@ func (w *crowd) end() {
 	w.watching.Wait()
 }
 
-func watcher(i int) string { return fmt.Sprintf("watcher-%d", i) }
+func (w *crowd) watcher(i int) string { return fmt.Sprintf("%swatcher-%d", w.prefix, i) }
 
 // work calls until ctx ends. Every second lane proves its name.
 func (l *lane) work(ctx context.Context) {
@@ -151,7 +167,7 @@ func (l *lane) register(ctx context.Context) {
 func (l *lane) publish(ctx context.Context, surface string, repeat bool, supersedes string) {
 	text := fmt.Sprintf("%s says number %d", l.name, l.n)
 	if l.random.IntN(5) == 0 {
-		text += " @" + watcher(l.random.IntN(watchers))
+		text += " @" + l.watcher(l.random.IntN(watchers))
 	}
 	sent := call{Client: l.name, Surface: surface, Kind: publish, Agent: l.name, Text: text, Supersedes: supersedes}
 	if repeat {
@@ -246,8 +262,8 @@ func (w *crowd) watch(ctx context.Context, i int) {
 
 // poll returns the time to ask with next, and how much was new.
 func (w *crowd) poll(ctx context.Context, i int, node *harness.Node, since int64) (next int64, news int) {
-	c := call{Client: watcher(i), Surface: "http", Kind: home, Agent: watcher(i)}
-	query := url.Values{"for": {watcher(i)}, "since": {strconv.FormatInt(since, 10)}}
+	c := call{Client: w.watcher(i), Surface: "http", Kind: home, Agent: w.watcher(i)}
+	query := url.Values{"for": {w.watcher(i)}, "since": {strconv.FormatInt(since, 10)}}
 	answer := w.client.doSeen(ctx, &c, node, request{http.MethodGet, "/api/home?" + query.Encode(), nil, http.Header{}}, "forYou")
 	now, ok := answer["now"].(float64)
 	if c.Outcome != done || !ok {

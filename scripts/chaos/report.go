@@ -20,7 +20,10 @@ var page string
 // report is what is left of a run.
 type report struct {
 	Name     string        `json:"name"`
+	Network  string        `json:"network"`
+	Voters   int           `json:"voters"`
 	Seed     uint64        `json:"seed"`
+	Error    string        `json:"error,omitempty"` // what ended the run early
 	Started  time.Time     `json:"started"`
 	Before   time.Duration `json:"before"` // the first fault
 	Length   time.Duration `json:"length"`
@@ -28,7 +31,9 @@ type report struct {
 	Counts   []count       `json:"calls"`
 	Plan     []event       `json:"faults"`
 	Leads    []lead        `json:"leaders"`
+	Stale    int           `json:"staleReads"` // that said so
 	Verdicts []verdict     `json:"verdicts"`
+	Failed   []string      `json:"failed"` // why the run failed; none: it passed, or was skipped
 
 	calls []call
 }
@@ -40,14 +45,10 @@ type count struct {
 	N       int     `json:"n"`
 }
 
-// finish works out the figures, writes the report, and returns what is wrong.
+// finish writes the report, and returns what is wrong. A run whose faults this machine
+// cannot carry out is skipped.
 func (r *report) finish(o *options, place string) error {
-	r.figures()
-	name := filepath.Join(o.out, fmt.Sprintf("chaos-%s-%d", place, o.seed))
-	if err := errors.Join(os.MkdirAll(o.out, 0o755), r.write(name)); err != nil {
-		return err
-	}
-	var failed []error
+	failed := []error{}
 	for i := range r.Verdicts {
 		v := &r.Verdicts[i]
 		fmt.Println("  ", v.summary())
@@ -55,23 +56,47 @@ func (r *report) finish(o *options, place string) error {
 			failed = append(failed, errors.New(v.summary()))
 		}
 	}
+	if r.Error == "" && r.Rate < o.least {
+		failed = append(failed, fmt.Errorf("void: %.0f writes/s before the first fault, want %.0f", r.Rate, o.least))
+	}
+	nothing := len(r.Plan) > 0 && !slices.ContainsFunc(r.Plan, func(e event) bool { return e.Note == "" })
+	skipped := nothing && !slices.ContainsFunc(r.Plan, func(e event) bool { return !strings.HasPrefix(e.Note, skippedNote) })
+	if nothing && !skipped {
+		failed = append(failed, errors.New("void: no fault was carried out"))
+	}
+	for _, err := range failed {
+		r.Failed = append(r.Failed, err.Error())
+	}
+	if r.Error != "" {
+		r.Failed = append(r.Failed, r.Error)
+	}
+	name := filepath.Join(o.out, reportName(place, o.seed))
+	if err := errors.Join(os.MkdirAll(o.out, 0o755), r.write(name)); err != nil {
+		return err
+	}
 	left := 0
 	for _, e := range r.Plan {
 		if e.Note != "" {
 			left++
 		} else {
 			fmt.Printf("   %s of %s: no write acknowledged on other nodes for %v at most%s\n", e.Fault, strings.Join(e.Nodes, ", "), e.Gap.Round(time.Millisecond), e.remark())
+			for _, line := range e.Why {
+				fmt.Println("     ", line)
+			}
 		}
 	}
 	if many := r.gaps(); len(many) >= enoughGaps {
 		fmt.Printf("   gaps of %d: p50 %v, p90 %v, p99 %v, longest %v\n", len(many), percentile(many, 50), percentile(many, 90), percentile(many, 99), many[len(many)-1])
 	}
 	fmt.Printf("   %.0f writes/s before the first fault; %d calls; %d faults left out; report: %s.html\n", r.Rate, len(r.calls), left, name)
-	if r.Rate < o.least {
-		failed = append(failed, fmt.Errorf("void: %.0f writes/s before the first fault, want %.0f", r.Rate, o.least))
+	if skipped && len(r.Failed) == 0 {
+		return fmt.Errorf("%w: no fault of the plan can be carried out here", errSkipped)
 	}
 	return errors.Join(failed...)
 }
+
+// reportName is that of a run's report, without what says its format.
+func reportName(place string, seed uint64) string { return fmt.Sprintf("chaos-%s-%d", place, seed) }
 
 // enoughGaps is how many say something of their distribution.
 const enoughGaps = 10
@@ -93,11 +118,11 @@ func percentile(sorted []time.Duration, p int) time.Duration {
 	return sorted[(len(sorted)*p+hundred-1)/hundred-1]
 }
 
-// remark says what explains a gap.
+// remark says what else a fault did, with what is usual in brackets, and what explains it.
 func (e *event) remark() string {
-	remark := ""
+	remark := fmt.Sprintf(" (reads %v); 99%% of writes there within %v, of reads within %v", e.ReadGap.Round(time.Millisecond), e.Writes, e.Reads)
 	if e.Leaders > 0 {
-		remark = fmt.Sprintf("; %d times a node began to lead meanwhile", e.Leaders)
+		remark += fmt.Sprintf("; %d times a node began to lead meanwhile", e.Leaders)
 	}
 	if e.Minority {
 		remark += "; too few voters were left"
@@ -105,22 +130,29 @@ func (e *event) remark() string {
 	return remark
 }
 
-// figures counts, and finds the longest gap of each fault.
+// figures counts, and finds what each fault did to other nodes.
 func (r *report) figures() {
 	counts := map[count]int{}
-	var acknowledged []*call
+	var writes, reads []*call // that were answered
 	early := 0
 	for i := range r.calls {
 		c := &r.calls[i]
 		counts[count{Kind: c.Kind, Outcome: c.Outcome}]++
-		if c.Kind.writes() && c.Outcome == done {
-			acknowledged = append(acknowledged, c)
+		if c.Stale {
+			r.Stale++
+		}
+		switch {
+		case c.Outcome != done:
+		case c.Kind.writes():
+			writes = append(writes, c)
 			if c.End < r.Before {
 				early++
 			}
+		case c.Kind == plain:
+			reads = append(reads, c)
 		}
 	}
-	r.Rate = float64(early) / r.Before.Seconds()
+	r.Rate = float64(early) / max(r.Before, time.Second).Seconds()
 	for c, n := range counts {
 		c.N = n
 		r.Counts = append(r.Counts, c)
@@ -128,16 +160,54 @@ func (r *report) figures() {
 	slices.SortFunc(r.Counts, func(a, b count) int {
 		return strings.Compare(string(a.Kind)+string(a.Outcome), string(b.Kind)+string(b.Outcome))
 	})
-	slices.SortFunc(acknowledged, func(a, b *call) int { return int(a.End - b.End) })
+	byEnd := func(a, b *call) int { return int(a.End - b.End) }
+	slices.SortFunc(writes, byEnd)
+	slices.SortFunc(reads, byEnd)
 	for i := range r.Plan {
-		r.Plan[i].Gap = gap(&r.Plan[i], r.next(i), acknowledged)
-		r.Plan[i].Leaders = 0
+		e, next := &r.Plan[i], r.next(i)
+		e.Silent, e.Gap = gap(e, next, writes)
+		_, e.ReadGap = gap(e, next, reads)
+		e.Writes, e.Reads = r.slowness(e, writes), r.slowness(e, reads)
+		e.Leaders = 0
 		for _, l := range r.Leads {
-			if e := &r.Plan[i]; e.Begin <= l.At && l.At <= e.End {
+			if e.Begin <= l.At && l.At <= e.End {
 				e.Leaders++
 			}
 		}
 	}
+}
+
+// slowness is the 99th percentile of times of calls: before the first fault, and
+// meanwhile.
+type slowness struct {
+	Usual     time.Duration `json:"usual"`
+	Meanwhile time.Duration `json:"meanwhile"`
+}
+
+// slowness is that of the nodes that a fault was not for.
+func (r *report) slowness(e *event, calls []*call) (s slowness) {
+	var usual, meanwhile []time.Duration
+	for _, c := range calls {
+		switch took := c.End - c.Begin; {
+		case slices.Contains(e.Nodes, c.Node):
+		case c.End < r.Before:
+			usual = append(usual, took)
+		case e.Begin <= c.End && c.Begin <= e.End:
+			meanwhile = append(meanwhile, took)
+		}
+	}
+	const most = 99
+	for times, into := range map[*[]time.Duration]*time.Duration{&usual: &s.Usual, &meanwhile: &s.Meanwhile} {
+		if len(*times) > 0 {
+			slices.Sort(*times)
+			*into = percentile(*times, most)
+		}
+	}
+	return s
+}
+
+func (s slowness) String() string {
+	return fmt.Sprintf("%v (%v)", s.Meanwhile.Round(time.Millisecond), s.Usual.Round(time.Millisecond))
 }
 
 // afterFault is how long after its end a fault is looked at.
@@ -156,23 +226,31 @@ func (r *report) next(i int) time.Duration {
 }
 
 // gap is the longest time around a fault, before the next one, in which nodes that it was
-// not for acknowledged no write.
-func gap(e *event, next time.Duration, acknowledged []*call) (longest time.Duration) {
+// not for answered none of the calls, and when that began.
+func gap(e *event, next time.Duration, answered []*call) (from, longest time.Duration) {
 	last := e.Begin
-	for _, c := range acknowledged {
+	silent := func(until time.Duration) {
+		if until-last > longest {
+			from, longest = last, until-last
+		}
+		last = until
+	}
+	for _, c := range answered {
 		if c.End > next {
-			return max(longest, next-last)
+			silent(next)
+			break
 		}
 		if c.End < e.Begin || len(e.Nodes) == 1 && c.Node == e.Nodes[0] {
 			continue
 		}
-		longest, last = max(longest, c.End-last), c.End
-		if c.End > e.End+afterFault {
+		if silent(c.End); c.End > e.End+afterFault {
 			break
 		}
 	}
-	return longest
+	return from, longest
 }
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
 
 // write writes the page and the summary.
 func (r *report) write(name string) error {
@@ -182,12 +260,15 @@ func (r *report) write(name string) error {
 		v.Findings = v.Findings[:min(len(v.Findings), maxShown)]
 		summary.Verdicts = append(summary.Verdicts, v)
 	}
+	if r.Failed == nil {
+		summary.Failed = []string{}
+	}
 	data, err := json.MarshalIndent(summary, "", "  ")
 	if err != nil {
 		return err
 	}
 	t, err := template.New("report").Funcs(template.FuncMap{
-		"seconds": func(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) },
+		"seconds": seconds,
 		"json": func(v any) (string, error) {
 			data, err := json.Marshal(v)
 			return string(data), err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"math/rand/v2"
-	"slices"
 	"time"
 )
 
@@ -13,6 +12,7 @@ var scenarios = map[string][]event{
 	"reader killed":     {{For: 3 * time.Second, Fault: "kill", Target: reader}},
 	"everything killed": {{For: 2 * time.Second, Fault: "kill", Target: all, Hard: true}},
 	"leader paused":     {{For: 30 * time.Second, Fault: "pause", Target: leader}},
+	"leaders paused":    repeated(5, 8*time.Second, event{For: 4 * time.Second, Fault: "pause", Target: leader}),
 	"follower paused":   {{For: 12 * time.Second, Fault: "pause", Target: follower}},
 	"followers paused":  {{For: 13 * time.Second, Fault: "pause", Target: follower, Hard: true}, {At: time.Millisecond, For: 13 * time.Second, Fault: "pause", Target: follower, Hard: true}},
 	"rolling restart":   repeated(3, 8*time.Second, event{For: time.Second, Fault: "terminate", Target: leader}),
@@ -53,7 +53,25 @@ var scenarios = map[string][]event{
 	"two voters cut":  {{For: 8 * time.Second, Fault: "cut pair", Target: leader}},
 	"bad network":     {{For: 10 * time.Second, Fault: "delay", Target: follower}, {At: 3 * time.Second, Fault: "disconnect", Target: leader}, {At: 12 * time.Second, For: 5 * time.Second, Fault: "narrow", Target: follower}},
 	"lossy link":      {{For: time.Minute, Fault: "lose", Target: leader}},
+
+	"leader short of memory":   {{For: 15 * time.Second, Fault: "squeeze", Target: leader}},
+	"follower short of memory": {{For: 15 * time.Second, Fault: "squeeze", Target: follower}},
+	"leader moved":             {{For: time.Second, Fault: "move", Target: leader}},
+	"everything moved":         {{For: time.Second, Fault: "move", Target: all, Hard: true}},
+
+	"two of five killed": {{For: 12 * time.Second, Fault: "kill", Target: leader}, {At: 4 * time.Second, For: 8 * time.Second, Fault: "kill", Target: leader}},
+	"three of five killed": {
+		{For: 22 * time.Second, Fault: "kill", Target: follower},
+		{At: 2 * time.Second, For: 20 * time.Second, Fault: "kill", Target: leader},
+		{At: 10 * time.Second, For: 8 * time.Second, Fault: "kill", Target: leader, Hard: true},
+	},
 }
+
+// manyVoters are those of the scenarios whose names hold ofFive.
+const (
+	manyVoters = 5
+	ofFive     = "of five"
+)
 
 func repeated(n int, every time.Duration, e event) []event {
 	plan := make([]event, n)
@@ -64,11 +82,11 @@ func repeated(n int, every time.Duration, e event) []event {
 	return plan
 }
 
-// randomPlan is faults over a time, of which some overlap. The seed decides all of it.
-func randomPlan(seed uint64, length time.Duration) []event {
+// randomPlan is some of the named faults over a time, of which some overlap. The seed
+// decides all of it.
+func randomPlan(seed uint64, length time.Duration, names []string) []event {
 	const shortest, longest, pause = 500 * time.Millisecond, 9 * time.Second, 4 * time.Second
 	random := rand.New(rand.NewPCG(seed, 0))
-	names := slices.Sorted(keys(faults))
 	targets := []target{leader, leader, leader, follower, follower, reader}
 	var plan []event
 	for at := time.Duration(0); at < length; at += pause/4 + time.Duration(random.Int64N(int64(2*pause))) {

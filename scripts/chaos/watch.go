@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,8 +36,8 @@ type watch struct {
 }
 
 // watchLeaders looks at nodes until ctx ends.
-func watchLeaders(ctx context.Context, nodes []*harness.Node, began time.Time) *watch {
-	w := &watch{began: began, http: &http.Client{Timeout: watchFor}, says: map[string]bool{}}
+func watchLeaders(ctx context.Context, nodes []*harness.Node, transport *http.Transport, began time.Time) *watch {
+	w := &watch{began: began, http: &http.Client{Timeout: watchFor, Transport: transport}, says: map[string]bool{}}
 	for _, n := range nodes {
 		go func() {
 			for ctx.Err() == nil {
@@ -103,4 +105,48 @@ func (w *watch) all() []lead {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]lead{}, w.leads...)
+}
+
+// movesWithin is how soon another node has to lead where the leader's disk or processor
+// became slow.
+const movesWithin = 10 * time.Second
+
+// slowLeaders says whether each leader that was made slow for longer, and nothing else
+// meanwhile, was followed by another one.
+func (r *report) slowLeaders() verdict {
+	v := verdict{Name: "a leader that became slow gives way", Findings: []finding{}}
+	for i := range r.Plan {
+		e := &r.Plan[i]
+		slows := e.Fault == "slow disk" || e.Fault == "starve"
+		if !slows || e.Note != "" || e.End-e.Begin < movesWithin || r.overlapped(i) || !slices.Contains(e.Nodes, r.leaderAt(e.Begin)) {
+			continue
+		}
+		v.Looked++
+		if slices.Contains(e.Nodes, r.leaderAt(e.Begin+movesWithin)) {
+			v.add(fmt.Sprintf("%s led on for %v after its fault, %q, began", strings.Join(e.Nodes, ", "), movesWithin, e.Fault))
+		}
+	}
+	return v
+}
+
+// overlapped reports whether another fault of the plan was there at the same time.
+func (r *report) overlapped(i int) bool {
+	e := &r.Plan[i]
+	for j := range r.Plan {
+		if other := &r.Plan[j]; j != i && other.Note == "" && other.Begin <= e.End && e.Begin <= other.End {
+			return true
+		}
+	}
+	return false
+}
+
+// leaderAt returns the node that last began to lead before an instant of the run.
+func (r *report) leaderAt(at time.Duration) (node string) {
+	last := lead{At: -1}
+	for _, l := range r.Leads {
+		if l.At <= at && l.At >= last.At {
+			last = l
+		}
+	}
+	return last.Node
 }

@@ -85,6 +85,7 @@ func run(keep bool, pause time.Duration) (err error) {
 		{Name: "the manual: restart or upgrade", Run: restartEach},
 		{Name: "the manual: replace a disk", Run: replaceDisk},
 		{Name: "all containers end, and are recreated under new addresses", Run: recreateAll},
+		{Name: "a later version takes the place of this one", Run: upgrade},
 		{Name: "the manual: grow to five", Run: growToFive},
 		{Name: "measurements are collected", Run: measure},
 		{Name: "the manual: change the secret", Run: changeSecret},

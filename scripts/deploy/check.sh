@@ -75,6 +75,14 @@ check_release() { # two copies in two directories give the same bytes
   tar --extract --gzip --directory "$work" --file "$work/one/dist/commons-v0.0.0-ci-linux-amd64.tar.gz"
   binary="$work/commons-v0.0.0-ci-linux-amd64/commons"
   "$binary" version
+  # What the manual installs is in the archive, where the manual has it.
+  local file
+  for file in SECURITY.md $(grep --only-matching --no-filename 'scripts/deploy/[a-z./]*[a-z]' docs/operating.md | sort --unique); do
+    if [ ! -e "$(dirname "$binary")/$file" ]; then
+      echo "the release has no $file"
+      return 1
+    fi
+  done
   if ldd "$binary" >/dev/null 2>&1; then
     echo "the binary is not static"
     return 1

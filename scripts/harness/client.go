@@ -148,6 +148,7 @@ type Status struct {
 	Leader       string
 	Voters       []string
 	AppliedIndex uint64
+	Format       int // of the node's state
 }
 
 // Call is Client.Call for a path of the node.
@@ -189,6 +190,7 @@ func ReadStatus(members []byte) (s Status, err error) {
 			Report   *struct {
 				Role    string
 				Applied uint64
+				Format  int
 			}
 		}
 	}
@@ -201,7 +203,7 @@ func ReadStatus(members []byte) (s Status, err error) {
 			s.Voters = append(s.Voters, server.ID)
 		}
 		if server.ID == s.Node && server.Report != nil {
-			s.Role, s.AppliedIndex = server.Report.Role, server.Report.Applied
+			s.Role, s.AppliedIndex, s.Format = server.Report.Role, server.Report.Applied, server.Report.Format
 		}
 	}
 	return s, nil

@@ -25,6 +25,8 @@
 // scenarios one after the other and prints them. A node has its write limits
 // switched off, unless its flags say otherwise.
 //
+// Remote is a node that a container engine, or somebody else, runs.
+//
 // After a failure WriteLogs shows the end of each node's log; the logs are beside
 // the data directories, in the directory of the run. Ports come from freeport and
 // stay with a node over restarts.

@@ -70,6 +70,12 @@ func (r *Run) NewCluster(name string, n int) (*Cluster, error) {
 	return c, nil
 }
 
+// Remote is a node that something else runs, such as a container engine. The run calls
+// it, and neither starts nor ends it. Its log is for who runs it to write.
+func (r *Run) Remote(name, url, private, secretFile string) *Node {
+	return &Node{run: r, Name: name, Log: r.Path(name + ".log"), URL: url, Private: private, Flags: map[string]string{"secret-file": secretFile}}
+}
+
 // Start starts every node that does not run and waits until all are ready and vote.
 func (c *Cluster) Start() error {
 	for _, n := range c.Nodes {
@@ -85,11 +91,11 @@ func (c *Cluster) Start() error {
 	return c.WaitVoters()
 }
 
-// WaitReady waits until the nodes are ready. A node that ends fails it at once.
+// WaitReady waits until the nodes are ready. A process that ends fails it at once.
 func (c *Cluster) WaitReady(timeout time.Duration, nodes ...*Node) error {
 	for _, n := range nodes {
 		err := c.Run.Eventually(timeout, func() error {
-			if !n.Running() {
+			if n.cmd != nil && !n.Running() {
 				return Final(fmt.Errorf("it has ended (%v)", n.cmd.ProcessState))
 			}
 			return n.Ready()

@@ -192,10 +192,16 @@ var otherBugs = []bug{
 		because: "a strong read misses what was acknowledged before it",
 	},
 	{
+		name:  "a strong read covers what the leader has applied, and no more",
+		edits: []edit{{"node/propose/readindex.go", "newestCommand(d.log, d.state.Applied(), d.raft.CommitIndex())", "d.state.Applied(), error(nil)"}},
+		pkg:   "./node/propose", run: "ReadIndexCovers",
+		because: "a strong read lacks what one at another node has shown",
+	},
+	{
 		name: "the index of a strong read is taken after the verification",
 		edits: []edit{
-			{"node/propose/readindex.go", "\tindex := d.state.Applied()\n", ""},
-			{"node/propose/readindex.go", "\treturn index, nil\n}\n\n// confirmTerm", "\treturn d.state.Applied(), nil\n}\n\n// confirmTerm"},
+			{"node/propose/readindex.go", "\tindex, err := newestCommand(d.log, d.state.Applied(), d.raft.CommitIndex())\n\tif err != nil {\n\t\treturn 0, err\n\t}\n\tverify", "\tverify"},
+			{"node/propose/readindex.go", "\treturn index, nil\n}\n\n// newestCommand", "\treturn newestCommand(d.log, d.state.Applied(), d.raft.CommitIndex())\n}\n\n// newestCommand"},
 		},
 		pkg: "./node/propose", run: "ReadIndexIsTaken",
 		because: "a strong read waits for writes that came after it",

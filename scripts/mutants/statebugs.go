@@ -81,6 +81,30 @@ var stateBugs = []bug{
 		because: "a job that was open when its retention ended is kept for good",
 	},
 	{
+		name:  "a sweep leaves reports open",
+		edits: []edit{{"fsm/sweep.go", "	tx.closeReports(command.ReportExpired, func(r queuedReport) bool { return r.entry == e.Seq })\n", ""}},
+		pkg:   "./fsm", run: "SweepClosesReports",
+		because: "moderators look at reports of what is not there any more, for half a year",
+	},
+	{
+		name:  "a dry run of the retention leaves out what is hidden",
+		edits: []edit{{"fsm/sweep.go", "= v.searchAll(search)", "= v.search(search)"}},
+		pkg:   "./fsm", run: "RetentionChanges",
+		because: "an operator is told that nothing goes, and what was hidden for a look goes for good",
+	},
+	{
+		name:  "a look for the next sweep reads all that was kept",
+		edits: []edit{{"fsm/sweep.go", "if looked == maxKeptLook || ", "if "}},
+		pkg:   "./fsm", run: "LooksAreBounded",
+		because: "the leader reads a million rows every ten seconds",
+	},
+	{
+		name:  "senders are forgotten when somebody writes",
+		edits: []edit{{"fsm/epoch.go", "from, to := forgettable(s, now)", "from, to := forgettable(s, s.instant()+0*now)"}},
+		pkg:   "./fsm", run: "ForgetSenders",
+		because: "a cluster that rests knows for good from where its entries came",
+	},
+	{
 		name:  "what is erased leaves its thread",
 		edits: []edit{{"fsm/terms.go", "[...]string{termChannel, termParent, termThread}", "[...]string{termChannel, termParent}"}},
 		pkg:   "./fsm", run: "SweptWordsLeaveTheIndex",
@@ -130,9 +154,24 @@ var stateBugs = []bug{
 	},
 	{
 		name:  "an epoch lets a block go",
-		edits: []edit{{"fsm/policy.go", "{command.RuleSender, by.Proof.Former}, ", ""}},
+		edits: []edit{{"fsm/policy.go", "		tx.followRule(by.Proof.Sender, by.Proof.Former)\n", ""}},
 		pkg:   "./fsm", run: "TestEpochs",
 		because: "who was blocked writes again after a change of keys",
+	},
+	{
+		name: "a block is lost behind another rule",
+		edits: []edit{{
+			"fsm/policy.go", "if v.policy.ofSender(by.Proof.Former) != nil {",
+			"if v.policy.ofSender(by.Proof.Former) != nil && v.policy.against(s, p, by, standing) == nil {",
+		}},
+		pkg: "./fsm", run: "BlockFollows",
+		because: "who was blocked waits behind a freeze for two changes of keys, and writes again",
+	},
+	{
+		name:  "a longer block is lost behind a shorter one",
+		edits: []edit{{"fsm/epoch.go", "later == nil || rule.outlasts(later)", "later == nil"}},
+		pkg:   "./fsm", run: "LongerBlock",
+		because: "who was blocked for good, and once more for a fortnight, writes again after it",
 	},
 	{
 		name:  "the key of an old epoch stays on the disk",
@@ -142,7 +181,7 @@ var stateBugs = []bug{
 	},
 	{
 		name:  "a command keeps the pseudonym of an epoch that is over",
-		edits: []edit{{"fsm/policy.go", " || oldPseudonym(tx, by.Proof)", ""}},
+		edits: []edit{{"fsm/policy.go", "if oldPseudonym(tx, by.Proof) {", "if oldPseudonym(tx, by.Proof) && false {"}},
 		pkg:   "./fsm", run: "TestEpochs",
 		because: "a sender has two pseudonyms that nothing connects, and a block does not hold for one",
 	},

@@ -1,0 +1,282 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// partTimeout is when a run of a long one hangs, and partGrace is what it then has
+	// to take away what it made.
+	partTimeout, partGrace = 20 * time.Minute, 2 * time.Minute
+	// randomFor is how long each random plan of a long run is.
+	randomFor = 3 * time.Minute
+	// aroundPlan is about how long a run takes beside its plan, and aroundContainers what
+	// containers take on top of that.
+	aroundPlan       = steady + afterwards + 7*time.Second
+	aroundContainers = 15 * time.Second
+	keptLog          = 4 << 20 // bytes of the end of each log of a run that failed
+	manyKills        = 100
+	fastKills        = 50
+)
+
+//go:embed index.html
+var indexPage string
+
+// part is one run of a long one.
+type part struct {
+	options
+	name   string
+	length time.Duration // about
+}
+
+// fixedParts are every scenario in each network that makes a difference to it, and many
+// leaders killed.
+func (o *options) fixedParts() (parts []part) {
+	add := func(network string, voters int, names ...string) {
+		for _, name := range names {
+			p := part{options: *o, name: name, length: aroundPlan}
+			p.network, p.voters, p.only = network, voters, name
+			if network == contained {
+				p.length += aroundContainers
+			}
+			around := p.length
+			for _, e := range scenarios[name] {
+				p.length = max(p.length, e.At+e.For+around)
+			}
+			if p.cannot(name) == "" {
+				parts = append(parts, p)
+			}
+		}
+	}
+	all := slices.Sorted(keys(scenarios))
+	add(contained, voters, all...)
+	add(spaced, voters, slices.DeleteFunc(slices.Clone(all), func(name string) bool {
+		return !slices.ContainsFunc(scenarios[name], func(e event) bool { return faults[e.Fault].network })
+	})...)
+	add(proxied, manyVoters, slices.DeleteFunc(slices.Clone(all), func(name string) bool { return !strings.Contains(name, ofFive) })...)
+	add(proxied, voters, all...)
+	kills := func(n int, set ...string) {
+		p := part{options: *o, name: killsName(n), length: time.Duration(n)*killEvery + aroundPlan}
+		p.network, p.kills, p.flags = proxied, n, append(slices.Clone(o.flags), set...)
+		parts = append(parts, p)
+	}
+	kills(manyKills)
+	kills(fastKills, "heartbeat=300ms", "election=300ms")
+	return parts
+}
+
+// randomParts are a random plan of a seed in each network, and with five voters.
+func (o *options) randomParts(seed uint64) (parts []part) {
+	for _, kind := range []struct {
+		network string
+		voters  int
+	}{{proxied, voters}, {contained, voters}, {spaced, voters}, {proxied, manyVoters}} {
+		p := part{options: *o, name: "random", length: randomFor + aroundPlan}
+		p.seed, p.network, p.voters, p.random = seed, kind.network, kind.voters, randomFor
+		if p.network == contained {
+			p.length += aroundContainers
+		}
+		parts = append(parts, p)
+	}
+	return parts
+}
+
+// args are those of a run.
+func (o *options) args() []string {
+	sets := make([]string, 0, 2*len(o.flags))
+	for _, set := range o.flags {
+		sets = append(sets, "-set", set)
+	}
+	return append([]string{
+		"-binary", o.binary, "-dir", o.dir, "-out", o.out, "-seed", strconv.FormatUint(o.seed, 10), "-network", o.network,
+		"-voters", strconv.Itoa(o.voters), "-pause", o.pause.String(), "-least", strconv.FormatFloat(o.least, 'f', -1, 64),
+		"-random", o.random.String(), "-kills", strconv.Itoa(o.kills), "-scenario", o.only,
+	}, sets...)
+}
+
+// row is what the index says of a run.
+type row struct {
+	Name    string          `json:"name"`
+	Network string          `json:"network"`
+	Voters  int             `json:"voters"`
+	Seed    uint64          `json:"seed"`
+	Verdict string          `json:"verdict"` // passed, failed or skipped
+	Why     []string        `json:"why"`     // it failed
+	Rate    float64         `json:"writesPerSecondBefore"`
+	Faults  int             `json:"faults"`
+	Left    int             `json:"faultsLeftOut"`
+	Median  time.Duration   `json:"gapMedian"` // of the faults that left enough voters
+	Longest time.Duration   `json:"gapLongest"`
+	Length  time.Duration   `json:"length"`
+	Report  string          `json:"report,omitempty"`
+	Logs    string          `json:"logs,omitempty"`
+	Gaps    []time.Duration `json:"gaps"`
+}
+
+// The verdicts on a run.
+const (
+	passedRun  = "passed"
+	failedRun  = "failed"
+	skippedRun = "skipped"
+)
+
+// runLong plays one run after the other, each as a process of its own, until a time is
+// over: first the fixed ones, then random ones. A run that fails ends nothing.
+func (o *options) runLong(ctx context.Context, length time.Duration, apart []string) error {
+	fixed, total := o.fixedParts(), time.Duration(0)
+	for _, p := range fixed {
+		total += p.length
+	}
+	fmt.Printf("%d fixed runs, about %v; then random plans until %v are over\n", len(fixed), total.Round(time.Minute), length)
+	began := time.Now()
+	var rows []row
+	for seed := o.seed; ; seed++ {
+		parts := fixed
+		if seed > o.seed {
+			parts = o.randomParts(seed)
+		}
+		for _, p := range parts {
+			if time.Since(began)+p.length > length {
+				return ended(rows)
+			}
+			r := p.play(ctx, apart)
+			if ctx.Err() != nil {
+				return errors.Join(ctx.Err(), ended(rows))
+			}
+			rows = append(rows, r)
+			if err := writeIndex(o.out, began, rows); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// ended says what came of all runs.
+func ended(rows []row) error {
+	counts := map[string]int{}
+	for i := range rows {
+		counts[rows[i].Verdict]++
+	}
+	fmt.Printf("%d runs passed, %d failed, %d were skipped\n", counts[passedRun], counts[failedRun], counts[skippedRun])
+	if counts[failedRun] > 0 || counts[passedRun] == 0 {
+		return fmt.Errorf("%d of %d runs failed", counts[failedRun], len(rows))
+	}
+	return nil
+}
+
+// play makes a run. Nothing of it stays but its report, and of one that failed its logs.
+func (p *part) play(ctx context.Context, apart []string) row {
+	r := row{Name: p.name, Network: p.network, Voters: p.voters, Seed: p.seed, Verdict: passedRun}
+	p.dir = filepath.Join(p.dir, "part")
+	defer func() { complain(os.RemoveAll(p.dir)) }()
+	bounded, stop := context.WithTimeout(ctx, partTimeout)
+	defer stop()
+	command := append([]string{os.Args[0]}, p.args()...)
+	if p.network != contained { // containers are in the engine's own namespaces
+		command = append(slices.Clone(apart), command...)
+	}
+	cmd := exec.CommandContext(bounded, command[0], command[1:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = partGrace
+	began := time.Now()
+	err := cmd.Run()
+	r.Length = time.Since(began)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == exitSkipped {
+		r.Verdict = skippedRun
+		return r
+	}
+	name := reportName(p.place(p.name), p.seed)
+	if readErr := r.read(filepath.Join(p.out, name+".json"), began); readErr == nil {
+		r.Report = name + ".html"
+	} else {
+		err = cmp.Or(err, readErr)
+	}
+	if err != nil {
+		r.Verdict = failedRun
+		if len(r.Why) == 0 {
+			r.Why = []string{err.Error()}
+		}
+		r.Logs = name + "-logs"
+		complain(keepLogs(p.dir, filepath.Join(p.out, r.Logs)))
+	}
+	return r
+}
+
+// read takes the figures from a report that was written since an instant.
+func (r *row) read(name string, since time.Time) error {
+	var of report
+	data, err := os.ReadFile(name)
+	if err == nil {
+		err = json.Unmarshal(data, &of)
+	}
+	if err == nil && of.Started.Before(since.Add(-time.Second)) {
+		err = fmt.Errorf("%s is older", name)
+	}
+	if err != nil {
+		return err
+	}
+	r.Why, r.Rate, r.Gaps = of.Failed, of.Rate, of.gaps()
+	for _, e := range of.Plan {
+		if e.Note == "" {
+			r.Faults++
+		} else {
+			r.Left++
+		}
+	}
+	if len(r.Gaps) > 0 {
+		const half = 50
+		r.Median, r.Longest = percentile(r.Gaps, half), r.Gaps[len(r.Gaps)-1]
+	}
+	return nil
+}
+
+// keepLogs copies the end of each log below a directory to another one.
+func keepLogs(from, to string) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".log" {
+			return err
+		}
+		log, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return errors.Join(os.MkdirAll(to, 0o755), os.WriteFile(filepath.Join(to, filepath.Base(path)), log[max(0, len(log)-keptLog):], 0o644))
+	})
+}
+
+// writeIndex writes the page over all runs, and the same as JSON.
+func writeIndex(out string, began time.Time, rows []row) error {
+	data, err := json.MarshalIndent(rows, "", "  ")
+	if err != nil {
+		return err
+	}
+	t, err := template.New("index").Funcs(template.FuncMap{"seconds": seconds}).Parse(indexPage)
+	if err != nil {
+		return err
+	}
+	counts := map[string]int{passedRun: 0, failedRun: 0, skippedRun: 0}
+	for i := range rows {
+		counts[rows[i].Verdict]++
+	}
+	var html strings.Builder
+	if err := t.Execute(&html, map[string]any{"Began": began, "For": time.Since(began).Round(time.Second), "Rows": rows, "Counts": counts}); err != nil {
+		return err
+	}
+	return errors.Join(os.MkdirAll(out, 0o755), os.WriteFile(filepath.Join(out, "index.json"), data, 0o644), os.WriteFile(filepath.Join(out, "index.html"), []byte(html.String()), 0o644))
+}
