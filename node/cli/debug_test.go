@@ -191,20 +191,13 @@ func TestLogLevel(t *testing.T) {
 			got[l.ID] = l.Level
 		}
 		if got[two] == "DEBUG" {
-			c.Eventually("a line at level debug", func() string {
-				if c.Nodes[1].Logged("level=DEBUG") {
-					return ""
-				}
-				return c.Nodes[1].Log()
-			})
+			c.WaitLogged(1, "level=DEBUG")
 		}
 		if code != tc.code || len(got) != len(tc.want) || got[one] != tc.want[one] || got[two] != tc.want[two] {
 			t.Errorf("%q: exit code %d, %v, want %v: %s", tc.args, code, got, tc.want, stderr)
 		}
 	}
-	if !c.Nodes[1].Logged("changed the level of the log") {
-		t.Error("the second node does not say that its level was changed")
-	}
+	c.WaitLogged(1, "changed the level of the log")
 	if c.Nodes[0].Logged("level=DEBUG") {
 		t.Error("the first node's level was never debug, and it says so much")
 	}

@@ -330,12 +330,7 @@ func TestRecoveryAfterTheSecretWasReplaced(t *testing.T) {
 	c.Stop(0) // writes the state
 	write(next, former)
 	c.Start(0)
-	c.Eventually("the data key to be sealed anew", func() string {
-		if c.Nodes[0].Logged("sealed the data key under another secret") {
-			return ""
-		}
-		return "not yet"
-	})
+	c.WaitLogged(0, "sealed the data key under another secret")
 	c.Kill(0)
 	write(next)
 	founded, err := offline.Recover(offline.Offline{DataDir: c.Nodes[0].DataDir(), SecretFile: secret}, slog.New(slog.DiscardHandler))

@@ -237,13 +237,8 @@ func TestLaggingFollowerGetsSnapshot(t *testing.T) {
 	c.Start(follower)
 	c.WaitReady(follower)
 	c.WaitConverged()
-	// Raft says so only after the state machine has what was installed.
-	c.Eventually("a snapshot installed; without one the test shows nothing", func() string {
-		if !c.Nodes[follower].Logged("Installed remote snapshot") {
-			return "no word of it"
-		}
-		return ""
-	})
+	// Without a snapshot the test shows nothing.
+	c.WaitLogged(follower, "Installed remote snapshot")
 	a := c.MustPublish(follower, nodetest.Post{Body: "after the snapshot"})
 	if got := len(c.All(follower, url.Values{"channel": {"fill"}})); got != 320 {
 		t.Errorf("the follower lists %d entries of 320", got)

@@ -149,9 +149,7 @@ func TestRemovedNodeSaysSo(t *testing.T) {
 		}
 		return ""
 	})
-	if !old.Logged("this server was removed from its cluster") {
-		t.Error("it does not log it")
-	}
+	c.WaitLogged(victim, "this server was removed from its cluster")
 	c.MustPublish(leader, nodetest.Post{Body: "undisturbed"})
 	outside, err := old.Status()
 	if err != nil {
@@ -222,9 +220,7 @@ func TestRejectedNodesSayWhatToDo(t *testing.T) {
 	twin.Config.NodeID, twin.Config.Join = c.Nodes[0].Config.NodeID, []string{c.Nodes[0].Config.GossipAddr}
 	c.Start(twin.Index())
 	unready(twin, "rejects this node: "+c.Nodes[0].ServerID(), "give this node another --node-id")
-	if !twin.Logged(`level=WARN msg="not part of a cluster yet"`) {
-		t.Error("the log of the second of a name does not say so")
-	}
+	c.WaitLogged(twin.Index(), `level=WARN msg="not part of a cluster yet"`)
 
 	other := c.Add(1)
 	c.Start(other.Index())
@@ -261,8 +257,6 @@ func TestOtherNumberOfFirstVotersIsSaid(t *testing.T) {
 			}
 			return ""
 		})
-		if !side.at.Logged(side.want) {
-			t.Error("it is not logged")
-		}
+		c.WaitLogged(side.at.Index(), side.want)
 	}
 }

@@ -327,6 +327,18 @@ func (nd *Node) DataDir() string { return nd.Config.DataDir }
 // Logged reports whether the node has logged a line that holds the text.
 func (nd *Node) Logged(text string) bool { return strings.Contains(nd.log.String(), text) }
 
+// WaitLogged waits until a node has logged a line that holds the text: what a
+// node does may be seen before the line about it.
+func (c *Cluster) WaitLogged(i int, text string) {
+	c.t.Helper()
+	c.Eventually(fmt.Sprintf("a line of node %d", i), func() string {
+		if c.Nodes[i].Logged(text) {
+			return ""
+		}
+		return "not logged: " + text
+	})
+}
+
 // Log returns the newest lines of the node's log.
 func (nd *Node) Log() string { return nd.log.String() }
 
