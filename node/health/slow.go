@@ -8,15 +8,16 @@ import (
 	"github.com/commons-cluster/commons/node/loop"
 )
 
-// A node is slow when its disk or its processor is: half of what it does takes as long
-// as is slow. That is one that does not lead while another voter is well. A single write
-// that takes long, or a process that was stopped once, does not make a node slow.
+// A node is slow when its disk or its processor is: for seconds, half of what it does is
+// late. That is one that does not lead while another voter is well. A single write that
+// takes long, or a process that was stopped once, does not make a node slow.
 const (
 	// slowLook is how often a node looks whether it is slow, slowLooks how many looks
 	// it judges by.
 	slowLook  = time.Second
 	slowLooks = 4
-	// slowLeast is how many writes, or timers, have to be late among them.
+	// slowLeast is in how many of them half of what was done has to be late, and in
+	// more than not.
 	slowLeast = 2
 	// slowRest is how long a node that was slow stays so: speed that swings, or that
 	// depends on who leads, must not move the leadership each time.
@@ -33,36 +34,70 @@ func (l *lateness) add(late bool) {
 	}
 }
 
-// slow reports whether enough of it was late.
-func (l lateness) slow() bool { return l.late >= slowLeast && 2*l.late >= l.all }
+// The verdicts on what was between two looks.
+const (
+	idle = iota // nothing was
+	well
+	late // half of it was late
+)
+
+// looks are the newest looks at one kind of work. Each counts the same, however much
+// was done before it: a node that becomes slow does less.
+type looks struct {
+	now      lateness // since the newest
+	verdicts [slowLooks]int
+}
+
+// look begins the next look, the one of a number.
+func (l *looks) look(number int) {
+	verdict := well
+	if l.now.all == 0 {
+		verdict = idle
+	} else if 2*l.now.late >= l.now.all {
+		verdict = late
+	}
+	l.verdicts[number%slowLooks] = verdict
+	l.now = lateness{}
+}
+
+// slow reports whether more was late than was well.
+func (l *looks) slow() bool {
+	var count [late + 1]int
+	for _, verdict := range l.verdicts {
+		count[verdict]++
+	}
+	return count[late] >= slowLeast && count[late] > count[well]
+}
 
 // pace judges whether a node is slow. The zero value is ready.
 type pace struct {
 	mu           sync.Mutex
-	syncs, turns [slowLooks]lateness // writes of the log, and timers, since a look
-	look         int
-	long         bool // the newest write took as long as all looks
+	syncs, turns looks // writes of the log, and timers
+	number       int   // of the next look
+	long         bool  // the newest write took as long as all looks
 	slow         bool
 	last         time.Duration // when enough was late, since the start
 }
 
 // sync counts a write of the log, turn a timer of this node. Of writes that take as long
-// as all looks only one comes into them: the second in a row counts twice.
+// as all looks only one comes into them: with the second in a row, each look was late.
 func (p *pace) sync(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.syncs[p.look].add(took >= slowSync)
+	p.syncs.now.add(took >= slowSync)
 	long := took >= slowLooks*slowLook
 	if long && p.long {
-		p.syncs[p.look].add(true)
+		for i := range p.syncs.verdicts {
+			p.syncs.verdicts[i] = late
+		}
 	}
 	p.long = long
 }
 
-func (p *pace) turn(late time.Duration) {
+func (p *pace) turn(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.turns[p.look].add(late >= slowStall)
+	p.turns.now.add(took >= slowStall)
 }
 
 // judge looks at an instant, and reports whether the node is slow, and whether that is
@@ -71,22 +106,15 @@ func (p *pace) judge(at time.Duration) (slow, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	was := p.slow
-	if total(p.syncs).slow() || total(p.turns).slow() {
+	p.syncs.look(p.number)
+	p.turns.look(p.number)
+	p.number++
+	if p.syncs.slow() || p.turns.slow() {
 		p.slow, p.last = true, at
 	} else if at-p.last >= slowRest {
 		p.slow = false
 	}
-	p.look = (p.look + 1) % slowLooks
-	p.syncs[p.look], p.turns[p.look] = lateness{}, lateness{}
 	return p.slow, p.slow != was
-}
-
-func total(parts [slowLooks]lateness) (sum lateness) {
-	for _, p := range parts {
-		sum.late += p.late
-		sum.all += p.all
-	}
-	return sum
 }
 
 // Slow reports whether this node's disk or processor is too slow to lead.

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -15,16 +16,20 @@ func TestPace(t *testing.T) {
 		from  int                            // the second from which on it is slow; -1: never
 		until int
 	}{
-		"well":                    {from: -1},
-		"slow disk":               {syncs: func(s int) []time.Duration { return []time.Duration{late, late} }, from: 0, until: seconds},
-		"a write that takes long": {syncs: func(s int) []time.Duration { return pick(s == 5, 3*time.Second, fast) }, from: -1},
-		"a write now and then":    {syncs: func(s int) []time.Duration { return pick(s%4 == 0, late) }, from: -1},
-		"two seconds for each":    {syncs: func(s int) []time.Duration { return pick(s%2 == 0, 2*time.Second) }, from: 2, until: seconds},
-		"five seconds for each":   {syncs: func(s int) []time.Duration { return pick(s%5 == 0, 5*time.Second) }, from: 5, until: seconds},
-		"every third is slow":     {syncs: func(s int) []time.Duration { return []time.Duration{fast, late, fast} }, from: -1},
-		"slow for ten seconds":    {syncs: func(s int) []time.Duration { return pick(s < 10, late, fast) }, from: 1, until: 71},
-		"starved":                 {turns: func(s int) time.Duration { return slowStall }, from: 0, until: seconds},
-		"stopped once":            {turns: func(s int) time.Duration { return 0 }, syncs: func(s int) []time.Duration { return pick(s == 3, time.Minute) }, from: -1},
+		"well":                     {from: -1},
+		"slow disk":                {syncs: func(s int) []time.Duration { return []time.Duration{late, late} }, from: 1, until: seconds},
+		"a write that takes long":  {syncs: func(s int) []time.Duration { return pick(s == 5, 3*time.Second, fast) }, from: -1},
+		"a write now and then":     {syncs: func(s int) []time.Duration { return pick(s%4 == 0, late) }, from: -1},
+		"two seconds for each":     {syncs: func(s int) []time.Duration { return pick(s%2 == 0, 2*time.Second) }, from: 2, until: seconds},
+		"five seconds for each":    {syncs: func(s int) []time.Duration { return pick(s%5 == 0, 5*time.Second) }, from: 5, until: seconds},
+		"every third is slow":      {syncs: func(s int) []time.Duration { return []time.Duration{fast, late, fast} }, from: -1},
+		"slow for ten seconds":     {syncs: func(s int) []time.Duration { return pick(s < 10, late, fast) }, from: 1, until: 70},
+		"starved":                  {turns: func(s int) time.Duration { return slowStall }, from: 1, until: seconds},
+		"starved when it was well": {turns: func(s int) time.Duration { return pick(s >= 5, slowStall, 0)[0] }, from: 7, until: seconds},
+		"slow disk after many writes": {syncs: func(s int) []time.Duration {
+			return pick(s >= 5, late, slices.Repeat([]time.Duration{fast}, 100)...)
+		}, from: 7, until: seconds},
+		"stopped once": {turns: func(s int) time.Duration { return 0 }, syncs: func(s int) []time.Duration { return pick(s == 3, time.Minute) }, from: -1},
 		"slow disk, processor well": {
 			syncs: func(s int) []time.Duration { return []time.Duration{late} }, turns: func(int) time.Duration { return 0 }, from: 1, until: seconds,
 		},

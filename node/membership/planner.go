@@ -27,10 +27,11 @@ const (
 	// the loss of one more stops all writes.
 	minVoters = 3
 	// slowPatience is for how long a leader is slow before it gives way: when all
-	// become slow, they are known to be by then.
-	slowPatience = 3 * time.Second
-	// slowPause is the same where another voter is slow, too, or was within the last
-	// minute, or where giving way did not work: it may be leading that makes a node slow.
+	// become slow, they are known to be by then. Where giving way did not work, it
+	// waits for as long before it tries again, and then twice as long each time.
+	slowPatience = 2 * time.Second
+	// slowPause is the longest wait, and the first where another voter is slow, too, or
+	// was within the last minute: it may be leading that makes a node slow.
 	slowPause = time.Minute
 )
 
@@ -68,7 +69,7 @@ type planner struct {
 
 	seen     map[string]time.Time // when a server was last alive in gossip
 	slow     time.Time            // since when this node was seen to be slow, or last tried to give way; zero: it is not
-	gaveWay  bool                 // this node has tried to, because it was slow
+	pause    time.Duration        // until it tries that again; 0: it has not, since it is slow
 	warned   map[string]bool
 	rejected map[string]string // why a live node is not taken in, by id; of the newest plan
 }
@@ -320,7 +321,7 @@ func (p *planner) succession(sit *situation) (next change) {
 	}
 	if next.lead = best.ID; best.ID != "" && !unfit {
 		next.reason = tooSlow
-		p.slow, p.gaveWay = sit.now, true
+		p.slow, p.pause = sit.now, min(max(slowPatience, 2*p.pause), slowPause)
 	}
 	return next
 }
@@ -329,12 +330,12 @@ func (p *planner) succession(sit *situation) (next change) {
 func (p *planner) slowForLong(sit *situation) bool {
 	switch {
 	case !sit.alive[p.self].Slow:
-		p.slow = time.Time{}
+		p.slow, p.pause = time.Time{}, 0
 	case p.slow.IsZero():
 		p.slow = sit.now
 	}
-	patience := slowPatience
-	if p.gaveWay || slices.ContainsFunc(sit.health.Servers, func(s admin.ServerHealth) bool { return s.Voter && s.ID != p.self && sit.alive[s.ID].Slow }) {
+	patience := cmp.Or(p.pause, slowPatience)
+	if slices.ContainsFunc(sit.health.Servers, func(s admin.ServerHealth) bool { return s.Voter && s.ID != p.self && sit.alive[s.ID].Slow }) {
 		patience = slowPause
 	}
 	return !p.slow.IsZero() && sit.now.Sub(p.slow) >= patience

@@ -146,8 +146,8 @@ func TestPlan(t *testing.T) {
 		{name: "leader with a full disk", servers: "a-1 b-1 c-1 d-1", alive: "a-1# b-1# c-1# d-1", at: from(3, change{lead: "d-1"})},
 		{name: "leader with a full disk, others slow", servers: "a-1 b-1 c-1", alive: "a-1# b-1% c-1", at: from(3, change{lead: "c-1"})},
 		{name: "leader with a full disk, all others slow", servers: "a-1 b-1 c-1", alive: "a-1# b-1% c-1%", at: from(3, change{lead: "b-1"})},
-		{name: "slow leader", servers: "a-1 b-1 c-1 d-1", alive: "a-1% b-1^ c-1# d-1", at: map[int]change{3: {lead: "d-1", reason: tooSlow}, 63: {lead: "d-1", reason: tooSlow}}},
-		{name: "slow leader, another is slow", servers: "a-1 b-1 c-1", alive: "a-1% b-1% c-1", at: map[int]change{60: {lead: "c-1", reason: tooSlow}}},
+		{name: "slow leader", servers: "a-1 b-1 c-1 d-1", alive: "a-1% b-1^ c-1# d-1", at: tries("d-1", 3, 2, 4, 8, 16, 32)},
+		{name: "slow leader, another is slow", servers: "a-1 b-1 c-1", alive: "a-1% b-1% c-1", at: tries("c-1", 60)},
 		{name: "slow leader that lags", servers: "a-1 b-1 c-1", alive: "a-1% b-1 c-1", lagging: "a-1 b-1", at: from(3, change{lead: "c-1"})},
 		{name: "slow leader, others lag", servers: "a-1 b-1 c-1", alive: "a-1% b-1 c-1", lagging: "b-1 c-1"},
 		{name: "all are slow", servers: "a-1 b-1 c-1", alive: "a-1% b-1% c-1%"},
@@ -234,6 +234,16 @@ func from(first int, c change) map[int]change {
 	at := map[int]change{}
 	for s := first; s < planSeconds; s++ {
 		at[s] = c
+	}
+	return at
+}
+
+// tries expects that a slow leader tries to give way after so many seconds each.
+func tries(to string, after ...int) map[int]change {
+	at, s := map[int]change{}, 0
+	for _, seconds := range after {
+		s += seconds
+		at[s] = change{lead: to, reason: tooSlow}
 	}
 	return at
 }
