@@ -209,8 +209,6 @@ func feedTemplate(name, text string) *template.Template {
 	return template.Must(template.New(name).Funcs(template.FuncMap{
 		"time": func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) },
 		"path": url.PathEscape,
-		// stub says what became of an item that is not shown.
-		"stub": func(h *page.Hidden) string { return strings.ToUpper(h.Word()[:1]) + h.Word()[1:] },
 		"xml": func(text string) (string, error) {
 			var b strings.Builder
 			err := xml.EscapeText(&b, []byte(text))

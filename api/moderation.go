@@ -330,7 +330,7 @@ func (c *call) hide(cmd *command.Hide, sel *fsm.Selection, dry bool) error {
 		if err != nil {
 			return fmt.Errorf("look at entry %d: %w", seq, err)
 		}
-		if unchanged(cmd, is) == "" {
+		if whyUnchanged(cmd, is) == "" {
 			due, cmd.IDs = append(due, seq), append(cmd.IDs, c.shownID(view, seq))
 		}
 	}
@@ -353,7 +353,7 @@ func (c *call) actOn(cmd command.Payload, ids, agents *[]string, dry bool) error
 			return fmt.Errorf("look at %s: %w", id, err)
 		case !slices.Contains(seqs, seq):
 			seqs = append(seqs, seq)
-			if why := unchanged(cmd, is); why != "" {
+			if why := whyUnchanged(cmd, is); why != "" {
 				note(id, why)
 			} else {
 				dueIDs = append(dueIDs, id)
@@ -368,7 +368,7 @@ func (c *call) actOn(cmd command.Payload, ids, agents *[]string, dry bool) error
 			note(name, "names no profile that exists")
 		case !slices.Contains(profiles, name):
 			profiles = append(profiles, name)
-			if why := unchanged(cmd, is); why != "" {
+			if why := whyUnchanged(cmd, is); why != "" {
 				note("The profile of "+name, why)
 			} else {
 				dueAgents = append(dueAgents, name)
@@ -379,9 +379,9 @@ func (c *call) actOn(cmd command.Payload, ids, agents *[]string, dry bool) error
 	return c.act(cmd, seqs, profiles, len(dueIDs)+len(dueAgents), nil, dry)
 }
 
-// unchanged says why a moderator's command changes nothing of what is like this; "": it
+// whyUnchanged says why a moderator's command changes nothing of what is like this; "": it
 // does.
-func unchanged(cmd command.Payload, is fsm.Visibility) string {
+func whyUnchanged(cmd command.Payload, is fsm.Visibility) string {
 	hide, isHide := cmd.(*command.Hide)
 	switch {
 	case is == fsm.Purged:

@@ -376,7 +376,7 @@ const hiddenJob = "a hidden job"
 // else.
 func (v *View) shown(seq uint64, row []byte) ([]byte, error) {
 	if len(row) > entryRowFlags && row[entryRowFlags]&flagHidden != 0 {
-		return v.told(seq, row)
+		return v.explained(seq, row)
 	}
 	if len(row) < entryRowFixed || row[entryRowFlags]&flagOnJob == 0 || command.Relation(row[entryRowFixed-2]) != command.RelationReply {
 		return row, nil

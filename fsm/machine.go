@@ -49,8 +49,8 @@ type Options struct {
 	// upgrades set it.
 	MaxFormat int
 	// Fatal is called, on any goroutine, when the bytes below the state turn out
-	// wrong, the storage fails for good, or what comes is of a newer format. The state must not be used afterwards.
-	// Nil panics.
+	// wrong, the storage fails for good, or what comes is of a newer format. The
+	// state must not be used afterwards. Nil panics.
 	Fatal func(error)
 
 	// fs is what Pebble keeps its files in; nil is the system's. Tests have disks

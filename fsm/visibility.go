@@ -47,12 +47,12 @@ func (v *View) hiddenAs(seq uint64) (Visibility, error) {
 			return gone.is, nil
 		}
 	}
-	return v.heldOr(heldBackKey(seq))
+	return v.heldOrHidden(heldBackKey(seq))
 }
 
-// told returns the row of a stub with what became of the entry: rows themselves tell only
-// what is gone from what is hidden.
-func (v *View) told(seq uint64, row []byte) ([]byte, error) {
+// explained returns the row of a stub with what became of the entry: rows themselves
+// only distinguish what is gone and what is hidden.
+func (v *View) explained(seq uint64, row []byte) ([]byte, error) {
 	is, err := v.hiddenAs(seq)
 	switch {
 	case err != nil || is == Hidden || is == Purged:
@@ -76,12 +76,12 @@ func (v *View) ProfileVisibility(agentKey string) (is Visibility, known bool, er
 	case !p.hidden():
 		return Visible, true, nil
 	}
-	is, err = v.heldOr(heldProfileKey(agentKey))
+	is, err = v.heldOrHidden(heldProfileKey(agentKey))
 	return is, err == nil, err
 }
 
-// heldOr tells what is held from what is hidden.
-func (v *View) heldOr(key []byte) (Visibility, error) {
+// heldOrHidden distinguishes what is held and what is hidden by a moderator.
+func (v *View) heldOrHidden(key []byte) (Visibility, error) {
 	_, held, err := getRow(v.snap, key)
 	if held {
 		return Held, err

@@ -122,12 +122,17 @@ func (h *Hidden) Word() string {
 	return "hidden"
 }
 
+// Heading is that word at the beginning of a line.
+func (h *Hidden) Heading() string {
+	word := h.Word()
+	return strings.ToUpper(word[:1]) + word[1:]
+}
+
 // Heading is what an entry is called where its title says nothing.
 func (e *entry) Heading() string {
 	switch {
 	case e.Hidden != nil:
-		word := e.Hidden.Word()
-		return strings.ToUpper(word[:1]) + word[1:]
+		return e.Hidden.Heading()
 	case e.Title == "":
 		return e.ID
 	}

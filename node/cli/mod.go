@@ -18,6 +18,7 @@ import (
 
 	"github.com/commons-cluster/commons/api"
 	"github.com/commons-cluster/commons/node/admin"
+	"github.com/commons-cluster/commons/node/loop"
 )
 
 type modCommand struct {
@@ -74,12 +75,10 @@ func modCall[Answer any](ctx context.Context, m *moderation, operation string, q
 		if err == nil || isConfigError(err) || is && failed.Status != 0 && failed.Status < http.StatusInternalServerError {
 			return answer, err
 		}
-		select {
-		case <-ctx.Done():
+		if !loop.Pause(ctx, callPause) {
 			return answer, err
-		case <-time.After(callPause):
-			m.repeated = true
 		}
+		m.repeated = true
 	}
 }
 

@@ -2,11 +2,9 @@ package integration
 
 import (
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/commons-cluster/commons/node/config"
 	"github.com/commons-cluster/commons/node/logstore"
 )
 
@@ -16,9 +14,6 @@ const slowDisk = 150 * time.Millisecond
 // movedBy bounds the wait for another leader: it takes a minute more where a busy machine
 // makes another node slow, too.
 const movedBy = 3 * time.Minute
-
-// watched is longer than a leader waits that alone is slow.
-const watched = 5 * time.Second
 
 // TestSlowLeaderGivesWay: the leader's disk becomes slow, and another leads soon, without
 // an error for clients. The slow node says so, and does not lead again.
@@ -47,48 +42,4 @@ func TestSlowLeaderGivesWay(t *testing.T) {
 	})
 	load.Stop()
 	load.Check()
-}
-
-// TestAllAreSlow: nobody gives way to a node that is slow, too.
-func TestAllAreSlow(t *testing.T) {
-	t.Parallel()
-	var slow atomic.Bool
-	c := newCluster(t, 3, func(cfg *config.Config) {
-		cfg.Tuning.AroundWrite = func(what string, write func() error) error {
-			if slow.Load() && what == logstore.Storing {
-				<-time.After(slowDisk)
-			}
-			return write()
-		}
-	})
-	c.WaitVoters()
-	load := c.StartLoad(2, 0, 1, 2)
-	load.WaitMore(10)
-	slow.Store(true)
-	c.Eventually("all are slow", func() string {
-		for i, r := range c.reports(0) {
-			if r == nil || !r.Slow {
-				return fmt.Sprintf("node %d says %+v", i, r)
-			}
-		}
-		return ""
-	})
-	const gaveWay = "this node is slow, and that one is not"
-	before := map[int]bool{} // while not all of them had noticed
-	for i, nd := range c.Nodes {
-		before[i] = nd.Logged(gaveWay)
-	}
-	until := time.Now().Add(watched)
-	c.Eventually("time to give way has passed", func() string {
-		if left := time.Until(until); left > 0 {
-			return fmt.Sprint(left, " left")
-		}
-		return ""
-	})
-	for i, nd := range c.Nodes {
-		if !before[i] && nd.Logged(gaveWay) {
-			t.Errorf("node %d gave way to one that is slow:\n%s", i, nd.Log())
-		}
-	}
-	load.Stop()
 }

@@ -15,8 +15,8 @@
 //
 // The caller is answered when two things are known: this node's state machine
 // has applied the command (it reads its own write here), and the leader's has, so
-// that it is committed there: ReadIndex is the newest command that the leader knows to
-// be committed.
+// that a strong read at any node finds it: ReadIndex is the index of the newest
+// command that the leader knows to be committed.
 //
 // # Failure
 //

@@ -168,15 +168,21 @@ func (o *options) runLong(ctx context.Context, length time.Duration, apart []str
 
 // ended says what came of all runs.
 func ended(rows []row) error {
-	counts := map[string]int{}
-	for i := range rows {
-		counts[rows[i].Verdict]++
-	}
+	counts := verdicts(rows)
 	fmt.Printf("%d runs passed, %d failed, %d were skipped\n", counts[passedRun], counts[failedRun], counts[skippedRun])
 	if counts[failedRun] > 0 || counts[passedRun] == 0 {
 		return fmt.Errorf("%d of %d runs failed", counts[failedRun], len(rows))
 	}
 	return nil
+}
+
+// verdicts counts them, also where there are none.
+func verdicts(rows []row) map[string]int {
+	counts := map[string]int{passedRun: 0, failedRun: 0, skippedRun: 0}
+	for i := range rows {
+		counts[rows[i].Verdict]++
+	}
+	return counts
 }
 
 // play makes a run. Nothing of it stays but its report, and of one that failed its logs.
@@ -270,12 +276,8 @@ func writeIndex(out string, began time.Time, rows []row) error {
 	if err != nil {
 		return err
 	}
-	counts := map[string]int{passedRun: 0, failedRun: 0, skippedRun: 0}
-	for i := range rows {
-		counts[rows[i].Verdict]++
-	}
 	var html strings.Builder
-	if err := t.Execute(&html, map[string]any{"Began": began, "For": time.Since(began).Round(time.Second), "Rows": rows, "Counts": counts}); err != nil {
+	if err := t.Execute(&html, map[string]any{"Began": began, "For": time.Since(began).Round(time.Second), "Rows": rows, "Counts": verdicts(rows)}); err != nil {
 		return err
 	}
 	return errors.Join(os.MkdirAll(out, 0o755), os.WriteFile(filepath.Join(out, "index.json"), data, 0o644), os.WriteFile(filepath.Join(out, "index.html"), []byte(html.String()), 0o644))

@@ -1,8 +1,8 @@
 // Command chaos breaks a cluster on purpose while recorded clients work with it, checks
 // every answer against what was promised, and writes a report. It starts three voters
 // and a reader as processes on this machine, with proxies between them that cut, delay
-// and narrow the ways, or takes containers of the compose file, and knows the product by
-// its flags and its doors alone.
+// and narrow the ways, or takes containers of the compose file. It knows the product by
+// its flags and interfaces alone.
 // scripts/chaos.sh builds and runs it.
 package main
 
