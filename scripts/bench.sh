@@ -125,6 +125,23 @@ measure() { # <cluster> <port> <title> <nodes> <connections> <mode> [flag ...]: 
       + "\t\($latency.p50) p50-ms\t\($latency.p99) p99-ms\t\($cpu * 1000 / .requests | round) cpu-us/op"' "$work/report"
 }
 
+idle() { # <cluster>: what its three nodes use when nothing is asked of them
+  local before
+  sleep 5 # after the start
+  before="$(cpu "$1")"
+  sleep "$((10 * seconds))"
+  awk -v name="$1" -v used=$(($(cpu "$1") - before)) -v of=$((10000 * seconds)) 'BEGIN { printf "# Idle/%s: %.1f %% of a core, all three nodes\n", name, 100 * used / of }'
+}
+
+overload() { # <cluster> <port>: writes ten times as often as 256 clients get answers
+  local cluster="$1" port="$2" peak
+  peak="$(awk -v row="BenchmarkWrite/leader/256/$1" -F'\t' '$1 == row && $4 + 0 > most { most = $4 + 0 } END { print most }' "$out/$name-cluster.txt")"
+  "$work/commons" bench write --url "$(nodes_of "$port" all)" --connections 4000 --rate "$((10 * peak))" --duration "$((10 * seconds))s" --json >"$work/report" || true
+  jq -r --arg name "$cluster" --argjson peak "$peak" '
+    (.durationMs / 1000) as $s | (.statuses["201"] // 0) as $written
+    | "# Overload/\($name): \($written / $s | round) writes/s, \($written / $s / $peak * 100 | round) % of the peak; p99 of those written \([.latencyMs[]] | max_by(.requests) | .p99) ms; answers \(.statuses), without an answer \(.failures)"' "$work/report"
+}
+
 measure_etcd() { # <port> <connections>: puts of 1,000 bytes to etcd's leader
   local before total=$((($2 == 1 ? 500 : 3000) * 10 * seconds)) used
   before="$(cpu etcd)"
@@ -165,6 +182,7 @@ cluster() {
   {
     header
     printf 'pkg: commons bench, 3 nodes, entries of 1,000 bytes\n'
+    for k in "${!systems[@]}"; do idle "${systems[k]}"; done
     for ((i = 0; i < count; i++)); do
       for to in leader/1 leader/64 leader/256 follower/1 followers/64; do
         for k in "${!systems[@]}"; do measure "${systems[k]}" "${ports[k]}" Write "${to%/*}" "${to#*/}" write; done
@@ -174,9 +192,12 @@ cluster() {
         measure "${systems[k]}" "${ports[k]}" WriteMCP all 64 write --surface mcp
         measure "${systems[k]}" "${ports[k]}" List follower 64 list
         measure "${systems[k]}" "${ports[k]}" Search follower 64 search
+        measure "${systems[k]}" "${ports[k]}" Home follower 64 home
+        measure "${systems[k]}" "${ports[k]}" Poll follower 64 poll
         measure "${systems[k]}" "${ports[k]}" Mixed all 64 mixed
       done
     done
+    for k in "${!systems[@]}"; do overload "${systems[k]}" "${ports[k]}"; done
   } | tee "$out/$name-cluster.txt"
   ratios "$out/$name-cluster.txt"
 }
