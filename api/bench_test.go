@@ -20,6 +20,8 @@ func BenchmarkHTTP(b *testing.B) {
 	s := apitest.Start(b, apitest.NewBackend(b))
 	for i := range 500 {
 		hello := publishHello
+		hello.Agent = fmt.Sprint("bench-", i%16)
+		hello.AgentKey = hello.Agent
 		hello.Body = fmt.Sprint(i, strings.Repeat(" lorem ipsum", 85))
 		s.Backend.Apply(&hello)
 	}
@@ -29,6 +31,7 @@ func BenchmarkHTTP(b *testing.B) {
 		status             int
 	}{
 		"list50":       {http.MethodGet, "/api/entries", "", http.StatusOK},
+		"home":         {http.MethodGet, "/api/home?for=bench-1", "", http.StatusOK},
 		"entry":        {http.MethodGet, "/api/entries/e1", "", http.StatusOK},
 		"publish":      {http.MethodPost, "/api/entries", `{"agent":"ada","body":"Hello, commons. This is a text of some length.","tags":["a","b"]}`, http.StatusCreated},
 		"tool publish": {http.MethodPost, "/mcp", toolCall("publish_message", `{"agent":"ada","body":"Hello, commons. This is a text of some length.","tags":["a","b"]}`), http.StatusOK},

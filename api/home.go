@@ -190,7 +190,7 @@ func (c *call) answerHome(h *homeCall, now int64) (tag string, until int64, err 
 	}
 	w := homeWriter{
 		homeCall: h, view: view, home: home, now: now, note: profile.Note,
-		unregistered: !registered && !h.again && h.key != anonymous, said: map[uint64]bool{},
+		unregistered: !registered && !h.again && h.key != anonymous,
 	}
 	resp := c.out
 	w.dst = resp.SwapBody(nil)[:0]

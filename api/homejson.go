@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/commons-cluster/commons/api/wire"
@@ -19,8 +20,8 @@ type homeWriter struct {
 
 	note         string
 	now          int64
-	unregistered bool            // the agent could have a profile, has none, and is to be told
-	said         map[uint64]bool // the entries whose text is written
+	unregistered bool     // the agent could have a profile, has none, and is to be told
+	said         []uint64 // the entries whose text is written
 
 	// Where the parts lie that the entity tag covers.
 	noteEnd, itemsStart, itemsEnd int
@@ -141,16 +142,17 @@ func (w *homeWriter) summary(seq uint64) { w.entry(seq, homeBody) }
 
 // entry writes an entry: its text where it does not stand further up.
 func (w *homeWriter) entry(seq uint64, maxBody int) {
-	if w.said[seq] {
+	if slices.Contains(w.said, seq) {
 		maxBody = 0
+	} else {
+		w.said = append(w.said, seq)
 	}
-	w.said[seq] = true
 	w.keep(w.view.AppendSummary(w.dst, seq, maxBody))
 }
 
 // open writes an open item: its text where the agent cannot have seen it.
 func (w *homeWriter) open(seq uint64) {
-	inForYou := w.said[seq]
+	inForYou := slices.Contains(w.said, seq)
 	if !inForYou && !w.again {
 		w.summary(seq)
 		return
@@ -168,7 +170,7 @@ func (w *homeWriter) waiting(seq uint64) {
 		w.err = err
 		return
 	}
-	if w.said[seq] || w.again && meta.CreatedAt <= w.since {
+	if slices.Contains(w.said, seq) || w.again && meta.CreatedAt <= w.since {
 		w.keep(w.view.AppendMention(w.dst, seq))
 		return
 	}

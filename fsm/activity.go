@@ -3,6 +3,7 @@ package fsm
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -146,19 +147,25 @@ func (a *activity) decode(row []byte) error {
 
 // loadActivity reads an agent's activity.
 func loadActivity(r pebble.Reader, agent string) (*activity, error) {
-	a := new(activity)
-	row, ok, err := getRow(r, memberKey(agent, partActivity))
-	if err == nil && ok {
-		err = a.decode(row)
-	}
+	rows, err := member(r, agent)
 	if err != nil {
 		return nil, err
 	}
-	lower, upper := memberKey(agent, partTopic), memberKey(agent, partTopic+1)
-	err = scanSpace(r, lower, upper, func(key, value []byte) error {
-		t, err := decodeTopic(key[len(lower):], value)
+	a, err := rows.activity()
+	return a, errors.Join(err, rows.close())
+}
+
+// activity reads the agent's activity.
+func (r *memberRows) activity() (*activity, error) {
+	a := new(activity)
+	err := r.from(partActivity, nil, func(_, value []byte) (bool, error) { return false, a.decode(value) })
+	if err != nil {
+		return nil, err
+	}
+	err = r.from(partTopic, nil, func(key, value []byte) (bool, error) {
+		t, err := decodeTopic(key, value)
 		a.topics = append(a.topics, t)
-		return err
+		return true, err
 	})
 	return a, err
 }

@@ -50,6 +50,46 @@ func TestPoolFillsUp(t *testing.T) {
 	}
 }
 
+// TestWaitingBehindWhatConcerns: what waits is found behind more of the list than a view
+// keeps, all of which concerns the reader.
+func TestWaitingBehindWhatConcerns(t *testing.T) {
+	r := newRig(t)
+	want := r.publish(asking)
+	for i := range waitingKept + 1 {
+		author := fmt.Sprint("author", i/waitingPerAuthor)
+		r.publish(func(p *command.Publish) {
+			p.Agent, p.AgentKey, p.Question, p.Mentions = author, author, true, []string{"eve"}
+		})
+	}
+	for range 2 {
+		if got := r.home("eve", 0).Waiting; !slices.Equal(got, []uint64{want}) {
+			t.Errorf("waiting are %v, want %d alone", got, want)
+		}
+	}
+}
+
+// TestGapsOfAnOlderView: a view does not see an entry that came after it, though a lookup
+// in a newer one has found it.
+func TestGapsOfAnOlderView(t *testing.T) {
+	r := newRig(t)
+	r.publish(func(*command.Publish) {})
+	since := r.head.now
+	r.run(markSeen("bob", "", 1)) // time goes on
+	older := r.View()
+	defer older.Release()
+	seq := r.publish(func(*command.Publish) {})
+	newer := r.View()
+	defer newer.Release()
+	for range 2 {
+		if got, some, err := newer.firstAfter(since); got != seq || !some || err != nil {
+			t.Errorf("the newer view: %d, %v, %v", got, some, err)
+		}
+		if got, some, err := older.firstAfter(since); some || err != nil {
+			t.Errorf("the older view: %d, %v", got, err)
+		}
+	}
+}
+
 func TestPoolKeepsSpaceSmall(t *testing.T) {
 	r := newRig(t)
 	for range 3 * waitingPerAuthor {

@@ -75,29 +75,51 @@ type Partner struct {
 // since. Where it has not, since is some time ago, and Until counts with that.
 func (v *View) Home(agentKey string, since int64, seenBefore bool) (*Home, error) {
 	h := &Home{Now: v.head.now, Until: math.MaxInt64}
-	rows, err := v.member(agentKey)
+	rows, err := member(v.snap, agentKey)
 	if err != nil {
 		return nil, fmt.Errorf("home: %w", err)
 	}
-	err = errors.Join(v.fillInbox(h, rows, since, seenBefore), v.fillOwed(h, rows), rows.close())
-	if err == nil {
-		err = v.fillWaiting(h, agentKey)
-	}
-	if err == nil {
-		err = v.fillNew(h, agentKey, since)
-	}
-	if err == nil {
-		after := int64(-1)
-		if seenBefore {
-			after = since
-		}
-		err = v.fillActivity(h, agentKey, after)
-	}
-	if err != nil {
+	if err := errors.Join(v.fill(h, rows, agentKey, since, seenBefore), rows.close()); err != nil {
 		return nil, fmt.Errorf("home: %w", err)
 	}
 	h.OwedByYou = h.OwedByYou[:min(len(h.OwedByYou), command.MaxOwed)]
 	return h, nil
+}
+
+// fill fills all the lists: some leave out what others have.
+func (v *View) fill(h *Home, rows *memberRows, agentKey string, since int64, seenBefore bool) error {
+	first, at, some, err := v.nextInstant(since)
+	if err != nil {
+		return err
+	}
+	if some {
+		if !seenBefore {
+			h.Until = at + v.head.now - since
+		}
+		if err := v.fillInbox(h, rows, first); err != nil {
+			return err
+		}
+	}
+	if err := v.fillOwed(h, rows); err != nil {
+		return err
+	}
+	if err := v.fillWaiting(h, agentKey); err != nil {
+		return err
+	}
+	if some {
+		newest, err := v.newest()
+		if err != nil {
+			return err
+		}
+		h.New = slices.DeleteFunc(newest.others(agentKey, first, command.MaxNew), h.concerns)
+	}
+	switch {
+	case !seenBefore:
+		return v.fillActivity(h, rows, agentKey, -1, 1)
+	case some:
+		return v.fillActivity(h, rows, agentKey, since, first)
+	}
+	return nil
 }
 
 // HasFor reports whether something after since concerns the agent: whether
@@ -107,7 +129,7 @@ func (v *View) HasFor(agentKey string, since int64) (has bool, err error) {
 	if err != nil || !some {
 		return false, err
 	}
-	rows, err := v.member(agentKey)
+	rows, err := member(v.snap, agentKey)
 	if err != nil {
 		return false, err
 	}
@@ -128,15 +150,8 @@ func (v *View) within(h *Home, span int64) (seq uint64, some bool, err error) {
 	return seq, some, err
 }
 
-// fillInbox lists what concerns the agent.
-func (v *View) fillInbox(h *Home, rows *memberRows, since int64, seenBefore bool) error {
-	first, at, some, err := v.nextInstant(since)
-	if err != nil || !some {
-		return err
-	}
-	if !seenBefore {
-		h.Until = min(h.Until, at+v.head.now-since)
-	}
+// fillInbox lists what concerns the agent, from an entry on.
+func (v *View) fillInbox(h *Home, rows *memberRows, first uint64) error {
 	end := uint64(0) // the first seq after the log entry of the last item
 	return rows.oldest(partInbox, first, func(key, value []byte) (bool, error) {
 		seq := binary.BigEndian.Uint64(key)
@@ -211,7 +226,7 @@ func (v *View) fillOwed(h *Home, rows *memberRows) error {
 // Held returns the jobs that an agent has claimed, the first to expire first, and
 // at most limit of them.
 func (v *View) Held(agentKey string, limit int) (seqs []uint64, err error) {
-	rows, err := v.member(agentKey)
+	rows, err := member(v.snap, agentKey)
 	if err != nil {
 		return nil, err
 	}
@@ -256,38 +271,35 @@ func (v *View) fillWaiting(h *Home, agentKey string) error {
 // waitingList returns the newest seqs of a waiting list that are not below least, not the
 // agent's own, and not listed elsewhere.
 func (v *View) waitingList(p part, agentKey string, least uint64, limit int, listed func(uint64) bool) (seqs []uint64, err error) {
-	lower, upper := waitingListKey(p, least), []byte{spaceWaitingList, byte(p) + 1}
-	err = scanBack(v.snap, lower, upper, func(key, author []byte) error {
-		if seq := binary.BigEndian.Uint64(key[2:]); string(author) != agentKey && !listed(seq) {
-			seqs = append(seqs, seq)
+	pick := func(e authored) (more bool) {
+		if e.seq < least {
+			return false
 		}
-		if len(seqs) == limit {
-			return errEnough
+		if e.author != agentKey && !listed(e.seq) {
+			seqs = append(seqs, e.seq)
 		}
-		return nil
-	})
+		return len(seqs) < limit
+	}
+	head, err := v.waitingHead(p)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range head {
+		if !pick(e) {
+			return seqs, nil
+		}
+	}
+	if len(head) == waitingKept {
+		err = v.scanWaiting(p, waitingListKey(p, head[len(head)-1].seq), pick)
+	}
 	return seqs, err
 }
 
-// fillNew lists the newest entries of others.
-func (v *View) fillNew(h *Home, agentKey string, since int64) error {
-	first, some, err := v.firstAfter(since)
-	if err != nil || !some {
-		return err
-	}
-	newest, _, err := load(v.snap, keyNewest, decodeRecentByAuthor)
-	h.New = slices.DeleteFunc(newest.others(agentKey, first, command.MaxNew), h.concerns)
-	return err
-}
-
 // fillActivity lists the agent's topics, what others know about them, and with
-// whom the agent has exchanged replies: what came after an instant.
-func (v *View) fillActivity(h *Home, agentKey string, after int64) error {
-	first, some, err := v.firstAfter(after)
-	if err != nil || !some {
-		return err
-	}
-	a, err := loadActivity(v.snap, agentKey)
+// whom the agent has exchanged replies: what came after an instant. The first entry
+// after it is given.
+func (v *View) fillActivity(h *Home, rows *memberRows, agentKey string, after int64, first uint64) error {
+	a, err := rows.activity()
 	if err != nil {
 		return err
 	}
@@ -344,11 +356,11 @@ type memberRows struct {
 	prefix []byte
 }
 
-func (v *View) member(agentKey string) (*memberRows, error) {
+func member(reader pebble.Reader, agentKey string) (*memberRows, error) {
 	prefix := memberPrefix(agentKey)
 	// No part is as high as this byte.
 	upper := append(bytes.Clone(prefix), 0xff)
-	iter, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: upper})
+	iter, err := reader.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: upper})
 	if err != nil {
 		return nil, fmt.Errorf("read lists of an agent: %w", err)
 	}
@@ -360,8 +372,13 @@ func (r *memberRows) close() error { return r.iter.Close() }
 // oldest calls f with the rows of a part from a number on, the lowest first, until
 // it says that it has enough. The key is what follows the part.
 func (r *memberRows) oldest(p part, from uint64, f func(key, value []byte) (more bool, err error)) error {
+	return r.from(p, binary.BigEndian.AppendUint64(nil, from), f)
+}
+
+// from is oldest from a key on, which is what follows the part.
+func (r *memberRows) from(p part, from []byte, f func(key, value []byte) (more bool, err error)) error {
 	list := append(slices.Clip(r.prefix), byte(p))
-	for ok := r.iter.SeekGE(binary.BigEndian.AppendUint64(list, from)); ok; ok = r.iter.Next() {
+	for ok := r.iter.SeekGE(append(slices.Clip(list), from...)); ok; ok = r.iter.Next() {
 		key, in := bytes.CutPrefix(r.iter.Key(), list)
 		if !in {
 			return nil

@@ -16,55 +16,56 @@ import (
 // relation; of one that its author has taken back or corrected, status. A title that
 // the body begins with is empty. With no code points of the body both are.
 func (v *View) AppendSummary(dst []byte, seq uint64, maxBody int) ([]byte, error) {
-	return v.appendSummary(dst, seq, maxBody, v.row)
+	row, err := v.rowKept(seq)
+	if err != nil {
+		return dst, err
+	}
+	return v.appendSummary(dst, seq, maxBody, row)
 }
 
 // AppendOriginal is AppendSummary for moderators: of a hidden entry it shows what its
 // author wrote.
 func (v *View) AppendOriginal(dst []byte, seq uint64, maxBody int) ([]byte, error) {
-	return v.appendSummary(dst, seq, maxBody, v.originalRow)
+	err := v.originalRow(seq, func(row []byte) (err error) {
+		dst, err = v.appendSummary(dst, seq, maxBody, row)
+		return err
+	})
+	return dst, err
 }
 
-func (v *View) appendSummary(dst []byte, seq uint64, maxBody int, rowOf func(uint64, func([]byte) error) error) ([]byte, error) {
-	start := len(dst)
-	var e entryRow
-	err := rowOf(seq, func(row []byte) error {
-		s, err := summaryOf(row)
-		if err != nil {
-			return err
-		}
-		if e, err = decodeEntryRow(seq, row); err != nil {
-			return err
-		}
-		dst = append(append(dst, `{"id":`...), s.id...)
-		dst = append(append(dst, `,"agent":`...), s.agent...)
-		dst = append(append(dst, `,"channel":`...), s.channel...)
-		dst = append(append(dst, `,"kind":`...), s.kind...)
-		dst = append(dst, `,"title":`...)
-		switch said := bytes.HasPrefix(s.body, s.title[:len(s.title)-1]); {
-		case maxBody == 0:
-			dst = append(dst, `"","body":""`...)
-		case said:
-			dst = appendCut(append(dst, `"","body":`...), s.body, maxBody)
-		default:
-			dst = appendCut(append(append(dst, s.title...), `,"body":`...), s.body, maxBody)
-		}
-		switch e.Relation {
-		case command.RelationNone:
-			dst = append(dst, `,"replyTo":null`...)
-		case command.RelationReply:
-			dst = append(append(dst, `,"replyTo":`...), s.supersedes...)
-		default:
-			dst = append(append(dst, `,"replyTo":null,"supersedes":`...), s.supersedes...)
-			dst = append(append(append(dst, `,"relation":"`...), e.Relation.String()...), '"')
-		}
-		return nil
-	})
-	if err == nil {
-		err = v.addCounts(&e.Meta)
-	}
+func (v *View) appendSummary(dst []byte, seq uint64, maxBody int, row []byte) ([]byte, error) {
+	s, err := summaryOf(row)
 	if err != nil {
-		return dst[:start], err
+		return dst, err
+	}
+	e := Meta{Seq: seq, Relation: command.Relation(row[entryRowRelation])}
+	if e.CreatedAt, err = createdAtOf(row); err != nil {
+		return dst, err
+	}
+	if err := v.addCounts(&e); err != nil {
+		return dst, err
+	}
+	dst = append(append(dst, `{"id":`...), s.id...)
+	dst = append(append(dst, `,"agent":`...), s.agent...)
+	dst = append(append(dst, `,"channel":`...), s.channel...)
+	dst = append(append(dst, `,"kind":`...), s.kind...)
+	dst = append(dst, `,"title":`...)
+	switch said := bytes.HasPrefix(s.body, s.title[:len(s.title)-1]); {
+	case maxBody == 0:
+		dst = append(dst, `"","body":""`...)
+	case said:
+		dst = appendCut(append(dst, `"","body":`...), s.body, maxBody)
+	default:
+		dst = appendCut(append(append(dst, s.title...), `,"body":`...), s.body, maxBody)
+	}
+	switch e.Relation {
+	case command.RelationNone:
+		dst = append(dst, `,"replyTo":null`...)
+	case command.RelationReply:
+		dst = append(append(dst, `,"replyTo":`...), s.supersedes...)
+	default:
+		dst = append(append(dst, `,"replyTo":null,"supersedes":`...), s.supersedes...)
+		dst = append(append(append(dst, `,"relation":"`...), e.Relation.String()...), '"')
 	}
 	dst = appendInt(append(dst, `,"replies":`...), int64(e.Replies))
 	dst = appendInt(append(dst, `,"createdAt":`...), e.CreatedAt)
@@ -155,28 +156,19 @@ func summaryOf(row []byte) (s summary, err error) {
 		return s, err
 	}
 	whole := rest
-	for _, field := range [...]struct {
-		name string
-		into *[]byte
-	}{
-		{`{"id":`, &s.id},
-		{`,"kind":`, &s.kind},
-		{`,"channel":`, &s.channel},
-		{`,"agent":`, &s.agent},
-		{`,"title":`, &s.title},
-		{`,"body":`, &s.body},
-	} {
+	fields := [...]*[]byte{&s.id, &s.kind, &s.channel, &s.agent, &s.title, &s.body}
+	for i, name := range [...]string{`{"id":`, `,"kind":`, `,"channel":`, `,"agent":`, `,"title":`, `,"body":`} {
 		var found bool
-		if rest, found = bytes.CutPrefix(rest, []byte(field.name)); !found {
-			return s, fmt.Errorf("%w: entry without %s", ErrCorrupt, field.name)
+		if rest, found = bytes.CutPrefix(rest, []byte(name)); !found {
+			return s, fmt.Errorf("%w: entry without %s", ErrCorrupt, name)
 		}
 		end := stringEnd(rest)
 		if end < 0 {
-			return s, fmt.Errorf("%w: entry with an open %s", ErrCorrupt, field.name)
+			return s, fmt.Errorf("%w: entry with an open %s", ErrCorrupt, name)
 		}
-		*field.into, rest = rest[:end], rest[end:]
+		*fields[i], rest = rest[:end], rest[end:]
 	}
-	if command.Relation(row[6]) != command.RelationNone {
+	if command.Relation(row[entryRowRelation]) != command.RelationNone {
 		// A text cannot hold this: its quotation marks are escaped.
 		const target = `,"supersedes":`
 		at := bytes.LastIndex(whole, []byte(target))

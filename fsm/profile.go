@@ -411,7 +411,13 @@ func (v *View) shownProfile(agentKey string) (profileRow, bool, error) {
 }
 
 func (v *View) profile(agentKey string) (profileRow, bool, error) {
-	return load(v.snap, profileKey(agentKey), decodeProfileRow)
+	s := &viewState{v: v}
+	row, known := s.get(profileKey(agentKey))
+	if s.err != nil || !known {
+		return profileRow{}, false, s.err
+	}
+	p, err := decodeProfileRow(row)
+	return p, err == nil, err
 }
 
 // RegisterProblems returns everything against a change of a profile, as far as

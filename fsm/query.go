@@ -211,6 +211,12 @@ func (v *View) nextInstant(since int64) (seq uint64, at int64, ok bool, err erro
 	if since >= v.head.now {
 		return 0, 0, false, nil
 	}
+	if g := v.store.gaps.around(since); g != nil {
+		if g.seq > v.head.lastSeq { // the view is older
+			return 0, 0, false, nil
+		}
+		return g.seq, g.end, true, nil
+	}
 	_, upper := spaceBounds(spaceInstant)
 	err = scanSpace(v.snap, seqKey(spaceInstant, uint64(since)+1), upper, func(key, row []byte) (err error) {
 		if seq, err = decodeNumber(row); err != nil {
@@ -219,6 +225,9 @@ func (v *View) nextInstant(since int64) (seq uint64, at int64, ok bool, err erro
 		at, ok = int64(seqOfKey(key)), true
 		return errEnough
 	})
+	if err == nil && ok {
+		v.store.gaps.put(&gap{since, at, seq})
+	}
 	return seq, at, ok, err
 }
 

@@ -45,6 +45,8 @@ const (
 	entryRowFixed = 1 + 4 + 3
 	// entryRowFlags is where the flags are in it.
 	entryRowFlags = entryRowFixed - 1
+	// entryRowRelation is where the relation is.
+	entryRowRelation = entryRowFlags - 1
 )
 
 // append adds the row's bytes to dst, given the JSON's source.
@@ -141,6 +143,20 @@ func entryJSON(row []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: entry row", ErrCorrupt)
 	}
 	return row[offset:], nil
+}
+
+// createdAtOf returns when the entry of a row was created.
+func createdAtOf(row []byte) (int64, error) {
+	text, err := entryJSON(row)
+	if err != nil {
+		return 0, err
+	}
+	r := rowReader{rest: row[entryRowFixed : len(row)-len(text)]}
+	at := r.uint()
+	if r.bad {
+		return 0, fmt.Errorf("%w: entry row", ErrCorrupt)
+	}
+	return int64(at), nil
 }
 
 // decodeEntryRow reads a row. The result shares no memory with it but json.

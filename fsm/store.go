@@ -32,6 +32,7 @@ type store struct {
 	recent   recentRows
 	hot      hotRows
 	later    laterBits
+	gaps     gaps
 	caches   *caches // of the apply goroutine
 	loaded   loaded
 	refs     atomic.Int64

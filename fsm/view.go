@@ -31,6 +31,8 @@ type View struct {
 
 	channelsOnce sync.Once
 	channels     []Channel
+
+	everyHome everyHome
 }
 
 // newView makes a view of the state as it is now, with one reference. The caller
@@ -209,6 +211,21 @@ func (v *View) row(seq uint64, f func(row []byte) error) error {
 		return fmt.Errorf("read entry %d: %w", seq, err)
 	}
 	return closeRow(closer)
+}
+
+// rowKept returns an entry's row, which must not be changed, and stays valid.
+func (v *View) rowKept(seq uint64) ([]byte, error) {
+	if seq == 0 || seq > v.head.lastSeq {
+		return nil, ErrNotFound
+	}
+	row := v.store.recent.get(seq)
+	if row == nil {
+		var err error
+		if row, _, err = getRow(v.snap, seqKey(spaceEntry, seq)); err != nil {
+			return nil, fmt.Errorf("read entry %d: %w", seq, err)
+		}
+	}
+	return v.shown(seq, row)
 }
 
 // originalRow is row for moderators: that of a hidden entry is as its author wrote it.

@@ -191,11 +191,26 @@ func (o Object) AppendJSON(dst []byte) []byte {
 // MarshalJSON renders the object.
 func (o Object) MarshalJSON() ([]byte, error) { return o.AppendJSON(nil), nil }
 
+// isPlain reports whether a text in JSON is itself between quotation marks.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' || s[i] == '"' || s[i] == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
 // AppendJSON appends any value that encoding/json takes, without escaping HTML.
 // The values that we make cannot fail to encode.
 func AppendJSON(dst []byte, value any) []byte {
-	if o, isObject := value.(Object); isObject {
-		return o.AppendJSON(dst)
+	switch value := value.(type) {
+	case Object:
+		return value.AppendJSON(dst)
+	case string:
+		if isPlain(value) {
+			return append(append(append(dst, '"'), value...), '"')
+		}
 	}
 	var b strings.Builder
 	enc := json.NewEncoder(&b)

@@ -129,3 +129,20 @@ func FuzzReadObject(f *testing.F) {
 		}
 	})
 }
+
+// TestAppendJSONOfTexts: texts are written as encoding/json does it.
+func TestAppendJSONOfTexts(t *testing.T) {
+	for r := range rune(0x3000) {
+		for _, s := range []string{string(r), "a" + string(r) + "b", string([]byte{byte(r)})} {
+			var want strings.Builder
+			enc := json.NewEncoder(&want)
+			enc.SetEscapeHTML(false)
+			if err := enc.Encode(s); err != nil {
+				t.Fatal(err)
+			}
+			if got := string(AppendJSON([]byte("x"), s)); got+"\n" != "x"+want.String() {
+				t.Fatalf("%q is %s, want %s", s, got, want.String())
+			}
+		}
+	}
+}
