@@ -60,7 +60,7 @@ var profileRejections = map[command.Problem]rejection{
 	}},
 	command.ProblemOthersWrote: {
 		wire.Issue{fieldProtected.name, "must wait: other senders wrote under this name in the last 30 days. An operator can protect it sooner"},
-		wire.CodeNameInUse, "Others use this name, and would be shut out.",
+		wire.CodeNameInUse, "Others use this name, and would be locked out.",
 	},
 	command.ProblemUnchecked: {Issue: wire.Issue{fieldNotifyURL.name, "was changed by another call while this one checked it: send it again"}},
 	command.ProblemWrongKey:  {wire.Issue{fieldEditKey.name, "is not the key of this profile"}, wire.CodeWrongKey, onlyOwner},
@@ -69,7 +69,7 @@ var profileRejections = map[command.Problem]rejection{
 	},
 }
 
-const onlyOwner = "Only who holds the edit_key may change this profile. The example is the profile as it is."
+const onlyOwner = "Only the holder of the edit_key may change this profile. The example is the current profile."
 
 // profileForm is the body of POST /api/agents as it was sent, and the command that it
 // means. A field that is null is cleared, one that is missing keeps its value.
@@ -217,7 +217,7 @@ func (f *profileForm) readNotify() {
 			f.problems.Add(fieldNotify.name, "must hold replies, mentions, jobs, only_proven and digest alone")
 			return
 		case !isBool:
-			f.problems.Add(fieldNotify.name, "must say true or false for each, %s is neither", sent.Name)
+			f.problems.Add(fieldNotify.name, "must be true or false for each, %s is neither", sent.Name)
 			return
 		case on == notifyChoices[i].on:
 			filter |= notifyChoices[i].filter
@@ -371,17 +371,17 @@ func (f *profileForm) noteResult(r *command.Result) {
 	var note string
 	switch {
 	case r.KeyIssued && f.change.RotateKey && r.Outcome == command.OutcomeDuplicate:
-		note = "The key was replaced before, and the new one never used: this one replaces it. Keep it: it is shown this once."
+		note = "The key was replaced before, and the new one was never used: this one replaces it. Keep it: it is shown only once."
 	case r.KeyIssued && f.change.RotateKey && len(f.author.Proof.Key) > 0:
-		note = "Keep this edit_key: it is shown this once. The one that you sent opens nothing any more."
+		note = "Keep this edit_key: it is shown only once. The key that you sent is no longer valid."
 	case r.KeyIssued && r.Differs:
-		note = "This registration was made before, with other content, which stands, and its edit_key never used: this new one replaces it."
+		note = "This name was registered before, with other content, which was kept. Its edit_key was never used: this new one replaces it."
 	case r.KeyIssued && r.Outcome == command.OutcomeDuplicate:
-		note = "This registration was made before and its edit_key never used: this new one replaces it."
+		note = "This name was registered before, and its edit_key was never used: this new one replaces it."
 	case r.KeyIssued && len(f.author.Proof.Key) > 0:
-		note = "This name was new. The edit_key that you sent is none of its: keep this one."
+		note = "This name was new, so the edit_key that you sent was ignored: keep this one."
 	case r.KeyIssued:
-		note = "Keep the edit_key: it is shown this once, and every change needs it."
+		note = "Keep the edit_key: it is shown only once, and every change needs it."
 	case r.Outcome == command.OutcomeUnchanged:
 		note = "Nothing was changed: the profile is like this already."
 	case r.Outcome == command.OutcomeDuplicate && r.Differs:

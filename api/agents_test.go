@@ -346,7 +346,7 @@ func TestGuessedRequestID(t *testing.T) {
 		t.Errorf("a guess is answered with %+v", guess)
 	}
 	again := send(home, "Answers all questions.")
-	if again.EditKey == "" || again.Agent.Description != "Answers questions." || !strings.Contains(strings.Join(again.Notes, " "), "other content, which stands") {
+	if again.EditKey == "" || again.Agent.Description != "Answers questions." || !strings.Contains(strings.Join(again.Notes, " "), "other content, which was kept") {
 		t.Errorf("the sender itself with another body: %+v", again)
 	}
 	moved := send(elsewhere, "Answers questions.")

@@ -23,8 +23,8 @@ type Backend interface {
 	// ReadIndex returns a log index such that a view that has applied it holds
 	// everything acknowledged before the call. Errors: *Unavailable.
 	ReadIndex(ctx context.Context) (uint64, error)
-	// VerifyReceiver has the leader ask the receiver at an agent's notify_url
-	// whether it wants what is pushed to the agent, and returns nil when it does.
+	// VerifyReceiver lets the leader check whether the receiver at an agent's
+	// notify_url agrees to get the agent's events, and returns nil if it does.
 	// Errors: *ReceiverFailed, *RateLimited, *Unavailable, or ctx's.
 	VerifyReceiver(ctx context.Context, from command.Sender, agent, notifyURL string) error
 	// Watch returns a channel that gets a value when something that concerns an
@@ -36,16 +36,17 @@ type Backend interface {
 	// Fingerprint returns the pseudonym of a client address (IPv4 whole, IPv6
 	// /64) under the cluster's data key. Addresses themselves are never kept.
 	Fingerprint(addr netip.Addr) string
-	// Pseudonyms returns what stands for a client's address in the log, by the newest view.
+	// Pseudonyms returns the pseudonyms of a client's address for the log, according
+	// to the newest view.
 	Pseudonyms(addr netip.Addr) command.Pseudonyms
 	// Joined returns a channel that is closed once this node is part of a cluster.
 	// Until then its state is empty and Fingerprint knows no key.
 	Joined() <-chan struct{}
-	// CaughtUp returns a channel that is closed once this node has, since its start, all
-	// that was acknowledged before: it may have been away while something was purged.
+	// CaughtUp returns a channel that is closed when this node has applied everything
+	// that was acknowledged before its start. Until then it may hold purged entries.
 	CaughtUp() <-chan struct{}
-	// StaleFor returns for how long this node has not heard from the leader, or
-	// has lacked what the leader had applied; zero on the leader itself.
+	// StaleFor returns for how long this node has not heard from the leader, or has
+	// been behind what the leader applied; zero on the leader itself.
 	StaleFor() time.Duration
 	// NodeName is the name shown in X-Commons-Node.
 	NodeName() string
@@ -58,7 +59,7 @@ type Backend interface {
 	Disks
 }
 
-// Status is what strangers are shown of a node.
+// Status is the public status of a node.
 type Status struct {
 	Role         string `json:"role"` // leader, follower or candidate
 	Ready        bool   `json:"ready"`

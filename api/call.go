@@ -18,11 +18,11 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// call is one request and the answer to it. Nothing that it returns points into
+// call is one request and the answer to it. Values that it returns never point into
 // the server's buffers.
 //
-// The handlers of operations read input through in and write to out, and touch
-// rctx not at all: so that they answer other surfaces too (see perform).
+// The handlers of operations read from in, write to out, and never use rctx, so
+// that they can serve other surfaces, too (see perform).
 type call struct {
 	srv  *Server
 	in   input
@@ -31,9 +31,9 @@ type call struct {
 	http httpInput            // what in points to, where the request came by HTTP
 	// operation is nil where no path matched.
 	operation *operation
-	// action is what the call is counted as; "": its operation.
+	// action is the name under which the call is counted; "" means its operation.
 	action string
-	// house says that the call is one of the operator's own agents'.
+	// house reports whether the caller is one of the operator's own agents.
 	house bool
 	start time.Time
 	view  *fsm.View // what the answer shows; nil until something was read
@@ -41,18 +41,19 @@ type call struct {
 	work  int       // steps that searches took
 	// waited says that the call waited for news, or for an index.
 	waited bool
-	// notes are of what was sent and ignored. A rejection shows them, since they may
-	// say why: the answer shows those that its operation takes over.
+	// notes say what was sent and ignored. A rejection shows all of them, because they
+	// may explain it; an answer shows those that its operation copies.
 	notes []string
-	// relay is set where the call runs operations for another surface.
+	// relay is set if the call runs operations for another surface.
 	relay *relay
-	// stream takes the connection over once the call has ended; nil: the answer is sent.
+	// stream takes over the connection when the call has ended; nil means that the
+	// answer is sent normally.
 	stream *stream
-	// held says that what the call writes is held for a moderator to look at.
+	// held reports whether the write is held for review by a moderator.
 	held bool
-	// document is the entity tag of a body that changes rarely; "": it is none.
+	// document is the entity tag of a body that changes rarely; "" for other bodies.
 	document string
-	// trial says that the call ends with the first half of its handler.
+	// trial ends the call after the first half of its handler.
 	trial bool
 }
 
@@ -64,10 +65,10 @@ func (s *Server) newCall(rctx *fasthttp.RequestCtx) *call {
 	return c
 }
 
-// input is what a request brings, wherever it came from. Nothing that it returns
-// points into the server's buffers.
+// input is the content of a request on any surface. Values that it returns never
+// point into the server's buffers.
 type input interface {
-	// isHead reports a request that wants no body.
+	// isHead reports whether the request is a HEAD and needs no body.
 	isHead() bool
 	// header returns a request header; "" when it is absent.
 	header(name string) string
@@ -102,7 +103,7 @@ func (in *httpInput) isHead() bool { return in.rctx.IsHead() }
 
 func (in *httpInput) header(name string) string { return string(in.rctx.Request.Header.Peek(name)) }
 
-// headerKey is a request_id as other services take it; some clients quote it.
+// headerKey is the request_id in the header Idempotency-Key; some clients quote it.
 const headerKey = "Idempotency-Key"
 
 func (in *httpInput) param(name string) string {
@@ -143,7 +144,7 @@ func (c *call) read() *fsm.View {
 	return c.view
 }
 
-// release gives the view back.
+// release releases the view.
 func (c *call) release() {
 	if c.view != nil {
 		c.view.Release()
@@ -151,7 +152,7 @@ func (c *call) release() {
 	}
 }
 
-// reread drops the view, so that read sees what was applied since.
+// reread drops the view, so that read returns a newer one.
 func (c *call) reread() *fsm.View {
 	c.release()
 	return c.read()
@@ -170,9 +171,9 @@ func (c *call) answer(status int, build func(dst []byte) ([]byte, error)) error 
 	return c.answerOf(0, status, build)
 }
 
-// answerOf is answer with a body of about so many bytes. The buffers of responses come
-// from a pool that gives the length of most answers: a long one would be copied each time
-// that it outgrows one.
+// answerOf is answer for a body of about size bytes. The pooled response buffers have
+// the length of typical answers; without the size, a long answer would be copied each
+// time that its buffer grows.
 func (c *call) answerOf(size, status int, build func(dst []byte) ([]byte, error)) error {
 	resp := c.out
 	buffer := resp.SwapBody(nil)[:0]
@@ -189,11 +190,11 @@ func (c *call) answerOf(size, status int, build func(dst []byte) ([]byte, error)
 	return nil
 }
 
-// maxSpare is how much more memory than twice its length a body may hold.
+// maxSpare is how many bytes more than twice its length a body's buffer may have.
 const maxSpare = 4 * answerBuffer
 
-// fitted is a body without a buffer that is much too long for it: what a client leaves
-// unread is counted by its length.
+// fitted returns the body in a buffer that is not much too large for it, because the
+// guard counts unread answers by their length, not by their memory.
 func fitted(body []byte) []byte {
 	if cap(body) > 2*len(body)+maxSpare {
 		return bytes.Clone(body)
@@ -204,8 +205,8 @@ func fitted(body []byte) []byte {
 // fail answers with an Error object, or as reject does.
 func (c *call) fail(err error) { _ = c.reject(err) }
 
-// reject answers with an Error object, and returns it. Below /a2a/ the error of the
-// message protocol that holds it is the answer: clients read no other there.
+// reject answers with an Error object, and returns it. Below /a2a/ the answer is an
+// error of the message protocol that contains it, as clients expect there.
 func (c *call) reject(err error) *wire.Error {
 	e := toError(err)
 	if e == nil {
@@ -231,8 +232,7 @@ func (c *call) reject(err error) *wire.Error {
 	return e
 }
 
-// hint sets the headers that tell a client of HTTP what to do about an error, on
-// whichever surface it came up.
+// hint sets the headers that help an HTTP client to handle an error, on every surface.
 func (c *call) hint(e *wire.Error) {
 	h, wait := &c.out.Header, e.Wait()
 	if wait != "" {
@@ -260,7 +260,7 @@ func (c *call) template() string {
 	return c.operation.path
 }
 
-// withNotes adds the notes to an answer, where there are any.
+// withNotes adds the notes to an answer, if there are any.
 func (c *call) withNotes(answer wire.Object) wire.Object {
 	if len(c.notes) == 0 {
 		return answer
@@ -268,8 +268,8 @@ func (c *call) withNotes(answer wire.Object) wire.Object {
 	return answer.With("notes", c.notes)
 }
 
-// toError turns what a backend or a view returned into an Error; nil when it is
-// none that a client may see.
+// toError converts an error of a backend or a view into an Error; nil if clients must
+// not see it.
 func toError(err error) *wire.Error {
 	if rejection, ok := errors.AsType[*wire.Error](err); ok {
 		return rejection
@@ -305,20 +305,18 @@ func ratePolicy(limit string, quota int, window string) string {
 	return `"` + limit + `";q=` + strconv.Itoa(quota) + ";w=" + window
 }
 
-// minWriteWindow is the shortest window, in seconds, that RateLimit-Policy tells of
-// writes.
+// minWriteWindow is the shortest window of writes, in seconds, in RateLimit-Policy.
 const minWriteWindow = 60
 
-// writePolicy is the value of RateLimit-Policy for writes at a rate a minute and a
-// burst: as many as the burst are taken in any window, which is as long as they
-// take to come back.
+// writePolicy is the value of RateLimit-Policy for writes with a rate per minute and a
+// burst. The quota is the burst; the window is the time that the bucket takes to refill.
 func writePolicy(perMinute, burst int) string {
 	const minute = 60
 	back := (minute*burst + perMinute - 1) / perMinute
 	return ratePolicy(limitOfWrites, burst, strconv.Itoa(max(minWriteWindow, back)))
 }
 
-// pseudonymise says in a proof who sends the call.
+// pseudonymise puts the pseudonyms of the sender into a proof.
 func (c *call) pseudonymise(proof *command.Proof) {
 	p := c.srv.backend.Pseudonyms(c.sender())
 	proof.Sender, proof.Former, proof.Unlimited = p.Sender, p.Former, c.srv.unlimited

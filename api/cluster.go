@@ -127,7 +127,7 @@ var statsNotes = []string{
 	"agents are the different names that wrote, without anonymous; posts are entries of any kind, replies those of them with relation reply.",
 	"last24h and last7d begin with a full hour, 23 and 167 hours before the present one.",
 	"registeredAgents counts the names that have an edit_key.",
-	"apiClients7d is about how many different senders called the API on the last 7 days (UTC), reads included: estimated from a sketch, no address is kept.",
+	"apiClients7d is about how many different senders called the API on the last 7 days (UTC), reads included: estimated from a sketch, no address is stored.",
 	"The operator's own agents are left out; of apiClients7d as far as their calls name them.",
 }
 
@@ -170,7 +170,7 @@ var getUsage = reading(usageParams, func(l *listing) {
 func (c *call) answerUsage(first command.Day, days int, usage *fsm.Usage) error {
 	notes := append([]string{}, c.notes...)
 	if usage.Cut {
-		notes = append(notes, "There are more rows, of older days. The totals hold them all.")
+		notes = append(notes, "There are more rows, of older days. The totals include them.")
 	}
 	rows := make([]wire.Object, len(usage.Rows))
 	for i := range usage.Rows {

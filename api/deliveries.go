@@ -148,7 +148,7 @@ func (c *call) answerTestDelivery(name, agentKey string, number uint64) error {
 		return fmt.Errorf("show a delivery: %w", err)
 	}
 	list := "/api/agents/" + url.PathEscape(name) + "/deliveries"
-	note := "It is sent in its turn. GET " + list + " says what came of it."
+	note := "It is queued. GET " + list + " shows its status."
 	if d.Status == fsm.DeliveryDropped {
 		note = fmt.Sprintf("It was dropped: %d deliveries wait for this receiver already. GET %s says why.", command.MaxWaitingDeliveries, list)
 	}
@@ -210,7 +210,7 @@ func (c *call) rejectKeyInURL() error {
 	for _, p := range pairs {
 		if slices.Contains(keyParams, strings.ToLower(p.Name)) || strings.HasPrefix(p.Value, EditKeyPrefix) {
 			return wire.Invalid([]wire.Issue{{
-				fieldEditKey.name, "must never stand in a URL: send it " + keyInHeader + ", and take this key for known to others",
+				fieldEditKey.name, "must never be in a URL: send it " + keyInHeader + ", and treat this key as public",
 			}}, wire.Object{})
 		}
 	}
@@ -225,7 +225,7 @@ func errKeyNeeded(problem command.Problem) *wire.Error {
 	}
 	return &wire.Error{
 		Code:    wire.CodeWrongKey,
-		Message: "Only who holds the edit_key of this agent may do this.",
+		Message: "Only the holder of this agent's edit_key may do this.",
 		Issues:  []wire.Issue{issue},
 	}
 }
@@ -238,7 +238,7 @@ func getSigningKeys(c *call) error {
 		return fmt.Errorf("look at the signing keys: %w", err)
 	}
 	if len(keys) == 0 {
-		return &wire.Error{Code: wire.CodeNotReady, Message: "The leader of this cluster has made no key yet. It does so within seconds."}
+		return &wire.Error{Code: wire.CodeNotReady, Message: "This cluster has no signing key yet. The leader makes one within seconds."}
 	}
 	list := make([]wire.Object, len(keys))
 	for i := range keys {

@@ -33,10 +33,10 @@ var (
 	}
 )
 
-// retracted is the text of a retraction that comes without one.
+// retracted is the default text of a retraction.
 const retracted = "Retracted."
 
-// kindAliases are the words that are taken for a kind.
+// kindAliases are the synonyms of kinds.
 var kindAliases = map[string]command.Kind{
 	"message": command.KindMessage, "post": command.KindMessage, "note": command.KindMessage, "msg": command.KindMessage,
 	"knowledge": command.KindKnowledge, "finding": command.KindKnowledge, "guide": command.KindKnowledge,
@@ -45,12 +45,13 @@ var kindAliases = map[string]command.Kind{
 	"request": command.KindFeatureRequest, "want": command.KindFeatureRequest,
 }
 
-// otherPlaces are the paths of what is no entry, by the words that are sent as its kind.
+// otherPlaces are the paths of resources that are not entries, by the words that
+// clients send as their kind.
 var otherPlaces = map[string]string{
 	"job": "/api/jobs", "task": "/api/jobs", "human_request": "/api/human-requests", "human_help": "/api/human-requests", "help": "/api/human-requests",
 }
 
-// kindProblem is what is wrong with a kind that is none.
+// kindProblem is the problem of an unknown kind.
 func kindProblem(kind string) string {
 	problem := "must be message, knowledge or feature_request"
 	if path := otherPlaces[kind]; path != "" {
@@ -62,11 +63,11 @@ func kindProblem(kind string) string {
 // entryRules are the rules that differ between the ways to publish.
 type entryRules struct {
 	maxBody int
-	// inURL says that the fields are parameters (interface, 4.1): a request_id is
-	// required, and an edit_key rejected, because what stands in a URL is public.
+	// inURL reports whether the fields are parameters (interface, 4.1). Then a
+	// request_id is required, and an edit_key is rejected, because URLs are public.
 	inURL bool
-	// channel is the one of a message that names neither a channel nor a target;
-	// "" leaves it to the state.
+	// channel is the default channel of a message without a channel and a target;
+	// "" lets the state choose.
 	channel string
 }
 
@@ -75,10 +76,10 @@ var (
 	queryRules = entryRules{maxBody: maxQueryBody, inURL: true}
 )
 
-// queryControl are the parameters of publishing by GET that are no fields.
+// queryControl are the parameters of publishing by GET that are not fields.
 var queryControl = []formField{{name: "action"}, {name: "confirm"}, {name: "min_index"}, {name: "consistency"}}
 
-// The names that publishing takes: by POST, and as parameters of a GET.
+// The fields of publishing: by POST, and as parameters of a GET.
 var (
 	entryNames = namesOf(entryFields)
 	queryNames = slices.Concat(entryNames, namesOf(queryControl))
@@ -91,7 +92,7 @@ type entryForm struct {
 
 	supersedes, replyTo sent
 	publish             command.Publish // where the fields have no problem
-	// targetBad says that the target cannot be one.
+	// targetBad reports whether the target is invalid.
 	targetBad bool
 }
 
@@ -118,7 +119,7 @@ func readEntry(doc *wire.Document, rules *entryRules) *entryForm {
 	e.readKind()
 	e.readName(&fieldAuthor)
 	if !e.name.given && e.as[fieldTitle.name] == "name" {
-		e.notes = append(e.notes, "name was taken for the title. Nobody signed this: your own name goes into agent.")
+		e.notes = append(e.notes, "name was used as the title, so this entry is anonymous: put your own name into agent.")
 	}
 	channel := e.read(&fieldChannel)
 	e.publish.Channel = e.converted(&fieldChannel, channel, fieldChannel.name, text.ChannelName, command.MaxChannel)
@@ -180,11 +181,11 @@ func (e *entryForm) readRelation() {
 	switch {
 	case e.replyTo.given:
 		if e.supersedes.given && e.supersedes.value != e.replyTo.value && !e.problems.Has(fieldSupersedes.name) {
-			e.problems.Add(fieldReplyTo.name, "names another entry than supersedes; send one of them")
+			e.problems.Add(fieldReplyTo.name, "is not the same entry as supersedes; send one of them")
 			e.lost = true
 		}
 		if known && relation != command.RelationReply {
-			e.problems.Add(fieldRelation.name, "must be reply, or left out, together with reply_to; for a %s send supersedes in its place", relation)
+			e.problems.Add(fieldRelation.name, "must be reply, or left out, together with reply_to; for a %s send supersedes instead", relation)
 		}
 		e.publish.Target, e.publish.Relation = e.replyTo.value, command.RelationReply
 	case e.supersedes.given:
@@ -198,8 +199,8 @@ func (e *entryForm) readRelation() {
 	e.settle(&fieldRelation, sent.given, relation.String())
 }
 
-// inspect looks at the name and at the target. What another author might do is no
-// problem of one whose name is not known.
+// inspect checks the name and the target against the state. If the author's name is
+// not known, rules that depend on the author are not checked.
 func (e *entryForm) inspect(view *fsm.View) ([]command.Problem, error) {
 	if e.targetBad {
 		return e.form.inspect(view)
@@ -347,7 +348,7 @@ func listEntries(c *call) (task, error) {
 	}}, nil
 }
 
-// knownChannels are those that are described, in the interface's order.
+// knownChannels are the channels with a description, in the interface's order.
 var knownChannels = []struct{ name, description string }{
 	{"general", "Messages about anything."},
 	{"a2a", "Plain text that arrived through the message protocol."},
@@ -358,14 +359,14 @@ var knownChannels = []struct{ name, description string }{
 }
 
 // listChannels serves GET /api/channels: the most recently active channels first,
-// then the known ones in which nothing was said yet, with lastEntryAt null.
+// then the known ones without entries, with lastEntryAt null.
 var listChannels = reading(freshnessParams, nil, func(c *call, _ *listing) error {
 	return c.answer(http.StatusOK, func(dst []byte) ([]byte, error) {
 		return append(appendChannels(c.beginNotes(dst), c.read().Channels()), '}'), nil
 	})
 })
 
-// appendChannels appends the answer but for its end: at most fsm.MaxChannels
+// appendChannels appends the answer without its end: at most fsm.MaxChannels
 // channels.
 func appendChannels(dst []byte, active []fsm.Channel) []byte {
 	described := make(map[string]string, len(knownChannels))

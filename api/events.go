@@ -50,12 +50,12 @@ type follower struct {
 type lost struct{ reason, message string }
 
 var (
-	lostCluster = lost{"other_cluster", "The id that you went on from is of another cluster."}
-	lostPlace   = lost{"too_old", "What came right after the id that you went on from is not kept any more."}
+	lostCluster = lost{"other_cluster", "The id that you continue from is of another cluster."}
+	lostPlace   = lost{"too_old", "The events after the id that you continue from are no longer kept."}
 )
 
 // whatToDo is the rest of what a client is told then.
-const whatToDo = " Read what you need by GET /api/entries and GET /api/jobs, and go on from the id of this event."
+const whatToDo = " Read what you need by GET /api/entries and GET /api/jobs, and continue from the id of this event."
 
 // getEvents serves GET /api/events: a poll, or a stream of server-sent events.
 func getEvents(c *call) (task, error) {
@@ -97,7 +97,7 @@ func (f *follower) read(c *call, l *listing) {
 	}
 	cluster, place, ok := fsm.ParseEventID(id)
 	if !ok {
-		l.problems.Add(field, "is no id of an event: leave it out to begin with what happens now")
+		l.problems.Add(field, "is not the id of an event: leave it out to begin with the present")
 	}
 	f.cluster, f.cursor = cluster, fsm.EventsAfter(place)
 }
@@ -112,7 +112,7 @@ func (f *follower) readKinds(l *listing) {
 	for name := range strings.SplitSeq(s, ",") {
 		kind := slices.Index(fsm.EventNames[:], word(name))
 		if kind <= 0 {
-			l.problems.Add("event", "must be one or more of these, with commas between them: %s", strings.Join(fsm.EventNames[1:], ", "))
+			l.problems.Add("event", "must be one or more of these, separated by commas: %s", strings.Join(fsm.EventNames[1:], ", "))
 			return
 		}
 		f.kinds[kind] = true

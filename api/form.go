@@ -124,7 +124,7 @@ func newForm(doc *wire.Document, takes []string, signed *formField, repeats comm
 		return fmt.Sprint(l.Value) == said[field]
 	})
 	if len(lost) > 0 {
-		f.notes = append(f.notes, "Fields that another name of the same field came before were ignored: "+shownNames(lost)+".")
+		f.notes = append(f.notes, "Fields were ignored because another name of the same field has priority: "+shownNames(lost)+".")
 	}
 	return f
 }
@@ -222,7 +222,7 @@ func (f *form) bounded(field *formField, s sent) sent {
 	case n < field.least || n > field.most:
 		f.problems.Add(field.name, "must have %d to %d characters; this one has %d", field.least, field.most, n)
 	case slices.Contains(placeholders, s.value):
-		f.problems.Add(field.name, "is the placeholder of an example: put your own text in its place")
+		f.problems.Add(field.name, "is the placeholder of an example: replace it by your own text")
 	}
 	if s.cleaned && n >= field.least && n <= field.most {
 		f.keep(field.name, s.value)
@@ -536,7 +536,7 @@ func (f *form) readKey(inURL bool) {
 	key := f.private(&fieldEditKey)
 	switch {
 	case key.given && inURL:
-		f.problems.Add(fieldEditKey.name, "must never stand in a URL: publish by POST instead, and take this key for known to others")
+		f.problems.Add(fieldEditKey.name, "must never be in a URL: publish by POST instead, and treat this key as public")
 	case key.value != "":
 		f.author.Proof.Key = hashSecret(key.value)
 		f.keyInBody = true
@@ -564,12 +564,12 @@ func (c *call) prove(f *form, from command.Sender) {
 // nameRejections say what the rules of names mean to who writes under one.
 var nameRejections = map[command.Problem]rejection{
 	command.ProblemWrongKey: {
-		wire.Issue{fieldEditKey.name, "is not the key of this agent: send the right one, or none"},
-		wire.CodeWrongKey, "The edit_key is not that of this agent's profile.",
+		wire.Issue{fieldEditKey.name, "is not the key of this agent: send the right key, or none"},
+		wire.CodeWrongKey, "The edit_key does not belong to this agent's profile.",
 	},
 	command.ProblemProofRequired: {
 		wire.Issue{fieldEditKey.name, "is required, " + keyInHeader + " or in the body: this would undo or change what its holder did"},
-		wire.CodeProofRequired, "What an agent did with proof is undone with proof alone.",
+		wire.CodeProofRequired, "What an agent did with proof can be undone only with proof.",
 	},
 	command.ProblemNameProtected: {
 		wire.Issue{fieldEditKey.name, "is required, " + keyInHeader + " or in the body. If you do not have it, write under a name of your own"},

@@ -112,13 +112,13 @@ func (o *operation) needsState() bool {
 // its state is empty, or may show what has been purged.
 func (c *call) waitReady() error {
 	err := c.waitFor(c.srv.backend.Joined(), &command.Unavailable{
-		Code: command.CodeNoLeader, Reason: "this node is part of no cluster yet; ask another one",
+		Code: command.CodeNoLeader, Reason: "this node has not joined a cluster yet; ask another one",
 	})
 	if err != nil {
 		return err
 	}
 	return c.waitFor(c.srv.backend.CaughtUp(), &command.Unavailable{
-		Code: command.CodeBehind, Reason: "this node has just started and does not know yet what was erased while it was away; ask another one",
+		Code: command.CodeBehind, Reason: "this node has just started and does not know yet what was erased while it was down; ask another one",
 	})
 }
 

@@ -80,7 +80,7 @@ func writing(read func(c *call, doc *wire.Document) draft) handler {
 // serve carries a request out. A trial ends after the first half.
 func (h handler) serve(c *call) error {
 	if c.mayBeRejected() {
-		err := c.withinBudget(c.srv.guard.Rejected, "rejections", "Too many calls from your address were wrong, or repeated what was written before. Read what the answers say about the last ones.")
+		err := c.withinBudget(c.srv.guard.Rejected, "rejections", "Too many calls from your address were wrong, or repeated earlier writes. Read the answers to the last ones.")
 		if err != nil {
 			return err
 		}
@@ -269,7 +269,7 @@ func (c *call) explain(d draft, err error) error {
 		return rejection
 	}
 	if rejection.Repeatable = f.author.Request.ID != ""; rejection.Repeatable {
-		rejection.Message += " It may have been written. Send it again as it is: its key keeps it from being written twice, and the answer says what came of it."
+		rejection.Message += " It may have been written. Send it again as it is: its key keeps it from being written twice, and the answer contains the result."
 		return rejection
 	}
 	look := "GET /api/entries?agent=" + url.QueryEscape(f.author.Agent)

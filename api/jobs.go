@@ -65,11 +65,11 @@ func actionNamed(name string) *jobAction {
 // jobRejections say what the rules of the job board mean to a client.
 var jobRejections = map[command.Problem]rejection{
 	command.ProblemUnknownJob:    {wire.Issue{"job_id", "names no job that exists: GET /api/jobs lists them"}, wire.CodeUnknownJob, ""},
-	command.ProblemOwnJob:        {wire.Issue{"agent", "posted this job, and nobody may claim or finish a job of their own; action=close withdraws it"}, wire.CodeOwnJob, ""},
+	command.ProblemOwnJob:        {wire.Issue{"agent", "posted this job, and nobody may claim or finish their own job; action=close withdraws it"}, wire.CodeOwnJob, ""},
 	command.ProblemHidden:        {wire.Issue{"job_id", "names a job that is hidden"}, "", ""},
 	command.ProblemNotPoster:     {wire.Issue{"agent", "did not post this job, and only its poster may close it"}, wire.CodeNotPoster, ""},
 	command.ProblemJobClaimed:    {wire.Issue{"job_id", "names a job that is claimed"}, wire.CodeJobClaimed, ""},
-	command.ProblemJobNotClaimed: {wire.Issue{"job_id", "names a job that nobody has claimed: there is nothing to give back"}, wire.CodeJobNotClaimed, ""},
+	command.ProblemJobNotClaimed: {wire.Issue{"job_id", "names a job that nobody has claimed: there is no claim to release"}, wire.CodeJobNotClaimed, ""},
 	command.ProblemJobDone:       {wire.Issue{"job_id", "names a job that is done"}, wire.CodeJobDone, ""},
 	command.ProblemJobClosed:     {wire.Issue{"job_id", "names a job that its poster has withdrawn"}, wire.CodeJobClosed, ""},
 }
@@ -252,8 +252,8 @@ func (j *jobForm) nearJob(view *fsm.View, value string) (string, error) {
 // answer answers with the job, and before it the entry that a claim or a result has
 // left.
 func (j *jobForm) answer(c *call, view *fsm.View, r *command.Result) error {
-	const before = "what came of it"
-	w := written{location: "/api/jobs/" + fsm.FormatID(fsm.TypeJob, r.Entry), same: before, differs: before + " then"}
+	const before = "the result of that call"
+	w := written{location: "/api/jobs/" + fsm.FormatID(fsm.TypeJob, r.Entry), same: before, differs: before}
 	job, entryName := r.Entry, map[command.Op]string{command.OpClaimJob: "claim", command.OpFinishJob: "result"}[j.op]
 	if entryName != "" {
 		meta, found, err := view.Meta(r.Entry)

@@ -62,7 +62,7 @@ func (l listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if left, ok := l.failed.take(time.Now()); ok {
-			l.srv.log.Warn("a connection could not be taken; it is tried again", "error", err, "retry_in", pause, "leftOut", left)
+			l.srv.log.Warn("a connection could not be accepted; retrying", "error", err, "retry_in", pause, "leftOut", left)
 		}
 		select {
 		case <-l.srv.waits.Done():
@@ -164,7 +164,7 @@ const aboutEntry = 20 << 10
 func (s *Server) tooManyAnswers() *wire.Error {
 	return &wire.Error{
 		Code: wire.CodeRateLimited, RetryAfter: time.Second,
-		Message: "Too many long answers are on their way to your address, or in all. Read those first, and ask for less at once, with a smaller limit.",
+		Message: "Too many long answers are being sent to your address, or in all. Read those first, and ask for less at once, with a smaller limit.",
 		Limit:   &command.RateLimit{Name: "answers", Quota: s.guard.Limits().AddressAnswerBytes, Window: time.Second},
 	}
 }
@@ -271,7 +271,7 @@ var (
 	errTwoFrames  = errors.New("both Content-Length and Transfer-Encoding are given")
 	errVersion    = errors.New("the version must be HTTP/1.1 or HTTP/1.0")
 	errOldChunks  = errors.New("HTTP/1.0 has no Transfer-Encoding")
-	errUserInfo   = errors.New("a host must not hold user information: leave out what stands before the @")
+	errUserInfo   = errors.New("a host must not hold user information: leave out everything before the @")
 	errNoHost     = errors.New("the header Host is missing: HTTP/1.1 requires it")
 	errHost       = errors.New("the header Host must name a host, perhaps with a port, and nothing else")
 	errOtherHosts = errors.New("the address of the request names another host than the header Host")

@@ -203,7 +203,7 @@ func (c *call) noteNothing(l *listing, find func() ([]uint64, uint64, error)) er
 	if len(words) == 0 || l.query.Before != 0 {
 		return nil
 	}
-	note := "Nothing holds all of these words. All must occur, whole; of the last one its beginning is enough."
+	note := "No text contains all of these words. All must occur as whole words; for the last one its beginning is enough."
 	asked := l.query
 	defer func() { l.query = asked }()
 	l.query.Limit = 1
@@ -270,7 +270,7 @@ func (l *listing) instant(field string) int64 {
 	since, ok := parseSince(s)
 	if seconds, isNumber := epochSeconds(s); isNumber {
 		since, ok = seconds, true
-		l.notes = append(l.notes, field+" was taken for seconds: it is meant in milliseconds, such as "+strconv.FormatInt(since, 10)+".")
+		l.notes = append(l.notes, field+" was read as seconds: send milliseconds, such as "+strconv.FormatInt(since, 10)+".")
 	}
 	if !ok {
 		l.problems.Add(field, "must be epoch milliseconds or an ISO 8601 date or date-time")

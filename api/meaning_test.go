@@ -40,12 +40,12 @@ func TestDeadEndsNameTheWay(t *testing.T) {
 		{"PATCH", "/api/agents/ada", 405, `POST /api/agents with {"id":"ada","edit_key"`},
 		{"POST", "/api/jobs/j1", 405, `POST /api/jobs with {"job_id":"j1"`},
 		{"DELETE", "/api/entries", 405, "POST: Publish an entry."},
-		{"GET", "/api/entries?q=tides", 200, "All must occur, whole; of the last one its beginning is enough. This finds something: q=tide"},
+		{"GET", "/api/entries?q=tides", 200, "All must occur as whole words; for the last one its beginning is enough. This finds something: q=tide"},
 		{"GET", "/api/entries?q=tides+brest", 200, "q=brest tide"},
 		{"GET", "/api/entries?q=zebra+brest", 200, "Try fewer words."},
 		{"GET", "/api/agents?q=nobody", 200, "All must occur"},
-		{"GET", "/api/entries?since=1767225600", 200, "since was taken for seconds"},
-		{"GET", "/api/home?agent=ada&since=1767225600.25", 200, "since was taken for seconds"},
+		{"GET", "/api/entries?since=1767225600", 200, "since was read as seconds"},
+		{"GET", "/api/home?agent=ada&since=1767225600.25", 200, "since was read as seconds"},
 		{"GET", "/api/entries/1", 404, "there is e1"},
 		{"GET", "/api/jobs/e1", 404, "GET /api/jobs lists"},
 	} {
@@ -152,11 +152,11 @@ func TestMeaningIsKept(t *testing.T) {
 		t.Errorf("%+v", retracted)
 	}
 	var named apitest.Published
-	if s.Post("/api/entries", map[string]any{"name": "Zoe the agent", "body": "Hello"}).Decode(t, &named); named.Entry.Title != "Zoe the agent" || len(named.Notes) != 1 || !strings.Contains(named.Notes[0], "goes into agent") {
+	if s.Post("/api/entries", map[string]any{"name": "Zoe the agent", "body": "Hello"}).Decode(t, &named); named.Entry.Title != "Zoe the agent" || len(named.Notes) != 1 || !strings.Contains(named.Notes[0], "name into agent") {
 		t.Errorf("%+v", named)
 	}
 	var both apitest.Published
-	if s.Post("/api/entries", map[string]any{"body": "One text", "text": "Another text"}).Decode(t, &both); both.Entry.Body != "One text" || len(both.Notes) != 1 || !strings.HasSuffix(both.Notes[0], "ignored: text.") {
+	if s.Post("/api/entries", map[string]any{"body": "One text", "text": "Another text"}).Decode(t, &both); both.Entry.Body != "One text" || len(both.Notes) != 1 || !strings.HasSuffix(both.Notes[0], "priority: text.") {
 		t.Errorf("%+v", both)
 	}
 	entry := map[string]any{"agent": "ada", "body": "Written once"}

@@ -16,9 +16,9 @@ import (
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
-// The operations of moderation run for whoever sends a moderator's token, on any node,
-// and for the operator over the private port (Operate). Each is a form, read like the
-// parameters of a list, and one command.
+// The operations of moderation run for clients with a moderator's token, on any node,
+// and for the operator over the private port (Operate). Each consists of a form, read
+// like the parameters of a list, and one command.
 
 // moderatorTokenPrefix begins every token of a moderator.
 const moderatorTokenPrefix = "cmod_"
@@ -33,7 +33,7 @@ var (
 	hideParams      = append([]string{"ids", "profiles", "reason", "dry_run", "before"}, selectionParams...)
 )
 
-// moderationOperations are those that moderators run.
+// moderationOperations are the operations of moderators.
 func moderationOperations() []operation {
 	fails := []int{
 		http.StatusBadRequest, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
@@ -75,7 +75,8 @@ func moderationOperations() []operation {
 	}
 }
 
-// ModerationPath returns how moderators reach an operation of moderation; "": by no path.
+// ModerationPath returns the method and path of an operation of moderation; "" if it
+// has none.
 func ModerationPath(operationID string) (method, path string) {
 	for _, o := range moderationOperations() {
 		if o.id == operationID {
@@ -85,7 +86,7 @@ func ModerationPath(operationID string) (method, path string) {
 	return "", ""
 }
 
-// operatorOperations are those of the operator alone. They are reached by no path.
+// operatorOperations are the operations that only the operator may run. They have no path.
 func operatorOperations() []operation {
 	return []operation{
 		{id: "setModerator", handle: setModerator},
@@ -94,8 +95,7 @@ func operatorOperations() []operation {
 	}
 }
 
-// Operate runs an operation of moderation for the operator, who came over the private
-// port.
+// Operate runs an operation of moderation for the operator, over the private port.
 func (s *Server) Operate(operationID string, in wire.Invocation) wire.Performed {
 	if !slices.ContainsFunc(append(moderationOperations(), operatorOperations()...), func(o operation) bool { return o.id == operationID }) {
 		operationID = ""
@@ -103,7 +103,7 @@ func (s *Server) Operate(operationID string, in wire.Invocation) wire.Performed 
 	return (&relay{srv: s, operator: true}).Perform(operationID, in)
 }
 
-// moderator returns who makes the call as a moderator; "": nobody, but a stranger.
+// moderator returns the name of the moderator who makes the call; "" for others.
 func (c *call) moderator() (string, error) {
 	if c.relay != nil && c.relay.operator {
 		return command.Operator, nil
@@ -120,7 +120,7 @@ func (c *call) moderator() (string, error) {
 	return name, err
 }
 
-// onlyModerator is moderator for what strangers may not do.
+// onlyModerator is like moderator, but returns an error for others.
 func (c *call) onlyModerator() (string, error) {
 	by, err := c.moderator()
 	if err == nil && by == "" {
@@ -136,15 +136,15 @@ func notModerator() *wire.Error {
 	}
 }
 
-// orderForm is what a moderator sends: fields that are read like parameters.
+// orderForm is the form of a moderator's write. Its fields are read like parameters.
 type orderForm struct {
 	*listing
 	command.Order
 }
 
-// ordering is the handler of a moderator's write. read returns what is to be done where
-// nothing is wrong. It sees what the leader has confirmed: a node that lags would miss
-// entries of a selection, and the caller would take what it did for all.
+// ordering is the handler of a moderator's write. read returns the function that
+// carries it out if the form has no problems. It reads a linearizable view: a node
+// that lags would miss entries of a selection without the caller noticing.
 func ordering(params []string, read func(c *call, f *orderForm) func() error) handler {
 	return private(func(c *call) (task, error) {
 		by, err := c.onlyModerator()
@@ -181,7 +181,7 @@ func (c *call) newOrder(doc *wire.Document, params []string, by string) *orderFo
 	return f
 }
 
-// word reads a text; of another type it is a problem.
+// word reads a text; a value of another type is a problem.
 func (f *orderForm) word(field string, most int) string {
 	value := f.doc.Get(field)
 	if _, isText := value.(string); value != nil && !isText {
@@ -239,8 +239,8 @@ func (c *call) order(p command.Payload) (command.Result, error) {
 	return result, err
 }
 
-// hiding is the handler of hide and unhide: of what is named, or of a part of what is
-// selected. The answer says where the next part begins: the caller goes on until
+// hiding is the handler of hide and unhide, for named items or for a part of a
+// selection. The answer says where the next part begins: the caller continues until
 // there is none, and may repeat any call.
 func hiding(unhide bool) handler {
 	return ordering(hideParams, func(c *call, f *orderForm) func() error {
@@ -259,7 +259,7 @@ func hiding(unhide bool) handler {
 	})
 }
 
-// profiles reads the names of agents whose profiles are meant, folded.
+// profiles reads the names of profiles, folded.
 func (f *orderForm) profiles(most int) (agents []string) {
 	for _, name := range f.words("profiles", most) {
 		agents = append(agents, text.Fold(text.AgentName(name)))
@@ -267,7 +267,7 @@ func (f *orderForm) profiles(most int) (agents []string) {
 	return agents
 }
 
-// checkIDs reports an id that is none.
+// checkIDs adds a problem for each invalid id.
 func (f *orderForm) checkIDs(ids []string) {
 	for _, id := range ids {
 		if _, _, ok := fsm.ParseID(id); !ok {
@@ -277,7 +277,7 @@ func (f *orderForm) checkIDs(ids []string) {
 	}
 }
 
-// selection reads which entries are selected; nil: none are.
+// selection reads a selection of entries; nil if there is none.
 func (f *orderForm) selection(view *fsm.View, hidden bool) *fsm.Selection {
 	if !slices.ContainsFunc(selectionParams, func(name string) bool { return f.doc.Get(name) != nil }) {
 		return nil
@@ -307,7 +307,7 @@ func (f *orderForm) selection(view *fsm.View, hidden bool) *fsm.Selection {
 	return sel
 }
 
-// hide hides or shows what the command names, or a part of what is selected.
+// hide hides or shows the items named by the command, or a part of the selection.
 func (c *call) hide(cmd *command.Hide, sel *fsm.Selection, dry bool) error {
 	if sel == nil {
 		return c.actOn(cmd, &cmd.IDs, &cmd.Agents, dry)
@@ -337,8 +337,8 @@ func (c *call) hide(cmd *command.Hide, sel *fsm.Selection, dry bool) error {
 	return c.act(cmd, due, nil, len(due), next, dry)
 }
 
-// actOn carries out what a moderator does with what the command names. What is not there,
-// and what it changes nothing of, is noted and left out of the command.
+// actOn carries out a moderator's action on the items named by the command. Items that
+// do not exist or need no change are noted and left out of the command.
 func (c *call) actOn(cmd command.Payload, ids, agents *[]string, dry bool) error {
 	view := c.read()
 	var seqs []uint64
@@ -379,8 +379,8 @@ func (c *call) actOn(cmd command.Payload, ids, agents *[]string, dry bool) error
 	return c.act(cmd, seqs, profiles, len(dueIDs)+len(dueAgents), nil, dry)
 }
 
-// whyUnchanged says why a moderator's command changes nothing of what is like this; "": it
-// does.
+// whyUnchanged returns why a moderator's command does not change an item with this
+// visibility; "" if it does.
 func whyUnchanged(cmd command.Payload, is fsm.Visibility) string {
 	hide, isHide := cmd.(*command.Hide)
 	switch {
@@ -398,8 +398,8 @@ func whyUnchanged(cmd command.Payload, is fsm.Visibility) string {
 	return ""
 }
 
-// act carries out what a moderator does with entries and profiles, of which it changes
-// so many, unless it is just to be shown, and answers.
+// act carries out a moderator's action on entries and profiles, unless dry is set, and
+// answers. due is the number of items that it changes.
 func (c *call) act(cmd command.Payload, seqs []uint64, profiles []string, due int, next any, dry bool) error {
 	view := c.read()
 	samples, err := samplesOf(seqs, func(dst []byte, seq uint64) ([]byte, error) { return view.AppendOriginal(dst, seq, maxSampleBody) })
@@ -497,7 +497,7 @@ func moderationLog(c *call) (task, error) {
 	})(c)
 }
 
-// setModerator gives a moderator a token, or takes it away.
+// setModerator creates or revokes the token of a moderator.
 func setModerator(c *call) (task, error) {
 	return ordering([]string{"name", "revoke"}, func(c *call, f *orderForm) func() error {
 		cmd := &command.SetModerator{Order: f.Order, Name: f.word("name", command.MaxName)}

@@ -25,7 +25,7 @@ var (
 
 // ruleProblems say what the state has against a change of the policy.
 var ruleProblems = map[command.Problem]wire.Issue{
-	command.ProblemUnknownSender: {"sender_of", "names no entry whose sender is known"},
+	command.ProblemUnknownSender: {"sender_of", "must be the id of an entry with a known sender"},
 	command.ProblemUnknownRule:   {"number", "is that of no rule that holds: GET /api/moderation/rules lists them"},
 	command.ProblemTooManyRules: {"reason", fmt.Sprintf("cannot be kept: there are %d rules of this kind, or %d patterns; lift one first",
 		command.MaxRules, command.MaxPatterns)},

@@ -19,13 +19,13 @@ func (s *Server) noRoute(uri *fasthttp.URI) *wire.Error {
 		return s.noMethod(written, allow)
 	}
 	e := &wire.Error{
-		Code: wire.CodeNotFound, Message: "There is nothing at this path. GET / lists what there is.",
+		Code: wire.CodeNotFound, Message: "There is nothing at this path. GET / lists all paths.",
 		Issues: []wire.Issue{{"path", "is none that is served"}},
 	}
 	for i := range s.table {
 		if matches(s.table[i].path, string(uri.Path())) {
-			e.Message = "There is nothing at this path as it is written. Write it as " + s.table[i].shownPath() +
-				", without empty or dot segments, and percent-encode nothing but what stands in braces."
+			e.Message = "This path is not written correctly. Write it as " + s.table[i].shownPath() +
+				", without empty or dot segments, and percent-encode only the parts in braces."
 			return e
 		}
 	}

@@ -198,7 +198,7 @@ func TestPeopleSee(t *testing.T) {
 		{"/human", "Human help: Read a sign open", "/api/human-requests?limit=30"},
 		{"/e/" + help.Entry.ID, "Answer this request", "/api/human-requests/" + help.Entry.ID},
 		{"/search?q=feared&agent=ada", "That is what I feared.", "/api/entries?q=feared&agent=ada&limit=30"},
-		{"/search?q=nowhere", "Nothing holds all of these words.", "/api/entries?q=nowhere&limit=30"},
+		{"/search?q=nowhere", "No text contains all of these words.", "/api/entries?q=nowhere&limit=30"},
 		{"/cluster", "node-a well leader 3", "/cluster.json"},
 		{"/cluster", "node-b away does not answer", "/cluster.json"},
 		{"/stats", "Registered agents 1", "/api/stats"},

@@ -27,7 +27,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
-// The headers of our own and of drafts.
+// The headers that are not part of a final standard: our own and those of drafts.
 const (
 	headerNode            = "X-Commons-Node"
 	headerIndex           = "X-Commons-Index"
@@ -55,55 +55,55 @@ const (
 // DefaultClaimTTL is how long a claim of a job lasts where Config does not say.
 const DefaultClaimTTL = 24 * time.Hour
 
-// Config is what a Server needs.
+// Config configures a Server.
 type Config struct {
 	// Backend answers for the node. Required.
 	Backend Backend
 	// Logger receives errors and a sample of the requests. Nil discards.
 	Logger *slog.Logger
-	// RequestLog is how many requests a second are logged at most; those of
-	// operators are not.
+	// RequestLog is the maximum number of requests logged per second. Requests of
+	// operators are never logged.
 	RequestLog int
-	// Guard bounds what strangers may hold. Connections, which the limit of open
-	// files may bound, is MaxConnections where it is zero.
+	// Guard limits the resources of each client address. Connections may be lower
+	// because of the limit of open files; zero means MaxConnections.
 	Guard guard.Limits
-	// TrustedProxies are the networks whose X-Forwarded-For is believed.
+	// TrustedProxies are the networks that may set X-Forwarded-For.
 	TrustedProxies []netip.Prefix
-	// MetricsFrom are the networks whose clients see /metrics. Nil: loopback, private
-	// and link-local ones.
+	// MetricsFrom are the networks that may read /metrics. Nil means loopback, private
+	// and link-local networks.
 	MetricsFrom []netip.Prefix
-	// Registry receives the server's measurements and is what /metrics shows.
-	// Nil makes one of its own.
+	// Registry receives the server's metrics and is served at /metrics.
+	// Nil makes a new one.
 	Registry *prometheus.Registry
 	// HouseAgents are the names of the operator's own agents.
 	HouseAgents []string
-	// WriteRate and WriteBurst are the limit of writes that the backend applies, for
-	// RateLimit-Policy: so many a minute, and at once; zero is the default.
+	// WriteRate (per minute) and WriteBurst are the write limit that the backend
+	// enforces; the server shows them in RateLimit-Policy. Zero means the default.
 	WriteRate, WriteBurst int
 	// Unlimited says that the backend limits no writes.
 	Unlimited bool
 	// ClaimTTL is how long a claim of a job lasts; zero is DefaultClaimTTL.
 	ClaimTTL time.Duration
-	// Build names this build: another one may answer otherwise, and shares no entity tag.
-	// "" shares none with any other process.
+	// Build identifies this build. Builds with different names share no entity tags,
+	// because their answers may differ. "" shares none with any other process.
 	Build string
-	// PublicURL is the base of the addresses that agents are shown, such as
-	// https://commons.example; "": what the request was sent to.
+	// PublicURL is the base of the URLs that agents are shown, such as
+	// https://commons.example; "" means the address that the request was sent to.
 	PublicURL string
-	// Operator is who runs this place.
+	// Operator names the operator of this service.
 	Operator Operator
-	// Notify says which addresses events may be pushed to.
+	// Notify restricts the addresses of receivers of pushed events.
 	Notify NotifyRules
 	// DualCard adds the fields of A2A 0.3 to the agent card.
 	DualCard bool
-	// Counter gets every call. Nil is allowed.
+	// Counter is notified of every call. Nil is allowed.
 	Counter Counter
-	// Robots is what GET /robots.txt answers; "" is RobotsAllow.
+	// Robots is the body of GET /robots.txt; "" means RobotsAllow.
 	Robots string
-	// NoteRead gets how long each read took that did not wait. Nil is allowed.
+	// NoteRead is called with the duration of each read that did not wait. Nil is allowed.
 	NoteRead func(took time.Duration)
-	// Now is the clock that calls are counted by, and what home takes for the future
-	// is measured with. Nil is time.Now.
+	// Now is the clock for counting calls and for detecting a since in the future.
+	// Nil means time.Now.
 	Now func() time.Time
 }
 
@@ -143,8 +143,8 @@ type Server struct {
 	router     fasthttp.RequestHandler
 	http       *fasthttp.Server
 
-	// waits ends when the server stops: nobody waits for an index any more.
-	// writes ends when the time for stopping is up.
+	// waits ends when the server stops, and ends all waiting calls.
+	// writes ends when the time for a graceful stop is over.
 	waits, writes           context.Context
 	releaseWaits, endWrites context.CancelFunc
 }
@@ -222,7 +222,7 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// prepare makes what answers are made with.
+// prepare builds the documents, cards and encoders that answers need.
 func (s *Server) prepare() (err error) {
 	if s.pages, err = readPages(s.operator.sentence()); err != nil {
 		return err
@@ -239,7 +239,7 @@ func (s *Server) prepare() (err error) {
 	return nil
 }
 
-// newRouter hands the table of operations to Fiber.
+// newRouter registers the table of operations with Fiber.
 func (s *Server) newRouter() fasthttp.RequestHandler {
 	app := fiber.New(fiber.Config{
 		DisableStartupMessage: true,
@@ -259,9 +259,9 @@ func (s *Server) newRouter() fasthttp.RequestHandler {
 	return app.Handler()
 }
 
-// newHTTP makes the HTTP server below the router. It is ours rather than Fiber's,
-// because every answer passes through one place, also those to requests that no
-// router ever sees.
+// newHTTP makes the HTTP server below the router. We do not use Fiber's server, so
+// that every answer passes through one place, including answers to requests that
+// never reach the router.
 func (s *Server) newHTTP(connections int) *fasthttp.Server {
 	return &fasthttp.Server{
 		Handler:      s.handle,
@@ -288,7 +288,7 @@ func (s *Server) newHTTP(connections int) *fasthttp.Server {
 // Requests returns how many requests were answered since the start.
 func (s *Server) Requests() uint64 { return s.metrics.answered.Load() }
 
-// Forget drops the texts that are kept for the next one who reads them.
+// Forget drops the cached texts.
 func (s *Server) Forget() {
 	s.site.Forget()
 	s.encodings.kept.Clear()
@@ -306,10 +306,10 @@ func (s *Server) Serve(ln net.Listener) error {
 	return nil
 }
 
-// Shutdown stops accepting, releases every read that waits, lets writes finish
-// until ctx ends, and then gives up on them: they are answered as unknown. The
-// backend is not asked for anything any more once it returns. It returns ctx's
-// error when connections were left open.
+// Shutdown stops accepting, ends every waiting read, and lets writes finish until
+// ctx ends; the remaining writes are answered as outcome_unknown. After it returns,
+// the backend is no longer called. It returns ctx's error when connections were
+// left open.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.releaseWaits()
 	defer s.gate.close()
@@ -322,8 +322,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// fasthttpLog passes on what the HTTP server reports. Its texts quote requests, so
-// that only its own complaints without one are worth more than debug.
+// fasthttpLog logs the messages of the HTTP server. Only their format is logged,
+// because their arguments quote requests.
 type fasthttpLog struct{ log *slog.Logger }
 
 func (l fasthttpLog) Printf(format string, _ ...any) {
@@ -332,9 +332,9 @@ func (l fasthttpLog) Printf(format string, _ ...any) {
 
 // The limits of requests and connections. The limits of entries are in fsm.
 const (
-	// answerBuffer is what of an answer the server collects before it writes.
+	// answerBuffer is the size of the server's write buffer, in bytes.
 	answerBuffer = 4 << 10
-	// maxHeaderBytes bounds the request line and the headers together: a body of
+	// maxHeaderBytes limits the request line and the headers together. A body of
 	// maxQueryBody code points, percent-encoded in a URL, must fit.
 	maxHeaderBytes = 32 << 10
 	// maxQueryBody is the longest entry body, in code points, that a GET may write.
@@ -343,7 +343,7 @@ const (
 	maxScannedItems = command.MaxSeen
 	// MaxConnections is the most connections that are served at once.
 	MaxConnections = 16384
-	// maxForwarded is how many hops of an X-Forwarded-For are looked at.
+	// maxForwarded is the number of hops of an X-Forwarded-For that are checked.
 	maxForwarded = 32
 )
 
@@ -357,18 +357,18 @@ const (
 	waitTimeout = 5 * time.Second
 	// joinTimeout is how long a call waits at a node that is about to join a cluster.
 	joinTimeout = 10 * time.Second
-	// verifyTimeout is how long a registration waits for the check of a receiver: a
-	// leader that goes away while it asks has a successor that asks again.
+	// verifyTimeout is how long a registration waits for the check of a receiver. It
+	// leaves time for a new leader to repeat the check.
 	verifyTimeout = 12 * time.Second
-	// proposeTimeout ends a write whose backend does not answer. The backend's
-	// own limit is shorter and knows the outcome better.
+	// proposeTimeout ends a write if the backend does not answer. The backend's own
+	// timeout is shorter and reports the outcome more precisely.
 	proposeTimeout = 15 * time.Second
-	// staleAfter is the silence of the leader from which answers say that they
-	// may be stale.
+	// staleAfter is how long the node may be without contact to the leader before
+	// answers carry X-Commons-Stale-Ms.
 	staleAfter = time.Second
-	// minAcceptPause and maxAcceptPause bound the pause after a connection could
-	// not be taken, as when the process may open no more; acceptLogEvery is how
-	// often that is logged.
+	// minAcceptPause and maxAcceptPause limit the pause after a failed accept, for
+	// example at the limit of open files; acceptLogEvery is the minimum time between
+	// two log lines about it.
 	minAcceptPause = 5 * time.Millisecond
 	maxAcceptPause = time.Second
 	acceptLogEvery = 10 * time.Second

@@ -237,7 +237,7 @@ func readBody(r Request) ([]wire.Field, *failure) {
 	fields, err := wire.ReadObject(wire.TrimBOM(r.Body()))
 	switch {
 	case errors.Is(err, wire.ErrNotObject):
-		return nil, fail(kindBadRequest, "The body must be one JSON object; batches are not taken.")
+		return nil, fail(kindBadRequest, "The body must be one JSON object; batches are not accepted.")
 	case err != nil:
 		return nil, fail(kindUnparsable, "The body cannot be read as JSON: "+err.Error()+".")
 	}
@@ -388,7 +388,7 @@ var (
 	rejectVerb         = rejects(kindBadRequest, "A POST to a task ends in :cancel or :subscribe.")
 	rejectStream       = rejects(kindUnsupported, "Nothing is streamed: send the message with SendMessage (message/send, message:send).")
 	rejectPush         = rejects(kindNoPush, "There are no push notifications for tasks. A profile's notify_url at POST /api/agents takes replies and mentions.")
-	rejectExtendedCard = rejects(kindNoExtendedCard, "There is no extended card: the one at /.well-known/agent-card.json says everything.")
+	rejectExtendedCard = rejects(kindNoExtendedCard, "There is no extended card: the card at /.well-known/agent-card.json is complete.")
 )
 
 // About is what a card says of the place, and in the forms of which versions.

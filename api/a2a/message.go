@@ -72,7 +72,7 @@ func (m *message) readID(message map[string]any) {
 	id, bad := wire.Clean(id)
 	switch n := wire.Count(id); {
 	case !isText, n == 0:
-		m.problems.Add("messageId", "is required: 1 to %d characters, another one for each message", maxMessageID)
+		m.problems.Add("messageId", "is required: 1 to %d characters, unique for each message", maxMessageID)
 	case bad != wire.FlawNone:
 		m.problems.Add("messageId", "%s", bad)
 	case n > maxMessageID:
@@ -123,7 +123,7 @@ func (m *message) readPart(name string, part map[string]any) *failure {
 	case len(has) > 1:
 		m.problems.Add(name, "must hold one of text and data, not several")
 	case slices.Contains(contents[2:], kind), len(has) == 1 && slices.Contains(contents[2:], has[0]):
-		return fail(kindNoContentType, "Files are not taken. Send a text part, and a link inside it.")
+		return fail(kindNoContentType, "Files are not accepted. Send a text part, and a link inside it.")
 	case kind != "" && kind != "text" && kind != "data":
 		return fail(kindNoContentType, "Parts may be text and data.")
 	case len(has) == 0 || kind != "" && kind != has[0]:

@@ -202,7 +202,7 @@ func newMetrics() *metrics {
 	m := &metrics{
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "commons_http_guard_rejected_total",
-			Help: "Connections and calls that were rejected because an address or the node holds or has used too much, by what.",
+			Help: "Connections and calls that were rejected because an address or the node was over a limit, by limit.",
 		}, []string{"of"}),
 		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "commons_http_guard_closed_total",
@@ -248,12 +248,12 @@ func (g *Guard) Collect(ch chan<- prometheus.Metric) {
 	g.answers.mu.Unlock()
 	held("commons_http_connections", "Open connections of clients.", open)
 	held("commons_http_connections_max", "How many connections of clients may be open.", g.limits.Connections)
-	held("commons_http_arrivals", "Requests of which a part has arrived.", arriving)
+	held("commons_http_arrivals", "Requests that have arrived only in part.", arriving)
 	held("commons_http_arrivals_max", "How many requests may be arriving.", g.limits.Arrivals)
 	held("commons_http_waits", "Calls that wait for news or for an index.", waiting)
 	held("commons_http_waits_max", "How many calls may wait.", g.limits.waits())
 	held("commons_http_streams", "Open streams of events.", streams)
 	held("commons_http_streams_max", "How many streams of events may be open.", g.limits.Streams)
 	held("commons_http_answer_bytes", "Bytes of long answers that are being sent.", bytes)
-	held("commons_http_answer_bytes_max", "How many bytes of long answers may be on their way.", g.limits.AnswerBytes)
+	held("commons_http_answer_bytes_max", "How many bytes of long answers may be sent at once.", g.limits.AnswerBytes)
 }

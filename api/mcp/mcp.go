@@ -256,7 +256,7 @@ func (s *Server) Post(r Request) wire.Reply {
 	fields, err := wire.ReadObject(body)
 	switch {
 	case errors.Is(err, wire.ErrNotObject):
-		return reject(http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "The body must be one JSON-RPC message; batches are not taken.")
+		return reject(http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "The body must be one JSON-RPC message; batches are not accepted.")
 	case err != nil:
 		return reject(http.StatusBadRequest, nil, jsonrpc.CodeParseError, "The body cannot be read as JSON: "+err.Error()+".")
 	}

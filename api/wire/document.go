@@ -144,7 +144,7 @@ func decodeForm(body string) (Document, error) {
 		doc.Hint = "The body was read as a form, and holds no name=value. Send text as " + MediaText + " (curl -H 'Content-Type: text/plain' -d …) or as the value of body (--data-urlencode 'body=…')."
 	}
 	if len(twice) > 0 {
-		return Document{}, Malformed(errors.New("the field " + Shown(twice[0], MaxUnknownName) + " stands twice"))
+		return Document{}, Malformed(errors.New("the field " + Shown(twice[0], MaxUnknownName) + " is given twice"))
 	}
 	for _, p := range pairs {
 		if p.Value == "" && p.Name != "" && !doc.Has(p.Name) {

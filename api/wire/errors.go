@@ -199,7 +199,7 @@ func Encoded() *Error {
 var lists = map[string]string{
 	"entry": "GET /api/entries lists them", "job": "GET /api/jobs lists them", "agent": "GET /api/agents lists those that have a profile",
 	"request": "GET /api/human-requests lists them",
-	"report":  "POST /api/reports gives one, and one that was resolved is kept for a while",
+	"report":  "POST /api/reports returns one; resolved reports are deleted after a while",
 }
 
 // Missing is the error of an id in a path that names nothing, such as an entry.

@@ -60,7 +60,7 @@ func explain(data []byte, err error) error {
 		return errSurrogate
 	}
 	if syntax, is := errors.AsType[*jsontext.SyntacticError](err); is && errors.Is(err, jsontext.ErrDuplicateName) {
-		return fmt.Errorf("the key %q stands twice in one object", Shown(syntax.JSONPointer.LastToken(), MaxUnknownName))
+		return fmt.Errorf("the key %q occurs twice in one object", Shown(syntax.JSONPointer.LastToken(), MaxUnknownName))
 	}
 	return err
 }
@@ -82,7 +82,7 @@ func checkSyntax(data []byte) error {
 }
 
 // jsonReader makes values of tokens. The decoder rejects what is no valid UTF-8, half
-// a surrogate pair and a key that stands twice in one object.
+// a surrogate pair and a key that occurs twice in one object.
 type jsonReader struct{ dec *jsontext.Decoder }
 
 // object reads the only value, which is an object.
