@@ -70,8 +70,8 @@ func (n *Node) establishLeadership(ctx context.Context) {
 	}
 	var workers sync.WaitGroup
 	defer workers.Wait()
-	workers.Go(func() { n.endWhatIsDue(ctx) })
-	workers.Go(func() { n.sweepWhatIsOld(ctx) })
+	workers.Go(func() { n.endExpired(ctx) })
+	workers.Go(func() { n.sweepExpired(ctx) })
 	workers.Go(func() { n.dataKey.KeepSealed(ctx) })
 	workers.Go(func() { n.dataKey.KeepEpochs(ctx) })
 	workers.Go(func() { n.delivery.Lead(ctx) })
@@ -133,10 +133,10 @@ func orNone(id string) string {
 // endsInterval is how often the leader looks for what is due to end.
 const endsInterval = time.Second
 
-// endWhatIsDue lets log time pass whenever a claim, a rule of the policy or a report is due
+// endExpired lets log time pass whenever a claim, a rule of the policy or a report is due
 // to end and nobody writes, for as long as this node leads. Correctness does not wait for it:
 // what is past its time has ended for the next log entry, whatever that is.
-func (n *Node) endWhatIsDue(ctx context.Context) {
+func (n *Node) endExpired(ctx context.Context) {
 	loop.Every(ctx, endsInterval, func(ctx context.Context) {
 		for n.due() {
 			if _, _, err := n.pipeline.ProposeAsLeader(ctx, &command.Tick{}); err != nil {

@@ -112,16 +112,16 @@ func (n *Node) abandon(cause error) {
 		n.endOnce.Do(func() {
 			n.stopping.Store(true)
 			n.endWork()
-			n.closeWays()
+			n.closeNetwork()
 			n.err = cause
 			close(n.done)
 		})
 	}()
 }
 
-// closeWays keeps others from reaching this node and Raft from reaching them, and
+// closeNetwork keeps others from reaching this node and Raft from reaching them, and
 // leaves what is on disk as it is.
-func (n *Node) closeWays() {
+func (n *Node) closeNetwork() {
 	n.raft.Interrupt()
 	n.closeListeners()
 }
@@ -171,7 +171,7 @@ func (n *Node) unwind(how ending) error {
 		err := undo(how)
 		errs = append(errs, err)
 		if errors.Is(err, errStillAtWork) {
-			n.closeWays()
+			n.closeNetwork()
 			break
 		}
 	}

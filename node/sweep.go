@@ -16,9 +16,9 @@ const (
 	sweepPause = 50 * time.Millisecond
 )
 
-// sweepWhatIsOld has entries that are older than the retention of their channels become
+// sweepExpired has entries that are older than the retention of their channels become
 // stubs, for as long as this node leads.
-func (n *Node) sweepWhatIsOld(ctx context.Context) {
+func (n *Node) sweepExpired(ctx context.Context) {
 	kept := uint64(0) // from where the next look goes on among those that were kept
 	loop.Every(ctx, sweepInterval, func(ctx context.Context) {
 		for {

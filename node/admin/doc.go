@@ -1,6 +1,5 @@
-// Package admin is what operators and nodes say to each other over the private
-// port: the paths, what goes over them, and the client. The node answers them in
-// its own package; the command line shows them.
+// Package admin is the operators' API of the private port: paths, requests, answers and
+// the client. Package operator serves it; the command line shows the answers.
 package admin
 
 // The paths of the private port for operators. Those of the second group are

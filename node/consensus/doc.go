@@ -1,8 +1,7 @@
-// Package consensus runs Raft for one node: its settings, its transport, its
-// snapshots, what it needs from the log, and its log lines.
+// Package consensus runs Raft for one node: its settings, transport, snapshots, access
+// to the log, and log lines.
 //
-// It is given the state machine, the log, the snapshot store and the private port's
-// stream layer, and hooks that it calls when the log was written or could not be. It
-// never decides who is a member or what is proposed, and it keeps nothing on disk by
-// itself.
+// It receives the state machine, the log, the snapshot store, the private port's stream
+// layer, and hooks that it calls when a write of the log succeeded or failed. It does
+// not decide who is a member or what is proposed, and it has no files of its own.
 package consensus

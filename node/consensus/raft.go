@@ -25,17 +25,17 @@ import (
 
 // How Raft runs. Times that an operator may change are flags.
 const (
-	// commitTimeout is after what time an idle leader repeats to followers what is
-	// committed. They hear of it at once by a notice (notice.go): this is for one
-	// that was lost, and for entries that the state machine does not see.
+	// commitTimeout is the pause after which an idle leader repeats the commit index.
+	// Followers learn it at once from a notice (transport.go): this is for lost notices,
+	// and for entries that the state machine does not see.
 	commitTimeout = 250 * time.Millisecond
 	// maxAppendEntries bounds a message between nodes: Raft counts entries, not
 	// bytes, and an entry has up to fsm.MaxBatchBytes.
 	maxAppendEntries = 64
 	// raftPool is the number of idle connections kept per peer.
 	raftPool = 3
-	// raftIOTimeout bounds one message and its answer. A link that was cut is
-	// dialled again after it.
+	// raftIOTimeout bounds one message and its answer. After it a broken connection is
+	// dialled again.
 	raftIOTimeout = 2 * time.Second
 	// neverSnapshot keeps Raft from taking snapshots by itself; see snapshots.go.
 	neverSnapshot         = math.MaxUint64
@@ -48,9 +48,9 @@ const (
 type Config struct {
 	ServerID                   string
 	Heartbeat, Election, Lease time.Duration
-	// TrailingBytes of log stay behind a snapshot, for followers that lag a little.
+	// TrailingBytes of log are kept after a snapshot, for followers that lag a little.
 	TrailingBytes int64
-	// SnapshotBytes of log since the last snapshot start the next one.
+	// SnapshotBytes is how much log after a snapshot triggers the next one.
 	SnapshotBytes int64
 
 	Machine raft.BatchingFSM
@@ -69,16 +69,16 @@ type Config struct {
 type Hooks struct {
 	// Around runs each write of the state.
 	Around func(what string, do func() error) error
-	// Stored says that entries are on disk, and how long that took.
+	// Stored is called when entries are on disk, with the duration of the write.
 	Stored func(took time.Duration)
-	// Failed says that a write of the log failed.
+	// Failed is called when a write of the log failed.
 	Failed func(error)
-	// Founded says that the first configuration of a cluster is on disk, and reports
-	// whether this node was part of none before.
+	// Founded is called when the first configuration of a cluster is on disk. It reports
+	// whether this node was in no cluster before.
 	Founded func(clusterID string) bool
-	// Restored says that a snapshot was installed.
+	// Restored is called when a snapshot was installed.
 	Restored func()
-	// Abandon ends the node: the log did not take what Raft must not go on without.
+	// Abandon ends the node: a write of the log failed that Raft cannot continue without.
 	Abandon func(error)
 }
 
@@ -138,15 +138,14 @@ func (r *Raft) Reload(change func(*raft.ReloadableConfig)) error {
 	return r.ReloadConfig(c)
 }
 
-// HandOver gives leadership to a voter. It returns when that leads, or why it does not:
-// after an election timeout at the latest.
+// HandOver transfers leadership to a voter. It returns when the voter leads, or with an
+// error after an election timeout at the latest.
 func (r *Raft) HandOver(id string) error {
-	r.transport.heirs.add(raft.ServerID(id), r.cfg.Election+maxHandOff)
+	r.transport.targets.add(raft.ServerID(id), r.cfg.Election+maxHandOff)
 	return r.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(id)).Error()
 }
 
-// Interrupt ends the attempts to reach other nodes that are under way, and begins no
-// others.
+// Interrupt ends the running attempts to reach other nodes and starts no new ones.
 func (r *Raft) Interrupt() { r.transport.stop() }
 
 // Stop ends Raft and waits for its goroutines, so that nothing is applied
@@ -185,7 +184,7 @@ func (r *Raft) Servers() []raft.Server {
 	return future.Configuration().Servers
 }
 
-// Leads reports whether Raft holds this node for the leader.
+// Leads reports whether Raft considers this node the leader.
 func (r *Raft) Leads() bool { return r.State() == raft.Leader }
 
 // LeaderID returns the leader as far as this node knows, "" when it knows none.
@@ -194,7 +193,7 @@ func (r *Raft) LeaderID() string {
 	return string(id)
 }
 
-// Contains reports whether a server is in a configuration.
+// Contains reports whether a configuration includes a server.
 func Contains(servers []raft.Server, id string) bool {
 	return slices.ContainsFunc(servers, func(s raft.Server) bool { return string(s.ID) == id })
 }
@@ -209,8 +208,8 @@ func Alone(serverID string) raft.Configuration {
 // stateWrite names a write of the state; logstore names its own.
 const stateWrite = "a write of the state"
 
-// observedFSM is the state machine with its hooks, and the notices of what it applies. What an installed snapshot brings
-// is not observed command by command.
+// observedFSM is the state machine with its hooks, and the notices of what it applies.
+// Commands in an installed snapshot are not observed one by one.
 type observedFSM struct {
 	raft.BatchingFSM
 	hooks   Hooks
@@ -237,9 +236,9 @@ func (f observedFSM) Restore(r io.ReadCloser) error {
 	return nil
 }
 
-// NewLogger returns an hclog.Logger that writes to the given logger, in Raft's own
-// words. While ending reports true, it is no error that a connection is closed that
-// was closed here; nil is never.
+// NewLogger returns an hclog.Logger that passes Raft's messages on to the given logger.
+// While ending reports true, connections that this node closed itself are no errors; a
+// nil ending is always false.
 func NewLogger(to *slog.Logger, ending func() bool) hclog.Logger {
 	sink := &slogSink{to: to.With("part", "raft"), ending: ending}
 	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{
@@ -289,8 +288,8 @@ func (s *slogSink) Accept(_ string, level hclog.Level, msg string, args ...any) 
 	s.to.Log(context.Background(), at, msg, plain(args)...) //nolint:sloglint // the message is the library's
 }
 
-// firstStarts are what Raft warns of whenever a cluster is formed, with the argument that
-// such a warning has then.
+// firstStarts are the warnings that Raft logs whenever a cluster is formed, each with
+// its argument in that case.
 var firstStarts = map[string]struct{ name, value string }{
 	"no known peers, aborting election":            {},
 	"heartbeat timeout reached, starting election": {"last-leader-id", ""},
@@ -298,7 +297,7 @@ var firstStarts = map[string]struct{ name, value string }{
 	"appendEntries rejected, sending older logs":   {"next", "1"},
 }
 
-// isFirstStart reports whether a warning is of an ordinary first start.
+// isFirstStart reports whether a warning is normal at a first start.
 func isFirstStart(msg string, args []any) bool {
 	of, known := firstStarts[msg]
 	for i := 0; known && i+1 < len(args); i += 2 {
@@ -316,7 +315,7 @@ func isClosed(arg any) bool {
 	return ok && (errors.Is(err, raft.ErrTransportShutdown) || errors.Is(err, net.ErrClosed))
 }
 
-// plain makes strings of what only hclog can format, and of Raft itself.
+// plain converts values that only hclog can format, and Raft itself, to strings.
 func plain(args []any) []any {
 	out := make([]any, len(args))
 	for i, a := range args {
@@ -343,8 +342,8 @@ var (
 	keyLastVoteCand = []byte("LastVoteCand")
 )
 
-// raftLog is the log as Raft writes it. It calls the hooks, and makes up for what
-// Raft does not do when the log cannot be written.
+// raftLog is the log as Raft writes it. It calls the hooks, and handles failed writes
+// where Raft does not.
 type raftLog struct {
 	*logstore.Store
 	hooks   Hooks
@@ -363,8 +362,8 @@ func (l raftLog) StoreLogs(entries []*raft.Log) error {
 	err := l.Store.StoreLogs(entries)
 	if err == nil {
 		l.hooks.Stored(time.Since(begun))
-		// Before anybody learns that it is stored. This is the goroutine that takes
-		// messages in: what waits now may be from a founder of another cluster.
+		// This happens before the write is acknowledged. This goroutine also receives messages:
+		// those that wait now may be from the founder of another cluster.
 		if id := foundedAs(entries[0]); id != "" && l.hooks.Founded(id) {
 			l.discard()
 		}
@@ -381,9 +380,9 @@ func (l raftLog) SetUint64(key []byte, value uint64) error {
 	case bytes.Equal(key, KeyCurrentTerm):
 		return l.setTerm(value)
 	case bytes.Equal(key, KeyLastVoteTerm):
-		// Raft stores whom it votes for only after the term. After a stop in
-		// between, the one that it voted for in an older term would pass for its
-		// choice, and be given the vote without a look at its log.
+		// Raft stores the candidate that it votes for after the term. If the node stopped in
+		// between, the candidate of an older term would count as its vote in the new term,
+		// without a check of that candidate's log.
 		if err := l.Set(keyLastVoteCand, nil); err != nil {
 			return err
 		}
@@ -391,9 +390,9 @@ func (l raftLog) SetUint64(key []byte, value uint64) error {
 	return l.failed(l.Store.SetUint64(key, value))
 }
 
-// setTerm stores the current term. Raft panics when it cannot be stored, so the node
-// ends by itself, and Raft's goroutine with it. At its start Raft stores the term that
-// it has read, on the goroutine of the start: that is left out.
+// setTerm stores the current term. Raft would panic if that fails, so the node is ended
+// first, and Raft's goroutine with it. At its start Raft stores the term that it has
+// just read, on the goroutine of the start: that write is skipped.
 func (l raftLog) setTerm(term uint64) error {
 	stored, err := l.GetUint64(KeyCurrentTerm)
 	if stored == term && (err == nil || errors.Is(err, logstore.ErrNotFound)) {
@@ -414,14 +413,14 @@ func (l raftLog) failed(err error) error {
 	return err
 }
 
-// A cluster is named by its first configuration, the first entry of its log: the
-// random parts of the server ids make it unique. So whoever has that entry, and the
-// founder before all others, can recognise a second cluster that was founded beside it,
-// by nodes that did not see a founder whose start was cut short. Raft cannot: both
-// logs begin with entry 1 of term 1.
+// The id of a cluster follows from its first configuration, the first entry of its log:
+// the random parts of the server ids make it unique. So every node with that entry, the
+// founder first of all, can recognise a second cluster, formed by nodes that did not
+// see a founder whose start was interrupted. Raft cannot: both logs begin with entry 1
+// of term 1.
 
-// foundedAs returns the id of the cluster that a log entry founds; "" when it is
-// none that does.
+// foundedAs returns the id of the cluster that a log entry founds; "" for any other
+// entry.
 func foundedAs(entry *raft.Log) string {
 	if entry.Index != 1 || entry.Type != raft.LogConfiguration {
 		return ""

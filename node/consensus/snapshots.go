@@ -17,10 +17,10 @@ import (
 const (
 	// snapshotCheck is how often the size of the log is looked at.
 	snapshotCheck = 500 * time.Millisecond
-	// streamHold is how long after a snapshot was sent the log is kept for the
-	// follower that received it.
+	// streamHold is how long the log is kept for a follower after it received a snapshot.
 	streamHold = 30 * time.Second
-	// heldBytes bounds the log that is kept for such followers, as does the disk.
+	// heldBytes bounds the log that is kept for such followers; the free disk space does,
+	// too.
 	heldBytes = 1 << 30
 )
 
@@ -55,7 +55,7 @@ func (s *Snapshots) Busy() bool {
 	return s.open > 0
 }
 
-// Break ends the streams that are under way: Raft sends others in their place.
+// Break ends the running streams: Raft sends new snapshots instead.
 func (s *Snapshots) Break() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,10 +105,10 @@ func (o *openStream) Close() error {
 	return o.ReadCloser.Close()
 }
 
-// TakeSnapshots takes a snapshot, and so truncates the log, whenever enough log
-// has come together, until ctx ends. Raft itself counts entries, which differ a
-// thousandfold in size, so it is kept from doing this. room returns how many bytes of
-// the disk are free above its reserve.
+// TakeSnapshots takes a snapshot, and so truncates the log, whenever the log has grown
+// enough, until ctx ends. Raft's own trigger is off: it counts entries, which differ a
+// thousandfold in size. room returns how many bytes of the disk are free above its
+// reserve.
 func (r *Raft) TakeSnapshots(ctx context.Context, room func() uint64) {
 	failing := false
 	loop.Every(ctx, snapshotCheck, func(ctx context.Context) {
@@ -138,7 +138,7 @@ func (r *Raft) takeSnapshot(room func() uint64) error {
 	return r.snapshot()
 }
 
-// snapshot takes one, unless nothing is new since the start.
+// snapshot takes a snapshot, unless nothing was applied since the start.
 func (r *Raft) snapshot() error {
 	err := r.Snapshot().Error()
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
@@ -147,13 +147,13 @@ func (r *Raft) snapshot() error {
 	return err
 }
 
-// held returns how many bytes of the log may be kept for a follower: as many as
-// the disk has above its reserve, within bounds.
+// held returns how many bytes of the log may be kept for a follower: the free space
+// above the reserve, up to heldBytes.
 func held(room uint64) int64 {
 	return int64(min(room, heldBytes)) //nolint:gosec // heldBytes at most
 }
 
-// reportSnapshot says once that snapshots fail, and once that they do not any more.
+// reportSnapshot logs once that snapshots fail, and once that they succeed again.
 func reportSnapshot(ctx context.Context, logger *slog.Logger, was bool, err error) (failing bool) {
 	switch {
 	case err != nil && !was:
@@ -173,12 +173,12 @@ func LastSnapshot(store raft.SnapshotStore) uint64 {
 	return list[0].Index
 }
 
-// cutTrailingBytes of log stay at most when the log is cut for a purge. The rest is
+// cutTrailingBytes bounds the log that is kept when it is cut for a purge. That part is
 // copied into a new file while writes wait.
 const cutTrailingBytes = 4 << 20
 
-// CutLog leaves nothing of the log up to an index that is applied, in no page of its
-// file either. A follower that has less of the log is sent the state.
+// CutLog removes the log up to an applied index, from all pages of its file, too. A
+// follower that has less of the log is sent the state.
 func (r *Raft) CutLog(index uint64) error {
 	r.cutting.Lock()
 	defer r.cutting.Unlock()
@@ -191,8 +191,9 @@ func (r *Raft) CutLog(index uint64) error {
 	if err := r.snapshot(); err != nil {
 		return fmt.Errorf("a snapshot, to cut the log: %w", err)
 	}
-	// Raft truncates the log with a new snapshot alone, and takes none while nothing was
-	// applied since the start, although the log may reach back behind the newest one.
+	// Raft truncates the log only with a new snapshot, and takes none while nothing was
+	// applied since the start, although the log may still have entries that the newest one
+	// covers.
 	if err := r.cfg.Log.DeleteRange(0, min(index, LastSnapshot(r.cfg.Snapshots))); err != nil {
 		return fmt.Errorf("cut the log: %w", err)
 	}

@@ -16,34 +16,34 @@ const (
 	maxResend = 250 * time.Millisecond
 )
 
-// maxHandOff is how long a pipeline may take to take log entries in. Each answer
-// that it still waits for has raftIOTimeout.
+// maxHandOff is how long a pipeline may take to accept log entries. Each answer that it
+// still waits for has raftIOTimeout.
 const maxHandOff = 2 * raftIOTimeout
 
-// transport is Raft's way to the other nodes. It differs from Raft's own in what
-// happens to log entries for a server that is out of reach: Raft waits up to ten
-// seconds between two attempts, so that a follower that comes back counts for
-// nothing until then, and the loss of another in that time would stop all
-// writes. Here the attempt itself goes on until the server is back.
+// transport is Raft's network transport, with another treatment of log entries for an
+// unreachable server. Raft waits up to ten seconds between two attempts. A follower
+// that comes back gets nothing until then, and the loss of another one in that time
+// would stop all writes. Here the attempt itself continues until the server is back.
 type transport struct {
 	*raft.NetworkTransport
 	notices *notices
 	raft    atomic.Pointer[raft.Raft] // nil until Raft runs
 	once    sync.Once
 	end     chan struct{}
-	heirs   heirs
+	targets transferTargets
 }
 
-// heirs are servers that leadership is being handed to. Raft does that with the help of
-// the goroutine that sends log entries to the server, waits for it without end, and
-// rejects all writes meanwhile: attempts to reach these servers must not go on.
-type heirs struct {
+// transferTargets are the servers that leadership is being transferred to. For that
+// Raft uses the goroutine that sends log entries to the server, waits for it without a
+// timeout, and rejects all writes meanwhile: attempts to reach these servers must not
+// be repeated.
+type transferTargets struct {
 	mu    sync.Mutex
 	until map[raft.ServerID]time.Time
 }
 
-// add has attempts to reach a server end with their first error, for some time.
-func (h *heirs) add(id raft.ServerID, length time.Duration) {
+// add lets attempts to reach a server end with their first error, for the given time.
+func (h *transferTargets) add(id raft.ServerID, length time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
@@ -54,7 +54,7 @@ func (h *heirs) add(id raft.ServerID, length time.Duration) {
 	h.until[id] = now.Add(length)
 }
 
-func (h *heirs) has(id raft.ServerID) bool {
+func (h *transferTargets) has(id raft.ServerID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return time.Now().Before(h.until[id])
@@ -91,8 +91,8 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 
 var errDiscarded = errors.New("this node has just become part of a cluster; ask again")
 
-// discard rejects the messages that wait to be taken in. Their connections may be
-// closed already, which does not take them back. Servers of this cluster repeat them.
+// discard rejects the received messages that wait for Raft, also those of connections
+// that are closed by now. Servers of this cluster send them again.
 func (t *transport) discard() {
 	for {
 		select {
@@ -104,21 +104,21 @@ func (t *transport) discard() {
 	}
 }
 
-// stop ends the attempts that are under way. Raft waits for them when it is shut down.
+// stop ends the running attempts. Raft waits for them when it is shut down.
 func (t *transport) stop() { t.once.Do(func() { close(t.end) }) }
 
-// link is one follower, as the notices know it.
+// link is the notices' view of one follower.
 type link struct {
 	notices *notices
 	id      raft.ServerID
 	target  raft.ServerAddress
 }
 
-// pipeline is a pipeline that cannot block its sender for good, and that the notices
-// look into. Raft stops taking answers from one when a server knows a newer term, and
-// may then send once more than the pipeline has room for: the sender, and the
-// heartbeats of the term that is over, would go on until the process ends, which Raft
-// waits for when it is shut down.
+// pipeline is a pipeline that cannot block its sender forever, and that the notices
+// observe. When a server reports a newer term, Raft stops reading answers, and may then
+// send one request more than the pipeline has room for. Without the limit, that sender
+// and the heartbeats of the old term would run until the process ends, and Raft waits
+// for them when it is shut down.
 type pipeline struct {
 	raft.AppendPipeline
 	link
@@ -128,15 +128,15 @@ type pipeline struct {
 	closed   chan struct{}
 }
 
-// newPipeline returns inner, which is closed when end is or when it takes longer
-// than limit to take in an entry.
+// newPipeline wraps inner, and closes it when end is closed or when inner takes longer
+// than limit to accept a request.
 func newPipeline(inner raft.AppendPipeline, end <-chan struct{}, limit time.Duration, to link) *pipeline {
 	p := &pipeline{AppendPipeline: inner, link: to, limit: limit, answered: make(chan raft.AppendFuture), closed: make(chan struct{})}
 	go p.run(end)
 	return p
 }
 
-// run hands answers on to Raft until the pipeline is closed, which the end does.
+// run passes answers on to Raft until the pipeline is closed or end is.
 func (p *pipeline) run(end <-chan struct{}) {
 	var first raft.AppendFuture
 	var out chan<- raft.AppendFuture // nil while there is no answer
@@ -168,23 +168,24 @@ func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.Appe
 	return p.AppendPipeline.AppendEntries(req, resp)
 }
 
-// Close ends the pipeline, and whoever waits in AppendEntries.
+// Close ends the pipeline, and a call that waits in AppendEntries.
 func (p *pipeline) Close() error {
 	p.once.Do(func() { close(p.closed) })
 	return p.AppendPipeline.Close()
 }
 
-// isHeartbeat recognises what Raft sends on a goroutine of its own, with pauses
-// of its own.
+// isHeartbeat recognises heartbeats: Raft sends them from a separate goroutine and
+// paces them itself.
 func isHeartbeat(req *raft.AppendEntriesRequest) bool {
 	return len(req.Entries) == 0 && req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && req.LeaderCommitIndex == 0
 }
 
-// wanted reports whether this node still leads in the term, and the server is still
-// one of its own and not to lead now.
+// wanted reports whether an attempt is to be repeated: this node still leads in the
+// term, and the server is still in the configuration and not about to become the
+// leader.
 func (t *transport) wanted(id raft.ServerID, term uint64) bool {
 	r := t.raft.Load()
-	if r == nil || t.heirs.has(id) || r.State() != raft.Leader || r.CurrentTerm() != term {
+	if r == nil || t.targets.has(id) || r.State() != raft.Leader || r.CurrentTerm() != term {
 		return false
 	}
 	future := r.GetConfiguration()
@@ -210,31 +211,31 @@ func persist(end <-chan struct{}, send func() error, wanted func() bool) error {
 	}
 }
 
-// notices notify followers of a commit as soon as this node, which leads, applies it.
-// Raft itself notifies them with the next log entries, or after the commit timeout.
+// notices notify followers of a commit as soon as the leader applies it. Raft itself
+// notifies them with the next log entries, or after the commit timeout.
 //
-// A notice is an AppendEntries without entries. Raft's follower commits the lower of
-// LeaderCommitIndex and its own last index, wherever the request's entries end, so a
-// notice must not say more than what the follower holds for certain
+// A notice is an AppendEntries without entries. A Raft follower commits the lower of
+// LeaderCommitIndex and its own last index, wherever the request's entries end. So a
+// notice must not name more than the follower is known to have
 // (docs/decisions/0013-commit-notices.md):
 //
-//   - Term, PrevLogEntry and PrevLogTerm are those of one request that the follower
-//     answered with success: up to there its log is that of the term's leader.
+//   - Term, PrevLogEntry and PrevLogTerm are from one request that the follower
+//     answered with success: up to there its log matches the leader's.
 //   - LeaderCommitIndex is the lower of PrevLogEntry and the newest entry of the same
-//     term that was applied here, whoever leads by now.
+//     term that was applied here, even if another node leads by now.
 //
-// Answers feed nothing: neither the leader's lease nor its reads count them.
+// Answers to notices are ignored: they extend no lease and confirm no read.
 type notices struct {
 	send func(raft.ServerID, raft.ServerAddress, *raft.AppendEntriesRequest, *raft.AppendEntriesResponse) error
 
 	mu      sync.Mutex
 	term    uint64 // the newest in which this node sent requests
 	applied uint64 // the newest entry of the term that was applied; 0: none
-	peers   map[raft.ServerID]*told
+	peers   map[raft.ServerID]*progress
 }
 
-// told is what a follower matched, and was told, in the term.
-type told struct {
+// progress is what a follower has confirmed in the term, and what was sent to it.
+type progress struct {
 	id      raft.ServerID
 	address raft.ServerAddress
 	matched raft.AppendEntriesRequest // without entries; PrevLogEntry 0: nothing yet
@@ -243,8 +244,8 @@ type told struct {
 	sending bool
 }
 
-// lastOf returns the index and the term up to which a follower that takes the request
-// has the leader's log.
+// lastOf returns the index and the term up to which a follower has the leader's log
+// once it has accepted the request.
 func lastOf(req *raft.AppendEntriesRequest) (index, term uint64) {
 	if n := len(req.Entries); n > 0 {
 		return req.Entries[n-1].Index, req.Entries[n-1].Term
@@ -252,7 +253,7 @@ func lastOf(req *raft.AppendEntriesRequest) (index, term uint64) {
 	return req.PrevLogEntry, req.PrevLogTerm
 }
 
-// sent records a request of Raft's own that goes out: it brings a commit itself.
+// sent records one of Raft's own requests, which carries a commit index, too.
 func (n *notices) sent(id raft.ServerID, address raft.ServerAddress, req *raft.AppendEntriesRequest) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -260,11 +261,11 @@ func (n *notices) sent(id raft.ServerID, address raft.ServerAddress, req *raft.A
 		return
 	}
 	if req.Term > n.term {
-		n.term, n.applied, n.peers = req.Term, 0, map[raft.ServerID]*told{}
+		n.term, n.applied, n.peers = req.Term, 0, map[raft.ServerID]*progress{}
 	}
 	p := n.peers[id]
 	if p == nil {
-		p = &told{id: id}
+		p = &progress{id: id}
 		n.peers[id] = p
 	}
 	p.address = address
@@ -273,7 +274,7 @@ func (n *notices) sent(id raft.ServerID, address raft.ServerAddress, req *raft.A
 	p.commit = max(p.commit, min(req.LeaderCommitIndex, last))
 }
 
-// answered records what the answer to a request of Raft's own proves.
+// answered records what the answer to one of Raft's own requests proves.
 func (n *notices) answered(id raft.ServerID, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) {
 	index, term := lastOf(req)
 	if !resp.Success || resp.Term != req.Term {
@@ -305,10 +306,10 @@ func (n *notices) committed(index, term uint64) {
 	}
 }
 
-// news returns the commit that a follower is to be told of now; 0: nothing. While
-// entries are under way to it, it would come to read a notice only after it has stored
-// them: under load the next ones have told it by then. The lock is held.
-func (n *notices) news(p *told) uint64 {
+// pendingCommit returns the commit index to send to a follower now; 0: none. While
+// entries are in flight to it, a notice would be read only after they are stored, and
+// under load the next entries bring the commit index sooner. The lock is held.
+func (n *notices) pendingCommit(p *progress) uint64 {
 	commit := min(n.applied, p.matched.PrevLogEntry)
 	if p.matched.Term != n.term || commit <= p.commit || p.asked > p.matched.PrevLogEntry {
 		return 0
@@ -316,18 +317,18 @@ func (n *notices) news(p *told) uint64 {
 	return commit
 }
 
-// notify sends a follower what it was not told yet, one notice at a time. The lock is
-// held.
-func (n *notices) notify(p *told) {
-	if !p.sending && n.news(p) > 0 {
+// notify sends a follower a commit index that it does not have yet, one notice at a
+// time. The lock is held.
+func (n *notices) notify(p *progress) {
+	if !p.sending && n.pendingCommit(p) > 0 {
 		p.sending = true
 		go n.sendTo(p)
 	}
 }
 
-// sendTo sends notices until the follower was told everything, or is out of reach:
-// then Raft's next request notifies it.
-func (n *notices) sendTo(p *told) {
+// sendTo sends notices until the follower is up to date or unreachable: then Raft's
+// next request notifies it.
+func (n *notices) sendTo(p *progress) {
 	for err := error(nil); ; {
 		req, address := n.next(p, err)
 		if req == nil {
@@ -337,12 +338,12 @@ func (n *notices) sendTo(p *told) {
 	}
 }
 
-// next returns the notice that a follower needs; nil when it needs none, or the last
-// one failed.
-func (n *notices) next(p *told, failed error) (*raft.AppendEntriesRequest, raft.ServerAddress) {
+// next returns the next notice for a follower; nil if it needs none, or the last one
+// failed.
+func (n *notices) next(p *progress, failed error) (*raft.AppendEntriesRequest, raft.ServerAddress) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	commit := n.news(p)
+	commit := n.pendingCommit(p)
 	if failed != nil || commit == 0 {
 		p.sending = false
 		return nil, ""

@@ -1,9 +1,9 @@
-// Package delivery sends to agents' receivers what was queued for them, and asks a
-// receiver whether it wants that.
+// Package delivery sends queued deliveries to agents' receivers, and verifies
+// receivers.
 //
-// It is given the state to read what is due from, functions that replicate a command,
-// the data key, and what checks an address. While this node leads it begins attempts; those that
-// have begun belong to the node and are finished under any leader. It never sends
-// what the log has not begun, and it never dials an address of the service itself. How a
-// message reaches a receiver is package push's.
+// It receives the state, functions that replicate a command, the data key, and a check
+// of addresses. It starts attempts while this node leads; the node finishes those that
+// it started, also when another node leads by then. It sends nothing before the log
+// records the start of the attempt, and it never dials an address of the service
+// itself. Package push does the sending.
 package delivery

@@ -50,7 +50,7 @@ func (ms *Membership) bootstrap(ctx context.Context) {
 			ms.formCluster(ctx, voters)
 			return
 		}
-		ms.awaitPlace(ctx, reason, ms.rejectedBy(ctx, members))
+		ms.reportWaiting(ctx, reason, ms.rejectedBy(ctx, members))
 		select {
 		case <-ctx.Done():
 			return
@@ -66,9 +66,9 @@ type obstacle struct {
 	wrong bool
 }
 
-// awaitPlace says why this node waits, in the log and in /readyz. What a leader
+// reportWaiting says why this node waits, in the log and in /readyz. What a leader
 // says of it counts more than what it sees itself.
-func (ms *Membership) awaitPlace(ctx context.Context, seen, rejected obstacle) {
+func (ms *Membership) reportWaiting(ctx context.Context, seen, rejected obstacle) {
 	if rejected.text != "" {
 		seen = rejected
 	}

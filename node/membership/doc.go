@@ -1,10 +1,10 @@
-// Package membership decides who belongs to the cluster: it forms one, waits to be
-// taken into one, and, while this node leads, brings Raft's configuration in line with
-// who is there.
+// Package membership decides who belongs to the cluster: it forms a cluster or waits to
+// be added to one, and, while this node leads, adapts Raft's configuration to the nodes
+// that are present.
 //
-// It is given Raft, gossip, the address book, a client for the other nodes' private
-// ports, and the state to read the configuration from. It answers other nodes' questions
-// about this one. It is the only place that changes Raft's configuration, one change at
-// a time and only on the configuration that it was decided on. It knows nothing of entries,
-// agents or HTTP clients, and it never ends the node by itself.
+// It receives Raft, gossip, the address book, a client for the other nodes' private
+// ports, and the state, which holds the configuration. It answers other nodes'
+// questions about this one. Only this package changes Raft's configuration, one change
+// at a time; a change is carried out only if the configuration is still the one that
+// the decision was based on. It knows nothing of entries, agents or HTTP clients.
 package membership

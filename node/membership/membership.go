@@ -163,11 +163,11 @@ func (ms *Membership) HandOver(ctx context.Context) error {
 	defer cancel()
 	led := ms.cfg.Raft.Leads()
 	for attempt := 0; ms.cfg.Raft.Leads(); attempt++ {
-		heirs := ms.Heirs()
-		if len(heirs) == 0 {
+		successors := ms.Successors()
+		if len(successors) == 0 {
 			break
 		}
-		next := heirs[attempt%len(heirs)]
+		next := successors[attempt%len(successors)]
 		done := make(chan error, 1)
 		go func() { done <- ms.cfg.Raft.HandOver(next) }()
 		select {
@@ -190,31 +190,31 @@ func (ms *Membership) HandOver(ctx context.Context) error {
 	return nil
 }
 
-// Heirs returns the other voters that are alive, the fittest to lead first. Raft by
+// Successors returns the other voters that are alive, the fittest to lead first. Raft by
 // itself would pick one by its log alone, alive or not.
-func (ms *Membership) Heirs() []string {
+func (ms *Membership) Successors() []string {
 	health, _ := ms.Health()
-	var alive []heir
+	var alive []successor
 	for _, id := range ms.cfg.Raft.Voters() {
 		if m, ok := ms.cfg.Gossip.Member(id); ok && id != ms.cfg.ServerID {
 			of, _ := health.Server(id)
-			alive = append(alive, heir{id, of.Healthy && !m.DiskLow && !m.Slow && !m.NonVoter && !m.Leaving, of.LastIndex})
+			alive = append(alive, successor{id, of.Healthy && !m.DiskLow && !m.Slow && !m.NonVoter && !m.Leaving, of.LastIndex})
 		}
 	}
 	return byFitness(alive)
 }
 
-// heir is a server that may lead next.
-type heir struct {
+// successor is a server that may lead next.
+type successor struct {
 	id    string
 	fit   bool
 	index uint64 // of its log
 }
 
-// byFitness returns the ids of heirs, the fit ones first and those with more log
+// byFitness returns the ids of successors, the fit ones first and those with more log
 // before those with less.
-func byFitness(heirs []heir) []string {
-	slices.SortStableFunc(heirs, func(a, b heir) int {
+func byFitness(successors []successor) []string {
+	slices.SortStableFunc(successors, func(a, b successor) int {
 		if a.fit != b.fit {
 			if a.fit {
 				return -1
@@ -223,8 +223,8 @@ func byFitness(heirs []heir) []string {
 		}
 		return cmp.Compare(b.index, a.index)
 	})
-	ids := make([]string, len(heirs))
-	for i, h := range heirs {
+	ids := make([]string, len(successors))
+	for i, h := range successors {
 		ids[i] = h.id
 	}
 	return ids

@@ -206,7 +206,7 @@ func (p *planner) mayVote(ctx context.Context, sit *situation, id string) (old s
 		}
 		voters++
 		if other := string(s.ID); NameOf(other) == NameOf(id) {
-			if old != "" || !p.gone(ctx, sit, other) {
+			if old != "" || !p.hasLeft(ctx, sit, other) {
 				return "", false
 			}
 			old = other
@@ -230,7 +230,7 @@ func (p *planner) superseded(ctx context.Context, sit *situation) string {
 			_, alive := sit.alive[string(other.ID)]
 			outranked := other.Suffrage == raft.Voter || old.Suffrage != raft.Voter
 			if other.ID != old.ID && NameOf(string(other.ID)) == NameOf(string(old.ID)) && alive && outranked &&
-				p.gone(ctx, sit, string(old.ID)) {
+				p.hasLeft(ctx, sit, string(old.ID)) {
 				return string(old.ID)
 			}
 		}
@@ -238,9 +238,9 @@ func (p *planner) superseded(ctx context.Context, sit *situation) string {
 	return ""
 }
 
-// gone reports whether a server has left for good: it is out of gossip for a
+// hasLeft reports whether a server has left for good: it is out of gossip for a
 // while, and does not answer.
-func (p *planner) gone(ctx context.Context, sit *situation, id string) bool {
+func (p *planner) hasLeft(ctx context.Context, sit *situation, id string) bool {
 	if _, alive := sit.alive[id]; alive || id == p.self {
 		return false
 	}
@@ -292,7 +292,7 @@ func (p *planner) dead(ctx context.Context, sit *situation) string {
 		if s.Suffrage == raft.Voter && !p.mayLose(sit, id) || sit.now.Sub(p.seen[id]) < p.deadFor {
 			continue
 		}
-		if p.gone(ctx, sit, id) {
+		if p.hasLeft(ctx, sit, id) {
 			return id
 		}
 	}

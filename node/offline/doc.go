@@ -1,9 +1,9 @@
-// Package offline is what is done with a data directory while no node runs on it:
-// restoring a backup, recovering a lost cluster, saying how far a node got. It also
-// opens the log for a node that starts, which checks that the log and the state in the
-// directory belong together.
+// Package offline works on a data directory while no node runs on it: it restores a
+// backup, recovers a lost cluster, and reports the position of a node. It also opens
+// the log for a node that starts, and checks that the log and the state belong
+// together.
 //
-// It is given a directory and secret files. It never opens a connection, and it
-// changes nothing in a directory that it has not locked. What it began and could not
-// finish is marked, so that no node starts on it.
+// It receives a directory and secret files. It opens no connections, and it changes
+// nothing in a directory that it has not locked. A directory with an unfinished change
+// is marked, so that no node starts on it.
 package offline

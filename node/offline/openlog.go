@@ -105,7 +105,7 @@ func (p position) bind(dir string, identity *cluster.Identity, log *logstore.Sto
 		if err := p.continued(dir, log); err != nil {
 			return err
 		}
-	} else if err := beginAgain(log); err != nil {
+	} else if err := resetFormation(log); err != nil {
 		return err
 	}
 	if identity.LogID != "" {
@@ -114,11 +114,11 @@ func (p position) bind(dir string, identity *cluster.Identity, log *logstore.Sto
 	return adopt(dir, identity, log, id)
 }
 
-// beginAgain makes up for a start that was cut short while it formed a cluster: Raft
+// resetFormation makes up for a start that was cut short while it formed a cluster: Raft
 // writes the first term, and then the first entry. Left like this the node would
 // take itself for part of a cluster that there is not. Nobody is elected in the
 // first term, so that nothing else leaves a log with it alone.
-func beginAgain(log *logstore.Store) error {
+func resetFormation(log *logstore.Store) error {
 	last, err := log.LastIndex()
 	if err != nil || last > 0 {
 		return err

@@ -1,9 +1,9 @@
 // Package operator answers operators on the private port: reports, digests, backups,
-// and the changes that only an operator asks for. It serves Go's profiles, and it seals
-// the cluster's data key under a new secret when an operator has changed that.
+// and the changes that only operators make. It also serves Go's profiles, and it seals
+// the cluster's data key under a new secret after an operator has changed the secret.
 //
-// It is given the parts of the node to report on and to act through. Whoever calls has
-// the cluster's secret and may do everything. It never takes a caller's word for what it can
-// see itself: a removal is decided on the configuration that it changes. What goes over
-// the wire is package admin's.
+// It receives the parts of the node that it reports on and acts through. Callers have
+// the cluster's secret and may do everything, but it checks itself what it can: a
+// removal is decided on the configuration that it changes. Package admin defines the
+// requests and answers.
 package operator

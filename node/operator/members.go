@@ -30,11 +30,11 @@ func (o *Operator) transferLeadership(ctx context.Context, request admin.ServerR
 		return request, nil // it leads already
 	}
 	if request.ID == "" {
-		heirs := o.cfg.Members.Heirs()
-		if len(heirs) == 0 {
+		successors := o.cfg.Members.Successors()
+		if len(successors) == 0 {
 			return admin.ServerRef{}, rejectf(http.StatusConflict, "no other voter is alive that could lead; see `commons members`")
 		}
-		request.ID = heirs[0]
+		request.ID = successors[0]
 	}
 	if !slices.Contains(o.cfg.Raft.Voters(), request.ID) {
 		return admin.ServerRef{}, rejectf(http.StatusConflict, "%s has no vote and cannot lead; see `commons raft list-peers`", request.ID)

@@ -1,5 +1,4 @@
-// Package push sends events to the https receivers that agents have named, and
-// asks receivers whether they want them. It reaches public addresses alone,
-// follows nothing, keeps nothing of what a receiver says, and signs what it
-// sends as the Standard Webhooks specification has it.
+// Package push sends events to the https receivers of agents, and verifies receivers.
+// It connects to public addresses only, follows no redirects, stores no response
+// bodies, and signs what it sends according to the Standard Webhooks specification.
 package push
