@@ -16,7 +16,7 @@ type logEntry struct {
 	data          []byte
 }
 
-// answered is a command's result on its way to the observer.
+// answered is a command's result, to be passed to the observer.
 type answered struct {
 	boot  command.BootID
 	seq   uint64
@@ -30,8 +30,8 @@ func (m *Machine) Apply(index, term uint64, batch []byte) {
 	m.applyAll([]logEntry{{index: index, term: term, data: batch}})
 }
 
-// applyAll applies log entries in order, and stops where somebody waits for the view
-// of one index.
+// applyAll applies log entries in order. It publishes a view in between where a caller
+// waits for the view of an index.
 func (m *Machine) applyAll(entries []logEntry) {
 	for len(entries) > 0 {
 		n := m.captures.next(entries)
@@ -41,10 +41,10 @@ func (m *Machine) applyAll(entries []logEntry) {
 	}
 }
 
-// apply carries out committed log entries, in order, in one write, and publishes
-// the view after them. What the state already holds is skipped. It panics when the log
-// is not the one that the state was made of, and when an entry cannot be decoded: a
-// state machine that skips one is no copy of the others any more.
+// apply carries out committed log entries, in order, in one write, and publishes the
+// view after them. What the state already holds is skipped. It panics when the log does
+// not match the state, and when an entry cannot be decoded: a state machine that skips
+// an entry would differ from the others.
 func (m *Machine) apply(entries []logEntry) {
 	m.applyMu.Lock()
 	defer m.applyMu.Unlock()
@@ -89,7 +89,7 @@ func (m *Machine) apply(entries []logEntry) {
 	}
 }
 
-// begin starts the transaction of one call.
+// begin starts the transaction of one call of apply.
 func (m *Machine) begin() *txn {
 	return &txn{
 		db:         m.store.db,
@@ -110,7 +110,7 @@ func (m *Machine) begin() *txn {
 	}
 }
 
-// applyBatch carries out one log entry of ours.
+// applyBatch applies one log entry that holds a batch.
 func (m *Machine) applyBatch(tx *txn, e *logEntry, answers []answered) []answered {
 	b, err := command.DecodeBatch(e.data)
 	tx.must(err)
@@ -135,7 +135,7 @@ func (m *Machine) applyBatch(tx *txn, e *logEntry, answers []answered) []answere
 	return answers
 }
 
-// run carries a command out, unless it was carried out before.
+// run applies a command, unless it was applied before.
 func (s *session) run(tx *txn, boot command.BootID, c command.Command) command.Result {
 	if !s.holds(c.Seq) {
 		return command.Result{Outcome: command.OutcomeDropped}
@@ -148,8 +148,9 @@ func (s *session) run(tx *txn, boot command.BootID, c command.Command) command.R
 	return r
 }
 
-// carryOut is the table of what each command does, with carryOutOrder. What it calls must be
-// deterministic: it may look at the transaction and the command, and at nothing else.
+// carryOut calls the function that applies a command; carryOutOrder is its second part.
+// These functions must be deterministic: they may depend on the transaction and the
+// command only.
 func (tx *txn) carryOut(p command.Payload) command.Result {
 	switch c := p.(type) {
 	case *command.Tick:

@@ -1,9 +1,9 @@
-// Package fsm is the replicated state of Commons: a deterministic state machine
-// over a Pebble database, its index and its views. Commands and their results are
-// those of package fsm/command, which also says what is replicated.
+// Package fsm is the replicated state of Commons: a deterministic state machine over a
+// Pebble database, with its search index and its views. Package fsm/command defines the
+// commands and their results, and says what is replicated.
 //
-// Nothing but the Raft log decides what the state is: no clock, no randomness,
-// no map iteration order, no environment and no I/O result reaches it.
+// The state depends on the Raft log only: not on a clock, randomness, map iteration
+// order, the environment or I/O results.
 package fsm
 
 import (
@@ -26,38 +26,37 @@ import (
 
 // Options configure a Machine.
 type Options struct {
-	// Dir is the directory that the state lives in. It is made when missing.
+	// Dir is the directory of the state. It is created if missing.
 	Dir string
 	// Logger receives what an operator should know. Nil discards.
 	Logger *slog.Logger
 	// Observer is notified of every applied command. Nil is allowed.
 	Observer Observer
-	// DeliveriesEnded is called with the deliveries that left their queues, or were
-	// never queued, on the apply goroutine, after the view that holds this is
-	// published. After a crash it may be called again. Nil is allowed.
+	// DeliveriesEnded is called with the deliveries that left their queues, or were never
+	// queued, on the apply goroutine, after a view with this change is published. After a
+	// crash it may be called again. Nil is allowed.
 	DeliveriesEnded func([]DeliveryEnd)
-	// CacheBytes is the least size of Pebble's block cache; zero is
-	// DefaultCacheBytes. It has use of what the memtables leave free, too.
+	// CacheBytes is the minimum size of Pebble's block cache; zero is DefaultCacheBytes.
+	// The cache also uses memory that the memtables leave free.
 	CacheBytes int64
 	// MemTableBytes is the size of one of Pebble's memtables; zero is
 	// DefaultMemTableBytes.
 	MemTableBytes int64
-	// MaxOpenFiles bounds the files that are open at once; zero is
-	// DefaultMaxOpenFiles. While a snapshot is received there are two states.
+	// MaxOpenFiles bounds the open files of one state; zero is DefaultMaxOpenFiles. While a
+	// snapshot is received there are two states.
 	MaxOpenFiles int
 	// MaxFormat is the newest format that is known; zero is MaxFormat. Tests of
 	// upgrades set it.
 	MaxFormat int
-	// Fatal is called, on any goroutine, when the bytes below the state turn out
-	// wrong, the storage fails for good, or what comes is of a newer format. The
-	// state must not be used afterwards. Nil panics.
+	// Fatal is called, on any goroutine, when stored data is corrupt, the storage fails
+	// permanently, or a log entry or snapshot has a newer format. The state must not be
+	// used afterwards. Nil panics.
 	Fatal func(error)
 
-	// fs is what Pebble keeps its files in; nil is the system's. Tests have disks
-	// fill up in it.
+	// fs is the file system for Pebble; nil is the system's. Tests use it to simulate full
+	// disks.
 	fs vfs.FS
-	// failpoint is called at named steps. Tests panic in it, which is as much of
-	// a crash as one process can have and still look at the outcome.
+	// failpoint is called at named steps. Tests panic in it to simulate a crash.
 	failpoint func(step string)
 }
 
@@ -71,14 +70,13 @@ type Observer interface {
 // closeGrace is how long Close waits for views that are still in use.
 const closeGrace = 5 * time.Second
 
-// Machine is the replicated state machine over a Pebble database. One goroutine
-// applies and restores, Raft's; everything that is exported may be called from
-// any goroutine.
+// Machine is the replicated state machine over a Pebble database. One goroutine of
+// Raft's applies and restores; all exported methods may be called from any goroutine.
 type Machine struct {
 	opts    Options
 	cache   *pebble.Cache
 	waiters waiters
-	// watchers wait for what concerns an agent.
+	// watchers wait for changes that concern an agent.
 	watchers watchers
 	view     atomic.Pointer[View]
 	inUse    sync.WaitGroup // stores that a view or the machine refers to
@@ -87,8 +85,7 @@ type Machine struct {
 	digests  digests
 	captures captures
 
-	// applyMu serialises what changes the state: apply, restore, seals of the
-	// index, close.
+	// applyMu serialises changes of the state: apply, restore, seals of the index, close.
 	applyMu sync.Mutex
 	store   *store
 	loaded
@@ -97,9 +94,8 @@ type Machine struct {
 	closed bool
 }
 
-// Open opens the state in opts.Dir, or makes an empty one. It finishes or clears
-// away whatever a crash left half done. snapshot.ErrBehind means that the state must
-// be wiped.
+// Open opens the state in opts.Dir, or creates an empty one. It completes or removes
+// what a crash left unfinished. snapshot.ErrBehind means that the state must be wiped.
 func Open(opts Options) (*Machine, error) {
 	m := newMachine(opts)
 	if err := m.open(); err != nil {
@@ -186,8 +182,8 @@ func (m *Machine) restore(r io.Reader) error {
 	return err
 }
 
-// closeStore closes a store that nobody uses any more, and deletes it when
-// another one has taken its place.
+// closeStore closes a store that is not used any more, and deletes it if another one
+// has replaced it.
 func (m *Machine) closeStore(s *store) {
 	m.inUse.Done()
 	go func() {
@@ -217,9 +213,9 @@ func (m *Machine) View() *View {
 // It counts commands and configurations, the only entries that reach a state machine.
 func (m *Machine) Applied() uint64 { return m.waiters.applied.Load() }
 
-// Covers returns the position in the Raft log up to which the state holds
-// everything: that of the newest applied log entry, or of a snapshot that ends
-// with entries of Raft's own. It is zero for an empty state.
+// Covers returns the position in the Raft log up to which the state is complete: that
+// of the newest applied log entry, or of a snapshot that ends with entries that Raft
+// keeps for itself. It is zero for an empty state.
 func (m *Machine) Covers() (index, term uint64, err error) {
 	v := m.View()
 	defer v.Release()
@@ -227,8 +223,8 @@ func (m *Machine) Covers() (index, term uint64, err error) {
 	return p.Index, p.Term, err
 }
 
-// Wait waits until Applied() >= index. It returns ctx's error when that ends
-// first, and ErrClosed when the machine is closed.
+// Wait waits until Applied() >= index. It returns ctx's error if ctx ends first, and
+// ErrClosed if the machine is closed.
 func (m *Machine) Wait(ctx context.Context, index uint64) error { return m.waiters.wait(ctx, index) }
 
 // Digest returns the running hash over everything applied up to index. Equal
@@ -239,10 +235,9 @@ func (m *Machine) Digest() (index uint64, rolling [32]byte) {
 	return v.head.applied, v.head.rolling
 }
 
-// RestoreOnStart reports whether Raft must restore the newest snapshot when it
-// starts; raft.Config.NoSnapshotRestoreOnStart is its opposite. Open sees to it
-// that the state covers the newest snapshot, so the answer is no unless that
-// could not be established.
+// RestoreOnStart reports whether Raft must restore the newest snapshot when it starts;
+// raft.Config.NoSnapshotRestoreOnStart is its opposite. Open ensures that the state
+// covers the newest snapshot, so the answer is no unless that could not be verified.
 func (m *Machine) RestoreOnStart() bool {
 	v := m.View()
 	defer v.Release()
@@ -261,7 +256,7 @@ func (m *Machine) DiskSpace() (free, size uint64, err error) {
 	return usage.AvailBytes, usage.TotalBytes, nil
 }
 
-// publish makes the state as it is now the newest view. The caller holds applyMu.
+// publish makes the current state the newest view. The caller holds applyMu.
 func (m *Machine) publish() {
 	old := m.view.Swap(m.newView())
 	m.waiters.advance(m.head.applied)
@@ -270,9 +265,9 @@ func (m *Machine) publish() {
 	}
 }
 
-// Close flushes the state to disk and releases it. Nothing may be applied
-// meanwhile. Views that are still in use are waited for, but not for long. A disk
-// that is full is no error: what is not flushed is applied again from the log.
+// Close flushes the state to disk and releases it. Nothing may be applied meanwhile. It
+// waits up to closeGrace for views that are still in use. A full disk is no error: what
+// is not flushed is applied again from the log.
 func (m *Machine) Close() error {
 	m.applyMu.Lock()
 	defer m.applyMu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// cursor goes down the sealed blocks of one term. It keeps the directory of one run,
-// so that cursors of several terms can share an iterator.
+// cursor goes through the sealed blocks of one term, newest first. It keeps the
+// directory of one run, so that cursors of several terms can share an iterator.
 type cursor struct {
 	iter    *pebble.Iterator
 	key     []byte   // what the keys of the term begin with, and room for the rest
@@ -24,7 +24,7 @@ type cursor struct {
 	hasAlso bool
 }
 
-// keyRoom is what a key of a posting has after its term.
+// keyRoom is how many bytes a key of a posting has after its term.
 const keyRoom = blockBytes + partBytes
 
 // openCursor opens a cursor for the keys that begin with term; see appendTerm.
@@ -72,7 +72,7 @@ func (c *cursor) seek(target uint64) (block uint64, ok bool, err error) {
 	return block, ok, nil
 }
 
-// read takes the directory that iter is on.
+// read loads the directory at the iterator's position.
 func (c *cursor) read() error {
 	_, block, off, err := splitKey(c.iter.Key())
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// eraseBatch is how many postings Erase looks at before it lets a part be sealed.
+// eraseBatch is how many postings Erase processes before it lets a seal run.
 const eraseBatch = 4096
 
-// leave returns the offsets of a list that are not in the set.
-func (b Bitmap) leave(list []uint16) []uint16 {
+// exclude returns the offsets of a list that are not in the set.
+func (b Bitmap) exclude(list []uint16) []uint16 {
 	if len(b) == 0 {
 		return list
 	}
@@ -25,7 +25,7 @@ func (b Bitmap) leave(list []uint16) []uint16 {
 	return left
 }
 
-// erasedIn returns the entries of a block of which nothing is to be kept.
+// erasedIn returns the erased entries of a block.
 func (x *Index) erasedIn(block uint64) (Bitmap, error) {
 	if x.opts.Erased == nil {
 		return nil, nil
@@ -33,14 +33,14 @@ func (x *Index) erasedIn(block uint64) (Bitmap, error) {
 	return x.opts.Erased(block)
 }
 
-// lasts reports whether what is erased keeps a term, given what its keys begin with.
+// lasts reports whether erased entries keep a term, given the prefix of its keys.
 func (x *Index) lasts(term []byte) bool {
 	return x.opts.Lasting != nil && x.opts.Lasting(term[len(x.opts.Prefix)+1:len(term)-1])
 }
 
-// Erase takes the entries that Options.Erased names out of all postings in Pebble, and
-// terms that only they had with them. It goes once through all postings, those of a
-// seal that was cut short included.
+// Erase removes the entries that Options.Erased names from all postings in Pebble, and
+// with them terms that only they had. It goes once through all postings, including
+// those of an interrupted seal.
 func (x *Index) Erase(ctx context.Context) error {
 	lower := append(append([]byte{}, x.opts.Prefix...), postingKey)
 	e := eraser{x: x, known: map[uint64]Bitmap{}}
@@ -56,15 +56,15 @@ func (x *Index) Erase(ctx context.Context) error {
 	return nil
 }
 
-// eraser writes postings anew.
+// eraser rewrites postings.
 type eraser struct {
 	x       *Index
 	known   map[uint64]Bitmap // what is to be erased, by block
 	records []record
 }
 
-// some goes through the next postings, and returns where the others begin; nil: there
-// are none.
+// some processes the next postings, and returns where to continue; nil: there are no
+// more.
 func (e *eraser) some(from, upper []byte) (next []byte, err error) {
 	e.x.sealing.Lock() // a seal adds to directories
 	defer e.x.sealing.Unlock()
@@ -96,7 +96,7 @@ func (e *eraser) some(from, upper []byte) (next []byte, err error) {
 	return next, batch.Commit(pebble.NoSync)
 }
 
-// posting writes one posting or directory anew, where it holds what is to be erased.
+// posting rewrites one posting or directory if it holds erased entries.
 func (e *eraser) posting(batch *pebble.Batch, key, value []byte) error {
 	term, block, off, err := splitKey(key)
 	if err != nil || e.x.lasts(term) {
@@ -118,7 +118,8 @@ func (e *eraser) posting(batch *pebble.Batch, key, value []byte) error {
 	return batch.Set(key, left, nil)
 }
 
-// left returns what is left of a posting, nil for nothing, and whether that is less.
+// left returns the rest of a posting, nil if it is empty, and whether something was
+// removed.
 func (e *eraser) left(block uint64, posting []byte) (left []byte, changed bool, err error) {
 	erased, known := e.known[block]
 	if !known {
@@ -147,7 +148,7 @@ func (e *eraser) left(block uint64, posting []byte) (left []byte, changed bool, 
 	return appendPosting(nil, list), true, nil
 }
 
-// directory returns what is left of a directory.
+// directory returns the rest of a directory.
 func (e *eraser) directory(term []byte, block uint64, value []byte) (left []byte, changed bool, err error) {
 	if e.records, err = appendRecords(e.records[:0], value, block); err != nil {
 		return nil, false, err
@@ -183,8 +184,7 @@ func (e *eraser) directory(term []byte, block uint64, value []byte) (left []byte
 	return left, changed, nil
 }
 
-// longLeft reports whether anything will be left of a term's postings in a block that
-// have keys of their own.
+// longLeft reports whether any of a term's long postings in a block will remain.
 func (e *eraser) longLeft(term []byte, block uint64) (some bool, err error) {
 	lower := appendPostings(append([]byte{}, term...), block)
 	iter, err := e.x.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: keyAfter(lower[:len(term)+blockBytes])})

@@ -1,15 +1,15 @@
-// Package index finds entries by their terms.
+// Package index is an inverted index: it finds entries by their terms.
 //
 // Entries are numbered by seq. Each block of BlockEntries entries is indexed
-// alone: for each of its terms the offsets of the entries that carry it. The
-// newest entries are in memory, in parts: a part ends with its block, or earlier
-// when its terms take maxPartBytes of memory. A full part is sealed into Pebble in
-// the background, and the seal mark says how far that went. A search goes through
-// the blocks from the newest down and stops at its limit, so that its cost hardly
-// depends on how much there is.
+// separately: for each term, the offsets of the entries that have it. The newest
+// entries are in memory, in parts: a part ends with its block, or earlier when its
+// terms take maxPartBytes of memory. A full part is sealed, that is written to Pebble,
+// in the background; the seal mark is the end of what is sealed. A search goes through
+// the blocks from newest to oldest and stops at its limit, so that its cost hardly
+// depends on the number of entries.
 //
-// The index is a function of the entries. Each node has its own and rebuilds it
-// when it is lost. It is in no digest.
+// The index is derived from the entries. Each node has its own and rebuilds it when it
+// is lost. Digests do not include it.
 package index
 
 import (
@@ -26,9 +26,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// What may wait to be sealed: full parts, and the memory that they take. Add blocks
-// at either bound, so that memory is bounded when entries come faster than Pebble
-// takes them.
+// Limits of what may wait to be sealed: full parts, and their memory. Add blocks at
+// either limit, so that memory stays bounded when entries come faster than Pebble can
+// write them.
 const (
 	maxWaiting      = 8
 	maxWaitingBytes = 64 << 20
@@ -36,29 +36,29 @@ const (
 
 // Options are the settings of an Index.
 type Options struct {
-	// Prefix begins every key of the index. The keyspace is the index's alone.
+	// Prefix begins every key of the index. Nothing else may use keys with this prefix.
 	Prefix []byte
-	// Version says how terms are made, in 24 bits. An index of another version is
-	// dropped when it is opened.
+	// Version is the version of the code that makes terms, in 24 bits. An index of another
+	// version is dropped when it is opened.
 	Version uint32
 	// First is the lowest seq of any entry.
 	First uint64
 	// Logger receives failed seals; nil discards.
 	Logger *slog.Logger
-	// Erased, if set, returns the entries of a block of which nothing but some terms is to
-	// be kept. They are not sealed, and Erase takes them out of what is.
+	// Erased, if set, returns the entries of a block that are to be erased. They are not
+	// sealed, and Erase removes them from sealed postings, except from terms that Lasting
+	// names.
 	Erased func(block uint64) (Bitmap, error)
-	// Lasting, if set, reports whether what is erased keeps a term: one that says where it
-	// stood.
+	// Lasting, if set, reports whether erased entries keep a term, such as their channel.
 	Lasting func(term []byte) bool
-	// OnSealed, if set, is called in the background after each seal with the
-	// new mark. A sealed part leaves memory when the second Cut after that is
-	// taken and no older Cut is in use.
+	// OnSealed, if set, is called in the background after each seal with the new mark. A
+	// sealed part is removed from memory when the second Cut after that is taken and no
+	// older Cut is in use.
 	OnSealed func(sealed uint64)
 }
 
-// Index is the index of all entries. Add and Cut are for one goroutine, the one
-// that applies commands; everything else is for any.
+// Index is the index of all entries. Only the apply goroutine may call Add and Cut; all
+// other methods are safe for concurrent use.
 type Index struct {
 	db   *pebble.DB
 	opts Options
@@ -141,7 +141,7 @@ func (x *Index) Sealed() uint64 {
 }
 
 // Add indexes the entry seq under its terms, and under its words, which are given
-// without WordClass; both may repeat. It keeps nothing of their memory.
+// without WordClass. Both may contain duplicates. It keeps no reference to them.
 //
 // Seqs are consecutive, beginning with Sealed of the index just opened; any other
 // seq is a bug of the caller, and Add panics. Add blocks while too much waits to
@@ -180,8 +180,8 @@ func (x *Index) startPart(seq uint64) *part {
 	return p
 }
 
-// tooMuchWaits reports whether the full parts that are not sealed reach a bound.
-// The lock is held, and every part in memory is full.
+// tooMuchWaits reports whether the unsealed full parts reach a limit. The lock is held,
+// and every part in memory is full.
 func (x *Index) tooMuchWaits() bool {
 	waiting, bytes := 0, 0
 	for _, p := range x.parts {
@@ -204,14 +204,14 @@ func (x *Index) unsealed() []*part {
 	return keep
 }
 
-// Cut captures what is in the index now. It is cheap. It is taken together with
-// a Pebble snapshot, in either order, with no Add between them; searches of the
-// cut read through that snapshot.
+// Cut captures the current contents of the index. It is cheap. It is taken together
+// with a Pebble snapshot, in either order, with no Add between them; searches of the
+// cut read from that snapshot.
 func (x *Index) Cut() Cut {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	// The snapshot may be older than this call, and a part may have been sealed
-	// since. So what the previous call saw counts.
+	// The snapshot may be older than this call, and a part may have been sealed since. So
+	// the mark that the previous call saw counts.
 	if len(x.parts) > 0 && x.parts[0].end.Load() <= x.cutMark {
 		x.parts = x.unsealed()
 	}
@@ -235,13 +235,14 @@ func (x *Index) Close() {
 }
 
 const (
-	// sealBatch is the size in bytes from which a piece of a part is committed.
-	// Pebble publishes commits in order: the one that applies commands waits for
-	// at most one piece, well below a millisecond.
+	// sealBatch is the size in bytes at which a piece of a part is committed. Pebble
+	// publishes commits in order: the apply goroutine waits for at most one piece, well
+	// below a millisecond.
 	sealBatch = 32 << 10
 	// sealRetry is the time before a failed seal is tried again.
 	sealRetry = time.Second
-	// meanTerm is the room for a term's text when a part is sealed, in bytes.
+	// meanTerm is the assumed mean length of a term in bytes, to size buffers when a part
+	// is sealed.
 	meanTerm = 12
 )
 
@@ -306,13 +307,13 @@ func (x *Index) commit(batch *pebble.Batch) error {
 	}
 }
 
-// seal writes a full part in pieces, and the mark with the last one. A seal that was
-// interrupted is carried out once more: its postings are overwritten by the same ones,
-// and its records stand in the directories twice.
+// seal writes a full part in pieces, and the mark with the last one. An interrupted
+// seal is repeated: it overwrites its postings with the same values, and its records
+// are in the directories twice.
 func (x *Index) seal(p *part, commit func(*pebble.Batch) error) error {
 	x.sealing.Lock()
 	defer x.sealing.Unlock()
-	// The part is full: nobody changes it any more.
+	// The part is full: it does not change any more.
 	sorted, texts := p.sorted()
 
 	batch := x.db.NewBatchWithSize(2 * sealBatch)
@@ -332,7 +333,7 @@ func (x *Index) seal(p *part, commit func(*pebble.Batch) error) error {
 		key = appendTerm(key[:0], x.opts.Prefix, o.text(texts))
 		list := p.list(o.id, &short)
 		if !x.lasts(key) {
-			list = erased.leave(list)
+			list = erased.exclude(list)
 		}
 		if len(list) == 0 {
 			continue

@@ -14,27 +14,26 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// maxPartBytes ends a part. It is above what a block of texts of 1 KB in one language
-// takes, and above what the greatest entry adds.
+// maxPartBytes is the memory at which a part ends. A block of texts of 1 KB in one
+// language takes less, and so does the largest entry.
 const maxPartBytes = 32 << 20
 
 // startLength is the number of bytes of a word in part.starts.
 const startLength = 3
 
-// part is a run of entries of one block whose postings are in memory: all of the
-// block, unless their terms take more than maxPartBytes. One goroutine adds to it;
-// others may look at it meanwhile.
+// part is a run of entries of one block whose postings are in memory: the whole block,
+// unless its terms take more than maxPartBytes. One goroutine adds to it; others may
+// read it meanwhile.
 //
-// Lists only grow at their end: a slice of one, taken under the lock, may be
-// read without it.
+// Lists are append-only: a slice of one, taken under the lock, may be read without it.
 type part struct {
 	start uint64        // the seq of its first entry
 	end   atomic.Uint64 // the seq after its last entry; until it is full, after the last it may have
 
 	mu sync.RWMutex
 	table
-	// starts holds for the first bytes of a word the newest word that begins
-	// with them, as its id plus one; term.before goes on from there.
+	// starts holds for the first bytes of a word the newest word that begins with them, as
+	// its id plus one; term.before links to the next.
 	starts map[uint32]uint32
 }
 
@@ -50,7 +49,8 @@ func newPart(start uint64, terms int) *part {
 // block is the number of the block that the part belongs to.
 func (p *part) block() uint64 { return p.start >> blockShift }
 
-// add files the entry at off under its terms and words. off is above all before.
+// add indexes the entry at off under its terms and words. off is higher than all
+// offsets before.
 func (p *part) add(off uint16, terms, words []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,9 +123,9 @@ func (p *part) offsetsOf(term string, short *[inlineList]uint16) []uint16 {
 }
 
 // visitWords calls visit for words of the part that begin with prefix and have an
-// offset below to, the newest first, while it holds the lock. What visit gets is valid
-// only during the call. It looks at most at look words, and returns how many more it
-// could have looked at.
+// offset below to, the newest first, while it holds the lock. The arguments of visit
+// are valid only during the call. It examines at most look words, and returns how many
+// of look are left.
 func (p *part) visitWords(prefix string, to, look int, visit func(id uint32, word []byte)) int {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -137,7 +137,7 @@ func (p *part) visitWords(prefix string, to, look int, visit func(id uint32, wor
 		if !strings.HasPrefix(string(text), prefix) {
 			return
 		}
-		// Most words end below to, too: their list need not be looked at.
+		// Most words end below to: their lists need not be read.
 		if int(e.last) < to || int(p.list(id, &short)[0]) < to {
 			visit(id, text)
 		}
@@ -184,8 +184,8 @@ func (p *part) load(into *offsets, id uint32) {
 // Nothing but the bytes of texts bounds how many parts a block has: in a part of few
 // entries, short is what one entry takes, so that hundreds of directories fit into memory.
 //
-// What a posting says is true wherever its part ended: parts that were begun and not
-// finished do no harm, and neither does a record that is there twice.
+// A posting is valid wherever its part ended: unfinished parts and duplicate records do
+// no harm.
 const (
 	markKey    = 'm'
 	postingKey = 'p'
@@ -194,23 +194,23 @@ const (
 	partBytes  = 2 // of a part's first offset in a key
 	markBytes  = 4 + 8
 
-	// layout numbers what is said here. An index of another layout is dropped.
+	// layout is the version of this layout. An index with another one is dropped.
 	layout      = 3
 	layoutShift = 24
 )
 
-// A run is a number of blocks whose short postings stand together.
+// A run is a number of blocks whose short postings are stored together.
 const (
 	runShift = 5
 	// maxBlock is above every block that a key can name.
 	maxBlock = 1 << (8 * blockBytes)
-	// maxRecord is the length of the longest posting that stands in a directory.
+	// maxRecord is the length of the longest posting that is stored in a directory.
 	maxRecord = 64
-	// fewEntries is below how many entries a part has few, and maxFewRecord what maxRecord
-	// is there.
+	// In a part with fewer entries than fewEntries, maxFewRecord takes the place of
+	// maxRecord.
 	fewEntries   = BlockEntries / 8
 	maxFewRecord = 2
-	// recordHead is what a record has before its posting.
+	// recordHead is how many bytes a record has before its posting.
 	recordHead = 2
 )
 
@@ -218,8 +218,8 @@ const (
 // has the term WordClass + "ada".
 const WordClass = "w:"
 
-// escapeTerm makes sure that a term cannot run into what follows it in a key.
-// 0xff is in no valid UTF-8, so that no two terms of text meet here.
+// escapeTerm ensures that the end of a term in a key is unambiguous. 0xff is in no
+// valid UTF-8, so no two terms of text get the same key.
 func escapeTerm(term string) string {
 	if strings.IndexByte(term, 0) < 0 {
 		return term
@@ -227,7 +227,7 @@ func escapeTerm(term string) string {
 	return strings.ReplaceAll(term, "\x00", "\xff")
 }
 
-// appendTerm appends what the keys of all postings of the term begin with.
+// appendTerm appends the prefix of all keys of the term's postings.
 func appendTerm[T string | []byte](dst, prefix []byte, term T) []byte {
 	dst = append(dst, prefix...)
 	dst = append(dst, postingKey)
@@ -235,7 +235,7 @@ func appendTerm[T string | []byte](dst, prefix []byte, term T) []byte {
 	return append(dst, 0)
 }
 
-// appendBlock appends what the keys of a term's postings in a block go on with.
+// appendBlock appends the part of a posting's key that names the block.
 func appendBlock(dst []byte, block uint64) []byte {
 	return binary.BigEndian.AppendUint32(dst, ^uint32(block))
 }
@@ -246,7 +246,7 @@ func appendPart(dst []byte, start uint64) []byte {
 	return binary.BigEndian.AppendUint16(appendBlock(dst, start>>blockShift), ^uint16(start%BlockEntries))
 }
 
-// directoryOff stands in a directory's key where others have an offset.
+// directoryOff is in a directory's key in place of an offset.
 const directoryOff = 1<<16 - 1
 
 // appendDirectory appends the end of the key of the directory for a block.
@@ -254,12 +254,12 @@ func appendDirectory(dst []byte, block uint64) []byte {
 	return append(appendBlock(dst, block|(1<<runShift-1)), 0, 0)
 }
 
-// appendPostings appends what comes after a directory and before all postings of a
-// block.
+// appendPostings appends a key end that sorts after a directory and before all postings
+// of a block.
 func appendPostings(dst []byte, block uint64) []byte { return append(appendBlock(dst, block), 0, 1) }
 
-// splitKey cuts a key into what all keys of its term begin with, the block, and the
-// first offset of the part, or directoryOff.
+// splitKey splits a key into the prefix of its term, the block, and the first offset of
+// the part, or directoryOff.
 func splitKey(key []byte) (term []byte, block uint64, off uint16, err error) {
 	cut := len(key) - blockBytes - partBytes
 	if cut < 1 || key[cut-1] != 0 {
@@ -280,7 +280,7 @@ func keyAfter(prefix []byte) []byte {
 	return nil
 }
 
-// mark says up to where the index is in Pebble, and how its terms were made.
+// mark is the seal mark: the end of what is sealed, and the version of the terms.
 type mark struct {
 	version uint32
 	sealed  uint64
@@ -320,8 +320,8 @@ const (
 	bitmapBytes = BlockEntries / 8
 )
 
-// Bitmap says which seqs of a block are in a set: a bit for each, the lowest of a byte
-// first; nil: none are.
+// Bitmap is a set of seqs of a block: a bit for each, the lowest of a byte first; nil
+// is the empty set.
 type Bitmap []byte
 
 // Has reports whether a seq of the block is in the set.
@@ -330,7 +330,7 @@ func (b Bitmap) Has(seq uint64) bool {
 	return len(b) > 0 && b[at/8]&(1<<(at%8)) != 0
 }
 
-// With returns the set with a seq more.
+// With returns the set with a seq added.
 func (b Bitmap) With(seq uint64) Bitmap {
 	at, with := seq%BlockEntries, make(Bitmap, bitmapBytes)
 	copy(with, b)
@@ -338,7 +338,7 @@ func (b Bitmap) With(seq uint64) Bitmap {
 	return with
 }
 
-// Or returns what is in either set.
+// Or returns the union of both sets.
 func (b Bitmap) Or(other Bitmap) Bitmap {
 	if len(b) == 0 {
 		return other
@@ -373,7 +373,7 @@ func (o *offsets) setList(list []uint16) {
 	}
 }
 
-// and keeps what is in other too and reports whether anything is left.
+// and intersects the set with other and reports whether anything is left.
 func (o *offsets) and(other *offsets) bool {
 	var left uint64
 	for i := range o {
@@ -383,7 +383,7 @@ func (o *offsets) and(other *offsets) bool {
 	return left != 0
 }
 
-// andNot takes out what is in a bitmap.
+// andNot removes what is in a bitmap.
 func (o *offsets) andNot(bitmap Bitmap) {
 	for i := 0; i < len(o) && len(bitmap) >= 8; i, bitmap = i+1, bitmap[8:] {
 		o[i] &^= binary.LittleEndian.Uint64(bitmap)
@@ -416,9 +416,9 @@ func (o *offsets) clip(from, to int) {
 	}
 }
 
-// A posting value is either a bitmap of exactly bitmapBytes, little-endian, or
-// shorter: the offsets in rising order, the first as it is, of the others the
-// distance to the one before less one, as varints.
+// A posting value is either a bitmap of exactly bitmapBytes, little-endian, or shorter:
+// the offsets in rising order as varints, the first one as it is, each other one as the
+// difference to the one before, minus one.
 
 // appendPosting appends the posting value of list, which rises strictly and is
 // not empty.
@@ -491,13 +491,13 @@ func appendRecord(dst []byte, block uint64, posting []byte) []byte {
 	return append(dst, posting...)
 }
 
-// record is where in a directory the records of one block are.
+// record is the position of one block's records in a directory.
 type record struct {
 	block    uint64
 	from, to int
 }
 
-// appendRecords appends what a directory has, whose key names block.
+// appendRecords appends the records of the directory whose key names block.
 func appendRecords(dst []record, directory []byte, block uint64) ([]record, error) {
 	first := block &^ (1<<runShift - 1)
 	for at := 0; at < len(directory); {

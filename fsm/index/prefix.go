@@ -9,24 +9,24 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// MaxPrefixWords is the number of words that a prefix stands for at most.
+// MaxPrefixWords is the maximum number of words that a prefix expands to.
 const MaxPrefixWords = 256
 
-// maxPrefixLook is the number of words in memory that a search looks at for a
-// prefix at most, the newest first, so that thousands of words that begin alike
-// make no search expensive. It is far above what a language has.
+// maxPrefixLook is the maximum number of words in memory that a search examines for a
+// prefix, newest first, so that thousands of words with the same beginning make no
+// search expensive. No language has that many.
 const maxPrefixLook = 32 << 10
 
-// maxPrefixHeld is how many words of memory are held between two looks at which of
-// them are the first ones.
+// maxPrefixHeld is how many words from memory are collected before they are reduced to
+// the first ones.
 const maxPrefixHeld = 4 * MaxPrefixWords
 
-// words are the words that a prefix stands for, and a cursor over their union in
-// the sealed blocks. There is no vocabulary on disk: the first directory of a word
-// shows that the word is there, and reading it is the first step of the word's cursor.
+// words are the words that a prefix expands to, and a cursor over their union in the
+// sealed blocks. There is no vocabulary on disk: the first directory of a word shows
+// that the word is there, and reading it is the first step of the word's cursor.
 type words struct {
-	// memory has the words of the parts in memory, sorted, of many the first ones; a
-	// word is there once for each part that has it.
+	// memory has the first words, sorted, of the parts in memory; a word is there once for
+	// each part that has it.
 	memory []memoryWord
 	texts  []byte // of memory
 	bound  string // words of memory from this one on are not held; "" if all are
@@ -50,7 +50,7 @@ type memoryWord struct {
 // none reports whether no word begins with the prefix.
 func (w *words) none() bool { return len(w.memory) == 0 && len(w.sealed) == 0 }
 
-// expand finds the words that the query's prefix stands for.
+// expand finds the words for the query's prefix.
 func (s *search) expand() error {
 	w := &s.words
 	look := maxPrefixLook
@@ -80,7 +80,7 @@ func (s *search) expand() error {
 	return w.list(len(s.cut.prefix) + 1 + len(WordClass))
 }
 
-// hold notes a word of memory, unless too many come before it.
+// hold collects a word from memory, unless too many sort before it.
 func (w *words) hold(p *part, id uint32, word []byte, prefix int) {
 	if w.bound != "" && string(word) >= w.bound {
 		return
@@ -100,8 +100,8 @@ func (w *words) hold(p *part, id uint32, word []byte, prefix int) {
 
 func (w *words) text(i int) []byte { return w.texts[w.memory[i].from:w.memory[i].to] }
 
-// keepFirst sorts the words of memory and keeps the first ones, one more than a
-// prefix stands for: list has to see that there are more.
+// keepFirst sorts the words from memory and keeps the first MaxPrefixWords, plus one so
+// that list sees that there are more.
 func (w *words) keepFirst() {
 	slices.SortFunc(w.memory, func(x, y memoryWord) int {
 		if x.head != y.head {
@@ -122,7 +122,7 @@ func (w *words) keepFirst() {
 	}
 }
 
-// cut lets go of the words of memory from the place n on.
+// cut drops the words from memory from position n on.
 func (w *words) cut(n int) {
 	texts := make([]byte, 0, len(w.texts))
 	for i := range w.memory[:n] {
@@ -175,7 +175,7 @@ func (w *words) list(wordAt int) error {
 	return nil
 }
 
-// nextInMemory returns the place after all of the word at i.
+// nextInMemory returns the position after all copies of the word at i.
 func (w *words) nextInMemory(i int) int {
 	next := i + 1
 	for next < len(w.memory) && bytes.Equal(w.text(next), w.text(i)) {
@@ -193,7 +193,7 @@ func (w *words) loadMemory(p *part, into *offsets) {
 	}
 }
 
-// addSealed returns a new cursor, in memory used before where there is some.
+// addSealed returns a new cursor, reusing memory if possible.
 func (w *words) addSealed(term []byte) *cursor {
 	if len(w.sealed) < cap(w.sealed) {
 		w.sealed = w.sealed[:len(w.sealed)+1]
@@ -208,8 +208,7 @@ func (w *words) addSealed(term []byte) *cursor {
 	return c
 }
 
-// nextWord moves iter from a word to the next one, which is near where the word is
-// rare.
+// nextWord moves iter to the next word, which is close if the present one is rare.
 func (w *words) nextWord(key []byte) bool {
 	if !w.iter.Next() || !bytes.HasPrefix(w.iter.Key(), key) {
 		return w.iter.Valid()
@@ -236,7 +235,7 @@ func (w *words) startSealed() bool {
 	return len(w.heap) > 0
 }
 
-// down restores the heap below i, whose block may have become lower.
+// down restores the heap order below i after its block became lower.
 func (w *words) down(i int) {
 	for {
 		newest := i
@@ -289,7 +288,7 @@ func (w *words) loadFrom(i int, block uint64, into *offsets) error {
 	return w.loadFrom(2*i+2, block, into)
 }
 
-// close ends the use of the words, and keeps their memory for the next.
+// close releases the words, and keeps their memory for the next search.
 func (w *words) close() error {
 	clear(w.memory)
 	for i := range w.sealed {

@@ -35,8 +35,8 @@ func (r raftStore) List() ([]*raft.SnapshotMeta, error) {
 	return out, nil
 }
 
-// Open returns the stream of a snapshot. It is of the state as it is now, and so
-// is the metadata.
+// Open returns the stream and the metadata of a snapshot. Both are of the current
+// state.
 func (r raftStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	meta, stream, err := r.s.Stream(id)
 	if err != nil {

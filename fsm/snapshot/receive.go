@@ -10,12 +10,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// errSinkClosed is the error of a sink that is used after its end.
+// errSinkClosed is the error of a sink that is used after Close or Cancel.
 var errSinkClosed = errors.New("snapshot sink is closed")
 
-// Sink receives a snapshot. Raft uses one either for a snapshot of its own, which is
-// Persist and Close, or for the leader's, which is Write and Close. One goroutine
-// uses it.
+// Sink receives a snapshot. Raft calls Persist and Close for a snapshot of this node,
+// and Write and Close for one that the leader sends. It is not safe for concurrent use.
 type Sink struct {
 	s      *Store
 	meta   Meta
@@ -39,8 +38,7 @@ func (s *Store) Create(meta Meta) *Sink {
 // ID returns the snapshot's name.
 func (k *Sink) ID() string { return k.meta.ID }
 
-// Write takes the next bytes of the leader's stream. They are unpacked as they
-// come.
+// Write takes the next bytes of the leader's stream and unpacks them at once.
 func (k *Sink) Write(p []byte) (int, error) {
 	if k.ended || k.taken {
 		return 0, errSinkClosed
@@ -65,7 +63,8 @@ func (k *Sink) Write(p []byte) (int, error) {
 
 func (k *Sink) incoming() string { return numbered(incomingPrefix, k.number) }
 
-// admit rejects a stream that is not what Raft announced or does not fit.
+// admit rejects a stream that differs from what Raft announced, or that does not fit on
+// the disk.
 func (k *Sink) admit(h *streamHeader) error {
 	if h.Index != k.meta.Index || h.Term != k.meta.Term {
 		return fmt.Errorf("%w: the stream is of index %d and term %d, announced were %d and %d",
@@ -93,7 +92,7 @@ func (k *Sink) Close() error {
 	return k.s.receive(k)
 }
 
-// Cancel gives the snapshot up.
+// Cancel discards the snapshot.
 func (k *Sink) Cancel() error {
 	if k.ended {
 		return nil
@@ -110,8 +109,8 @@ func (k *Sink) Cancel() error {
 	return nil
 }
 
-// Persist makes st durable up to the sink's position. Everything up to there was
-// applied before Raft made the sink.
+// Persist makes st durable up to the sink's position. Everything up to that position
+// was applied before Raft created the sink.
 func (k *Sink) Persist(st State) error {
 	if k.ended || k.pipe != nil {
 		return errSinkClosed
@@ -187,7 +186,7 @@ func (s *Store) dropPending() error {
 	}
 	meta := *s.pending
 	s.pending = nil
-	// The metadata first: without it the directory is a leftover.
+	// Remove the metadata first: a directory without metadata is a leftover.
 	if err := removeFile(s.metaPath(meta.ID)); err != nil {
 		return err
 	}
@@ -210,8 +209,8 @@ func (s *Store) admitContent(h *streamHeader) error {
 	return nil
 }
 
-// Restore makes the received state that r names the live one. The caller holds what
-// serializes apply.
+// Restore makes the received state that r names the live one. The caller holds the lock
+// that serializes apply.
 func (s *Store) Restore(r io.Reader) error {
 	token, err := io.ReadAll(io.LimitReader(r, maxTokenBytes))
 	if err != nil {
@@ -247,14 +246,14 @@ func (s *Store) install(id string) error {
 			return errors.Join(err, s.dropPending())
 		}
 		if err := s.setCurrent(meta.Received); err != nil {
-			// CURRENT may name either state, so neither may go on.
+			// CURRENT may name either state, so neither may be used any more.
 			s.Fatal(fmt.Errorf("restore snapshot: %w", err))
 			return err
 		}
 		s.Failpoint(StepSwapped)
 		next.Adopt()
 	} else {
-		// Nothing is gained: the same log made more of the state here already.
+		// The live state is newer: it is made of the same log and covers more.
 		s.Logger.Info("kept the state, it is newer than the snapshot", "index", covered.Index, "snapshot", meta.Index)
 		if err := s.keepInstead(live, &meta); err != nil {
 			return err
@@ -269,9 +268,9 @@ func (s *Store) install(id string) error {
 	return nil
 }
 
-// keepInstead removes the received state of a snapshot: the live one holds more.
-// Raft relies on the snapshot afterwards, so the live state is on the disk before
-// the received one is gone. The caller holds mu.
+// keepInstead removes the received state of a snapshot, because the live one covers
+// more. Raft relies on the snapshot afterwards, so the live state is flushed before the
+// received one is removed. The caller holds mu.
 func (s *Store) keepInstead(live State, meta *Meta) error {
 	if err := live.Flush(); err != nil {
 		return fmt.Errorf("keep the state: %w", err)
@@ -289,10 +288,10 @@ func (s *Store) keepInstead(live State, meta *Meta) error {
 	return nil
 }
 
-// Import makes the state in a directory, which must be empty or missing, from a
-// stream. found checks the unpacked state, which the stream announced for a
-// position, changes it through to the disk, and returns what it holds afterwards. A
-// failed import leaves files that are no state.
+// Import creates a state from a stream, in a directory that must be empty or missing.
+// found gets the unpacked state and the position that the stream announced; it checks
+// the state, makes its changes durable, and returns the new contents. A failed import
+// leaves files that are no state.
 func (s *Store) Import(r io.Reader, found func(st State, announced Position) (Contents, error)) error {
 	if err := os.MkdirAll(s.path(snapshotDir), 0o755); err != nil {
 		return err

@@ -1,7 +1,7 @@
-// Package snapshot owns the directory of a state machine: which state in it is the
-// live one, the metadata of snapshots, and the streams in which states move between
-// nodes and into backups. It gets the state machine as a small interface. It never
-// reads or writes a row, and only raft.go knows the types of Raft.
+// Package snapshot manages the directory of a state machine: which state in it is the
+// live one, the metadata of snapshots, and the streams that carry states to other nodes
+// and into backups. It uses the state machine through a small interface. It never reads
+// or writes a row, and only raft.go uses Raft's types.
 package snapshot
 
 import (
@@ -34,7 +34,7 @@ const (
 	tempSuffix     = ".tmp"
 )
 
-// The steps at which a crash leaves something half done. Tests stop at each.
+// The steps at which a crash leaves unfinished work. Tests stop at each.
 const (
 	StepUnpacked  = "the state is unpacked"
 	StepPlaced    = "the state has its name"
@@ -53,9 +53,9 @@ var (
 	ErrCorrupt = errors.New("corrupt data")
 	// ErrNoSpace means that the disk has no room for a snapshot.
 	ErrNoSpace = errors.New("not enough free space")
-	// ErrBehind means that the state on disk is older than the newest snapshot,
-	// which only happens when files were lost or replaced by older copies: wipe the
-	// node's data and let the others bring it up to date.
+	// ErrBehind means that the state on disk is older than the newest snapshot. This only
+	// happens when files were lost or replaced by older copies: wipe the node's data, and
+	// it gets the state from the others.
 	ErrBehind = errors.New("state is older than its own snapshot")
 	// ErrExporting is returned by Export while another export is open.
 	ErrExporting = errors.New("another export is under way")
@@ -68,20 +68,20 @@ type Position struct{ Index, Term uint64 }
 type State interface {
 	// Name is the name of its directory below Options.Dir.
 	Name() string
-	// Covers returns the position up to which it holds everything.
+	// Covers returns the position up to which it is complete.
 	Covers() (Position, error)
-	// Cover writes that it holds everything up to a position. The next Flush makes
-	// that durable, together with everything written before.
+	// Cover records that it is complete up to a position. The next Flush makes the record
+	// durable, together with all earlier writes.
 	Cover(Position) error
 	// Flush makes everything written so far durable.
 	Flush() error
-	// Checkpoint links the state as it is on disk, without what is not flushed.
+	// Checkpoint links the state as it is on disk, without unflushed writes.
 	Checkpoint(path string) error
-	// Size is how many bytes it takes on the disk, about.
+	// Size is its approximate size on disk in bytes.
 	Size() int64
-	// Load reads what is kept in memory of it, so that Adopt cannot fail.
+	// Load reads the parts of the state that are kept in memory, so that Adopt cannot fail.
 	Load() error
-	// Adopt makes it the live state. The caller holds what serializes apply.
+	// Adopt makes it the live state. The caller holds the lock that serializes apply.
 	Adopt()
 	// Live reports whether it is the live state.
 	Live() bool
@@ -91,16 +91,16 @@ type State interface {
 
 // Machine is what a Store needs of the state machine.
 type Machine interface {
-	// OpenState opens the state in a directory, or makes an empty one there.
+	// OpenState opens the state in a directory, or creates an empty one there.
 	OpenState(path, name string) (State, error)
 	// LiveState returns the live state. It stays open until release is called.
 	LiveState() (s State, release func())
-	// ReadCheckpoint returns what a checkpoint holds: writes that came after the
-	// flush may be in it or not.
+	// ReadCheckpoint returns what a checkpoint holds. It may include writes after the
+	// flush.
 	ReadCheckpoint(path string) (Contents, error)
 }
 
-// Contents says how far a state has come, and the newest configuration in it.
+// Contents is the position of a state, and the newest configuration in it.
 type Contents struct {
 	Position
 	Configuration      []byte // in Raft's encoding
@@ -112,13 +112,13 @@ type Options struct {
 	// Dir is made when missing.
 	Dir    string
 	Logger *slog.Logger
-	// Fatal is called when the directory is in a state that nothing can go on from.
+	// Fatal is called when the directory is damaged so that the process cannot continue.
 	Fatal func(error)
 	// Failpoint is called at each step.
 	Failpoint func(step string)
 }
 
-// Store keeps the snapshots' metadata, and moves states in and out.
+// Store keeps the snapshots' metadata, and receives and sends states.
 type Store struct {
 	Options
 	machine Machine
@@ -223,15 +223,15 @@ func (s *Store) chooseState(live State) (State, error) {
 		ErrBehind, covered.Index, s.metas[0].Index)
 }
 
-// has reports whether there is a directory of the name. One that is named by
-// metadata is only missing when somebody removed it: Raft may rely on it.
+// has reports whether there is a directory with the name. One that metadata names is
+// only missing if somebody removed it; Raft may rely on it.
 func (s *Store) has(name string) bool {
 	_, err := os.Stat(s.path(name))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// readCurrent returns the name of the live state's directory. In a new directory
-// it names one that Pebble will make.
+// readCurrent returns the name of the live state's directory. In a new directory it is
+// a name that Pebble will create.
 func (s *Store) readCurrent() (string, error) {
 	names, err := os.ReadDir(s.Dir)
 	if err != nil {
@@ -262,13 +262,12 @@ func (s *Store) readCurrent() (string, error) {
 	return name, s.setCurrent(name)
 }
 
-// setCurrent makes a directory the live state's: every later Open finds it there.
+// setCurrent makes a directory the live state's, also for every later Open.
 func (s *Store) setCurrent(name string) error {
 	return writeFileAtomic(s.path(currentFile), []byte(name+"\n"))
 }
 
-// openReceived opens and loads a received state, and checks that it is the
-// announced one.
+// openReceived opens and loads a received state, and checks its announced position.
 func (s *Store) openReceived(meta *Meta) (State, error) {
 	if _, err := os.Stat(s.path(meta.Received)); err != nil {
 		return nil, fmt.Errorf("open received state: %w", err)
@@ -337,8 +336,7 @@ func (s *Store) sweepMetas() error {
 	return nil
 }
 
-// Discard removes the directory of a closed state when another one has taken its
-// place.
+// Discard removes the directory of a closed state if another state has replaced it.
 func (s *Store) Discard(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

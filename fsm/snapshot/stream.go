@@ -16,13 +16,13 @@ import (
 	"strings"
 )
 
-// A state on its way to another node:
+// The stream of a state to another node:
 //
 //	magic8 len(header)4 header crc4 { content crc4 }
 //
-// The header is JSON and says which files follow and how long each is, so that
-// the length of the whole is known before the first byte is sent. Every part is
-// followed by its CRC32C. Integers are little endian.
+// The header is JSON and lists the files that follow with their lengths, so that the
+// total length is known before the first byte is sent. Every part is followed by its
+// CRC32C. Integers are little endian.
 const (
 	streamMagic = "CMNSSNP1"
 
@@ -36,7 +36,7 @@ const (
 	copyBytes    = 256 << 10
 )
 
-// streamHeader says what a stream holds.
+// streamHeader describes a stream.
 type streamHeader struct {
 	Index uint64       `json:"index"` // the snapshot's position in the log
 	Term  uint64       `json:"term"`
@@ -51,7 +51,7 @@ type streamFile struct {
 // validFile matches the names of Pebble's files. There are no directories.
 var validFile = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
 
-// check rejects a header that must not be acted upon.
+// check rejects a header with values that are not safe to use.
 func (h *streamHeader) check() error {
 	if len(h.Files) == 0 || len(h.Files) > maxStreamFiles {
 		return fmt.Errorf("%w: stream of %d files", ErrCorrupt, len(h.Files))
@@ -92,7 +92,7 @@ func (h *streamHeader) encode() ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(out, crc32.Checksum(body, castagnoli)), nil
 }
 
-// packer reads as the stream of a directory.
+// packer is a reader of the stream of a directory.
 type packer struct {
 	dir   string
 	files []streamFile
@@ -210,7 +210,7 @@ func readStreamHeader(r io.Reader) (*streamHeader, error) {
 	if size > maxStreamHeader {
 		return nil, fmt.Errorf("%w: header of %d bytes", ErrCorrupt, size)
 	}
-	// The length is not believed before the bytes are there.
+	// The length is not trusted before the bytes are there.
 	body, err := io.ReadAll(io.LimitReader(r, int64(size)+crcBytes))
 	if err != nil {
 		return nil, fmt.Errorf("header: %w", err)
@@ -284,15 +284,14 @@ const (
 	// maxExports bounds the exports in the same way.
 	maxExports = 1
 
-	// tokenMagic begins what Raft reads of a snapshot that was received and is
-	// about to be restored: its name, for the state is here already.
+	// tokenMagic begins what Raft reads of a received snapshot that is about to be
+	// restored: only its name, because the state is on this disk already.
 	tokenMagic    = "commons received snapshot "
 	maxTokenBytes = 256
 )
 
-// Stream returns a snapshot's metadata and its stream. What it streams is the state
-// as it is now, and the metadata say so: it can be newer than the snapshot that was
-// asked for.
+// Stream returns a snapshot's metadata and its stream. Both are of the current state,
+// which can be newer than the requested snapshot.
 func (s *Store) Stream(id string) (Meta, io.ReadCloser, error) {
 	s.mu.Lock()
 	if s.pending != nil && s.pending.ID == id {
@@ -322,8 +321,8 @@ func (s *Store) Stream(id string) (Meta, io.ReadCloser, error) {
 	return meta, out, nil
 }
 
-// Streams returns how many states are being sent to other nodes. While there is
-// one, its receiver will need the log from about now on.
+// Streams returns how many states are being sent to other nodes. Each receiver will
+// need the log from about now on.
 func (s *Store) Streams() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -346,8 +345,8 @@ func (s *Store) Export() (*Outgoing, error) {
 	return out, nil
 }
 
-// Outgoing is a consistent copy of the live state on its way out: a checkpoint, and
-// its stream, which Read reads. One goroutine uses it, and closes it.
+// Outgoing is a consistent copy of the live state that is being sent: a checkpoint, and
+// its stream, which Read reads. It is not safe for concurrent use, and must be closed.
 type Outgoing struct {
 	s        *Store
 	count    *int // of those that are open, under s.mu
@@ -363,8 +362,8 @@ func (s *Store) outgoing(count *int) *Outgoing {
 	return &Outgoing{s: s, count: count, dir: s.path(numbered(outgoingPrefix, s.number()))}
 }
 
-// start makes the checkpoint and begins its stream. Without a write-ahead log a
-// checkpoint leaves memtables out, hence the flush.
+// start makes the checkpoint and begins its stream. It flushes first: without a
+// write-ahead log a checkpoint does not include memtables.
 func (o *Outgoing) start() error {
 	live, release := o.s.machine.LiveState()
 	err := live.Flush()
@@ -402,7 +401,7 @@ func (o *Outgoing) start() error {
 	return err
 }
 
-// Dir is the directory of the checkpoint, to be read only.
+// Dir is the directory of the checkpoint. It must not be changed.
 func (o *Outgoing) Dir() string { return o.dir }
 
 // Size is the length of the stream in bytes.
