@@ -17,17 +17,17 @@ import (
 const (
 	// ClockInterval is how often a node compares its clock with the voters'.
 	ClockInterval = 2 * time.Second
-	// MaxClockSkew is how far a clock may be off the voters' median before the
-	// median takes its place, and how far it may be set before that is noticed at
-	// the next stamp.
+	// MaxClockSkew is how far a clock may differ from the voters' median before the median
+	// is used instead, and how far the clock may be stepped before the next stamp detects
+	// it.
 	MaxClockSkew = 2 * time.Second
-	// ClockExpiry is how long a measurement counts when the voter no longer
-	// answers. Clocks drift by parts in a million, so that an old measurement
-	// says more than none: two clocks alone do not show which of them is wrong.
+	// ClockExpiry is how long a measurement is used when the voter no longer answers.
+	// Clocks drift by parts in a million, so an old measurement is better than none: two
+	// clocks alone do not show which of them is wrong.
 	ClockExpiry = 10 * time.Minute
 
-	// clockTimeout bounds one question for the time; half of it is the largest
-	// error of a measurement.
+	// clockTimeout bounds one request for the time; half of it is the maximum error of a
+	// measurement.
 	clockTimeout = time.Second
 	// clockFirstTimeout bounds a comparison that a stamp waits for.
 	clockFirstTimeout = 300 * time.Millisecond
@@ -55,13 +55,13 @@ func (c systemClock) Read() (time.Time, time.Duration) {
 	return now.Round(0).Add(c.offset), now.Sub(c.start)
 }
 
-// ClockSync compares this node's clock with those of the voters and makes the
-// stamps of batches from it.
+// ClockSync compares this node's clock with the voters' clocks and makes the timestamps
+// of batches.
 //
-// A clock is kept as its origin: the time that it showed when this node's
-// monotonic clock stood at zero. So a step of this node's wall clock moves its own
-// origin alone: what is known of the others, and of the time so far, still holds.
-// NTP slews the wall clock and the monotonic clock alike, and moves no origin.
+// A clock is represented by its origin: its time when this node's monotonic clock was
+// zero. So a step of this node's wall clock changes only its own origin, not those of
+// the other clocks or of the stamped time. NTP slews the wall clock and the monotonic
+// clock by the same amount, and changes no origin.
 type ClockSync struct {
 	clock  Clock
 	logger *slog.Logger
@@ -72,7 +72,7 @@ type ClockSync struct {
 	warned   time.Duration // the correction that was last reported
 }
 
-// basis is what stamps are made of between two comparisons.
+// basis is used to make stamps between two comparisons.
 type basis struct {
 	origin   time.Time // of the time that is stamped
 	own      time.Time // origin of this node's clock when it was last compared
@@ -104,10 +104,9 @@ func (s *ClockSync) ownOrigin() time.Time {
 	return wall.Add(-mono)
 }
 
-// Corrected returns the time: by this node's clock, or by the voters' median when
-// the clock is off it by more than MaxClockSkew. Between two comparisons, and
-// while less than a majority of the clocks is known, it goes on with the monotonic
-// clock.
+// Corrected returns the time of this node's clock, or the voters' median if the clock
+// differs from it by more than MaxClockSkew. Between two comparisons, and while less
+// than a majority of the clocks is known, it advances with the monotonic clock.
 func (s *ClockSync) Corrected() time.Time {
 	wall, mono := s.clock.Read()
 	if b := s.basis.Load(); b != nil {
@@ -116,8 +115,8 @@ func (s *ClockSync) Corrected() time.Time {
 	return wall
 }
 
-// Stamp returns the corrected time for a batch, in milliseconds since the epoch. A
-// clock that is off beyond what the log can hold gives the nearest that it can.
+// Stamp returns the corrected time for a batch, in milliseconds since the epoch. It is
+// limited to the range that the log can hold.
 func (s *ClockSync) Stamp() int64 { return min(max(s.Corrected().UnixMilli(), 0), command.MaxStamp) }
 
 // Correction is what was added to this node's clock when it was last compared.
@@ -140,9 +139,9 @@ func (s *ClockSync) Offsets() map[string]time.Duration {
 	return m
 }
 
-// stepped reports whether the wall clock has moved against the monotonic one since
-// it was last compared: it was set, or the machine slept while the time went on.
-// Which of them is right only the voters' clocks show.
+// stepped reports whether the wall clock has moved against the monotonic one since it
+// was last compared: it was set, or the machine slept while the time went on. Only the
+// voters' clocks show which of the two is right.
 func (s *ClockSync) stepped() bool {
 	b := s.basis.Load()
 	return b != nil && s.ownOrigin().Sub(b.own).Abs() > MaxClockSkew
@@ -155,8 +154,8 @@ func (s *ClockSync) knowsMajority() bool {
 	return b != nil && b.majority
 }
 
-// compare asks the other voters for their time and settles the time anew. Voters
-// that do not answer keep their last measurement until ClockExpiry.
+// compare asks the other voters for their time and updates the basis. Voters that do
+// not answer keep their last measurement until ClockExpiry.
 func (s *ClockSync) compare(ctx context.Context, others []string, logTime func() time.Time,
 	ask func(context.Context, string) (time.Time, error),
 ) {
@@ -181,8 +180,8 @@ func (s *ClockSync) compare(ctx context.Context, others []string, logTime func()
 	s.settle(own, others, logTime)
 }
 
-// settle forgets what no longer counts and sets the basis: the median of the clocks,
-// or this node's own when it is near it.
+// settle drops expired measurements and sets the basis: the median of the clocks, or
+// this node's own clock if it is close to the median.
 func (s *ClockSync) settle(own time.Time, others []string, logTime func() time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,10 +216,10 @@ func (s *ClockSync) settle(own time.Time, others []string, logTime func() time.T
 	s.report(next.correction(), known)
 }
 
-// soFar returns the origin of the time that was stamped so far. An even number of
-// clocks has no middle one, and two clocks do not show which of them is wrong: the
-// time so far is their witness. A process that has known no majority yet has the
-// time of its log, which may have stood still, and so never makes a stamp too late.
+// soFar returns the origin of the time that was stamped so far. It is added to an even
+// number of clocks, which has no middle one: of two clocks it shows which is wrong. A
+// process that has not known a majority yet uses the time of its log. That time may be
+// old, so it never makes a stamp too late.
 func soFar(former *basis, logTime func() time.Time, mono time.Duration) time.Time {
 	if former != nil {
 		return former.origin
@@ -256,9 +255,9 @@ func (p *Pipeline) compareClocks() {
 	}
 }
 
-// knowClocks returns nil once a majority of the clocks is known. Nothing of a new
-// leader is stamped before that: a stamp too late would stay in the log's time for
-// good, and what is reckoned from one too early would end too early.
+// knowClocks returns nil once a majority of the clocks is known. A new leader stamps
+// nothing before that: log time never goes back from a stamp that is too late, and
+// whatever lasts for a time from a stamp that is too early would end too early.
 func (p *Pipeline) knowClocks(ctx context.Context) error {
 	if p.deps.Load() == nil || p.sync.knowsMajority() {
 		return nil // before Start nothing is stamped
@@ -272,8 +271,8 @@ func (p *Pipeline) knowClocks(ctx context.Context) error {
 	return nil
 }
 
-// stamp returns the stamp of the next batch. When this node's clock was set, or its
-// machine slept, it asks the others first which of its clocks is right.
+// stamp returns the stamp of the next batch. If this node's clock was set, or its
+// machine slept, it compares the clocks first.
 func (p *Pipeline) stamp() int64 {
 	if p.sync.stepped() {
 		_ = p.compareClocksOnce(p.ctx, clockFirstTimeout) // the time so far goes on

@@ -11,8 +11,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// leader is the node's part as the leader: a queue of groups, its own and
-// forwarded ones, and the one goroutine that merges, stamps and applies them.
+// leader does the work of the leader: it has a queue of groups, local and forwarded
+// ones, and one goroutine that merges, stamps and applies them.
 type leader struct {
 	stamp   func() int64 // of the next batch
 	limiter Limiter
@@ -67,9 +67,9 @@ func (l *leader) start(r Raft, s State) {
 	go l.resolve()
 }
 
-// lead sets the term in which this node leads; 0: it does not. What waited for
-// another term is rejected. Late word of an older term is ignored: it
-// would keep the leader of the newer one from leading.
+// lead sets the term in which this node leads; 0: it does not. Groups that waited for
+// another term are rejected. A late call for an older term is ignored: it would stop
+// the leader of the newer term.
 func (l *leader) lead(term uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,8 +110,8 @@ func notLeading() result {
 	return result{Status: statusNotEnqueued, Reason: "this node does not lead"}
 }
 
-// leads reports whether this node leads as far as it knows, in the term that it
-// may lead in. The lock is held.
+// leads reports whether this node leads as far as it knows, and in the term set by
+// lead. The lock is held.
 func (l *leader) leads() bool {
 	return l.term != 0 && l.raft.CurrentTerm() == l.term
 }
@@ -142,8 +142,8 @@ func (l *leader) reject(size int) (result, bool) {
 	return result{}, false
 }
 
-// submit has a group applied and returns when that is done, or ctx ends. Every
-// payload of the group was checked here: when it was made, or when it was decoded.
+// submit has a group applied and returns when it is applied, or ctx ends. Every payload
+// of the group was validated on this node: when it was encoded or decoded.
 func (l *leader) submit(ctx context.Context, g command.Group) result {
 	size := g.Size()
 	l.mu.Lock()
@@ -170,8 +170,8 @@ func (l *leader) submit(ctx context.Context, g command.Group) result {
 	return r
 }
 
-// submitUrgent is submit for a command of the node itself: no limits, and
-// whether or not the node leads already.
+// submitUrgent is submit for a command of the node itself: without limits, and also
+// while the node does not lead yet.
 func (l *leader) submitUrgent(ctx context.Context, g command.Group) result {
 	s := &pending{ctx: ctx, group: g, size: g.Size(), end: make(chan result, 1)}
 	l.mu.Lock()
@@ -211,10 +211,10 @@ func (l *leader) poke() {
 	}
 }
 
-// admit asks the rate limits and the budget about each command that was not charged
-// before, by whatever leader, and returns the group without those over one of them. What comes
-// from a node itself has no sender, and no limit. That a command was charged is its
-// node's word: nodes trust each other.
+// admit checks the rate limits and the budget for each command that no leader has
+// charged yet, and returns the group without the commands over a limit. Commands of a
+// node itself have no sender and no limit. Whether a command was charged is taken from
+// its node: nodes trust each other.
 func (l *leader) admit(g command.Group) (command.Group, []rejection) {
 	if l.limiter == nil && l.fits == nil {
 		return g, nil
@@ -235,8 +235,8 @@ func (l *leader) admit(g command.Group) (command.Group, []rejection) {
 	return g, over
 }
 
-// charge asks the rate limits and the budget about a command. What was written before
-// is free.
+// charge checks the rate limits and the budget for a command. A repeated command is
+// free.
 func (l *leader) charge(c command.Command) (r rejection, ok bool) {
 	var standing command.Standing
 	if l.assess != nil {

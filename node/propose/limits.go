@@ -6,12 +6,11 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// What a caller waits for at most.
+// How long a caller waits at most.
 const (
 	// ProposeTimeout is how long a command is kept and tried again.
 	ProposeTimeout = 10 * time.Second
-	// ReadIndexTimeout is how long a strong read looks for a leader that can
-	// answer it.
+	// ReadIndexTimeout is how long a strong read tries to get an answer from a leader.
 	ReadIndexTimeout = 5 * time.Second
 )
 
@@ -23,11 +22,11 @@ const (
 	MaxInFlight = 2
 	// MaxQueuedBytes bounds the unanswered commands of one node.
 	MaxQueuedBytes = 32 << 20
-	// MaxLag is how far the newest number may be ahead of an unanswered one that
-	// holds the floor. One that is further behind is listed by itself.
+	// MaxLag is how far the newest number may be ahead of an unanswered one before that one
+	// no longer holds the floor back and is listed as open instead.
 	MaxLag = 1 << 10
-	// MaxSpan bounds how far the numbers on their way may be ahead of the floor: the
-	// state keeps the results above it, and keeps 1<<15 of them.
+	// MaxSpan bounds how far sent numbers may be ahead of the floor: the state keeps the
+	// results above the floor, up to 1<<15 of them.
 	MaxSpan = 1 << 14
 	// MaxLeaderQueuedBytes bounds the groups that wait at the leader.
 	MaxLeaderQueuedBytes = 8 << 20
@@ -42,23 +41,23 @@ const (
 	AttemptTimeout = 3 * time.Second
 	// EnqueueTimeout bounds the wait for Raft to take a log entry.
 	EnqueueTimeout = 5 * time.Second
-	// ExpiryGrace is how much longer than ProposeTimeout a caller waits for an
-	// attempt under way, if that may still turn out certain.
+	// ExpiryGrace is how much longer than ProposeTimeout a caller waits for a running
+	// attempt, if its result may still make the outcome certain.
 	ExpiryGrace = 250 * time.Millisecond
 	// MinBackoff and MaxBackoff bound the pause after a failed attempt. A change
 	// of leader ends it early.
 	MinBackoff = 5 * time.Millisecond
 	MaxBackoff = 100 * time.Millisecond
-	// RecheckInterval is how often an unanswered command is looked up in the
-	// state: a snapshot may have brought its result past the Observer.
+	// RecheckInterval is how often an unanswered command is looked up in the state: a
+	// result that an installed snapshot brings does not reach the Observer.
 	RecheckInterval = time.Second
 	// LeadWait is how long an elected leader lets strong reads wait for its
 	// first command of the term.
 	LeadWait = time.Second
-	// RoundPatience is how long the strong reads of a follower wait for an answer of
-	// the leader to others before they ask it themselves.
+	// RoundPatience is how long the strong reads of a follower wait for a running request
+	// to the leader to end before they send the next one.
 	RoundPatience = 100 * time.Millisecond
-	// ConfirmTimeout bounds one question to the voters whether a newer term has begun.
+	// ConfirmTimeout bounds one check with the voters whether a newer term has begun.
 	ConfirmTimeout = time.Second
 )
 
@@ -73,7 +72,7 @@ const (
 	callOverhead = 512
 	// maxReplyBytes bounds the leader's answer to a forwarded group.
 	maxReplyBytes = 256 << 10
-	// maxReasonBytes bounds the clause for a person in it.
+	// maxReasonBytes bounds the reason text in it.
 	maxReasonBytes = 200
 	// maxRetryAfter bounds the wait of a rejected command in it.
 	maxRetryAfter = 24 * time.Hour

@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// status says how an attempt to have a group applied ended. The numbers stand
-// on the wire.
+// status says how an attempt to have a group applied ended. The numbers are sent
+// between nodes.
 type status uint8
 
 const (
@@ -18,7 +18,7 @@ const (
 	// statusNotEnqueued: nothing of the group was handed to Raft, or Raft
 	// certainly did not append it. Another attempt may succeed.
 	statusNotEnqueued status = 2
-	// statusOverloaded: as statusNotEnqueued, and the leader wants no more now.
+	// statusOverloaded: as statusNotEnqueued, and the leader accepts no more now.
 	statusOverloaded status = 3
 	// statusInvalid: as statusNotEnqueued, and no attempt with this group can succeed.
 	statusInvalid status = 4
@@ -43,7 +43,7 @@ type rejection struct {
 	OverBudget bool          `json:"overBudget,omitempty"` // and RetryAfter is 0
 }
 
-// check reports a result that nobody can have sent about a group of n commands.
+// check rejects a result that is not valid for a group of n commands.
 func (r *result) check(n int) error {
 	if r.Status < statusApplied || r.Status > statusUnknown {
 		return errors.New("unknown status")

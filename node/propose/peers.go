@@ -152,9 +152,8 @@ func decodeAnswer(data []byte, limit int, into any) error {
 	return nil
 }
 
-// onceBody is a request body that knows whether anybody has read of it. Whatever
-// becomes of a request, the other side cannot have seen a body that was never
-// read here.
+// onceBody is a request body that records whether reading it has begun. If not, the
+// other side has not seen it, whatever the error of the request.
 type onceBody struct {
 	data  io.Reader
 	state atomic.Uint32
@@ -175,18 +174,17 @@ func (b *onceBody) Read(into []byte) (int, error) {
 	return b.data.Read(into)
 }
 
-// Close leaves the state alone: a transport may close what it never read.
+// Close does not change the state: a transport may close a body that it never read.
 func (b *onceBody) Close() error { return nil }
 
-// revoke keeps the body from being read from now on; false when somebody has
-// begun.
+// revoke prevents reads of the body from now on; false if reading has begun.
 func (b *onceBody) revoke() bool {
 	return b.state.CompareAndSwap(bodyUntouched, bodyRevoked) || b.state.Load() == bodyRevoked
 }
 
-// Handler serves the private port's paths of the write path and the read path:
-// POST /v1/propose, GET /v1/read-index, /v1/clock and /v1/term. Whoever mounts it
-// has verified that the caller is a node of this cluster.
+// Handler serves the private port's paths of the write path and the read path: POST
+// /v1/propose, GET /v1/read-index, /v1/clock and /v1/term. The caller must have
+// verified that the peer is a node of this cluster.
 func (p *Pipeline) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+pathPropose, p.servePropose)
@@ -196,7 +194,7 @@ func (p *Pipeline) Handler() http.Handler {
 	return mux
 }
 
-// servePropose takes a group in as the leader and answers when it is applied.
+// servePropose accepts a group as the leader and answers when it is applied.
 func (p *Pipeline) servePropose(w http.ResponseWriter, r *http.Request) {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, command.MaxForwardBytes))
 	if err != nil {
@@ -214,8 +212,8 @@ func (p *Pipeline) servePropose(w http.ResponseWriter, r *http.Request) {
 	writeAnswer(w, answer)
 }
 
-// submitForwarded is submit for a group of another node, which may know a newer format
-// of the cluster than this one does yet.
+// submitForwarded is submit for a group of another node, which may already know a newer
+// format of the cluster than this node.
 func (p *Pipeline) submitForwarded(ctx context.Context, g command.Group) result {
 	for _, c := range g.Commands {
 		if reason := p.tooNew(c.Payload); reason != "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// Raft is what the write path and the read path need of *raft.Raft.
+// Raft has the methods of *raft.Raft that the write path and the read path need.
 type Raft interface {
 	// Apply appends a log entry on the leader.
 	Apply(cmd []byte, timeout time.Duration) raft.ApplyFuture
@@ -38,23 +38,23 @@ type Log interface {
 	GetLog(index uint64, log *raft.Log) error
 }
 
-// Limiter holds the rate limits. It is asked on the leader alone.
+// Limiter holds the rate limits. Only the leader uses it.
 type Limiter interface {
-	// Admit takes one write from the allowance of the sender and of the name, given what
-	// its proof is worth. When there is none it takes nothing and returns after which
-	// time to try again.
+	// Admit takes one write from the allowances of the sender and of the name, which depend
+	// on the standing of its proof. If one is used up it takes nothing and returns the time
+	// until the next try.
 	Admit(from command.Sender, standing command.Standing) (ok bool, retryAfter time.Duration)
 }
 
-// Assess returns what the proof of a command is worth, and whether the state holds its
-// request_id already, so that sending it again is free.
+// Assess returns the standing of a command's proof, and whether the state has its
+// request_id already, so that repeating it is free.
 type Assess func(p command.Payload) (standing command.Standing, repeated bool)
 
-// Fits reports whether the budget of bytes a day has room for a command of so many
-// bytes, given what its proof is worth.
+// Fits reports whether the daily byte budget has room for a command of this size and
+// standing.
 type Fits func(p command.Payload, standing command.Standing, bytes int) bool
 
-// Config is what a Pipeline is made of.
+// Config configures a Pipeline.
 type Config struct {
 	// ServerID is this node's own id in Raft's configuration.
 	ServerID string
@@ -62,18 +62,18 @@ type Config struct {
 	Client *http.Client
 	// Clock is this node's own clock. Nil is WallClock(0).
 	Clock Clock
-	// Limiter holds the rate limits. Nil sets none.
+	// Limiter holds the rate limits. Nil: no limits.
 	Limiter Limiter
-	// Assess says what commands are worth to the Limiter. Nil: nothing.
+	// Assess returns the standing of commands for the Limiter. Nil: no standing.
 	Assess Assess
-	// Fits keeps what is over the budget of bytes a day out of the log: apply would
-	// reject it. Nil keeps nothing out.
+	// Fits keeps commands over the daily byte budget out of the log: apply would reject
+	// them. Nil: no check.
 	Fits Fits
 	// Logger receives what an operator should know. Nil discards.
 	Logger *slog.Logger
 }
 
-// Pipeline brings commands into the log, on whichever node it runs, and answers
+// Pipeline brings commands into the log, on the leader or through it, and answers
 // strong reads. It is the state machine's fsm.Observer. Its methods are safe for
 // concurrent use.
 type Pipeline struct {
@@ -94,15 +94,15 @@ type Pipeline struct {
 	workers sync.WaitGroup
 }
 
-// deps are what exists only once Raft runs.
+// deps are the dependencies that exist only once Raft runs.
 type deps struct {
 	raft  Raft
 	log   Log
 	state State
 }
 
-// New returns a Pipeline with a fresh boot id. It takes commands in at once and
-// brings them on their way after Start.
+// New returns a Pipeline with a new boot id. It accepts commands at once and sends them
+// after Start.
 func New(cfg Config) *Pipeline {
 	if cfg.Clock == nil {
 		cfg.Clock = WallClock(0)
@@ -140,8 +140,8 @@ func (p *Pipeline) Start(r Raft, log Log, s State) {
 	p.changed.fire()
 }
 
-// Close ends the Pipeline: whoever waits is answered, and nothing is taken any
-// more. Entries that Raft holds are left to it.
+// Close ends the Pipeline: it answers all waiting callers and accepts nothing more.
+// Entries that Raft already has are left to it.
 func (p *Pipeline) Close() {
 	p.cancel()
 	p.leader.close()
@@ -153,8 +153,8 @@ func (p *Pipeline) Close() {
 // Boot returns the id of this run of the node.
 func (p *Pipeline) Boot() command.BootID { return p.session.boot }
 
-// LeaderChanged is to be called whenever Raft may know another leader, or none.
-// It wakes whoever waits for one; a call too many does no harm.
+// LeaderChanged must be called whenever Raft may know another leader, or none. It wakes
+// all that wait for a leader; extra calls do no harm.
 func (p *Pipeline) LeaderChanged() { p.changed.fire() }
 
 // StartLeading lets this node lead in the given term: it must have applied its
@@ -164,7 +164,7 @@ func (p *Pipeline) StartLeading(term uint64) {
 	p.changed.fire()
 }
 
-// StopLeading rejects whatever waits at this node as the leader.
+// StopLeading rejects everything that waits for this node as the leader.
 func (p *Pipeline) StopLeading() {
 	p.leader.lead(0)
 	p.changed.fire()
@@ -176,8 +176,8 @@ func (p *Pipeline) Applied(boot command.BootID, seq uint64, r command.Result, in
 	p.session.Applied(boot, seq, r, index)
 }
 
-// Recheck looks up every unanswered command in a view. Call it when a snapshot
-// was installed: what it brought was not observed.
+// Recheck looks up every unanswered command in a view. Call it after a snapshot was
+// installed: the Observer does not see its results.
 func (p *Pipeline) Recheck(v Results) {
 	for _, c := range p.session.unapplied() {
 		p.session.recheck(c, v)
@@ -282,15 +282,15 @@ func (s *signal) fire() {
 	}
 }
 
-// Results are the outcomes that a view of the state keeps. *fsm.View is one.
+// Results are the results that a view of the state keeps. *fsm.View is one.
 type Results interface {
 	// Index is the log index of the newest entry that the view holds.
 	Index() uint64
-	// Result returns what became of a command, while its session keeps it.
+	// Result returns the result of a command, while its session keeps it.
 	Result(boot command.BootID, seq uint64) (command.Result, bool)
 }
 
-// View is what the state holds at one index. It must be released after use.
+// View is the state at one index. It must be released after use.
 type View interface {
 	Results
 	// Time is the instant of the newest log entry in milliseconds since the epoch;

@@ -9,13 +9,12 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// Propose replicates one command; one of the node itself, which the rate limits
-// let pass, comes from nobody: the zero Sender. It returns the command's result, and the index
-// of the log entry that carries it, once both this node and the leader have
-// applied it. Errors: *command.RateLimited; *command.Unavailable with CodeNotEnqueued
-// when the command will certainly never be applied, with CodeOutcomeUnknown when
-// it may be; any other error says that the command is not fit for the log, and
-// was not sent.
+// Propose replicates one command. A command of the node itself, which has no rate
+// limit, has the zero Sender. It returns the command's result and the index of its log
+// entry, once both this node and the leader have applied it. Errors:
+// *command.RateLimited; *command.Unavailable with CodeNotEnqueued if the command will
+// certainly never be applied, or with CodeOutcomeUnknown if it may be; any other error
+// means that the command is not valid for the log, and was not sent.
 func (p *Pipeline) Propose(ctx context.Context, from command.Sender, payload command.Payload) (command.Result, uint64, error) {
 	c, err := p.newCall(from, payload)
 	if err == nil {
@@ -28,9 +27,9 @@ func (p *Pipeline) Propose(ctx context.Context, from command.Sender, payload com
 	return c.result, c.index, c.err
 }
 
-// ProposeAsLeader brings a command of the node itself straight into this node's
-// log, whether or not it leads already; Lead and Init go this way. There is no
-// second attempt. It returns like Propose; errors wrap Raft's own.
+// ProposeAsLeader puts a command of the node itself directly into this node's log, also
+// before the node accepts writes as the leader; Lead and Init are sent so. It tries
+// only once. It returns like Propose; errors wrap Raft's own.
 func (p *Pipeline) ProposeAsLeader(ctx context.Context, payload command.Payload) (command.Result, uint64, error) {
 	c, err := p.newCall(command.Sender{}, payload)
 	if err != nil {
@@ -56,7 +55,7 @@ func (p *Pipeline) ProposeAsLeader(ctx context.Context, payload command.Payload)
 	return c.result, c.index, c.err
 }
 
-// await returns once the call is answered: by the session, or for want of time.
+// await returns once the call is answered: by the session, or by a timeout.
 func (p *Pipeline) await(ctx context.Context, c *call, reason string) {
 	deadline := time.Now().Add(p.timing.propose)
 	timer := time.NewTimer(min(p.timing.recheck, p.timing.propose))
@@ -86,8 +85,8 @@ func (p *Pipeline) await(ctx context.Context, c *call, reason string) {
 	}
 }
 
-// lookUp searches the newest view for a call that the leader has applied: the
-// Observer does not see what a snapshot brings.
+// lookUp searches the newest view for a call that the leader has applied: the Observer
+// does not see results from a snapshot.
 func (p *Pipeline) lookUp(c *call) {
 	d := p.deps.Load()
 	if d == nil || !p.session.missing(c) {
@@ -98,9 +97,9 @@ func (p *Pipeline) lookUp(c *call) {
 	p.session.recheck(c, v)
 }
 
-// newCall encodes a command, once for all of its way. It takes none that a state
-// machine could not apply, that is too large, or that not every node of the cluster
-// knows yet.
+// newCall encodes a command once; the bytes are used until it is applied. It rejects a
+// command that a state machine could not apply, that is too large, or that not every
+// node of the cluster knows yet.
 func (p *Pipeline) newCall(from command.Sender, payload command.Payload) (*call, error) {
 	data, err := command.Encode(payload)
 	if err != nil {
@@ -119,7 +118,7 @@ func (p *Pipeline) newCall(from command.Sender, payload command.Payload) (*call,
 	return c, nil
 }
 
-// tooNew returns why a payload must not enter the log yet; "": it may, as far as this
+// tooNew returns why a payload must not enter the log yet; "" if it may, as far as this
 // node knows.
 func (p *Pipeline) tooNew(payload command.Payload) string {
 	needs, d := command.FormatOf(payload), p.deps.Load()
@@ -132,8 +131,8 @@ func (p *Pipeline) tooNew(payload command.Payload) string {
 	return ""
 }
 
-// send is one of the node's senders: it takes whatever waits to the leader, one
-// group at a time, until the Pipeline is closed.
+// send is one of the node's senders: it sends waiting commands to the leader, one group
+// at a time, until the Pipeline is closed.
 func (p *Pipeline) send() {
 	failures := 0
 	for p.session.awaitWork() {
@@ -173,9 +172,9 @@ func (p *Pipeline) attempt(target string, g command.Group) result {
 	return p.peers.propose(ctx, target, g)
 }
 
-// UntilAnotherLeads returns a context that ends with ctx, or when somebody else than
-// the given server leads: an old leader may never answer, and a retry costs little.
-// That no leader is known is no reason, as there would be nobody to turn to.
+// UntilAnotherLeads returns a context that ends with ctx, or when another server leads
+// than the given one: an old leader may never answer, and a retry costs little. That no
+// leader is known is no reason, as there would be nobody to turn to.
 func (p *Pipeline) UntilAnotherLeads(ctx context.Context, leader string) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

@@ -12,16 +12,15 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// errNotLeading is the answer of a node that cannot vouch for an index.
+// errNotLeading is the answer of a node that cannot confirm an index.
 var errNotLeading = errors.New("this node does not lead")
 
-// reasonNoRead is what strangers are told where errors name servers.
+// reasonNoRead is the public reason in place of errors that name servers.
 const reasonNoRead = "no leader confirmed the read in time"
 
-// ReadIndex returns a log index such that a view that has applied it holds
-// everything that was acknowledged before the call, and everything that any node
-// showed before it. It looks for a leader that can say for up to ReadIndexTimeout,
-// ctx permitting. Errors:
+// ReadIndex returns a log index for a linearizable read: a view at this index holds
+// everything that was acknowledged, or shown by any node, before the call. It tries to
+// get the index from a leader until ReadIndexTimeout or ctx ends. Errors:
 // *command.Unavailable with CodeNoLeader.
 func (p *Pipeline) ReadIndex(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timing.readIndex)
@@ -38,7 +37,7 @@ func (p *Pipeline) ReadIndex(ctx context.Context) (uint64, error) {
 	}
 }
 
-// readOnce asks whoever leads now.
+// readOnce asks the present leader.
 func (p *Pipeline) readOnce(ctx context.Context) (uint64, error) {
 	switch p.leaderID() {
 	case "":
@@ -49,8 +48,8 @@ func (p *Pipeline) readOnce(ctx context.Context) (uint64, error) {
 	return p.remoteReads.ask(ctx)
 }
 
-// readAsLeader answers other nodes: it never asks a third one. An elected leader
-// lets them wait until its first command of the term is applied.
+// readAsLeader answers other nodes and never forwards. A new leader lets them wait
+// until its first command of the term is applied.
 func (p *Pipeline) readAsLeader(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timing.leadWait)
 	defer cancel()
@@ -69,17 +68,17 @@ func (p *Pipeline) readAsLeader(ctx context.Context) (uint64, error) {
 	}
 }
 
-// readLocal is one round on the leader. The index is captured first: that of the
-// newest command that is committed. Everything acknowledged before, and everything
-// that another node has applied, was committed here by then, if no newer leader has
-// been elected, which is asked afterwards. What this node itself has applied would not
-// do: another one may be ahead of it, and have shown what is newer.
+// readLocal is one round on the leader. First it captures the index of the newest
+// committed command, and then it checks that no newer leader was elected. If none was,
+// everything acknowledged and everything that another node had applied was committed
+// here when the index was captured. The applied index of this node would not be enough:
+// another node may be ahead and have shown newer data.
 //
-// Raft's VerifyLeader is not proof enough. It counts any reply that comes in
-// after the call, also to what was sent long before it (the process may have
-// been stopped meanwhile), and the replies of servers without a vote. So the
-// voters are asked for their terms too: a leader of a newer term would need the
-// votes of a majority, which would know that term.
+// Raft's VerifyLeader is not sufficient. It counts any reply that arrives after the
+// call, even to a request that was sent long before it (the process may have been
+// stopped meanwhile), and also replies of non-voters. So the voters are asked for their
+// terms, too: a leader of a newer term needs the votes of a majority, which then knows
+// that term.
 func (p *Pipeline) readLocal(ctx context.Context) (uint64, error) {
 	d := p.deps.Load()
 	term := p.leader.leadingTerm()
@@ -103,9 +102,9 @@ func (p *Pipeline) readLocal(ctx context.Context) (uint64, error) {
 	return index, nil
 }
 
-// newestCommand returns the index of the newest command of the log up to commit. It is
-// applied where none is newer than that: entries of Raft's own reach no state machine,
-// so nobody can wait for them.
+// newestCommand returns the index of the newest command in the log up to commit, or
+// applied if none is newer. Raft's own entries do not count: they reach no state
+// machine, so nobody can wait for them.
 func newestCommand(log Log, applied, commit uint64) (uint64, error) {
 	for i := commit; i > applied; i-- {
 		var entry raft.Log
@@ -119,8 +118,8 @@ func newestCommand(log Log, applied, commit uint64) (uint64, error) {
 	return applied, nil
 }
 
-// confirmTerm returns nil once a majority of the voters has said, after this
-// call, that it knows no term newer than the given one.
+// confirmTerm returns nil once a majority of the voters has answered, after this call,
+// that it knows no newer term.
 func (p *Pipeline) confirmTerm(ctx context.Context, d *deps, term uint64) error {
 	voters, err := d.voters()
 	if err != nil {
@@ -181,10 +180,10 @@ func (p *Pipeline) readRemote(ctx context.Context) (uint64, error) {
 	return index, nil
 }
 
-// rounds lets concurrent askers share one answer. An asker joins the round that
-// begins next, never the one that runs: that one may have looked before the
-// asker's own last write. A round that takes longer than patience keeps the next one
-// waiting no longer: what it asked may be lost, and its successor be answered.
+// rounds lets concurrent callers share one answer. A caller joins the round that starts
+// next, never the running one, which may have captured its index before the caller's
+// last write. If a round takes longer than patience, the next one starts: the request
+// of the slow one may be lost.
 type rounds struct {
 	run      func(context.Context) (uint64, error)
 	base     context.Context // ends with the Pipeline
@@ -227,7 +226,7 @@ func (r *rounds) join() *round {
 	return r.next
 }
 
-// loop begins one round after the other for as long as somebody asks.
+// loop starts one round after the other while there are callers.
 func (r *rounds) loop() {
 	for {
 		r.mu.Lock()

@@ -37,7 +37,7 @@ func newSession(boot command.BootID, logger *slog.Logger) *session {
 	return s
 }
 
-// add takes a command in and lets it wait for a sender.
+// add accepts a command and queues it for a sender.
 func (s *session) add(c *call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,8 +52,8 @@ func (s *session) add(c *call) error {
 	return nil
 }
 
-// addInFlight takes a command in that its caller brings to the leader's queue
-// itself, and returns the group to bring.
+// addInFlight accepts a command that its caller puts into the leader's queue itself,
+// and returns the group for that.
 func (s *session) addInFlight(c *call) (command.Group, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,9 +87,10 @@ func (s *session) dequeue(c *call) {
 	}
 }
 
-// group returns a group without commands, which declares what may still be sent.
-// A call that is far behind is listed by itself, as long as there is room: else one
-// that takes long would hold the floor, and all results above it. The lock is held.
+// group returns a group without commands, which declares the numbers that may still be
+// sent. A call that is far behind is listed as open, as long as there is room:
+// otherwise one slow call would hold back the floor, and the state would keep all
+// results above it. The lock is held.
 func (s *session) group() command.Group {
 	g := command.Group{Boot: s.boot, Floor: s.nextSeq}
 	for e := s.open.Front(); e != nil; e = e.Next() {
@@ -113,8 +114,8 @@ func (s *session) awaitWork() bool {
 	return !s.closed
 }
 
-// first returns the call that is to be sent next; nil when there is none, or
-// when it is too far ahead of the floor. The lock is held.
+// first returns the call to send next; nil if there is none, or if it is too far ahead
+// of the floor. The lock is held.
 func (s *session) first(floor uint64) *call {
 	if e := s.waiting.Front(); e != nil && e.Value.(*call).Seq < floor+MaxSpan {
 		return e.Value.(*call)
@@ -122,7 +123,7 @@ func (s *session) first(floor uint64) *call {
 	return nil
 }
 
-// batch is the calls of a group on its way to the leader.
+// batch is a group that is being sent to the leader, with its calls.
 type batch struct {
 	calls []*call
 	group command.Group
@@ -150,8 +151,8 @@ func (s *session) take() batch {
 	return b
 }
 
-// settle draws the consequences of an attempt for each call of the batch.
-// Calls that go on waiting do so ahead of newer ones, in their order.
+// settle updates each call of the batch with the result of an attempt. Calls to be sent
+// again go before newer ones, in their order.
 func (s *session) settle(b batch, r result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,8 +173,8 @@ func (s *session) settle(b batch, r result) {
 
 // settleCall is settle for one call. The lock is held.
 func (s *session) settleCall(c *call, r result, over *rejection) {
-	// When the answer is lost, nobody knows: better a write that was never charged
-	// than one that is rejected because it was charged twice.
+	// If the answer is lost, the write may have been charged or not: not charging it is
+	// better than rejecting it because it was charged twice.
 	if over == nil && (r.Charged || r.Status == statusUnknown) {
 		c.From.Charged = true
 	}
@@ -225,8 +226,8 @@ func (s *session) finish(c *call, err error) {
 	close(c.done)
 }
 
-// abandon answers a call whose caller waits no longer, unless it was answered
-// just now. From here on nothing sends it again.
+// abandon answers a call whose caller stops waiting, unless it is answered already. It
+// is not sent again.
 func (s *session) abandon(c *call, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,8 +236,8 @@ func (s *session) abandon(c *call, reason string) {
 	}
 }
 
-// expire is abandon for a caller that can wait for the end of an attempt under
-// way, when all depends on that one.
+// expire is abandon for a caller that can still wait for a running attempt, if only
+// that one decides the outcome.
 func (s *session) expire(c *call, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,7 +248,7 @@ func (s *session) expire(c *call, reason string) {
 	}
 }
 
-// unavailable is the answer to a call that is given up. The lock is held.
+// unavailable is the error of an abandoned call. The lock is held.
 func unavailable(c *call, reason string, cause error) error {
 	if c.uncertain() {
 		return &command.Unavailable{Code: command.CodeOutcomeUnknown, Reason: reason, Cause: cause}
@@ -266,7 +267,7 @@ func (s *session) Applied(boot command.BootID, seq uint64, r command.Result, ind
 	}
 }
 
-// deliver notes what became of a call here. The lock is held.
+// deliver records the result of a call on this node. The lock is held.
 func (s *session) deliver(c *call, r command.Result, index uint64) {
 	if c.applied {
 		return
@@ -307,8 +308,8 @@ func (s *session) unapplied() []*call {
 	return calls
 }
 
-// missing reports whether the leader has applied the call and this node has not
-// said so yet.
+// missing reports whether the leader has applied the call, but this node's Observer has
+// not seen it yet.
 func (s *session) missing(c *call) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -317,7 +318,7 @@ func (s *session) missing(c *call) bool {
 
 const reasonClosing = "this node is shutting down"
 
-// close answers everything and takes nothing more in.
+// close answers all calls and accepts no more.
 func (s *session) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -330,8 +331,8 @@ func (s *session) close() {
 }
 
 // call is one command from its acceptance to its answer. The session's lock guards
-// everything but done; what the answer consists of may be read without it once done
-// is closed.
+// everything but done; result, index and err may be read without it once done is
+// closed.
 type call struct {
 	command.Command               // From.Charged: to the rate limits, or nobody knows
 	size            int           // of the command in a group, at most
@@ -359,6 +360,6 @@ func newCall(from command.Sender, payload command.Payload, data []byte) *call {
 	}
 }
 
-// uncertain reports whether the command may show up in the log after all. The
-// session's lock is held.
+// uncertain reports whether the command may be in the log, now or later. The session's
+// lock is held.
 func (c *call) uncertain() bool { return c.handed || c.inFlight || c.applied }
