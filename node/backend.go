@@ -20,11 +20,12 @@ import (
 
 var _ api.Backend = (*backend)(nil)
 
-// backend is the node as the HTTP service sees it.
+// backend is the node's interface to the HTTP service.
 type backend struct{ *Node }
 
-// Propose replicates one command of a client. One without a fingerprint came before
-// the key of fingerprints was known here; only the node's own have none.
+// Propose replicates one command of a client. It rejects commands without a
+// fingerprint, which came before the fingerprint key was known here; only the node's
+// own commands have none.
 func (b *backend) Propose(ctx context.Context, from command.Sender, payload command.Payload) (command.Result, uint64, error) {
 	begun := time.Now()
 	result, index, err := b.propose(ctx, from, payload)
@@ -57,7 +58,7 @@ func (n *Node) serverIDs() (ids []string) {
 	return ids[:min(len(ids), command.MaxServers)]
 }
 
-// overBudget is the error of a write for which the day's budget has no room.
+// overBudget is the error of a write over the daily budget.
 func (b *backend) overBudget() error {
 	v := b.machine.View()
 	defer v.Release()
@@ -69,11 +70,11 @@ func (b *backend) overBudget() error {
 }
 
 // Fingerprint returns a hash of a client address under the cluster's data key; "" while
-// the key is not known, when Propose takes nothing either.
+// the key is not known; Propose rejects all writes then.
 func (b *backend) Fingerprint(addr netip.Addr) string { return b.dataKey.Fingerprint(addr) }
 func (b *backend) View() *fsm.View                    { return b.machine.View() }
 
-// Pseudonyms returns what stands for a client's address in the log.
+// Pseudonyms returns the pseudonyms of a client's address in the log.
 func (b *backend) Pseudonyms(addr netip.Addr) command.Pseudonyms { return b.dataKey.Pseudonyms(addr) }
 
 func (b *backend) WaitIndex(ctx context.Context, index uint64) error {
@@ -109,11 +110,10 @@ func (b *backend) Checks() []api.Check {
 	return list
 }
 
-// Status returns what the node says of its part in the cluster.
+// Status returns the node's status in the cluster.
 func (n *Node) Status() admin.Status { return n.operator.Status() }
 
-// VerifyReceiver has the leader ask a receiver whether it wants what is pushed to
-// an agent.
+// VerifyReceiver lets the leader verify a receiver for an agent.
 func (b *backend) VerifyReceiver(ctx context.Context, from command.Sender, agent, notifyURL string) error {
 	err := b.delivery.Verify(ctx, from.Fingerprint, agent, notifyURL)
 	if failed, ok := errors.AsType[*delivery.FailedError](err); ok {

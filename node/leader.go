@@ -11,12 +11,11 @@ import (
 	"github.com/commons-cluster/commons/node/loop"
 )
 
-// leadRetry is the pause after a failed attempt to begin to lead.
+// leadRetry is the pause after a failed attempt to start leading.
 const leadRetry = 50 * time.Millisecond
 
-// watchLeadership follows what Raft says about this node's leadership: each time
-// it gains it, establishLeadership runs until it is lost, and revokeLeadership
-// undoes it.
+// watchLeadership follows Raft's notifications of leadership: each time this node gains
+// it, establishLeadership runs until it is lost, and then revokeLeadership.
 func (n *Node) watchLeadership(ctx context.Context) {
 	revoke := func() {}
 	defer func() { revoke() }()
@@ -25,8 +24,7 @@ func (n *Node) watchLeadership(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case gained := <-n.raft.LeaderCh():
-			// Raft keeps only the newest value: two gains in a row are a loss
-			// in between.
+			// Raft keeps only the newest value: two gains in a row mean a loss in between.
 			revoke()
 			revoke = func() {}
 			if gained {
@@ -36,7 +34,7 @@ func (n *Node) watchLeadership(ctx context.Context) {
 	}
 }
 
-// lead begins to lead and returns what ends it.
+// lead starts to lead and returns a function that ends it.
 func (n *Node) lead(ctx context.Context) (revoke func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var established sync.WaitGroup
@@ -48,9 +46,8 @@ func (n *Node) lead(ctx context.Context) (revoke func()) {
 	}
 }
 
-// establishLeadership commits this leader's first command, names the cluster if
-// nobody has, lets writes and strong reads in, and runs the leader's workers
-// until ctx ends.
+// establishLeadership commits this leader's first command, gives a new cluster its id,
+// accepts writes and strong reads, and runs the leader's workers until ctx ends.
 func (n *Node) establishLeadership(ctx context.Context) {
 	for {
 		term := n.raft.CurrentTerm()
@@ -78,8 +75,8 @@ func (n *Node) establishLeadership(ctx context.Context) {
 	n.members.Lead(ctx)
 }
 
-// beginTerm returns once everything that earlier leaders committed is applied
-// here and the cluster has its name.
+// beginTerm returns once everything that earlier leaders committed is applied here and
+// the cluster has its id.
 func (n *Node) beginTerm(ctx context.Context) error {
 	if _, _, err := n.pipeline.ProposeAsLeader(ctx, &command.Lead{ServerID: n.identity.ServerID}); err != nil {
 		return err
@@ -87,7 +84,7 @@ func (n *Node) beginTerm(ctx context.Context) error {
 	return n.dataKey.Name(ctx)
 }
 
-// revokeLeadership is the mirror image of establishLeadership.
+// revokeLeadership undoes establishLeadership.
 func (n *Node) revokeLeadership() {
 	n.pipeline.StopLeading()
 	n.logger.Info("not leading any more")
@@ -130,12 +127,12 @@ func orNone(id string) string {
 	return id
 }
 
-// endsInterval is how often the leader looks for what is due to end.
+// endsInterval is how often the leader checks for expired claims, rules and reports.
 const endsInterval = time.Second
 
-// endExpired lets log time pass whenever a claim, a rule of the policy or a report is due
-// to end and nobody writes, for as long as this node leads. Correctness does not wait for it:
-// what is past its time has ended for the next log entry, whatever that is.
+// endExpired advances log time when a claim, a rule of the policy or a report has
+// expired and nobody writes, for as long as this node leads. Correctness does not
+// depend on it: for the next log entry, whatever it is, they have ended.
 func (n *Node) endExpired(ctx context.Context) {
 	loop.Every(ctx, endsInterval, func(ctx context.Context) {
 		for n.due() {
@@ -164,9 +161,9 @@ func (n *Node) due() bool {
 // catchUpRetry is the pause between attempts to hear from a leader.
 const catchUpRetry = 100 * time.Millisecond
 
-// catchUp notes when the node has all that was acknowledged before its start: until
-// then it does not know what was purged while it was away, and answers nothing that
-// comes from the state.
+// catchUp signals when the node has everything that was acknowledged before its start.
+// Until then it does not know what was purged while it was down, and serves nothing
+// from the state.
 func (n *Node) catchUp(ctx context.Context) {
 	for !n.cfg.AnswerBehind {
 		index, err := n.pipeline.ReadIndex(ctx)

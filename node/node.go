@@ -85,10 +85,10 @@ type Node struct {
 	err     error // why the node ended; read after done is closed
 }
 
-// Start validates the configuration and starts a node. It returns once the node
-// listens on all its addresses; whether it is ready to serve is what /readyz
-// says. Errors: a *config.Error, or what kept the node from starting, with
-// everything already started taken down again. ctx bounds the start alone.
+// Start validates the configuration and starts a node. It returns once the node listens
+// on all its addresses; whether it is ready to serve is what /readyz says. Errors: a
+// *config.Error, or the reason why the node cannot start; then everything is stopped
+// again. ctx bounds the start only.
 func Start(ctx context.Context, cfg config.Config, logger *slog.Logger) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func Start(ctx context.Context, cfg config.Config, logger *slog.Logger) (*Node, 
 	return n, nil
 }
 
-// onEnd notes how to undo a step of the start.
+// onEnd adds a function that undoes a step of the start.
 func (n *Node) onEnd(undo func(ending) error) { n.undo = append(n.undo, undo) }
 
 func (n *Node) countDescriptors() (err error) {
@@ -172,8 +172,8 @@ func (n *Node) openState() error {
 	return nil
 }
 
-// observer passes applied commands on to the write path, which does not exist
-// yet when the state is opened. Nothing is applied before Raft runs.
+// observer passes applied commands on to the write path, which is created after the
+// state is opened. Nothing is applied before Raft runs.
 type observer struct{ n *Node }
 
 func (o observer) Applied(boot command.BootID, seq uint64, r command.Result, index uint64) {
@@ -232,13 +232,13 @@ func (n *Node) limiter() propose.Limiter {
 	return limit.New(float64(n.cfg.WriteRate), n.cfg.WriteBurst, time.Now)
 }
 
-// proposeOwn replicates a command of the node's own: no rate limit holds for it.
+// proposeOwn replicates a command of the node itself, without rate limits.
 func (n *Node) proposeOwn(ctx context.Context, payload command.Payload) error {
 	_, _, err := n.pipeline.Propose(ctx, command.Sender{}, payload)
 	return err
 }
 
-// assess returns what a command's proof is worth, and whether its request_id was used
+// assess returns the standing of a command's proof, and whether its request_id was used
 // before.
 func (n *Node) assess(payload command.Payload) (command.Standing, bool) {
 	v := n.machine.View()
@@ -261,7 +261,7 @@ func (n *Node) fitsBudget(p command.Payload, standing command.Standing, bytes in
 	return fits || err != nil
 }
 
-// openDelivery makes what sends to receivers. The state has something for it only once
+// openDelivery creates the delivery service. The state has deliveries for it only once
 // Raft runs.
 func (n *Node) openDelivery() error {
 	roots, err := n.cfg.PushRoots()
@@ -288,8 +288,8 @@ func (n *Node) notifyRules() api.NotifyRules {
 	return api.NotifyRules{Port: uint16(n.cfg.PushPort), Local: len(n.cfg.PushAllowNet) > 0, OwnHosts: n.delivery.OwnHosts}
 }
 
-// resolve returns where a server's private port is: as gossip says, or as it was
-// known before the last restart.
+// resolve returns the address of a server's private port, from gossip or from the
+// address book.
 func (n *Node) resolve(serverID string) (addr string, ok bool) {
 	if g := n.gossiping.Load(); g != nil {
 		if m, ok := g.Member(serverID); ok {
@@ -299,7 +299,7 @@ func (n *Node) resolve(serverID string) (addr string, ok bool) {
 	return n.book.Resolve(serverID)
 }
 
-// meta is what this node publishes of itself by gossip.
+// meta is this node's gossip metadata.
 func (n *Node) meta(fresh, leaving bool) cluster.Meta {
 	m := cluster.Meta{
 		ServerID: n.identity.ServerID, NodeName: n.identity.NodeName,
@@ -312,7 +312,7 @@ func (n *Node) meta(fresh, leaving bool) cluster.Meta {
 	return m
 }
 
-// liveMembers returns what gossip knows, none before it runs.
+// liveMembers returns the members that gossip knows; none before gossip runs.
 func (n *Node) liveMembers() []cluster.Member {
 	if g := n.gossiping.Load(); g != nil {
 		return g.Members()
@@ -379,7 +379,8 @@ func (n *Node) openRaft() (err error) {
 	return nil
 }
 
-// restored is called when a snapshot was installed: the disk takes what comes.
+// restored is called when a snapshot was installed, which proves that the disk is
+// writable.
 func (n *Node) restored() {
 	n.health.LogWritable()
 	v := n.machine.View()
@@ -387,7 +388,7 @@ func (n *Node) restored() {
 	n.pipeline.Recheck(v)
 }
 
-// openParts makes the parts that need Raft.
+// openParts creates the parts that need Raft.
 func (n *Node) openParts() (err error) {
 	n.members = membership.New(membership.Config{
 		ServerID: n.identity.ServerID, Expect: n.cfg.BootstrapExpect, Join: n.cfg.Join, NonVoter: n.cfg.NonVoter,

@@ -14,7 +14,7 @@ import (
 const (
 	// leaveTimeout bounds the goodbye to gossip.
 	leaveTimeout = time.Second
-	// crashDrain is what running requests get when the node cannot go on.
+	// crashDrain is how long running requests may take when the node has failed.
 	crashDrain = 100 * time.Millisecond
 	// workersTimeout bounds the wait for what the node does in the background.
 	workersTimeout = 10 * time.Second
@@ -22,9 +22,9 @@ const (
 	abandonTimeout = 500 * time.Millisecond
 )
 
-// ending says how a node ends. The zero value is at once, but tidily.
+// ending says how a node ends. The zero value ends it at once, but closes everything.
 type ending struct {
-	// drain bounds how long running requests may take; nil is no time.
+	// drain bounds how long running requests may take; nil: they are not waited for.
 	drain context.Context
 	// polite notifies the others.
 	polite bool
@@ -32,11 +32,11 @@ type ending struct {
 	crash bool
 }
 
-// Shutdown takes the node down in good order: it says that it is not ready any
-// more and serves on for the configured delay, stops accepting requests and beginning
-// deliveries, hands leadership over, answers what it has taken, ends what it is
-// delivering, folds its counts, and leaves gossip. It stays a member of the cluster. When ctx ends first
-// the rest is cut short.
+// Shutdown ends the node gracefully: it reports that it is not ready and still serves
+// for the configured delay, stops accepting requests and starting deliveries, transfers
+// leadership, answers accepted requests, finishes running deliveries, folds its counts,
+// and leaves gossip. It remains a member of the cluster. If ctx ends first the rest is
+// not waited for.
 func (n *Node) Shutdown(ctx context.Context) error {
 	<-n.begun // an operator can have it leave before it serves
 	n.endOnce.Do(func() {
@@ -44,8 +44,7 @@ func (n *Node) Shutdown(ctx context.Context) error {
 		n.logger.InfoContext(ctx, "shutting down", "delay", n.cfg.ShutdownDelay)
 		loop.Pause(ctx, n.cfg.ShutdownDelay)
 		n.delivery.Stop()
-		// Reads end and writes go on while leadership moves: they are answered
-		// by way of the next leader.
+		// While leadership moves, reads end and writes continue: the next leader confirms them.
 		var closing sync.WaitGroup
 		closing.Go(func() {
 			if err := n.server.Shutdown(ctx); err != nil {
@@ -66,8 +65,8 @@ func (n *Node) Shutdown(ctx context.Context) error {
 	return n.err
 }
 
-// Kill ends the node as a crash would, as near as that can be had inside one
-// process: nobody is notified, nothing is flushed. It is for tests.
+// Kill simulates a crash as far as that is possible inside one process: nobody is
+// notified, nothing is flushed. It is for tests.
 func (n *Node) Kill() {
 	n.endOnce.Do(func() {
 		n.stopping.Store(true)
@@ -83,8 +82,8 @@ func (n *Node) Wait() error {
 	return n.err
 }
 
-// fail ends the node because it cannot go on: its disk or its state is not to be
-// trusted. It returns at once, because whoever calls it may be in the way.
+// fail ends the node because its disk or its state cannot be trusted. It returns at
+// once, because the end may have to wait for the caller.
 func (n *Node) fail(err error) {
 	if !n.failure.CompareAndSwap(nil, &err) {
 		return
@@ -99,9 +98,9 @@ func (n *Node) fail(err error) {
 	}()
 }
 
-// abandon ends the node when its disk hangs. What listens is closed first, so that
-// another node can lead; everything else stays as it is, because closing it would
-// hang as well. The end of the process has to end that.
+// abandon ends the node when its disk hangs. It closes the listeners first, so that
+// another node can lead. Everything else stays open until the process ends, because
+// closing it would hang as well.
 func (n *Node) abandon(cause error) {
 	if !n.failure.CompareAndSwap(nil, &cause) {
 		return
@@ -119,15 +118,15 @@ func (n *Node) abandon(cause error) {
 	}()
 }
 
-// closeNetwork keeps others from reaching this node and Raft from reaching them, and
-// leaves what is on disk as it is.
+// closeNetwork cuts this node and its Raft off from the others, and does not touch the
+// disk.
 func (n *Node) closeNetwork() {
 	n.raft.Interrupt()
 	n.closeListeners()
 }
 
-// closeListeners closes what others reach this node by, without waiting for what
-// does not close in time.
+// closeListeners closes the listeners, and does not wait for those that do not close in
+// time.
 func (n *Node) closeListeners() {
 	ctx, cancel := context.WithTimeout(context.Background(), abandonTimeout)
 	defer cancel()
@@ -148,7 +147,7 @@ func (n *Node) closeListeners() {
 	}
 }
 
-// finish takes everything down and lets Wait return.
+// finish stops everything and lets Wait return.
 func (n *Node) finish(how ending, cause error) {
 	err := n.unwind(how)
 	if how.crash && err != nil {
@@ -179,11 +178,11 @@ func (n *Node) unwind(how ending) error {
 	return errors.Join(errs...)
 }
 
-// errStillAtWork is the error of background work that does not end. What it uses is
-// left open: the end of the process has to end that.
+// errStillAtWork is the error of background work that does not end. What it uses stays
+// open until the process ends.
 var errStillAtWork = fmt.Errorf("background work has not ended within %v", workersTimeout)
 
-// stopWorkers ends what startWorkers has begun.
+// stopWorkers stops what startWorkers has started.
 func (n *Node) stopWorkers(ending) error {
 	n.endWork()
 	ended := make(chan struct{})

@@ -12,11 +12,12 @@ const (
 	// sweepInterval is how often the leader looks for entries that are older than their
 	// retention.
 	sweepInterval = 10 * time.Second
-	// sweepPause is the pause between two sweeps of many, for whoever writes meanwhile.
+	// sweepPause is the pause between two sweeps in a row, so that other writes get
+	// through.
 	sweepPause = 50 * time.Millisecond
 )
 
-// sweepExpired has entries that are older than the retention of their channels become
+// sweepExpired turns entries that are older than the retention of their channels into
 // stubs, for as long as this node leads.
 func (n *Node) sweepExpired(ctx context.Context) {
 	kept := uint64(0) // from where the next look goes on among those that were kept
@@ -43,7 +44,7 @@ func (n *Node) sweepExpired(ctx context.Context) {
 	})
 }
 
-// nextSweep returns what a sweep with this node's stamp would be; nil: nothing is due.
+// nextSweep returns the next sweep at this node's stamp; nil if nothing is due.
 func (n *Node) nextSweep(kept uint64) (*command.Sweep, uint64, error) {
 	v := n.machine.View()
 	defer v.Release()

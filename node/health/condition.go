@@ -16,25 +16,25 @@ import (
 	"github.com/commons-cluster/commons/node/propose"
 )
 
-// What is slow enough to be shown to operators.
+// Thresholds from which slowness is shown to operators.
 const (
-	// slowSync is what writing the log may take on average: every write of the
-	// cluster waits for it.
+	// slowSync is for the average write of the log: every write of the cluster waits for
+	// it.
 	slowSync = 100 * time.Millisecond
-	// slowOne is from when on a single write of the log, or stall, is logged.
+	// slowOne is for a single write of the log, or stall, which is then logged.
 	slowOne = time.Second
-	// slowWrite is what a client's write may take on average.
+	// slowWrite is for the average write of a client.
 	slowWrite = time.Second
-	// slowApply is for how long a node may lack what the leader has applied.
+	// slowApply is for the time by which a node lags behind the leader.
 	slowApply = time.Second
 
-	// stallInterval is how often a node looks whether it is given the processor.
+	// stallInterval is how often a node checks whether it gets processor time.
 	stallInterval = 100 * time.Millisecond
-	// slowStall is how late that may be on average.
+	// slowStall is for the average delay of that check.
 	slowStall = stallInterval / 2
 )
 
-// sinceStart is the instant for what is measured.
+// sinceStart is the current time for measurements.
 func (h *Health) sinceStart() time.Duration { return time.Since(h.cfg.Started) }
 
 // NoteWrite counts a client's write that began at an instant and ended now.
@@ -52,8 +52,8 @@ func (h *Health) NoteWrite(begun time.Time, err error) {
 	}
 }
 
-// watchStalls measures how late this node runs when it wants to: a process that is
-// not given the processor, or was stopped, sends its heartbeats just as late.
+// watchStalls measures the delay of a timer: a process that gets too little processor
+// time, or was stopped, sends its heartbeats with the same delay.
 func (h *Health) watchStalls(ctx context.Context) {
 	tick := time.NewTimer(stallInterval)
 	defer tick.Stop()
@@ -75,14 +75,15 @@ func (h *Health) watchStalls(ctx context.Context) {
 	}
 }
 
-// clockOffset returns how far this node's clock is ahead of the voters' median, and
-// of how many clocks that is, its own included.
+// clockOffset returns how far this node's clock is ahead of the voters' median, and the
+// number of clocks in that median, its own included.
 func (h *Health) clockOffset() (ahead time.Duration, clocks int) {
 	return aheadOfMedian(h.src.Pipeline.Clocks().Offsets())
 }
 
-// aheadOfMedian works that out of the others' offsets from this node's clock. Two
-// clocks alone are equally far off their median: nobody knows which of them is right.
+// aheadOfMedian computes this from the others' offsets from this node's clock. Two
+// clocks differ from their median by the same amount: nobody knows which of them is
+// right.
 func aheadOfMedian(others map[string]time.Duration) (ahead time.Duration, clocks int) {
 	offsets := slices.AppendSeq([]time.Duration{0}, maps.Values(others))
 	slices.Sort(offsets)
@@ -94,7 +95,7 @@ func aheadOfMedian(others map[string]time.Duration) (ahead time.Duration, clocks
 	return -median, len(offsets)
 }
 
-// Condition is the node's condition as operators are shown it.
+// Condition is the node's condition as it is shown to operators.
 func (h *Health) Condition() admin.Condition {
 	at := h.sinceStart()
 	ahead, clocks := h.clockOffset()
@@ -111,8 +112,8 @@ func (h *Health) Condition() admin.Condition {
 	return c
 }
 
-// Warnings says in words what is not well in a condition, though it keeps nobody
-// from being served.
+// Warnings describes the problems in a condition that do not stop the node from
+// serving.
 func (h *Health) Warnings(c *admin.Condition) []string {
 	list := []string{}
 	warn := func(when bool, format string, args ...any) {
@@ -142,8 +143,8 @@ func (h *Health) Warnings(c *admin.Condition) []string {
 	return list
 }
 
-// HouseWarning says which of --house-agents are no registered names; "" where all are,
-// or the state does not say.
+// HouseWarning names the --house-agents that are not registered; "" if all are, or if
+// the state cannot be read.
 func (h *Health) HouseWarning() string {
 	v := h.src.Machine.View()
 	defer v.Release()
@@ -160,7 +161,8 @@ func (h *Health) HouseWarning() string {
 		"register each (POST /api/agents) and keep its edit_key, or take it out of the flag", strings.Join(free, ", "))
 }
 
-// unansweredText says what a public node lacks that names nobody.
+// unansweredText is the warning of a public node without an operator's name and
+// contact.
 const unansweredText = "it serves others than this machine and does not say who answers for it; give --operator-name and --operator-contact, and everybody is shown them"
 
 // aheadText says how far a clock is off.
@@ -172,14 +174,14 @@ func aheadText(ms float64) string {
 }
 
 const (
-	// recentSpan is how far back what operators are shown goes.
+	// recentSpan is the period of the measurements that operators are shown.
 	recentSpan = time.Minute
-	// recentParts is in how many parts it is forgotten.
+	// recentParts is the number of parts of this period; they expire one by one.
 	recentParts = 12
 )
 
-// recent sums up what took time during the last recentSpan. The zero value is ready.
-// Instants are given as times since the node started.
+// recent sums up durations during the last recentSpan. The zero value is ready.
+// Instants are times since the node started.
 type recent struct {
 	mu    sync.Mutex
 	parts [recentParts]recentPart
@@ -199,8 +201,7 @@ func (r *recent) add(at, took time.Duration) {
 	addPart(r.parts[:], partNumber(at), took)
 }
 
-// addPart counts something in the part of a number, which takes the place of an older
-// one.
+// addPart counts something in the part with a number, which replaces an older part.
 func addPart(parts []recentPart, number int64, took time.Duration) {
 	p := &parts[number%int64(len(parts))]
 	if p.number != number {
@@ -233,15 +234,15 @@ func (r *recent) timing(at time.Duration) admin.Timing {
 
 func partNumber(at time.Duration) int64 { return int64(at / (recentSpan / recentParts)) }
 
-// millis is a time as it stands in JSON.
+// millis converts a time to milliseconds for JSON.
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// fromMillis is such a time again, for a text.
+// fromMillis converts it back, for a text.
 func fromMillis(ms float64) time.Duration {
 	return (time.Duration(ms*1000) * time.Microsecond).Round(time.Millisecond)
 }
 
-// rejections counts the writes that this node did not take, by code.
+// rejections counts the writes that this node rejected, by code.
 type rejections struct {
 	mu     sync.Mutex
 	byCode map[command.Code]*rejected
@@ -291,17 +292,17 @@ const (
 	maxElections = 10
 )
 
-// History is what this node has measured in the last hour. It stands in memory.
+// History is what this node has measured in the last hour. It is kept in memory.
 type History struct {
-	// Writes and Reads are of clients, by part of the time, oldest first. The last one
-	// is of a part that has not ended.
+	// Writes and Reads are those of clients, by part of the time, oldest first. The last
+	// part has not ended yet.
 	Part          time.Duration
 	Writes, Reads []admin.Timing
 	// Elections are those that this node has seen since it started, newest first.
 	Elections []Election
 }
 
-// Election is a leader as this node saw it begin.
+// Election is a new leader as this node saw it.
 type Election struct {
 	At     time.Time
 	Leader string // server id

@@ -18,41 +18,39 @@ import (
 )
 
 const (
-	// diskInterval is how often the free space is looked at.
+	// diskInterval is how often the free space is checked.
 	diskInterval = time.Second
-	// diskResume is the part of the reserve that has to be free above it before a
-	// disk no longer counts as low: 1/8.
+	// diskResume: a disk no longer counts as low when 1/8 of the reserve is free above it.
 	diskResume = 8
-	// freeStep is how exactly gossip gives the free space, in MiB: every change
-	// is a message to all.
+	// freeStep is the step of the free space in gossip, in MiB: every change is a message
+	// to all nodes.
 	freeStep = 64
 )
 
-// Disk is what was last seen of the data directory's disk, in bytes.
+// Disk is the last measurement of the data directory's disk, in bytes.
 type Disk struct {
 	Free, Size, Reserve uint64
 	Low                 bool // less than the reserve is free
 }
 
-// look returns the state after a look at the disk. A disk that is low stays so
-// until there is clearly more than the reserve.
+// look returns the state after a measurement. A low disk stays low until clearly more
+// than the reserve is free.
 func (d Disk) look(free, size uint64, keep Reserve) Disk {
 	next := Disk{Free: free, Size: size, Reserve: keep.of(size)}
 	next.Low = free < next.Reserve || d.Low && free < next.Reserve+next.Reserve/diskResume
 	return next
 }
 
-// FreeMiB is the free space as gossip gives it; 0 is unknown.
+// FreeMiB is the free space for gossip; 0 is unknown.
 func (d Disk) FreeMiB() uint64 {
 	mib := d.Free >> 20
 	return max(1, mib-mib%freeStep)
 }
 
-// Disk returns what was last seen of the disk; nil while it is not watched.
+// Disk returns the last measurement of the disk; nil while it is not watched.
 func (h *Health) Disk() *Disk { return h.disk.Load() }
 
-// watchDisk keeps an eye on the free space of this node's disk, and on those of
-// the other voters.
+// watchDisk watches the free space of this node's disk and of the other voters' disks.
 func (h *Health) watchDisk(ctx context.Context) {
 	keep, err := ParseReserve(h.cfg.Reserve)
 	if err != nil || keep == (Reserve{}) {
@@ -95,7 +93,7 @@ func (h *Health) sawDisk(ctx context.Context, free, size uint64, keep Reserve) {
 	}
 }
 
-// weighDisks stops writes while fewer than a majority of the voters has space.
+// weighDisks stops writes while less than a majority of the voters has space.
 func (h *Health) weighDisks(ctx context.Context) {
 	voters, room := h.src.Raft.Voters(), 0
 	var low []string
@@ -147,7 +145,7 @@ func (h *Health) diskCheck() Check {
 	return c
 }
 
-// Reserve is how much of a disk is to stay free: bytes, or a part of it.
+// Reserve is how much of a disk must stay free: bytes, or a percentage of its size.
 type Reserve struct {
 	bytes   uint64
 	percent uint64
@@ -159,8 +157,8 @@ func (r Reserve) of(size uint64) uint64 { return r.bytes + size/100*r.percent }
 // maxReservePercent leaves room to serve.
 const maxReservePercent = 90
 
-// ParseReserve reads a size such as 256MiB, or a part such as 5%. Nothing, or 0,
-// is no reserve.
+// ParseReserve parses a size such as 256MiB, or a percentage such as 5%. "" and 0 mean
+// no reserve.
 func ParseReserve(s string) (Reserve, error) {
 	if s == "" || s == "0" {
 		return Reserve{}, nil
@@ -180,20 +178,20 @@ func ParseReserve(s string) (Reserve, error) {
 }
 
 const (
-	// minDescriptors is how many files and connections a process has to be allowed
-	// for a node to run in it.
+	// minDescriptors is the lowest limit of open files and connections with which a node
+	// can run.
 	minDescriptors = 256
-	// reservedDescriptors are kept for what is not a client's connection, where
-	// the limit allows it: the files of two states while a snapshot is received,
-	// the log, the private port, gossip, and receivers.
+	// reservedDescriptors are kept, if the limit allows it, for everything but clients'
+	// connections: the files of two states while a snapshot is received, the log, the
+	// private port, gossip, and receivers.
 	reservedDescriptors = 2*fsm.DefaultMaxOpenFiles + otherDescriptors
-	// otherDescriptors are those that are not for the files of states: of a small
-	// reserve a third.
+	// otherDescriptors are those of the reserve that are not for the files of states; of a
+	// small reserve it is a third.
 	otherDescriptors = 560
 )
 
-// Descriptors says how the files and connections that the process may open are
-// divided. Whatever opens one above the limit fails, also the log and the state.
+// Descriptors is the division of the files and connections that the process may open.
+// Above the limit every open fails, also of the log and the state.
 type Descriptors struct {
 	limit       int
 	Connections int // of clients
@@ -213,9 +211,9 @@ func divide(limit uint64, maxClients int) (Descriptors, error) {
 	return Descriptors{total, total - reserved, min((reserved-others)/2, fsm.DefaultMaxOpenFiles)}, nil
 }
 
-// CountDescriptors divides the limit of this process; maxClients is how many connections
-// of clients are of use. Go has raised it to the hard one
-// when the process began.
+// CountDescriptors divides the limit of this process; maxClients is the maximum for
+// clients' connections. Go has raised the soft limit to the hard one at the start of
+// the process.
 func CountDescriptors(maxClients int, logger *slog.Logger) (Descriptors, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -19,14 +19,14 @@ import (
 	"github.com/commons-cluster/commons/node/propose"
 )
 
-// Config is what a Health needs from the beginning.
+// Config is what a Health needs from the start.
 type Config struct {
 	Started                          time.Time
 	Version, ServerID, DataDir       string
 	Heartbeat, Election, HangTimeout time.Duration
 	Reserve                          string // of the disk; see ParseReserve
 	HouseAgents                      []string
-	// Unanswered says that the service is public and names nobody who answers for it.
+	// Unanswered says that the service is public and names no operator.
 	Unanswered bool
 	Logger     *slog.Logger
 	// Abandon ends the node because its disk hangs.
@@ -87,7 +87,7 @@ type Check struct {
 	Name   string
 	OK     bool
 	Detail string // one line for everybody: no id, address, path, version or size
-	// Operators is what they are told in its place; "" is nothing else.
+	// Operators is the detail for operators; "" is the same as Detail.
 	Operators string
 }
 
@@ -111,12 +111,12 @@ func (h *Health) Run(ctx context.Context) {
 	workers.Wait()
 }
 
-// watchdogTicks is how many ticks of its own a watchdog lets a write take.
+// watchdogTicks is after how many of the watchdog's ticks a write counts as hanging.
 const watchdogTicks = 20
 
-// watchdog notices writes that hang. A leader whose disk hangs still sends
-// heartbeats, so that nobody else would lead. Time is counted in the watchdog's
-// own ticks: a process that was stopped for a while has not hung.
+// watchdog detects writes that hang. A leader whose disk hangs still sends heartbeats,
+// so no other node would become the leader. Time is counted in the watchdog's own
+// ticks, so that a process that was stopped for a while does not count as hanging.
 type watchdog struct {
 	mu    sync.Mutex
 	tick  uint64
@@ -132,7 +132,7 @@ type write struct {
 
 func newWatchdog() *watchdog { return &watchdog{under: map[uint64]write{}} }
 
-// watch runs a write under the watchdog's eyes. what names it in an error.
+// watch runs a write that the watchdog monitors. what names it in an error.
 func (w *watchdog) watch(what string, do func()) {
 	w.mu.Lock()
 	w.next++
@@ -147,7 +147,7 @@ func (w *watchdog) watch(what string, do func()) {
 	do()
 }
 
-// hanging counts a tick and returns what hangs, "" when nothing does.
+// hanging counts a tick and returns the name of a hanging write; "" if none hangs.
 func (w *watchdog) hanging() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

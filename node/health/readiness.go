@@ -12,19 +12,18 @@ import (
 )
 
 const (
-	// maxReadyLag is how many committed log entries a node may have to apply and
-	// still call itself ready. Some entries never reach a state machine.
+	// maxReadyLag is how many committed log entries a ready node may have left to apply.
+	// Some entries never reach a state machine.
 	maxReadyLag = 1024
-	// catchUpRetry is the pause between two looks at how far behind this node is.
+	// catchUpRetry is the pause between two attempts to catch up.
 	catchUpRetry = 100 * time.Millisecond
-	// catchUpWait is within what time a node that counts as caught up applies what
-	// the leader had when it was asked. It is well below maxLag, so that a node
-	// that is just too slow does not change its mind all the time.
+	// catchUpWait is how long a node may take to apply the leader's index and count as
+	// caught up. It is well below maxLag, so that a node that is just too slow does not
+	// switch all the time.
 	catchUpWait = time.Second
-	// electionGrace is for how many times as long as an election takes at least a
-	// node calls itself ready without a leader. It keeps writes and answers reads
-	// meanwhile; a load balancer that left it would have the old leader alone, which
-	// may hang.
+	// electionGrace is for how many minimum election times a node stays ready without a
+	// leader. It queues writes and answers reads meanwhile; a load balancer that dropped it
+	// would only have the old leader, which may hang.
 	electionGrace = 3
 )
 
@@ -67,7 +66,7 @@ func (h *Health) Checks() []Check {
 // notJoined is why a node without state is not ready.
 const notJoined = "not part of a cluster yet"
 
-// memberCheck is whether this node is part of the cluster that it is meant for.
+// memberCheck checks whether this node is part of its intended cluster.
 func (h *Health) memberCheck() Check {
 	c := Check{Name: "cluster", OK: h.src.Joined(), Detail: "part of its cluster"}
 	waiting := h.src.Members.Waiting()
@@ -92,22 +91,22 @@ func (h *Health) memberCheck() Check {
 	return c
 }
 
-// named reports whether the state has the cluster's name, and with it its data key.
+// named reports whether the state has the cluster's id, and with it the data key.
 func (h *Health) named() bool {
 	v := h.src.Machine.View()
 	defer v.Release()
 	return v.ClusterID() != ""
 }
 
-// led reports whether there is a leader, or was so recently that the next one may be
-// elected any moment.
+// led reports whether there is a leader, or was one so recently that the next one may
+// be elected soon.
 func (h *Health) led() bool {
 	return h.src.Raft.LeaderID() != "" || time.Since(h.src.Raft.LastContact()) < electionGrace*(h.cfg.Heartbeat+h.cfg.Election)
 }
 
-// watchCatchUp finds out whether this node has everything that was acknowledged
-// before it started, lost the leader, or fell behind it: Raft notifies a follower
-// only of commits that its own log has reached.
+// watchCatchUp checks, after a start, after the loss of the leader and after falling
+// behind, whether this node has everything that was acknowledged before: Raft notifies
+// a follower only of commits that its own log has reached.
 func (h *Health) watchCatchUp(ctx context.Context) {
 	for ctx.Err() == nil {
 		if !h.led() || h.lag() > maxLag {
@@ -126,8 +125,8 @@ func (h *Health) watchCatchUp(ctx context.Context) {
 	}
 }
 
-// catchUp asks the leader for its index and reports whether it is applied here
-// soon.
+// catchUp asks the leader for its index and reports whether this node applies it within
+// catchUpWait.
 func (h *Health) catchUp(ctx context.Context) bool {
 	index, err := h.src.Pipeline.ReadIndex(ctx)
 	if err != nil {
@@ -138,8 +137,8 @@ func (h *Health) catchUp(ctx context.Context) bool {
 	return h.src.Machine.Wait(ctx, index) == nil
 }
 
-// StaleFor returns for how long this node has not heard from a leader, or has
-// lacked what the leader had applied.
+// StaleFor returns for how long this node has not heard from a leader, or has lagged
+// behind its applied index.
 func (h *Health) StaleFor() time.Duration {
 	if h.src.Raft.Leads() {
 		return 0
@@ -152,10 +151,9 @@ func (h *Health) StaleFor() time.Duration {
 }
 
 const (
-	// lagInterval is how often a node asks the leader how far it is.
+	// lagInterval is how often a node asks the leader for its index.
 	lagInterval = time.Second
-	// maxLag is for how long a node may lack what the leader has applied and still
-	// call itself ready.
+	// maxLag is for how long a ready node may lag behind the leader.
 	maxLag = 5 * time.Second
 )
 
@@ -165,15 +163,15 @@ type mark struct {
 	since time.Time
 }
 
-// watchLag compares this node with the leader. Raft does not say to a node what it
-// lacks while its own log takes nothing.
+// watchLag compares this node with the leader. Raft does not show a node its lag while
+// its log cannot be written.
 func (h *Health) watchLag(ctx context.Context) {
 	loop.Every(ctx, lagInterval, h.compareWithLeader)
 }
 
-// compareWithLeader marks what the leader has and this node has not. What was
-// marked before stays until it is applied: a leader's applied index is committed,
-// so that it holds under every later leader.
+// compareWithLeader marks the leader's index if this node has not applied it. A mark
+// stays until its index is applied: a leader's applied index is committed, so it is
+// valid under every later leader.
 func (h *Health) compareWithLeader(ctx context.Context) {
 	leader := h.src.Raft.LeaderID()
 	if h.lag() > 0 || leader == "" || leader == h.cfg.ServerID {
@@ -187,7 +185,7 @@ func (h *Health) compareWithLeader(ctx context.Context) {
 	h.behind.Store(&mark{applied, asked})
 }
 
-// lag returns for how long this node has lacked what the leader had applied.
+// lag returns for how long this node has lagged behind the leader.
 func (h *Health) lag() time.Duration {
 	if m := h.behind.Load(); m != nil && h.src.Machine.Applied() < m.index {
 		return time.Since(m.since)
@@ -195,7 +193,7 @@ func (h *Health) lag() time.Duration {
 	return 0
 }
 
-// wanted returns the index that the leader was last seen at.
+// wanted returns the last known index of the leader.
 func (h *Health) wanted() uint64 {
 	if m := h.behind.Load(); m != nil {
 		return m.index
@@ -213,18 +211,18 @@ func (h *Health) Stored(took time.Duration) {
 	h.LogWritable()
 }
 
-// LogFailed remembers an error of a write of the log. Raft tries again by
-// itself; until a write succeeds nothing that is written through this node could be
-// applied here, hence not be answered.
+// LogFailed records a failed write of the log. Raft tries again by itself. Until a
+// write succeeds, writes through this node cannot be applied here, and so cannot be
+// answered.
 func (h *Health) LogFailed(err error) {
 	if h.logFailure.Swap(&err) == nil {
 		h.cfg.Logger.Error("the log cannot be written: this node is not ready and takes no writes until it can", "error", err, "data", h.cfg.DataDir)
 	}
 }
 
-// LogWritable notes that the log has taken entries. A vote that was stored proves
-// less: it may fit where they do not. Whoever is elected sends an entry to all, so
-// that a log which failed to store a vote is tried as well.
+// LogWritable records that entries were written to the log. A stored vote is no proof:
+// it may fit where entries do not. A new leader sends an entry to all, so that a log
+// which failed to store a vote is tried as well.
 func (h *Health) LogWritable() {
 	if h.logFailure.Load() != nil && h.logFailure.Swap(nil) != nil {
 		h.cfg.Logger.Info("the log is written again")

@@ -8,23 +8,23 @@ import (
 	"github.com/commons-cluster/commons/node/loop"
 )
 
-// A node is slow when its disk or its processor is: for seconds, half of what it does is
-// late. That is one that does not lead while another voter is well. A single write that
-// takes long, or a process that was stopped once, does not make a node slow.
+// A node is slow when its disk or its processor is slow: for seconds, half of its work
+// is late. A slow node does not lead while another voter is fast. A single slow write,
+// or a process that was stopped once, does not make a node slow.
 const (
-	// slowLook is how often a node looks whether it is slow, slowLooks how many looks
-	// it judges by.
+	// slowLook is how often a node checks whether it is slow, and slowLooks how many checks
+	// decide.
 	slowLook  = time.Second
 	slowLooks = 4
-	// slowLeast is in how many of them half of what was done has to be late, and in
-	// more than not.
+	// slowLeast is in how many of them half of the work has to be late, which also has to
+	// be the majority of those with work.
 	slowLeast = 2
-	// slowRest is how long a node that was slow stays so: speed that swings, or that
+	// slowRest is how long a slow node still counts as slow: a speed that varies, or that
 	// depends on who leads, must not move the leadership each time.
 	slowRest = time.Minute
 )
 
-// lateness counts what was late, among all.
+// lateness counts late operations among all operations.
 type lateness struct{ late, all int }
 
 func (l *lateness) add(late bool) {
@@ -34,21 +34,21 @@ func (l *lateness) add(late bool) {
 	}
 }
 
-// The verdicts on what was between two looks.
+// The results of a check.
 const (
 	idle = iota // nothing was
 	well
 	late // half of it was late
 )
 
-// looks are the newest looks at one kind of work. Each counts the same, however much
-// was done before it: a node that becomes slow does less.
+// looks are the newest checks of one kind of work. Each has the same weight, however
+// much work it covers: a node that becomes slow does less work.
 type looks struct {
 	now      lateness // since the newest
 	verdicts [slowLooks]int
 }
 
-// look begins the next look, the one of a number.
+// look stores the verdict on the work since the last check, under a number.
 func (l *looks) look(number int) {
 	verdict := well
 	if l.now.all == 0 {
@@ -60,7 +60,7 @@ func (l *looks) look(number int) {
 	l.now = lateness{}
 }
 
-// slow reports whether more was late than was well.
+// slow reports whether enough checks were late.
 func (l *looks) slow() bool {
 	var count [late + 1]int
 	for _, verdict := range l.verdicts {
@@ -79,8 +79,9 @@ type pace struct {
 	last         time.Duration // when enough was late, since the start
 }
 
-// sync counts a write of the log, turn a timer of this node. Of writes that take as long
-// as all looks only one comes into them: with the second in a row, each look was late.
+// sync counts a write of the log, turn a timer of this node. Only one write that takes
+// as long as all checks together fits into them: after two in a row, every check was
+// late.
 func (p *pace) sync(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,8 +101,8 @@ func (p *pace) turn(took time.Duration) {
 	p.turns.now.add(took >= slowStall)
 }
 
-// judge looks at an instant, and reports whether the node is slow, and whether that is
-// new.
+// judge does a check, and reports whether the node is slow, and whether that has
+// changed.
 func (p *pace) judge(at time.Duration) (slow, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,18 +15,18 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// bootstrapInterval is how often a node without state looks whether it should
-// form a cluster, besides at every change in gossip.
+// bootstrapInterval is how often a node without state checks whether it should form a
+// cluster, in addition to every change in gossip.
 const bootstrapInterval = 500 * time.Millisecond
 
-// Fresh reports whether this node has no state: it has never voted, logged,
-// received or applied anything.
+// Fresh reports whether this node has no state: no vote, log, snapshot or applied
+// entry.
 func (ms *Membership) Fresh() bool {
 	return ms.cfg.Raft.CurrentTerm() == 0 && ms.cfg.Raft.LastIndex() == 0 && ms.cfg.Machine.Applied() == 0
 }
 
-// bootstrap forms a cluster when it falls to this node, and returns when it has
-// state or the context ends. A node that is to join one waits here until the
+// bootstrap forms a cluster if this node is the one to do so, and returns when the node
+// has state or the context ends. A node that is to join a cluster waits here until the
 // leader has added it.
 func (ms *Membership) bootstrap(ctx context.Context) {
 	joins := ms.cfg.Expect == 1 || ms.cfg.NonVoter
@@ -59,15 +59,15 @@ func (ms *Membership) bootstrap(ctx context.Context) {
 	}
 }
 
-// obstacle is why a node without state is not part of a cluster; wrong says that it
-// does not go away by itself.
+// obstacle is why a node without state is not part of a cluster; wrong means that an
+// operator has to act.
 type obstacle struct {
 	text  string
 	wrong bool
 }
 
-// reportWaiting says why this node waits, in the log and in /readyz. What a leader
-// says of it counts more than what it sees itself.
+// reportWaiting says why this node waits, in the log and in /readyz. The leader's
+// reason takes precedence over the node's own.
 func (ms *Membership) reportWaiting(ctx context.Context, seen, rejected obstacle) {
 	if rejected.text != "" {
 		seen = rejected
@@ -82,7 +82,7 @@ func (ms *Membership) reportWaiting(ctx context.Context, seen, rejected obstacle
 	ms.cfg.Logger.Log(ctx, level, "not part of a cluster yet", "reason", seen.text)
 }
 
-// outsideOf says what a node waits for that is to join a cluster and forms none.
+// outsideOf says what a node waits for that only joins a cluster.
 func outsideOf(members []cluster.Member, self string, join []string) obstacle {
 	others := slices.DeleteFunc(slices.Clone(members), func(m cluster.Member) bool { return m.ServerID == self })
 	if len(others) == 0 {
@@ -102,7 +102,7 @@ func outsideOf(members []cluster.Member, self string, join []string) obstacle {
 }
 
 // rejectedBy returns why this node cannot become part of the cluster: its program does
-// not know the cluster's format, or the leader does not take it in.
+// not know the cluster's format, or the leader rejects it.
 func (ms *Membership) rejectedBy(ctx context.Context, members []cluster.Member) obstacle {
 	for _, m := range members {
 		if !belongs(m) || m.ServerID == ms.cfg.ServerID {
@@ -122,8 +122,8 @@ func (ms *Membership) rejectedBy(ctx context.Context, members []cluster.Member) 
 	return obstacle{}
 }
 
-// firstVoters returns the ids of the first configuration, or why this node, self,
-// must not make one now. It is called on a node without state.
+// firstVoters returns the ids of the first configuration, or why this node, self, must
+// not create one now. It is called on a node without state.
 func firstVoters(members []cluster.Member, self string, expect int, ask func(id string) (peerAnswer, error)) (ids []string, reason obstacle) {
 	for _, m := range members {
 		if belongs(m) && m.ServerID != self {
@@ -153,8 +153,8 @@ func firstVoters(members []cluster.Member, self string, expect int, ask func(id 
 	return ids, obstacle{}
 }
 
-// tooFew is the obstacle of nodes that are not as many as this one expects. It
-// names one that would count if it expected the same.
+// tooFew is the obstacle when fewer nodes are there than this one expects. It names a
+// node that expects another number.
 func tooFew(members []cluster.Member, self string, here, expect int) obstacle {
 	reason := obstacle{text: fmt.Sprintf("%d of %d nodes are here", here, expect)}
 	for _, m := range members {
@@ -168,8 +168,8 @@ func tooFew(members []cluster.Member, self string, here, expect int) obstacle {
 	return reason
 }
 
-// freshPeers returns the ids of the live nodes without state that expect as many
-// voters as self does, which is one of them, sorted.
+// freshPeers returns the sorted ids of the live nodes without state that expect as many
+// voters as self, including self.
 func freshPeers(members []cluster.Member, self string, expect int) []string {
 	ids := []string{self}
 	for _, m := range members {
@@ -195,7 +195,7 @@ func (ms *Membership) formCluster(ctx context.Context, ids []string) {
 		ms.cfg.Logger.WarnContext(ctx, "the cluster could not be formed", "error", err)
 		return
 	case err != nil:
-		// Raft has stored a term, perhaps, and takes no second attempt.
+		// Raft may have stored a term, and allows no second attempt.
 		ms.cfg.Fail(fmt.Errorf("the cluster could not be formed: %w; start this node again, and it begins anew", err))
 		return
 	}

@@ -19,8 +19,7 @@ import (
 	"github.com/commons-cluster/commons/node/consensus"
 )
 
-// metaInterval is how often what this node says through gossip is compared with what
-// is so.
+// metaInterval is how often this node's gossip metadata is updated.
 const metaInterval = 250 * time.Millisecond
 
 // Timing holds intervals that are constants of the product and that tests change.
@@ -30,9 +29,9 @@ type Timing struct {
 	ReconcileInterval time.Duration
 	// StableFor is how long a non-voter must be caught up before it votes.
 	StableFor time.Duration
-	// GoneFor is how long a server must be out of gossip before a new one of
-	// the same name may take its place, and how long one that is back waits to be
-	// taken in again before it says that it was removed.
+	// GoneFor is how long a server must be out of gossip before a new one of the same name
+	// may replace it, and how long a returning server waits to be added again before it
+	// reports that it was removed.
 	GoneFor time.Duration
 	// HandoverTimeout bounds the hand-over of leadership at shutdown.
 	HandoverTimeout time.Duration
@@ -58,7 +57,7 @@ type Config struct {
 
 	// ClusterID returns the cluster that this node is part of, "" while it is of none.
 	ClusterID func() string
-	// Meta returns what this node says through gossip.
+	// Meta returns this node's gossip metadata.
 	Meta func(fresh, leaving bool) cluster.Meta
 	// Leading reports whether this node leads and takes writes.
 	Leading func() bool
@@ -86,7 +85,7 @@ func New(cfg Config) *Membership {
 	return &Membership{cfg: cfg, reconcileNow: make(chan struct{}, 1)}
 }
 
-// Run forms a cluster or waits to be taken into one, and follows gossip, until ctx ends.
+// Run forms a cluster or waits to be added to one, and follows gossip, until ctx ends.
 func (ms *Membership) Run(ctx context.Context) {
 	var workers sync.WaitGroup
 	workers.Go(func() { ms.followGossip(ctx) })
@@ -95,8 +94,8 @@ func (ms *Membership) Run(ctx context.Context) {
 	workers.Wait()
 }
 
-// Lead brings the cluster's configuration, and the format of its log, in line with who
-// is there, for as long as this node leads.
+// Lead adapts the cluster's configuration, and the format of its log, to the nodes that
+// are present, for as long as this node leads.
 func (ms *Membership) Lead(ctx context.Context) {
 	var workers sync.WaitGroup
 	workers.Go(func() { ms.rateHealth(ctx) })
@@ -113,8 +112,7 @@ func (ms *Membership) Waiting() string {
 	return ""
 }
 
-// followGossip keeps the address book, and what this node says about itself, up
-// to date.
+// followGossip keeps the address book and this node's gossip metadata up to date.
 func (ms *Membership) followGossip(ctx context.Context) {
 	tick := time.NewTicker(metaInterval)
 	defer tick.Stop()
@@ -135,7 +133,7 @@ func (ms *Membership) followGossip(ctx context.Context) {
 	}
 }
 
-// announce says through gossip what has changed about this node.
+// announce updates this node's gossip metadata if it has changed.
 func (ms *Membership) announce() error {
 	if meta := ms.cfg.Meta(ms.Fresh(), ms.leaving.Load()); meta != ms.cfg.Gossip.Meta() {
 		return ms.cfg.Gossip.SetMeta(meta)
@@ -143,8 +141,8 @@ func (ms *Membership) announce() error {
 	return nil
 }
 
-// SetLeaving says, or takes back, that this node is being taken out of the cluster: the
-// leader does not take it in again.
+// SetLeaving sets or clears the gossip mark that this node is leaving the cluster:
+// while it is set, the leader does not add the node again.
 func (ms *Membership) SetLeaving(leaving bool) error {
 	ms.leaving.Store(leaving)
 	if !leaving {
@@ -156,8 +154,8 @@ func (ms *Membership) SetLeaving(leaving bool) error {
 // Retry is the pause after a failed attempt to hand leadership over, or to leave.
 const Retry = 50 * time.Millisecond
 
-// HandOver gives leadership to another voter. It returns nil also when this node
-// does not lead or nobody else is there to lead.
+// HandOver transfers leadership to another voter. It returns nil also if this node does
+// not lead or no other voter can.
 func (ms *Membership) HandOver(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, ms.cfg.HandoverTimeout)
 	defer cancel()
@@ -190,8 +188,8 @@ func (ms *Membership) HandOver(ctx context.Context) error {
 	return nil
 }
 
-// Successors returns the other voters that are alive, the fittest to lead first. Raft by
-// itself would pick one by its log alone, alive or not.
+// Successors returns the other voters that are alive, the fittest to lead first. Raft
+// itself would choose by the log only, even a dead server.
 func (ms *Membership) Successors() []string {
 	health, _ := ms.Health()
 	var alive []successor

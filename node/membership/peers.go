@@ -22,10 +22,10 @@ const (
 	pathStats = "/v1/stats"
 )
 
-// askTimeout bounds one question to another node.
+// askTimeout bounds one request to another node.
 const askTimeout = time.Second
 
-// peerAnswer is what a node says before it belongs to a cluster.
+// peerAnswer is what a node reports about itself to other nodes.
 type peerAnswer struct {
 	ID        string   `json:"id"`
 	ClusterID string   `json:"clusterId,omitempty"`
@@ -38,7 +38,7 @@ type peerAnswer struct {
 	Rejected  string   `json:"refused,omitempty"` // why the leader does not take the asking node in
 }
 
-// statsAnswer says how far a node is.
+// statsAnswer is the position of a node.
 type statsAnswer struct {
 	ID        string `json:"id"`
 	Term      uint64 `json:"term"`
@@ -59,7 +59,7 @@ func (ms *Membership) Handle(mux *http.ServeMux) {
 	})
 }
 
-// aboutPeer is what this node says of itself to another one.
+// aboutPeer is this node's answer about itself to another node.
 func (ms *Membership) aboutPeer(asking string) peerAnswer {
 	a := peerAnswer{
 		ID: ms.cfg.ServerID, ClusterID: ms.cfg.ClusterID(), Fresh: ms.Fresh(),
@@ -106,14 +106,14 @@ func lastTerm(stats map[string]string) uint64 {
 	return number("last_log_term")
 }
 
-// peer asks another node what it is.
+// peer asks another node about itself.
 func (ms *Membership) peer(ctx context.Context, id string) (peerAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	return cluster.Ask[peerAnswer](ctx, ms.cfg.Client, id, pathPeer, nil)
 }
 
-// statsOf asks a server how far it is.
+// statsOf asks a server for its position.
 func (ms *Membership) statsOf(ctx context.Context, id string) (statsAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -131,21 +131,21 @@ func (ms *Membership) AppliedAt(ctx context.Context, id string) (uint64, error) 
 }
 
 const (
-	// recentContact is how new a leader's last message is for this node to be a
-	// member without question.
+	// recentContact: a node that heard from a leader within this time is certainly a
+	// member.
 	recentContact = time.Second
-	// outsideTimeout is the heartbeat and election timeout of a removed node, so
-	// that it does not ask for votes that nobody would give it.
+	// outsideTimeout is the heartbeat and election timeout of a removed node, so that it
+	// does not start elections that it cannot win.
 	outsideTimeout = time.Hour
 )
 
-// What a node can be in its cluster.
+// The roles of a node in its cluster.
 const (
 	Removed = "removed" // and admin.Voter, admin.NonVoter
 	None    = "none"
 )
 
-// Part returns what this node is in its cluster.
+// Part returns the role of this node in its cluster.
 func (ms *Membership) Part() string {
 	if ms.outside.Load() {
 		return Removed
@@ -162,12 +162,12 @@ func (ms *Membership) Part() string {
 	return None
 }
 
-// Outside reports whether the cluster goes on without this node.
+// Outside reports whether this node was removed from its cluster.
 func (ms *Membership) Outside() bool { return ms.outside.Load() }
 
-// watchRemoval finds out whether this node was removed from its cluster: a
-// leader goes on without it, and does not take it in again. A removed node says
-// so and keeps quiet.
+// watchRemoval detects that this node was removed from its cluster: a leader's
+// configuration does not include it, and the leader does not add it again. A removed
+// node reports this and starts no elections.
 func (ms *Membership) watchRemoval(ctx context.Context) {
 	var since time.Time
 	loop.Every(ctx, ms.cfg.ReconcileInterval, func(ctx context.Context) {
@@ -207,8 +207,8 @@ func (ms *Membership) leadsWithout(ctx context.Context) string {
 	return ""
 }
 
-// sameCluster reports whether a leader is of this node's cluster. After a crash
-// the cluster's name may still have to be applied; then it is by its servers.
+// sameCluster reports whether a leader is of this node's cluster. After a crash the
+// cluster's id may not be applied yet; then the servers are compared.
 func (ms *Membership) sameCluster(leader peerAnswer) bool {
 	if id := ms.cfg.ClusterID(); id != "" {
 		return leader.ClusterID == id

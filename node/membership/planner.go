@@ -21,21 +21,22 @@ import (
 )
 
 const (
-	// maxVoters bounds the voters: each further one makes every write slower.
+	// maxVoters bounds the voters: each additional one makes every write slower.
 	maxVoters = 9
 	// minVoters is how many voters stay when dead ones are removed: with fewer
 	// the loss of one more stops all writes.
 	minVoters = 3
-	// slowPatience is for how long a leader is slow before it gives way: when all
-	// become slow, they are known to be by then. Where giving way did not work, it
-	// waits for as long before it tries again, and then twice as long each time.
+	// slowPatience is for how long a leader is slow before it transfers leadership: if all
+	// voters become slow, this is known by then. After a failed transfer it waits as long
+	// before it tries again, then twice as long each time.
 	slowPatience = 2 * time.Second
-	// slowPause is the longest wait, and the first where another voter is slow, too, or
-	// was within the last minute: it may be leading that makes a node slow.
+	// slowPause is the longest wait, and the first one if another voter is slow, too, or
+	// was in the last minute: leading itself may make a node slow.
 	slowPause = time.Minute
 )
 
-// change is what a planner wants done, in this order. Empty fields are left out.
+// change is the next change of a planner, with its steps in this order. Empty fields
+// are no steps.
 type change struct {
 	add     string // becomes a server without a vote
 	promote string // gets its vote
@@ -51,14 +52,14 @@ const (
 	tooSlow  = "this node is slow, and that one is not"
 )
 
-// prober asks other nodes what gossip does not know.
+// prober asks other nodes for what gossip does not have.
 type prober interface {
 	Answers(ctx context.Context, id string) bool
 	knows(ctx context.Context, id string) ([]string, error)
 }
 
-// planner decides on changes of the configuration. It lives for one term of a
-// leader and is used from one goroutine.
+// planner decides on changes of the configuration. It is used for one term of a leader
+// and by one goroutine.
 type planner struct {
 	self      string
 	probe     prober
@@ -83,7 +84,7 @@ func newPlanner(self string, probe prober, t Timing, deadFor time.Duration, logg
 	}
 }
 
-// situation is what one decision is based on.
+// situation is the input of one decision.
 type situation struct {
 	now     time.Time
 	cluster string // its id
@@ -94,7 +95,7 @@ type situation struct {
 	alive   map[string]cluster.Member // members by id
 }
 
-// plan returns the next change, the zero value when all is as it should be.
+// plan returns the next change; the zero value if none is needed.
 func (p *planner) plan(ctx context.Context, sit situation) change {
 	sit.alive = make(map[string]cluster.Member, len(sit.members))
 	for _, m := range sit.members {
@@ -132,7 +133,7 @@ func (p *planner) plan(ctx context.Context, sit situation) change {
 	return p.succession(&sit)
 }
 
-// remember notes who is alive.
+// remember records which servers are alive.
 func (p *planner) remember(sit *situation) {
 	for id := range sit.alive {
 		p.seen[id] = sit.now
@@ -149,14 +150,14 @@ func (p *planner) remember(sit *situation) {
 	}
 }
 
-// rejections returns why the last plan did not take nodes in, by id. Nobody changes it
-// any more: the next plan makes a map of its own.
+// rejections returns why the last plan rejected nodes, by id. The map does not change
+// any more: the next plan makes a new one.
 func (p *planner) rejections() *map[string]string {
 	rejected := p.rejected
 	return &rejected
 }
 
-// mayAdd reports whether a live node outside of the configuration is to be taken in.
+// mayAdd reports whether a live node outside of the configuration is to be added.
 func (p *planner) mayAdd(ctx context.Context, sit *situation, m cluster.Member) bool {
 	if m.Leaving || m.ClusterID != "" && m.ClusterID != sit.cluster {
 		return false
@@ -182,8 +183,8 @@ func (p *planner) mayAdd(ctx context.Context, sit *situation, m cluster.Member) 
 	if m.ClusterID != "" || m.Fresh {
 		return true
 	}
-	// It has state and no cluster's name: either another cluster is just being
-	// formed, or this one's former leader was lost while it took the node in.
+	// It has state but no cluster id: either another cluster is just being formed, or this
+	// one's former leader was lost while it added the node.
 	known, err := p.probe.knows(ctx, m.ServerID)
 	if err != nil {
 		p.rejected[m.ServerID] = "its private port does not answer the leader; look at its --cluster-advertise and at the firewall"
@@ -196,8 +197,8 @@ func (p *planner) mayAdd(ctx context.Context, sit *situation, m cluster.Member) 
 	return true
 }
 
-// mayVote reports whether a server may be promoted, and which voter of the same
-// name, gone for good, it is to replace.
+// mayVote reports whether a server may be promoted, and which voter of the same name,
+// which has left for good, it replaces.
 func (p *planner) mayVote(ctx context.Context, sit *situation, id string) (old string, ok bool) {
 	voters := 0
 	for _, s := range sit.servers {
@@ -221,9 +222,9 @@ func (p *planner) mayVote(ctx context.Context, sit *situation, id string) (old s
 	return old, true
 }
 
-// superseded returns a server that is gone and whose place a live one of the same
-// name has taken: what a leader left behind that was lost between the promotion
-// of the new server and the removal of the old one.
+// superseded returns a server that has left and was replaced by a live one of the same
+// name. It is still there if a leader was lost between the promotion of the new server
+// and the removal of the old one.
 func (p *planner) superseded(ctx context.Context, sit *situation) string {
 	for _, old := range sit.servers {
 		for _, other := range sit.servers {
@@ -265,7 +266,7 @@ func (p *planner) mayLose(sit *situation, id string) bool {
 	return left >= minVoters && Decides(healthy, left)
 }
 
-// unwilling returns a voter that was started again as a non-voter.
+// unwilling returns a voter that was restarted as a non-voter.
 func (p *planner) unwilling(ctx context.Context, sit *situation) string {
 	for _, s := range sit.servers {
 		id := string(s.ID)
@@ -282,7 +283,7 @@ func (p *planner) unwilling(ctx context.Context, sit *situation) string {
 	return ""
 }
 
-// dead returns a server that has been gone for the threshold and may be removed.
+// dead returns a server that has been dead for longer than deadFor and may be removed.
 func (p *planner) dead(ctx context.Context, sit *situation) string {
 	if p.deadFor == 0 {
 		return ""
@@ -299,8 +300,9 @@ func (p *planner) dead(ctx context.Context, sit *situation) string {
 	return ""
 }
 
-// succession has another server lead when this node is not fit to, and another is. One
-// that is slow takes over only where all are that are fit, and never for being slow.
+// succession transfers leadership to another server if this node is not fit to lead and
+// the other one is. A slow server takes over only if all fit ones are slow, and never
+// because this node is slow.
 func (p *planner) succession(sit *situation) (next change) {
 	health, known := sit.health.Server(p.self)
 	own := sit.alive[p.self]
@@ -326,7 +328,8 @@ func (p *planner) succession(sit *situation) (next change) {
 	return next
 }
 
-// slowForLong reports whether this node has been slow for long enough to give way.
+// slowForLong reports whether this node has been slow for long enough to transfer
+// leadership.
 func (p *planner) slowForLong(sit *situation) bool {
 	switch {
 	case !sit.alive[p.self].Slow:
@@ -341,7 +344,7 @@ func (p *planner) slowForLong(sit *situation) bool {
 	return !p.slow.IsZero() && sit.now.Sub(p.slow) >= patience
 }
 
-// firstTime reports whether a standing obstacle has not been reported yet.
+// firstTime reports whether a lasting obstacle has not been reported yet.
 func (p *planner) firstTime(key string) bool {
 	was := p.warned[key]
 	p.warned[key] = true
@@ -356,18 +359,17 @@ func NameOf(id string) string {
 	return id
 }
 
-// What a healthy server may lack.
+// The limits of a healthy server.
 const (
 	// maxTrailing is how many log entries a server may be behind the leader and
 	// still count as caught up.
 	maxTrailing = 256
-	// contactHeartbeats is how many heartbeats long a server may not have heard
-	// from the leader.
+	// contactHeartbeats is the maximum time without contact with the leader, in heartbeats.
 	contactHeartbeats = 4
 )
 
-// rateHealth lets raft-autopilot rate the health of the servers, for as long as this node leads.
-// The library changes nothing: the planner decides what follows.
+// rateHealth lets raft-autopilot rate the health of the servers, for as long as this
+// node leads. The library changes nothing: the planner decides.
 func (ms *Membership) rateHealth(ctx context.Context) {
 	pilot := autopilot.New(ms.cfg.Raft.Raft, &surveyor{ms, ctx},
 		autopilot.WithLogger(hclog.NewNullLogger()), // it has to say only that Raft was shut down
@@ -417,10 +419,9 @@ func (s *surveyor) KnownServers() map[raft.ServerID]*autopilot.Server {
 	return known
 }
 
-// FetchServerStats asks every server how far it is. A server that does not answer
-// is said to have no contact: autopilot would else go on with its last answer.
-// The library allows half its interval for this, which is too short for a busy
-// node.
+// FetchServerStats asks every server for its position. A server that does not answer is
+// reported as without contact: otherwise autopilot would use its last answer. The
+// library allows half its interval for this, which is too short for a busy node.
 func (s *surveyor) FetchServerStats(_ context.Context, servers map[raft.ServerID]*autopilot.Server) map[raft.ServerID]*autopilot.ServerStats {
 	var (
 		asked sync.WaitGroup
@@ -450,7 +451,7 @@ func (s *surveyor) ask(id string) *autopilot.ServerStats {
 	return answer.forAutopilot()
 }
 
-// forAutopilot counts as a server's log only what it has applied, too.
+// forAutopilot reports only the applied part of a server's log.
 func (a statsAnswer) forAutopilot() *autopilot.ServerStats {
 	return &autopilot.ServerStats{
 		LastContact: time.Duration(a.ContactMs) * time.Millisecond,
@@ -472,7 +473,7 @@ func (ms *Membership) Health() (h admin.Health, leading bool) {
 	return admin.Health{}, false
 }
 
-// healthOf puts the library's result in our own terms.
+// healthOf converts the library's result.
 func healthOf(state *autopilot.State) admin.Health {
 	h := admin.Health{Healthy: state.Healthy, FailureTolerance: state.FailureTolerance}
 	for id, s := range state.Servers {

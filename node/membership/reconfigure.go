@@ -17,7 +17,7 @@ import (
 // changeTimeout bounds the wait for a change of the configuration to begin.
 const changeTimeout = 5 * time.Second
 
-// configuration is the newest committed one.
+// configuration is the newest committed configuration.
 type configuration struct {
 	index   uint64 // of its log entry
 	servers []raft.Server
@@ -25,9 +25,9 @@ type configuration struct {
 
 var errNoConfiguration = errors.New("this node has no configuration of the cluster")
 
-// configuration returns the newest committed configuration, as the state holds it:
-// Raft does not say what the index of its own is. It is an error for a node without one: a
-// change that names no index would be made on any.
+// configuration returns the newest committed configuration from the state, because Raft
+// does not give the index of its own. Without one it returns an error: a change without
+// an index would be made on any configuration.
 func (ms *Membership) configuration() (configuration, error) {
 	v := ms.cfg.Machine.View()
 	defer v.Release()
@@ -38,10 +38,10 @@ func (ms *Membership) configuration() (configuration, error) {
 	return configuration{index, raft.DecodeConfiguration(data).Servers}, nil
 }
 
-// reconfigure is the one way to change Raft's configuration. decide looks at the
-// newest one, and nobody else changes it here meanwhile. What it decides is carried
-// out on that configuration or not at all, also when another node has led in
-// between: two changes that each leave a quorum can take it together.
+// reconfigure is the only way to change Raft's configuration. decide gets the newest
+// one; nothing else on this node changes it meanwhile. The change is carried out on
+// that configuration or not at all, even if another node has led in between: two
+// changes that each leave a quorum may together remove it.
 func (ms *Membership) reconfigure(ctx context.Context, decide func(configuration) (change, error)) error {
 	ms.changing.Lock()
 	defer ms.changing.Unlock()
@@ -59,8 +59,8 @@ func (ms *Membership) reconfigure(ctx context.Context, decide func(configuration
 	return ms.carryOut(ctx, current.index, c)
 }
 
-// carryOut makes a change that was decided on the configuration at an index. A
-// change of two steps takes the second on what the first has made.
+// carryOut makes a change that was decided on the configuration at an index. The second
+// step of a change is made on the result of the first.
 func (ms *Membership) carryOut(ctx context.Context, index uint64, c change) error {
 	r := ms.cfg.Raft
 	for _, step := range []struct {
@@ -105,8 +105,8 @@ func (ms *Membership) carryOut(ctx context.Context, index uint64, c change) erro
 	return nil
 }
 
-// note keeps in the record of changes what was done. A leader that is deposed meanwhile,
-// as by its own removal, leaves that to the log.
+// note writes a change to the record of changes. If the leader loses leadership
+// meanwhile, as by its own removal, only the log has the change.
 func (ms *Membership) note(ctx context.Context, action, server, reason string) {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
@@ -116,16 +116,16 @@ func (ms *Membership) note(ctx context.Context, action, server, reason string) {
 	}
 }
 
-// Remove takes a server out of the configuration for the given reason, unless may says
-// why not.
+// Remove removes a server from the configuration for the given reason, unless may
+// returns an error.
 func (ms *Membership) Remove(ctx context.Context, id, reason string, may func([]raft.Server) error) error {
 	return ms.reconfigure(ctx, func(current configuration) (change, error) {
 		return change{remove: id, reason: reason}, may(current.servers)
 	})
 }
 
-// Without counts the voters that are left when a server goes, and those of them
-// that count as living.
+// Without counts the voters that remain without a server, and those of them that are
+// alive.
 func Without(servers []raft.Server, id string, lives func(id string) bool) (left, living int) {
 	for _, s := range servers {
 		if s.Suffrage != raft.Voter || string(s.ID) == id {
@@ -139,11 +139,11 @@ func Without(servers []raft.Server, id string, lives func(id string) bool) (left
 	return left, living
 }
 
-// Decides reports whether so many living voters of a configuration are a majority.
+// Decides reports whether the living voters are a majority.
 func Decides(living, voters int) bool { return living > voters/2 }
 
-// reconcile brings Raft's configuration in line with who is there, for as long
-// as this node leads.
+// reconcile adapts Raft's configuration to the nodes that are present, for as long as
+// this node leads.
 func (ms *Membership) reconcile(ctx context.Context) {
 	p := newPlanner(ms.cfg.ServerID, prober(ms), ms.cfg.Timing, ms.cfg.DeadFor, ms.cfg.Logger)
 	tick := time.NewTicker(ms.cfg.ReconcileInterval)
@@ -170,7 +170,7 @@ func (ms *Membership) reconcile(ctx context.Context) {
 	}
 }
 
-// wakeReconciler makes the reconciler look at once.
+// wakeReconciler lets the reconciler run at once.
 func (ms *Membership) wakeReconciler() {
 	select {
 	case ms.reconcileNow <- struct{}{}:
@@ -190,10 +190,10 @@ func (ms *Membership) knows(ctx context.Context, id string) ([]string, error) {
 	return p.Servers, err
 }
 
-// raiseFormat raises the replicated format number as soon as every server's
-// program knows a newer one, for as long as this node leads. Until then nothing
-// enters the log that an old program cannot read. No server is added meanwhile: it
-// might know less.
+// raiseFormat raises the replicated format number as soon as every server's program
+// knows a newer one, for as long as this node leads. Until then nothing enters the log
+// that an old program cannot read. No server is added meanwhile: its program might be
+// older.
 func (ms *Membership) raiseFormat(ctx context.Context) {
 	loop.Every(ctx, ms.cfg.ReconcileInterval, func(ctx context.Context) {
 		ms.changing.Lock()
@@ -213,9 +213,8 @@ func (ms *Membership) raiseFormat(ctx context.Context) {
 	})
 }
 
-// commonFormat returns the newest format that every server knows, and every live
-// node of the cluster or that may join it; 0 while a server is away and so says
-// nothing.
+// commonFormat returns the newest format that every server, and every live node that
+// belongs to the cluster or may join it, knows; 0 while a server is not in gossip.
 func commonFormat(servers []raft.Server, members []cluster.Member, clusterID string) int {
 	known := make(map[string]int, len(members))
 	common := command.InitialFormat
