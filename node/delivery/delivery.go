@@ -31,33 +31,33 @@ type Config struct {
 	Client    *http.Client // for the private ports of other nodes
 	Logger    *slog.Logger
 
-	// Check returns what is wrong with a receiver's address, "" for nothing.
+	// Check returns the problem with a receiver's address; "" if there is none.
 	Check func(rawURL string) (problem string)
-	// Members returns the live nodes, whose addresses are not sent to.
+	// Members returns the live nodes; nothing is sent to their addresses.
 	Members func() []cluster.Member
-	// Resolver looks names up; nil is the system's.
+	// Resolver resolves names; nil is the system's.
 	Resolver *net.Resolver
 	// What tests need: see push.Config.
 	Port      uint16
 	Roots     *x509.CertPool
 	AllowNets []netip.Prefix
 
-	// Work ends with the node, and Go runs what the node waits for at its end.
+	// Work ends with the node. Go runs a function that the node waits for when it ends.
 	Work context.Context //nolint:containedctx // attempts outlive the leadership that began them
 	Go   func(func())
 
 	Boot command.BootID // of the commands that Propose replicates
-	// Propose replicates a command of the node's own, and ProposeAsLeader one that only
-	// a leader may.
+	// Propose replicates a command of the node itself, and ProposeAsLeader one that only a
+	// leader may propose.
 	Propose, ProposeAsLeader func(context.Context, command.Payload) error
-	// Stamp returns the time that a log entry would have now, and Now the corrected time.
+	// Stamp returns the timestamp for a log entry now, and Now the corrected time.
 	Stamp func() int64
 	Now   func() time.Time
 	// LeaderID returns the leader as this node knows it, "" for none.
 	LeaderID func() string
 	// Leading reports whether this node leads and takes writes.
 	Leading func() bool
-	// UntilAnotherLeads returns a context that ends when somebody else leads.
+	// UntilAnotherLeads returns a context that ends when another server leads.
 	UntilAnotherLeads func(ctx context.Context, leader string) (context.Context, context.CancelFunc)
 }
 
@@ -91,10 +91,11 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Run keeps what is known of the service's own names up to date, until ctx ends.
+// Run keeps the addresses of the service's own names up to date, until ctx ends.
 func (s *Service) Run(ctx context.Context) { s.followOwnNames(ctx) }
 
-// Lead keeps a key to sign with and sends what is due, for as long as this node leads.
+// Lead maintains the signing key and sends due deliveries, for as long as this node
+// leads.
 func (s *Service) Lead(ctx context.Context) {
 	var workers sync.WaitGroup
 	workers.Go(func() { s.keepSigningKey(ctx) })
@@ -142,7 +143,7 @@ func newMetrics() *metrics {
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		}),
 	}
-	// What is known beforehand is shown from the start, as 0.
+	// Known labels are shown from the start, as 0.
 	m.attempts.WithLabelValues(outcomePassed)
 	m.verifications.WithLabelValues(outcomePassed)
 	m.ended.WithLabelValues(fsm.DeliveryDelivered.String(), outcomePassed)
@@ -159,8 +160,7 @@ func (m *metrics) attempted(a push.Answer) {
 
 func (m *metrics) verified(r push.Reason) { m.verifications.WithLabelValues(outcomeOf(r)).Inc() }
 
-// outcomeOf is the label of a reason: statuses are distinguished by their first
-// digit alone.
+// outcomeOf is the label of a reason: of statuses only the first digit counts.
 func outcomeOf(r push.Reason) string {
 	if r == "" {
 		return outcomePassed
@@ -171,7 +171,7 @@ func outcomeOf(r push.Reason) string {
 	return string(r)
 }
 
-// outcomeText is what the log says of a reason.
+// outcomeText is the text of a reason in the log.
 func outcomeText(r push.Reason) string {
 	if r == "" {
 		return outcomePassed
@@ -179,8 +179,8 @@ func outcomeText(r push.Reason) string {
 	return string(r)
 }
 
-// Ended measures and logs deliveries that came to their end, on the node
-// that leads. What an agent drops by taking its notify_url back is no news.
+// Ended counts and logs deliveries that have ended, on the node that leads. Deliveries
+// that are dropped because an agent removed its notify_url are not logged.
 func (s *Service) Ended(ended []fsm.DeliveryEnd) {
 	if s.cfg.Leading() { // else another one does it, or the log is applied again after a start
 		s.metrics.end(s.cfg.Logger, ended)

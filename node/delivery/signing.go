@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// signingPurpose keeps the key that seals signing keys apart from other uses of
+	// signingPurpose separates the key that seals signing keys from other keys derived from
 	// the data key.
 	signingPurpose = "commons signing keys"
-	// signingKeyAge is how long a key signs deliveries before the leader makes a new
-	// one. The old one goes on beside it for fsm.SigningKeyOverlap.
+	// signingKeyAge is how long a key signs deliveries before the leader makes a new one.
+	// The old one is used beside it for fsm.SigningKeyOverlap.
 	signingKeyAge = 90 * 24 * time.Hour
-	// signingInterval is how often the leader looks at the age of the newest key.
+	// signingInterval is how often the leader checks the age of the newest key.
 	signingInterval = time.Second
 )
 
@@ -33,8 +33,8 @@ var (
 	errNoSigningKey = errors.New("there is no key yet to sign deliveries with")
 )
 
-// newSigningSealer returns what the private halves of signing keys are sealed
-// with. It hangs on the data key alone, so that they outlive cluster secrets.
+// newSigningSealer returns the cipher that seals private signing keys. It depends only
+// on the data key, so that they stay valid when the cluster secret changes.
 func newSigningSealer(dataKey []byte) (cipher.AEAD, error) {
 	return datakey.NewSealer(dataKey, signingPurpose)
 }
@@ -81,8 +81,8 @@ func (s *Service) signingKeys() ([]ed25519.PrivateKey, error) {
 	return openSigningKeys(*sealer, keys)
 }
 
-// keepSigningKey sees to it that there is a key to sign deliveries with, and that
-// it is not too old, for as long as this node leads.
+// keepSigningKey ensures that there is a signing key and that it is not too old, for as
+// long as this node leads.
 func (s *Service) keepSigningKey(ctx context.Context) {
 	complained := false
 	loop.Every(ctx, signingInterval, func(ctx context.Context) {
@@ -102,7 +102,7 @@ func signingKeyDue(keys []fsm.SigningKey, now int64) (after uint64, due bool) {
 	return keys[0].Number, now-keys[0].CreatedAt >= signingKeyAge.Milliseconds()
 }
 
-// renewSigningKey makes a key where there is none, or the newest is too old.
+// renewSigningKey makes a key if there is none, or if the newest is too old.
 func (s *Service) renewSigningKey(ctx context.Context) error {
 	sealer := s.signing.Load()
 	if sealer == nil {

@@ -20,24 +20,24 @@ import (
 )
 
 const (
-	// pathVerify is where other nodes have the leader ask a receiver.
+	// pathVerify is the path on which other nodes let the leader verify a receiver.
 	pathVerify = "/v1/push/verify"
-	// verifyRetry is the pause before another leader is asked to ask.
+	// verifyRetry is the pause before the next attempt at a leader.
 	verifyRetry = 100 * time.Millisecond
-	// maxVerifying is how many receivers are asked at once.
+	// maxVerifying is how many receivers are verified at the same time.
 	maxVerifying = 64
-	// maxVerifyQuestion bounds the body of such a call, in bytes.
+	// maxVerifyQuestion bounds the body of a request, in bytes.
 	maxVerifyQuestion = 16 << 10
 )
 
-// verifyQuestion asks the leader to ask a receiver.
+// verifyQuestion is the request to the leader to verify a receiver.
 type verifyQuestion struct {
 	URL    string `json:"url"`
 	Agent  string `json:"agent"`  // as it is spelled
 	Sender string `json:"sender"` // fingerprint of who wants it
 }
 
-// verifyAnswer is what came of it.
+// verifyAnswer is the result.
 type verifyAnswer struct {
 	Reason push.Reason `json:"reason,omitempty"` // "" when the receiver passed
 	WaitMs int64       `json:"waitMs,omitempty"` // too many were asked: wait so long
@@ -51,12 +51,11 @@ type FailedError struct {
 
 func (e *FailedError) Error() string { return "the receiver " + e.Reason }
 
-// errNotLeading is the answer of a node that has no right to ask.
+// errNotLeading is the answer of a node that is not the leader.
 var errNotLeading = errors.New("this node does not lead")
 
-// Verify has the leader ask a receiver whether it wants what is pushed to
-// an agent; sender is the fingerprint of the client. Errors: a *FailedError, a
-// *command.RateLimited, a *command.Unavailable.
+// Verify lets the leader verify a receiver for an agent; sender is the fingerprint of
+// the client. Errors: a *FailedError, a *command.RateLimited, a *command.Unavailable.
 func (s *Service) Verify(ctx context.Context, sender, agent, notifyURL string) error {
 	q := verifyQuestion{URL: notifyURL, Agent: agent, Sender: sender}
 	for {
@@ -111,7 +110,7 @@ func (s *Service) verifyByLeader(ctx context.Context, q verifyQuestion) (verifyA
 	}
 }
 
-// verifyHere asks the receiver, if this node leads.
+// verifyHere verifies the receiver, if this node leads.
 func (s *Service) verifyHere(ctx context.Context, q verifyQuestion) (verifyAnswer, error) {
 	if s.cfg.LeaderID() != s.cfg.ServerID {
 		return verifyAnswer{}, errNotLeading
@@ -126,8 +125,8 @@ func (s *Service) verifyHere(ctx context.Context, q verifyQuestion) (verifyAnswe
 	case <-ctx.Done():
 		return verifyAnswer{}, ctx.Err()
 	}
-	// From here on somebody is asked: what ends before counts against nobody, because
-	// it is tried again.
+	// Only from here on the check counts against the sender: earlier failures are tried
+	// again.
 	host := hostOf(q.URL)
 	if wait, shared := s.verifications.Admit(host, q.Sender); wait > 0 {
 		return verifyAnswer{WaitMs: max(1, wait.Milliseconds()), Shared: shared}, nil
@@ -138,17 +137,17 @@ func (s *Service) verifyHere(ctx context.Context, q verifyQuestion) (verifyAnswe
 	return verifyAnswer{Reason: a.Reason}, nil
 }
 
-// verifyAt has another node ask, for as long as nobody else leads.
+// verifyAt lets another node verify the receiver, as long as that node leads.
 func (s *Service) verifyAt(ctx context.Context, leader string, q verifyQuestion) (verifyAnswer, error) {
 	ctx, cancel := s.cfg.UntilAnotherLeads(ctx, leader)
 	defer cancel()
 	return cluster.Ask[verifyAnswer](ctx, s.cfg.Client, leader, pathVerify, q)
 }
 
-// Handle answers other nodes that have this one ask a receiver.
+// Handle serves other nodes' requests to verify a receiver.
 func (s *Service) Handle(mux *http.ServeMux) { mux.HandleFunc("POST "+pathVerify, s.serveVerify) }
 
-// serveVerify asks a receiver for another node.
+// serveVerify verifies a receiver for another node.
 func (s *Service) serveVerify(w http.ResponseWriter, r *http.Request) {
 	var q verifyQuestion
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxVerifyQuestion)).Decode(&q); err != nil {
@@ -164,8 +163,8 @@ func (s *Service) serveVerify(w http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	// ownNamesInterval is how often the names are looked up that nodes advertise, and
-	// ownNamesTimeout bounds how long that takes.
+	// ownNamesInterval is how often the host names that nodes advertise are resolved, and
+	// ownNamesTimeout bounds the time for that.
 	ownNamesInterval = 10 * time.Second
 	ownNamesTimeout  = 2 * time.Second
 )
@@ -192,8 +191,9 @@ func (s *Service) memberHosts() (hosts []string) {
 	return hosts
 }
 
-// ownAddress reports an address of this machine or of a node of the cluster. That of
-// the public URL is none: a provider may have others' hosts there, too.
+// ownAddress reports whether an address belongs to this machine or to a node of the
+// cluster. The address of the public URL does not count: a provider may serve other
+// customers' hosts on it, too.
 func (s *Service) ownAddress(addr netip.Addr) bool {
 	if here, err := net.InterfaceAddrs(); err == nil {
 		for _, a := range here {
@@ -214,14 +214,14 @@ func (s *Service) ownAddress(addr netip.Addr) bool {
 	return false
 }
 
-// followOwnNames keeps what ownAddress knows of names up to date: while a
-// connection is made there is no time to look them up.
+// followOwnNames keeps the resolved names for ownAddress up to date: during a dial
+// there is no time to resolve them.
 func (s *Service) followOwnNames(ctx context.Context) {
 	loop.Every(ctx, ownNamesInterval, s.lookUpOwnNames)
 }
 
-// lookUpOwnNames looks the names up that nodes advertise. One that DNS says nothing
-// of leads where it led before.
+// lookUpOwnNames resolves the host names that nodes advertise. A name that does not
+// resolve keeps its former addresses.
 func (s *Service) lookUpOwnNames(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, ownNamesTimeout)
 	defer cancel()

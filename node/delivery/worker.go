@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	// maxSending is how many deliveries are on their way at once, and
-	// maxSendingToHost how many of them to one host.
+	// maxSending is how many deliveries are sent at the same time, and maxSendingToHost how
+	// many of them to one host.
 	maxSending       = 64
 	maxSendingToHost = 2
-	// maxParked bounds the agents that are remembered as waiting for their host.
+	// maxParked bounds the list of agents that wait for their host.
 	maxParked = 1 << 16
 
-	// deliverInterval is how often the leader looks for deliveries that are due,
-	// and deliverPause is the least time between two looks. It rests deliverShare
-	// times as long as a look took.
+	// deliverInterval is how often the leader looks for due deliveries, and deliverPause is
+	// the minimum time between two scans. After a scan it pauses deliverShare times as long
+	// as the scan took.
 	deliverInterval = time.Second
 	deliverPause    = 10 * time.Millisecond
 	deliverShare    = 10
@@ -38,13 +38,13 @@ const (
 	// outcomes of its attempts.
 	lastDeliveriesTimeout = push.Timeout + time.Second
 
-	// reasonInternal is the reason that an agent sees when its event could not be made.
+	// reasonInternal is the reason that an agent sees if its event could not be encoded.
 	reasonInternal = "internal_error"
 )
 
-// attempts is what this node is sending to receivers. Attempts belong to the
-// node, not to its leadership: one that has begun is finished, and its
-// outcome reaches the log by way of whoever leads then.
+// attempts are the running attempts of this node. They do not depend on its leadership:
+// a started attempt is finished, and its outcome is proposed to the leader of that
+// time.
 type attempts struct {
 	freed chan struct{} // gets a value when an attempt ends
 
@@ -69,8 +69,8 @@ func (d *attempts) sending() int {
 	return len(d.agents)
 }
 
-// pick takes deliveries that are due at an instant, as many as there is room for.
-// Each of them has to be released.
+// pick takes due deliveries at an instant, as many as there is room for. Each of them
+// has to be released.
 func (d *attempts) pick(v *fsm.View, now int64) (picked []fsm.Delivery, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -101,14 +101,14 @@ func (d *attempts) pick(v *fsm.View, now int64) (picked []fsm.Delivery, err erro
 	return nil, err
 }
 
-// end lets no further attempt begin: those under way are finished.
+// end stops new attempts; running ones are finished.
 func (d *attempts) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ending = true
 }
 
-// skips reports an agent that has an attempt under way or whose host has no room.
+// skips reports whether an agent has a running attempt or its host has no room.
 func (d *attempts) skips(agentKey string) bool {
 	if _, busy := d.agents[agentKey]; busy {
 		return true
@@ -117,7 +117,7 @@ func (d *attempts) skips(agentKey string) bool {
 	return parked && d.hosts[host] >= maxSendingToHost
 }
 
-// release ends what pick began, for an attempt that was made.
+// release undoes pick after an attempt that was made.
 func (d *attempts) release(agentKey string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -128,7 +128,7 @@ func (d *attempts) release(agentKey string) {
 	}
 }
 
-// drop ends what pick began, for attempts that are not made now.
+// drop undoes pick for attempts that are not made now.
 func (d *attempts) drop(agentKey string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -152,10 +152,10 @@ func hostOf(rawURL string) string {
 	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 }
 
-// Stop lets no further attempt begin: those under way are finished.
+// Stop stops new attempts; running ones are finished.
 func (s *Service) Stop() { s.attempts.end() }
 
-// deliver sends what is due to receivers, for as long as this node leads.
+// deliver sends due deliveries to receivers, for as long as this node leads.
 func (s *Service) deliver(ctx context.Context) {
 	wake, stop := s.cfg.Machine.WatchDeliveries()
 	defer stop()
@@ -184,8 +184,8 @@ func (s *Service) deliver(ctx context.Context) {
 	}
 }
 
-// pickDue takes deliveries that are due, and says how long to wait for the next
-// if nothing happens.
+// pickDue takes due deliveries, and returns how long to wait for the next one if
+// nothing changes.
 func (s *Service) pickDue() (picked []fsm.Delivery, wait time.Duration, err error) {
 	v := s.cfg.Machine.View()
 	defer v.Release()
@@ -201,8 +201,8 @@ func (s *Service) pickDue() (picked []fsm.Delivery, wait time.Duration, err erro
 	return picked, deliverInterval, err
 }
 
-// begin has the log begin attempts, and makes those that it has begun: not all
-// have to be, for instance those beyond an agent's hourly limit.
+// begin proposes the start of attempts, and makes those that the state has accepted: it
+// rejects, for instance, those beyond an agent's hourly limit.
 func (s *Service) begin(ctx context.Context, picked []fsm.Delivery) error {
 	c := &command.BeginDeliveries{Holder: s.cfg.Boot}
 	for i := range picked {
@@ -232,8 +232,8 @@ func (s *Service) begin(ctx context.Context, picked []fsm.Delivery) error {
 	return errors.Join(err, failures)
 }
 
-// attempt makes one attempt and has its outcome written into the log. A node that
-// ends meanwhile leaves it open: it is made again when its lease is over.
+// attempt makes one attempt and proposes its outcome. If the node ends meanwhile there
+// is no outcome, and the attempt is made again when its lease has expired.
 func (s *Service) attempt(d *fsm.Delivery, a command.Attempt, body []byte, keys []ed25519.PrivateKey) {
 	ctx := s.cfg.Work
 	ack := &command.AckDelivery{Attempt: a, Outcome: command.AttemptFailed, Reason: reasonInternal}
@@ -261,7 +261,7 @@ func (s *Service) attempt(d *fsm.Delivery, a command.Attempt, body []byte, keys 
 	}
 }
 
-// Finish waits until no attempt is under way, for a while.
+// Finish waits, for a limited time, until no attempt is running.
 func (s *Service) Finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lastDeliveriesTimeout)
 	defer cancel()
@@ -269,8 +269,8 @@ func (s *Service) Finish(ctx context.Context) {
 	}
 }
 
-// event is the body of a delivery. It is the same at each attempt and from each
-// node that has the same public URL, but for what later entries say of the one in it.
+// event is the body of a delivery. It is the same at each attempt and from each node
+// with the same public URL, except for what later entries change in the shown one.
 type event struct {
 	Type      string          `json:"type"`
 	Agent     string          `json:"agent"`
@@ -278,7 +278,8 @@ type event struct {
 	Timestamp string          `json:"timestamp"` // when the entry was written, or the first in a digest (RFC 3339)
 	Read      string          `json:"read"`      // a call that shows the entry, or all of a digest: GET and an address
 	Reply     *string         `json:"reply"`     // a call that answers it: POST, an address and a body; else null
-	// Mentions is how many a digest took, and Entries some of them, cut short.
+	// Mentions is the number of mentions in a digest, and Entries are some of them, with
+	// shortened bodies.
 	Mentions uint64            `json:"mentions,omitempty"`
 	Entries  []json.RawMessage `json:"entries,omitempty"`
 }
@@ -290,14 +291,14 @@ type replyCall struct {
 	Body    string `json:"body"`
 }
 
-// digestBody is after how many characters the body of an entry is cut in a digest.
+// digestBody is the maximum length of an entry's body in a digest, in characters.
 const digestBody = 280
 
-// answerHere stands in a call for what the agent has to say.
+// answerHere is the placeholder for the agent's answer in a call.
 const answerHere = "(your answer)"
 
-// event makes the body of a delivery. The addresses in it are paths where no public
-// URL is known: receivers are third parties, and a node's own address is not for them.
+// event makes the body of a delivery. Without a public URL the addresses in it are
+// paths: receivers are third parties and must not learn a node's own address.
 func (s *Service) event(v *fsm.View, d *fsm.Delivery) ([]byte, error) {
 	p, _, err := v.Profile(d.AgentKey)
 	if err != nil {

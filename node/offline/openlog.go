@@ -21,9 +21,9 @@ import (
 // logIDBytes is the length of a log's random id.
 const logIDBytes = 16
 
-// LostLogError says that a data directory is without the Raft log that belongs to
-// it. Its node has forgotten its votes and what it said it had, so it must not
-// come back as the server that it was.
+// LostLogError means that a data directory has lost its Raft log. The node does not
+// know its votes and acknowledged entries any more, so it must not run as the same
+// server again.
 type LostLogError struct {
 	DataDir string
 	Err     error // what was found
@@ -37,11 +37,11 @@ func (e *LostLogError) Error() string {
 // Unwrap returns what was found.
 func (e *LostLogError) Unwrap() error { return e.Err }
 
-// OpenLog opens the Raft log of a locked data directory, fitted to the state in
-// it, and gives it an id when it has none. The log has its id before the identity
-// names it: a start that is cut short in between is made up for by the next one.
-// opts are those that do not follow from the directory. Errors: a *LostLogError,
-// those of logstore.Open.
+// OpenLog opens the Raft log of a locked data directory, aligned with the state in it,
+// and gives it an id if it has none. The id is written to the log before the identity:
+// after an interruption in between, the next start completes this. opts are the options
+// that do not follow from the directory. Errors: a *LostLogError, those of
+// logstore.Open.
 func OpenLog(dir string, identity *cluster.Identity, machine *fsm.Machine, opts logstore.Options) (*logstore.Store, error) {
 	at, err := statePosition(machine)
 	if err != nil {
@@ -62,7 +62,7 @@ func OpenLog(dir string, identity *cluster.Identity, machine *fsm.Machine, opts 
 	return log, nil
 }
 
-// position is how far a state is, and its newest snapshot.
+// position is the position of a state, and of its newest snapshot.
 type position struct {
 	covered, coveredTerm   uint64
 	snapshot, snapshotTerm uint64
@@ -88,8 +88,8 @@ func statePosition(machine *fsm.Machine) (p position, err error) {
 	return p, err
 }
 
-// bind checks that a log is the identity's and continues the state, and makes it
-// the identity's when that has none.
+// bind checks that a log belongs to the identity and continues the state. If the
+// identity has no log yet, bind assigns this one.
 func (p position) bind(dir string, identity *cluster.Identity, log *logstore.Store) error {
 	id, err := log.ID()
 	if err != nil {
@@ -114,10 +114,10 @@ func (p position) bind(dir string, identity *cluster.Identity, log *logstore.Sto
 	return adopt(dir, identity, log, id)
 }
 
-// resetFormation makes up for a start that was cut short while it formed a cluster: Raft
-// writes the first term, and then the first entry. Left like this the node would
-// take itself for part of a cluster that there is not. Nobody is elected in the
-// first term, so that nothing else leaves a log with it alone.
+// resetFormation handles a start that was interrupted while it formed a cluster: Raft
+// writes the first term, and then the first entry. With the term alone, the node would
+// believe that it is part of a cluster that does not exist. No leader is elected in the
+// first term, so nothing else leaves a log with only that term.
 func resetFormation(log *logstore.Store) error {
 	last, err := log.LastIndex()
 	if err != nil || last > 0 {
@@ -135,7 +135,7 @@ func resetFormation(log *logstore.Store) error {
 	return log.SetUint64(consensus.KeyCurrentTerm, 0)
 }
 
-// continued checks that an aligned log is the one that the state was made of.
+// continued checks that an aligned log is the one that the state was built from.
 func (p position) continued(dir string, log *logstore.Store) error {
 	lost := func(format string, args ...any) error {
 		return &LostLogError{DataDir: dir, Err: fmt.Errorf(format, args...)}
@@ -171,7 +171,7 @@ func (p position) continued(dir string, log *logstore.Store) error {
 	return nil
 }
 
-// adopt makes a log the identity's. One without an id is given one.
+// adopt assigns a log to the identity. A log without an id gets one.
 func adopt(dir string, identity *cluster.Identity, log *logstore.Store, id string) error {
 	if id == "" {
 		random := make([]byte, logIDBytes)
@@ -185,17 +185,17 @@ func adopt(dir string, identity *cluster.Identity, log *logstore.Store, id strin
 	return identity.Keep(dir)
 }
 
-// What a data directory holds, beside the identity and the lock.
+// The contents of a data directory, beside the identity and the lock.
 const (
 	StateDir = "state"
 	LogFile  = "raft.db"
 	BookFile = "servers.json"
 )
 
-// unfinishedFile is in a data directory that a command is changing while no node
-// runs on it, and holds that command's name. Where the command was cut short, the
-// directory is no node's: a recovered one, say, has one voter and still the former
-// cluster's id, and would claim to lead the others.
+// unfinishedFile marks a data directory that a command is changing while no node runs
+// on it, and holds that command's name. After an interrupted command no node may start
+// on the directory: for example, a half recovered node has one voter but still the
+// former cluster's id, and would claim to lead the others.
 const unfinishedFile = "unfinished"
 
 // leftFile is in the data directory of a node that has left.
@@ -212,7 +212,7 @@ func begin(dir, command string) error {
 	return cluster.WriteFileAtomic(filepath.Join(dir, unfinishedFile), []byte(command))
 }
 
-// finish says that the command came to its end.
+// finish removes the mark when the command is complete.
 func finish(dir string) error { return os.Remove(filepath.Join(dir, unfinishedFile)) }
 
 // unfinished returns the command that did not end on a data directory; "": none.
@@ -224,7 +224,7 @@ func unfinished(dir string) (string, error) {
 	return string(command), err
 }
 
-// checkRestored rejects a data directory that a restore did not fill to its end.
+// checkRestored rejects a data directory with an incomplete restore.
 func checkRestored(dir string) error {
 	if command, err := unfinished(dir); err != nil || command != restoring {
 		return err
@@ -232,7 +232,7 @@ func checkRestored(dir string) error {
 	return CheckFinished(dir)
 }
 
-// CheckFinished rejects a data directory on which a command did not end.
+// CheckFinished rejects a data directory on which a command was interrupted.
 func CheckFinished(dir string) error {
 	command, err := unfinished(dir)
 	if err != nil || command == "" {
@@ -244,7 +244,7 @@ func CheckFinished(dir string) error {
 // ErrLeft is the error of a node that has left its cluster and is started again.
 var ErrLeft = errors.New("the node has left its cluster")
 
-// MarkLeft keeps a node that has left from coming back with its old state.
+// MarkLeft prevents a node that has left from starting with its old state.
 func MarkLeft(dir string) error {
 	return cluster.WriteFileAtomic(filepath.Join(dir, leftFile), []byte(time.Now().UTC().Format(time.RFC3339)+"\n"))
 }

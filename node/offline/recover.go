@@ -22,17 +22,17 @@ import (
 	"github.com/commons-cluster/commons/node/logstore"
 )
 
-// lostSuffix is added to the name of a log that is none of the state's.
+// lostSuffix is added to the name of a log that does not belong to the state.
 const lostSuffix = ".lost"
 
-// Recover makes the node of a data directory, on which no process runs, the only
-// voter of a new cluster with the state and the log that the directory holds. It
-// is the last resort when the majority of a cluster is gone for good: what only
-// the others had is lost, and what this node had logged without knowing it to be
-// committed is kept. The new cluster has another id, so that servers of the
-// former one that come back after all are rejected; they join again with empty
-// directories. Where the log is lost, the state goes on alone; a log that is none
-// of the state's is kept under another name.
+// Recover makes the node of a data directory, on which no process runs, the only voter
+// of a new cluster with the state and the log that the directory holds. It is the last
+// resort when the majority of a cluster is lost permanently: data that only the others
+// had is lost, and entries that this node had logged without knowing them to be
+// committed are kept. The new cluster has another id, so that returning servers of the
+// former one are rejected; they join again with empty directories. If the log is lost,
+// the state is used without it; a log that does not belong to the state is kept under
+// another name.
 func Recover(o Offline, logger *slog.Logger) (founded Founded, err error) {
 	lock, identity, err := o.take()
 	if err != nil {
@@ -48,7 +48,7 @@ func Recover(o Offline, logger *slog.Logger) (founded Founded, err error) {
 	if err != nil {
 		return founded, err
 	}
-	// The former servers are none of the new cluster's.
+	// The new cluster does not include the former servers.
 	if err := os.Remove(filepath.Join(o.DataDir, BookFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return founded, err
 	}
@@ -58,7 +58,7 @@ func Recover(o Offline, logger *slog.Logger) (founded Founded, err error) {
 	}, finish(o.DataDir)
 }
 
-// take locks the data directory of a node that exists.
+// take locks the data directory of an existing node.
 func (o Offline) take() (lock *cluster.DirLock, identity cluster.Identity, err error) {
 	if !exists(filepath.Join(o.DataDir, LogFile)) && !exists(filepath.Join(o.DataDir, StateDir)) {
 		return nil, identity, fmt.Errorf("data directory %s holds no node: it has neither %s nor %s", o.DataDir, LogFile, StateDir)
@@ -80,7 +80,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Held is how far a node got whose data directory no process uses.
+// Held is the position of a node whose data directory no process uses.
 type Held struct {
 	ServerID string
 	LastLog  uint64 // index of its newest log entry, or of the state where there is none
@@ -88,8 +88,8 @@ type Held struct {
 	LostLog  error  // why the log is none of this node's; nil: it is
 }
 
-// Survey returns how far the node of a data directory got: of several, the one
-// with the highest term, and among those the highest index, holds the most.
+// Survey returns the position of a data directory's node. Of several nodes, the one
+// with the highest term, and then the highest index, has the most data.
 func Survey(o Offline) (held Held, err error) {
 	lock, identity, err := o.take()
 	if err != nil {
@@ -159,8 +159,7 @@ func (o Offline) recoverState(identity cluster.Identity, logger *slog.Logger) (s
 }
 
 // beginRecovery seals the data key under the secret in use and marks the data
-// directory. Nothing is changed for whom it turns out here that it has another
-// secret.
+// directory. With a wrong secret nothing is changed.
 func (o Offline) beginRecovery(sealed []byte) ([]byte, error) {
 	if len(sealed) == 0 {
 		return nil, errors.New("this node was never part of a cluster; empty its data directory and start it again")
@@ -207,9 +206,9 @@ func (o Offline) withoutLog(identity cluster.Identity, machine *fsm.Machine) (se
 	return sealed, o.newLog(identity, term)
 }
 
-// loggedDataKey returns the sealed data key as it stands when the whole log is
-// applied; none where the node was never part of a cluster. The state alone may
-// still have the one that a secret sealed that nobody has any more.
+// loggedDataKey returns the sealed data key after the whole log is applied; none if the
+// node was never part of a cluster. The one in the state may still be sealed under an
+// old secret that is lost.
 func loggedDataKey(log raft.LogStore, machine *fsm.Machine) ([]byte, error) {
 	v := machine.View()
 	sealed, index := bytes.Clone(v.SealedDataKey()), v.Index()
@@ -239,20 +238,19 @@ func loggedDataKey(log raft.LogStore, machine *fsm.Machine) ([]byte, error) {
 	return sealed, nil
 }
 
-// stateOnDisk is a state machine whose snapshots need no restoring: its state is
-// on disk already.
+// stateOnDisk is a state machine whose snapshots need not be restored: its state is on
+// disk already.
 type stateOnDisk struct{ raft.BatchingFSM }
 
 func (stateOnDisk) Restore(io.ReadCloser) error { return nil }
 
-// Snapshot returns a snapshot that gives its view back by itself: Raft's recovery
-// does not.
+// Snapshot returns a snapshot that releases its view itself: Raft's recovery does not.
 func (s stateOnDisk) Snapshot() (raft.FSMSnapshot, error) {
 	snapshot, err := s.BatchingFSM.Snapshot()
 	return releasedSnapshot{snapshot}, err
 }
 
-// releasedSnapshot is released when it was persisted.
+// releasedSnapshot is released when it is persisted.
 type releasedSnapshot struct{ raft.FSMSnapshot }
 
 func (s releasedSnapshot) Persist(sink raft.SnapshotSink) error {
@@ -262,7 +260,7 @@ func (s releasedSnapshot) Persist(sink raft.SnapshotSink) error {
 
 func (releasedSnapshot) Release() {}
 
-// localSnapshots are snapshots of which nobody reads the state.
+// localSnapshots are snapshots whose state is never read.
 type localSnapshots struct{ raft.SnapshotStore }
 
 // Open returns the metadata alone.

@@ -21,22 +21,22 @@ import (
 	"github.com/commons-cluster/commons/node/logstore"
 )
 
-// Offline says which node a data directory is for while no process runs on it.
+// Offline describes the node of a data directory on which no process runs.
 type Offline struct {
 	DataDir    string
 	NodeID     string // name of the node; "" is the kept one, or the host name
 	SecretFile string // of the cluster that is founded; "" for nodes on loopback
-	// SourceSecret is the file with the secret that the data key is sealed under; ""
-	// when that stands in SecretFile, too.
+	// SourceSecret is the file with the secret that the data key is sealed under; "" if
+	// SecretFile has it, too.
 	SourceSecret string
-	// NewDataKey gives the cluster a new data key, for when nobody has that secret any
-	// more. Keys that sign deliveries, and the pseudonyms of addresses, start anew.
+	// NewDataKey gives the cluster a new data key, if that secret is lost. The signing keys
+	// and the pseudonyms of addresses are replaced.
 	NewDataKey bool
 	// PurgeLists are files that say what has been purged since: the newest one counts.
 	PurgeLists []string
 }
 
-// Founded is what became of a data directory.
+// Founded describes the new cluster in a data directory.
 type Founded struct {
 	ClusterID string `json:"clusterId"` // of the new cluster
 	Former    string `json:"former"`    // id of the cluster that the state comes from
@@ -47,14 +47,14 @@ type Founded struct {
 	Rows      string `json:"rows,omitempty"` // digest of the state's rows as they came, hexadecimal
 	// NewDataKey says that the data key is new; see Offline.
 	NewDataKey bool `json:"newDataKey"`
-	// Purged is how many entries were purged as the purge list says.
+	// Purged is how many entries were purged because of the purge list.
 	Purged int `json:"purged"`
 }
 
-// Restore makes an empty data directory that of the first node of a new cluster,
-// which begins with the state of a backup. The data key of the backup is sealed
-// anew under the node's secret. When anything fails, also because the backup is
-// damaged, the directory is left as it was.
+// Restore makes an empty data directory that of the first node of a new cluster, which
+// begins with the state of a backup. The data key of the backup is sealed under the
+// node's secret. After any error, such as a damaged backup, the directory is as it was
+// before.
 func Restore(o Offline, file string) (founded Founded, err error) {
 	if err := checkEmpty(o.DataDir); err != nil {
 		return founded, err
@@ -83,14 +83,14 @@ func Restore(o Offline, file string) (founded Founded, err error) {
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
 	if founded, err = o.restore(b, sealed, &list); err != nil {
-		// The mark goes last: whatever is left without it would pass for a node's.
+		// The mark is removed last: without it, leftovers would look like a node's data.
 		err = errors.Join(err, emptyDir(o.DataDir, unfinishedFile), emptyDir(o.DataDir))
 	}
 	return founded, err
 }
 
-// CheckRestore restores a backup in a new directory among the temporary files, and
-// removes that: what it says holds for a restore, and nothing else is touched.
+// CheckRestore tries a restore of a backup in a new temporary directory, and removes
+// the directory afterwards. Nothing else is changed.
 func CheckRestore(o Offline, file string) (founded Founded, err error) {
 	if o.DataDir, err = os.MkdirTemp("", "commons-restore-*"); err != nil {
 		return founded, fmt.Errorf("a directory to try the restore in: %w; name another place in TMPDIR", err)
@@ -136,10 +136,10 @@ func (o Offline) restore(b *backup.Reader, sealed []byte, list *backup.PurgeList
 	return founded, finish(o.DataDir)
 }
 
-// purgedAgain is the reason of what is purged because a list says so.
+// purgedAgain is the reason of purges from a list.
 const purgedAgain = "Purged before; the backup is older"
 
-// purge purges again what a list names, and has the texts leave the disk.
+// purge repeats the purges of a list, and erases the texts from the disk.
 func (o Offline) purge(list *backup.PurgeList) (purged int, err error) {
 	if len(list.Purged) == 0 {
 		return 0, nil
@@ -155,7 +155,7 @@ func (o Offline) purge(list *backup.PurgeList) (purged int, err error) {
 	return purged, machine.Erase(context.Background())
 }
 
-// newLog makes an empty log for a state of the term, and gives it to the identity.
+// newLog creates an empty log for a state of the term, and assigns it to the identity.
 func (o Offline) newLog(identity cluster.Identity, term uint64) error {
 	log, err := logstore.Open(logstore.Options{Path: filepath.Join(o.DataDir, LogFile)})
 	if err != nil {
@@ -164,8 +164,8 @@ func (o Offline) newLog(identity cluster.Identity, term uint64) error {
 	return errors.Join(log.SetUint64(consensus.KeyCurrentTerm, term), adopt(o.DataDir, &identity, log, ""), log.Close())
 }
 
-// reseal returns the data key of the new cluster, sealed under its secret: the one
-// that was sealed under another, or a new one.
+// reseal returns the data key of the new cluster, sealed under its secret: the key of
+// the backup, or a new one.
 func (o Offline) reseal(sealed []byte) ([]byte, error) {
 	secrets, err := cluster.LoadSecrets(o.SecretFile)
 	if err != nil {
@@ -180,9 +180,9 @@ func (o Offline) reseal(sealed []byte) ([]byte, error) {
 	return secrets.SealDataKey(key)
 }
 
-// CheckRestorable returns nil when this program and the secrets that are named can
-// restore a whole backup, and else why not: an fsm.ErrNewerFormat, a
-// cluster.ErrSealedElsewhere, or what is wrong with a secret file.
+// CheckRestorable returns nil if this program can restore the backup with the given
+// secrets. Errors: fsm.ErrNewerFormat, cluster.ErrSealedElsewhere, or a problem with a
+// secret file.
 func CheckRestorable(info backup.Info, o Offline) error {
 	if err := command.CheckFormat(info.Format, command.MaxFormat); err != nil {
 		return err
@@ -228,8 +228,8 @@ func (o Offline) founding(serverID string, sealedDataKey []byte) fsm.Founding {
 // lostAndFound is what a new file system holds.
 const lostAndFound = "lost+found"
 
-// checkEmpty rejects a directory that holds anything but what a restore left that
-// was cut short.
+// checkEmpty rejects a directory that is not empty, except for the leftovers of an
+// interrupted restore.
 func checkEmpty(dir string) error {
 	names, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -243,7 +243,7 @@ func checkEmpty(dir string) error {
 		return err
 	}
 	for _, n := range names {
-		// A restore that was cut short before its mark leaves no more than the lock.
+		// A restore that was interrupted before it set its mark leaves only the lock.
 		if n.Name() != lostAndFound && n.Name() != cluster.LockFile && n.Name() != unfinishedFile+".tmp" {
 			return fmt.Errorf("data directory %s is not empty (it holds %s); a backup is restored into an empty or missing one", dir, n.Name())
 		}

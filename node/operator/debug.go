@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// maxDebugFile bounds each file that a node gives to a bundle: together, in
-	// base64, they stay below cluster.MaxAnswerBytes.
+	// maxDebugFile bounds each file of a node in a debug bundle: together, in base64, they
+	// stay below cluster.MaxAnswerBytes.
 	maxDebugFile = 512 << 10
-	// maxProfileTime bounds how long a profile of the processor is taken.
+	// maxProfileTime bounds the duration of a CPU profile.
 	maxProfileTime = 20 * time.Second
 )
 
-// debug returns what a server gives to a bundle for whoever looks for a fault: this
-// one, or the one that is named. Nothing in it is secret, and nothing is a client's.
+// debug returns a server's part of a debug bundle: of this server, or of the named one.
+// It contains no secrets and no data of clients.
 func (o *Operator) debug(ctx context.Context, request admin.DebugRequest) (admin.DebugAnswer, error) {
 	if request.ID != "" && request.ID != o.cfg.ServerID {
 		return call[admin.DebugAnswer](ctx, o, request.ID, admin.PathDebug, request)
@@ -76,15 +76,15 @@ func (o *Operator) metrics() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// profile returns one of Go's profiles. They name functions and numbers, never
-// what is in memory.
+// profile returns one of Go's profiles. They contain functions and numbers, never the
+// contents of memory.
 func profile(name string, form int) ([]byte, error) {
 	var out bytes.Buffer
 	err := pprof.Lookup(name).WriteTo(&out, form)
 	return out.Bytes(), err
 }
 
-// processorProfile watches what the processor does for a while.
+// processorProfile takes a CPU profile.
 func processorProfile(ctx context.Context, millis int64) ([]byte, error) {
 	if millis <= 0 {
 		return nil, errors.New("it was not asked for; --cpu gives the time, such as 5s")
@@ -101,8 +101,8 @@ func processorProfile(ctx context.Context, millis int64) ([]byte, error) {
 	return out.Bytes(), ctx.Err()
 }
 
-// logLevel changes the level of a server's log, where the call names one, and returns
-// it. It holds until the next change, or until the process ends.
+// logLevel changes the level of a server's log, if the call names one, and returns it.
+// It holds until the next change, or until the process ends.
 func (o *Operator) logLevel(ctx context.Context, request admin.LogLevel) (answer admin.LogLevel, err error) {
 	if request.ID != "" && request.ID != o.cfg.ServerID {
 		return call[admin.LogLevel](ctx, o, request.ID, admin.PathLogLevel, request)
@@ -113,7 +113,7 @@ func (o *Operator) logLevel(ctx context.Context, request admin.LogLevel) (answer
 		if err := level.UnmarshalText([]byte(request.Level)); err != nil {
 			return answer, rejectf(http.StatusBadRequest, "%q is no level; use debug, info, warn or error", request.Level)
 		}
-		// Said at a level that is written before and after.
+		// Logged at a level that is written both before and after the change.
 		o.cfg.Logger.Log(ctx, max(before, level.Level()), "changed the level of the log, as an operator asked",
 			"from", before, "to", level.Level(), "by", cluster.PeerID(ctx))
 	}

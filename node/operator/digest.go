@@ -20,13 +20,13 @@ import (
 const (
 	// digestWait bounds the wait for a node to reach the index of a comparison.
 	digestWait = 5 * time.Second
-	// digestRounds is how often a comparison is tried at a later index where a
-	// node had passed the one before.
+	// digestRounds is how often a comparison is tried again at a later index because a node
+	// had already passed the index.
 	digestRounds = 8
-	// digestPatience is how long a server may take in a comparison, unless the
-	// operator says otherwise: it hashes some 150,000 entries a second.
+	// digestPatience is how long a server may take in a comparison by default: it hashes
+	// some 150,000 entries a second.
 	digestPatience = 20 * time.Second
-	// digestTimeout bounds what the operator may say.
+	// digestTimeout is the maximum that the operator may set.
 	digestTimeout = 10 * time.Minute
 )
 
@@ -78,17 +78,16 @@ func (o *Operator) rowDigestAt(ctx context.Context, index uint64) (admin.Digest,
 	return admin.Digest{ID: id, Index: index, Digest: hex.EncodeToString(digest[:]), Rows: hex.EncodeToString(rows[:])}, nil
 }
 
-// viewAt waits for the view of an index, but not for long.
+// viewAt waits for the view of an index, up to digestWait.
 func (o *Operator) viewAt(ctx context.Context, index uint64) (*fsm.View, error) {
 	ctx, cancel := context.WithTimeout(ctx, digestWait)
 	defer cancel()
 	return o.cfg.Machine.ViewAt(ctx, index)
 }
 
-// compareDigests asks all servers of the configuration for their digest at one
-// index that covers everything acknowledged so far. Under load the index is one to
-// come, by the time that it is asked for: as far ahead as the log went during the
-// round before, twice.
+// compareDigests asks all servers of the configuration for their digest at one index
+// that covers everything acknowledged so far. Under load it is a future index: ahead by
+// twice the progress of the log during the round before.
 func (o *Operator) compareDigests(ctx context.Context, request admin.CompareRequest) (admin.Comparison, error) {
 	patience := time.Duration(request.PatienceMillis) * time.Millisecond
 	if patience <= 0 {
@@ -125,9 +124,9 @@ func (o *Operator) askDigest(ctx context.Context, id string, request admin.Diges
 	return call[admin.Digest](ctx, o, id, admin.PathDigest, request)
 }
 
-// compareAt asks all servers of the configuration at the same time. It reports
-// whether one of them did not stop at the index; if that is tried again, the
-// others need not go on.
+// compareAt asks all servers of the configuration at the same time. It reports whether
+// one of them had passed the index; if there is another round, the others are stopped
+// then.
 func (o *Operator) compareAt(ctx context.Context, index uint64, again bool) (c admin.Comparison, passed bool) {
 	servers := o.cfg.Raft.Servers()
 	c = admin.Comparison{Index: index, Equal: true, Digests: make([]admin.Digest, len(servers))}
@@ -167,7 +166,7 @@ func (o *Operator) compareAt(ctx context.Context, index uint64, again bool) (c a
 	return c, passed
 }
 
-// notStopped reports whether a server had passed the index that it was asked for.
+// notStopped reports whether a server had already passed the requested index.
 func notStopped(err error) bool {
 	if called, ok := errors.AsType[*admin.CallError](err); ok {
 		return called.Status == http.StatusGone
@@ -176,12 +175,12 @@ func notStopped(err error) bool {
 	return ok && rejected.status == http.StatusGone
 }
 
-// backupStall is how long whoever takes a backup may stop reading.
+// backupStall is how long the receiver of a backup may stop reading.
 const backupStall = time.Minute
 
-// serveSnapshot streams a backup of the state to an operator: everything that
-// was acknowledged before the call. Whether it was saved only the operator's side
-// knows, which says so to recordBackup.
+// serveSnapshot streams a backup of the state to an operator: everything that was
+// acknowledged before the call. Only the operator's side knows whether it was saved,
+// and reports it to recordBackup.
 func (o *Operator) serveSnapshot(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), adminTimeout)
 	defer cancel()
@@ -203,7 +202,7 @@ func (o *Operator) serveSnapshot(w http.ResponseWriter, r *http.Request) {
 	}
 	start := time.Now()
 	if err := backup.Write(steadyWriter{w, http.NewResponseController(w)}, export, info); err != nil {
-		// The reader finds a backup without an end.
+		// The reader notices that the end of the backup is missing.
 		o.cfg.Logger.WarnContext(r.Context(), "a backup was interrupted", "error", err)
 		return
 	}
@@ -211,7 +210,7 @@ func (o *Operator) serveSnapshot(w http.ResponseWriter, r *http.Request) {
 		"took", time.Since(start).Round(time.Millisecond).String(), "by", cluster.PeerID(r.Context()))
 }
 
-// recordBackup has every node know when the newest backup that was saved was begun.
+// recordBackup replicates the start time of the newest saved backup.
 func (o *Operator) recordBackup(ctx context.Context, saved admin.SavedBackup) (answer struct{}, err error) {
 	body := &command.RecordBackup{At: saved.CreatedAt}
 	if err := command.Check(body); err != nil {
@@ -224,7 +223,7 @@ func (o *Operator) recordBackup(ctx context.Context, saved admin.SavedBackup) (a
 	return answer, nil
 }
 
-// exportState begins an export that holds everything acknowledged so far.
+// exportState starts an export that holds everything acknowledged so far.
 func (o *Operator) exportState(ctx context.Context) (*fsm.Export, error) {
 	index, err := o.cfg.Pipeline.ReadIndex(ctx)
 	if err != nil {
@@ -243,7 +242,7 @@ func (o *Operator) exportState(ctx context.Context) (*fsm.Export, error) {
 	return export, nil
 }
 
-// steadyWriter gives each write of a long answer time of its own.
+// steadyWriter gives each write of a long answer a separate deadline.
 type steadyWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController

@@ -23,8 +23,8 @@ const (
 	leaveShutdown = 15 * time.Second
 )
 
-// transferLeadership gives leadership to the server that is named, or to the
-// fittest one that is alive.
+// transferLeadership transfers leadership to the named server, or to the fittest one
+// that is alive.
 func (o *Operator) transferLeadership(ctx context.Context, request admin.ServerRef) (admin.ServerRef, error) {
 	if request.ID == o.cfg.ServerID {
 		return request, nil // it leads already
@@ -48,7 +48,7 @@ func (o *Operator) transferLeadership(ctx context.Context, request admin.ServerR
 	return admin.ServerRef{ID: next}, nil
 }
 
-// awaitOtherLeader waits until this node knows whom it has handed leadership to.
+// awaitOtherLeader waits until this node knows the new leader.
 func (o *Operator) awaitOtherLeader(ctx context.Context) string {
 	for {
 		if id := o.cfg.Raft.LeaderID(); id != "" && id != o.cfg.ServerID {
@@ -60,7 +60,7 @@ func (o *Operator) awaitOtherLeader(ctx context.Context) string {
 	}
 }
 
-// removeServer takes a server out of the configuration that is gone, or is leaving.
+// removeServer removes a dead or leaving server from the configuration.
 func (o *Operator) removeServer(ctx context.Context, request admin.Removal) (admin.ServerRef, error) {
 	err := o.cfg.Members.Remove(ctx, request.ID, "asked for by "+cluster.PeerID(ctx), func(servers []raft.Server) error {
 		return o.mayRemove(ctx, servers, request)
@@ -71,9 +71,9 @@ func (o *Operator) removeServer(ctx context.Context, request admin.Removal) (adm
 	return admin.ServerRef{ID: request.ID}, err
 }
 
-// mayRemove rejects the removal of a server that is not there, that would come back, or
-// whose vote is needed. What may be otherwise in a moment is unavailable, not a
-// conflict.
+// mayRemove rejects the removal of a server that is not in the configuration, that
+// would be added again, or whose vote is needed. Temporary reasons are answered as
+// unavailable, not as a conflict.
 func (o *Operator) mayRemove(ctx context.Context, servers []raft.Server, request admin.Removal) error {
 	id := request.ID
 	if !consensus.Contains(servers, id) {
@@ -83,7 +83,7 @@ func (o *Operator) mayRemove(ctx context.Context, servers []raft.Server, request
 	switch {
 	case id != o.cfg.ServerID && (!alive || m.Leaving):
 	case request.Leaving:
-		// Whom gossip does not count as leaving would be taken in again.
+		// A server that is not leaving according to gossip would be added again.
 		return rejectf(http.StatusServiceUnavailable, "%s is leaving, but this leader has yet to hear so by gossip, or to hand over; repeat", id)
 	case id != o.cfg.ServerID && !o.cfg.Members.Answers(ctx, id):
 		return rejectf(http.StatusServiceUnavailable,
@@ -95,8 +95,8 @@ func (o *Operator) mayRemove(ctx context.Context, servers []raft.Server, request
 	return o.mayLose(ctx, servers, id)
 }
 
-// mayLose rejects the removal of a server when the voters that are left could not
-// decide anything. Gossip may not have noticed yet who is gone, so they are asked.
+// mayLose rejects the removal of a server if the remaining voters would have no living
+// majority. They are asked directly, because gossip may not have noticed dead ones yet.
 func (o *Operator) mayLose(ctx context.Context, servers []raft.Server, id string) error {
 	left, alive := membership.Without(servers, id, func(voter string) bool {
 		return voter == o.cfg.ServerID || o.cfg.Members.Answers(ctx, voter)
@@ -110,11 +110,11 @@ func (o *Operator) mayLose(ctx context.Context, servers []raft.Server, id string
 	return nil
 }
 
-// leave takes this node out of the cluster for good and ends it.
+// leave removes this node from the cluster for good and ends it.
 func (o *Operator) leave(ctx context.Context, _ struct{}) (answer admin.ServerRef, err error) {
 	id := o.cfg.ServerID
 	if servers := o.cfg.Raft.Servers(); consensus.Contains(servers, id) {
-		// The leader decides. This saves one that leads from handing over in vain.
+		// The leader decides. This check only avoids a useless transfer of leadership.
 		if err := o.mayLose(ctx, servers, id); err != nil {
 			return answer, err
 		}
@@ -137,13 +137,14 @@ func (o *Operator) leave(ctx context.Context, _ struct{}) (answer admin.ServerRe
 	return admin.ServerRef{ID: id}, nil
 }
 
-// depart has another leader remove this node.
+// depart lets another leader remove this node.
 func (o *Operator) depart(ctx context.Context) error {
 	if err := o.cfg.Members.SetLeaving(true); err != nil {
 		return rejectf(http.StatusServiceUnavailable, "the other nodes could not be notified: %v", err)
 	}
 	for attempts := 0; ; {
-		// Also one that led before may lead again: another that leaves handed over.
+		// A node that led before may lead again, because another leaving node transferred
+		// leadership to it.
 		if err := o.cfg.Members.HandOver(ctx); err != nil {
 			return rejectf(http.StatusServiceUnavailable, "%v; repeat", err)
 		}

@@ -58,9 +58,9 @@ type Config struct {
 	NewEditKey func() (key string, hash []byte)
 	// Moderate runs an operation of moderation for the operator.
 	Moderate func(admin.Moderation) (status int, answer []byte)
-	// Purges returns how far what was purged has left this node's disk.
+	// Purges returns how far purged texts are erased from this node's disk.
 	Purges func() (purge.Status, error)
-	// Shutdown ends the node in good order.
+	// Shutdown ends the node gracefully.
 	Shutdown func(context.Context) error
 }
 
@@ -73,14 +73,14 @@ type Operator struct {
 // New returns the Operator of a running node.
 func New(cfg Config) *Operator { return &Operator{cfg: cfg} }
 
-// adminTimeout bounds one call of an operator, but for those that stream.
+// adminTimeout bounds one call of an operator, except those that stream.
 const adminTimeout = 30 * time.Second
 
-// passOnTimeout bounds a call that another node answers: it has adminTimeout to do
-// so, and this one's connection gives up later than this.
+// passOnTimeout bounds a call that another node answers within adminTimeout. The
+// timeout of the connection is longer.
 const passOnTimeout = adminTimeout + 10*time.Second
 
-// rejection is why an operator's call is not carried out, and what to do instead.
+// rejection is why an operator's call is rejected, and what to do instead.
 type rejection struct {
 	status int
 	reason string
@@ -92,8 +92,8 @@ func rejectf(status int, format string, args ...any) error {
 	return &rejection{status, fmt.Sprintf(format, args...)}
 }
 
-// Handle serves operators on the private port: whoever has the cluster's
-// secret may do everything.
+// Handle serves operators on the private port: callers have the cluster's secret and
+// may do everything.
 func (o *Operator) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+admin.PathNode, serve(o, func(context.Context, struct{}) (admin.NodeReport, error) { return o.report(), nil }))
 	mux.HandleFunc("POST "+admin.PathStatus, serve(o, func(context.Context, struct{}) (admin.Status, error) { return o.Status(), nil }))
@@ -116,12 +116,12 @@ func (o *Operator) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+admin.PathRemove, o.onLeader(serve(o, o.removeServer)))
 }
 
-// serve turns a function into the handler of a call.
+// serve makes the handler of a call from a function.
 func serve[Request, Answer any](o *Operator, do func(context.Context, Request) (Answer, error)) http.HandlerFunc {
 	return serveFor(o, adminTimeout, do)
 }
 
-// serveFor is serve for what may take longer.
+// serveFor is serve with another timeout.
 func serveFor[Request, Answer any](o *Operator, timeout time.Duration, do func(context.Context, Request) (Answer, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
@@ -172,7 +172,7 @@ func (o *Operator) onLeader(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// passOn lets another node answer.
+// passOn forwards a call to another node.
 func (o *Operator) passOn(client *http.Client, w http.ResponseWriter, r *http.Request, id string) {
 	ctx, cancel := context.WithTimeout(r.Context(), passOnTimeout)
 	defer cancel()
@@ -225,7 +225,7 @@ func (o *Operator) protectName(ctx context.Context, request admin.Protection) (a
 	return admin.Protection{Agent: name, Protected: request.Protected}, nil
 }
 
-// changeName has a command about a registered name applied; what says what it does.
+// changeName applies a command about a registered name; what describes it in errors.
 func (o *Operator) changeName(ctx context.Context, name string, payload command.Payload, what string) error {
 	if err := command.Check(payload); err != nil {
 		return rejectf(http.StatusBadRequest, "%q is no agent's name: %v", name, err)
@@ -240,8 +240,8 @@ func (o *Operator) changeName(ctx context.Context, name string, payload command.
 	return nil
 }
 
-// changeSettings changes the replicated settings, where the call says so, and returns
-// them. It is called on the leader.
+// changeSettings changes the replicated settings, if the call contains changes, and
+// returns them. It is called on the leader.
 func (o *Operator) changeSettings(ctx context.Context, request admin.SettingsChange) (answer admin.SettingsReport, err error) {
 	if request != (admin.SettingsChange{}) {
 		payload := &command.SetSettings{DailyBytes: request.DailyBytes, SenderBytes: request.SenderBytes, ProvenOnly: request.ProvenOnly, AlikeHourly: request.AlikeHourly, Retention: request.Retention, SenderDays: request.SenderDays}
@@ -267,7 +267,7 @@ func (o *Operator) changeSettings(ctx context.Context, request admin.SettingsCha
 	return answer, nil
 }
 
-// checkRetention insists on channels as they are spelled.
+// checkRetention rejects rules for names that no channel can have.
 func checkRetention(s *string) error {
 	if s == nil {
 		return nil
@@ -286,8 +286,8 @@ func checkRetention(s *string) error {
 	return errors.Join(problems...)
 }
 
-// tryRetention returns the settings as they are, and how many entries a retention would
-// be about.
+// tryRetention returns the present settings, and how many entries a retention would
+// affect.
 func (o *Operator) tryRetention(retention *string) (answer admin.SettingsReport, err error) {
 	v := o.cfg.Machine.View()
 	defer v.Release()
@@ -302,10 +302,10 @@ func (o *Operator) tryRetention(retention *string) (answer admin.SettingsReport,
 	return answer, err
 }
 
-// now is the time of the voters, in milliseconds since the epoch.
+// now is the corrected time, in milliseconds since the epoch.
 func (o *Operator) now() int64 { return o.cfg.Pipeline.Clocks().Corrected().UnixMilli() }
 
-// settings returns the settings and what is used of the budget today.
+// settings returns the settings and today's use of the budget.
 func (o *Operator) settings(v *fsm.View) (admin.SettingsReport, error) {
 	set, err := v.Settings()
 	if err != nil {
@@ -323,8 +323,7 @@ func (o *Operator) settings(v *fsm.View) (admin.SettingsReport, error) {
 	}, err
 }
 
-// profileHeaderTimeout bounds how long a request for a profile may take to say
-// what it wants.
+// profileHeaderTimeout bounds the time to read the header of a request for a profile.
 const profileHeaderTimeout = 5 * time.Second
 
 // ServeProfiles serves Go's profiles at an address until the server is closed. The
@@ -351,8 +350,7 @@ func ServeProfiles(ctx context.Context, addr string, logger *slog.Logger) (*http
 	return server, nil
 }
 
-// moderate runs an operation of moderation for the operator, on this node as on any
-// other.
+// moderate runs an operation of moderation for the operator; any node can do so.
 func (o *Operator) moderate(_ context.Context, request admin.Moderation) (json.RawMessage, error) {
 	status, answer := o.cfg.Moderate(request)
 	if status == http.StatusOK {

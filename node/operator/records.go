@@ -13,8 +13,8 @@ import (
 	"github.com/commons-cluster/commons/node/backup"
 )
 
-// LeastApplied returns the lowest index that any other server of the cluster has
-// applied, of those that gossip knows; 0 while one of them does not answer.
+// LeastApplied returns the lowest applied index of the other servers that gossip knows;
+// 0 while one of them does not answer.
 func (o *Operator) LeastApplied(ctx context.Context) uint64 {
 	least := uint64(math.MaxUint64)
 	for _, s := range o.ClusterReport(ctx).Servers {
@@ -29,9 +29,9 @@ func (o *Operator) LeastApplied(ctx context.Context) uint64 {
 	return least
 }
 
-// Purges returns which disks still hold what was purged, as far as a view knows of it:
-// those of the servers that there are, and of those that there were when something was
-// purged. Nobody knows what became of the disk of a server that is gone.
+// Purges returns which disks may still hold purged texts, as far as a view knows: those
+// of the present servers, and of the servers at the time of each purge. The disk of a
+// server that has left is unknown.
 func (o *Operator) Purges(ctx context.Context, v *fsm.View) (report admin.PurgeReport, err error) {
 	own, gone := o.cfg.ClusterID(), map[string]uint64{} // by server, how many purges it was there for
 	err = v.Purges(0, func(p fsm.Purge) error {
@@ -71,7 +71,7 @@ func (o *Operator) Purges(ctx context.Context, v *fsm.View) (report admin.PurgeR
 	return report, nil
 }
 
-// purgeList returns all that was purged before the call.
+// purgeList returns all purges before the call.
 func (o *Operator) purgeList(ctx context.Context) (list backup.PurgeList, err error) {
 	index, err := o.cfg.Pipeline.ReadIndex(ctx)
 	if err == nil {
@@ -92,8 +92,7 @@ func (o *Operator) purgeList(ctx context.Context) (list backup.PurgeList, err er
 	return list, err
 }
 
-// events returns who did what: the newest rows of both records together, as this node's
-// state has them.
+// events returns the newest rows of both records, merged, from this node's state.
 func (o *Operator) events(_ context.Context, request admin.EventsRequest) (answer admin.Events, err error) {
 	limit := request.Limit
 	if limit <= 0 || limit > admin.MaxEvents {
@@ -116,7 +115,7 @@ func (o *Operator) events(_ context.Context, request admin.EventsRequest) (answe
 	return answer, nil
 }
 
-// newest calls f for the rows of a record since an instant, at most limit of them, the
+// newest calls f for the newest rows of a record since an instant, at most limit,
 // oldest first.
 func newest(page func(before uint64, limit int) ([]fsm.Record, uint64, error), since int64, limit int, f func(*fsm.Record)) error {
 	var rows []fsm.Record

@@ -17,11 +17,11 @@ import (
 	"github.com/commons-cluster/commons/node/health"
 )
 
-// reportTimeout bounds the wait for one node's report: a node that hangs must
-// not keep those of the others back.
+// reportTimeout bounds the wait for one node's report: a hanging node must not delay
+// those of the others.
 const reportTimeout = 2 * time.Second
 
-// Status returns what the node says of its part in the cluster.
+// Status returns the node's status in the cluster.
 func (o *Operator) Status() admin.Status {
 	v := o.cfg.Machine.View()
 	format := v.Format()
@@ -45,7 +45,7 @@ func (o *Operator) Status() admin.Status {
 	return s
 }
 
-// report is what this node says about itself to operators.
+// report is this node's report about itself.
 func (o *Operator) report() admin.NodeReport {
 	v := o.cfg.Machine.View()
 	format, entries, sealed := v.Format(), v.LastSeq(), v.SealedDataKey()
@@ -105,7 +105,7 @@ func (o *Operator) ClusterReport(ctx context.Context) admin.ClusterReport {
 	return o.clusterReport(ctx, reportTimeout)
 }
 
-// clusterReport is ClusterReport where each server has so long to answer.
+// clusterReport is ClusterReport with a timeout for each server.
 func (o *Operator) clusterReport(ctx context.Context, timeout time.Duration) admin.ClusterReport {
 	report := admin.ClusterReport{
 		ClusterID: o.cfg.ClusterID(), AskedNode: o.cfg.ServerID, Leader: o.cfg.Raft.LeaderID(), Servers: o.knownServers(),
@@ -166,15 +166,15 @@ func (o *Operator) healthReport(ctx context.Context, _ struct{}) (admin.HealthRe
 }
 
 const (
-	// pulseAge is for how long a look at the cluster counts as new: whoever asks in
-	// between gets it, so that strangers cannot make nodes ask each other more often.
+	// pulseAge is how long a report of the cluster is cached, so that clients cannot make
+	// nodes query each other more often.
 	pulseAge = 400 * time.Millisecond
-	// pulseTimeout is how long a node may take to answer for it: one that went away is
-	// to be seen away within two seconds.
+	// pulseTimeout is how long a node may take to answer for it: a lost node is to be shown
+	// as lost within two seconds.
 	pulseTimeout = 700 * time.Millisecond
 )
 
-// pulse is the newest look at the cluster. The zero value is ready.
+// pulse is the cached report of the cluster. The zero value is ready.
 type pulse struct {
 	mu      sync.Mutex
 	at      time.Time
@@ -182,8 +182,8 @@ type pulse struct {
 	running chan struct{} // closed when the look that is being taken ends; nil: none is
 }
 
-// Pulse returns what all servers said of themselves a moment ago, or what was known
-// last where ctx ends first.
+// Pulse returns a recent report of all servers, or the last known one if ctx ends
+// first.
 func (o *Operator) Pulse(ctx context.Context) admin.ClusterReport {
 	p := &o.pulse
 	p.mu.Lock()
@@ -208,8 +208,8 @@ func (o *Operator) Pulse(ctx context.Context) admin.ClusterReport {
 	return p.report
 }
 
-// look asks all servers, for everybody who waits: it goes on when the first of them
-// has gone.
+// look asks all servers, for all waiting callers: it continues when the first of them
+// stops waiting.
 func (o *Operator) look(ctx context.Context) (report admin.ClusterReport) {
 	defer func() {
 		o.pulse.mu.Lock()
