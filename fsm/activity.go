@@ -25,11 +25,11 @@ const (
 type activity struct {
 	topics   []topic
 	partners []partner // the most recent first
-	// waiting are the seqs of the agent in each waiting list, lowest first.
+	// waiting are the agent's seqs in each waiting list, lowest first.
 	waiting [waitingLists][]uint64
 
-	// What the call has changed: the row of partActivity, and topics that gave
-	// way to others. Those that were counted say so themselves.
+	// Changes of the call: whether the row of partActivity changed, and the topics that
+	// were dropped. Counted topics have a flag of their own.
 	changed bool
 	dropped []string
 }
@@ -50,9 +50,8 @@ type partner struct {
 	theirs bool   // they wrote it
 }
 
-// count counts an entry into a topic. Of more topics than there is room for, the
-// one with the fewest entries goes; of several of those the one that was written
-// to the longest ago.
+// count counts an entry in a topic. If there are too many topics, the one with the
+// fewest entries is dropped; of several, the least recently written one.
 func (a *activity) count(name string, at int64) {
 	for i := range a.topics {
 		if a.topics[i].name == name {
@@ -77,8 +76,8 @@ func (a *activity) count(name string, at int64) {
 	a.topics[least] = next
 }
 
-// uncount takes an entry out of a topic; false when the topic is not counted. One
-// without an entry keeps its place, and is not shown.
+// uncount removes an entry from a topic's count; false if the topic is not counted. A
+// topic without entries keeps its place, and is not shown.
 func (a *activity) uncount(name string) bool {
 	i := slices.IndexFunc(a.topics, func(t topic) bool { return t.name == name })
 	if i < 0 || a.topics[i].entries == 0 { // it was dropped since, and came anew
@@ -89,12 +88,12 @@ func (a *activity) uncount(name string) bool {
 	return true
 }
 
-// compare orders topics: those that an agent writes to most come first.
+// compare orders topics: those with the most entries come first.
 func (t *topic) compare(u *topic) int {
 	return cmp.Or(cmp.Compare(u.entries, t.entries), cmp.Compare(u.lastAt, t.lastAt), cmp.Compare(t.name, u.name))
 }
 
-// exchange notes a reply between the agent and another one.
+// exchange records a reply between the agent and another one.
 func (a *activity) exchange(p partner) {
 	i := slices.IndexFunc(a.partners, func(o partner) bool { return o.agent == p.agent })
 	if i < 0 && len(a.partners) < maxPartners {

@@ -6,8 +6,8 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// maxBudgetSenders is how many senders, networks and names of a day are counted one by one. Those that
-// come later share overflowRows rows by their hash.
+// maxBudgetSenders is how many senders, networks and names of a day are counted
+// individually. Later ones share overflowRows rows by their hash.
 const (
 	maxBudgetSenders = 1 << 16
 	overflowRows     = 1 << 16
@@ -61,7 +61,7 @@ func (tx *txn) applySetSettings(c *command.SetSettings) command.Result {
 	return command.Result{Outcome: command.OutcomeDone}
 }
 
-// Budget is what is used of a day's budget: the row of spaceBudget.
+// Budget is the used part of a day's budget: the row of spaceBudget.
 type Budget struct {
 	Day     command.Day // in UTC
 	Bytes   uint64      // of commands
@@ -76,7 +76,7 @@ func decodeBudget(row []byte) (Budget, error) {
 	return b, r.done("budget row")
 }
 
-// budgetOf returns what is used of a day's budget.
+// budgetOf returns the used part of a day's budget.
 func budgetOf(s facts, day command.Day) Budget {
 	if b, _ := read(s, keyBudget, decodeBudget); b.Day == day {
 		return b
@@ -84,8 +84,8 @@ func budgetOf(s facts, day command.Day) Budget {
 	return Budget{Day: day}
 }
 
-// senderKey returns the row of what a sender has used of the budget. Of more than
-// maxBudgetSenders, those without a row of their own share one with others.
+// senderKey returns the row that counts a sender's bytes. After maxBudgetSenders, a
+// sender without a row shares one with others.
 func (b Budget) senderKey(s facts, sender string) (key []byte, known bool) {
 	hash := binary.BigEndian.AppendUint64(nil, uint64(hashSender(sender)))
 	key = append(dayKey(spaceBudget, b.Day), hash...)
@@ -96,16 +96,17 @@ func (b Budget) senderKey(s facts, sender string) (key []byte, known bool) {
 	return binary.BigEndian.AppendUint16(dayKey(spaceBudget, b.Day), uint16(shared)), true
 }
 
-// share is whom a command counts against, and how many times the bound of a sender that
-// has.
+// share is a sender, network or name that a command counts against, and its limit as a
+// multiple of a sender's.
 type share struct {
 	of    string
 	was   string // in the last epoch, which may have ended today; "": there was none
 	times uint64
 }
 
-// budgeted returns whom a command counts against: none where it is one of the node or of
-// an operator. Established names count apart from what else an address writes.
+// budgeted returns the shares that a command counts against: none for commands of the
+// node or an operator. Established names are counted separately from other writes of an
+// address.
 func budgeted(p command.Payload, s command.Standing) (shares []share) {
 	by, signed := command.SignatureOf(p)
 	if !signed {
@@ -135,14 +136,15 @@ func sharesOf(proof *command.Proof, prefix string, times uint64) (shares []share
 	return shares
 }
 
-// counted is what a share has used of a day, and its row.
+// counted is the use of a share on a day, and its row.
 type counted struct {
 	command.Use
 	key   []byte
 	known bool
 }
 
-// fits returns what a command's shares have used, and whether it fits into the budget.
+// fits returns the use of a command's shares, and whether the command fits into the
+// budget.
 func (b Budget) fits(s facts, p command.Payload, standing command.Standing, bytes int) (uses []counted, fits bool) {
 	shares := budgeted(p, standing)
 	used := make([]command.Use, len(shares))
@@ -162,7 +164,7 @@ func (b Budget) fits(s facts, p command.Payload, standing command.Standing, byte
 	return uses, len(uses) == 0 || settings(s).Fits(uint64(bytes), b.Bytes, standing.Established, used...)
 }
 
-// takeBudget counts the bytes of a command, if there is room for them.
+// takeBudget counts the bytes of a command, if they fit.
 func (tx *txn) takeBudget(c command.Command, standing command.Standing) bool {
 	b := budgetOf(tx, command.DayOf(tx.now))
 	uses, fits := b.fits(tx, c.Payload, standing, len(c.Data))
@@ -194,16 +196,16 @@ func (v *View) Settings() (command.Settings, error) {
 	return set, s.err
 }
 
-// Budget returns what is used of the budget of the day of an instant, in milliseconds
-// since the epoch.
+// Budget returns the used budget of the day of an instant, in milliseconds since the
+// epoch.
 func (v *View) Budget(now int64) (Budget, error) {
 	s := &viewState{v: v}
 	b := budgetOf(s, command.DayOf(now))
 	return b, s.err
 }
 
-// FitsBudget reports whether a command of so many bytes with this standing fits into
-// what is left of the budget, as far as the view knows.
+// FitsBudget reports whether a command of this size and standing fits into the rest of
+// the budget, as far as the view knows.
 func (v *View) FitsBudget(p command.Payload, standing command.Standing, bytes int, now int64) (bool, error) {
 	s := &viewState{v: v}
 	_, fits := budgetOf(s, command.DayOf(max(now, s.instant()))).fits(s, p, standing, bytes)

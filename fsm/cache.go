@@ -20,9 +20,9 @@ const (
 	hotRowBytes = 1 << 10
 )
 
-// recentRows keeps the rows of the newest entries: they are read far more often
-// than all others. One that changes is dropped for good, so every view can share them.
-// Writing is for the apply goroutine, reading for everybody.
+// recentRows keeps the rows of the newest entries: they are read far more often than
+// all others. A row that changes is dropped permanently, so all views can share them.
+// Only the apply goroutine writes; any goroutine may read.
 type recentRows struct {
 	slots [recentSlots]atomic.Pointer[recentRow]
 }
@@ -32,7 +32,7 @@ type recentRow struct {
 	row []byte
 }
 
-// put keeps a row; the caller gives it away.
+// put caches a row; the caller must not use it afterwards.
 func (r *recentRows) put(seq uint64, row []byte) {
 	if len(row) <= recentRowBytes {
 		r.slots[seq%recentSlots].Store(&recentRow{seq: seq, row: row})
@@ -47,14 +47,13 @@ func (r *recentRows) get(seq uint64) []byte {
 	return nil
 }
 
-// hotSpaces hold what nearly every write reads, and few change: who a name belongs to,
-// who wrote under it and when, and what is left of the day's budget.
+// hotSpaces hold rows that nearly every write reads, and few change: the owner of a
+// name, who wrote under it and when, and the day's budget.
 var hotSpaces = [256]bool{spaceProfile: true, spaceLook: true, spaceWriters: true, spacePosted: true, spaceSettings: true, spaceBudget: true}
 
-// hotRows keeps rows of hotSpaces as they stand in the newest state. A view may use one
-// that has not changed since an index that the view holds: a row changes here before
-// the view of its change is published. Writing is for the apply goroutine, reading for
-// everybody.
+// hotRows caches rows of hotSpaces of the newest state. A view may use a row that has
+// not changed since the view's index: a row changes here before the view with the
+// change is published. Only the apply goroutine writes; any goroutine may read.
 type hotRows struct {
 	slots [hotSlots]atomic.Pointer[hotRow]
 }
@@ -71,7 +70,8 @@ func (h *hotRows) slot(key []byte) *atomic.Pointer[hotRow] {
 	return &h.slots[maphash.Bytes(hotSeed, key)%hotSlots]
 }
 
-// put keeps what is known of a row from an applied index on; the caller gives it away.
+// put caches a row that is valid from an applied index on; the caller must not use it
+// afterwards.
 func (h *hotRows) put(key, row []byte, since uint64) {
 	if !hotSpaces[key[0]] {
 		return
@@ -83,8 +83,8 @@ func (h *hotRows) put(key, row []byte, since uint64) {
 	h.slot(key).Store(&hotRow{key: string(key), row: row, since: since})
 }
 
-// get returns a row, nil for none, as it stands in the state at an index, if that is
-// kept. It must not be changed.
+// get returns a row of the state at an index, nil for none, if it is cached. It must
+// not be changed.
 func (h *hotRows) get(key []byte, index uint64) (row []byte, kept bool) {
 	if !hotSpaces[key[0]] {
 		return nil, false
@@ -95,14 +95,14 @@ func (h *hotRows) get(key []byte, index uint64) (row []byte, kept bool) {
 	return nil, false
 }
 
-// drop keeps nothing any more.
+// drop empties the cache.
 func (h *hotRows) drop() {
 	for i := range h.slots {
 		h.slots[i].Store(nil)
 	}
 }
 
-// drop keeps the rows of these entries no longer.
+// drop removes the rows of these entries.
 func (r *recentRows) drop(seqs []uint64) {
 	for _, seq := range seqs {
 		if slot := &r.slots[seq%recentSlots]; r.get(seq) != nil {
@@ -134,9 +134,9 @@ func (l *laterBits) loaded(seq uint64) *laterBlock {
 	return (*blocks)[seq/laterBlockBits]
 }
 
-// set notes that a later entry relates to seq. The apply goroutine calls it
-// after the commit and before it publishes the view: a block that is being
-// loaded meanwhile either sees the row or gets the bit.
+// set records that a later entry relates to seq. The apply goroutine calls it after the
+// commit and before it publishes the view: a block that is being loaded meanwhile
+// either sees the row or gets the bit.
 func (l *laterBits) set(seqs []uint64) {
 	if len(seqs) == 0 {
 		return
@@ -193,8 +193,8 @@ func (l *laterBits) load(seq uint64) (*laterBlock, error) {
 	return b, nil
 }
 
-// cache keeps values that were used last, between one and two generations of
-// them. It is for the apply goroutine.
+// cache keeps the most recently used values, between one and two generations of them.
+// It is for the apply goroutine.
 type cache[T any] struct {
 	young, old map[string]*T
 	generation int // how many values make one
@@ -238,8 +238,7 @@ func use[T any](tx *txn, c *cache[T], used map[string]*T, key string, load func(
 	return v
 }
 
-// caches are what the apply goroutine keeps in memory of rows that it changes again and
-// again.
+// caches are the apply goroutine's caches of rows that change often.
 type caches struct {
 	activities cache[activity]
 	recents    cache[recentByAuthor]

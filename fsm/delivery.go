@@ -67,7 +67,7 @@ const (
 	ReasonHidden    = "hidden"       // a moderator has hidden the entry
 )
 
-// DeliveryEnd describes a delivery that has come to its end.
+// DeliveryEnd describes a delivery that has ended.
 type DeliveryEnd struct {
 	AgentKey string // folded name of the agent
 	ID       string // the webhook-id
@@ -135,7 +135,7 @@ func loadDelivery(r pebble.Reader, agentKey string, number uint64) (deliveryRow,
 	return load(r, deliveryKey(agentKey, number), decodeDeliveryRow)
 }
 
-// delivery returns a delivery that waits, as the call has left it so far.
+// delivery returns a waiting delivery, including changes of the call so far.
 func (tx *txn) delivery(agentKey string, number uint64) deliveryRow {
 	d, ok := read(tx, deliveryKey(agentKey, number), decodeDeliveryRow)
 	if !ok {
@@ -150,7 +150,7 @@ func (tx *txn) putDelivery(agentKey string, number uint64, d *deliveryRow, statu
 	tx.keepDelivery(agentKey, number, d)
 }
 
-// keepDelivery stores a delivery whose status is as it was.
+// keepDelivery stores a delivery with unchanged status.
 func (tx *txn) keepDelivery(agentKey string, number uint64, d *deliveryRow) {
 	tx.keep(deliveryKey(agentKey, number), d.encode())
 }
@@ -177,7 +177,7 @@ func (tx *txn) notifyReceivers(e *entryRow, p *command.Publish, target *entryRow
 	}
 }
 
-// sender returns whose entry it is, where senders share a receiver.
+// sender returns the group of the entry's sender, for sharing a receiver's queue.
 func (e *entryRow) sender(p *command.Publish) senderGroup {
 	if e.verified() {
 		return provenSender(e.AgentKey)
@@ -188,8 +188,8 @@ func (e *entryRow) sender(p *command.Publish) senderGroup {
 // mentions reports whether an entry names an agent.
 func mentions(p *command.Publish, agentKey string) bool { return slices.Contains(p.Mentions, agentKey) }
 
-// queueDelivery adds a delivery to an agent's queue and returns its number. Where
-// too many wait then, one of them is dropped.
+// queueDelivery adds a delivery to an agent's queue and returns its number. If too many
+// wait then, one of them is dropped.
 func (tx *txn) queueDelivery(agentKey string, kind DeliveryKind, entry uint64, from senderGroup) uint64 {
 	o := tx.outbox(agentKey)
 	o.last++
@@ -211,9 +211,9 @@ func (tx *txn) queueDelivery(agentKey string, kind DeliveryKind, entry uint64, f
 	return o.last
 }
 
-// collectMention adds a mention to the digest of an agent's hour, which begins with the
-// first one. A digest is the agent's own delivery: its turn does not depend on who is
-// in it.
+// collectMention adds a mention to the agent's hourly digest; the hour begins with the
+// first mention. A digest counts as the agent's own delivery: its turn does not depend
+// on the senders in it.
 func (tx *txn) collectMention(agentKey string, entry uint64, from senderGroup) {
 	o := tx.outbox(agentKey)
 	if o.digest == 0 {
@@ -253,14 +253,14 @@ func (tx *txn) endDelivery(agentKey string, o *outbox, i int, d *deliveryRow, st
 	}
 }
 
-// dropDelivery takes a delivery out of the queue that is not attempted to the end.
+// dropDelivery removes a delivery from the queue before its last attempt.
 func (tx *txn) dropDelivery(agentKey string, o *outbox, i int, reason string) {
 	d := tx.delivery(agentKey, o.queue[i].number)
 	d.reason = reason
 	tx.endDelivery(agentKey, o, i, &d, DeliveryDropped)
 }
 
-// noteEnd notes that a delivery has come to its end.
+// noteEnd records that a delivery has ended.
 func (tx *txn) noteEnd(agentKey string, number uint64, d *deliveryRow) {
 	p, _ := tx.profile(agentKey)
 	tx.ended = append(tx.ended, DeliveryEnd{
@@ -276,21 +276,21 @@ func (tx *txn) dropDeliveries(agentKey string, o *outbox, reason string) {
 	}
 }
 
-// countWaiting counts deliveries that begin or cease to wait.
+// countWaiting changes the count of waiting deliveries.
 func (tx *txn) countWaiting(change int64) {
 	tx.keep(keyWaiting, binary.AppendUvarint(nil, uint64(int64(tx.number(keyWaiting))+change)))
 }
 
-// DeliveryLease is for how long an attempt is left to the leader that began it, in
-// milliseconds of log time. After that the next attempt may begin.
+// DeliveryLease is how long the node that makes an attempt has for it, in milliseconds
+// of log time. After that the next attempt may begin.
 const DeliveryLease = 15_000
 
-// retryPauses are the pauses after each failed attempt, in milliseconds. After
-// one more failure the delivery is given up.
+// retryPauses are the pauses after each failed attempt, in milliseconds. After one more
+// failure the delivery has failed.
 var retryPauses = [...]int64{5_000, 5 * 60_000, 30 * 60_000, 2 * 60 * 60_000, 5 * 60 * 60_000}
 
-// retryPause returns the pause after so many failures of a delivery, in
-// milliseconds; false when it is given up.
+// retryPause returns the pause after a number of failures, in milliseconds; false if
+// there is no further attempt.
 func retryPause(failures uint64) (pause int64, again bool) {
 	if failures == 0 || failures > uint64(len(retryPauses)) {
 		return 0, false
@@ -358,8 +358,8 @@ func (tx *txn) applyAckDelivery(c *command.AckDelivery) command.Result {
 }
 
 // failDelivery counts a failure, after which the delivery waits for its next attempt or
-// is given up. One that was not its own turn changes nothing for it, unless the
-// receiver asked to be left alone for longer.
+// has failed. An attempt that was not its own turn does not count, unless the receiver
+// asked for a longer pause.
 func (tx *txn) failDelivery(c *command.AckDelivery, o *outbox, i int, d *deliveryRow) {
 	q := &o.queue[i]
 	turn := q.ready <= tx.now
@@ -410,8 +410,8 @@ func againstTest(c *command.TestDelivery, p *profileRow, known bool) []command.P
 	return nil
 }
 
-// pushKind returns as what an entry is pushed to an agent in whose inbox it is; false
-// when it is not. The zero target means that there is none.
+// pushKind returns how an entry in an agent's inbox is pushed to the agent; false if it
+// is not. The zero target means that there is none.
 func pushKind(f command.PushFilter, agentKey string, e *entryRow, p *command.Publish, target *entryRow) (DeliveryKind, bool) {
 	replies := command.NoReplies
 	if target.Type == TypeJob {

@@ -28,7 +28,8 @@ type Delivery struct {
 	// that it lists, oldest first.
 	Mentions uint64
 	Listed   []uint64
-	// URL is where it goes: only in a delivery that is to be sent. It is never shown.
+	// URL is the receiver's address: only set in a delivery that is to be sent. It is never
+	// shown.
 	URL string
 }
 
@@ -44,7 +45,7 @@ func appendDeliveryID(dst []byte, p *profileRow, number uint64, queuedAt int64) 
 	return appendID(appendID(dst, '-', number), '-', uint64(queuedAt))
 }
 
-// show returns a delivery as it is seen from outside, given which one is next.
+// show returns the public form of a delivery, given the outbox.
 func (d *deliveryRow) show(p *profileRow, agentKey string, o *outbox, next turn, number uint64) Delivery {
 	shown := Delivery{
 		AgentKey: agentKey, Number: number, ID: string(appendDeliveryID(nil, p, number, d.queuedAt)),
@@ -65,8 +66,8 @@ func (d *deliveryRow) show(p *profileRow, agentKey string, o *outbox, next turn,
 	return shown
 }
 
-// queuedDelivery returns a delivery of an agent's queue, to be sent, and its row;
-// false when the agent is none any more.
+// queuedDelivery returns a delivery of an agent's queue, to be sent, and its row; false
+// if the agent has no profile any more.
 func (v *View) queuedDelivery(agentKey string, o *outbox, number uint64) (Delivery, deliveryRow, bool, error) {
 	p, known, err := v.profile(agentKey)
 	if err != nil || !known {
@@ -81,7 +82,7 @@ func (v *View) queuedDelivery(agentKey string, o *outbox, number uint64) (Delive
 	return d, row, true, nil
 }
 
-// waitingDelivery returns the row of a delivery that waits, and so must be there.
+// waitingDelivery returns the row of a waiting delivery, which must exist.
 func (v *View) waitingDelivery(agentKey string, number uint64) (deliveryRow, error) {
 	row, ok, err := loadDelivery(v.snap, agentKey, number)
 	if err == nil && !ok {
@@ -105,11 +106,10 @@ func (v *View) dueDelivery(agentKey string, now int64) (Delivery, bool, error) {
 	return d, ok, err
 }
 
-// DueDeliveries calls send with the deliveries that can be attempted at an instant,
-// in milliseconds since the epoch, those that are due for longest first, until it
-// says that it has enough. There is at most one for each agent. Those of agents
-// that are to be skipped are not even read. The instant may be behind log time:
-// that of the next log entry then counts.
+// DueDeliveries calls send with the deliveries that can be attempted at an instant, in
+// milliseconds since the epoch, the longest due first, until send stops it. There is at
+// most one for each agent; those of skipped agents are not read. If the instant is
+// behind log time, the instant of the next log entry counts.
 func (v *View) DueDeliveries(now int64, skip func(agentKey string) bool, send func(Delivery) (more bool)) error {
 	now = max(now, v.head.now+1)
 	err := scanOutboxes(v.snap, func(at int64, agentKey string) error {
@@ -131,9 +131,8 @@ func (v *View) DueDeliveries(now int64, skip func(agentKey string) bool, send fu
 	return nil
 }
 
-// NextDelivery returns from when on there is something to deliver, in milliseconds
-// since the epoch; 0 when the next log entry could begin it already, and false when
-// nothing waits.
+// NextDelivery returns when the next delivery is due, in milliseconds since the epoch;
+// 0 if the next log entry can already begin it, and false if nothing waits.
 func (v *View) NextDelivery() (at int64, ok bool, err error) {
 	err = scanOutboxes(v.snap, func(due int64, _ string) error {
 		at, ok = due, true

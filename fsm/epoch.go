@@ -9,12 +9,13 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// Senders are known by pseudonyms, and each epoch has a key of its own for them (decision
-// 15). Commands carry the pseudonyms of this epoch and of the last one, so that whatever
-// holds one of the last epoch is still found, and is given that of this epoch when its
-// sender writes. What is older is nobody's any more: its key is gone.
+// Senders are known by pseudonyms, and each epoch has a key of its own for them
+// (decision 15). Commands carry the pseudonyms of this epoch and of the last one, so
+// that rows with one of the last epoch are still found, and get that of this epoch when
+// their sender writes. Older pseudonyms belong to nobody any more: their key is
+// destroyed.
 
-// SenderEpoch says under which keys senders have their pseudonyms: the row of spaceEpoch.
+// SenderEpoch has the keys of the senders' pseudonyms: the row of spaceEpoch.
 type SenderEpoch struct {
 	Number uint64 // from 1; 0: there is none yet
 	Since  int64  // when it began, milliseconds since the epoch of Unix
@@ -38,15 +39,15 @@ func senderEpoch(s facts) SenderEpoch {
 	return e
 }
 
-// Ends returns when the epoch is to end, in milliseconds since the epoch of Unix. As long
-// as one lasts, senders are remembered: so all that are remembered wrote in this epoch or
-// in the last one.
+// Ends returns when the epoch is to end, in milliseconds since the epoch of Unix. An
+// epoch lasts as long as senders are remembered, so all remembered senders wrote in
+// this epoch or in the last one.
 func (e SenderEpoch) Ends(set command.Settings) int64 { return e.Since + senderMemory(set) }
 
 func senderMemory(set command.Settings) int64 { return int64(set.SenderDays) * command.DayMillis } //nolint:gosec // bounded by its check
 
-// applyNextEpoch begins an epoch. The key before the last one is destroyed: on each node as
-// what is purged is.
+// applyNextEpoch begins an epoch. The key before the last one is destroyed; each node
+// erases it like purged texts.
 func (tx *txn) applyNextEpoch(c *command.NextEpoch) command.Result {
 	e := senderEpoch(tx)
 	if c.Number != e.Number+1 {
@@ -66,8 +67,8 @@ func oldPseudonym(s facts, proof *command.Proof) bool {
 	return proof.Sender != "" && command.EpochOf(proof.Sender) != senderEpoch(s).Number
 }
 
-// keepFormerly notes which pseudonym a sender had in the last epoch, for as long as its key
-// is there: who wrote an entry in it is found by one of this epoch, and the other way round.
+// keepFormerly stores a sender's pseudonym of the last epoch, for as long as that key
+// exists. It links the sender's entries of both epochs.
 func (tx *txn) keepFormerly(proof *command.Proof) {
 	if proof.Former == "" {
 		return
@@ -78,7 +79,7 @@ func (tx *txn) keepFormerly(proof *command.Proof) {
 	}
 }
 
-// formerly returns the pseudonym of a sender in the last epoch; the same one where that is
+// formerly returns the pseudonym of a sender in the last epoch; the same one if that is
 // not known.
 func (v *View) formerly(pseudonym string) (string, error) {
 	row, known, err := getRow(v.snap, formerlyKey(pseudonym))
@@ -88,8 +89,8 @@ func (v *View) formerly(pseudonym string) (string, error) {
 	return pseudonym, err
 }
 
-// followSender gives a name the pseudonyms of this epoch for those of the last one, when
-// their sender writes under it.
+// followSender replaces a name's pseudonyms of the last epoch by those of this epoch,
+// when their sender writes under the name.
 func (tx *txn) followSender(agentKey string, p *profileRow, proof *command.Proof) {
 	if p.follow(proof) {
 		tx.putProfile(agentKey, p)
@@ -106,8 +107,8 @@ func (p *profileRow) follow(proof *command.Proof) (changed bool) {
 	return changed
 }
 
-// followRule lets a rule against a former pseudonym of a sender be against the one that
-// came after it. Where there is a rule against that one, the one that ends later stays.
+// followRule moves a rule from a sender's former pseudonym to the present one. If both
+// have a rule, the one that ends later stays.
 func (tx *txn) followRule(sender, former string) {
 	rule := tx.policy.ofSender(former)
 	if rule == nil {
@@ -121,8 +122,8 @@ func (tx *txn) followRule(sender, former string) {
 	}
 }
 
-// followRules is followRule for all who wrote in the epoch that ends: a rule may have been
-// set, by what one wrote in the epoch before, after its last write.
+// followRules is followRule for all senders that wrote in the ending epoch: a rule may
+// have been set after a sender's last write, because of an entry in the epoch before.
 func (tx *txn) followRules() {
 	if tx.policy.count(command.RuleSender) == 0 {
 		return
@@ -136,11 +137,11 @@ func (tx *txn) followRules() {
 	}
 }
 
-// forgetBatch is of how many entries the senders are forgotten at once.
+// forgetBatch is for how many entries senders are forgotten at once.
 const forgetBatch = 10_000
 
-// forgettable returns from where to before which seq entries are so old at an instant that
-// their senders are to be forgotten, of those that are next.
+// forgettable returns the next range of entries, from from to before to, whose senders
+// are to be forgotten at an instant.
 func forgettable(s facts, now int64) (from, to uint64) {
 	from, _ = read(s, keyForgotten, decodeNumber)
 	before := now - senderMemory(settings(s))
@@ -161,15 +162,15 @@ func (tx *txn) applyForgetSenders() command.Result {
 	return command.Result{Outcome: command.OutcomeDone}
 }
 
-// SenderEpoch returns under which keys senders have their pseudonyms.
+// SenderEpoch returns the keys of the senders' pseudonyms.
 func (v *View) SenderEpoch() (SenderEpoch, error) {
 	s := &viewState{v: v}
 	e := senderEpoch(s)
 	return e, s.err
 }
 
-// SendersToForget reports whether there are entries so old at an instant, in milliseconds
-// since the epoch, that their senders are to be forgotten.
+// SendersToForget reports whether there are entries whose senders are to be forgotten
+// at an instant, in milliseconds since the epoch.
 func (v *View) SendersToForget(now int64) (bool, error) {
 	s := &viewState{v: v}
 	from, to := forgettable(s, now)

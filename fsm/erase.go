@@ -16,22 +16,22 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 )
 
-// How what was purged leaves the files of the state. Pebble keeps what was replaced or
-// deleted in its tables until a compaction meets it and no snapshot needs it; names of
-// index terms stand in the manifest as bounds of tables; directories of former states,
-// and copies that are being sent, hold links to old tables. Erase goes through all of
-// that and then notes in the state how far it is. The note travels with the state: a
-// copy that has it was made of files without the texts.
+// How purged texts are erased from the files of the state. Pebble keeps replaced and
+// deleted values in its tables until they are compacted and no snapshot needs them; the
+// manifest contains index terms as bounds of tables; directories of former states, and
+// copies that are being sent, link old tables. Erase handles all of these and then
+// records its progress in the state. A copy of the state with that record was made of
+// files without the texts.
 
 const (
-	// erasePoll is how often Erase looks whether what it waits for is over.
+	// erasePoll is how often Erase checks a condition that it waits for.
 	erasePoll = 20 * time.Millisecond
-	// erasePasses is how often each range is compacted: the first time tables may just
-	// be moved to a lower level, with what is deleted in them.
+	// erasePasses is how often each range is compacted: the first time, tables may just be
+	// moved to a lower level, together with deleted values.
 	erasePasses = 2
 )
 
-// views are those of a store that are in use.
+// views are the views of a store that are in use.
 type views struct {
 	mu   sync.Mutex
 	born uint64
@@ -55,7 +55,7 @@ func (x *views) drop(v *View) {
 	delete(x.open, v)
 }
 
-// newest is the newest view that was made.
+// newest is the number of the newest view.
 func (x *views) newest() uint64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -74,10 +74,10 @@ func (x *views) olderThan(born uint64) bool {
 	return false
 }
 
-// Erase takes the texts of what was purged out of the files of the state, as far as the
-// newest view knows, and returns when none is left. Copies of the state that are being
-// sent or exported are waited for. After an error, and after a crash, it is called
-// again. One goroutine calls it.
+// Erase removes the purged texts that the newest view knows of from all files of the
+// state, and returns when none is left. It waits for copies of the state that are being
+// sent or exported. After an error or a crash, call it again. It is not safe for
+// concurrent use.
 func (m *Machine) Erase(ctx context.Context) error {
 	v := m.View()
 	s := v.store
@@ -145,7 +145,7 @@ func (s *store) erase(ctx context.Context, seqs []uint64, profiles bool) error {
 	if err := poll(ctx, s.onlyLiveTables); err != nil {
 		return fmt.Errorf("waiting for old tables to go: %w", err)
 	}
-	// A copy that was begun before this has old tables, one that is begun now has none.
+	// A copy that was begun earlier has old tables; one that begins now has none.
 	others, err := s.otherStates()
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (s *store) erase(ctx context.Context, seqs []uint64, profiles bool) error {
 	return nil
 }
 
-// poll waits until what it asks for is so.
+// poll waits until done returns true.
 func poll(ctx context.Context, done func() (bool, error)) error {
 	for {
 		if is, err := done(); is || err != nil {
@@ -174,8 +174,8 @@ func poll(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// renewView publishes a view of what is in the store now, unless another store has
-// taken its place.
+// renewView publishes a view of the present contents of the store, unless another store
+// has replaced it.
 func (m *Machine) renewView(s *store) {
 	m.applyMu.Lock()
 	defer m.applyMu.Unlock()
@@ -187,17 +187,17 @@ func (m *Machine) renewView(s *store) {
 // keyRange is a range of keys from lower to before upper.
 type keyRange struct{ lower, upper []byte }
 
-// Where the texts of entries stand.
+// Where the texts of entries are stored.
 var (
 	// textSpaces have rows of entries, by their seqs.
 	textSpaces = [...]byte{spaceEntry, spaceHelp, spaceJob, spaceHidden}
-	// quotingSpaces are those in whose keys words stand, and that of reports, which may
-	// quote them.
+	// quotingSpaces are the spaces with words in their keys, and the space of reports,
+	// which may quote texts.
 	quotingSpaces = [...]byte{spaceMember, spaceNotes, spaceReport, spaceIndex}
 )
 
-// purgedRanges are where a purge replaces and deletes rows. The keys of former epochs go
-// with any.
+// purgedRanges are the key ranges in which purges replace and delete rows, and those of
+// former epochs' keys.
 func purgedRanges(seqs []uint64) []keyRange {
 	whole := []byte{spaceEpoch, spaceFormerly, spaceSender}
 	if len(seqs) > 0 {
@@ -220,9 +220,8 @@ func wholeRange(space byte) keyRange {
 	return keyRange{lower, upper}
 }
 
-// compact has all tables that reach into the ranges written anew. A deletion at each
-// end, of keys that no row has, sees to it that there is something to compact them
-// with, down to the lowest level.
+// compact rewrites all tables that overlap the ranges. It deletes an unused key at each
+// end, so that there is something to compact the tables with, down to the lowest level.
 func (s *store) compact(ctx context.Context, ranges []keyRange) error {
 	batch := s.db.NewBatch()
 	var err error
@@ -262,9 +261,9 @@ func rangeEnds(r keyRange) (low, high []byte) {
 	return low, append(high, slices.Repeat([]byte{0xff}, 16)...)
 }
 
-// renewManifest has Pebble begin a manifest without the bounds of former tables, and
-// removes the one before, which Pebble keeps. Pebble begins one when there were enough
-// changes, so some are made.
+// renewManifest makes Pebble start a new manifest without the bounds of former tables,
+// and removes the old one, which Pebble keeps. Pebble starts one after enough changes,
+// so some are made.
 func (s *store) renewManifest(ctx context.Context) error {
 	dir := filepath.Join(s.m.opts.Dir, s.dir)
 	first, err := currentManifest(dir)
@@ -328,15 +327,15 @@ func (s *store) onlyLiveTables() (bool, error) {
 	return !slices.ContainsFunc(names, func(path string) bool { return !live[filepath.Base(path)] }), nil
 }
 
-// replaced reports whether another store is live: one of the others, which stays.
+// replaced reports whether another store is live.
 func (s *store) replaced() bool {
 	v := s.m.View()
 	defer v.Release()
 	return v.store != s
 }
 
-// otherStates returns the directories beside the store's that hold states: former ones,
-// and copies that come or go.
+// otherStates returns the other directories with states: former ones, and copies that
+// are being received or sent.
 func (s *store) otherStates() (names []string, err error) {
 	entries, err := os.ReadDir(s.m.opts.Dir)
 	if err != nil {

@@ -14,10 +14,9 @@ import (
 	"github.com/commons-cluster/commons/fsm/index"
 )
 
-// Events notify those who follow the service of what has happened. They stand in a ring of
-// rows: a log entry with events writes one, or several where it has very many. An event
-// names an entry and nothing else, so that what is shown of it is always what may be
-// shown now.
+// Events notify clients that follow the service. They are stored in a ring of rows: a
+// log entry with events writes one, or several if it has very many. An event only names
+// an entry, so that readers always see the entry as it may be shown now.
 
 const (
 	// maxEventRows is how many rows of events are kept: those of the newest log entries
@@ -112,7 +111,7 @@ func decodeEventRow(row []byte) (eventRow, error) {
 	return e, r.done("event row")
 }
 
-// happen notes an event that is about an entry.
+// happen records an event about an entry.
 func (tx *txn) happen(kind EventKind, entry uint64) {
 	tx.happened = append(tx.happened, happening{kind: kind, entry: entry})
 }
@@ -131,8 +130,8 @@ func (tx *txn) putEvents() {
 	tx.happened = tx.happened[:0]
 }
 
-// EventPlace is a place among the events: behind the one with this number of the log
-// entry with this index, or behind all up to that log entry's.
+// EventPlace is a position in the sequence of events: after the event with this number
+// of the log entry with this index, or after all events up to that log entry.
 type EventPlace struct{ Index, Number uint64 }
 
 func (p EventPlace) compare(q EventPlace) int {
@@ -142,7 +141,7 @@ func (p EventPlace) compare(q EventPlace) int {
 // maxEventIDBytes bounds the id of an event.
 const maxEventIDBytes = command.MaxClusterIDBytes + 2*(1+20)
 
-// FormatEventID returns the id of the event at a place of a cluster.
+// FormatEventID returns the id of the event at a place in a cluster's events.
 func FormatEventID(cluster string, p EventPlace) string {
 	return string(appendEventID(nil, cluster, p))
 }
@@ -152,8 +151,8 @@ func appendEventID(dst []byte, cluster string, p EventPlace) []byte {
 	return strconv.AppendUint(append(dst, '-'), p.Number, 10)
 }
 
-// ParseEventID takes the id of an event apart. It accepts what FormatEventID returns
-// and nothing else, and does not know whether there is such an event.
+// ParseEventID parses the id of an event. It accepts only what FormatEventID returns,
+// and does not check whether the event exists.
 func ParseEventID(id string) (cluster string, p EventPlace, ok bool) {
 	if len(id) > maxEventIDBytes {
 		return "", p, false
@@ -190,7 +189,7 @@ type Event struct {
 
 // EventCursor goes through the events.
 type EventCursor struct {
-	// EventPlace is behind the newest event that was read.
+	// EventPlace is after the newest event that was read.
 	EventPlace
 	row    uint64 // where the next event is or will be
 	placed bool   // row is known
@@ -199,13 +198,13 @@ type EventCursor struct {
 // EventsAfter returns a cursor at a place.
 func EventsAfter(p EventPlace) EventCursor { return EventCursor{EventPlace: p} }
 
-// After returns a cursor behind an event.
+// After returns a cursor after an event.
 func (e *Event) After() EventCursor { return EventCursor{e.EventPlace, e.row, true} }
 
-// ErrEventsGone means that events behind a cursor are kept no more.
+// ErrEventsGone means that events after a cursor are no longer kept.
 var ErrEventsGone = errors.New("these events are kept no more")
 
-// EventsEnd returns a cursor behind all events.
+// EventsEnd returns a cursor after all events.
 func (v *View) EventsEnd() EventCursor {
 	end := EventPlace{v.head.applied, 0}
 	if v.head.lastEvent.Index == end.Index {
@@ -214,9 +213,9 @@ func (v *View) EventsEnd() EventCursor {
 	return EventCursor{end, v.head.eventRows, true}
 }
 
-// Events returns the events behind a cursor, the oldest first and at most limit, and
-// moves the cursor on: where there are no more, to the end of the view. It returns
-// ErrEventsGone, and a view that is behind the cursor returns nothing.
+// Events returns the events after a cursor, oldest first and at most limit, and
+// advances the cursor; if there are no more, to the end of the view. A view that is
+// older than the cursor returns nothing. Errors: ErrEventsGone.
 func (v *View) Events(c *EventCursor, limit int) (events []Event, err error) {
 	if c.Index > v.head.applied {
 		return nil, nil
@@ -258,7 +257,7 @@ func (v *View) eventRow(number uint64) (eventRow, error) {
 	return row, err
 }
 
-// placeCursor finds the row with the first event behind a cursor.
+// placeCursor finds the row with the first event after a cursor.
 func (v *View) placeCursor(c *EventCursor) (err error) {
 	oldest := v.oldestEvents()
 	row := func(i int) (r eventRow) {
@@ -283,8 +282,8 @@ func (v *View) placeCursor(c *EventCursor) (err error) {
 	return err
 }
 
-// SelectEvents returns those of the events that are about an entry which the query
-// lists: hidden ones too, where it asks for nothing that is hidden of them.
+// SelectEvents returns the events about entries that match the query. This includes
+// hidden entries, if the query uses no field that hiding removes.
 func (v *View) SelectEvents(events []Event, q Query) ([]Event, error) {
 	filters := q
 	filters.Since, filters.Limit, filters.Before, filters.Work = 0, 0, 0, nil
@@ -303,7 +302,7 @@ func (v *View) SelectEvents(events []Event, q Query) ([]Event, error) {
 	return slices.DeleteFunc(events, func(e Event) bool { return !listed[e.Entry] }), nil
 }
 
-// listed returns which of some entries, in their order, a query lists.
+// listed returns which of the given entries, in their order, match a query.
 func (v *View) listed(seqs []uint64, q Query) (map[uint64]bool, error) {
 	q.Since = -1
 	search := index.Query{Work: q.Work}

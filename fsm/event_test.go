@@ -210,7 +210,7 @@ func TestEventsAreTheSameEverywhere(t *testing.T) {
 			b = drawBatch(rt, b, want)
 			for i := range b.Groups {
 				for j := range b.Groups[i].Commands {
-					if c, is := b.Groups[i].Commands[j].Payload.(*command.SetRule); is && c.Kind.AtTheDoor() {
+					if c, is := b.Groups[i].Commands[j].Payload.(*command.SetRule); is && c.Kind.OnArrival() {
 						b.Groups[i].Commands[j].Payload = &command.Tick{} // else most writes were judged by an older policy
 					}
 					if rapid.IntRange(0, 2).Draw(rt, "of jobs") == 0 {

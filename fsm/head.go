@@ -17,7 +17,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/snapshot"
 )
 
-// head is how far a state has come. Its row is in the same write as what it
+// head is the progress of a state. Its row is in the same write as the changes that it
 // describes.
 type head struct {
 	applied uint64 // index of the newest log entry that was applied
@@ -77,7 +77,8 @@ func (h *head) roll(index uint64, data []byte, results []command.Result) {
 	sum.Sum(h.rolling[:0])
 }
 
-// cluster is what Init said, or who gave the state to a new cluster.
+// cluster is the cluster's id and data key, from Init or from the founding of a new
+// cluster.
 type cluster struct {
 	id        string
 	sealedKey []byte
@@ -98,9 +99,9 @@ func loadCluster(r pebble.Reader) (cluster, error) {
 	return c, rr.done("cluster row")
 }
 
-// covers returns the position in the Raft log up to which the state holds
-// everything. The position of the newest snapshot can be ahead of the newest
-// applied log entry, because Raft's own entries never reach the state machine.
+// covers returns the position in the Raft log up to which the state is complete. The
+// position of the newest snapshot can be ahead of the newest applied log entry, because
+// Raft's own entries never reach the state machine.
 func covers(r pebble.Reader) (snapshot.Position, error) {
 	h, err := loadHead(r)
 	if err != nil {
@@ -146,9 +147,9 @@ func loadConfiguration(r pebble.Reader) (configuration, error) {
 	return c, nil
 }
 
-// RowDigest returns a hash over the logical rows of the state: equal on every
-// node at an equal index, however the node came by its rows. It reads everything
-// and takes as long, unless ctx ends before.
+// RowDigest returns a hash over the logical rows of the state: equal on every node at
+// an equal index, whether the rows were applied or received. It reads all rows, unless
+// ctx ends first.
 func (v *View) RowDigest(ctx context.Context) (digest [32]byte, err error) {
 	return digestRows(ctx, v.snap, &v.head)
 }
@@ -188,7 +189,7 @@ func digestRows(ctx context.Context, r pebble.Reader, h *head) (digest [32]byte,
 // log under full load.
 const keptDigests = 4096
 
-// rolled is the running digest after one log entry of ours.
+// rolled is the running digest after one log entry with a batch.
 type rolled struct {
 	index  uint64
 	digest [sha256.Size]byte
@@ -210,7 +211,7 @@ func (d *digests) add(newest []rolled) {
 	}
 }
 
-// reset forgets all but the digest of a state that was just loaded.
+// reset drops all digests but that of a state that was just loaded.
 func (d *digests) reset(h *head) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -240,7 +241,7 @@ func (m *Machine) DigestAt(index uint64) (rolling [sha256.Size]byte, ok bool) {
 	return m.digests.at(index)
 }
 
-// Summary says what a state holds and how far it has come.
+// Summary describes a state: its position and contents.
 type Summary struct {
 	ClusterID     string
 	SealedDataKey []byte
@@ -251,8 +252,8 @@ type Summary struct {
 	Rolling       [32]byte // the running digest
 }
 
-// Export is a consistent copy of the state as a stream, taken while the machine
-// goes on. One goroutine uses it, and closes it.
+// Export is a consistent copy of the state as a stream, taken while the machine runs.
+// It is not safe for concurrent use, and must be closed.
 type Export struct {
 	*snapshot.Outgoing // Read and Size are of the stream
 	Summary
@@ -277,7 +278,7 @@ func (m *Machine) Export() (*Export, error) {
 	return e, nil
 }
 
-// summarize reads what a database says of itself.
+// summarize reads the head and the summary of a database.
 func summarize(db pebble.Reader) (h head, sum Summary, err error) {
 	if h, err = loadHead(db); err != nil {
 		return h, sum, err
@@ -297,8 +298,8 @@ func summarize(db pebble.Reader) (h head, sum Summary, err error) {
 	}, err
 }
 
-// RowDigest returns the hash over the logical rows of what is exported; see
-// View.RowDigest. It reads everything and takes as long.
+// RowDigest returns the hash over the logical rows of the export; see View.RowDigest.
+// It reads all rows.
 func (e *Export) RowDigest() ([32]byte, error) {
 	return digestRows(context.Background(), e.db, &e.head)
 }
@@ -313,13 +314,12 @@ func (e *Export) Close() error {
 	return errors.Join(err, e.Outgoing.Close())
 }
 
-// Founding is what makes a state that exists already the first one of a new
-// cluster.
+// Founding describes the new cluster that an existing state is given to.
 type Founding struct {
 	ClusterID     string
 	SealedDataKey []byte
-	// NewDataKey says that the data key is not the one of the state. What the former
-	// one sealed cannot be opened any more, and is removed.
+	// NewDataKey means that the data key is not the one of the state. Values that the
+	// former key sealed cannot be opened any more, and are removed.
 	NewDataKey    bool
 	Configuration []byte // the first servers, in Raft's encoding
 }
@@ -332,15 +332,15 @@ func (f *Founding) check() error {
 	return command.Check(&first)
 }
 
-// Imported says what an import has brought.
+// Imported describes an imported state.
 type Imported struct {
 	Summary
 	Rows [32]byte // see View.RowDigest
 }
 
-// Import makes the state in opts.Dir, which must be empty or missing, from the
-// stream of an export, for a new cluster. Nothing but what as says differs from
-// what was exported. A failed import leaves files that are no state.
+// Import creates the state in opts.Dir, which must be empty or missing, from the stream
+// of an export, for a new cluster. Only the changes in as differ from the export. A
+// failed import leaves files that are no state.
 func Import(opts Options, r io.Reader, as Founding) (got Imported, err error) {
 	if err := as.check(); err != nil {
 		return got, fmt.Errorf("import state: %w", err)
@@ -379,7 +379,7 @@ func (s *store) check(announced snapshot.Position) (got Imported, err error) {
 	return got, err
 }
 
-// found gives a state to a new cluster, through to the disk. Raft takes the index of
+// found gives a state to a new cluster and makes this durable. Raft takes the index of
 // the configuration from the newest snapshot, and makes changes on the one with that
 // index.
 //

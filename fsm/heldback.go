@@ -6,10 +6,10 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// What a pattern holds is hidden in the write batch in which it is published: it is born
-// hidden. A row says so until a moderator shows it, or hides it with a reason.
+// What a pattern holds is published hidden: both happen in one write batch. A row lists
+// it until a moderator shows it, or hides it with a reason.
 
-// heldReason is why what is held is hidden.
+// heldReason is the reason for which held entries and profiles are hidden.
 const heldReason = "Held until a moderator has looked at it"
 
 // holdBack hides what a command has just written.
@@ -33,7 +33,7 @@ func (tx *txn) holdBack(p command.Payload, seq, rule uint64) {
 	}
 }
 
-// keepHidden hides for good what was held: it is hidden already, for another reason.
+// keepHidden hides a held entry, which is hidden already, with a moderator's reason.
 func (tx *txn) keepHidden(e *entryRow, reason string) {
 	if parent, ok := tx.entry(e.Parent); ok {
 		e.parentType = parent.Type
@@ -42,7 +42,7 @@ func (tx *txn) keepHidden(e *entryRow, reason string) {
 	tx.happen(EventHide, e.Seq)
 }
 
-// release takes something that was held off the list; false when it was not on it.
+// release removes something from the list of held items; false if it was not on it.
 func (tx *txn) release(key []byte) bool {
 	_, held := tx.get(key)
 	if held {
@@ -51,7 +51,7 @@ func (tx *txn) release(key []byte) bool {
 	return held
 }
 
-// HeldBack is something that was born hidden, for a moderator to look at.
+// HeldBack is an entry or profile that was published hidden, for a moderator to review.
 type HeldBack struct {
 	ID    string // an entry's id, or an agent's name
 	Rule  uint64 // number of the rule because of which it is held

@@ -11,13 +11,12 @@ import (
 	"github.com/commons-cluster/commons/fsm/index"
 )
 
-// What is hidden is not where anybody looks. The row of a hidden entry is a stub: its
-// place and time, and why it is hidden. The row as it was is in spaceHidden, which is
-// read to show the entry again, and to build the index: its postings stay, and
-// searches leave hidden entries out by a bitmap. Counts and lists that show an entry
-// are changed when it is hidden, and changed back.
+// The row of a hidden entry is a stub: its place and time, and why it is hidden. The
+// original row is in spaceHidden, which is read to show the entry again, and to build
+// the index: its postings stay, and searches exclude hidden entries by a bitmap. Counts
+// and lists that show an entry are changed when it is hidden, and changed back.
 
-// hiddenEntry is the row of spaceHidden: what an entry was, and where it was counted
+// hiddenEntry is the row of spaceHidden: the original entry, and where it was counted
 // and listed.
 type hiddenEntry struct {
 	row       []byte // of spaceEntry
@@ -188,8 +187,8 @@ func (tx *txn) unhide(seq uint64) {
 	}
 }
 
-// stub returns the row of an entry that was hidden: its head, and JSON in which all
-// that its author wrote is empty.
+// stub returns the row of a hidden entry: its head, and JSON in which everything that
+// its author wrote is empty.
 func (e *entryRow) stub(at int64, reason string, purged bool) []byte {
 	hidden := *e
 	hidden.Hidden = true
@@ -211,8 +210,8 @@ func appendHiddenMark(dst []byte, at int64, reason string, purged bool) []byte {
 // purgedMark says in a stub that nothing is left of it.
 const purgedMark = `,"purged":true`
 
-// hideFromParent takes an entry out of what is shown at the one that it relates to.
-// What its author undid or corrected by it stays so.
+// hideFromParent removes an entry from the entry that it relates to. A retraction or
+// correction by its author stays in force.
 func (tx *txn) hideFromParent(e *entryRow, h *hiddenEntry) {
 	counts, list := tx.successors(e.Parent)
 	counts.total--
@@ -259,7 +258,7 @@ func (tx *txn) putSuccessors(seq uint64, counts laterCounts, list successors) {
 	tx.keep(seqKey(spaceLater, seq), list.join())
 }
 
-// hideFromHome takes an entry out of what home shows.
+// hideFromHome removes an entry from what home shows.
 func (tx *txn) hideFromHome(e *entryRow, tags []string, h *hiddenEntry) {
 	h.newest = tx.recentByAuthor(keyNewest).remove(e.Seq)
 	for i, name := range topicsOf(e.Channel, tags) {
@@ -308,15 +307,15 @@ func (tx *txn) unhideFromHome(e, target *entryRow, tags []string, h *hiddenEntry
 	}
 }
 
-// recountChannel changes how many entries of a channel are shown. One of which nothing
-// is shown is in no list.
+// recountChannel changes how many entries of a channel are shown. A channel without
+// shown entries is not listed.
 func (tx *txn) recountChannel(e *entryRow, change int64) {
 	c, _ := tx.channel(e.Channel)
 	c.entries += uint64(change) //nolint:gosec // wraps around where it is negative
 	tx.putChannel(e.Channel, c)
 }
 
-// dropDeliveriesOf drops the deliveries of an entry that wait, and takes it out of
+// dropDeliveriesOf drops the waiting deliveries of an entry, and removes it from
 // digests.
 func (tx *txn) dropDeliveriesOf(e *entryRow) {
 	for _, name := range e.inbox {
@@ -339,14 +338,14 @@ func (tx *txn) dropDeliveriesOf(e *entryRow) {
 	}
 }
 
-// hiddenEntries is how many entries a row of spaceHiddenBits is for: part of the state, and
-// of every digest. Searches take such a row as it is. Whoever gives the index blocks of
-// another size has to cut the rows to it: they stay.
+// hiddenEntries is how many entries a row of spaceHiddenBits is for: part of the state,
+// and of every digest. Searches use such a row as it is. If the block size of the index
+// changes, the stored rows keep this size and have to be converted.
 const hiddenEntries = 1 << 15
 
 var _ [hiddenEntries - index.BlockEntries]struct{} = [index.BlockEntries - hiddenEntries]struct{}{}
 
-// markHidden notes for searches whether an entry is hidden.
+// markHidden records for searches whether an entry is hidden.
 func (tx *txn) markHidden(seq uint64, hidden bool) {
 	key := seqKey(spaceHiddenBits, seq/hiddenEntries)
 	row, _ := tx.get(key)
@@ -367,13 +366,12 @@ func (v *View) hiddenIn(block uint64) (index.Bitmap, error) {
 	return bits, err
 }
 
-// hiddenJob stands in titles in place of that of a hidden job.
+// hiddenJob replaces the title of a hidden job where it is quoted.
 const hiddenJob = "a hidden job"
 
 // shown returns an entry's row as everybody may see it. Every row that a view shows
-// went through here. A claim and a result quote their job in the title: their rows have
-// the words before it alone, so that what is quoted stands in the job's row and nowhere
-// else.
+// comes from here. A claim and a result quote their job's title: their rows hold only
+// the words before it, so that the job's title is stored only in the job's row.
 func (v *View) shown(seq uint64, row []byte) ([]byte, error) {
 	if len(row) > entryRowFlags && row[entryRowFlags]&flagHidden != 0 {
 		return v.explained(seq, row)
@@ -398,7 +396,7 @@ func (v *View) shown(seq uint64, row []byte) ([]byte, error) {
 	return slices.Concat(before, appendString(nil, cutText(quote+title, command.MaxTitle)), after), nil
 }
 
-// titleOfJob returns what a job is called where it is quoted.
+// titleOfJob returns the title of a job for quoting.
 func (v *View) titleOfJob(seq uint64) (string, error) {
 	row := v.store.recent.get(seq)
 	if row == nil {

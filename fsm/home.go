@@ -34,8 +34,8 @@ func (tx *txn) updateHome(e *entryRow, p *command.Publish, target *entryRow, own
 	}
 }
 
-// reasonOf is the row of an entry in an agent's inbox. The zero target means that there
-// is none.
+// reasonOf returns the row of an entry in an agent's inbox. The zero target means that
+// there is none.
 func reasonOf(agentKey string, target *entryRow) []byte {
 	if agentKey == target.AgentKey {
 		return []byte{byte(ReasonReply)}
@@ -46,19 +46,19 @@ func reasonOf(agentKey string, target *entryRow) []byte {
 // waits reports whether the entry waits for an answer until it gets one.
 func (e *entryRow) waits() bool { return e.question || e.Type == TypeHelp }
 
-// asks reports whether what others say of the entry is what its author asked for: an
-// answer, or word of a job. The author owes them nothing for it.
+// asks reports whether the entry asks for replies: it is a question, a request for help
+// or a job. Its author need not answer such replies.
 func (e *entryRow) asks() bool { return e.waits() || e.Type == TypeJob }
 
-// answers reports whether the entry answers the one that it relates to: a reply by somebody
-// else. What is held does so once it is shown.
+// answers reports whether the entry answers the one that it relates to: it is a reply
+// by another author. A held entry answers once it is shown.
 func (e *entryRow) answers(target *entryRow) bool {
 	return e.Relation == command.RelationReply && e.AgentKey != target.AgentKey && !e.held
 }
 
-// settle notes what an entry means for the one that it relates to: its writer has
-// answered it; a question has its answer; a retracted entry needs none, and a corrected
-// one none of those who are told of its correction.
+// settle updates open items for an entry that relates to another one: its writer has
+// answered that one; a question has its answer; a retracted entry needs no answer, and
+// a corrected one none from agents that are notified of the correction.
 func (tx *txn) settle(e, target *entryRow, own bool) {
 	retraction := e.Relation == command.RelationRetraction
 	correction := own && e.Relation == command.RelationCorrection
@@ -82,7 +82,7 @@ func (tx *txn) settle(e, target *entryRow, own bool) {
 func (tx *txn) updateHomeOfJob(seq uint64, old, next jobRow) {
 	if old.claimantKey != "" {
 		tx.keep(heldKey(old.claimantKey, old.expires, seq), nil)
-		tx.tellLost(old.claimantKey, next)
+		tx.notifyClaimLost(old.claimantKey, next)
 	}
 	if next.claimantKey != "" {
 		tx.keep(heldKey(next.claimantKey, next.expires, seq), []byte{})
@@ -99,17 +99,17 @@ func (tx *txn) updateHomeOfJob(seq uint64, old, next jobRow) {
 	}
 }
 
-// tellLost tells an agent whose claim has run out of the claim or the result of another
-// that came instead.
-func (tx *txn) tellLost(former string, next jobRow) {
+// notifyClaimLost notifies an agent whose claim has expired of another agent's claim or
+// result.
+func (tx *txn) notifyClaimLost(former string, next jobRow) {
 	if instead, some := tx.entry(max(next.claim, next.result)); some && instead.AgentKey != former {
 		tx.set(memberSeqKey(former, partInbox, instead.Seq), []byte{byte(ReasonClaimLost)})
 		tx.told = append(tx.told, former)
 	}
 }
 
-// applyMarkSeen takes what the agent names from what it has not answered. Who has not
-// the key would hide from others what was said to them.
+// applyMarkSeen removes the named entries from the agent's unanswered ones. It needs
+// the key: otherwise anybody could hide messages from an agent.
 func (tx *txn) applyMarkSeen(c *command.MarkSeen) command.Result {
 	w := tx.writer(c.Signature())
 	if problems := w.markSeenProblems(); len(problems) > 0 {
@@ -245,8 +245,8 @@ func (s *recentByAuthor) remove(seq uint64) (there bool) {
 	return len(*s) < before
 }
 
-// others returns the newest n entries that a reader has not written and that are
-// not older than least, newest first.
+// others returns the newest n entries by others than the reader that are not older than
+// least, newest first.
 func (s recentByAuthor) others(reader string, least uint64, n int) []uint64 {
 	var seqs []uint64
 	for _, e := range slices.Backward(s) {
@@ -286,10 +286,10 @@ func (tx *txn) recentByAuthor(key []byte) *recentByAuthor {
 	})
 }
 
-// A waiting list holds what waits for anybody: unanswered questions and requests for
-// help, or open jobs. Of each author only the newest waitingPerAuthor are in it, so
-// that a reader has few of its own to skip. The author's whole list is in its
-// own part; from there the waiting list is filled up when something leaves it.
+// A waiting list holds entries that any agent can answer or take: unanswered questions
+// and requests for help, or open jobs. It has only the newest waitingPerAuthor of each
+// author, so that readers skip few of their own. The author's full list is in a part of
+// its own, from which the waiting list is refilled.
 const (
 	waitingLists     = 2
 	waitingPerAuthor = 10

@@ -12,7 +12,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// jobsChannel is where jobs and what is said of them are filed.
+// jobsChannel is the channel of jobs and of the entries about them.
 const jobsChannel = "jobs"
 
 // maxReopened is how many claims end at most in one log entry. The rest ends
@@ -63,7 +63,7 @@ func (tx *txn) applyPostJob(c *command.PostJob) command.Result {
 	})
 }
 
-// applyClaimJob files the claim; the entry is the result.
+// applyClaimJob publishes the claim and returns its entry.
 func (tx *txn) applyClaimJob(c *command.ClaimJob) command.Result {
 	return tx.actOnJob(c, &c.JobAction, func(w *writer, job *entryRow, stored jobRow) uint64 {
 		seq := tx.replyToJob(EventClaim, &c.JobAction, w, job, claimTitle, claimBody(c.Note))
@@ -84,7 +84,7 @@ func claimBody(note string) string {
 	return note
 }
 
-// applyFinishJob files the result; the entry is the command's result too.
+// applyFinishJob publishes the job's result and returns its entry.
 func (tx *txn) applyFinishJob(c *command.FinishJob) command.Result {
 	return tx.actOnJob(c, &c.JobAction, func(w *writer, job *entryRow, stored jobRow) uint64 {
 		seq := tx.replyToJob(EventResult, &c.JobAction, w, job, resultTitle, c.Result)
@@ -93,7 +93,7 @@ func (tx *txn) applyFinishJob(c *command.FinishJob) command.Result {
 	})
 }
 
-// applyReleaseJob reopens the job, which is the result.
+// applyReleaseJob reopens the job and returns it.
 func (tx *txn) applyReleaseJob(c *command.ReleaseJob) command.Result {
 	return tx.actOnJob(c, &c.JobAction, func(_ *writer, job *entryRow, stored jobRow) uint64 {
 		tx.happen(EventRelease, stored.claim)
@@ -102,7 +102,7 @@ func (tx *txn) applyReleaseJob(c *command.ReleaseJob) command.Result {
 	})
 }
 
-// applyCloseJob closes the job, which is the result.
+// applyCloseJob closes the job and returns it.
 func (tx *txn) applyCloseJob(c *command.CloseJob) command.Result {
 	return tx.actOnJob(c, &c.JobAction, func(_ *writer, job *entryRow, stored jobRow) uint64 {
 		tx.happen(EventClose, job.Seq)
@@ -111,7 +111,7 @@ func (tx *txn) applyCloseJob(c *command.CloseJob) command.Result {
 	})
 }
 
-// actOnJob carries an action out if the rules allow it. do changes the job, given its
+// actOnJob carries out an action if the rules allow it. do changes the job, given its
 // entry and its row as it is stored, and returns the command's entry.
 func (tx *txn) actOnJob(c command.Payload, a *command.JobAction, do func(w *writer, job *entryRow, stored jobRow) uint64) command.Result {
 	w := tx.writer(a.Signature())
@@ -124,8 +124,9 @@ func (tx *txn) actOnJob(c command.Payload, a *command.JobAction, do func(w *writ
 	return tx.once(c, w, rules, func() uint64 { return do(w, &job, stored) })
 }
 
-// replyToJob files what an action says as a reply to the job. Its mentions are those
-// of the body: whom the job's title mentions has heard of the job itself.
+// replyToJob publishes the text of an action as a reply to the job. Its mentions are
+// those of the body: agents that the job's title mentions were notified of the job
+// itself.
 func (tx *txn) replyToJob(as EventKind, a *command.JobAction, w *writer, job *entryRow, title, body string) uint64 {
 	p := entryBy(&a.Author, jobsChannel, title, body)
 	p.Relation = command.RelationReply
@@ -193,8 +194,8 @@ type jobRow struct {
 	result      uint64 // the entry of the result; 0 unless done
 }
 
-// at returns the job as it is at an instant: a claim that has run out is none,
-// whether or not it was reopened yet.
+// at returns the job's state at an instant: an expired claim does not count, whether or
+// not the job was reopened yet.
 func (j jobRow) at(now int64) jobRow {
 	if j.status == JobClaimed && j.expires <= now {
 		j.status = JobOpen

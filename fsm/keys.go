@@ -112,10 +112,9 @@ var logicalSpaces = [...]byte{
 	spaceBackup, spaceSettings, spaceBudget,
 }
 
-// unseenSpaces hold what no list, entry, thread, profile or home is made of, and what the
-// cluster writes by itself or beside what readers see. A change in any other space gives
-// views another version; to list a space here that somebody reads would have a client
-// keep an answer that is over.
+// unseenSpaces hold rows that no list, entry, thread, profile or home shows. A change
+// in any other space gives views a new version; a space that is wrongly listed here
+// would make clients keep outdated answers.
 var unseenSpaces = [256]bool{
 	spaceSession: true, spaceAnswer: true, spaceSender: true,
 	spaceHour: true, spacePosted: true, spaceTally: true, spaceUsage: true, spaceSenders: true, spaceFold: true,
@@ -166,8 +165,8 @@ func answerKey(boot command.BootID, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(key, boot[:]...), seq)
 }
 
-// requestKey keeps the request_ids of writes by key apart from all others of a name:
-// nobody else can use one of them up. Without a name, each sender has its own.
+// requestKey separates the request_ids of writes with the key from all others of a
+// name, so that nobody else can use them up. Without a name, each sender has its own.
 func requestKey(op command.Op, s command.Standing, k command.RequestKey, sender string) []byte {
 	scope := k.Scope
 	if strings.HasSuffix(scope, command.AnonymousScope) {
@@ -206,8 +205,8 @@ func parseDueKey(key []byte) (dueClaim, error) {
 	}, nil
 }
 
-// eventKey is where the row of events with this number stands, until a later one takes
-// its place.
+// eventKey is the key of the row of events with this number, until a later row replaces
+// it.
 func eventKey(number uint64) []byte {
 	return binary.BigEndian.AppendUint32([]byte{spaceEvents}, uint32(number%maxEventRows))
 }
@@ -264,9 +263,8 @@ func deliveryKey(agentKey string, number uint64) []byte {
 // spaceBounds returns the bounds of a keyspace: [lower, upper).
 func spaceBounds(space byte) (lower, upper []byte) { return []byte{space}, []byte{space + 1} }
 
-// part is one of the lists that are kept for an agent, so that home costs what
-// it shows and nothing else. Seqs follow the part in the key; a list is in
-// their order.
+// part is one of the lists that are kept for an agent, so that the cost of home depends
+// only on what it shows. Seqs follow the part in the key; a list is in their order.
 type part byte
 
 // The parts. The letters are stored.
@@ -347,7 +345,7 @@ var (
 	keyPolicy      = []byte{spaceTally, 'y'} // the revision of the policy
 	keyFloodHour   = []byte{spaceTally, 'f'} // the hour whose texts spaceFlood counts
 	keyReported    = []byte{spaceTally, 'o'} // the number of the newest report
-	// keyReportsRejected is the row of how many reports there was no room for.
+	// keyReportsRejected is the row that counts reports rejected for lack of room.
 	keyReportsRejected = []byte{spaceTally, 'x'}
 	keyForgotten       = []byte{spaceTally, 's'} // the newest entry whose sender was forgotten
 )
@@ -429,9 +427,9 @@ func FormatID(t EntryType, seq uint64) string {
 	return string(appendID(make([]byte, 0, maxIDDigits+1), t, seq))
 }
 
-// ParseID takes a public id apart. It accepts the canonical form only: lower
-// case, no leading zero, seq at least 1. It does not know whether such an
-// entry exists, and whether it is of that type.
+// ParseID parses a public id. It accepts the canonical form only: lower case, no
+// leading zero, seq at least 1. It does not check whether the entry exists or has that
+// type.
 func ParseID(id string) (t EntryType, seq uint64, ok bool) {
 	if len(id) < 2 || len(id) > 1+maxIDDigits || id[1] == '0' {
 		return 0, 0, false

@@ -39,7 +39,7 @@ type Rule struct {
 	sender string // RuleSender: from where the entry came
 }
 
-// subject is by what the rule is found.
+// subject is the lookup key of the rule.
 func (r *Rule) subject() ruleSubject {
 	if r.Kind == command.RuleSender {
 		return ruleSubject{r.Kind, r.sender}
@@ -81,16 +81,16 @@ func decodeRule(key, row []byte) (*Rule, error) {
 // Policy are the rules at one applied log entry. It never changes.
 type Policy struct {
 	rules map[ruleSubject]*Rule
-	// revision changes with every rule that is judged where a request arrives.
+	// revision changes with every rule that is checked where a request arrives.
 	revision uint64
 	nextEnd  int64 // when the next rule ends; noEnd: none does
 	channels bool  // there are rules of channels
-	networks []doorRule[netip.Prefix]
-	patterns func() []doorRule[*regexp.Regexp]
+	networks []arrivalRule[netip.Prefix]
+	patterns func() []arrivalRule[*regexp.Regexp]
 }
 
-// doorRule is a rule that is judged where a request arrives, ready for that.
-type doorRule[T any] struct {
+// arrivalRule is a rule that is checked where a request arrives, in parsed form.
+type arrivalRule[T any] struct {
 	*Rule
 	is T
 }
@@ -110,16 +110,16 @@ func newPolicy(rules map[ruleSubject]*Rule, revision uint64) *Policy {
 			p.channels = true
 		case command.RuleNetwork:
 			if network, err := command.ParseNetwork(r.Subject); err == nil {
-				p.networks = append(p.networks, doorRule[netip.Prefix]{r, network})
+				p.networks = append(p.networks, arrivalRule[netip.Prefix]{r, network})
 			}
 		case command.RulePattern:
 			patterns = append(patterns, r)
 		}
 	}
-	p.patterns = sync.OnceValue(func() (list []doorRule[*regexp.Regexp]) {
+	p.patterns = sync.OnceValue(func() (list []arrivalRule[*regexp.Regexp]) {
 		for _, r := range patterns {
 			if re, err := command.CompilePattern(r.Subject); err == nil {
-				list = append(list, doorRule[*regexp.Regexp]{r, re})
+				list = append(list, arrivalRule[*regexp.Regexp]{r, re})
 			}
 		}
 		return list
@@ -152,7 +152,7 @@ func (tx *txn) changePolicy(subject ruleSubject, rule *Rule, number uint64) {
 	} else {
 		tx.keep(subject.key(), nil)
 	}
-	if subject.kind.AtTheDoor() {
+	if subject.kind.OnArrival() {
 		revision = number
 		tx.keep(keyPolicy, binary.AppendUvarint(nil, revision))
 	}
@@ -291,7 +291,7 @@ func (p *Policy) Rules(before uint64, limit int) (rules []*Rule, next uint64) {
 	return rules, 0
 }
 
-// ofNetwork returns the oldest rule that is against an address; nil: none is.
+// ofNetwork returns the oldest rule against an address; nil if there is none.
 func (p *Policy) ofNetwork(from netip.Addr) (rejects *Rule) {
 	from = from.Unmap().WithZone("")
 	for _, n := range p.networks {
@@ -340,8 +340,8 @@ func (r *Rule) outlasts(other *Rule) bool {
 	return other.Until > 0 && (r.Until == 0 || r.Until > other.Until)
 }
 
-// against returns the rule that is against a command, of those that are judged when it is
-// applied, but for that against its sender; nil: none is.
+// against returns the rule against a command, of those that are checked when it is
+// applied, except the rule against its sender; nil if there is none.
 func (p *Policy) against(s facts, c command.Payload, by command.Signature, standing command.Standing) *Rule {
 	if len(p.rules) == 0 {
 		return nil
@@ -391,8 +391,8 @@ func provenOnly(s facts, p command.Payload, standing command.Standing) bool {
 	return true
 }
 
-// judgeAndCarryOut carries a command out, unless the policy is against it, or the day's
-// bytes are used up. What a request_id wrote before is taken and costs nothing.
+// judgeAndCarryOut applies a command, unless the policy forbids it, or the day's bytes
+// are used up. A repeated request_id is accepted and costs nothing.
 func (tx *txn) judgeAndCarryOut(c command.Command) command.Result {
 	standing, repeated := assess(tx, c.Payload)
 	if repeated {
@@ -403,7 +403,7 @@ func (tx *txn) judgeAndCarryOut(c command.Command) command.Result {
 		if oldPseudonym(tx, by.Proof) {
 			return rejected(command.ProblemOldPolicy)
 		}
-		// First, whatever else is against the command: a rule has to follow its sender.
+		// This comes first, even if the command is rejected: a rule has to follow its sender.
 		tx.followRule(by.Proof.Sender, by.Proof.Former)
 		if rule := tx.policy.ofSender(by.Proof.Sender); rule != nil {
 			return blocked(rule)
@@ -449,7 +449,7 @@ func (v *View) Policy() *Policy { return v.policy }
 // when none does.
 func (v *View) NextRuleEnd() (at int64, ok bool) { return v.policy.nextEnd, v.policy.nextEnd != noEnd }
 
-// Judgement is what a policy says of a write.
+// Judgement is the result of a policy for a write.
 type Judgement struct {
 	Revision   uint64 // for Proof.Policy; 0: the write was not judged by it, or there is none yet
 	Held       uint64 // for Proof.Held
@@ -481,7 +481,7 @@ func (v *View) Judge(p command.Payload, by command.Signature, from netip.Addr) (
 	if j.Rule != nil || j.ProvenOnly {
 		return j, s.err
 	}
-	// Patterns cost the most: nobody who is blocked makes a node look for them.
+	// Patterns cost the most: they are not matched for blocked senders.
 	rejects, holds := v.policy.inTexts(p)
 	if j.Rule = rejects; holds != nil {
 		j.Held = holds.Number

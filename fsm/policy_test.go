@@ -207,9 +207,9 @@ func rowsIn(t testing.TB, m *Machine, space byte) (n int) {
 	return n
 }
 
-// TestPolicyAtTheDoor: networks and patterns are judged by the node, and what was judged
+// TestPolicyOnArrival: networks and patterns are judged by the node, and what was judged
 // before they changed is sent back.
-func TestPolicyAtTheDoor(t *testing.T) {
+func TestPolicyOnArrival(t *testing.T) {
 	r := newRig(t)
 	old := post("bob", nil)
 	network := r.set(rule(command.RuleNetwork, "192.0.2.0/24"))

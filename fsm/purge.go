@@ -10,10 +10,10 @@ import (
 	"github.com/commons-cluster/commons/fsm/index"
 )
 
-// What is purged is hidden, and what it was is gone: its row is the stub, without whom
-// it mentioned, and spaceHidden has nothing of it. That is what apply does. The bytes
-// are still in files of the state and of the log, until the node has written these
-// anew; see erase.go and package node/purge.
+// A purged entry is hidden and its contents are deleted: its row is the stub, without
+// mentions, and spaceHidden has no row of it. That is what apply does. The bytes remain
+// in files of the state and of the log until the node has rewritten these; see erase.go
+// and package node/purge.
 
 // profileMark leads the name of a profile where ids of entries may stand, too.
 const profileMark = "@"
@@ -27,7 +27,7 @@ type Purge struct {
 	ID      string // of an entry, or @ and the folded name of a profile; "": the key
 	// CreatedAt is when the entry was published, or when the profile was changed last.
 	CreatedAt int64
-	// Servers are those that the cluster had: each has the text on its disk.
+	// Servers are the cluster's servers at that time: each has the text on its disk.
 	Servers []string
 }
 
@@ -186,7 +186,7 @@ func (tx *txn) erase(seq uint64, bits byte, reason string) {
 	tx.recastEntry(seq, was.stub(tx.now, reason, true))
 }
 
-// forget gives a topic's place up when nothing is counted in it.
+// forget removes a topic without counted entries.
 func (a *activity) forget(name string) {
 	i := slices.IndexFunc(a.topics, func(t topic) bool { return t.name == name && t.entries == 0 })
 	if i >= 0 {
@@ -237,8 +237,8 @@ func (v *View) Purges(after uint64, f func(Purge) error) error {
 	})
 }
 
-// Erased is the newest purge of whose texts, and of those purged before, no file of the
-// state holds anything; 0: none.
+// Erased is the newest purge whose texts, and those of all earlier ones, are erased
+// from all files of the state; 0: none.
 func (v *View) Erased() (number uint64, err error) {
 	number, _, err = load(v.snap, keyErased, decodeNumber)
 	return number, err

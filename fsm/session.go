@@ -20,8 +20,8 @@ const (
 	maxAnswers  = 1 << 15
 )
 
-// sessions is the memory of answered commands, by boot. It mirrors the rows of
-// spaceSession and spaceAnswer and belongs to the apply goroutine.
+// sessions has the results of commands, by boot. It mirrors the rows of spaceSession
+// and spaceAnswer and belongs to the apply goroutine.
 type sessions map[command.BootID]*session
 
 type session struct {
@@ -50,8 +50,7 @@ func (ss sessions) open(tx *txn, g *command.Group) *session {
 	return s
 }
 
-// narrow leaves in the window only what is in w, too, and forgets the results of
-// all else.
+// narrow intersects the window with w, and drops the results of all other commands.
 func (s *session) narrow(tx *txn, boot command.BootID, w window) {
 	next := s.meet(w)
 	if next.equal(s.window) {
@@ -90,9 +89,9 @@ func (s *session) keep(tx *txn, boot command.BootID, seq uint64, r command.Resul
 	}
 }
 
-// prune makes room for one more session: while there are too many, the one that was
-// used longest ago goes. How long ago does not matter: log time may jump by days
-// while a retry is under way, and the retry must find its answer.
+// prune makes room for one more session: while there are too many, it drops the least
+// recently used one. Age does not matter: log time may jump by days during a retry, and
+// the retry must find its answer.
 func (ss sessions) prune(tx *txn) {
 	for len(ss) >= maxSessions {
 		boot := slices.MinFunc(slices.Collect(maps.Keys(ss)), func(a, b command.BootID) int {
@@ -187,8 +186,8 @@ func (w window) holds(seq uint64) bool {
 	return open
 }
 
-// meet returns what may still come according to both windows. Groups of one boot
-// reach the log in any order, so neither of the two need be the newer one.
+// meet returns the intersection of both windows. Groups of one boot reach the log in
+// any order, so either window may be the newer one.
 func (w window) meet(o window) window {
 	if o.floor > w.floor {
 		w, o = o, w

@@ -50,7 +50,7 @@ func (m *Machine) newView() *View {
 	return v
 }
 
-// acquire takes a reference; false when the view is already given up.
+// acquire takes a reference; false if the view is already released.
 func (v *View) acquire() bool {
 	for {
 		n := v.refs.Load()
@@ -80,10 +80,10 @@ func (v *View) Release() {
 // Index is the log index of the newest entry that the view holds.
 func (v *View) Index() uint64 { return v.head.applied }
 
-// Version is an index from which on up to Index nothing has changed of what lists,
-// entries, threads and profiles are made of. Views of one cluster with the same version,
-// on whichever node, show the same of these; so does home, while its time goes on (see
-// Home.Until). Searches by words may differ: they look at a bounded number of words.
+// Version is an index: from it up to Index nothing changed in lists, entries, threads
+// and profiles. Views of one cluster with the same version show the same, on every
+// node; so does home, until its time ends (see Home.Until). Searches by words may
+// differ: they examine a bounded number of words.
 func (v *View) Version() uint64 { return v.version }
 
 // Time is the instant of the newest applied batch, in milliseconds since the
@@ -94,7 +94,7 @@ func (v *View) Time() int64 { return v.head.now }
 // to it names an entry.
 func (v *View) LastSeq() uint64 { return v.head.lastSeq }
 
-// ClusterID is the name the cluster was given by Init; "" before.
+// ClusterID is the id that Init gave the cluster; "" before.
 func (v *View) ClusterID() string { return v.cluster.id }
 
 // SealedDataKey is the cluster's data key under the cluster secret; nil before

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// ResetKey gives a registered agent another edit_key, because it has lost the
-// one that it had or somebody else has got hold of it. Only an operator asks for
-// this. The sender that registered the agent proves nothing any more.
+// ResetKey gives a registered agent a new edit_key, because the old one was lost or
+// stolen. Only operators can use it. The address that registered the agent is no proof
+// any more.
 type ResetKey struct {
 	AgentKey string `cbor:"1,keyasint"` // text.Fold of the name
 	NewKey   []byte `cbor:"2,keyasint"` // SHA-256 of the key
@@ -22,8 +22,8 @@ func (c *ResetKey) check() error {
 	)
 }
 
-// ProtectName protects a registered name, or lifts its protection. Only an operator
-// asks for this: whoever wrote under the name does not matter.
+// ProtectName protects a registered name, or lifts its protection, whoever wrote under
+// it. Only operators can use it.
 type ProtectName struct {
 	AgentKey  string `cbor:"1,keyasint"` // text.Fold of the name
 	Protected bool   `cbor:"2,keyasint"`
@@ -64,12 +64,12 @@ type Register struct {
 
 	// Proof holds the key that allows the change, and the sender.
 	Proof Proof `cbor:"9,keyasint,omitempty"`
-	// NewKey is the SHA-256 of the key that the agent gets if one is due.
+	// NewKey is the SHA-256 of the key that the agent gets if it needs one.
 	NewKey  []byte     `cbor:"10,keyasint"`
 	House   bool       `cbor:"11,keyasint,omitempty"` // one of the operator's own agents
 	Request RequestKey `cbor:"12,keyasint,omitempty"` // the client's idempotency key; the zero value is none
-	// NotifyVerified is set when the receiver at NotifyURL has passed the check. One
-	// that has not is taken only where it stands in the profile and passed before.
+	// NotifyVerified is set when the receiver at NotifyURL has passed the check. Another
+	// one is accepted only if it is in the profile and passed before.
 	NotifyVerified bool `cbor:"13,keyasint,omitempty"`
 	// Notify says which entries are not pushed there.
 	Notify PushFilter `cbor:"14,keyasint,omitempty"`
@@ -81,7 +81,7 @@ type Register struct {
 
 func (*Register) op() Op { return OpRegister }
 
-// Signature returns under which name the command is made.
+// Signature returns the name that the command is made under, and its proof.
 func (c *Register) Signature() Signature { return Signature{c.AgentKey, &c.Proof, c.Request} }
 
 func (c *Register) check() error {
@@ -157,7 +157,7 @@ const (
 	AllPushFilters = 1<<5 - 1
 )
 
-// MarkSeen puts open items of an agent aside: it owes them no answer any more.
+// MarkSeen removes open items of an agent: they need no answer any more.
 type MarkSeen struct {
 	AgentKey string   `cbor:"1,keyasint"` // text.Fold of the name
 	Entries  []uint64 `cbor:"2,keyasint"` // their seqs
@@ -166,7 +166,7 @@ type MarkSeen struct {
 
 func (*MarkSeen) op() Op { return OpMarkSeen }
 
-// Signature returns under which name the command is made.
+// Signature returns the name that the command is made under, and its proof.
 func (c *MarkSeen) Signature() Signature { return Signature{AgentKey: c.AgentKey, Proof: &c.Proof} }
 
 func (c *MarkSeen) check() error {

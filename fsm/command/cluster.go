@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Lead is the command that a newly elected leader commits before it leads: once
-// it is applied, everything that earlier leaders committed is applied too.
+// Lead is the first command of a newly elected leader: once it is applied, everything
+// that earlier leaders committed is applied, too.
 type Lead struct {
 	ServerID string `cbor:"1,keyasint"`
 }
 
-// Init names the cluster. Only the first one counts.
+// Init gives the cluster its id and data key. Only the first one counts.
 type Init struct {
 	ClusterID string `cbor:"1,keyasint"`
 	// SealedDataKey is the cluster's random data key, sealed under the cluster secret.
@@ -45,8 +45,7 @@ func (c *Reseal) check() error {
 	)
 }
 
-// RecordBackup keeps when the newest backup that was saved was begun, for whoever
-// watches that there is a young one.
+// RecordBackup stores the start time of the newest saved backup, for monitoring.
 type RecordBackup struct {
 	// At is when the backup was begun, in milliseconds since the epoch by the clock
 	// of the node that made it: everything acknowledged before is in it.
@@ -70,8 +69,8 @@ const (
 	ChangeRemove  = "remove_server"
 )
 
-// NoteChange keeps, for operators, that Raft's configuration was changed, which is in
-// the log without who did it and why.
+// NoteChange records a change of Raft's configuration for operators, with the node and
+// the reason, which Raft's own log entry does not have.
 type NoteChange struct {
 	Action string `cbor:"1,keyasint"` // one of the changes
 	Server string `cbor:"2,keyasint"` // server id of the one that it is about
@@ -98,18 +97,17 @@ func (c *NoteChange) check() error {
 const (
 	// InitialFormat is the format number of a new cluster.
 	InitialFormat = 1
-	// MaxFormat is the newest format that this program knows. Raise it with the
-	// first command, field or index version that older programs cannot read; what
-	// is new names the number in a method Needs. Raise it, too, before apply makes
-	// something else of a command than a released program does, and let apply look
-	// at the format: the nodes of a rolling upgrade must agree.
+	// MaxFormat is the newest format that this program knows. Raise it with the first
+	// command, field or index version that older programs cannot read; the new payload
+	// returns the number in a method Needs. Raise it also before apply changes its result
+	// for a command compared with a released program, and make apply depend on the format:
+	// the nodes of a rolling upgrade must agree.
 	MaxFormat = 1
-	// maxFormatNumber bounds what may stand in the log.
+	// maxFormatNumber bounds the number in the log.
 	maxFormatNumber = 1 << 16
 )
 
-// ErrNewerFormat says that the cluster has gone on to a format that this program
-// does not know.
+// ErrNewerFormat means that the cluster uses a format that this program does not know.
 var ErrNewerFormat = errors.New("the cluster uses a newer format; run a newer version of this program")
 
 // SetFormat raises the replicated format number, once every node knows it. It
@@ -136,7 +134,7 @@ func CheckFormat(format, newest int) error {
 // newer is a payload that programs before some format cannot read: a command, or a
 // field that is set, came with it.
 type newer interface {
-	// Needs is that format.
+	// Needs returns that format.
 	Needs() int
 }
 
@@ -153,7 +151,7 @@ func (*Lead) op() Op { return OpLead }
 
 func (*Init) op() Op { return OpInit }
 
-// Settings is what apply depends on and an operator may change: one replicated row,
+// Settings are the settings of apply that an operator may change: one replicated row,
 // never a node's flag.
 type Settings struct {
 	// DailyBytes bounds the bytes of commands that all senders together write in one
@@ -161,15 +159,15 @@ type Settings struct {
 	DailyBytes uint64 `json:"dailyBytes"`
 	// SenderBytes bounds those of one sender; 0: nothing does.
 	SenderBytes uint64 `json:"senderBytes"`
-	// ProvenOnly lets only names write that are proven. New names can still be registered.
+	// ProvenOnly allows writes only under proven names. New names can still be registered.
 	ProvenOnly bool `json:"provenOnly"`
 	// AlikeHourly bounds how many near-duplicates of a long text are written in an hour of
 	// log time, by all who prove no name; 0: nothing does.
 	AlikeHourly uint64 `json:"alikeHourly"`
 	// Retention says for how long texts are kept: see ParseRetention. "": for good.
 	Retention string `json:"retention"`
-	// SenderDays is for how many days it is remembered from where an entry came, and how
-	// long an epoch of pseudonyms lasts.
+	// SenderDays is for how many days senders of entries are remembered, and how long an
+	// epoch of pseudonyms lasts.
 	SenderDays uint64 `json:"senderDays"`
 }
 
@@ -179,7 +177,7 @@ func (s Settings) String() string {
 		s.DailyBytes, s.SenderBytes, s.ProvenOnly, s.AlikeHourly, s.Retention, s.SenderDays)
 }
 
-// ChangesFrom says which settings are others than before, and what they were.
+// ChangesFrom describes the changed settings, with their old values.
 func (s Settings) ChangesFrom(before Settings) string {
 	was, is := strings.Fields(before.String()), strings.Fields(s.String())
 	var changes []string
@@ -192,7 +190,7 @@ func (s Settings) ChangesFrom(before Settings) string {
 	return strings.Join(changes, ", ")
 }
 
-// DefaultSettings hold until an operator changes them.
+// DefaultSettings apply until an operator changes them.
 var DefaultSettings = Settings{DailyBytes: 4 << 30, SenderBytes: 1 << 30, SenderDays: 30}
 
 // MaxSenderDays bounds for how many days a sender is remembered.
@@ -204,21 +202,21 @@ const MaxSettingBytes = 1 << 50
 // shareParts is how many small shares DailyBytes has.
 const shareParts = 4096
 
-// EstablishedShare is how many times the bound of a sender an established name has, and
-// an address for the writes of such names.
+// EstablishedShare is the limit of an established name, and of an address for the
+// writes of such names, as a multiple of a sender's limit.
 const EstablishedShare = 4
 
-// SmallShare is what one sender may always write in a day: the second half of
-// DailyBytes is kept for senders that have written no more, in bytes, and the last
-// quarter of it for established names.
+// SmallShare is how many bytes a sender may write in a day even when DailyBytes is half
+// used: the second half is reserved for senders below this, and its last quarter for
+// established names.
 func (s Settings) SmallShare() uint64 { return s.DailyBytes / shareParts }
 
-// Use is what a sender, a network or a name has written in a day, and how many times
-// the bound of a sender it has.
+// Use is how much a sender, a network or a name has written in a day, and its limit as
+// a multiple of a sender's.
 type Use struct{ Bytes, Times uint64 }
 
-// Fits reports whether so many bytes may be written in a day, given what was written in
-// all and by whom it counts against.
+// Fits reports whether this many bytes may still be written in a day, given the total
+// and the uses that they count against.
 func (s Settings) Fits(bytes, all uint64, established bool, uses ...Use) bool {
 	heavy := false
 	for _, u := range uses {
@@ -239,8 +237,8 @@ func (s Settings) Fits(bytes, all uint64, established bool, uses ...Use) bool {
 	return all <= s.DailyBytes
 }
 
-// OverBudget is the error of a write for which the budget of a day has no room. The
-// next day has.
+// OverBudget is the error of a write over the day's budget. It can be repeated the next
+// day.
 func (s Settings) OverBudget(now time.Time) *RateLimited {
 	quota := s.SenderBytes
 	if quota == 0 {
@@ -273,8 +271,8 @@ func TooManyChannels(now time.Time) *RateLimited {
 	}
 }
 
-// Flooded is the error of a write that is one too many of its likes, at an instant in
-// milliseconds since the epoch. The next hour has room.
+// Flooded is the error of a write with too many near-duplicates, at an instant in
+// milliseconds since the epoch. It can be repeated the next hour.
 func (s Settings) Flooded(now int64) *RateLimited {
 	const hour = time.Hour
 	return &RateLimited{
@@ -287,7 +285,7 @@ func (s Settings) Flooded(now int64) *RateLimited {
 	}
 }
 
-// SetSettings changes settings. Only an operator asks for this.
+// SetSettings changes settings. Only operators can use it.
 type SetSettings struct {
 	DailyBytes  *uint64 `cbor:"1,keyasint,omitempty"` // nil: stays as it is
 	SenderBytes *uint64 `cbor:"2,keyasint,omitempty"` // nil: stays as it is

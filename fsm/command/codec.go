@@ -176,9 +176,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // flagCharged is the one flag of a command on its way to the leader.
 const flagCharged = 1 << 0
 
-// Encode checks a payload and returns it as it travels from here to every log: what
-// Command.Data takes. A leader checks once more what other nodes send it, and nothing
-// else is checked again.
+// Encode validates a payload and encodes it for Command.Data and the log. A leader
+// validates payloads from other nodes again; there is no further validation.
 func Encode(p Payload) ([]byte, error) {
 	if p == nil {
 		return nil, errors.New("no command")
@@ -243,7 +242,7 @@ func EncodeGroup(g Group) ([]byte, error) {
 	return seal(dst, groupFrame, MaxForwardBytes)
 }
 
-// senderHint is what a command's sender takes, as a rule.
+// senderHint is the usual encoded size of a command's sender.
 const senderHint = 48
 
 // DecodeGroup reads what EncodeGroup wrote and nothing else, and checks every payload.
@@ -313,7 +312,7 @@ func seal(dst []byte, frame byte, limit int) ([]byte, error) {
 	return dst, nil
 }
 
-// reader takes a message apart. After the first problem it returns zeros.
+// reader decodes a message. After the first error it returns zeros.
 type reader struct {
 	rest []byte
 	err  error
@@ -352,7 +351,7 @@ func (r *reader) group(toLeader bool) Group {
 	return g
 }
 
-// minCommandBytes is what the smallest command takes.
+// minCommandBytes is the size of the smallest command.
 const minCommandBytes = 4
 
 func (r *reader) command(toLeader bool) Command {
@@ -404,7 +403,7 @@ func (r *reader) uvarint(limit uint64) uint64 {
 	return 0
 }
 
-// take reads n bytes, which stay part of the message.
+// take reads n bytes, which remain part of the message.
 func (r *reader) take(n uint64) []byte {
 	if r.err == nil && n > uint64(len(r.rest)) {
 		r.err = fmt.Errorf("%w: truncated", ErrCorrupt)
@@ -428,7 +427,7 @@ func (r *reader) text(limit uint64) string {
 	return s
 }
 
-// end returns the first problem; anything left over is one.
+// end returns the first error; remaining bytes are an error, too.
 func (r *reader) end() error {
 	if r.err == nil && len(r.rest) > 0 {
 		r.err = fmt.Errorf("%w: %d bytes too many", ErrCorrupt, len(r.rest))

@@ -28,13 +28,12 @@ type Batch struct {
 	Groups []Group
 }
 
-// Group is a run of commands that one node took in.
+// Group is a sequence of commands of one node.
 type Group struct {
 	Boot BootID
-	// Floor and Open declare which commands of this boot may still come: those
-	// from Floor on, and the numbers in Open, which rise and are below Floor. All
-	// others have been answered: their results are dropped, and so is a late
-	// arrival of one of them.
+	// Floor and Open declare which commands of this boot may still come: those from Floor
+	// on, and the numbers in Open, which are ascending and below Floor. All others have
+	// been answered: their results are dropped, and late copies of them are ignored.
 	Floor    uint64
 	Commands []Command
 	Open     []uint64
@@ -47,7 +46,7 @@ type Command struct {
 	// Data is the payload as it travels, from Encode or a decoder. A command
 	// without it is encoded where it is written.
 	Data []byte
-	// From goes with the command to the leader and never into the log.
+	// From is sent with the command to the leader and never enters the log.
 	From Sender
 }
 
@@ -61,8 +60,8 @@ type Payload interface {
 	check() error
 }
 
-// Result is what became of a command. It is part of the replicated state: the
-// session keeps it until its node has answered.
+// Result is the result of a command. It is part of the replicated state: the session
+// keeps it until its node has answered.
 type Result struct {
 	Outcome Outcome
 	// Entry is the seq of the entry that was created, or that the request_id
@@ -139,8 +138,8 @@ const (
 	ProblemTooManyReports Problem = 61 // too many reports of the sender wait for a moderator
 )
 
-// checkShape reports a batch that a state machine could not read, whatever its
-// payloads are.
+// checkShape reports a batch that a state machine could not read, regardless of its
+// payloads.
 func (b *Batch) checkShape() error {
 	if b.Stamp < 0 || b.Stamp > MaxStamp {
 		return fmt.Errorf("stamp %d, 0 to %d are allowed", b.Stamp, int64(MaxStamp))
@@ -229,7 +228,7 @@ func checkAll(field string, items []string, most int, check func(string) error) 
 	return nil
 }
 
-// checkText bounds a text in code points and insists on UTF-8.
+// checkText checks the length of a text in code points, and that it is UTF-8.
 func checkText(field, s string, least, most int) error {
 	if !utf8.ValidString(s) {
 		return fmt.Errorf("%s: not UTF-8", field)
@@ -237,7 +236,7 @@ func checkText(field, s string, least, most int) error {
 	return checkRange(field, utf8.RuneCountInString(s), least, most, "code points")
 }
 
-// checkBytes insists on a text that is there, bounds it in bytes and insists on
+// checkBytes checks that a text is not empty, its length in bytes, and that it is
 // UTF-8.
 func checkBytes(field, s string, most int) error {
 	if !utf8.ValidString(s) {
@@ -261,7 +260,7 @@ func checkOptional(field, s string, least, most int) error {
 	return checkText(field, s, least, most)
 }
 
-// checkKeyHash insists on a hash, or nothing.
+// checkKeyHash accepts a hash, or nothing.
 func checkKeyHash(field string, hash []byte) error {
 	if len(hash) != 0 && len(hash) != KeyHashBytes {
 		return fmt.Errorf("%s: a hash of %d bytes", field, len(hash))
@@ -269,7 +268,7 @@ func checkKeyHash(field string, hash []byte) error {
 	return nil
 }
 
-// checkLabel insists on a short word of letters, digits and some marks.
+// checkLabel accepts a short word of letters, digits and some marks.
 func checkLabel(field, label string) error {
 	for _, c := range []byte(label) {
 		switch {
@@ -284,7 +283,8 @@ func checkLabel(field, label string) error {
 // Code is the stable code of an Error object.
 type Code string
 
-// The codes of unavailability: the request was fine, the cluster was not.
+// The codes of unavailability: the request is valid, but the cluster cannot serve it
+// now.
 const (
 	CodeNotEnqueued    Code = "not_enqueued"    // nothing was written; repeat freely
 	CodeOutcomeUnknown Code = "outcome_unknown" // may have been written; repeat with the same request_id
@@ -302,18 +302,18 @@ type RateLimit struct {
 	Field   string // of the request, that the limit is on
 }
 
-// Sender says from whom a write came: the keys of its rate limits. The
-// fingerprint enters the log where it proves a name (fsm.Proof).
+// Sender is the sender of a write, by the keys of its rate limits. The fingerprint
+// enters the log if it proves a name (fsm.Proof).
 type Sender struct {
 	Fingerprint string
 	AgentKey    string // folded agent name; "" for anonymous
-	// Charged says that the write was charged to the rate limits before, by this leader or
-	// another one, whatever became of it.
+	// Charged says that the write was already charged to the rate limits, by this leader or
+	// another one, whatever its result.
 	Charged bool
 }
 
-// NetworkEnd stands in a fingerprint after the pseudonym of the network that the
-// sender's is a part of: an IPv6 /48, where a sender is a /64.
+// NetworkEnd ends the pseudonym of the sender's network in a fingerprint: an IPv6 /48,
+// of which a sender is a /64.
 const NetworkEnd = "."
 
 // NetworkOf returns that network; "": there is none.
@@ -331,8 +331,8 @@ const NetworkShare = 4
 // Unavailable is the error of a node that cannot serve a request now.
 type Unavailable struct { //nolint:errname // names a condition of the node
 	Code Code
-	// Reason is one clause for a person, without a full stop. Strangers see it: it names no
-	// id, address or path of a node.
+	// Reason is one clause for people, without a full stop. It is public: it names no id,
+	// address or path of a node.
 	Reason string
 	Cause  error // what operators are told beside it; nil: nothing
 }

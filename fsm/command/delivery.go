@@ -103,7 +103,7 @@ type TestDelivery struct {
 
 func (*TestDelivery) op() Op { return OpTestDelivery }
 
-// Signature returns under which name the command is made.
+// Signature returns the name that the command is made under, and its proof.
 func (c *TestDelivery) Signature() Signature { return Signature{c.AgentKey, &c.Proof, RequestKey{}} }
 
 func (c *TestDelivery) check() error {

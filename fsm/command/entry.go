@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Publish files one entry. Everything that depends on Unicode tables or on a
-// node's settings is worked out by the node that takes the request, so that
-// apply needs neither.
+// Publish publishes one entry. Everything that depends on Unicode tables or on a node's
+// settings is computed by the node that receives the request, so that apply needs
+// neither.
 type Publish struct {
 	Agent    string   `cbor:"1,keyasint"`           // the name as the reader sees it
 	AgentKey string   `cbor:"2,keyasint"`           // text.Fold(Agent)
@@ -91,8 +91,8 @@ func ParseRelation(name string) (Relation, bool) {
 	return RelationNone, false
 }
 
-// Author is who makes a write on the job board or asks for help, as the node
-// that took the request has worked it out.
+// Author is the author of a write on the job board or of a request for help, as
+// computed by the node that received the request.
 type Author struct {
 	Agent    string     `cbor:"1,keyasint"`           // the name as the reader sees it
 	AgentKey string     `cbor:"2,keyasint"`           // text.Fold(Agent)
@@ -103,20 +103,20 @@ type Author struct {
 	Question bool       `cbor:"7,keyasint,omitempty"` // the text of the reply to a job asks something
 }
 
-// Signature is under which name a command is made, and what it brings along for that.
+// Signature is the name that a command is made under, and its proof.
 type Signature struct {
 	AgentKey string
 	Proof    *Proof
 	Request  RequestKey // the zero value where the client gave none, or the command takes none
 }
 
-// Signature returns under which name the command is made.
+// Signature returns the name that the command is made under, and its proof.
 func (a *Author) Signature() Signature { return Signature{a.AgentKey, &a.Proof, a.Request} }
 
-// Signature returns under which name the command is made.
+// Signature returns the name that the command is made under, and its proof.
 func (p *Publish) Signature() Signature { return Signature{p.AgentKey, &p.Proof, p.Request} }
 
-// SignatureOf returns under which name a command is made; false where that is none.
+// SignatureOf returns the signature of a command; false if it has none.
 func SignatureOf(p Payload) (Signature, bool) {
 	if signed, ok := p.(interface{ Signature() Signature }); ok {
 		return signed.Signature(), true
@@ -182,8 +182,8 @@ func (k *RequestKey) check() error {
 	)
 }
 
-// AskHuman files a public request for human help (interface, 2.5). The entry's
-// texts are put together from these.
+// AskHuman publishes a request for human help (interface, 2.5). The entry's texts are
+// composed from these fields.
 type AskHuman struct {
 	Author
 	Goal    string   `cbor:"10,keyasint"`
@@ -206,9 +206,8 @@ func (c *AskHuman) check() error {
 	)
 }
 
-// Proof is what a write brings along for the name that it is made under. It
-// proves the same sender over time, never an identity. The zero value proves
-// nothing.
+// Proof is a write's proof for its name. It proves the same sender over time, never an
+// identity. The zero value proves nothing.
 type Proof struct {
 	// Key is the SHA-256 of the edit_key that came with the write; empty: none.
 	Key []byte `cbor:"1,keyasint,omitempty"`
@@ -225,8 +224,8 @@ type Proof struct {
 	// the number of the rule because of which it is to be held; 0: none.
 	Policy uint64 `cbor:"5,keyasint,omitempty"`
 	Held   uint64 `cbor:"6,keyasint,omitempty"`
-	// Sketch is what a long text has in common with near-duplicates: parts of
-	// SketchPartBytes, one after the other; empty: it is short, or nobody asks.
+	// Sketch detects near-duplicates of a long text: parts of SketchPartBytes, one after
+	// the other; empty: the text is short, or the check is off.
 	Sketch []byte `cbor:"7,keyasint,omitempty"`
 	// Former is the sender's pseudonym in the last epoch; "": there was none.
 	Former string `cbor:"8,keyasint,omitempty"`
@@ -276,7 +275,7 @@ const (
 	ByKey     Strength = 2 // with the edit_key of the name's profile
 )
 
-// Standing is what a write's proof is worth under a name.
+// Standing is how far a write's proof is accepted for its name.
 type Standing struct {
 	Strength
 	Registered bool // the name has a profile
@@ -287,7 +286,7 @@ type Standing struct {
 	Established bool
 }
 
-// Problems returns what the name has against the write.
+// Problems returns the name's reasons to reject the write.
 func (s Standing) Problems() []Problem {
 	switch {
 	case s.WrongKey:

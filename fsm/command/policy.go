@@ -12,7 +12,7 @@ import (
 type RuleKind uint8
 
 // The kinds of rules. The numbers stand in logs and stored rows. Networks and patterns
-// are judged where a request arrives, all others when a command is applied.
+// are checked where a request arrives, all others when a command is applied.
 const (
 	RuleSender   RuleKind = 1 // those from where an entry came
 	RuleName     RuleKind = 2 // those under a name
@@ -36,14 +36,13 @@ func (k RuleKind) String() string {
 	return ruleNames[k]
 }
 
-// AtTheDoor reports whether rules of the kind are judged where a request arrives.
-func (k RuleKind) AtTheDoor() bool { return k == RuleNetwork || k == RulePattern }
+// OnArrival reports whether rules of the kind are checked where a request arrives.
+func (k RuleKind) OnArrival() bool { return k == RuleNetwork || k == RulePattern }
 
-// Freezes reports whether rules of the kind are against all writes of a kind, whoever
-// makes them.
+// Freezes reports whether rules of the kind forbid a kind of write to everybody.
 func (k RuleKind) Freezes() bool { return k == RuleChannel || k == RuleUnproven || k == RuleAll }
 
-// MaxOf is how many rules of the kind there may be.
+// MaxOf is the maximum number of rules of the kind.
 func (k RuleKind) MaxOf() int {
 	if k == RulePattern {
 		return MaxPatterns
@@ -120,8 +119,8 @@ func ParseNetwork(s string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// CompilePattern reads a pattern of watch words. It is bounded in size, and in what one
-// look at a text costs.
+// CompilePattern reads a pattern of watch words. Its size and the cost of one match are
+// bounded.
 func CompilePattern(s string) (*regexp.Regexp, error) {
 	if err := checkBytes("pattern", s, MaxPatternBytes); err != nil {
 		return nil, err

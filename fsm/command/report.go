@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// ReportReason says what a report holds against an entry.
+// ReportReason is the reason of a report against an entry.
 type ReportReason uint8
 
 // The reasons. The numbers stand in logs and stored rows.
@@ -23,7 +23,7 @@ var ReportReasons = names{ReportIllegal: "illegal", ReportSpam: "spam", ReportSe
 // String returns the reason's name in the interface.
 func (r ReportReason) String() string { return ReportReasons.name(uint8(r)) }
 
-// ReportOutcome says what became of a report.
+// ReportOutcome is the outcome of a report.
 type ReportOutcome uint8
 
 // The outcomes. The numbers stand in logs and stored rows.
@@ -82,7 +82,7 @@ func (n names) Parse(name string) uint8 {
 
 func (n names) check(field string, i uint8) error { return checkRange(field, int(i), 1, len(n)-1, "") }
 
-// Report asks the moderators to look at an entry. Nobody else is shown its text and its
+// Report asks the moderators to review an entry. Only they see its text and its
 // contact.
 type Report struct {
 	Agent    string       `cbor:"1,keyasint"`           // the name as moderators see it; AnonymousName: none
@@ -95,7 +95,7 @@ type Report struct {
 	Proof    Proof        `cbor:"8,keyasint,omitempty"` // of the name
 }
 
-// ResolveReports says what became of open reports.
+// ResolveReports sets the outcome of open reports.
 type ResolveReports struct {
 	Order
 	Reports [][]byte      `cbor:"10,keyasint,omitempty"` // ids of receipts

@@ -92,8 +92,8 @@ func parseRetentionRule(s string) (rule RetentionRule, err error) {
 // of the oldest. The leader proposes it while there are any. The instant is that of the
 // log entry.
 type Sweep struct {
-	// Over are entries that were old enough before, and were kept because something went
-	// on in them: what may have ended since.
+	// Over are entries that were old enough before, but were kept because of open activity,
+	// which may have ended since.
 	Over []uint64 `cbor:"1,keyasint,omitempty"`
 }
 
