@@ -274,8 +274,8 @@ func (s *connSet) add(raw net.Conn, inbound bool) *conn {
 	return c
 }
 
-// establish notes whom a connection leads to. It reports false when the peer
-// has too many connections or the connection is closed by now.
+// establish records the peer of a connection. It reports false when the peer has too
+// many connections or the connection is closed by now.
 func (s *connSet) establish(c *conn, note func(*conn)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

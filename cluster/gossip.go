@@ -364,8 +364,8 @@ const (
 	autoPortAttempts        = 10
 )
 
-// GossipConfig says where gossip listens and whom it looks for. Durations of 0
-// take their defaults; shorter ones serve tests.
+// GossipConfig configures the addresses on which gossip listens and the nodes that it
+// joins. Durations of 0 take their defaults; shorter ones serve tests.
 type GossipConfig struct {
 	// Name is this node's server id; it has to equal Meta.ServerID.
 	Name string

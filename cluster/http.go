@@ -87,7 +87,7 @@ func (p *Port) Serve(h http.Handler) error {
 	return nil
 }
 
-// connPeer is whom an accepted connection was established with.
+// connPeer is the peer of an accepted connection.
 func connPeer(c net.Conn) peerIdentity {
 	tc, ok := c.(*tls.Conn)
 	if !ok {

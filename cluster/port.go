@@ -43,7 +43,7 @@ const (
 	maxAcceptBackoff  = time.Second
 )
 
-// PortConfig says how a private port is reached and whom it trusts.
+// PortConfig configures a private port: its addresses and trusted peers.
 type PortConfig struct {
 	// Addr is the host:port to listen on; port 0 picks a free one.
 	Addr string

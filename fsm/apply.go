@@ -71,7 +71,7 @@ func (m *Machine) apply(entries []logEntry) {
 	eventful := tx.head.eventRows > m.head.eventRows
 	m.commit(tx)
 	m.publish()
-	m.watchers.notify(tx.added, tx.told)
+	m.watchers.notify(tx.added, tx.notified)
 	if len(tx.outboxes) > 0 {
 		m.watchers.notifyOthers(watchDeliveries)
 	}

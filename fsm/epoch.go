@@ -140,8 +140,8 @@ func (tx *txn) followRules() {
 // forgetBatch is for how many entries senders are forgotten at once.
 const forgetBatch = 10_000
 
-// forgettable returns the next range of entries, from from to before to, whose senders
-// are to be forgotten at an instant.
+// forgettable returns the next range of entries, [from, to), whose senders are to be
+// forgotten at an instant.
 func forgettable(s facts, now int64) (from, to uint64) {
 	from, _ = read(s, keyForgotten, decodeNumber)
 	before := now - senderMemory(settings(s))

@@ -104,7 +104,7 @@ func (tx *txn) updateHomeOfJob(seq uint64, old, next jobRow) {
 func (tx *txn) notifyClaimLost(former string, next jobRow) {
 	if instead, some := tx.entry(max(next.claim, next.result)); some && instead.AgentKey != former {
 		tx.set(memberSeqKey(former, partInbox, instead.Seq), []byte{byte(ReasonClaimLost)})
-		tx.told = append(tx.told, former)
+		tx.notified = append(tx.notified, former)
 	}
 }
 

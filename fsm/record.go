@@ -62,7 +62,8 @@ const (
 	ActionNewSigningKey = "new_signing_key"
 )
 
-// ByLeader stands for whoever led then, which the newest ActionLead before it names.
+// ByLeader stands for the leader of that time, which the newest ActionLead before it
+// names.
 const ByLeader = "leader"
 
 // Record is one row of a record: who did what.

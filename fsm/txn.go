@@ -35,7 +35,7 @@ type txn struct {
 	recast     []uint64   // entries whose row was written anew
 	timed      bool       // the log entry has its row in spaceInstant
 	claimed    []dueClaim // in this call
-	told       []string   // whom entries concern that are not addressed to them
+	notified   []string   // agents to wake that no new entry is addressed to
 	// activities and recents are the rows of home that this call has changed, and
 	// owned are the entries that were added to their authors' lists, by list.
 	activities map[string]*activity

@@ -7,7 +7,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/index"
 )
 
-// Visibility says whether an entry or a profile is shown, and if not, what became of it.
+// Visibility says whether an entry or a profile is shown, and if not, why.
 type Visibility string
 
 // The visibilities. Of what expired or was purged nothing is left.

@@ -149,9 +149,9 @@ func (ws *watchers) remove(agentKey string, w *watcher) {
 	ws.count.Add(-1)
 }
 
-// notify wakes the watchers of all agents that the entries concern, and of others who
-// are told.
-func (ws *watchers) notify(added []indexed, told []string) {
+// notify wakes the watchers of all agents that the entries concern, and of the given
+// others.
+func (ws *watchers) notify(added []indexed, others []string) {
 	if ws.count.Load() == 0 {
 		return
 	}
@@ -162,7 +162,7 @@ func (ws *watchers) notify(added []indexed, told []string) {
 			wakeAll(ws.by[name])
 		}
 	}
-	for _, name := range told {
+	for _, name := range others {
 		wakeAll(ws.by[name])
 	}
 }

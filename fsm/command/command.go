@@ -334,7 +334,7 @@ type Unavailable struct { //nolint:errname // names a condition of the node
 	// Reason is one clause for people, without a full stop. It is public: it names no id,
 	// address or path of a node.
 	Reason string
-	Cause  error // what operators are told beside it; nil: nothing
+	Cause  error // an additional detail for operators; nil: none
 }
 
 func (e *Unavailable) Error() string { return string(e.Code) + ": " + e.Detail() }

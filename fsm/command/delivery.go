@@ -54,7 +54,7 @@ func (c *BeginDeliveries) check() error {
 	return errors.Join(errs...)
 }
 
-// DeliveryOutcome is what came of an attempt.
+// DeliveryOutcome is the outcome of an attempt.
 type DeliveryOutcome uint8
 
 // The outcomes of attempts. The numbers stand in logs.

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// What stands for a sender's address in the log and in rows is a pseudonym: a hash of the
-// address under a key that holds for an epoch. It begins with the epoch's number, so that
-// whatever holds one says which epoch it is of.
+// The log and the rows have a pseudonym in place of a sender's address: a hash of the
+// address under a key that holds for an epoch. It begins with the epoch's number, so
+// that whatever holds one says which epoch it is of.
 
 // epochEnd ends the number of the epoch in a pseudonym.
 const epochEnd = "~"

@@ -144,7 +144,7 @@ func (c *Client) explain(err error) error {
 	return &CallError{Message: fmt.Sprintf("%s cannot be reached: %v", c.name, rootOf(err))}
 }
 
-// rootOf strips the URL, which stands for nothing, from a client's error.
+// rootOf strips the URL, which is only a placeholder, from a client's error.
 func rootOf(err error) error {
 	if u := errors.Unwrap(err); u != nil {
 		return u

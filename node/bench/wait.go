@@ -131,7 +131,7 @@ func (w *waiting) call(ctx context.Context, c *caller) {
 	}
 }
 
-// read counts an answer and looks for news and for the next since in it.
+// read counts an answer and looks for new entries and for the next since in it.
 func (c *caller) read() {
 	status, body := c.response.StatusCode(), c.response.Body()
 	c.statuses[status]++

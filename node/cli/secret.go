@@ -92,7 +92,7 @@ const (
 	stepDone
 )
 
-// decide returns the next step and whom it waits for.
+// decide returns the next step and the nodes that it waits for.
 func (r *rotation) decide() (next step, waiting []string) {
 	lacking := func(has func(*admin.NodeReport) bool) (ids []string) {
 		for _, s := range r.servers {

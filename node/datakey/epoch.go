@@ -80,7 +80,7 @@ func (k *Keeper) epoch() (*epochKeys, error) {
 	return keys, nil
 }
 
-// Pseudonyms returns what stands for a client's address in the log; those of nobody while
+// Pseudonyms returns the pseudonyms of a client's address in the log; empty ones while
 // the key is not known, when the node takes no writes either.
 func (k *Keeper) Pseudonyms(addr netip.Addr) (p command.Pseudonyms) {
 	keys, err := k.epoch()

@@ -12,7 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Rewriting is what Rewrite does, as Options.Around is told.
+// Rewriting is the name of Rewrite for Options.Around.
 const Rewriting = "a new file for the log"
 
 // The steps of Rewrite after which a test has it crash.

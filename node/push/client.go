@@ -75,7 +75,7 @@ type Message struct {
 	Keys []ed25519.PrivateKey
 }
 
-// Answer is what came of one attempt to send a message.
+// Answer is the result of one attempt to send a message.
 type Answer struct {
 	// Reason is why the receiver did not take it; "" when it did.
 	Reason Reason

@@ -55,7 +55,7 @@ type Counter struct {
 	since   time.Time         // when it was made
 }
 
-// sendersOf says whose senders a sketch holds.
+// sendersOf identifies a sketch of senders.
 type sendersOf struct {
 	day     command.Day
 	surface command.Surface
