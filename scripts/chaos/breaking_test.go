@@ -182,6 +182,12 @@ func TestWhatIsLeftOut(t *testing.T) {
 		t.Errorf("a fault after one that was left out: %q", why)
 	}
 	b := &bench{voters: n[:3], weak: map[string]bool{"n1": true, "n4": true}}
+	for _, e := range []event{{Fault: "lead", Target: reader, Nodes: []string{"n4"}}, {Fault: "lead", Target: follower, Nodes: []string{"n1"}}, {Fault: "lead", Target: follower, Nodes: []string{"n2"}}} {
+		i := int(e.Nodes[0][1] - '1')
+		if why := b.forbids(&e, faults["lead"], n[i:i+1]); (why == "") != (i == 1) {
+			t.Errorf("lead of %v: %q", e.Nodes, why)
+		}
+	}
 	if b.minority() {
 		t.Error("one voter and the reader are too few")
 	}

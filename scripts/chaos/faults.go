@@ -326,6 +326,8 @@ func (b *bench) forbids(e *event, f fault, nodes []*harness.Node) string {
 		return "left out: it would leave no majority"
 	case (f.disk || f.spoils) && e.Target == reader:
 		return "left out: the reader has no disk of its own"
+	case e.Fault == "lead" && (e.Target == reader || howMany(nodes, func(n *harness.Node) bool { return b.weak[n.Name] }) > 0):
+		return "left out: a reader cannot lead, nor a voter that is cut off"
 	case e.Fault == "fill" && b.filled:
 		return "left out: another disk is, or was, full"
 	case f.spoils && (b.spoiled != nil || len(b.down) > 0):
