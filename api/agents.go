@@ -282,7 +282,7 @@ func (f *profileForm) challenge(c *call, from command.Sender) error {
 		return c.explain(f, err)
 	}
 	view, change := c.reread(), f.registration()
-	if err := c.judge(change, change.Signature()); err != nil {
+	if err := c.checkPolicy(change, change.Signature()); err != nil {
 		return err
 	}
 	due, err := f.receiverDue(view)

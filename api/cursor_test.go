@@ -9,7 +9,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// FuzzListQuery holds that every query is judged without a panic, that what has
+// FuzzListQuery holds that every query is checked without a panic, that what has
 // problems gets an example without, and that a cursor comes back as it went.
 func FuzzListQuery(f *testing.F) {
 	for _, seed := range []string{

@@ -6,8 +6,8 @@ import (
 	"github.com/commons-cluster/commons/api/wire"
 )
 
-// FuzzDecodeEntry holds that every body is either rejected or judged, and that the
-// example of a judgement passes the same rules.
+// FuzzDecodeEntry holds that every body is either rejected or checked, and that the
+// example of a reading passes the same rules.
 func FuzzDecodeEntry(f *testing.F) {
 	f.Add("application/json", []byte(`{"body":"Hello","tags":["a"],"reply_to":"e1","relation":"retraction"}`))
 	f.Add("", []byte(`{"body":1,"agent":"--","title":"x","request_id":"short","kind":null}`))
@@ -22,7 +22,7 @@ func FuzzDecodeEntry(f *testing.F) {
 			}
 			return
 		}
-		checkJudgement(t, &doc, &postRules)
-		checkJudgement(t, &doc, &queryRules)
+		checkReading(t, &doc, &postRules)
+		checkReading(t, &doc, &queryRules)
 	})
 }

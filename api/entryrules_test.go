@@ -16,9 +16,9 @@ import (
 // testNow is the clock of tests.
 var testNow = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// checkJudgement holds what is true of every judged entry: without problems the
+// checkReading holds what is true of every checked entry: without problems the
 // log takes the command; with problems the example passes.
-func checkJudgement(t interface {
+func checkReading(t interface {
 	Helper()
 	Errorf(string, ...any)
 }, doc *wire.Document, rules *entryRules,
@@ -86,13 +86,13 @@ func TestRepairKeepsTheCallersInput(t *testing.T) {
 				fields = append(fields, wire.Field{name, value.Draw(t, name)})
 			}
 		}
-		checkJudgement(t, &wire.Document{Fields: slices.Clone(fields)}, &postRules)
-		checkJudgement(t, &wire.Document{Fields: slices.Clone(fields)}, &queryRules)
+		checkReading(t, &wire.Document{Fields: slices.Clone(fields)}, &postRules)
+		checkReading(t, &wire.Document{Fields: slices.Clone(fields)}, &queryRules)
 	})
 }
 
-// judge reads a NewEntry of the given fields.
-func judge(rules *entryRules, fields ...wire.Field) *entryForm {
+// entryOf reads a NewEntry of the given fields.
+func entryOf(rules *entryRules, fields ...wire.Field) *entryForm {
 	return readEntry(&wire.Document{Fields: fields}, rules)
 }
 
@@ -204,7 +204,7 @@ func TestNewEntryFields(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			e := judge(&postRules, test.fields...)
+			e := entryOf(&postRules, test.fields...)
 			var bad []string
 			for _, issue := range e.problems.List {
 				bad = append(bad, issue.Field)
@@ -248,7 +248,7 @@ func TestGetWriteRules(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			e := judge(&queryRules, test.fields...)
+			e := entryOf(&queryRules, test.fields...)
 			if test.bad == "" && e.problems.Any() || test.bad != "" && (len(e.problems.List) != 1 || !e.problems.Has(test.bad)) {
 				t.Errorf("problems %v, want one of %q", e.problems.List, test.bad)
 			}
@@ -279,7 +279,7 @@ func TestNotes(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, judge(&postRules, test.fields...).notes); diff != "" {
+			if diff := cmp.Diff(test.want, entryOf(&postRules, test.fields...).notes); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

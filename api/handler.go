@@ -315,9 +315,9 @@ func (c *call) carryOut(d draft, from command.Sender) error {
 // now or before, or rejected. Errors: *wire.Error where the policy is against it,
 // *Unavailable, *RateLimited, or what the backend cannot explain.
 func (c *call) propose(from command.Sender, cmd command.Payload) (command.Result, error) {
-	return c.judged(cmd, func() (command.Result, error) {
+	return c.proposeUnderPolicy(cmd, func() (command.Result, error) {
 		result, err := c.replicate(from, cmd)
-		from.Charged = true // what is judged again is charged once
+		from.Charged = true // what is checked again is charged once
 		return result, err
 	})
 }

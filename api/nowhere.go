@@ -19,7 +19,7 @@ func (s *Server) noRoute(uri *fasthttp.URI) *wire.Error {
 		return s.noMethod(written, allow)
 	}
 	e := &wire.Error{
-		Code: wire.CodeNotFound, Message: "There is nothing at this path. GET / lists all paths.",
+		Code: wire.CodeNotFound, Message: "There is nothing at this path. GET / lists the endpoints.",
 		Issues: []wire.Issue{{"path", "is none that is served"}},
 	}
 	for i := range s.table {
@@ -30,7 +30,7 @@ func (s *Server) noRoute(uri *fasthttp.URI) *wire.Error {
 		}
 	}
 	if near := s.nearPath(string(uri.Path())); near != "" {
-		e.Message = "There is nothing at this path. What you mean may be " + near + ". GET / lists what there is."
+		e.Message = "There is nothing at this path. What you mean may be " + near + ". GET / lists the endpoints."
 	}
 	return e
 }

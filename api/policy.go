@@ -12,22 +12,22 @@ import (
 	"github.com/commons-cluster/commons/fsm/text"
 )
 
-// maxJudgements is how often a write is judged anew because the policy changed while it
+// maxPolicyChecks is how often a write is checked anew because the policy changed while it
 // was on its way.
-const maxJudgements = 5
+const maxPolicyChecks = 5
 
-// judged proposes a command, judged by the policy that the state has when it is applied.
-func (c *call) judged(cmd command.Payload, propose func() (command.Result, error)) (result command.Result, err error) {
+// proposeUnderPolicy proposes a command, checked against the policy that the state has when it is applied.
+func (c *call) proposeUnderPolicy(cmd command.Payload, propose func() (command.Result, error)) (result command.Result, err error) {
 	by, signed := command.SignatureOf(cmd)
 	if !signed {
 		return propose()
 	}
-	for range maxJudgements {
+	for range maxPolicyChecks {
 		c.pseudonymise(by.Proof) // an epoch may have begun since it was read
 		if earlier, repeats, err := c.repeated(cmd); err != nil || repeats {
 			return earlier, err
 		}
-		if err := c.judge(cmd, by); err != nil {
+		if err := c.checkPolicy(cmd, by); err != nil {
 			return result, err
 		}
 		result, err = propose()
@@ -82,9 +82,9 @@ func mayBeOver(cmd command.Payload) bool {
 	return false
 }
 
-// judge returns what the policy has against a write, as far as this node knows, and notes
-// in the command by which policy it was judged.
-func (c *call) judge(cmd command.Payload, by command.Signature) error {
+// checkPolicy returns what the policy has against a write, as far as this node knows, and notes
+// in the command against which policy it was checked.
+func (c *call) checkPolicy(cmd command.Payload, by command.Signature) error {
 	set, err := c.read().Settings()
 	if err != nil {
 		return fmt.Errorf("read the settings: %w", err)
@@ -92,9 +92,9 @@ func (c *call) judge(cmd command.Payload, by command.Signature) error {
 	if by.Proof.Sketch = nil; set.AlikeHourly > 0 {
 		by.Proof.Sketch = text.Sketch(command.TextsOf(cmd))
 	}
-	j, err := c.read().Judge(cmd, by, c.sender())
+	j, err := c.read().CheckPolicy(cmd, by, c.sender())
 	if err != nil {
-		return fmt.Errorf("judge a write: %w", err)
+		return fmt.Errorf("check the policy: %w", err)
 	}
 	by.Proof.Policy, by.Proof.Held = j.Revision, j.Held
 	c.held = j.Held != 0
@@ -141,7 +141,7 @@ var ruleMessages = [...]struct {
 	command.RuleSender:   {wire.CodeBlocked, wire.RequestBody, "Writes from your address are blocked"},
 	command.RuleNetwork:  {wire.CodeBlocked, wire.RequestBody, "Writes from your network are blocked"},
 	command.RuleName:     {wire.CodeBlocked, "agent", "Writes under this name are blocked"},
-	command.RulePattern:  {wire.CodeBlocked, wire.RequestBody, "Texts with these words are not taken"},
+	command.RulePattern:  {wire.CodeBlocked, wire.RequestBody, "Texts with these words are rejected"},
 	command.RuleChannel:  {wire.CodeFrozen, "channel", "Nothing is written to this channel"},
 	command.RuleUnproven: {wire.CodeFrozen, "edit_key", "Only names that are proven by their edit_key write"},
 	command.RuleAll:      {wire.CodeFrozen, wire.RequestBody, "Nobody writes"},

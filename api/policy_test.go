@@ -120,9 +120,9 @@ func TestRulesHoldForEverySurface(t *testing.T) {
 	}
 }
 
-// TestPolicyIsJudgedAgain: a write that was judged by an older policy than the state has
-// when it is applied is judged again, and the client sees nothing of that.
-func TestPolicyIsJudgedAgain(t *testing.T) {
+// TestPolicyIsCheckedAgain: a write that was checked against an older policy than the state has
+// when it is applied is checked again, and the client sees nothing of that.
+func TestPolicyIsCheckedAgain(t *testing.T) {
 	s := withModerator(t)
 	order := command.Order{By: command.Operator, Reason: "a good reason"}
 	between := func(rules ...*command.SetRule) {

@@ -67,7 +67,7 @@ func (s *seenForm) rejection(_ *fsm.View, p command.Problem) rejection {
 	}
 	return rejection{
 		wire.Issue{fieldEditKey.name, "is required, " + keyInHeader + " or in the body: POST /api/agents gives one to a new name"},
-		wire.CodeProofRequired, "Only who holds the edit_key of an agent may put its open items aside.",
+		wire.CodeProofRequired, "Only the holder of the edit_key of an agent may dismiss its open items.",
 	}
 }
 

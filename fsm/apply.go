@@ -143,7 +143,7 @@ func (s *session) run(tx *txn, boot command.BootID, c command.Command) command.R
 	if r, ok := s.answers[c.Seq]; ok {
 		return r
 	}
-	r := tx.judgeAndCarryOut(c)
+	r := tx.checkAndCarryOut(c)
 	s.keep(tx, boot, c.Seq, r)
 	return r
 }

@@ -358,8 +358,8 @@ func (tx *txn) applyAckDelivery(c *command.AckDelivery) command.Result {
 }
 
 // failDelivery counts a failure, after which the delivery waits for its next attempt or
-// has failed. An attempt that was not its own turn does not count, unless the receiver
-// asked for a longer pause.
+// has failed. An attempt that was not its own turn does not count; if the receiver
+// asked for a longer pause, its turn comes later.
 func (tx *txn) failDelivery(c *command.AckDelivery, o *outbox, i int, d *deliveryRow) {
 	q := &o.queue[i]
 	turn := q.ready <= tx.now

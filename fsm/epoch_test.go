@@ -72,12 +72,12 @@ func TestEpochs(t *testing.T) {
 	r.wantDone(anonymous(1))
 	for epoch := uint64(2); epoch < 5; epoch++ {
 		r.epoch(epoch)
-		r.wantProblem(inEpoch(epoch-1, "home", "bob", nil), command.ProblemOldPolicy) // judged again, it has other pseudonyms
-		if j := r.judge(inEpoch(epoch, "spam", "eve", nil), "192.0.2.1"); j.Rule != nil {
+		r.wantProblem(inEpoch(epoch-1, "home", "bob", nil), command.ProblemOldPolicy) // checked again, it has other pseudonyms
+		if j := r.checkPolicy(inEpoch(epoch, "spam", "eve", nil), "192.0.2.1"); j.Rule != nil {
 			t.Errorf("epoch %d: the view rejects it: the rule cannot follow its sender", epoch)
 		}
 		r.wantProblem(inEpoch(epoch, "spam", "eve", nil), command.ProblemBlocked)
-		if j := r.judge(inEpoch(epoch, "spam", "eve", nil), "192.0.2.1"); j.Rule == nil || j.Rule.Number != number {
+		if j := r.checkPolicy(inEpoch(epoch, "spam", "eve", nil), "192.0.2.1"); j.Rule == nil || j.Rule.Number != number {
 			t.Errorf("epoch %d: the rule did not follow its sender", epoch)
 		}
 		own := r.wantDone(inEpoch(epoch, "home", "bob", nil))
@@ -139,16 +139,16 @@ func TestBlockFollowsWhateverElseHolds(t *testing.T) {
 			write := func(epoch uint64) { // as a node does
 				t.Helper()
 				p := inEpoch(epoch, "spam", "eve", func(p *command.Publish) { p.Body = "Cheap pills" })
-				j := r.judge(p, "192.0.2.1")
+				j := r.checkPolicy(p, "192.0.2.1")
 				if j.Rule != nil || j.ProvenOnly {
-					t.Fatalf("epoch %d: judged as %+v: the block does not follow", epoch, j)
+					t.Fatalf("epoch %d: checked as %+v: the block does not follow", epoch, j)
 				}
 				p.Proof.Policy = j.Revision
 				if got := r.only(p, command.OutcomeRejected, command.ProblemBlocked); got.Entry != block {
 					t.Errorf("epoch %d: rejected by rule %d", epoch, got.Entry)
 				}
-				if j := r.judge(p, "192.0.2.1"); j.Rule == nil || j.Rule.Number != block {
-					t.Errorf("epoch %d: after that it is judged as %+v", epoch, j)
+				if j := r.checkPolicy(p, "192.0.2.1"); j.Rule == nil || j.Rule.Number != block {
+					t.Errorf("epoch %d: after that it is checked as %+v", epoch, j)
 				}
 			}
 			for epoch := uint64(2); epoch < 5; epoch++ {
@@ -205,11 +205,11 @@ func TestLongerBlockFollows(t *testing.T) {
 					write := func(epoch uint64) { // as a node does
 						t.Helper()
 						p := inEpoch(epoch, "spam", "eve", nil)
-						if j := r.judge(p, "192.0.2.1"); j.Rule == nil {
+						if j := r.checkPolicy(p, "192.0.2.1"); j.Rule == nil {
 							r.only(p, command.OutcomeRejected, command.ProblemBlocked)
 						}
-						if j := r.judge(p, "192.0.2.1"); j.Rule == nil || j.Rule.Number != long {
-							t.Fatalf("epoch %d: judged as %+v, want rule %d", epoch, j, long)
+						if j := r.checkPolicy(p, "192.0.2.1"); j.Rule == nil || j.Rule.Number != long {
+							t.Fatalf("epoch %d: checked as %+v, want rule %d", epoch, j, long)
 						}
 					}
 					if tries {
@@ -240,7 +240,7 @@ func TestBlockAgainFollows(t *testing.T) {
 	p := inEpoch(2, "spam", "eve", nil)
 	r.wantProblem(p, command.ProblemBlocked)
 	again := r.set(&command.SetRule{Order: byOperator, Kind: command.RuleSender, Subject: "e1", For: 2 * hourOfRule})
-	if j := r.judge(p, "192.0.2.1"); j.Rule != nil {
+	if j := r.checkPolicy(p, "192.0.2.1"); j.Rule != nil {
 		t.Errorf("the view rejects it by rule %d: the longer one cannot follow", j.Rule.Number)
 	}
 	if got := r.only(p, command.OutcomeRejected, command.ProblemBlocked); got.Entry != again || len(r.rules()) != 1 {

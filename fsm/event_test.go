@@ -211,7 +211,7 @@ func TestEventsAreTheSameEverywhere(t *testing.T) {
 			for i := range b.Groups {
 				for j := range b.Groups[i].Commands {
 					if c, is := b.Groups[i].Commands[j].Payload.(*command.SetRule); is && c.Kind.OnArrival() {
-						b.Groups[i].Commands[j].Payload = &command.Tick{} // else most writes were judged by an older policy
+						b.Groups[i].Commands[j].Payload = &command.Tick{} // else most writes were checked against an older policy
 					}
 					if rapid.IntRange(0, 2).Draw(rt, "of jobs") == 0 {
 						b.Groups[i].Commands[j].Payload, _ = drawJobCommand(rt, uint64(len(l.entries)))

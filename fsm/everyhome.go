@@ -16,30 +16,36 @@ const gapSlots = 32
 
 // everyHome is what all homes of a view are made of, read by the first of them.
 type everyHome struct {
-	once    sync.Once
+	mu      sync.Mutex
+	read    bool // what follows is there, and is not changed any more
 	newest  recentByAuthor
 	waiting [waitingLists][]authored // newest first, at most waitingKept
-	err     error
 }
 
 func (v *View) readEveryHome() error {
 	h := &v.everyHome
-	h.once.Do(func() {
-		if h.newest, _, h.err = load(v.snap, keyNewest, decodeRecentByAuthor); h.err != nil {
-			return
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.read {
+		return nil
+	}
+	newest, _, err := load(v.snap, keyNewest, decodeRecentByAuthor)
+	if err != nil {
+		return err
+	}
+	var waiting [waitingLists][]authored
+	for _, p := range [...]part{partAsked, partOpen} {
+		n, _ := waitingListOf(p)
+		err := v.scanWaiting(p, waitingListKey(p, math.MaxUint64), func(e authored) (more bool) {
+			waiting[n] = append(waiting[n], e)
+			return len(waiting[n]) < waitingKept
+		})
+		if err != nil {
+			return err
 		}
-		for _, p := range [...]part{partAsked, partOpen} {
-			n, _ := waitingListOf(p)
-			h.err = v.scanWaiting(p, waitingListKey(p, math.MaxUint64), func(e authored) (more bool) {
-				h.waiting[n] = append(h.waiting[n], e)
-				return len(h.waiting[n]) < waitingKept
-			})
-			if h.err != nil {
-				return
-			}
-		}
-	})
-	return h.err
+	}
+	h.newest, h.waiting, h.read = newest, waiting, true
+	return nil
 }
 
 // newest returns the newest entries, which must not be changed.

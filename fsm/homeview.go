@@ -378,7 +378,8 @@ func (r *memberRows) oldest(p part, from uint64, f func(key, value []byte) (more
 // from is oldest from a key on, which is what follows the part.
 func (r *memberRows) from(p part, from []byte, f func(key, value []byte) (more bool, err error)) error {
 	list := append(slices.Clip(r.prefix), byte(p))
-	for ok := r.iter.SeekGE(append(slices.Clip(list), from...)); ok; ok = r.iter.Next() {
+	end := append(slices.Clip(r.prefix), byte(p)+1) // deleted rows of the next part may be many
+	for at := r.iter.SeekGEWithLimit(append(slices.Clip(list), from...), end); at == pebble.IterValid; at = r.iter.NextWithLimit(end) {
 		key, in := bytes.CutPrefix(r.iter.Key(), list)
 		if !in {
 			return nil

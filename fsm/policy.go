@@ -18,11 +18,11 @@ import (
 )
 
 // The policy says which writes are not taken: rules that moderators set, each for a
-// while. Rules of senders, names and channels, and those of all writes, are judged when
+// while. Rules of senders, names and channels, and those of all writes, are checked when
 // a command is applied. What a network or a pattern is against is found out where the
 // request arrives, because addresses never enter the log and patterns cost too much for
-// apply: the command carries the revision of the policy that it was judged by, and one of
-// another revision is sent back to be judged again. All rules that a policy holds are in
+// apply: the command carries the revision of the policy that it was checked against, and one of
+// another revision is sent back to be checked again. All rules that a policy holds are in
 // force: those that have ended are removed before anything else of a log entry is applied.
 
 // Rule is one rule of the policy.
@@ -160,8 +160,8 @@ func (tx *txn) changePolicy(subject ruleSubject, rule *Rule, number uint64) {
 }
 
 // endRules removes the rules that have ended at the instant of the log entry that is
-// being applied. Nobody is judged anew because of that: what they were against may
-// be judged by them a moment longer.
+// being applied. Nobody is checked anew because of that: what they were against may
+// be checked against them a moment longer.
 func (tx *txn) endRules() {
 	if tx.now < tx.policy.nextEnd {
 		return
@@ -391,9 +391,9 @@ func provenOnly(s facts, p command.Payload, standing command.Standing) bool {
 	return true
 }
 
-// judgeAndCarryOut applies a command, unless the policy forbids it, or the day's bytes
+// checkAndCarryOut applies a command, unless the policy forbids it, or the day's bytes
 // are used up. A repeated request_id is accepted and costs nothing.
-func (tx *txn) judgeAndCarryOut(c command.Command) command.Result {
+func (tx *txn) checkAndCarryOut(c command.Command) command.Result {
 	standing, repeated := assess(tx, c.Payload)
 	if repeated {
 		return tx.carryOut(c.Payload)
@@ -449,19 +449,19 @@ func (v *View) Policy() *Policy { return v.policy }
 // when none does.
 func (v *View) NextRuleEnd() (at int64, ok bool) { return v.policy.nextEnd, v.policy.nextEnd != noEnd }
 
-// Judgement is the result of a policy for a write.
-type Judgement struct {
-	Revision   uint64 // for Proof.Policy; 0: the write was not judged by it, or there is none yet
+// PolicyCheck is the result of a policy for a write.
+type PolicyCheck struct {
+	Revision   uint64 // for Proof.Policy; 0: the write was not checked against it, or there is none yet
 	Held       uint64 // for Proof.Held
 	Rule       *Rule  // that rejects it; nil: none does
 	ProvenOnly bool   // the settings are against it: see command.Settings
 }
 
-// Judge judges a write that came from an address, as far as the view knows. One whose
-// request_id was used before is not judged: it writes nothing. Nor is one of a sender that
+// CheckPolicy checks a write that came from an address, as far as the view knows. One whose
+// request_id was used before is not checked: it writes nothing. Nor is one of a sender that
 // was blocked in the last epoch: apply rejects it, and the rule follows its sender into this
 // one. Floods are found out by apply alone, which knows the hour.
-func (v *View) Judge(p command.Payload, by command.Signature, from netip.Addr) (j Judgement, err error) {
+func (v *View) CheckPolicy(p command.Payload, by command.Signature, from netip.Addr) (j PolicyCheck, err error) {
 	s := &viewState{v: v}
 	standing, repeated := assess(s, p)
 	if repeated {

@@ -34,13 +34,13 @@ func bySender(sender string) func(*command.Publish) {
 	return func(p *command.Publish) { p.Proof.Sender = sender }
 }
 
-// judge is what a view says of a write from an address.
-func (r *rig) judge(p command.Payload, addr string) Judgement {
+// checkPolicy is what a view says of a write from an address.
+func (r *rig) checkPolicy(p command.Payload, addr string) PolicyCheck {
 	r.t.Helper()
 	v := r.View()
 	defer v.Release()
 	by, _ := command.SignatureOf(p)
-	j, err := v.Judge(p, by, netip.MustParseAddr(addr))
+	j, err := v.CheckPolicy(p, by, netip.MustParseAddr(addr))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestRulesKeepWritesOut(t *testing.T) {
 				&command.Register{Agent: "ada", AgentKey: "ada", Given: command.FieldNote, Note: "A note", NewKey: key})
 			taken := func(p command.Payload) bool {
 				t.Helper()
-				j := r.judge(p, "192.0.2.1")
+				j := r.checkPolicy(p, "192.0.2.1")
 				got := r.run(p)[0]
 				blocked := slices.Equal(got.Problems, []command.Problem{command.ProblemBlocked})
 				if blocked != (j.Rule != nil) || blocked && j.Rule.Number != got.Entry {
@@ -207,47 +207,47 @@ func rowsIn(t testing.TB, m *Machine, space byte) (n int) {
 	return n
 }
 
-// TestPolicyOnArrival: networks and patterns are judged by the node, and what was judged
+// TestPolicyOnArrival: networks and patterns are checked by the node, and what was checked
 // before they changed is sent back.
 func TestPolicyOnArrival(t *testing.T) {
 	r := newRig(t)
 	old := post("bob", nil)
 	network := r.set(rule(command.RuleNetwork, "192.0.2.0/24"))
 	if got := r.run(old)[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemOldPolicy}) {
-		t.Fatalf("a write that was judged before: %+v", got)
+		t.Fatalf("a write that was checked before: %+v", got)
 	}
-	if j := r.judge(old, "192.0.2.77"); j.Rule == nil || j.Rule.Number != network {
+	if j := r.checkPolicy(old, "192.0.2.77"); j.Rule == nil || j.Rule.Number != network {
 		t.Errorf("from the network: %+v", j)
 	}
 	for _, addr := range []string{"192.0.3.1", "2001:db8::1"} {
-		if j := r.judge(old, addr); j.Rule != nil || j.Revision != network {
+		if j := r.checkPolicy(old, addr); j.Rule != nil || j.Revision != network {
 			t.Errorf("from %s: %+v", addr, j)
 		}
 	}
-	if j := r.judge(old, "::ffff:192.0.2.77"); j.Rule == nil {
+	if j := r.checkPolicy(old, "::ffff:192.0.2.77"); j.Rule == nil {
 		t.Error("an address in its other form is let in")
 	}
 	reject := r.set(&command.SetRule{Order: byOperator, Kind: command.RulePattern, Subject: `(?i)\bpills\b`})
 	hold := r.set(&command.SetRule{Order: byOperator, Kind: command.RulePattern, Subject: "lottery", Hold: true})
-	for body, want := range map[string]Judgement{
+	for body, want := range map[string]PolicyCheck{
 		"Some Pills here":     {Rule: &Rule{Number: reject}},
 		"Some spills":         {},
 		"A lottery":           {Held: hold},
 		"A lottery of pills.": {Rule: &Rule{Number: reject}, Held: hold},
 	} {
-		j := r.judge(post("bob", func(p *command.Publish) { p.Body = body }), "2001:db8::1")
+		j := r.checkPolicy(post("bob", func(p *command.Publish) { p.Body = body }), "2001:db8::1")
 		if j.Held != want.Held || (j.Rule == nil) != (want.Rule == nil) || j.Rule != nil && j.Rule.Number != want.Rule.Number || j.Revision != hold {
 			t.Errorf("%q: %+v", body, j)
 		}
 	}
 	watched := post("bob", func(p *command.Publish) { p.Body = "A lottery of pills." })
-	if j := r.judge(watched, "192.0.2.77"); j.Rule == nil || j.Rule.Number != network || j.Held != 0 {
+	if j := r.checkPolicy(watched, "192.0.2.77"); j.Rule == nil || j.Rule.Number != network || j.Held != 0 {
 		t.Errorf("patterns are looked for in what is blocked: %+v", j)
 	}
 	ready := post("bob", nil)
 	ready.Proof.Policy, ready.Request = hold, command.RequestKey{Scope: "bob", ID: "request-1"}
 	if got := r.run(ready)[0]; got.Outcome != command.OutcomeDone {
-		t.Fatalf("a write judged by the newest policy: %+v", got)
+		t.Fatalf("a write checked against the newest policy: %+v", got)
 	}
 	r.run(&command.LiftRule{Order: byOperator, Number: hold})
 	if got := r.run(ready)[0]; got.Outcome != command.OutcomeDuplicate {
@@ -255,7 +255,7 @@ func TestPolicyOnArrival(t *testing.T) {
 	}
 	r.set(rule(command.RuleName, "eve")) // is nothing for the door
 	again := post("bob", nil)
-	again.Proof.Policy = r.judge(again, "2001:db8::1").Revision
+	again.Proof.Policy = r.checkPolicy(again, "2001:db8::1").Revision
 	if got := r.run(again)[0]; got.Outcome != command.OutcomeDone {
 		t.Errorf("%+v", got)
 	}
@@ -351,7 +351,7 @@ func TestProvenOnly(t *testing.T) {
 	register := &command.Register{Agent: "ada", AgentKey: "ada", Given: command.FieldNote, Note: "A note", NewKey: key}
 	r.run(&command.SetSettings{ProvenOnly: &on})
 	only := []command.Problem{command.ProblemProvenOnly}
-	if got := r.run(post("ada", nil))[0]; !slices.Equal(got.Problems, only) || !r.judge(post("ada", nil), "::1").ProvenOnly {
+	if got := r.run(post("ada", nil))[0]; !slices.Equal(got.Problems, only) || !r.checkPolicy(post("ada", nil), "::1").ProvenOnly {
 		t.Errorf("a name that nobody registered: %+v", got)
 	}
 	if got := r.run(register)[0]; got.Outcome != command.OutcomeDone {
@@ -550,7 +550,7 @@ func policyText(p *Policy) string {
 func drawPolicyCommand(rt *rapid.T) command.Payload {
 	proof := command.Proof{
 		Sender: rapid.SampledFrom([]string{"s1", "s2"}).Draw(rt, "sender"),
-		Policy: rapid.Uint64Range(0, 4).Draw(rt, "judged by"), Held: rapid.Uint64Range(0, 1).Draw(rt, "held"),
+		Policy: rapid.Uint64Range(0, 4).Draw(rt, "checked against"), Held: rapid.Uint64Range(0, 1).Draw(rt, "held"),
 		Sketch: rapid.SampledFrom([][]byte{nil, []byte("part one"), []byte("part onepart two")}).Draw(rt, "sketch"),
 	}
 	agent := rapid.SampledFrom([]string{"ada", "bob"}).Draw(rt, "agent")

@@ -347,15 +347,15 @@ func TestReportsAndThePolicy(t *testing.T) {
 	r.set(rule(command.RuleAll, ""))
 	r.set(rule(command.RuleUnproven, ""))
 	r.only(report(1, "e1", "s2"), command.OutcomeDone, 0)
-	if j := r.judge(report(2, "e1", "s3"), "192.0.2.1"); j.Rule != nil || j.ProvenOnly {
-		t.Errorf("judged as %+v", j)
+	if j := r.checkPolicy(report(2, "e1", "s3"), "192.0.2.1"); j.Rule != nil || j.ProvenOnly {
+		t.Errorf("checked as %+v", j)
 	}
 	r.set(rule(command.RuleSender, "e1"))
 	if got := r.run(report(3, "e1", "s1"))[0]; !slices.Equal(got.Problems, []command.Problem{command.ProblemBlocked}) {
 		t.Errorf("of a sender that is blocked: %+v", got)
 	}
 	policy := r.set(rule(command.RuleNetwork, "192.0.2.0/24"))
-	if j := r.judge(report(2, "e1", "s3"), "192.0.2.1"); j.Rule == nil || j.Rule.Number != policy {
+	if j := r.checkPolicy(report(2, "e1", "s3"), "192.0.2.1"); j.Rule == nil || j.Rule.Number != policy {
 		t.Errorf("from a network that is blocked: %+v", j)
 	}
 }

@@ -207,7 +207,7 @@ const shareParts = 4096
 const EstablishedShare = 4
 
 // SmallShare is how many bytes a sender may write in a day even when DailyBytes is half
-// used: the second half is reserved for senders below this, and its last quarter for
+// used: the second half is reserved for senders below this, and the last quarter of all for
 // established names.
 func (s Settings) SmallShare() uint64 { return s.DailyBytes / shareParts }
 

@@ -126,7 +126,7 @@ const (
 	ProblemHidden            Problem = 43 // what the id names is hidden: nothing relates to it
 
 	ProblemBlocked       Problem = 50 // a rule of the policy is against it: the one whose number is the result's Entry
-	ProblemOldPolicy     Problem = 51 // it was judged by an older policy: to be judged again, and proposed anew
+	ProblemOldPolicy     Problem = 51 // it was checked against an older policy: to be checked again, and proposed anew
 	ProblemProvenOnly    Problem = 52 // only names that are proven may write; see Settings
 	ProblemTooManyRules  Problem = 53 // there is no room for another rule of the kind
 	ProblemUnknownRule   Problem = 54 // there is no rule of this number

@@ -220,7 +220,7 @@ type Proof struct {
 	// Looks are hashes of the name's skeletons: names that look alike have one in
 	// common. One after the other, LookBytes each; empty: nobody's.
 	Looks []byte `cbor:"4,keyasint,omitempty"`
-	// Policy is the revision of the policy that the node judged the write by, and Held
+	// Policy is the revision of the policy that the node checked the write against, and Held
 	// the number of the rule because of which it is to be held; 0: none.
 	Policy uint64 `cbor:"5,keyasint,omitempty"`
 	Held   uint64 `cbor:"6,keyasint,omitempty"`

@@ -69,7 +69,7 @@ func (l *looks) slow() bool {
 	return count[late] >= slowLeast && count[late] > count[well]
 }
 
-// pace judges whether a node is slow. The zero value is ready.
+// pace decides whether a node is slow. The zero value is ready.
 type pace struct {
 	mu           sync.Mutex
 	syncs, turns looks // writes of the log, and timers
@@ -101,9 +101,9 @@ func (p *pace) turn(took time.Duration) {
 	p.turns.now.add(took >= slowStall)
 }
 
-// judge does a check, and reports whether the node is slow, and whether that has
+// check looks once, and reports whether the node is slow, and whether that has
 // changed.
-func (p *pace) judge(at time.Duration) (slow, changed bool) {
+func (p *pace) check(at time.Duration) (slow, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	was := p.slow
@@ -128,7 +128,7 @@ func (h *Health) Slow() bool {
 func (h *Health) watchPace(ctx context.Context) {
 	loop.Every(ctx, slowLook, func(ctx context.Context) {
 		at := h.sinceStart()
-		switch slow, changed := h.pace.judge(at); {
+		switch slow, changed := h.pace.check(at); {
 		case !changed:
 		case slow:
 			h.cfg.Logger.WarnContext(ctx, "this node is slow; it leads only while no other voter is faster",

@@ -47,7 +47,7 @@ func TestPace(t *testing.T) {
 						p.turn(tt.turns(second))
 					}
 				}
-				slow, _ := p.judge(time.Duration(second) * time.Second)
+				slow, _ := p.check(time.Duration(second) * time.Second)
 				if want := tt.from >= 0 && second >= tt.from && second < tt.until; slow != want {
 					t.Fatalf("after %d s: slow %t, want %t", second, slow, want)
 				}

@@ -69,7 +69,7 @@ type planner struct {
 	logger    *slog.Logger
 
 	seen     map[string]time.Time // when a server was last alive in gossip
-	slow     time.Time            // since when this node was seen to be slow, or last tried to give way; zero: it is not
+	slow     time.Time            // since when this node was seen to be slow; zero: it is not, or it has just tried to give way
 	pause    time.Duration        // until it tries that again; 0: it has not, since it is slow
 	warned   map[string]bool
 	rejected map[string]string // why a live node is not taken in, by id; of the newest plan
@@ -323,7 +323,8 @@ func (p *planner) succession(sit *situation) (next change) {
 	}
 	if next.lead = best.ID; best.ID != "" && !unfit {
 		next.reason = tooSlow
-		p.slow, p.pause = sit.now, min(max(slowPatience, 2*p.pause), slowPause)
+		// The pause begins with the next plan, when this try is over.
+		p.slow, p.pause = time.Time{}, min(max(slowPatience, 2*p.pause), slowPause)
 	}
 	return next
 }

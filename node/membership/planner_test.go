@@ -146,7 +146,7 @@ func TestPlan(t *testing.T) {
 		{name: "leader with a full disk", servers: "a-1 b-1 c-1 d-1", alive: "a-1# b-1# c-1# d-1", at: from(3, change{lead: "d-1"})},
 		{name: "leader with a full disk, others slow", servers: "a-1 b-1 c-1", alive: "a-1# b-1% c-1", at: from(3, change{lead: "c-1"})},
 		{name: "leader with a full disk, all others slow", servers: "a-1 b-1 c-1", alive: "a-1# b-1% c-1%", at: from(3, change{lead: "b-1"})},
-		{name: "slow leader", servers: "a-1 b-1 c-1 d-1", alive: "a-1% b-1^ c-1# d-1", at: tries("d-1", 3, 2, 4, 8, 16, 32)},
+		{name: "slow leader", servers: "a-1 b-1 c-1 d-1", alive: "a-1% b-1^ c-1# d-1", at: tries("d-1", 3, 3, 5, 9, 17, 33)},
 		{name: "slow leader, another is slow", servers: "a-1 b-1 c-1", alive: "a-1% b-1% c-1", at: tries("c-1", 60)},
 		{name: "slow leader that lags", servers: "a-1 b-1 c-1", alive: "a-1% b-1 c-1", lagging: "a-1 b-1", at: from(3, change{lead: "c-1"})},
 		{name: "slow leader, others lag", servers: "a-1 b-1 c-1", alive: "a-1% b-1 c-1", lagging: "b-1 c-1"},

@@ -23,7 +23,7 @@ import (
 const minPrefix = 3
 
 // terminator is how gitleaks ends a token, for source code. In prose a full stop or
-// a bracket may follow, so the end is judged by what reads the rules.
+// a bracket may follow, so the end is decided by what reads the rules.
 const terminator = "(?:[\\x60'\"\\s;]|\\\\[nr]|$)"
 
 // ours are the rules that are left out because the table by hand has the format,

@@ -75,9 +75,9 @@ var otherBugs = []bug{
 		because: "in a quiet cluster a node that was started again keeps what was purged",
 	},
 	{
-		name:  "a write that is judged again is charged again",
-		edits: []edit{{"api/handler.go", "from.Charged = true // what is judged again is charged once\n", ""}},
-		pkg:   "./api", run: "PolicyIsJudgedAgain",
+		name:  "a write that is checked again is charged again",
+		edits: []edit{{"api/handler.go", "from.Charged = true // what is checked again is charged once\n", ""}},
+		pkg:   "./api", run: "PolicyIsCheckedAgain",
 		because: "agents get 429 for one write whenever an operator changes a rule",
 	},
 	{

@@ -124,14 +124,14 @@ var stateBugs = []bug{
 	},
 	{
 		name:  "a dry run shows moderators stubs",
-		edits: []edit{{"fsm/json.go", "return v.appendSummary(dst, seq, maxBody, v.originalRow)", "return v.appendSummary(dst, seq, maxBody, v.row)"}},
+		edits: []edit{{"fsm/json.go", "v.originalRow(seq, func(row []byte)", "v.row(seq, func(row []byte)"}},
 		pkg:   "./api", run: "ModeratorsSee",
 		because: "a moderator shows again what nobody has looked at",
 	},
 	{
-		name:  "a write is judged by an old policy",
+		name:  "a write is checked against an old policy",
 		edits: []edit{{"fsm/policy.go", "by.Proof.Policy != tx.policy.revision", "by.Proof.Policy > tx.policy.revision"}},
-		pkg:   "./api", run: "PolicyIsJudgedAgain",
+		pkg:   "./api", run: "PolicyIsCheckedAgain",
 		because: "what a node took in before a network was blocked is written after it",
 	},
 	{
