@@ -37,9 +37,9 @@ func (d *delegate) GetBroadcasts(int, int) [][]byte { return nil }
 func (d *delegate) LocalState(bool) []byte          { return nil }
 func (d *delegate) MergeRemoteState([]byte, bool)   {}
 
-// NotifyAlive rejects members of another cluster. One that was a member here
-// before it went there is none any more, although memberlist keeps what it said
-// before.
+// NotifyAlive rejects members of another cluster. A member of this cluster that moved
+// to another one is no member here any more, although memberlist keeps its old
+// metadata.
 func (d *delegate) NotifyAlive(node *memberlist.Node) error {
 	if node.Name == d.cfg.Name {
 		return nil
@@ -274,7 +274,7 @@ func NewClusterID() string {
 }
 
 // CheckClusterID returns an error unless the id is 2 to MaxClusterIDLen ASCII
-// letters, digits and inner hyphens: it stands in certificates as a host.
+// letters, digits and inner hyphens: certificates hold it as a host name.
 func CheckClusterID(id string) error {
 	ok := len(id) > 1 && len(id) <= MaxClusterIDLen && id[0] != '-' && id[len(id)-1] != '-' &&
 		strings.IndexFunc(id, func(r rune) bool { return !isNameRune(r) || r == '.' || r == '_' }) < 0

@@ -29,7 +29,7 @@ func DialTarget(ctx context.Context) string {
 }
 
 // streamLayer is raft.StreamLayer over a port: a listener for the Raft connections of
-// verified peers, whose end leaves the port open, and a way to others.
+// verified peers, and a way to dial other nodes. Closing it leaves the port open.
 type streamLayer struct {
 	*handoff
 	port *Port

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// DefaultMaxRequestBytes bounds a request body when nothing else is said.
+	// DefaultMaxRequestBytes bounds a request body when no other bound is configured.
 	DefaultMaxRequestBytes = 4 << 20
 	// MaxStreams bounds the concurrent requests on one connection.
 	MaxStreams = 1024
@@ -106,11 +106,11 @@ func peerOf(ctx context.Context) peerIdentity {
 }
 
 // Members lets a handler of the private port answer members of the cluster and
-// operators' programs alone. Who only holds the secret, such as a server that was
-// removed or belongs to no cluster, gets a 403. own is this node's cluster, "" while it
-// has none: then everybody is answered, because the cluster is being formed or joined.
-// member reports whether a server is in the configuration. One that has just joined
-// may have connections from before, with no cluster in their certificate.
+// operators' programs alone. A peer that only holds the secret, such as a server that was
+// removed or belongs to no cluster, gets a 403. own is this node's cluster, "" while it has none:
+// then every request is answered, because the cluster is being formed or joined.
+// member reports whether a server is in the configuration. A server that has just joined
+// may still have older connections, with no cluster in their certificate.
 func Members(own func() string, member func(serverID string) bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id, who := own(), peerOf(r.Context())
@@ -173,8 +173,8 @@ func (p *Port) newTransport() (t *http.Transport) {
 
 const drainCheckInterval = 250 * time.Millisecond
 
-// rotatingTransport is an HTTP/2 transport that starts afresh when the secrets
-// change: requests that run end on the connections they have.
+// rotatingTransport is an HTTP/2 transport that opens new connections when the secrets
+// change: running requests end on the connections they have.
 type rotatingTransport struct {
 	port    *Port
 	current atomic.Pointer[http.Transport]
@@ -212,8 +212,8 @@ func (t *rotatingTransport) rotate() {
 }
 
 // secretsChanged moves connections over to the new secrets: HTTP/2 as its
-// requests end, Raft's at once (it redials), and whatever a removed secret
-// still holds open after RotationGrace.
+// requests end, Raft's immediately (it redials). After RotationGrace it closes the
+// connections that were verified with a removed secret.
 func (p *Port) secretsChanged() {
 	p.rotationMu.Lock()
 	defer p.rotationMu.Unlock()
@@ -253,8 +253,8 @@ func (p *Port) stopRotation() {
 const MaxAnswerBytes = 4 << 20
 
 // Send sends a request to a server's private port: a POST with JSON, or a GET where
-// request is nil. The client is a Port's, or an OperatorClient, for which the server id
-// stands for nothing. The caller closes the response's body.
+// request is nil. The client is a Port's, or an OperatorClient, which ignores the server
+// id. The caller closes the response's body.
 func Send(ctx context.Context, client *http.Client, serverID, path string, request any) (*http.Response, error) {
 	method, body := http.MethodGet, io.Reader(http.NoBody)
 	if request != nil {

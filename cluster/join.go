@@ -29,8 +29,8 @@ type lostMember struct {
 	at   time.Time
 }
 
-// strangerRounds is for how many rejoin intervals a stranger counts after it was
-// heard of: each join address that no member has is asked in every one.
+// strangerRounds is for how many rejoin intervals a stranger is remembered after the last
+// contact: in each interval every join address without a member is asked.
 const strangerRounds = 5
 
 // stranger is a member of another cluster.
@@ -39,8 +39,8 @@ type stranger struct {
 	at time.Time
 }
 
-// Stranger returns a member of another cluster that has one of the join addresses,
-// and was heard of just now.
+// Stranger returns a member of another cluster that has one of the join addresses and
+// was seen recently.
 func (g *Gossip) Stranger() (Member, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -200,8 +200,8 @@ func (g *Gossip) logJoinFailure(addr string, err error) {
 	}
 }
 
-// rememberLost keeps where a member was; the caller holds the lock. Of too many
-// the oldest is forgotten.
+// rememberLost keeps where a member was; the caller holds the lock. When there are too
+// many, the oldest is forgotten.
 func (g *Gossip) rememberLost(serverID, addr string) {
 	if len(g.lost) >= maxLost {
 		oldest := ""
@@ -247,7 +247,7 @@ func newGossipTransport(inner *memberlist.NetTransport) *gossipTransport {
 
 func (t *gossipTransport) StreamCh() <-chan net.Conn { return t.streams }
 
-// Shutdown implements memberlist.Transport. Whoever reads the channels goes on
+// Shutdown implements memberlist.Transport. The reader of the channels keeps reading
 // until it returns.
 func (t *gossipTransport) Shutdown() error {
 	err := t.NetTransport.Shutdown()
@@ -268,7 +268,7 @@ func (t *gossipTransport) relay() {
 	}
 }
 
-// gossipStream is a stream of which only so much is read.
+// gossipStream is a stream that is read up to a limit.
 type gossipStream struct {
 	net.Conn
 	transport *gossipTransport

@@ -107,7 +107,7 @@ type Port struct {
 	wg        sync.WaitGroup
 }
 
-// Listen opens the private port. Connections are taken at once and wait up to
+// Listen opens the private port. Connections are taken immediately and wait up to
 // HandshakeTimeout for Serve or the stream layer's Accept. Errors: a bad
 // configuration, an address that cannot be bound, or one that is not loopback
 // while there is no secret file.
@@ -217,9 +217,9 @@ func (p *Port) CloseConns(serverID string) {
 	p.conns.closeIf(func(c *conn) bool { return c.peer == serverID })
 }
 
-// Joined closes every connection whose other side has not shown that it is of the
-// cluster that this node has just become part of: what was allowed while the node
-// was of none is not any more. Whoever belongs to it is let in again.
+// Joined closes every connection whose peer has not shown that it belongs to the cluster
+// that this node has just joined: connections that were allowed while the node had no
+// cluster are not allowed any more. Members of the cluster can connect again.
 func (p *Port) Joined(clusterID string) {
 	p.conns.closeIf(func(c *conn) bool { return c.cluster != clusterID })
 }
@@ -381,7 +381,7 @@ func (p *Port) logRejected(remote net.Addr, err error) {
 	}
 }
 
-// handoff is a listener whose connections come from the port, handshake done.
+// handoff is a listener that gets its connections from the port, after the handshake.
 type handoff struct {
 	addr net.Addr
 	ch   chan net.Conn
@@ -393,7 +393,7 @@ func newHandoff(addr net.Addr) *handoff {
 	return &handoff{addr: addr, ch: make(chan net.Conn), done: make(chan struct{})}
 }
 
-// deliver reports whether somebody took the connection in time.
+// deliver reports whether Accept took the connection in time.
 func (h *handoff) deliver(c net.Conn, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -124,8 +124,8 @@ func (s *Secrets) GossipKeys() [][]byte {
 }
 
 // Reload reads the secret file again. New handshakes, gossip and seals use what
-// it now says; established connections are replaced in their own time. It
-// reports whether the secrets changed. On an error the former secrets stay.
+// it now says; established connections are replaced later. It reports whether
+// the secrets changed. On an error the former secrets stay in use.
 func (s *Secrets) Reload() (changed bool, err error) {
 	if s.path == "" {
 		return false, nil
@@ -415,8 +415,8 @@ func NewSecret() string {
 }
 
 // KeepSecretFile makes a secret file that only its owner can read. A file that
-// is there already stays as it is, made is false then; it must be a valid
-// secret file. Two callers at once agree on one secret.
+// exists already is not changed, and made is false then; it must be a valid
+// secret file. Concurrent callers agree on one secret.
 func KeepSecretFile(path string) (made bool, err error) {
 	if _, err := os.Stat(path); err == nil {
 		_, err := readSecretFile(path)
@@ -429,7 +429,7 @@ func KeepSecretFile(path string) (made bool, err error) {
 		return false, fmt.Errorf("make a secret file: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.Remove(temp)) }()
-	// A link, unlike a rename, replaces nothing: the first caller's secret stands.
+	// A link, unlike a rename, replaces nothing: the first caller's secret is kept.
 	err = os.Link(temp, path)
 	if errors.Is(err, fs.ErrExist) {
 		_, err := readSecretFile(path)
@@ -527,14 +527,14 @@ func NewDataKey() []byte {
 	return key
 }
 
-// NeedsReseal reports whether sealed is not under the secret in use. Whoever
-// keeps it opens and seals it again before an older secret may go.
+// NeedsReseal reports whether sealed is not under the secret in use. It must then be
+// opened and sealed again before an older secret may be removed.
 func (s *Secrets) NeedsReseal(sealed []byte) bool {
 	return SealedUnder(sealed) != s.current.Load().first().id
 }
 
 // SealedUnder returns the public name of the secret that a text is sealed under,
-// as KeyIDs has it; "" for what is no sealed text.
+// as KeyIDs returns it; "" for anything that is not a sealed text.
 func SealedUnder(sealed []byte) string {
 	id, err := sealedKeyID(sealed)
 	if err != nil {

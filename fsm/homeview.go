@@ -70,9 +70,9 @@ type Partner struct {
 
 // Home returns what concerns an agent (text.Fold), with what is new after since,
 // in milliseconds since the epoch. Its cost depends neither on the number
-// of entries nor on how many of them concern the agent. Of topics, notes and partners
-// it has those of all time, or, where an agent has seen them before, what came after
-// since. Where it has not, since is some time ago, and Until counts with that.
+// of entries nor on how many of them concern the agent. Topics, notes and partners are
+// of all time, or, when the agent has seen them before, only what is new after since.
+// When it has not, since is some time ago, and Until takes that into account.
 func (v *View) Home(agentKey string, since int64, seenBefore bool) (*Home, error) {
 	h := &Home{Now: v.head.now, Until: math.MaxInt64}
 	rows, err := member(v.snap, agentKey)
@@ -141,7 +141,7 @@ func (v *View) HasFor(agentKey string, since int64) (has bool, err error) {
 }
 
 // within returns the first entry of a span of time that ends with the view, in
-// milliseconds; false when there is none. Home is another when that entry is too old.
+// milliseconds; false when there is no entry. Home changes when that entry gets too old.
 func (v *View) within(h *Home, span int64) (seq uint64, some bool, err error) {
 	seq, at, some, err := v.nextInstant(max(0, v.head.now-span))
 	if some {
@@ -295,9 +295,9 @@ func (v *View) waitingList(p part, agentKey string, least uint64, limit int, lis
 	return seqs, err
 }
 
-// fillActivity lists the agent's topics, what others know about them, and with
-// whom the agent has exchanged replies: what came after an instant. The first entry
-// after it is given.
+// fillActivity lists the agent's topics, what others know about them, and the agents
+// that it has exchanged replies with, as far as they are newer than after. first is
+// the first entry after that instant.
 func (v *View) fillActivity(h *Home, rows *memberRows, agentKey string, after int64, first uint64) error {
 	a, err := rows.activity()
 	if err != nil {
@@ -328,8 +328,8 @@ func (v *View) fillActivity(h *Home, rows *memberRows, agentKey string, after in
 	return nil
 }
 
-// partner completes a partner with what its entries say: without a name where one of
-// them is hidden.
+// partner completes a partner from its entries. When one of them is hidden, the partner
+// has no name.
 func (v *View) partner(p partner) (Partner, error) {
 	m, _, err := v.Meta(p.entry)
 	if err != nil || m.Hidden {

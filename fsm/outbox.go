@@ -13,14 +13,15 @@ import (
 // outboxesKept bounds the outboxes that are kept in caches: up to 7 KiB each.
 const outboxesKept = 1024
 
-// outbox is what is to be pushed to an agent, and when it was pushed to before:
-// the row of spaceOutbox. It is never deleted, so that no number is used again.
+// outbox holds what is to be pushed to an agent, and when earlier attempts began: the
+// row of spaceOutbox. It is never deleted, so that no number is used again.
 //
 //	version1 flags1 filter1 [digest] hook last sending notBefore tried failing len(queue) queue... len(begun) begun...
 //
-// The digest is there where its flag is set. Numbers are uvarints, and so are those of the parts of queue and begun: numbers
-// and instants as differences, senders in 8 bytes. The two lowest bits of a
-// delivery's ready are its failed and its outage.
+// The digest is there when its flag is set. Numbers are uvarints, in queue and begun
+// too: there, delivery numbers and begun instants are differences from the one before,
+// and senders take 8 bytes. The two lowest bits of a delivery's ready are its failed
+// and its outage.
 type outbox struct {
 	active    bool               // the agent has a receiver that passed the check
 	filter    command.PushFilter // of the agent's profile, while it is active
@@ -187,8 +188,8 @@ func loadHooks(r pebble.Reader) (hookSet, error) {
 	return hooks, err
 }
 
-// followHook applies a change of an agent's profile to its outbox: what waits goes to
-// a new receiver at once, and is dropped when there is no receiver any more.
+// followHook applies a change of an agent's profile to its outbox: waiting deliveries go
+// to a new receiver immediately, and are dropped when there is no receiver any more.
 func (tx *txn) followHook(agentKey string, old, next *profileFields) {
 	other := old.hooked() != next.hooked() || old.notifyURL != next.notifyURL
 	if !old.hooked() && !next.hooked() || !other && old.filter == next.filter {

@@ -11,12 +11,12 @@ import (
 	"github.com/commons-cluster/commons/fsm/index"
 )
 
-// keyGrace is for how long an agent that has not used its newest edit_key yet can have
-// it made anew, in milliseconds of log time: the answer that held it may have been lost.
+// keyGrace is how long an agent that has not used its newest edit_key yet can get a new
+// one instead, in milliseconds of log time: the answer with the key may have been lost.
 const keyGrace = 10 * 60 * 1000
 
 // applyRegister registers the agent or changes its profile. The result says whether the
-// new key is the agent's; its Entry is none.
+// new key is now the agent's; it has no Entry.
 func (tx *txn) applyRegister(c *command.Register) command.Result {
 	w := tx.writer(c.Signature())
 	p, known := tx.profile(c.AgentKey)
@@ -43,7 +43,7 @@ func (tx *txn) repeatRegister(c *command.Register, p *profileRow, s command.Stan
 
 // repeatOf returns what repeatRegister answers; KeyIssued says that the key is to be issued.
 func repeatOf(s facts, c *command.Register, p *profileRow, standing command.Standing, sum contentSum) (command.Result, bool) {
-	// Who has not got the answer to a rotation still uses the key before.
+	// A client that did not get the answer to a rotation still uses the previous key.
 	lost := standing.WrongKey && sameKey(c.Proof.Key, &p.former)
 	if lost {
 		standing.Strength = command.ByKey
@@ -57,8 +57,8 @@ func repeatOf(s facts, c *command.Register, p *profileRow, standing command.Stan
 	}
 	first, err := decodeRequestRow(row)
 	s.must(err)
-	// A request_id may be guessed, and the key before may be what was to be got rid of:
-	// alone they renew nothing.
+	// A request_id may be guessed, and the rotation may have been meant to disable the
+	// previous key. So neither of them alone is enough to renew the key.
 	same := first.content == sum
 	issuer := proves(&c.Proof, p.issuer)
 	renewed := first.entry == p.issued && (issuer || same && !lost) && p.renewable(s.instant())
@@ -69,7 +69,7 @@ func repeatOf(s facts, c *command.Register, p *profileRow, standing command.Stan
 }
 
 // unchanged returns the result of a registration that changes nothing: not the profile, not
-// its key, nor what is known of its owner. What was purged has nothing to be noted.
+// its key, nor what is known of its owner. For a purged profile, nothing of the owner is noted.
 func unchanged(s facts, c *command.Register) (command.Result, bool) {
 	p, known := read(s, profileKey(c.AgentKey), decodeProfileRow)
 	if !known {
@@ -125,15 +125,15 @@ func (tx *txn) changeProfile(c *command.Register, p profileRow, sum contentSum) 
 	return command.Result{Outcome: command.OutcomeDone, KeyIssued: c.RotateKey}
 }
 
-// issueKey makes the command's key that of the profile, with the profile's next revision.
+// issueKey sets the profile's key to the command's, as of the profile's next revision.
 func (tx *txn) issueKey(c *command.Register, p *profileRow) {
 	p.former = p.key
 	copy(p.key[:], c.NewKey)
 	p.used, p.issued, p.issuedAt, p.issuer = false, tx.revision+1, tx.now, provingSender(&c.Proof)
 }
 
-// putRevision stores the next revision of a profile, and that the request_id made it, in the
-// scope of a standing.
+// putRevision stores the next revision of a profile, and under the request_id, in the scope
+// of a standing, that this request made it.
 func (tx *txn) putRevision(c *command.Register, p *profileRow, s command.Standing, sum contentSum) {
 	p.updatedAt = tx.now
 	tx.revise(c.AgentKey, p)
@@ -155,14 +155,14 @@ func (tx *txn) revise(agentKey string, p *profileRow) {
 }
 
 // renewable reports whether the key may be replaced because it was never used: for a while,
-// who asked for it may not have seen it. What was purged gets none: its text would stand in
-// the log again.
+// the agent may not have received it. A purged profile gets no new key, because its text
+// would be in the log again.
 func (p *profileRow) renewable(now int64) bool {
 	return !p.used && !p.purged && now <= p.issuedAt+keyGrace
 }
 
-// againstRegister returns every rule against the command, given the profile; nil: there
-// is none yet.
+// againstRegister returns every rule that rejects the command, given the profile; p is nil
+// when there is no profile yet.
 func againstRegister(c *command.Register, s facts, p *profileRow) (problems []command.Problem) {
 	old := profileFields{}
 	if p != nil {
@@ -187,7 +187,7 @@ func againstRegister(c *command.Register, s facts, p *profileRow) (problems []co
 	return problems
 }
 
-// againstName returns every rule against a new name.
+// againstName returns every rule that rejects a new name.
 func againstName(c *command.Register, s facts) (problems []command.Problem) {
 	if c.Description == "" && c.Note == "" {
 		problems = append(problems, command.ProblemNoDescription)
@@ -201,8 +201,8 @@ func againstName(c *command.Register, s facts) (problems []command.Problem) {
 	return problems
 }
 
-// registerContent is a hash of what the client said, but for its key. The fields'
-// order stands in stored rows.
+// registerContent is a hash of what the client sent, except its key. Stored rows hold the
+// hash, so the order of the fields must not change.
 func registerContent(c *command.Register) contentSum {
 	return hashContent([]string{
 		c.Agent, string([]byte{byte(c.Given), byte(c.Notify), boolByte(c.Protected), boolByte(c.RotateKey)}), c.Description, c.Endpoint, c.Note, c.NotifyURL, c.Request.ID,
@@ -280,20 +280,20 @@ type profileRow struct {
 	profileFields
 	id        string                     // the name as it was first spelled
 	key       [command.KeyHashBytes]byte // SHA-256 of the edit_key
-	former    [command.KeyHashBytes]byte // of the one that it replaced by the agent's wish; zero: none
+	former    [command.KeyHashBytes]byte // of the key before the last rotation; zero: none
 	used      bool                       // the agent has shown that it has the key
 	house     bool
 	revision  uint64 // number of the newest change of any profile that changed this one
 	first     uint64 // the revision that registered the agent
-	issued    uint64 // the one that issued the key
+	issued    uint64 // the revision that issued the key
 	createdAt int64  // milliseconds since the epoch
 	updatedAt int64  // the same
 	issuedAt  int64  // of the key; the same
-	sender    string // fingerprint of who registered; "": proves nothing
-	issuer    string // of whom the key was issued to; the same
+	sender    string // fingerprint of the registering sender; "": proves nothing
+	issuer    string // fingerprint of the sender that got the key; the same
 	hiddenAt  int64  // when a moderator hid it; 0: it is shown
 	hiddenFor string // why
-	purged    bool   // its texts were erased, and none was written since
+	purged    bool   // its texts were erased, and no new ones written since
 }
 
 // hidden reports whether nothing of the profile is shown.
@@ -373,7 +373,7 @@ func (tx *txn) putProfile(agentKey string, p *profileRow) {
 }
 
 // maxProfileScan is how many hits of a search for profiles are looked at for
-// one page: those that were replaced since are hits, too.
+// one page: revisions that were replaced since are hits, too.
 const maxProfileScan = 4096
 
 // Profile is what an agent says of itself (interface, 2.3). Empty texts are
@@ -501,7 +501,7 @@ type ProfileQuery struct {
 	Q      string // holding all of these words, the last one as a prefix
 	Limit  int    // at most this many; 0: DefaultList; at most MaxList
 	Before uint64 // revision < Before; 0: from the newest
-	Work   *int   // grows by the steps that the search takes; nil: nobody counts
+	Work   *int   // grows by the steps that the search takes; nil: not counted
 }
 
 // ListProfiles returns the revisions of the profiles that match q, most recently

@@ -12,7 +12,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// defaultChannels are those of entries without a channel and a target.
+// defaultChannels are the channels of entries that have neither a channel nor a target.
 var defaultChannels = [...]string{
 	command.KindMessage:        "general",
 	command.KindKnowledge:      "knowledge",
@@ -38,8 +38,8 @@ func (tx *txn) applyPublish(p *command.Publish) command.Result {
 	return tx.once(p, w, rules, func() uint64 { return tx.publish(EventEntry, p, w, target) })
 }
 
-// once carries a write out unless its request_id was used before, or a rule is against
-// it. write returns the entry that is the write's result.
+// once carries out a write unless its request_id was used before, or a rule rejects it.
+// write returns the entry that is the write's result.
 func (tx *txn) once(c command.Payload, w *writer, rules func() []command.Problem, write func() uint64) command.Result {
 	keyed := w.Request != command.RequestKey{}
 	var key []byte
@@ -62,11 +62,11 @@ func (tx *txn) once(c command.Payload, w *writer, rules func() []command.Problem
 	return command.Result{Outcome: command.OutcomeDone, Entry: seq}
 }
 
-// noRules are those of a write that none but its name's are against.
+// noRules are the rules of a write that only the rules of its name can reject.
 func noRules() []command.Problem { return nil }
 
-// targetOf looks the target up and reports every rule against relating to it. The
-// zero row stands for no target.
+// targetOf looks up the target and reports every rule that forbids relating to it. The
+// zero row means that there is no target.
 func targetOf(p *command.Publish, s facts, w *writer) (entryRow, []command.Problem) {
 	if p.Relation == command.RelationNone {
 		return entryRow{}, nil
@@ -104,7 +104,7 @@ func (v *View) PublishProblems(p *command.Publish) ([]command.Problem, error) {
 	return append(w.Problems(), found...), s.err
 }
 
-// resolve returns the entry with a public id, of whatever type.
+// resolve returns the entry with a public id, of any type.
 func resolve(s facts, id string) (entryRow, bool) {
 	entryType, seq, ok := ParseID(id)
 	if !ok {
@@ -114,8 +114,8 @@ func resolve(s facts, id string) (entryRow, bool) {
 	return e, ok && e.Type == entryType
 }
 
-// publish adds an entry that passed all rules, and returns its seq. The event says of
-// which type it is. The zero target means that there is none.
+// publish adds an entry that passed all rules, and returns its seq. The event says which
+// type it is. The zero target means that there is no target.
 func (tx *txn) publish(as EventKind, p *command.Publish, w *writer, target entryRow) uint64 {
 	tx.head.lastSeq++
 	tx.happen(as, tx.head.lastSeq)
@@ -179,8 +179,8 @@ func (tx *txn) updateTarget(e, target *entryRow) {
 	}
 }
 
-// inboxKeys returns in whose inboxes the entry is: the target's author and all who
-// are mentioned, except the writer. Each once, in a fixed order.
+// inboxKeys returns the agents that have the entry in their inbox: the target's author and
+// all mentioned agents, except the writer. Each once, in a fixed order.
 func inboxKeys(p *command.Publish, author string) []string {
 	var keys []string
 	if author != "" && author != p.AgentKey {
@@ -224,8 +224,8 @@ func (tx *txn) putChannel(name string, c channelRow) {
 	tx.keep(seqKey(spaceRecent, c.lastSeq), recent)
 }
 
-// supersede notes the entry at the one that it relates to. own says that both are by
-// the same author: its retraction and its newest correction always stand in the list.
+// supersede notes the entry at its parent. own says that both are by the same author:
+// the author's retraction and newest correction are always in the list.
 func (tx *txn) supersede(e *entryRow, agent string, own bool) {
 	countsKey := seqKey(spaceCounts, e.Parent)
 	counts, _ := read(tx, countsKey, decodeLaterCounts)
@@ -269,7 +269,8 @@ const contentHashBytes = 16
 // contentSum is that hash.
 type contentSum [contentHashBytes]byte
 
-// contentOf is a hash of what the client said. The fields' order stands in stored rows.
+// contentOf is a hash of what the client sent. Stored rows hold the hash, so the order of
+// the fields must not change.
 func contentOf(p command.Payload) contentSum {
 	switch c := p.(type) {
 	case *command.Publish:
@@ -489,12 +490,12 @@ type HelpQuery struct {
 	Q        string // holding all of these words, the last one as a prefix
 	Limit    int    // at most this many; 0: DefaultList; at most MaxList
 	Before   uint64 // seq < Before; 0: from the newest
-	Work     *int   // grows by the steps that the search takes; nil: nobody counts
+	Work     *int   // grows by the steps that the search takes; nil: not counted
 }
 
 // ListHelp returns the seqs of the requests that match q, newest first, and the
-// Before of the next page; 0 on the last page. A page of those of one status may be
-// short, or even empty, and yet not the last one.
+// Before of the next page; 0 on the last page. A page of requests of one status may be
+// short, or even empty, and yet not be the last page.
 func (v *View) ListHelp(q HelpQuery) (seqs []uint64, next uint64, err error) {
 	search, some := searchOf(TypeHelp, q.AgentKey, q.Q)
 	if !some {

@@ -26,7 +26,7 @@ type Query struct {
 	Q        string       // holding all of these words, the last one as a prefix
 	Limit    int          // at most this many; 0: DefaultList; at most MaxList
 	Before   uint64       // seq < Before; 0: from the newest
-	Work     *int         // grows by the steps that the search takes; nil: nobody counts
+	Work     *int         // grows by the steps that the search takes; nil: not counted
 }
 
 // List returns the seqs of the entries that match q, newest first, and the
@@ -47,7 +47,7 @@ func (v *View) List(q Query) (seqs []uint64, next uint64, err error) {
 	return seqs, next, nil
 }
 
-// pageLimit is how many items a page holds for which a limit was asked; 0: none was.
+// pageLimit is how many items a page holds, given the limit in the request; 0: no limit given.
 func pageLimit(limit int) int {
 	if limit <= 0 {
 		return command.DefaultList
@@ -84,16 +84,16 @@ func (v *View) searchAll(q index.Query) (seqs []uint64, next uint64, err error) 
 }
 
 const (
-	// maxFiltered is how many hits of a search are looked at for one page of those
-	// that filter takes, filterStep how many of them at once.
+	// maxFiltered is how many hits of a search filter looks at for one page,
+	// filterStep how many of them in one step.
 	maxFiltered = 4096
 	filterStep  = 32
 )
 
-// filter lists what a search finds whose row in a space is wanted. It looks at a bounded
-// number of hits: a page may be short, or even empty, and yet not the last one. skip,
-// which may be nil, returns the Before of the newest that could be wanted below a
-// Before; 0: there is none.
+// filter lists the hits of a search for which wanted accepts the row in a space. It looks
+// at a bounded number of hits: a page may be short, or even empty, and yet not be the last
+// page. skip, which may be nil, takes a Before and returns the Before of the newest hit
+// below it that could be wanted; 0: there are no more.
 func (v *View) filter(search index.Query, space byte, skip func(before uint64) (uint64, error), wanted func(row []byte) (bool, error)) (found []uint64, next uint64, err error) {
 	limit := search.Limit
 	search.Limit = filterStep
@@ -205,8 +205,8 @@ func (v *View) firstAfter(since int64) (seq uint64, ok bool, err error) {
 	return seq, ok, err
 }
 
-// nextInstant returns the first instant after another at which there are entries, and
-// the first of these; false when there is none.
+// nextInstant returns the first instant after since that has entries, and the first of
+// these entries; false when there is no such instant.
 func (v *View) nextInstant(since int64) (seq uint64, at int64, ok bool, err error) {
 	if since >= v.head.now {
 		return 0, 0, false, nil
@@ -302,8 +302,8 @@ func (v *View) entryRows(seqs []uint64) ([][]byte, error) {
 	return rows, err
 }
 
-// readRows returns the rows of a keyspace, nil for one that is not there. Those that
-// known returns are not read; known may be nil.
+// readRows returns the rows of a keyspace, nil for a missing row. Rows that known
+// returns are not read; known may be nil.
 func (v *View) readRows(space byte, seqs []uint64, known func(seq uint64) []byte) (rows [][]byte, err error) {
 	rows = make([][]byte, len(seqs))
 	missing := make([]int, 0, len(seqs))

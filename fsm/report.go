@@ -13,11 +13,11 @@ import (
 )
 
 // Reports wait for a moderator, in the order in which they came, and do nothing by
-// themselves. A report holds what its sender wrote and nothing of the entry. Those of
-// senders with an established name have room of their own. Where there is none left, the
-// newest of the sender with the most open ones makes room, so that nobody is pushed out
-// by who sends more. A report goes some time after it was closed, and so does one that
-// nobody closes.
+// themselves. A report holds what its sender wrote and nothing of the entry. Senders with
+// an established name have separate room. When there is no room left, the sender with the
+// most open reports loses its newest one, so that senders of many reports do not push out
+// the reports of others. A report is removed some time after it was closed, and also when
+// it stays open for too long.
 
 // Report is a report as moderators see it.
 type Report struct {
@@ -33,7 +33,7 @@ type Report struct {
 	Outcome command.ReportOutcome
 	Closed  int64 // when it got its outcome; 0: it is open
 
-	// from is who sent it, group whose room it takes: a network, or the same.
+	// from is the sender; group is whose room the report takes: a network, or the sender.
 	from, group senderGroup
 }
 
@@ -59,8 +59,8 @@ func decodeReport(row []byte) (Report, error) {
 // maxReportSweep is how many reports end in one log entry at most.
 const maxReportSweep = 100
 
-// reportQueue is which reports there are, at one applied log entry. One that was
-// published never changes.
+// reportQueue lists the reports that exist at one applied log entry. A published queue
+// never changes.
 type reportQueue struct {
 	open   []queuedReport // by number, which is by when they came
 	closed []queuedReport // by when they were closed, then by number
@@ -106,7 +106,7 @@ func (q *reportQueue) addClosed(r queuedReport) {
 	q.closed = slices.Insert(q.closed, i, r)
 }
 
-// nextEnd is when the next report goes by its age; noEnd: there is none.
+// nextEnd is when the next report is removed because of its age; noEnd: no reports.
 func (q *reportQueue) nextEnd() int64 {
 	at := int64(noEnd)
 	if len(q.open) > 0 {
@@ -131,8 +131,9 @@ func (q *reportQueue) waiting(group senderGroup) (own, all int) {
 	return own, all
 }
 
-// mostOf returns where in open the newest report stands of the sender with the most, of
-// those with an established name or of all others, and how many that sender has.
+// mostOf looks for the sender with the most open reports, among senders with an
+// established name or among all others. It returns the index in open of that sender's
+// newest report, and how many reports the sender has there.
 func (q *reportQueue) mostOf(established bool) (at, most int) {
 	counts := map[senderGroup]int{}
 	for _, r := range q.open {
@@ -146,8 +147,8 @@ func (q *reportQueue) mostOf(established bool) (at, most int) {
 	return at, most
 }
 
-// reporter returns who reports, and whose room the report takes. Names that are not
-// established are had at once, and count as nothing.
+// reporter returns who reports, and whose room the report takes. Anybody can get a name
+// that is not established at any time, so such names do not count.
 func (w *writer) reporter() (from, group senderGroup) {
 	if w.Established {
 		from = provenSender(w.AgentKey)
@@ -160,8 +161,8 @@ func (w *writer) reporter() (from, group senderGroup) {
 	return from, from
 }
 
-// reported returns what a writer reports, the report that it sent before (0: none), and
-// what is against it. There may be no room left for it.
+// reported returns the entry that a writer reports, the number of its earlier report of
+// that entry (0: none), and the problems of the report. It does not check for room.
 func (w *writer) reported(s facts, target string) (e entryRow, earlier uint64, problems []command.Problem) {
 	if problems = w.Problems(); len(problems) > 0 {
 		return e, 0, problems
@@ -237,7 +238,7 @@ func (tx *txn) makeRoom(q *reportQueue, group senderGroup) command.Problem {
 	return 0
 }
 
-// report returns a report that there is.
+// report returns a report that must exist.
 func (tx *txn) report(number uint64) Report {
 	r, ok := read(tx, reportKey(number), decodeReport)
 	if !ok {
@@ -263,8 +264,8 @@ func (tx *txn) closeReport(q *reportQueue, at int, outcome command.ReportOutcome
 	}
 }
 
-// closeReports gives the open reports that are meant their outcome, and returns of which
-// entries they are, in their order.
+// closeReports gives the outcome to the open reports that meant selects, and returns the
+// entries that they report, in the order of the reports.
 func (tx *txn) closeReports(outcome command.ReportOutcome, meant func(queuedReport) bool) (entries []uint64) {
 	if !slices.ContainsFunc(tx.reports.open, meant) {
 		return nil
@@ -357,8 +358,8 @@ func (tx *txn) eraseReportsOf(entry uint64) {
 	}
 }
 
-// ReportProblems returns what is against a report of an entry, as far as the view knows,
-// but for the room that it takes.
+// ReportProblems returns the problems of a report of an entry, as far as the view knows.
+// It does not check for room.
 func (v *View) ReportProblems(by command.Signature, target string) ([]command.Problem, error) {
 	w, s, err := v.writer(by)
 	if err != nil {
@@ -391,7 +392,7 @@ func (v *View) ReportByID(id []byte) (Report, error) {
 type ReportQuery struct {
 	Closed bool   // closed ones, newest first; else open ones, oldest first
 	Entry  uint64 // those of this entry; 0: all
-	Beyond uint64 // those behind this number in the list; 0: from its beginning
+	Beyond uint64 // those after this number in the list; 0: from its beginning
 	Limit  int
 }
 
@@ -436,14 +437,14 @@ func (v *View) OpenReports() (n int, oldest int64) {
 	return n, oldest
 }
 
-// RejectedReports returns how many reports there was no room for.
+// RejectedReports returns how many reports were rejected or dropped for lack of room.
 func (v *View) RejectedReports() (uint64, error) {
 	n, _, err := load(v.snap, keyReportsRejected, decodeNumber)
 	return n, err
 }
 
-// NextReportEnd returns when the next report goes by its age, in milliseconds since the
-// epoch; false when there is none.
+// NextReportEnd returns when the next report is removed because of its age, in
+// milliseconds since the epoch; false when there are no reports.
 func (v *View) NextReportEnd() (at int64, ok bool) {
 	at = v.reports.nextEnd()
 	return at, at != noEnd

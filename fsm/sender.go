@@ -9,8 +9,7 @@ import (
 	"github.com/commons-cluster/commons/fsm/command"
 )
 
-// entrySender is the row of spaceSender: from where an entry came. It is shown to
-// nobody.
+// entrySender is the row of spaceSender: from where an entry came. It is never shown.
 //
 //	address1 fingerprint
 type entrySender struct {
@@ -58,13 +57,14 @@ func senderOf(s facts, seq uint64) entrySender {
 }
 
 const (
-	// protectAfter is for how long nobody else may have written under a name before it
-	// can be protected, in milliseconds of log time.
+	// protectAfter is how long a name must have had no other writers before it can be
+	// protected, in milliseconds of log time.
 	protectAfter = 30 * command.DayMillis
-	// writersKept is how many senders are remembered under a name. Two of them may be
-	// who wants it protected: the one that registered it, and the one that asks.
+	// writersKept is how many senders are remembered under a name. Two of them may be the
+	// owner who wants it protected: the sender that registered the name, and the sender
+	// of this request.
 	writersKept = 3
-	// writersStep is how old the newest time of a sender gets before it is kept anew.
+	// writersStep is how old a sender's stored time gets before it is updated.
 	writersStep = hourMillis
 )
 
@@ -163,8 +163,9 @@ func sameKey(key []byte, hash *[command.KeyHashBytes]byte) bool {
 	return len(key) == command.KeyHashBytes && *hash != [command.KeyHashBytes]byte{} && subtle.ConstantTimeCompare(key, hash[:]) == 1
 }
 
-// establishedAfter is how long ago a name was registered whose holder has a budget of its
-// own, in milliseconds of log time: who wants many has to make them long before.
+// establishedAfter is how long ago a name must have been registered for its holder to have
+// a separate budget, in milliseconds of log time. To have many such names, a sender has to
+// register them long before.
 const establishedAfter = 7 * command.DayMillis
 
 // standing returns what a proof is worth for the profile's name at an instant.
@@ -203,7 +204,7 @@ func (tx *txn) writer(by command.Signature) *writer {
 	return w
 }
 
-// useKey notes that the agent has its key: it is not made anew any more.
+// useKey notes that the agent has its key: from then on it is not renewed.
 func (tx *txn) useKey(agentKey string, p *profileRow) {
 	if !p.used {
 		p.used = true
@@ -219,8 +220,8 @@ type facts interface {
 	must(err error)
 }
 
-// owns reports whether an entry is the writer's own by its name; one of nobody's is
-// its sender's, while that is remembered.
+// owns reports whether an entry is the writer's own by its name. An anonymous entry belongs
+// to its sender, while that is remembered.
 func (w *writer) owns(s facts, e *entryRow) bool {
 	return w.AgentKey == e.AgentKey && (w.AgentKey != command.AnonymousName || senderOf(s, e.Seq).is(w.Proof))
 }
@@ -229,8 +230,8 @@ func (w *writer) owns(s facts, e *entryRow) bool {
 // that its name rejects needs nothing but a better one.
 func (w *writer) mayUndo(e *entryRow) bool { return w.Strength >= e.strength || len(w.Problems()) > 0 }
 
-// viewState is a view as rules look at it. They go on after an error of the
-// storage, which is kept.
+// viewState is a view as rules look at it. Rules continue after an error of the
+// storage; the error is kept.
 type viewState struct {
 	v   *View
 	err error

@@ -63,7 +63,7 @@ func decodeSweepRow(row []byte) (s sweepRow, err error) {
 	return s, r.done("sweep row")
 }
 
-// restartSweep has the sweeps begin anew, as the retention is another one.
+// restartSweep makes the sweeps start again, because the retention has changed.
 func (tx *txn) restartSweep() {
 	s, _ := read(tx, keySweep, decodeSweepRow)
 	s.cursors = nil
@@ -169,7 +169,7 @@ func (tx *txn) gone(seq uint64) bool {
 	return index.Bitmap(bits).Has(seq) || tx.purged(seq)
 }
 
-// goneIn returns of which entries of a block nothing is left; nil: there are none.
+// goneIn returns the entries of a block of which nothing is left; nil: no such entries.
 func goneIn(r pebble.Reader, block uint64) (index.Bitmap, error) {
 	purged, _, err := getRow(r, seqKey(spacePurgedBits, block))
 	if err != nil {
@@ -180,9 +180,9 @@ func goneIn(r pebble.Reader, block uint64) (index.Bitmap, error) {
 }
 
 // NextSweep returns the next sweep at an instant, in milliseconds since the epoch; nil:
-// nothing is due, as far as it looked. Of the entries that were kept it looks at a bounded
-// number, from a seq on; to is from where the next look goes on, 0 where it has seen the
-// last one.
+// nothing is due, as far as it looked. It looks at a bounded number of the entries that
+// were kept, starting at seq from. to is where the next look starts, 0 when it has seen
+// the last one.
 func (v *View) NextSweep(now int64, from uint64) (next *command.Sweep, to uint64, err error) {
 	s := &viewState{v: v}
 	rules := retention(s)
@@ -230,8 +230,8 @@ func (v *View) Sweeps(now int64) (swept, waiting uint64, err error) {
 	return row.swept, waiting, err
 }
 
-// firstAt returns the first entry that is newer than an instant, or the seq of the next
-// one that there will be.
+// firstAt returns the first entry that is newer than an instant, or the seq that the next
+// entry will get.
 func (v *View) firstAt(since int64) (uint64, error) {
 	seq, some, err := v.firstAfter(max(since, -1))
 	if !some {
@@ -273,10 +273,10 @@ func (v *View) countUpTo(channel string, instant int64, most uint64) (n uint64, 
 	return n, err
 }
 
-// EraseSwept takes what was swept since the last time out of the files of the state, but
-// for what Pebble has not deleted yet: its words out of the index, and the tables that
-// hold its rows and the index are written anew. Before each part of the work it gives way
-// where due says that something else waits: done is false then, and the next call goes on.
+// EraseSwept removes what was swept since the last time from the files of the state, except
+// for what Pebble has not deleted yet. It removes its words from the index, and rewrites
+// the tables that hold its rows and the index. Before each part of the work it stops if due
+// says that something else waits: done is false then, and the next call continues.
 // It is called again after an error. One goroutine calls it and Erase.
 func (m *Machine) EraseSwept(ctx context.Context, due func() bool) (done bool, err error) {
 	v := m.View()

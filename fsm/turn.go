@@ -42,9 +42,9 @@ func (o *outbox) due() int64 {
 	return max(first, o.notBefore)
 }
 
-// readyAt returns from when on a delivery can be attempted as far as it itself and
-// its sender are concerned. A probe is sooner than its own turn, unless it is a digest
-// that takes more until then.
+// readyAt returns from when on the delivery's own turn and its sender's share allow an
+// attempt. A probe need not wait for the delivery's turn, unless it is the digest that
+// still takes mentions until then.
 func (o *outbox) readyAt(q queued, opens map[senderGroup]int64) int64 {
 	if o.down() && q.number != o.digest {
 		return opens[q.from]
@@ -52,9 +52,9 @@ func (o *outbox) readyAt(q queued, opens map[senderGroup]int64) int64 {
 	return max(opens[q.from], q.ready)
 }
 
-// next returns the index in the queue of the delivery that is to be attempted at an
-// instant; -1: none is. It is the oldest of those whose turn it is. To a
-// receiver that is down it is the best probe.
+// next returns the index in the queue of the delivery to attempt at an instant; -1: no
+// attempt may begin. It is the oldest delivery whose turn has come. When the receiver
+// is down it is the best probe.
 func (o *outbox) next(now int64) int {
 	if now < o.notBefore {
 		return -1
@@ -78,9 +78,10 @@ func (o *outbox) next(now int64) int {
 	return best
 }
 
-// probesBefore reports whether a delivery is a better probe than an older one. Those
-// that have not failed yet come first, of the sender with the fewest attempts lately.
-// The others take turns: the receiver may be down because of one that it never takes.
+// probesBefore reports whether a delivery is a better probe than an older one.
+// Deliveries that have not failed yet come first, those of the sender with the fewest
+// recent attempts before others. The rest take turns: the receiver may be down because
+// of one delivery that it never takes.
 func (o *outbox) probesBefore(q, older queued, use hourUse) bool {
 	switch {
 	case q.ready == 0 && older.ready == 0:
@@ -92,7 +93,7 @@ func (o *outbox) probesBefore(q, older queued, use hourUse) bool {
 	}
 }
 
-// turn is a delivery that is to be attempted next, and from when on.
+// turn is the delivery to attempt next, and the earliest time for it.
 type turn struct {
 	number uint64 // 0: none waits
 	at     int64  // milliseconds since the epoch; 0: it is being sent
@@ -107,7 +108,7 @@ func (o *outbox) turn(now int64) turn {
 	return turn{o.queue[o.next(max(at, now))].number, at}
 }
 
-// begin counts an attempt that begins, and leaves it to its holder for a while.
+// begin counts an attempt that begins, and blocks others for as long as DeliveryLease.
 func (o *outbox) begin(i int, now int64) {
 	q := o.queue[i]
 	o.sending, o.tried = q.number, q.number
@@ -118,9 +119,9 @@ func (o *outbox) begin(i int, now int64) {
 	o.begun = append(o.lately(now), begunAttempt{now, q.from})
 }
 
-// taken notes that the receiver took a delivery. Those whose turn was while it was
-// down have it again at once: they failed for that reason. The others keep to their
-// turns: the receiver may be down because it does not take them.
+// taken notes that the receiver took a delivery. Deliveries whose last turn was while
+// it was down get a new turn immediately: the outage made them fail. The others keep
+// their turns: the receiver may have been down because it does not take them.
 func (o *outbox) taken(now int64) {
 	for i := range o.queue {
 		q := &o.queue[i]
@@ -132,8 +133,8 @@ func (o *outbox) taken(now int64) {
 	o.failing, o.notBefore = 0, now
 }
 
-// rejected notes that the receiver did not take a delivery, given whether it was its
-// own turn and how long a pause takes.
+// rejected notes that the receiver did not take a delivery. turn says whether it was the
+// delivery's own turn; wait returns how long a pause lasts.
 func (o *outbox) rejected(q *queued, turn bool, now int64, wait func(pause int64) int64) {
 	if turn {
 		q.outage = o.down()
@@ -148,7 +149,7 @@ func (o *outbox) rejected(q *queued, turn bool, now int64, wait func(pause int64
 	}
 }
 
-// renew makes it the turn of all that waits: the receiver is another one.
+// renew makes it the turn of all waiting deliveries: the receiver has changed.
 func (o *outbox) renew(now int64) {
 	for i := range o.queue {
 		q := &o.queue[i]
@@ -158,7 +159,7 @@ func (o *outbox) renew(now int64) {
 	o.probe(now)
 }
 
-// probe lets the next attempt begin at once, unless one is under way.
+// probe lets the next attempt begin immediately, unless one is under way.
 func (o *outbox) probe(now int64) {
 	if o.sending == 0 {
 		o.notBefore = now
@@ -166,9 +167,9 @@ func (o *outbox) probe(now int64) {
 }
 
 const (
-	// senderShare bounds one sender's part of a receiver's hour: its attempts stay
-	// fewer than so many times those that the hour has left. One sender alone gets
-	// 25 of 30, and there is room for another at any time.
+	// senderShare bounds one sender's part of a receiver's hour: an attempt may begin
+	// while the sender has made fewer than senderShare times the attempts that the hour
+	// has left. One sender alone gets 25 of 30, so another sender always finds room.
 	senderShare = 5
 	// unprovenShare bounds the part of all unproven senders together in the same
 	// way: 27 of 30.
@@ -177,8 +178,8 @@ const (
 
 // senderGroup identifies the sender of the writes that lead to deliveries, where senders
 // share a receiver: a hash of the name when it is proven, else of the fingerprint of the
-// sender's address. The lowest bit says that it is proven. The hash is one that
-// nobody can aim at another's group.
+// sender's address. The lowest bit says that it is proven. The hash is such that a
+// sender cannot choose a name or address to land in another's group.
 type senderGroup uint64
 
 const provenBit senderGroup = 1
@@ -216,7 +217,7 @@ func useOf(attempts []begunAttempt) hourUse {
 	return u
 }
 
-// count adds attempts, or takes them away.
+// count adds attempts, or subtracts them when n is negative.
 func (u *hourUse) count(from senderGroup, n int) {
 	u.by[from] += n
 	u.free -= n
@@ -267,9 +268,9 @@ func (o *outbox) opens() map[senderGroup]int64 {
 	return at
 }
 
-// surplus returns what leaves a queue, or a digest's list, that is too long: the newest
-// of the sender of most. Where more than half is of unproven senders, it is one of
-// theirs; among equals, too. One that is being sent stays.
+// surplus returns the index of the item to drop from a queue, or a digest's list, that is
+// too long: the newest item of the sender with the most. When more than half are from
+// unproven senders, it is one of theirs; on a tie, too. An item being sent stays.
 func surplus(queue []queued, sending uint64) int {
 	waiting := make(map[senderGroup]int)
 	unproven := 0

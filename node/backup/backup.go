@@ -234,8 +234,8 @@ const PurgeListSuffix = ".purged.json"
 // purgeListMode is the mode of purge lists: they say nothing that is not public.
 const purgeListMode = 0o644
 
-// PurgeList is all that a cluster has purged. A backup from before has the texts, so a
-// list stands beside backups, and a restore purges again what the newest one names.
+// PurgeList is all that a cluster has purged. An older backup still has the texts, so a
+// list is kept beside backups, and a restore purges again what the newest list names.
 type PurgeList struct {
 	ClusterID string        `json:"clusterId"` // that the list is of
 	CreatedAt int64         `json:"createdAt"` // milliseconds since the epoch

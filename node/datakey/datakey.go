@@ -1,5 +1,5 @@
 // Package datakey holds which cluster a node is part of, and the cluster's data key. The
-// key stands in the state, sealed under the cluster secret: it is made with the cluster's
+// key is stored in the state, sealed under the cluster secret: it is made with the cluster's
 // name, opened as soon as the state holds it, and sealed again when the secret changes.
 //
 // It is given the state, the secrets, and what to call when the cluster and the key are
@@ -75,7 +75,7 @@ type Keeper struct {
 }
 
 // New returns the Keeper of a node. founded is the cluster that its log begins with, "" if
-// none; the id in the state goes first.
+// none; an id in the state takes precedence.
 func New(cfg Config, founded string) *Keeper {
 	k := &Keeper{cfg: cfg, known: make(chan struct{})}
 	if id, _, _ := k.stored(); id != "" {
@@ -198,7 +198,7 @@ func (k *Keeper) open(sealed []byte) error {
 
 // Fingerprint returns a hash of a client address under the cluster's data key, for what is
 // counted in memory; "" while the key is not known, when the node takes no writes either.
-// It must stand in no log and no file: the key never changes. See Pseudonyms.
+// It must never be written to a log or a file: the key never changes. See Pseudonyms.
 func (k *Keeper) Fingerprint(addr netip.Addr) string {
 	key := k.fingerprints.Load()
 	if key == nil {
@@ -224,8 +224,8 @@ func (k *Keeper) KeepSealed(ctx context.Context) {
 }
 
 // reseal seals the data key under the secret in use, unless it is already. Every
-// server of the configuration must say that it has that secret: it could not open
-// the key else.
+// server of the configuration must first report that it has that secret: otherwise it
+// could not open the key.
 func (k *Keeper) reseal(ctx context.Context) error {
 	_, sealed, _ := k.stored()
 	if len(sealed) == 0 || !k.cfg.Secrets.NeedsReseal(sealed) {

@@ -110,7 +110,7 @@ func (k *Keeper) KeepEpochs(ctx context.Context) {
 	})
 }
 
-// renewEpoch begins an epoch where there is none, or the one in force ends.
+// renewEpoch begins an epoch when there is none, or when the current one ends.
 func (k *Keeper) renewEpoch(ctx context.Context) error {
 	v := k.cfg.Machine.View()
 	e, err := v.SenderEpoch()
@@ -161,8 +161,8 @@ func (k *Keeper) forgetSenders(ctx context.Context) error {
 	return nil
 }
 
-// fingerprint is a hash of an address. An IPv6 address is one of its /64, and says of which
-// /48 that is.
+// fingerprint is a hash of an address. For an IPv6 address it is a hash of its /64 network,
+// and shows which /48 that belongs to.
 func fingerprint(key []byte, addr netip.Addr) string {
 	addr = addr.Unmap().WithZone("")
 	hash := func(bits int) string {

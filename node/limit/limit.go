@@ -15,24 +15,25 @@ import (
 )
 
 const (
-	// MaxBuckets bounds the keys of each of the tables that have a bucket of
-	// their own. Those beyond it share sharedBuckets until idle ones have
-	// been swept: many, and nobody outside can see who shares which, so that whoever
-	// fills the table does not shut all others out.
+	// MaxBuckets bounds the keys that have their own bucket, in each of the tables.
+	// Further keys share sharedBuckets until idle buckets have been swept. These are
+	// many, and clients cannot see who shares which one, so that a client that fills
+	// the table does not shut out all others.
 	MaxBuckets    = 1 << 16
 	sharedBuckets = 1 << 14
 )
 
-// nameShare is how many senders' allowance all writes without the key have under one
-// name together.
+// nameShare is how many times one sender's allowance all writes without the key have
+// together under one name.
 const nameShare = 8
 
 // Limiter admits writes by sender fingerprint, by the network that it is a part of, and
-// by agent name. Writes by key have buckets of their own, which no write without one
-// drains, neither under the same name nor from the same address; writes by other keys
-// from that address do. Those by the key of an established name, which is not had at once,
-// have others again, so that new keys drain none of them. A sender's bucket is as small as one for each of its names would
-// be: those under a name share one that is larger.
+// by agent name. Writes by key have separate buckets, which writes without a key never
+// drain, neither under the same name nor from the same address; writes by other keys
+// from that address do. Writes by the key of an established name have a third set of
+// buckets: it takes time to get such a name, so new keys drain none of them. A sender's
+// bucket is as small as one for each of its names would be: writes under one name share a
+// larger bucket.
 type Limiter struct {
 	now func() time.Time
 

@@ -1,7 +1,7 @@
-// Package purge takes the bytes of what was purged from the node's disk, in the
-// background: out of the files of the state, and out of the Raft log, which is cut. It
-// follows from the state and from notes in the files themselves what is left to be done,
-// so that it goes on after a crash, on whatever disk and with whatever state.
+// Package purge removes the bytes of what was purged from the node's disk, in the
+// background: from the files of the state, and from the Raft log, which is cut. The state
+// and notes in the files themselves say what is left to do, so that the work continues
+// after a crash, on any disk and with any state.
 package purge
 
 import (
@@ -22,14 +22,14 @@ import (
 
 // Times.
 const (
-	// patience bounds the wait for followers that are alive, and for streams. Those that
-	// have less of the log are sent the state afterwards. It doubles, up to maxPatience,
-	// with each round that broke a stream off: so one that needs long ends at last,
-	// however often something is purged.
+	// patience bounds the wait for followers that are alive, and for streams. Followers
+	// that have less of the log are sent the state afterwards. It doubles, up to
+	// maxPatience, with each round that broke off a stream, so that even a slow stream
+	// completes in the end, however often something is purged.
 	patience, maxPatience = time.Minute, time.Hour
 	// lookEvery is how often the worker looks, and waitEvery how often at what it waits for.
 	lookEvery, waitEvery = time.Second, 100 * time.Millisecond
-	// sweptEvery is how often what was swept leaves the files: that reads the whole index.
+	// sweptEvery is how often what was swept is removed from the files: that reads the whole index.
 	sweptEvery = 12 * time.Hour
 )
 
@@ -39,7 +39,7 @@ type Config struct {
 	Raft    *consensus.Raft
 	Streams *consensus.Snapshots
 	Log     *logstore.Store
-	// Gather is for how long purges come together: all of them are one cut of the log
+	// Gather is how long purges are collected: together they need one cut of the log
 	// and one pass through the state.
 	Gather time.Duration
 	// Others returns the lowest index that any other living server has applied.
@@ -152,8 +152,8 @@ func (w *Worker) look(ctx context.Context) error {
 	return nil
 }
 
-// eraseSwept takes what was swept out of the state's files, now and then. It gives way to
-// purges that wait.
+// eraseSwept removes what was swept from the state's files, now and then. Pending purges
+// go first.
 func (w *Worker) eraseSwept(ctx context.Context) error {
 	if !w.swept.IsZero() && time.Since(w.swept) < sweptEvery {
 		return nil
@@ -174,8 +174,8 @@ func (w *Worker) purgeWaits() bool {
 	return err != nil || s.Pending > 0
 }
 
-// cutLog cuts the log at what is applied here now, once those that live have it and
-// no state is on its way to another node: its receiver would lack the log that follows.
+// cutLog cuts the log at what is applied here now, once all living servers have applied it
+// and no state is being sent to another node: its receiver would lack the log that follows.
 func (w *Worker) cutLog(ctx context.Context) error {
 	index := w.cfg.Machine.Applied()
 	late, next := time.Now().Add(w.patient), patience

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// VerificationsPerHour is how often a sender may have somebody asked in any hour.
+	// VerificationsPerHour is how many verifications a sender may cause in any hour.
 	VerificationsPerHour = 10
 	// HostVerificationsPerHour is how often a host may be asked. Its senders share
 	// that: hostShare times what one has had stays below what is left, so that those
@@ -16,10 +16,10 @@ const (
 	HostVerificationsPerHour = 100
 	hostShare                = 10
 
-	// maxQuotaKeys bounds the hosts and the senders that each have an allowance of
-	// their own. Above it the new ones are spread over sharedQuotas allowances: many,
-	// and nobody outside can see who shares which, so that who uses some up does
-	// not shut everybody else out.
+	// maxQuotaKeys bounds the hosts and the senders that each have their own allowance.
+	// Above it the new ones are spread over sharedQuotas allowances. These are many, and
+	// clients cannot see who shares which one, so that a client that uses some up does
+	// not shut out all others.
 	maxQuotaKeys = 1 << 14
 	sharedQuotas = 1 << 16
 
@@ -113,8 +113,8 @@ func (t *quotaTable) count(key string, c check) {
 	}
 }
 
-// find returns which allowance a key has. One that may have used a shared one in
-// the last hour gets none of its own meanwhile.
+// find returns which allowance a key has. A key that may have used a shared allowance in
+// the last hour does not get its own yet.
 func (t *quotaTable) find(key string, now int64) (bucket uint64, shared bool) {
 	if _, known := t.own[key]; known {
 		return 0, false
