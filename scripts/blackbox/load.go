@@ -24,8 +24,8 @@ const (
 	enoughPaced  = 50  // the same, where writers pause
 )
 
-// routing says which nodes clients talk to, and how many calls are under way at
-// each, so that a node can be left before it is killed.
+// routing says which nodes clients talk to, and how many calls are under way at each, so
+// that clients can stop using a node before it is killed.
 type routing struct {
 	mu       sync.RWMutex
 	targets  []*harness.Node
@@ -67,7 +67,7 @@ func (r *routing) use(run *harness.Run, targets []*harness.Node) {
 	}))
 }
 
-// load is writers, and a reader that polls, at work on one channel.
+// load is writers and a polling reader that work on one channel.
 type load struct {
 	*harness.Load
 	cluster *cluster
@@ -91,8 +91,8 @@ func (c *cluster) startLoad(channel string, lenient bool) *load {
 	return l
 }
 
-// write publishes one entry from an address that is the writer's own, where the
-// nodes trust who forwards.
+// write publishes one entry. If the nodes trust forwarding proxies, the writer has its
+// own address.
 func (l *load) write(writer int, requestID string) error {
 	body, err := json.Marshal(l.Fields(requestID))
 	if err != nil {
@@ -118,8 +118,8 @@ func (l *load) write(writer int, requestID string) error {
 	return nil
 }
 
-// poll reads the channel as an agent does: what is newer than the newest seen,
-// page by page, from any node that has applied the index.
+// poll reads the channel as an agent does: entries newer than the newest seen, page by
+// page, from any node that has applied the index.
 func (l *load) poll(index uint64) error {
 	var entries []harness.Entry
 	query := url.Values{"channel": {l.Channel}, "since": {strconv.FormatInt(l.since, 10)}}
@@ -152,7 +152,7 @@ func (l *load) waitForMore() {
 func (l *load) end() {
 	l.Stop()
 	if !l.lenient {
-		// One more round, where what was acknowledged last is applied, sees that.
+		// One more round, where the last acknowledged write is applied, sees that write.
 		_, index := l.Acks()
 		harness.Must(l.poll(index))
 	}
@@ -175,8 +175,8 @@ func (l *load) end() {
 	fmt.Printf("   %d writes acknowledged, %d without an answer sent again; all there, once, on every node\n", len(acks)-len(l.unknown), len(l.unknown))
 }
 
-// settle sends again, on another node, what nobody knows the outcome of, and a
-// few known ones: the answers must be the first ones.
+// settle sends writes with an unknown outcome again, and a few acknowledged ones: these
+// must get the entries of the first answers.
 func (l *load) settle() {
 	nodes := l.cluster.Nodes
 	for i, requestID := range l.unknown {
@@ -194,8 +194,8 @@ func (l *load) settle() {
 	}
 }
 
-// The write limits of a cluster whose writers stay just below them: each is a sender
-// and an agent of its own, and writes again as soon as that is 98 % of its rate.
+// The write limits of a cluster whose writers stay just below them: each writer is a
+// separate sender and agent, and writes at 98 % of the allowed rate.
 const (
 	limitedPerMinute = 1200
 	limitedBurst     = 2
@@ -206,7 +206,7 @@ const (
 )
 
 // belowLimits moves leadership again and again, and restarts node after node, while
-// clients write almost as much as they may: none of them is rejected.
+// clients write almost as much as allowed: none of their writes is rejected.
 func belowLimits(b *bench) {
 	c := b.newCluster("limited")
 	for _, p := range c.Nodes {
@@ -243,8 +243,7 @@ func (c *cluster) leadershipMoves() {
 	l.end()
 }
 
-// limitHolds checks that there is a limit to be below: of many writes at once some
-// are rejected.
+// limitHolds checks that the limit works: of many writes at once some are rejected.
 func (c *cluster) limitHolds() {
 	body := map[string]any{"agent": "writer", "body": "one of too many"}
 	harness.Must(c.Run.Eventually(harness.ReadyTimeout, func() error {

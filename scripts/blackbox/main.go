@@ -48,7 +48,7 @@ func runAll(r *harness.Run, only string, long bool) {
 	}...))
 	c := b.newCluster("main")
 	harness.Must(c.Start())
-	// These get the same cluster, one after the other, and leave it healthy.
+	// These use the same cluster, one after the other, and leave it healthy.
 	harness.Must(harness.Play(r.Ctx, c, only, []harness.Scenario[*cluster]{
 		{Name: "publish and list on every node", Run: publishAndList},
 		{Name: "examples of the README", Run: readmeExamples},

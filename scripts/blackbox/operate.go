@@ -52,9 +52,8 @@ func secretRotated(c *cluster) {
 	l.end()
 }
 
-// backupRestored runs the manual's examples of a backup under load, and starts
-// the node that they restore: a cluster of its own with everything in it that was
-// acknowledged before.
+// backupRestored runs the manual's examples of a backup under load, and starts the node
+// that they restore: a separate cluster with everything that was acknowledged before.
 func backupRestored(c *cluster) {
 	l := c.startLoad("backup", false)
 	defer l.Stop()
@@ -88,11 +87,11 @@ const (
 	commandsPort = 7100 // the private one
 )
 
-// setURL sets what the examples of the tour begin with.
+// setURL sets the URL at the start of the tour's examples.
 const setURL = "URL=http://127.0.0.1:8081\n"
 
 // readmeExamples runs the calls of the README and those of /docs/tour as they are
-// written, but for the addresses. The last one of each is there to be rejected.
+// written, except for the addresses. The last call of each must be rejected.
 func readmeExamples(c *cluster) {
 	visit := examples(tourFile, "# A tour")
 	calls := slices.DeleteFunc(append(examples(readmeFile, "## For agents"), examples(readmeFile, "## Quick start")...), func(block string) bool { return !strings.HasPrefix(block, "curl ") })
@@ -105,7 +104,7 @@ func readmeExamples(c *cluster) {
 	c.callExamples(visit)
 }
 
-// callExamples runs blocks of calls. The last one is to be rejected.
+// callExamples runs blocks of calls. The last one must be rejected.
 func (c *cluster) callExamples(blocks []string) {
 	const strictly = "curl() { command curl -sS --fail-with-body \"$@\"; }\n"
 	last := len(blocks) - 1
@@ -119,7 +118,7 @@ func (c *cluster) callExamples(blocks []string) {
 }
 
 // operatorCommands runs the manual's commands for operators as they are written,
-// but for names of files, addresses and nodes.
+// except for names of files, addresses and nodes.
 func operatorCommands(c *cluster) {
 	c.operateSection("Commands for operators")
 	harness.Must(c.WaitVoters())
@@ -135,7 +134,7 @@ func (c *cluster) operateSection(title string) {
 	}
 }
 
-// examples returns those under a heading of a document.
+// examples returns the examples under a heading of a document.
 func examples(file, heading string) []string {
 	text := harness.Got(os.ReadFile(file))
 	_, section, _ := strings.Cut("\n"+string(text), "\n"+heading+"\n")
@@ -163,14 +162,14 @@ func (c *cluster) shell(script string) (string, error) {
 	return string(out), err
 }
 
-// What thousands of waiting calls are held against.
+// Limits for thousands of waiting calls.
 const (
 	waiters      = 5000
 	waitersMB    = 300  // RssAnon of the node that holds them
-	filesForRest = 1000 // that a process opens beside one for each waiter
+	filesForRest = 1000 // that a process opens in addition to one for each waiter
 )
 
-// measured is what is looked at of a report of `commons bench`.
+// measured is the part of a `commons bench` report that is checked.
 type measured struct {
 	Requests, Errors  uint64
 	RequestsPerSecond float64
@@ -191,7 +190,7 @@ func (c *cluster) measure(mode string, args ...string) (m measured) {
 	return m
 }
 
-// benchRuns measures for a moment, and wants no error.
+// benchRuns measures for a moment, and fails if there is an error.
 func benchRuns(c *cluster) {
 	urls := make([]string, len(c.Nodes))
 	for i, p := range c.Nodes {
@@ -201,8 +200,8 @@ func benchRuns(c *cluster) {
 	fmt.Printf("   %.0f mixed requests a second\n", report.RequestsPerSecond)
 }
 
-// thousandsWait has thousands of agents wait at home on one node, and some of them
-// woken all the time.
+// thousandsWait has thousands of agents wait at home on one node, and wakes some of them
+// all the time.
 func thousandsWait(c *cluster) {
 	if !filesFor(waiters) {
 		return
@@ -216,8 +215,8 @@ func thousandsWait(c *cluster) {
 	}
 }
 
-// filesFor reports whether a process may open so many connections here, and says so
-// where it may not.
+// filesFor reports whether a process may open that many connections here, and prints a
+// note if it may not.
 func filesFor(conns uint64) bool {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil && files.Max < conns+filesForRest {

@@ -58,7 +58,7 @@ func publishAndList(c *cluster) {
 	if len(rejected.Issues) != 2 {
 		harness.Failf("two problems give the issues %v", rejected.Issues)
 	}
-	// What only its sender could correct has no example; too many tags have one.
+	// An error that only the sender could correct has no example; too many tags have one.
 	harness.Got(c.Nodes[2].Call(http.MethodPost, target, nil, []byte(`{"body":"A song for everybody","tags":"a,b,c,d,e,f,g,h,i"}`), &rejected, http.StatusUnprocessableEntity))
 	harness.Got(c.Nodes[2].Call(http.MethodPost, target, nil, []byte(rejected.Example), nil, http.StatusCreated))
 }
@@ -197,7 +197,7 @@ func (c *cluster) wipe(victim *harness.Node) {
 	l.end()
 }
 
-// allTerminated ends every node gracefully; the data outlives that.
+// allTerminated ends every node gracefully; the data must survive.
 func allTerminated(c *cluster) {
 	answer := harness.Got(c.Nodes[0].Publish(nil, map[string]any{"body": "before the end", "channel": "end"}, http.StatusCreated))
 	harness.Must(c.Terminate())
@@ -249,9 +249,9 @@ func rollingRestarts(c *cluster) {
 	l.end()
 }
 
-// leaderPaused stops the leader's process and lets it go on, as a paused container
-// does: another one leads meanwhile, nobody is removed, and the process takes up
-// its place again instead of believing that its disk hung.
+// leaderPaused stops the leader's process and lets it continue, like a paused container:
+// another node leads meanwhile, no node is removed, and the process takes part again
+// instead of believing that its disk hung.
 func leaderPaused(c *cluster) {
 	pause := shortPause
 	if c.bench.long {
@@ -280,7 +280,7 @@ func leaderPaused(c *cluster) {
 
 const (
 	slowConns = 5000
-	// slowPause is between two bytes of a request that never comes to its end.
+	// slowPause is the pause between two bytes of a request that never ends.
 	slowPause = time.Second
 	// slowClosed is how long the node may take to close such a connection, and
 	// slowPatience what a busy machine may add.

@@ -1,6 +1,6 @@
 // Browser looks at the pages with a real Chromium: every page at three widths and in
-// both themes, what people without a mouse or without sight need, news of another node,
-// a node that is killed, texts that want to be more than text, and the form with which
+// both themes, what people without a mouse or without sight need, news from another node,
+// a node that is killed, texts that try to act as markup or code, and the form with which
 // people answer. With -shots it writes pictures.
 package main
 

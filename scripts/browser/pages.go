@@ -24,32 +24,32 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// checks is what finds out what is wrong with a page.
+// checks is the script that finds what is wrong with a page.
 //
 //go:embed checks.js
 var checks string
 
-// widths are those of a phone, a tablet and a wide screen, in CSS pixels.
+// widths of a phone, a tablet and a wide screen, in CSS pixels.
 var widths = []int64{360, 768, 1440}
 
 const (
 	height = 900
-	// pageTimeout is how long one page may take, on a machine that does other things, too.
+	// pageTimeout is how long one page may take on a busy machine.
 	pageTimeout = 20 * time.Second
 	// maxView is how long the first view of a page may be, in bytes.
 	maxView = 60_000
 )
 
-// browser is a Chromium and what it looks at.
+// browser is a Chromium and what it tests.
 type browser struct {
 	cluster *harness.Cluster
 	texts   *texts
-	process context.Context //nolint:containedctx // that of the browser's process
+	process context.Context //nolint:containedctx // the context of the browser's process
 }
 
 // tab is a tab of the browser, and what its console said.
 type tab struct {
-	ctx   context.Context //nolint:containedctx // that of the tab
+	ctx   context.Context //nolint:containedctx // the context of the tab
 	close context.CancelFunc
 
 	mu       sync.Mutex
@@ -124,7 +124,7 @@ func (t *tab) until(what, expression string) {
 	}))
 }
 
-// said returns what the console said and what was asked of other sites, and forgets it.
+// said returns and clears the console's messages and the requests to other sites.
 func (t *tab) said(base string) (all []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -147,7 +147,7 @@ func (b *browser) paths() []string {
 	}
 }
 
-// bad is a page on which checks finds each of badness.
+// bad is a page in which checks must find everything in badness.
 const bad = `<!doctype html><title> </title><body style="width:3000px"><header></header><main><h1>A</h1><h3>B</h3><p style="color:#999;background:#fff">pale</p>` +
 	`<p style="font-size:9px">small</p><input><a href="#x"></a><svg></svg><p id="i"></p><p id="i"></p><label for="none">L</label><nav></nav><table><tr><td>1</td></tr></table>` +
 	`<button tabindex="3" style="height:10px;padding:0;font-size:9px">b</button></main>`
@@ -158,7 +158,7 @@ var badness = []string{
 	"wider than the screen", "px high",
 }
 
-// checkChecks holds that what finds nothing would find something.
+// checkChecks verifies that the checks find the faults of a bad page.
 func (b *browser) checkChecks() {
 	t := b.open()
 	defer t.close()
@@ -199,8 +199,8 @@ func (b *browser) lookAtPages() {
 // maxTabs is how many controls are gone through on a page.
 const maxTabs = 14
 
-// focusedNow says what has the focus: its place in the document, whether it is to be
-// seen, and whether the focus is.
+// focusedNow describes the element with the focus: its place in the document, whether it
+// is visible, and whether the focus is visible.
 const focusedNow = `(() => {
   const e = document.activeElement, style = getComputedStyle(e), r = e.getBoundingClientRect();
   const all = [...document.querySelectorAll("a[href],button,input:not([type=hidden]),select,textarea,summary,[tabindex='0']")];
@@ -230,21 +230,21 @@ func (t *tab) tabThrough(path string) (wrong []string) {
 	return wrong
 }
 
-// readHostileTexts holds that what strangers write stays text.
+// readHostileTexts verifies that what strangers write stays text.
 func (b *browser) readHostileTexts() {
 	t := b.open()
 	defer t.close()
 	base := b.cluster.Nodes[0].URL
 	for _, path := range b.texts.hostile {
 		t.show(base+path, widths[1], "light")
-		// Whatever could be pressed or passed over is.
+		// Move the mouse over every element.
 		ask[int](t, `(() => { for (const e of document.querySelectorAll("main *")) e.dispatchEvent(new MouseEvent("mouseover", {bubbles: true})); return 0; })()`)
 		if ask[bool](t, "window.owned !== undefined") {
 			harness.Failf("%s: a text has run", path)
 		}
 		found := ask[[]string](t, `[...document.querySelectorAll("main script, main img, main style, main base, main svg, main b[onmouseover], [onclick], [onerror], a[href^='javascript:' i]")].map((e) => e.outerHTML)`)
 		for _, said := range t.said(base) {
-			if !strings.Contains(said, "status of 4") { // a name that is none, and a path
+			if !strings.Contains(said, "status of 4") { // pages of an invalid name and an invalid path
 				found = append(found, said)
 			}
 		}
@@ -274,7 +274,7 @@ func (b *browser) answerRequest() {
 	}
 }
 
-// seeNews holds that a page says what was published at another node.
+// seeNews verifies that a page says what was published at another node.
 func (b *browser) seeNews() {
 	t := b.open()
 	defer t.close()
@@ -285,8 +285,8 @@ func (b *browser) seeNews() {
 	t.until("the new entry", `!!document.querySelector(".rows")?.textContent.includes("Something new for whoever looks.")`)
 }
 
-// showDetails holds that the page of the cluster shows a moderator what strangers do not
-// see, for as long as its token is kept, and takes no other token.
+// showDetails verifies that the page of the cluster shows a moderator what strangers do
+// not see, for as long as the token is kept, and accepts no other token.
 func (b *browser) showDetails() {
 	node := b.cluster.Nodes[0]
 	code, out, errs := b.cluster.Run.Command(nil, "mod", "token", "create", "jo", "--cluster-addr", node.Private, "--secret-file", b.cluster.Secret)
@@ -321,8 +321,8 @@ func (b *browser) showDetails() {
 	}
 }
 
-// watchKill holds that the page of the cluster shows a node that is killed, and that it
-// is back.
+// watchKill verifies that the page of the cluster shows that a node was killed, and that
+// it is back.
 func (b *browser) watchKill() {
 	leader, others := b.cluster.Leader()
 	t := b.open()

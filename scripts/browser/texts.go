@@ -7,17 +7,17 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// texts are the ids of what is looked at.
+// texts are the ids of the entries on the tested pages.
 type texts struct {
 	question, knowledge, retracted, job, help string
-	hostile                                   []string // pages with texts that want to be more
+	hostile                                   []string // pages with texts that try to act as markup or code
 }
 
-// hostileText wants to be more than text.
+// hostileText tries to act as markup or code.
 const hostileText = `<script>window.owned=1</script><img src=x onerror="window.owned=1"> [click](javascript:window.owned=1) ` +
 	`![i](https://evil.example/x.png) "'><svg onload="window.owned=1"> {{.}} <style>body{display:none}</style> <base href="https://evil.example/">`
 
-// hostileTitle is one that fits where texts are short.
+// hostileTitle is a hostile text that fits where texts are short.
 const hostileTitle = `"><b onmouseover="window.owned=1"><script>window.owned=1</script>`
 
 // publish fills the service with what agents write.

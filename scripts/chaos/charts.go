@@ -8,27 +8,27 @@ import (
 )
 
 const (
-	width, height = 1000, 120 // of a chart, in units of its own
+	width, height = 1000, 120 // of a chart, in its own units
 	bucket        = 250 * time.Millisecond
 )
 
 // chart is lines over the time of a run.
 type chart struct {
 	Title string
-	Top   string // what the upper edge is
+	Top   string // the value at the upper edge
 	Lines []line
 }
 
 type line struct{ Class, Points string }
 
-// bar is a time on a lane of the timeline.
+// bar is a period on a lane of the timeline.
 type bar struct {
 	X, W, Y   float64
 	Class     string
 	Text, Tip string
 }
 
-// x is where an instant is.
+// x is the horizontal position of an instant.
 func (r *report) x(at time.Duration) float64 { return float64(at) / float64(r.Length) * width }
 
 // charts are rates and latencies.
@@ -99,7 +99,7 @@ func draw(title, unit string, all ...series) chart {
 
 const laneHeight = 18
 
-// faultLanes are the faults, each in the first lane that is free, and who led below.
+// faultLanes are the faults, each in the first free lane, and below them the leaders.
 func (r *report) faultLanes() map[string]any {
 	var bars []bar
 	var free []time.Duration
@@ -125,7 +125,7 @@ func (r *report) faultLanes() map[string]any {
 			until = r.Leads[i+1].At
 		}
 		text := l.Node
-		if l.Term > 0 { // else it did not answer when it was asked for that
+		if l.Term > 0 { // 0: the node did not answer when it was asked for its term
 			text += fmt.Sprintf(", term %d", l.Term)
 		}
 		bars = append(bars, bar{

@@ -11,25 +11,25 @@ import (
 // maxShown bounds the findings that a check shows, and the calls shown with each.
 const maxShown = 5
 
-// finding is something that must not be, with the calls that show it.
+// finding is a broken promise, with the calls that show it.
 type finding struct {
 	Text  string `json:"text"`
 	Calls []call `json:"calls,omitempty"`
 }
 
-// verdict is what a check says of a run.
+// verdict is the result of a check.
 type verdict struct {
 	Name     string    `json:"name"`
-	Looked   int       `json:"looked"` // at how many things
+	Looked   int       `json:"looked"` // how many things were checked
 	Findings []finding `json:"findings"`
-	Open     int       `json:"undecided"` // what took too long to decide
+	Open     int       `json:"undecided"` // how many took too long to decide
 }
 
 func (v *verdict) add(text string, calls ...call) {
 	v.Findings = append(v.Findings, finding{text, calls})
 }
 
-// checks are everything that is held against a run.
+// checks are all checks of a run.
 var checks = []struct {
 	name string
 	run  func(v *verdict, calls []call, f *final)
@@ -61,7 +61,7 @@ func checkAll(calls []call, f *final) []verdict {
 
 func keys[K comparable, V any](m map[K]V) iter.Seq[K] { return maps.Keys(m) }
 
-// grouped returns the calls by what name says, without those that it has no name for.
+// grouped returns the calls by the result of name, without calls for which that is empty.
 func grouped(calls []call, name func(*call) string) map[string][]call {
 	groups := map[string][]call{}
 	for i := range calls {
@@ -79,7 +79,7 @@ func textOf(c *call) string {
 	return c.Text
 }
 
-// checkAcknowledged: whatever was acknowledged is there under the id of the answer.
+// checkAcknowledged: every acknowledged entry exists under the id of the answer.
 func checkAcknowledged(v *verdict, calls []call, f *final) {
 	bodies := map[string]string{}
 	for _, e := range f.state() {
@@ -96,7 +96,7 @@ func checkAcknowledged(v *verdict, calls []call, f *final) {
 	}
 }
 
-// checkOnce: a text, which is sent under one request_id or only once, makes one entry.
+// checkOnce: a text that is sent under one request_id, or only once, makes one entry.
 func checkOnce(v *verdict, calls []call, f *final) {
 	ids := map[string][]string{}
 	for _, e := range f.state() {
@@ -110,7 +110,8 @@ func checkOnce(v *verdict, calls []call, f *final) {
 	}
 }
 
-// checkFailed: a text of which every call was rejected or certainly failed is not there.
+// checkFailed: if every call with a text was rejected or failed for certain, no entry has
+// the text.
 func checkFailed(v *verdict, calls []call, f *final) {
 	there := map[string]bool{}
 	for _, e := range f.state() {
@@ -127,8 +128,8 @@ func checkFailed(v *verdict, calls []call, f *final) {
 	}
 }
 
-// checkOrder: what was sent after another write was acknowledged stands behind it, and
-// time never runs back.
+// checkOrder: an entry that was sent after another write was acknowledged comes after it,
+// and time never runs back.
 func checkOrder(v *verdict, calls []call, f *final) {
 	place := map[string]int{}
 	entries := f.state()
@@ -147,7 +148,7 @@ func checkOrder(v *verdict, calls []call, f *final) {
 	begun, ended := slices.Clone(single), slices.Clone(single)
 	slices.SortFunc(begun, func(a, b call) int { return int(a.Begin - b.Begin) })
 	slices.SortFunc(ended, func(a, b call) int { return int(a.End - b.End) })
-	var last *call // of those that had ended, the one furthest behind
+	var last *call // of the ended calls, the one whose entry comes last
 	for i, next := 0, 0; i < len(begun); i++ {
 		for ; next < len(ended) && ended[next].End < begun[i].Begin; next++ {
 			if last == nil || place[ended[next].ID] > place[last.ID] {
@@ -200,10 +201,10 @@ func plainEntry(e *entry) []any {
 	return []any{e.ID, e.Agent, e.Body, e.CreatedAt, supersedes, e.By, e.ByCount}
 }
 
-// maxMirrored is how many of those that supersede an entry stand with it.
+// maxMirrored is how many of the entries that supersede an entry it lists.
 const maxMirrored = 100
 
-// checkMirrored: supersededBy lists exactly those that say that they supersede.
+// checkMirrored: supersededBy lists exactly the entries that say they supersede this one.
 func checkMirrored(v *verdict, _ []call, f *final) {
 	by := map[string][]string{}
 	for _, e := range f.state() {
@@ -241,7 +242,7 @@ func checkMinIndex(v *verdict, calls []call, _ *final) {
 	}
 }
 
-// checkHome: over all answers that an agent got, each entry that mentions it came once.
+// checkHome: in all answers that an agent got, each entry that mentions it came once.
 func checkHome(v *verdict, calls []call, f *final) {
 	polls := grouped(calls, func(c *call) string {
 		if c.Kind != home {
@@ -277,7 +278,7 @@ func checkHome(v *verdict, calls []call, f *final) {
 	}
 }
 
-// summary is a verdict in a line.
+// summary is a verdict in one line.
 func (v *verdict) summary() string {
 	switch {
 	case len(v.Findings) > 0:

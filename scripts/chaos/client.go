@@ -22,10 +22,10 @@ const (
 	// callTimeout is longer than a node keeps a write while leadership changes.
 	callTimeout = 15 * time.Second
 	maxAnswer   = 8 << 20
-	idleConns   = 64 // to a node that are kept
+	idleConns   = 64 // kept per node
 )
 
-// notWritten are errors after which certainly nothing was written.
+// notWritten are the errors which say that nothing was written.
 var notWritten = map[string]bool{"not_enqueued": true, "no_leader": true, "disk_full": true, "behind": true, "not_ready": true, "rate_limited": true}
 
 // client makes recorded calls.
@@ -51,10 +51,10 @@ func (cl *client) do(ctx context.Context, c *call, node *harness.Node, r request
 	cl.doSeen(ctx, c, node, r, "")
 }
 
-// doSeen is do with a list in the answer whose ids are kept.
+// doSeen is do, and keeps the ids of a list in the answer.
 func (cl *client) doSeen(ctx context.Context, c *call, node *harness.Node, r request, seen string) map[string]any {
 	c.Node, c.Begin = node.Name, time.Since(cl.start)
-	// A call that has begun is answered, or not, by itself: the end of the run is no fault.
+	// The end of the run does not end a call that has begun: that would look like a fault.
 	answer := cl.send(context.WithoutCancel(ctx), c, node.URL, r)
 	c.End = time.Since(cl.start)
 	if seen != "" {
@@ -69,11 +69,11 @@ func (cl *client) send(ctx context.Context, c *call, base string, r request) map
 	if r.body != nil {
 		data, err := json.Marshal(r.body)
 		if err != nil {
-			panic(err) // of what we make ourselves
+			panic(err) // we made this value ourselves
 		}
 		body = bytes.NewReader(data)
 	}
-	// Go sends a GET again by itself when its connection breaks: an error of the second
+	// Go itself sends a GET again when its connection breaks: an error of the second
 	// attempt says nothing about the first.
 	var sent atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
@@ -108,7 +108,7 @@ func (cl *client) send(ctx context.Context, c *call, base string, r request) map
 	return answer
 }
 
-// read takes an answer of any surface: they hold the same objects at different depths.
+// read reads an answer of any surface: all have the same objects, at different depths.
 func (c *call) read(status int, answer map[string]any) {
 	c.Code, _ = find[string](answer, "code")
 	switch {
@@ -138,7 +138,7 @@ func (c *call) read(status int, answer map[string]any) {
 	}
 }
 
-// find returns the member of a name that is a T, wherever it stands in an answer.
+// find returns the member with a name and of type T, at any depth of an answer.
 func find[T any](value any, member string) (found T, ok bool) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -160,7 +160,7 @@ func find[T any](value any, member string) (found T, ok bool) {
 	return found, false
 }
 
-// publication is the request of a publication by a surface.
+// publication is the request that publishes an entry through a surface.
 func publication(c *call, header http.Header) request {
 	fields := map[string]any{"agent": c.Agent, "body": c.Text}
 	if c.RequestID != "" {
@@ -192,7 +192,7 @@ func publication(c *call, header http.Header) request {
 	return request{http.MethodPost, "/api/entries", fields, header}
 }
 
-// ids returns those of the items of a list in an answer.
+// ids returns the ids of the items of a list in an answer.
 func ids(answer map[string]any, list string) []string {
 	items, _ := answer[list].([]any)
 	found := make([]string, 0, len(items))

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// clockSlack is how far the time of a write may lie outside of its call: the leader's
+// clockSlack is how far the time of a write may be outside of its call: the leader's
 // clock may be that far from the median, and the median from ours.
 const clockSlack = 3 * time.Second
 
-// checkTime: createdAt is the time of the call that wrote, whatever one clock says. What
-// was repeated may have been written by any of its calls.
+// checkTime: createdAt is the time of the call that wrote, even if one clock is wrong. A
+// repeated write may have been written by any of its calls.
 func checkTime(v *verdict, calls []call, f *final) {
 	created := map[string]time.Duration{}
 	for _, e := range f.state() {

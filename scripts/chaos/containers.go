@@ -31,32 +31,32 @@ const (
 	// subnets of 10.88.0.0/16 at random.
 	subnetsOfProjects = 250
 	// firstMoved is the last byte of the first address that a container moves to, and
-	// addressesToMove how many there are.
+	// addressesToMove how many such addresses there are.
 	firstMoved, addressesToMove = 200, 50
 	// engineTimeout bounds one command of the engine, and of Compose.
 	engineTimeout = 2 * time.Minute
-	// starvedQuota is of each period of 100 ms, in microseconds: 3 percent of a processor,
-	// as starvedCPUs are. squeezedMemory is what a node gets that runs short of it.
+	// starvedQuota is in microseconds of each period of 100 ms: 3 percent of a processor,
+	// the same as starvedCPUs. squeezedMemory is the memory of a node that runs short of it.
 	quotaPeriod, starvedQuota = 100000, 3000
 	starvedCPUs               = "0.03"
 	squeezedMemory            = "48m"
-	unlimited                 = -1 // a quota, or swap; 0 is one that is not to change
+	unlimited                 = -1 // a quota, or swap; 0 means no change
 	// Ports of a node in its container.
 	httpPort, privatePort = "8080", "7000"
 	balancerService       = "balancer"
 	secretInContainer     = "/secret/cluster"
 )
 
-// nodeService are the names of services that are nodes.
+// nodeService matches the names of services that are nodes.
 var nodeService = regexp.MustCompile(`^node\d+$`)
 
-// containers are the nodes of a project of Compose: one that is made for the run, or one
-// that runs already, which is left as it was found. Names of services are the names of
-// hosts here, whatever addresses their containers have.
+// containers are the nodes of a Compose project. It is made for the run, or it runs
+// already and is left as it was found. Here the names of services are host names,
+// whatever addresses their containers have.
 type containers struct {
 	name    string
 	own     bool
-	up      bool     // so that there is something to take away
+	up      bool     // there is something to remove
 	compose []string // docker-compose, or docker with compose
 	env     []string
 	moved   int
@@ -97,7 +97,7 @@ func newContainers(ctx context.Context, o *options) (*containers, error) {
 		return nil, err
 	}
 	rate, burst := 0, 0
-	if o.limited() { // all that comes through the balancer has one address
+	if o.limited() { // all calls through the balancer have one address
 		rate, burst = balanced*lanes*limitedRate, balanced*lanes*limitedBurst
 	}
 	p.env = append(os.Environ(), "COMPOSE_PROJECT_NAME="+p.name, "COMPOSE_FILE="+composeFile, "COMMONS_PORT="+balancer,
@@ -112,7 +112,7 @@ func (p *containers) do(ctx context.Context, command ...string) (string, error) 
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = p.env
-	// Ctrl-C at the terminal is for this process alone: the command ends what it does.
+	// Ctrl-C at the terminal reaches this process alone: the command finishes its work.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	out, err := cmd.CombinedOutput()
@@ -126,8 +126,8 @@ func (p *containers) docker(command ...string) (string, error) {
 	return p.do(context.Background(), append([]string{"docker"}, command...)...) // what was begun is undone, also after Ctrl-C
 }
 
-// unused reports an error where the engine has containers or volumes of the project: they
-// would be taken away with it.
+// unused returns an error if the engine has containers or volumes of the project: they
+// would be removed with it.
 func (p *containers) unused(ctx context.Context) error {
 	for _, list := range [][]string{{"ps", "--all"}, {"volume", "ls"}} {
 		out, err := p.do(ctx, slices.Concat([]string{"docker"}, list, []string{"--quiet", "--filter", p.label()})...)
@@ -141,10 +141,10 @@ func (p *containers) unused(ctx context.Context) error {
 	return nil
 }
 
-// label is a filter of the engine for what belongs to the project.
+// label is an engine filter for everything that belongs to the project.
 func (p *containers) label() string { return "label=com.docker.compose.project=" + p.name }
 
-// services returns the project's nodes whose containers run.
+// services returns the project's nodes that have a running container.
 func (p *containers) services(ctx context.Context) ([]string, error) {
 	out, err := p.do(ctx, "docker", "ps", "--filter", p.label(), "--format", `{{.Label "com.docker.compose.service"}}`)
 	names := slices.DeleteFunc(strings.Fields(out), func(name string) bool { return !nodeService.MatchString(name) })
@@ -164,7 +164,7 @@ func (p *containers) on(service string, command ...string) (string, error) {
 	return p.docker(append(command, id)...)
 }
 
-// prepareContainers starts the project, or takes it as it runs.
+// prepareContainers starts the project, or uses the running one.
 func (b *bench) prepareContainers(p *containers, place string) {
 	b.run.Dir = b.run.Path(place)
 	harness.Must(os.MkdirAll(b.run.Dir, 0o700))
@@ -196,15 +196,15 @@ func (b *bench) prepareContainers(p *containers, place string) {
 	if p.own {
 		return
 	}
-	// Others may have written here, and runs before this one.
+	// Other clients, or earlier runs, may have written here.
 	b.prefix, b.found = "c"+strconv.FormatInt(time.Now().Unix(), 36)+"-", map[string]bool{}
 	for _, e := range harness.Got(b.entries(b.nodes[0], 0)) {
 		b.found[e.ID] = true
 	}
 }
 
-// forget removes the copy of the secret of a project's cluster, and ends the moderator of
-// one that runs on.
+// forget removes the copy of the secret of a project's cluster. If the project continues
+// to run, it also revokes the moderator.
 func (b *bench) forget() {
 	p, ok := b.network.(*containers)
 	if !ok {
@@ -219,7 +219,7 @@ func (b *bench) forget() {
 	}
 }
 
-// revoke ends the moderator at the first node that does it.
+// revoke revokes the moderator at the first node where this succeeds.
 func (b *bench) revoke() error {
 	var failed []error
 	for _, n := range b.voters {
@@ -232,10 +232,10 @@ func (b *bench) revoke() error {
 	return errors.Join(failed...)
 }
 
-// secret is the copy of the secret of a project's cluster.
+// secret is the path of the copy of the cluster's secret.
 func (b *bench) secret() string { return b.run.Path("secret") }
 
-// dial connects with a service at the address that its container has now.
+// dial connects to a service at the current address of its container.
 func (p *containers) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -248,7 +248,7 @@ func (p *containers) dial(ctx context.Context, network, addr string) (net.Conn, 
 	return d.DialContext(ctx, network, net.JoinHostPort(host, port))
 }
 
-// network is the one that a service's container is in; empty: it is in none.
+// network is the network of a service's container; empty: it is in none.
 func (p *containers) network(service string) (string, error) {
 	return p.on(service, "inspect", "--format", "{{range $name, $_ := .NetworkSettings.Networks}}{{$name}} {{end}}")
 }
@@ -261,8 +261,8 @@ func (p *containers) address(service string) (string, error) {
 	return address, err
 }
 
-// locate notes the address that a node's container has. One that the engine starts again
-// has none for a moment.
+// locate records the address of a node's container. A container that the engine starts
+// again has no address for a moment.
 func (p *containers) locate(n *harness.Node) error {
 	var address string
 	err := harness.Until(context.Background(), engineTimeout, harness.PollEvery, func() (err error) {
@@ -279,7 +279,7 @@ func (p *containers) locate(n *harness.Node) error {
 	return nil
 }
 
-// containerFaults are what can be done to containers. Each notes how it is undone.
+// containerFaults are the faults for containers. Each records how it is undone.
 var containerFaults = map[string]fault{
 	"kill":      {process: true, begin: container((*containers).kill), end: undoContainer},
 	"terminate": {process: true, begin: container((*containers).terminate), end: undoContainer},
@@ -291,8 +291,8 @@ var containerFaults = map[string]fault{
 	"lead":      {begin: each((*bench).lead)},
 }
 
-// container begins a fault that returns how it is undone, also when only half of it was
-// done.
+// container begins a fault. The fault returns how it is undone, even if only half of it
+// was done.
 func container(do func(p *containers, n *harness.Node) (undo func() error, err error)) func(*bench, []*harness.Node) error {
 	return each(func(b *bench, n *harness.Node) error {
 		p := b.network.(*containers)
@@ -313,7 +313,7 @@ func undoContainer(b *bench, nodes []*harness.Node) error {
 	})(b, nodes)
 }
 
-// start starts a node's container, which does nothing where it runs.
+// start starts a node's container. It does nothing if the container runs.
 func (p *containers) start(n *harness.Node) error {
 	_, err := p.on(n.Name, "start")
 	return errors.Join(err, p.locate(n))
@@ -334,8 +334,8 @@ func (p *containers) pause(n *harness.Node) (func() error, error) {
 	return func() error { _, err := p.on(n.Name, "unpause"); return err }, err
 }
 
-// starve leaves a node little of the processor, in the way in which it was limited before:
-// the engine does not mix a quota and a number of processors.
+// starve leaves a node little of the processor. It uses the kind of limit that the node
+// had before: the engine does not mix a quota and a number of processors.
 func (p *containers) starve(n *harness.Node) (func() error, error) {
 	var period, quota, nanos int64
 	if err := p.limits(n, "{{.HostConfig.CpuPeriod}} {{.HostConfig.CpuQuota}} {{.HostConfig.NanoCpus}}", &period, &quota, &nanos); err != nil {
@@ -351,14 +351,14 @@ func (p *containers) starve(n *harness.Node) (func() error, error) {
 	return undo, p.update(n, set...)
 }
 
-// squeeze starts a node again with little memory. The engine starts it as often as the
-// kernel ends it.
+// squeeze starts a node again with little memory. The engine starts it again each time
+// the kernel ends it.
 func (p *containers) squeeze(n *harness.Node) (func() error, error) {
 	var memory, swap int64
 	if err := p.limits(n, "{{.HostConfig.Memory}} {{.HostConfig.MemorySwap}}", &memory, &swap); err != nil {
 		return nil, err
 	}
-	if memory == 0 { // which the engine takes for what is not to change
+	if memory == 0 { // to the engine, 0 means no change
 		total, err := p.docker("info", "--format", "{{.MemTotal}}")
 		if err != nil {
 			return nil, err
@@ -381,7 +381,7 @@ func (p *containers) squeeze(n *harness.Node) (func() error, error) {
 	return undo, err
 }
 
-// limits reads the numbers of a node's container that a format of inspect has.
+// limits reads numbers of a node's container with a format of inspect.
 func (p *containers) limits(n *harness.Node, format string, numbers ...any) error {
 	out, err := p.on(n.Name, "inspect", "--format", format)
 	if err != nil {
@@ -411,8 +411,8 @@ func (p *containers) unplug(n *harness.Node) (func() error, error) {
 	return func() error { return errors.Join(plug(address), p.locate(n)) }, err
 }
 
-// pull takes a container out of its network and returns what puts it back under an
-// address, unless it is there already; nil: nothing was done.
+// pull takes a container out of its network. It returns a function that puts it back
+// under an address, unless it is there already; nil: nothing was done.
 func (p *containers) pull(n *harness.Node) (plug func(address string) error, err error) {
 	network, err := p.network(n.Name)
 	if err != nil {
@@ -432,7 +432,7 @@ func (p *containers) pull(n *harness.Node) (plug func(address string) error, err
 	}, err
 }
 
-// free returns an address like another one of a network that no container there has.
+// free returns an address in the same network as another one that no container there has.
 func (p *containers) free(network, like string) (string, error) {
 	out, err := p.docker("network", "inspect", "--format", "{{range .Containers}}{{.IPv4Address}} {{end}}", network)
 	if err != nil {
@@ -484,13 +484,13 @@ func (p *containers) move(n *harness.Node) (func() error, error) {
 	return undo, plug(address)
 }
 
-// add, set, reset and runs are of networks that this process carries.
+// add, set, reset and runs are for networks that this process carries.
 func (p *containers) add(context.Context, *harness.Node, int) error { return nil }
 func (p *containers) set(string, string, quality)                   {}
 func (p *containers) reset(string) error                            { return errNoConnections }
 func (p *containers) runs(string, int)                              {}
 
-// close undoes what is not undone yet, and takes a project away that was made here.
+// close undoes what is not undone yet, and removes a project that was made here.
 func (p *containers) close() {
 	for _, undo := range p.undo {
 		if err := undo(); !p.own {
@@ -504,7 +504,8 @@ func (p *containers) close() {
 	}
 }
 
-// keepLogs writes what nodes have logged since the run began to where processes log.
+// keepLogs writes what nodes have logged since the run began to the files where processes
+// log.
 func (p *containers) keepLogs(nodes []*harness.Node, began time.Time) error {
 	for _, n := range nodes {
 		out, err := p.on(n.Name, "logs", "--since", began.UTC().Format(time.RFC3339))

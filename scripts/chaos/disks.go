@@ -18,29 +18,29 @@ import (
 )
 
 const (
-	// diskSize is the size of the disk that each voter gets for itself, where this
-	// machine lets us mount one, and diskReserve what a node keeps free of it.
+	// diskSize is the size of each voter's own disk, if this machine lets us mount one.
+	// diskReserve is how much of it a node keeps free.
 	diskSize, diskReserve = "512m", "64MiB"
-	// hangTimeout is the product's own: nobody else uses these disks.
+	// hangTimeout is the product's default: no other program uses these disks.
 	hangTimeout = "5s"
 	unmountFor  = 10 * time.Second
 	ballastFile = "ballast"
 	logFile     = "raft.db" // in the data directory
 	stateDir    = "state"
 	// slowSync is how long a slow disk takes for a write, and slowPause how long it is
-	// quick between two such writes.
+	// fast between two such writes.
 	slowSync, slowPause = 200 * time.Millisecond, 5 * time.Millisecond
 )
 
-// disk is an ext4 file system of its own on a loop device. Its file lies in memory, so
-// that no other program's disk is measured.
+// disk is a separate ext4 file system on a loop device. Its file is in memory, so that
+// the load of the machine's real disk does not matter.
 type disk struct {
 	place, image string
-	thaw         func() // ends a freeze; nil where there is none
+	thaw         func() // ends a freeze; nil: there is none
 }
 
-// giveDisks puts each voter's data on a small disk of its own. Where that is not
-// possible, noDisks says why, and no disk is broken.
+// giveDisks puts each voter's data on its own small disk. If that is not possible,
+// noDisks says why, and there are no disk faults.
 func (b *bench) giveDisks(ctx context.Context) {
 	images := b.run.Path("images")
 	if err := errors.Join(os.MkdirAll(images, 0o700), system(ctx, "mount", "-t", "tmpfs", "tmpfs", images)); err != nil {
@@ -78,8 +78,8 @@ func (d *disk) mount(ctx context.Context) error {
 	return system(ctx, "mount", "-o", "loop", d.image, d.place)
 }
 
-// takeDisks unmounts what was mounted, also after the run was interrupted. It is called
-// when no node runs.
+// takeDisks unmounts the disks, also after the run was interrupted. It is called when no
+// node runs.
 func (b *bench) takeDisks() {
 	var places []string
 	for _, d := range b.disks {
@@ -89,7 +89,7 @@ func (b *bench) takeDisks() {
 		places = append(places, b.images)
 	}
 	for _, place := range places {
-		err := harness.Until(context.Background(), unmountFor, harness.PollEvery, func() error { // a loop device goes a little later than what it carried
+		err := harness.Until(context.Background(), unmountFor, harness.PollEvery, func() error { // a loop device is released a little later than its file system
 			return system(context.Background(), "umount", place)
 		})
 		if err != nil {
@@ -98,7 +98,7 @@ func (b *bench) takeDisks() {
 	}
 }
 
-// thawDisks lets every disk work on: a process that waits for one cannot end.
+// thawDisks ends every freeze: a process that waits for its disk cannot end.
 func (b *bench) thawDisks() {
 	for _, d := range b.disks {
 		if d.thaw != nil {
@@ -124,7 +124,7 @@ func (b *bench) fill(n *harness.Node) error {
 	return errors.Join(err, f.Close())
 }
 
-// empty gives the room back.
+// empty frees the space again.
 func (b *bench) empty(n *harness.Node) error {
 	return os.Remove(filepath.Join(filepath.Dir(n.Dir), ballastFile))
 }
@@ -149,7 +149,7 @@ func (d *disk) ioctl(request uintptr, value uint32) error {
 	return nil
 }
 
-// hang lets every write of a node wait, until work.
+// hang makes every write of a node wait, until work is called.
 func (b *bench) hang(n *harness.Node) error {
 	d := b.disks[n.Name]
 	if err := d.ioctl(fiFreeze, 0); err != nil {
@@ -159,7 +159,7 @@ func (b *bench) hang(n *harness.Node) error {
 	return nil
 }
 
-// slow lets every write of a node wait for slowSync, until work.
+// slow makes every write of a node wait for slowSync, until work is called.
 func (b *bench) slow(n *harness.Node) error {
 	d := b.disks[n.Name]
 	ctx, stop := context.WithCancel(b.run.Ctx)
@@ -186,7 +186,7 @@ func complain(err error) {
 	}
 }
 
-// work ends what hang and slow began. A node that has ended meanwhile is started again.
+// work ends hang and slow. A node that has ended meanwhile is started again.
 func (b *bench) work(n *harness.Node) error {
 	d := b.disks[n.Name]
 	d.thaw()
@@ -203,12 +203,12 @@ func (b *bench) startIfEnded(n *harness.Node) error {
 	return b.start(n)
 }
 
-// fail lets every call to a node's disk fail from now on. What was not synced is lost.
+// fail makes every call to a node's disk fail from now on. Unsynced data is lost.
 func (b *bench) fail(n *harness.Node) error {
 	return b.disks[n.Name].ioctl(extShutdown, withoutJournal)
 }
 
-// remount kills a node whose disk failed, and starts it on what the disk had kept.
+// remount kills a node after its disk failed, and starts it on the data that was kept.
 func (b *bench) remount(n *harness.Node) error {
 	n.Kill()
 	d := b.disks[n.Name]
@@ -218,7 +218,7 @@ func (b *bench) remount(n *harness.Node) error {
 	return b.start(n)
 }
 
-// losePower stops nodes together with their disks: what was not synced is lost.
+// losePower stops nodes together with their disks: unsynced data is lost.
 func (b *bench) losePower(nodes []*harness.Node) error {
 	for _, n := range nodes {
 		if b.disks[n.Name] != nil {
@@ -231,7 +231,7 @@ func (b *bench) losePower(nodes []*harness.Node) error {
 	return nil
 }
 
-// restorePower starts nodes on what their disks had kept.
+// restorePower starts nodes on the data that their disks kept.
 func (b *bench) restorePower(nodes []*harness.Node) error {
 	return each(func(b *bench, n *harness.Node) error {
 		if b.disks[n.Name] == nil {
@@ -241,7 +241,7 @@ func (b *bench) restorePower(nodes []*harness.Node) error {
 	})(b, nodes)
 }
 
-// flip kills a node, turns one bit in its log or in its state, at a place that the seed
+// flip kills a node, flips one bit in its log or its state at a place that the seed
 // decides, and starts it.
 func (b *bench) flip(n *harness.Node) error {
 	n.Kill() // its files stay as they are from now on
@@ -268,7 +268,7 @@ func (b *bench) tear(n *harness.Node) error {
 	})
 }
 
-// damage kills a node, does something to one of its files, and starts it.
+// damage kills a node, changes one of its files, and starts it.
 func (b *bench) damage(n *harness.Node, files []string, do func(random *rand.Rand, f *os.File, size int64) error) error {
 	n.Kill()
 	random := rand.New(rand.NewPCG(b.o.seed, uint64(b.damaged)))
@@ -289,8 +289,7 @@ func (b *bench) damage(n *harness.Node, files []string, do func(random *rand.Ran
 	return b.start(n)
 }
 
-// files returns those of a node that hold its log and its state, the log half of the
-// times.
+// files returns the files of a node's log and state. Half of the list is the log, repeated.
 func (b *bench) files(n *harness.Node) ([]string, error) {
 	log := filepath.Join(n.Dir, logFile)
 	found := []string{}
@@ -307,8 +306,8 @@ func (b *bench) files(n *harness.Node) ([]string, error) {
 	return append(found, slices.Repeat([]string{log}, max(1, len(found)))...), err
 }
 
-// repair waits for what a damaged node makes of it. A node that refuses to run, or does
-// not become ready, gets an empty disk, as an operator would do.
+// repair waits until a damaged node is ready. If it refuses to run or does not become
+// ready, it gets an empty disk, as an operator would do.
 func (b *bench) repair(n *harness.Node) error {
 	c := &harness.Cluster{Run: b.run, Nodes: []*harness.Node{n}}
 	if err := c.WaitReady(repairTimeout, n); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// target says which node a fault is for; which that is decides when it begins.
+// target says which nodes a fault is for. They are chosen when the fault begins.
 type target string
 
 // The targets.
@@ -22,7 +22,7 @@ const (
 	follower target = "follower"
 	reader   target = "reader" // the node without a vote
 	all      target = "all"
-	ill      target = "ill" // the node that the fault before was for
+	ill      target = "ill" // the target of the previous fault
 )
 
 // event is one fault of a plan.
@@ -31,14 +31,14 @@ type event struct {
 	For    time.Duration `json:"for"`
 	Fault  string        `json:"fault"`
 	Target target        `json:"target"`
-	Hard   bool          `json:"hard"` // also where it leaves no majority
+	Hard   bool          `json:"hard"` // even if it leaves no majority
 	// What happened:
 	Nodes    []string      `json:"nodes,omitempty"`
 	Begin    time.Duration `json:"begin"` // since the run began
 	End      time.Duration `json:"end"`
 	Note     string        `json:"note,omitempty"`     // why it was left out
 	Minority bool          `json:"minority,omitempty"` // too few voters were left to write
-	Leaders  int           `json:"leaders"`            // that began to lead meanwhile
+	Leaders  int           `json:"leaders"`            // how many began to lead meanwhile
 	Gap      time.Duration `json:"gap"`                // longest time without an acknowledged write on other nodes
 	Silent   time.Duration `json:"silent"`             // when that began
 	ReadGap  time.Duration `json:"readGap"`            // the same for reads that need no leader
@@ -47,22 +47,22 @@ type event struct {
 	Why      []string      `json:"why,omitempty"` // what nodes logged in a long gap
 }
 
-// fault is something that can be done to nodes, and how it is undone; nil is not.
+// fault is something that can be done to nodes, and how it is undone; nil: not undone.
 type fault struct {
-	process bool // the node is not there, or does nothing, meanwhile
+	process bool // the process does not run, or is stopped, meanwhile
 	weakens bool // the node cannot take part in a majority meanwhile
-	disk    bool // of a voter that has a disk of its own; one at a time
-	spoils  bool // what the node had kept may be lost; once in a run
-	network bool // of what stands between nodes
-	lossy   bool // of networks that lose packets
-	// loopback is of nodes on loopback addresses alone: others take no --clock-offset,
-	// and a switch knows no connections.
+	disk    bool // needs a voter with its own disk; one at a time
+	spoils  bool // the node's data may be lost; once in a run
+	network bool // changes the network between nodes
+	lossy   bool // needs a network that can lose packets
+	// loopback needs nodes on loopback addresses: others reject --clock-offset, and a
+	// switch does not see connections.
 	loopback bool
 	begin    func(b *bench, nodes []*harness.Node) error
 	end      func(b *bench, nodes []*harness.Node) error
 }
 
-// faults are all by name.
+// faults are all faults by name.
 var faults = map[string]fault{
 	"kill":       {process: true, begin: each((*bench).kill), end: each((*bench).start)},
 	"terminate":  {process: true, begin: send(syscall.SIGTERM), end: each((*bench).startAgain)},
@@ -91,7 +91,7 @@ var faults = map[string]fault{
 	"disconnect": {loopback: true, begin: each(func(b *bench, n *harness.Node) error { return b.network.reset(n.Name) })},
 }
 
-// distant is 200 ms away, more or less, and lossyLink loses every tenth packet, too.
+// distant is about 200 ms away, and lossyLink also loses every tenth packet.
 var (
 	distant   = quality{delay: 100 * time.Millisecond, jitter: 200 * time.Millisecond}
 	lossyLink = quality{delay: distant.delay, jitter: distant.jitter, loss: 0.1}
@@ -112,7 +112,7 @@ func send(s os.Signal) func(*bench, []*harness.Node) error {
 	return each(func(_ *bench, n *harness.Node) error { return n.Signal(s) })
 }
 
-// ways changes the ways to and from nodes.
+// ways changes the paths to and from nodes.
 func ways(q quality, to, from bool) func(*bench, []*harness.Node) error {
 	return each(func(b *bench, n *harness.Node) error {
 		for _, other := range b.nodes {
@@ -127,7 +127,7 @@ func ways(q quality, to, from bool) func(*bench, []*harness.Node) error {
 	})
 }
 
-// pair changes the way between a voter and the next one, in both directions.
+// pair changes the path between a voter and the next one, in both directions.
 func pair(q quality) func(*bench, []*harness.Node) error {
 	return each(func(b *bench, n *harness.Node) error {
 		other := b.voters[(slices.Index(b.voters, n)+1)%len(b.voters)]
@@ -198,7 +198,7 @@ const (
 	hungerShare  = 3 * time.Millisecond
 )
 
-// starve stops a node but for a small share of the time, until feed.
+// starve stops a node for most of the time, until feed is called.
 func (b *bench) starve(n *harness.Node) error {
 	ctx, stop := context.WithCancel(b.run.Ctx)
 	ended := make(chan error)
@@ -233,8 +233,8 @@ type step struct {
 	end   bool
 }
 
-// play carries a plan out. A node that is down already, or that is no voter where one
-// is needed, is left alone, and the event says so.
+// play carries out a plan. A node that is down already, or that is not a voter where the
+// fault needs one, is left alone, and the event says so.
 func (b *bench) play(ctx context.Context, plan []event) error {
 	began := time.Now()
 	var steps []step
@@ -345,11 +345,11 @@ func howMany(nodes []*harness.Node, is func(*harness.Node) bool) (n int) {
 	return n
 }
 
-// tolerated is how many of so many voters may be away.
+// tolerated is how many of the voters may fail without losing the majority.
 func tolerated(voters int) int { return (voters - 1) / 2 }
 
-// minority reports whether too few voters are left to write: those that are down, cut
-// off, or whose disk was lost and that do not vote yet.
+// minority reports whether too few voters are left to write. Voters do not count if they
+// are down, cut off, or lost their disk and do not vote yet.
 func (b *bench) minority() bool {
 	weak := 0
 	for _, n := range b.voters {
@@ -360,13 +360,13 @@ func (b *bench) minority() bool {
 	return weak > tolerated(len(b.voters))
 }
 
-// votes reports whether a node that runs has a vote.
+// votes reports whether a running node has a vote.
 func (b *bench) votes(n *harness.Node) bool {
 	s, err := n.Status()
 	return err == nil && len(s.Voters) == len(b.voters) && slices.Contains(s.Voters, s.Node)
 }
 
-// choose returns the nodes of a target as they are now.
+// choose returns the current nodes of a target.
 func (b *bench) choose(t target) []*harness.Node {
 	led := b.watch.leader()
 	switch t {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	followers = 2 // who read the stream of events, at each node in turn
-	// followFor is for how long a stream is read before its reader goes to another node.
+	followers = 2 // clients that read the stream of events, at each node in turn
+	// followFor is how long a stream is read before its reader goes to another node.
 	followFor = time.Second
 	// followed are the events of new entries.
 	followed = "/api/events?event=entry,job,human_request,claim,result"
@@ -23,15 +23,15 @@ const (
 
 func (w *crowd) streamer(i int) string { return fmt.Sprintf("%sstreamer-%d", w.prefix, i) }
 
-// follow reads the stream from where the run began on, each time for a moment, and goes
-// on at the next node from the last id that it has.
+// follow reads the stream from the beginning of the run. It reads each node for a moment
+// and continues at the next node after the last id that it has.
 func (w *crowd) follow(ctx context.Context, i int) {
 	id := w.from
 	for n := i; ctx.Err() == nil; n++ {
 		id, _ = w.stream(ctx, i, w.nodes[n%len(w.nodes)], id)
 		rest(ctx, w.pause)
 	}
-	// What is left, once the faults are over.
+	// After the faults: read the rest.
 	rested := context.WithoutCancel(ctx)
 	for n, empty := i, 0; empty < len(w.nodes); n++ {
 		next, news := w.stream(rested, i, w.nodes[n%len(w.nodes)], id)
@@ -43,8 +43,8 @@ func (w *crowd) follow(ctx context.Context, i int) {
 	}
 }
 
-// stream reads the stream of one node. It returns the id to go on from, and how many
-// entries it was told of.
+// stream reads the stream of one node. It returns the id to continue from, and how many
+// entries it received.
 func (w *crowd) stream(ctx context.Context, i int, node *harness.Node, id string) (next string, news int) {
 	ctx, stop := context.WithTimeout(ctx, followFor)
 	defer stop()
@@ -55,7 +55,7 @@ func (w *crowd) stream(ctx context.Context, i int, node *harness.Node, id string
 	}()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, node.URL+followed, http.NoBody)
 	if err != nil {
-		panic(err) // of what we make ourselves
+		panic(err) // we made this value ourselves
 	}
 	req.Header.Set("Accept", "text/event-stream")
 	req.Header.Set("Last-Event-ID", id)
@@ -74,7 +74,7 @@ func (w *crowd) stream(ctx context.Context, i int, node *harness.Node, id string
 	for {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			return id, len(c.Seen) // an event without its empty line is none
+			return id, len(c.Seen) // an event without its empty line does not count
 		}
 		if text, is := strings.CutPrefix(line, "data: "); is {
 			data = text
@@ -85,7 +85,7 @@ func (w *crowd) stream(ctx context.Context, i int, node *harness.Node, id string
 	}
 }
 
-// take notes one event and returns its id.
+// take records one event and returns its id.
 func (c *call) take(data string) string {
 	var e struct {
 		ID, Event string
@@ -100,8 +100,8 @@ func (c *call) take(data string) string {
 	return e.ID
 }
 
-// checkFollow: each follower was told of each entry once, in their order. What moderators
-// work with comes as stubs or not.
+// checkFollow: each follower received each entry once, in order. Entries that moderators
+// work with are left out: they may come as stubs.
 func checkFollow(v *verdict, calls []call, f *final) {
 	moderated := moderatedIDs(calls)
 	entries := slices.DeleteFunc(slices.Clone(f.state()), func(e entry) bool { return moderated[e.ID] })

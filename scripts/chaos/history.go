@@ -20,13 +20,13 @@ const (
 	look    kind = "look" // at a job, strongly consistent
 	list    kind = "list"
 	home    kind = "home"
-	plain   kind = "plain"  // the newest entries, as a node has them
+	plain   kind = "plain"  // the newest entries, in the node's own state
 	strong  kind = "strong" // the newest entries, linearizably
 	follow  kind = "follow" // the stream of events, for a moment
 
-	subject   kind = "subject"   // publish what a moderator works with
+	subject   kind = "subject"   // publish the entry that a moderator works with
 	moderated kind = "moderated" // by a moderator; Status says how, Expect what
-	peek      kind = "peek"      // at what a moderator works with
+	peek      kind = "peek"      // read the entry that a moderator works with
 	attempt   kind = "attempt"   // to write under a name that may be blocked
 )
 
@@ -39,10 +39,10 @@ func (k kind) writes() bool {
 	return false
 }
 
-// outcome is what a client knows of a call.
+// outcome is what a client knows about a call.
 type outcome string
 
-// The outcomes. What is unknown may have been written, or may yet be.
+// The outcomes. An unknown write may have been written, or may be written later.
 const (
 	done     outcome = "done"
 	rejected outcome = "rejected" // by a rule; nothing was written
@@ -63,12 +63,12 @@ type call struct {
 	Error   string        `json:"error,omitempty"`
 
 	Agent      string `json:"agent"`
-	Text       string `json:"text,omitempty"` // of the entry, like no other's
+	Text       string `json:"text,omitempty"` // of the entry, unique
 	RequestID  string `json:"requestId,omitempty"`
 	Supersedes string `json:"supersedes,omitempty"`
 	Job        string `json:"job,omitempty"`
 	Expect     string `json:"expect,omitempty"`   // the id that a list has to hold, or that a moderator works with
-	MinIndex   uint64 `json:"minIndex,omitempty"` // that was asked for
+	MinIndex   uint64 `json:"minIndex,omitempty"` // of the request
 
 	ID        string   `json:"id,omitempty"` // of the entry or job in the answer
 	Duplicate bool     `json:"duplicate,omitempty"`
@@ -92,7 +92,7 @@ func (h *history) add(c *call) {
 	h.calls = append(h.calls, *c)
 }
 
-// entry is what is kept of an entry at the end.
+// entry is an entry at the end, with the fields that are checked.
 type entry struct {
 	ID         string  `json:"id"`
 	Agent      string  `json:"agent"`
@@ -107,11 +107,11 @@ type ref struct {
 	ID string `json:"id"`
 }
 
-// final is the state after the faults, when nobody writes any more.
+// final is the state after the faults, when no client writes any more.
 type final struct {
 	entries map[string][]entry // by node, oldest first
 	digests []digest
-	equal   bool      // what the nodes say of them
+	equal   bool      // whether the nodes say that the digests are equal
 	began   time.Time // of the run
 }
 
@@ -119,7 +119,7 @@ type digest struct {
 	ID, Digest, Rows, Error string
 }
 
-// state returns what one node holds: checks compare the nodes first.
+// state returns the entries of one node: another check compares the nodes.
 func (f *final) state() []entry {
 	for _, node := range slices.Sorted(keys(f.entries)) {
 		return f.entries[node]

@@ -28,17 +28,17 @@ const (
 	listening = "0A"
 )
 
-// quality is what the way from one node to another is like.
+// quality describes the path from one node to another.
 type quality struct {
-	cut       bool          // nothing arrives; it is kept until it may, as TCP does
-	delay     time.Duration // of everything
+	cut       bool          // data is held back until the cut ends, as TCP does
+	delay     time.Duration // of all data
 	jitter    time.Duration // more delay, up to this
 	loss      float64       // share of the packets that never arrive; namespaces only
-	bandwidth int           // bytes a second, 0 for as much as there is
+	bandwidth int           // bytes a second; 0: no limit
 }
 
-// links stand between the private ports of nodes: each node advertises the address of
-// its own proxy. Gossip does not pass them: nodes still hear that others are alive.
+// links are proxies between the private ports of nodes: each node advertises the address
+// of its own proxy. Gossip does not use them: nodes still see that others are alive.
 type links struct {
 	mu    sync.Mutex
 	ways  map[[2]string]quality // by from and to
@@ -47,7 +47,7 @@ type links struct {
 	open  []net.Listener
 }
 
-// newLinks wants a machine that says which process a connection belongs to.
+// newLinks needs a machine that can tell which process a connection belongs to.
 func newLinks() (*links, error) {
 	_, err := os.Stat(procTCP)
 	return &links{ways: map[[2]string]quality{}, conns: map[[2]string]map[net.Conn]bool{}, pids: map[string]int{}}, err
@@ -68,7 +68,7 @@ func (l *links) add(ctx context.Context, n *harness.Node, _ int) (err error) {
 	return err
 }
 
-// before puts a proxy before a node's address and returns that of the proxy.
+// before puts a proxy before a node's address and returns the proxy's address.
 func (l *links) before(ctx context.Context, node, addr string) (string, error) {
 	own, err := freeport.Addr()
 	if err != nil {
@@ -98,7 +98,7 @@ func (l *links) close() {
 	}
 }
 
-// set changes what the way from one node to another is like.
+// set changes the quality of the path from one node to another.
 func (l *links) set(from, to string, q quality) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +111,7 @@ func (l *links) way(from, to string) quality {
 	return l.ways[[2]string{from, to}]
 }
 
-// runs says which process a node is.
+// runs records which process runs a node.
 func (l *links) runs(node string, pid int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,12 +133,12 @@ func (l *links) reset(node string) error {
 	return nil
 }
 
-// pass connects whoever dialed with a node.
+// pass connects an incoming connection to a node.
 func (l *links) pass(ctx context.Context, dialed net.Conn, to, addr string) {
 	defer dialed.Close()
 	from, err := l.dialer(dialed)
 	if err != nil {
-		return // it has gone already, or is no node
+		return // the other side has closed already, or is not a node
 	}
 	var dial net.Dialer
 	onward, err := dial.DialContext(ctx, "tcp", addr)
@@ -164,13 +164,13 @@ func (l *links) pass(ctx context.Context, dialed net.Conn, to, addr string) {
 	<-ended
 }
 
-// parcel is what arrives at an instant.
+// parcel is data that is to arrive at a given time.
 type parcel struct {
 	data []byte
 	at   time.Time
 }
 
-// pump carries what is read from one side to the other, as the way between them is.
+// pump copies data from one side to the other with the quality of the path between them.
 func (l *links) pump(dst io.Writer, src io.Reader, from, to string) {
 	parcels, broken := make(chan parcel, queued), make(chan struct{})
 	go func() {
@@ -186,7 +186,7 @@ func (l *links) pump(dst io.Writer, src io.Reader, from, to string) {
 		}
 	}()
 	defer func() { close(parcels); <-broken }()
-	var free time.Time // when the way takes more, where it is narrow
+	var free time.Time // when a path of limited bandwidth accepts more data
 	for {
 		data := make([]byte, chunk)
 		n, err := src.Read(data)

@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// partTimeout is when a run of a long one hangs, and partGrace is what it then has
-	// to take away what it made.
+	// partTimeout is how long one part may run before it counts as hanging. partGrace is
+	// the time that it then has to remove what it made.
 	partTimeout, partGrace = 20 * time.Minute, 2 * time.Minute
 	// randomFor is how long each random plan of a long run is.
 	randomFor = 3 * time.Minute
-	// aroundPlan is about how long a run takes beside its plan, and aroundContainers what
-	// containers take on top of that.
+	// aroundPlan is about how long a run takes in addition to its plan, and
+	// aroundContainers the further time that containers take.
 	aroundPlan       = steady + afterwards + 7*time.Second
 	aroundContainers = 15 * time.Second
 	keptLog          = 4 << 20 // bytes of the end of each log of a run that failed
@@ -37,15 +37,15 @@ const (
 //go:embed index.html
 var indexPage string
 
-// part is one run of a long one.
+// part is one run within a long run.
 type part struct {
 	options
 	name   string
-	length time.Duration // about
+	length time.Duration // approximate
 }
 
-// fixedParts are every scenario in each network that makes a difference to it, and many
-// leaders killed.
+// fixedParts are every scenario in each network that makes a difference to it, and a run
+// that kills many leaders.
 func (o *options) fixedParts() (parts []part) {
 	add := func(network string, voters int, names ...string) {
 		for _, name := range names {
@@ -80,7 +80,7 @@ func (o *options) fixedParts() (parts []part) {
 	return parts
 }
 
-// randomParts are a random plan of a seed in each network, and with five voters.
+// randomParts are a random plan with one seed in each network, and with five voters.
 func (o *options) randomParts(seed uint64) (parts []part) {
 	for _, kind := range []struct {
 		network string
@@ -96,7 +96,7 @@ func (o *options) randomParts(seed uint64) (parts []part) {
 	return parts
 }
 
-// args are those of a run.
+// args are the arguments of a run.
 func (o *options) args() []string {
 	sets := make([]string, 0, 2*len(o.flags))
 	for _, set := range o.flags {
@@ -109,18 +109,18 @@ func (o *options) args() []string {
 	}, sets...)
 }
 
-// row is what the index says of a run.
+// row is the index's entry for a run.
 type row struct {
 	Name    string          `json:"name"`
 	Network string          `json:"network"`
 	Voters  int             `json:"voters"`
 	Seed    uint64          `json:"seed"`
 	Verdict string          `json:"verdict"` // passed, failed or skipped
-	Why     []string        `json:"why"`     // it failed
+	Why     []string        `json:"why"`     // reasons for a failure
 	Rate    float64         `json:"writesPerSecondBefore"`
 	Faults  int             `json:"faults"`
 	Left    int             `json:"faultsLeftOut"`
-	Median  time.Duration   `json:"gapMedian"` // of the faults that left enough voters
+	Median  time.Duration   `json:"gapMedian"` // for faults that left enough voters
 	Longest time.Duration   `json:"gapLongest"`
 	Length  time.Duration   `json:"length"`
 	Report  string          `json:"report,omitempty"`
@@ -135,8 +135,8 @@ const (
 	skippedRun = "skipped"
 )
 
-// runLong plays one run after the other, each as a process of its own, until a time is
-// over: first the fixed ones, then random ones. A run that fails ends nothing.
+// runLong plays one run after the other, each in its own process, until the time is over:
+// first the fixed ones, then random ones. A failed run does not stop the others.
 func (o *options) runLong(ctx context.Context, length time.Duration, apart []string) error {
 	fixed, total := o.fixedParts(), time.Duration(0)
 	for _, p := range fixed {
@@ -166,7 +166,7 @@ func (o *options) runLong(ctx context.Context, length time.Duration, apart []str
 	}
 }
 
-// ended says what came of all runs.
+// ended prints the result of all runs.
 func ended(rows []row) error {
 	counts := verdicts(rows)
 	fmt.Printf("%d runs passed, %d failed, %d were skipped\n", counts[passedRun], counts[failedRun], counts[skippedRun])
@@ -176,7 +176,7 @@ func ended(rows []row) error {
 	return nil
 }
 
-// verdicts counts them, also where there are none.
+// verdicts counts the runs of each verdict, including verdicts without runs.
 func verdicts(rows []row) map[string]int {
 	counts := map[string]int{passedRun: 0, failedRun: 0, skippedRun: 0}
 	for i := range rows {
@@ -185,7 +185,7 @@ func verdicts(rows []row) map[string]int {
 	return counts
 }
 
-// play makes a run. Nothing of it stays but its report, and of one that failed its logs.
+// play plays one run. It keeps only the report and, if the run failed, its logs.
 func (p *part) play(ctx context.Context, apart []string) row {
 	r := row{Name: p.name, Network: p.network, Voters: p.voters, Seed: p.seed, Verdict: passedRun}
 	p.dir = filepath.Join(p.dir, "part")
@@ -266,7 +266,7 @@ func keepLogs(from, to string) error {
 	})
 }
 
-// writeIndex writes the page over all runs, and the same as JSON.
+// writeIndex writes the page about all runs, and the same as JSON.
 func writeIndex(out string, began time.Time, rows []row) error {
 	data, err := json.MarshalIndent(rows, "", "  ")
 	if err != nil {

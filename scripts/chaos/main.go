@@ -1,8 +1,8 @@
 // Command chaos breaks a cluster on purpose while recorded clients work with it, checks
 // every answer against what was promised, and writes a report. It starts three voters
-// and a reader as processes on this machine, with proxies between them that cut, delay
-// and narrow the ways, or takes containers of the compose file. It knows the product by
-// its flags and interfaces alone.
+// and a reader as processes on this machine, with proxies between them that cut
+// connections, delay data and limit the bandwidth, or uses containers of the compose
+// file. It knows only the flags and interfaces of the product.
 // scripts/chaos.sh builds and runs it.
 package main
 
@@ -24,35 +24,35 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// What stands between nodes.
+// The networks between nodes.
 const (
 	proxied   = "proxies"
 	spaced    = "namespaces"
 	contained = "containers" // the engine's own network, and the balancer
 )
 
-// exitSkipped says that nothing was run, because this machine cannot.
+// exitSkipped means that nothing was run, because this machine cannot.
 const exitSkipped = 77
 
 var errSkipped = errors.New("skipped")
 
 const (
 	voters = 3
-	// steady is how long clients work before the first fault, and enoughWrites what
-	// they have to write then in a second: less proves nothing.
+	// steady is how long clients work before the first fault, and enoughWrites how many
+	// writes a second they must reach in that time: fewer would prove nothing.
 	steady       = 5 * time.Second
 	enoughWrites = 100
 	// afterwards is how long they work on after the last fault.
 	afterwards = 3 * time.Second
-	// limitedRate is the limit of writes a minute of each agent and sender, in the runs
-	// that have one: more than a lane does.
+	// limitedRate is the limit of writes a minute for each agent and sender, in runs
+	// with limits. It is more than a lane writes.
 	limitedRate, limitedBurst = 3000, 200
 	// killEvery and killFor are the pace of -kills: a node is back, and has caught up,
-	// before the next one goes.
+	// before the next one is killed.
 	killEvery, killFor = 6 * time.Second, time.Second
 )
 
-// options are what a run is told.
+// options are the settings of a run.
 type options struct {
 	binary, dir, out string
 	seed             uint64
@@ -70,7 +70,7 @@ type options struct {
 // limited reports whether the run has limits of writes.
 func (o *options) limited() bool { return o.seed%2 == 0 }
 
-// faults are those of the network.
+// faults returns the faults that the network can carry out.
 func (o *options) faults() map[string]fault {
 	if o.network == contained {
 		return containerFaults
@@ -146,7 +146,7 @@ func untilSignal(parent context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
 }
 
-// runAll plays what was asked for, each plan with a cluster of its own.
+// runAll plays the chosen plans, each with its own cluster.
 func (o *options) runAll(ctx context.Context) error {
 	network, err := o.connect(ctx)
 	if err != nil {
@@ -196,7 +196,7 @@ func (o *options) runAll(ctx context.Context) error {
 
 func killsName(n int) string { return strconv.Itoa(n) + " leaders killed" }
 
-// cannot says why a scenario is not for these nodes; empty: it is.
+// cannot says why a scenario cannot run with these nodes; empty: it can.
 func (o *options) cannot(name string) string {
 	for _, e := range scenarios[name] {
 		if _, ok := o.faults()[e.Fault]; !ok {
@@ -212,7 +212,7 @@ func (o *options) cannot(name string) string {
 	return ""
 }
 
-// connect makes what stands between nodes. An error says why this machine cannot.
+// connect makes the network between nodes. An error says why this machine cannot.
 func (o *options) connect(ctx context.Context) (n network, err error) {
 	switch o.network {
 	case spaced:
@@ -236,27 +236,27 @@ type bench struct {
 	nodes   []*harness.Node // the voters, then the reader
 	network network
 
-	balancer  *harness.Node   // before the nodes; nil: there is none
+	balancer  *harness.Node   // in front of the nodes; nil: there is none
 	transport *http.Transport // of all calls
 
 	watch *watch
 	began time.Time
 
-	down    map[string]bool         // whose process does not run at the moment
-	weak    map[string]bool         // who cannot take part in a majority at the moment
+	down    map[string]bool         // nodes whose process does not run at the moment
+	weak    map[string]bool         // nodes that cannot take part in a majority at the moment
 	hungry  map[string]func() error // ends the starvation of a node
-	last    []string                // whom the last fault was for
-	spoiled *harness.Node           // whose disk was lost or damaged
+	last    []string                // targets of the last fault
+	spoiled *harness.Node           // the node whose disk was lost or damaged
 	filled  bool                    // a disk is, or was, full
 
-	images  string           // where the disks lie; empty: nowhere
+	images  string           // directory of the disk images; empty: there are none
 	disks   map[string]*disk // by node
 	noDisks string           // why disks cannot be broken here
 	damaged int              // files
 
 	prefix string          // of the names of agents, and of the moderator
 	token  bool            // the moderator may have one
-	found  map[string]bool // ids of what was there before
+	found  map[string]bool // ids of the entries that existed before
 }
 
 // run plays a plan and reports on it.
@@ -271,7 +271,7 @@ func (o *options) run(ctx context.Context, name string, plan []event) (err error
 	if b.network, err = o.connect(ctx); err != nil {
 		return err
 	}
-	defer b.forget() // when all nodes are well again
+	defer b.forget() // when all nodes are healthy again
 	defer b.network.close()
 	defer b.takeDisks()
 	defer b.run.End()
@@ -306,7 +306,7 @@ func (o *options) place(name string) string {
 	return place
 }
 
-// release lets everything run on that waits: nothing else can end.
+// release lets frozen disks and starved nodes continue: otherwise nothing could end.
 func (b *bench) release() {
 	b.thawDisks()
 	for _, feed := range b.hungry {
@@ -334,7 +334,7 @@ func (b *bench) moderatorCommand(verb string, n *harness.Node) (code int, stdout
 }
 
 // inParts has three parts: clients alone, the plan, and clients alone again. Then every
-// node has to be well, and what they hold is read.
+// node must be healthy, and the entries of all nodes are read.
 func (b *bench) inParts(ctx context.Context, place string, r *report) {
 	b.prepare(place)
 	r.Voters = len(b.voters)
@@ -357,7 +357,7 @@ func (b *bench) inParts(ctx context.Context, place string, r *report) {
 	r.Length = time.Since(b.began)
 	r.calls, r.Leads = h.calls, b.watch.all()
 	stop()
-	if well != nil && ctx.Err() == nil { // what nodes hold cannot be read
+	if well != nil && ctx.Err() == nil { // the nodes' entries cannot be read
 		r.Verdicts = []verdict{{Name: "every node is well again", Looked: len(b.nodes), Findings: []finding{{Text: well.Error()}}}}
 		b.run.WriteLogs(os.Stderr)
 		return

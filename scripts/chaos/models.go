@@ -13,8 +13,8 @@ import (
 // decideFor bounds the search for an order of the calls of one job or request_id.
 const decideFor = 10 * time.Second
 
-// operations turns calls into those of a model. One that may yet take effect never
-// returns.
+// operations turns calls into operations of a model. A call that may still take effect
+// never returns.
 func operations(calls []call) []porcupine.Operation {
 	clients := map[string]int{}
 	ops := make([]porcupine.Operation, 0, len(calls))
@@ -48,11 +48,12 @@ func decide(v *verdict, model porcupine.Model, groups map[string][]call) {
 	}
 }
 
-// writtenSomewhere is the state of a request_id whose entry's id nobody was told.
+// writtenSomewhere is the state of a request_id whose entry exists, but no client has
+// got its id.
 const writtenSomewhere = "?"
 
-// requestIDs is the model of one request_id: its first write makes an entry, each
-// further one answers with that. The state is the entry's id.
+// requestIDs is the model of one request_id: its first write makes an entry, and each
+// further write is answered with that entry. The state is the entry's id.
 var requestIDs = porcupine.Model{
 	Init: func() any { return "" },
 	Step: func(state, _, output any) (bool, any) {
@@ -80,7 +81,7 @@ func checkRequestIDs(v *verdict, calls []call, _ *final) {
 // jobState is the state of one job.
 type jobState struct{ status, by string }
 
-// jobs is the model of one job, which somebody else has posted.
+// jobs is the model of one job that another client has posted.
 var jobs = porcupine.Model{
 	Init: func() any { return jobState{status: "open"} },
 	Step: func(state, _, output any) (bool, any) {
@@ -114,10 +115,10 @@ func (s jobState) step(c *call) (bool, jobState) {
 	case rejected:
 		return !allowed && s.explains(c.Code), s
 	}
-	return true, next // unknown: if it takes effect, then as it would here
+	return true, next // unknown: if it takes effect, this is the effect
 }
 
-// explains reports whether a state is what the code of an error says it is.
+// explains reports whether the state agrees with an error code.
 func (s jobState) explains(code string) bool {
 	switch code {
 	case "job_claimed":
@@ -125,7 +126,7 @@ func (s jobState) explains(code string) bool {
 	case "job_done":
 		return s.status == "done"
 	}
-	return code == "job_not_claimed" // also to one who does not hold it
+	return code == "job_not_claimed" // also where another agent holds it
 }
 
 func checkJobs(v *verdict, calls []call, _ *final) {

@@ -15,12 +15,12 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// moderators are who hide, show, purge and block, each what was published for it alone.
-// What they do to it, and see of it, is one sequence of calls at all nodes, each with the
-// index of those before: every answer has to show all that was done before.
+// moderators is how many moderators hide, show, purge and block. Each works only with
+// entries that were published for it, in one sequence of calls at all nodes. Each call
+// has the index of the calls before, so every answer must show all earlier changes.
 const moderators = 2
 
-// The parts of a moderator's work in a hundred calls; the rest are looks.
+// How a moderator's calls are divided, out of a hundred; the rest are reads.
 const (
 	partHide  = 30 // or unhide
 	partPurge = 35
@@ -28,7 +28,7 @@ const (
 	partTry   = 60 // to write under the name that may be blocked
 )
 
-// What moderators do, as Status has it.
+// What moderators do, as recorded in Status.
 const (
 	doHide   = "hide"
 	doUnhide = "unhide"
@@ -46,7 +46,7 @@ type moderator struct {
 	n      int
 
 	subject call // the entry, if it has an id
-	hidden  bool // was meant to be so last
+	hidden  bool // what the last call was meant to make it
 	rule    float64
 	index   uint64
 }
@@ -80,7 +80,7 @@ func (w *crowd) moderate(ctx context.Context, i int, token string) {
 
 func (m *moderator) node() *harness.Node { return m.nodes[m.random.IntN(len(m.nodes))] }
 
-// publish publishes what is moderated next.
+// publish publishes the entry that is moderated next.
 func (m *moderator) publish(ctx context.Context) {
 	c := call{Kind: subject, Agent: m.name + "-author", Text: fmt.Sprintf("moderated%dx%d", m.n, m.random.Uint64())}
 	m.do(ctx, &c, request{http.MethodPost, "/api/entries", map[string]any{"agent": c.Agent, "body": c.Text}, http.Header{}})
@@ -150,7 +150,7 @@ func (m *moderator) look(ctx context.Context) {
 	m.do(ctx, &c, request{http.MethodGet, paths[m.random.IntN(len(paths))], nil, http.Header{}})
 }
 
-// shown is do, and notes whether the call's text is in the answer.
+// shown is like do, and notes whether the call's text is in the answer.
 func (cl *client) shown(ctx context.Context, c *call, node *harness.Node, r request) map[string]any {
 	c.Node, c.Begin = node.Name, time.Since(cl.start)
 	answer := cl.send(context.WithoutCancel(ctx), c, node.URL, r)
@@ -180,7 +180,7 @@ func (s standing) step(c *call) (bool, standing) {
 		return c.Outcome == unknown || s.blocked == (c.Outcome == rejected && c.Code == "blocked"), s
 	}
 	if c.Outcome == rejected {
-		return true, s // as the lift of a rule that an earlier call has lifted
+		return true, s // such as lifting a rule that an earlier call has lifted
 	}
 	switch c.Status {
 	case doHide:
@@ -196,8 +196,8 @@ func (s standing) step(c *call) (bool, standing) {
 }
 
 // checkModerated: what was hidden or purged is visible at no node once the command has
-// returned, also at the end, and is visible again after it was shown; nobody writes under
-// a name that is blocked.
+// returned, also at the end, and is visible again after it was shown; no write under a
+// blocked name succeeds.
 func checkModerated(v *verdict, calls []call, f *final) {
 	groups := grouped(calls, func(c *call) string {
 		switch {

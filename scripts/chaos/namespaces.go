@@ -17,22 +17,22 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// The addresses of nodes in their namespaces are those that are kept for benchmarks of
-// networks (RFC 2544). The last one is that of the clients.
+// Nodes have addresses in the range that is reserved for network benchmarks (RFC 2544).
+// The last address is for the clients.
 const (
 	subnet      = "198.18.77."
 	clientsHost = 254
 	tunDevice   = "/dev/net/tun"
 	maxPacket   = 64 << 10
-	// queue is how many packets a way holds. It drops what does not fit.
+	// queue is how many packets a path holds. Packets that do not fit are dropped.
 	queue = 1000
 )
 
-// namespaces are networks of their own for each node, with a switch between them that
-// loses, delays and narrows what passes, gossip as well: a tun device in each namespace
+// namespaces give each node its own network. A switch between them loses and delays
+// packets and limits the bandwidth, for gossip as well: a tun device in each namespace
 // hands the node's packets to this process.
 type namespaces struct {
-	id string // what the names of all devices and namespaces begin with
+	id string // prefix of the names of all devices and namespaces
 
 	mu      sync.Mutex
 	ways    map[[2]string]*way
@@ -40,13 +40,14 @@ type namespaces struct {
 	hosts   map[byte]string               // nodes by the last byte of their addresses
 }
 
-// way is what leads from one node to another. Its quality is the namespaces' to change.
+// way is the path from one node to another. Only namespaces changes its quality.
 type way struct {
 	quality
 	packets chan packet
 }
 
-// packet is what is to arrive at an instant, and then takes some time of a narrow way.
+// packet is to arrive at a given time, and then occupies a path of limited bandwidth for
+// a while.
 type packet struct {
 	data []byte
 	at   time.Time
@@ -107,7 +108,8 @@ func (s *namespaces) attach(ctx context.Context, node string, host byte, space s
 	return err
 }
 
-// openTun makes a device whose packets are read and written here. It goes with its file.
+// openTun makes a device whose packets are read and written here. Closing its file
+// removes it.
 func openTun(name string) (*os.File, error) {
 	fd, err := syscall.Open(tunDevice, syscall.O_RDWR|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -154,7 +156,7 @@ func (s *namespaces) read(from string, device io.Reader) {
 	}
 }
 
-// way returns the way from one node to another. The lock is held.
+// way returns the path from one node to another. The lock is held.
 func (s *namespaces) way(from, to string) *way {
 	w := s.ways[[2]string{from, to}]
 	if w == nil {
@@ -165,7 +167,7 @@ func (s *namespaces) way(from, to string) *way {
 	return w
 }
 
-// pass sends a packet on its way. The lock is held.
+// pass queues a packet for its destination. The lock is held.
 func (s *namespaces) pass(from, to string, data []byte) {
 	w := s.way(from, to)
 	if w.cut || w.loss > 0 && rand.Float64() < w.loss {
@@ -186,7 +188,7 @@ func (s *namespaces) pass(from, to string, data []byte) {
 
 // carry delivers packets in their order, each when it is due.
 func carry(packets <-chan packet, to io.Writer) {
-	var free time.Time // when a narrow way takes more
+	var free time.Time // when a path of limited bandwidth accepts more
 	for p := range packets {
 		time.Sleep(time.Until(p.at))
 		if p.took > 0 {
@@ -196,18 +198,18 @@ func carry(packets <-chan packet, to io.Writer) {
 			free = free.Add(p.took)
 			time.Sleep(time.Until(free))
 		}
-		_, _ = to.Write(p.data) // a device that has gone takes no packets
+		_, _ = to.Write(p.data) // a closed device accepts no packets
 	}
 }
 
-// set changes what the way from one node to another is like.
+// set changes the quality of the path from one node to another.
 func (s *namespaces) set(from, to string, q quality) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.way(from, to).quality = q
 }
 
-// reset does nothing: a switch knows no connections.
+// reset does nothing: a switch does not see connections.
 func (s *namespaces) reset(string) error { return errNoConnections }
 
 var errNoConnections = errors.New("the switch between namespaces knows no connections")
@@ -215,12 +217,12 @@ var errNoConnections = errors.New("the switch between namespaces knows no connec
 // runs does nothing: packets say where they are from.
 func (s *namespaces) runs(string, int) {}
 
-// close takes everything away again, also after a failure.
+// close removes everything again, also after a failure.
 func (s *namespaces) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for node, device := range s.devices {
-		_ = device.Close() // the device goes with it
+		_ = device.Close() // this removes the device
 		if node != "" {
 			complain(system(context.Background(), "ip", "netns", "del", s.id+node))
 		}

@@ -17,14 +17,14 @@ import (
 const (
 	pinned     = 6  // recorders that talk to one node each
 	balanced   = 2  // recorders that talk to the balancer, or to each node in turn
-	lanes      = 3  // calls that a recorder has under way at once
-	watchers   = 3  // agents that ask what concerns them, at each node in turn
+	lanes      = 3  // concurrent calls of a recorder
+	watchers   = 3  // agents that read their home, at each node in turn
 	maxRepeats = 4  // of a write that has a request_id
-	maxJobs    = 12 // few, so that many want the same one
+	maxJobs    = 12 // few, so that many clients want the same job
 	pollPause  = 100 * time.Millisecond
 )
 
-// crowd is everybody who calls.
+// crowd is all clients of a run.
 type crowd struct {
 	client *client
 	nodes  []*harness.Node // that are called
@@ -51,14 +51,14 @@ type lane struct {
 	name   string
 	node   func() *harness.Node
 	random *rand.Rand
-	header http.Header // its address, and its key where it proves its name
+	header http.Header // its address, and its key if it proves its name
 	n      int         // of calls
 
 	last  call // the newest publication that was acknowledged
 	index uint64
 }
 
-// begin starts everybody, until end.
+// begin starts all clients; end stops them.
 func (w *crowd) begin(parent context.Context) {
 	recording, stopRecording := context.WithCancel(parent)
 	watching, stopWatching := context.WithCancel(parent)
@@ -103,8 +103,8 @@ func (w *crowd) begin(parent context.Context) {
 	}
 }
 
-// end lets everybody finish: those who write, then those who watch for it. It is called
-// when every node is well again.
+// end lets all clients finish: first the writers, then those that watch for new entries.
+// It is called when every node is healthy again.
 func (w *crowd) end() {
 	w.stopRecording()
 	w.recording.Wait()
@@ -150,7 +150,8 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// register makes the lane's name one with a key. Without an answer it goes on without.
+// register registers the lane's name with a key. If it gets no answer, the lane works
+// without a key.
 func (l *lane) register(ctx context.Context) {
 	var answer struct {
 		EditKey string `json:"edit_key"`
@@ -162,8 +163,8 @@ func (l *lane) register(ctx context.Context) {
 	}
 }
 
-// publish publishes; a write whose outcome is not known is repeated under its
-// request_id, where it has one.
+// publish publishes an entry. A write with an unknown outcome is repeated under its
+// request_id, if it has one.
 func (l *lane) publish(ctx context.Context, surface string, repeat bool, supersedes string) {
 	text := fmt.Sprintf("%s says number %d", l.name, l.n)
 	if l.random.IntN(5) == 0 {
@@ -186,7 +187,7 @@ func (l *lane) publish(ctx context.Context, surface string, repeat bool, superse
 	}
 }
 
-// job posts a job, or does something to one that another lane has posted.
+// job posts a job, or acts on a job that another lane has posted.
 func (l *lane) job(ctx context.Context) {
 	c := call{Client: l.name, Surface: "http", Agent: l.name}
 	jobs := l.others()
@@ -229,7 +230,7 @@ func (l *lane) act(c *call, fields map[string]string) request {
 	return request{http.MethodPost, "/api/jobs", fields, l.header}
 }
 
-// list reads the lane's own newest entries, at least as new as it has seen.
+// list reads the lane's own newest entries, at least at the index that it has seen.
 func (l *lane) list(ctx context.Context) {
 	c := call{Client: l.name, Surface: "http", Kind: list, Agent: l.name, MinIndex: l.index, Expect: l.last.ID}
 	query := url.Values{"agent": {l.name}, "limit": {"100"}}
@@ -237,15 +238,15 @@ func (l *lane) list(ctx context.Context) {
 	l.index = max(l.index, c.Index)
 }
 
-// watch asks what concerns an agent, from each node in turn, with the time of the
-// answer before.
+// watch reads an agent's home from each node in turn, with the time of the previous
+// answer.
 func (w *crowd) watch(ctx context.Context, i int) {
 	since := int64(1)
 	for n := i; ctx.Err() == nil; n++ {
 		since, _ = w.poll(ctx, i, w.nodes[n%len(w.nodes)], since)
 		rest(ctx, pollPause)
 	}
-	// What is left, once the faults are over.
+	// After the faults: read the rest.
 	rested := context.WithoutCancel(ctx)
 	for n, empty := i, 0; empty < len(w.nodes); n++ {
 		next, news := w.poll(rested, i, w.nodes[n%len(w.nodes)], since)
@@ -260,7 +261,7 @@ func (w *crowd) watch(ctx context.Context, i int) {
 	}
 }
 
-// poll returns the time to ask with next, and how much was new.
+// poll returns the time for the next request, and the number of new items.
 func (w *crowd) poll(ctx context.Context, i int, node *harness.Node, since int64) (next int64, news int) {
 	c := call{Client: w.watcher(i), Surface: "http", Kind: home, Agent: w.watcher(i)}
 	query := url.Values{"for": {w.watcher(i)}, "since": {strconv.FormatInt(since, 10)}}

@@ -17,7 +17,7 @@ import (
 //go:embed report.html
 var page string
 
-// report is what is left of a run.
+// report is the result of a run.
 type report struct {
 	Name     string        `json:"name"`
 	Network  string        `json:"network"`
@@ -31,22 +31,22 @@ type report struct {
 	Counts   []count       `json:"calls"`
 	Plan     []event       `json:"faults"`
 	Leads    []lead        `json:"leaders"`
-	Stale    int           `json:"staleReads"` // that said so
+	Stale    int           `json:"staleReads"` // whose answer said that it may be stale
 	Verdicts []verdict     `json:"verdicts"`
 	Failed   []string      `json:"failed"` // why the run failed; none: it passed, or was skipped
 
 	calls []call
 }
 
-// count is how many calls of a kind had an outcome.
+// count is the number of calls of one kind with one outcome.
 type count struct {
 	Kind    kind    `json:"kind"`
 	Outcome outcome `json:"outcome"`
 	N       int     `json:"n"`
 }
 
-// finish writes the report, and returns what is wrong. A run whose faults this machine
-// cannot carry out is skipped.
+// finish writes the report, and returns an error if the run failed. A run whose faults
+// this machine cannot carry out is skipped.
 func (r *report) finish(o *options, place string) error {
 	failed := []error{}
 	for i := range r.Verdicts {
@@ -95,13 +95,13 @@ func (r *report) finish(o *options, place string) error {
 	return errors.Join(failed...)
 }
 
-// reportName is that of a run's report, without what says its format.
+// reportName is the file name of a run's report, without the extension.
 func reportName(place string, seed uint64) string { return fmt.Sprintf("chaos-%s-%d", place, seed) }
 
-// enoughGaps is how many say something of their distribution.
+// enoughGaps is how many gaps are needed to describe their distribution.
 const enoughGaps = 10
 
-// gaps are those of all faults that left enough voters, shortest first.
+// gaps returns the gaps of all faults that left enough voters, shortest first.
 func (r *report) gaps() (gaps []time.Duration) {
 	for _, e := range r.Plan {
 		if e.Note == "" && !e.Minority {
@@ -118,7 +118,7 @@ func percentile(sorted []time.Duration, p int) time.Duration {
 	return sorted[(len(sorted)*p+hundred-1)/hundred-1]
 }
 
-// remark says what else a fault did, with what is usual in brackets, and what explains it.
+// remark says what else a fault did, with the usual values in brackets.
 func (e *event) remark() string {
 	remark := fmt.Sprintf(" (reads %v); 99%% of writes there within %v, of reads within %v", e.ReadGap.Round(time.Millisecond), e.Writes, e.Reads)
 	if e.Leaders > 0 {
@@ -130,10 +130,10 @@ func (e *event) remark() string {
 	return remark
 }
 
-// figures counts, and finds what each fault did to other nodes.
+// figures counts calls, and finds what each fault did to other nodes.
 func (r *report) figures() {
 	counts := map[count]int{}
-	var writes, reads []*call // that were answered
+	var writes, reads []*call // the answered ones
 	early := 0
 	for i := range r.calls {
 		c := &r.calls[i]
@@ -177,14 +177,14 @@ func (r *report) figures() {
 	}
 }
 
-// slowness is the 99th percentile of times of calls: before the first fault, and
-// meanwhile.
+// slowness is the 99th percentile of call times: before the first fault, and during a
+// fault.
 type slowness struct {
 	Usual     time.Duration `json:"usual"`
 	Meanwhile time.Duration `json:"meanwhile"`
 }
 
-// slowness is that of the nodes that a fault was not for.
+// slowness is measured on the nodes that were not targets of the fault.
 func (r *report) slowness(e *event, calls []*call) (s slowness) {
 	var usual, meanwhile []time.Duration
 	for _, c := range calls {
@@ -210,11 +210,11 @@ func (s slowness) String() string {
 	return fmt.Sprintf("%v (%v)", s.Meanwhile.Round(time.Millisecond), s.Usual.Round(time.Millisecond))
 }
 
-// afterFault is how long after its end a fault is looked at.
+// afterFault is how long after its end the effects of a fault are measured.
 const afterFault = 5 * time.Second
 
-// next returns when the first fault after the end of another one begins: what it does is
-// not the other's.
+// next returns when the first fault after the end of fault i begins: its effects do not
+// count for fault i.
 func (r *report) next(i int) time.Duration {
 	next := time.Duration(math.MaxInt64)
 	for _, e := range r.Plan {
@@ -225,8 +225,8 @@ func (r *report) next(i int) time.Duration {
 	return next
 }
 
-// gap is the longest time around a fault, before the next one, in which nodes that it was
-// not for answered none of the calls, and when that began.
+// gap is the longest time around a fault, before the next one, in which the nodes that
+// were not its target answered none of the calls, and when that time began.
 func gap(e *event, next time.Duration, answered []*call) (from, longest time.Duration) {
 	last := e.Begin
 	silent := func(until time.Duration) {

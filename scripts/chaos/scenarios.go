@@ -67,7 +67,7 @@ var scenarios = map[string][]event{
 	},
 }
 
-// manyVoters are those of the scenarios whose names hold ofFive.
+// manyVoters is the number of voters in scenarios whose names contain ofFive.
 const (
 	manyVoters = 5
 	ofFive     = "of five"
@@ -82,8 +82,8 @@ func repeated(n int, every time.Duration, e event) []event {
 	return plan
 }
 
-// randomPlan is some of the named faults over a time, of which some overlap. The seed
-// decides all of it.
+// randomPlan spreads some of the named faults over a time; some overlap. The seed decides
+// everything.
 func randomPlan(seed uint64, length time.Duration, names []string) []event {
 	const shortest, longest, pause = 500 * time.Millisecond, 9 * time.Second, 4 * time.Second
 	random := rand.New(rand.NewPCG(seed, 0))

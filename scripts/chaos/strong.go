@@ -13,13 +13,13 @@ import (
 
 const (
 	strongReaders = 2 // at each node, beside one whose reads are not strong
-	// strongTimeout is short, so that a node that was stopped finds fresh questions
-	// when it goes on, and answers them before it knows that it was.
+	// strongTimeout is short, so that a stopped node finds fresh requests when it
+	// continues, and answers them before it knows that it was stopped.
 	strongTimeout = 1500 * time.Millisecond
 	strongLimit   = 20 // entries, of which some are moderated later
 )
 
-// read asks one node again and again for the newest entries.
+// read repeatedly asks one node for the newest entries.
 func (w *crowd) read(ctx context.Context, how kind, node *harness.Node, random *rand.Rand) {
 	caller := *w.client
 	caller.http = &http.Client{Timeout: strongTimeout, Transport: w.client.http.Transport}
@@ -37,8 +37,8 @@ func (w *crowd) read(ctx context.Context, how kind, node *harness.Node, random *
 
 // checkStrong: a strong read, at any node, is no older than any write that was
 // acknowledged, or any strong read that was answered, before it was sent. One that shows
-// nothing, or only what was there before the run, is older than any. What moderators work
-// with comes and goes, and says nothing of a read's age.
+// nothing, or only entries from before the run, is older than any. Entries that moderators
+// work with come and go, and say nothing about a read's age.
 func checkStrong(v *verdict, calls []call, f *final) {
 	place, comesAndGoes := map[string]int{}, moderatedIDs(calls)
 	for i, e := range f.state() {

@@ -18,20 +18,20 @@ const (
 	watchFor   = 500 * time.Millisecond // one look
 )
 
-// lead is the time from which on a node said that it leads.
+// lead is the time since which a node has said that it leads.
 type lead struct {
 	At   time.Duration `json:"at"`
 	Node string        `json:"node"`
 	Term uint64        `json:"term"`
 }
 
-// watch sees who leads.
+// watch observes which node leads.
 type watch struct {
 	began time.Time
 	http  *http.Client
 
 	mu    sync.Mutex
-	says  map[string]bool // who said so at the last look
+	says  map[string]bool // nodes that said so at the last look
 	leads []lead
 }
 
@@ -67,7 +67,7 @@ func (w *watch) look(ctx context.Context, n *harness.Node) {
 	w.leads = append(w.leads, l)
 }
 
-// term returns the node's term, 0 where it does not say.
+// term returns the node's term, 0 if it does not say it.
 func (w *watch) term(ctx context.Context, n *harness.Node) uint64 {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.URL+"/metrics", http.NoBody)
 	if err != nil {
@@ -84,11 +84,12 @@ func (w *watch) term(ctx context.Context, n *harness.Node) uint64 {
 	}
 	_, after, _ := strings.Cut(text.String(), "\ncommons_term ")
 	line, _, _ := strings.Cut(after, "\n")
-	term, _ := strconv.ParseUint(strings.TrimSpace(line), 10, 64) // 0 where it is none
+	term, _ := strconv.ParseUint(strings.TrimSpace(line), 10, 64) // 0 if it is not a number
 	return term
 }
 
-// leader returns the newest node that says that it leads, or that last did.
+// leader returns the newest node that says that it leads; if no node does, the last one
+// that did.
 func (w *watch) leader() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,12 +108,12 @@ func (w *watch) all() []lead {
 	return append([]lead{}, w.leads...)
 }
 
-// movesWithin is how soon another node has to lead where the leader's disk or processor
+// movesWithin is how soon another node has to lead after the leader's disk or processor
 // became slow.
 const movesWithin = 10 * time.Second
 
-// slowLeaders says whether each leader that was made slow for longer, and nothing else
-// meanwhile, was followed by another one.
+// slowLeaders checks that another node took over from each leader that was made slow for
+// longer than that, without another fault at the same time.
 func (r *report) slowLeaders() verdict {
 	v := verdict{Name: "a leader that became slow gives way", Findings: []finding{}}
 	for i := range r.Plan {

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// longGap is a time without a write that is explained by what nodes logged from
-	// beforeGap before it until afterGap after it: of each message of a node the
-	// first line, at most maxWhy.
+	// A gap without writes longer than longGap is explained by what nodes logged from
+	// beforeGap before it until afterGap after it: the first line of each message of a
+	// node, at most maxWhy lines.
 	longGap             = 2 * time.Second
 	beforeGap, afterGap = time.Second, 500 * time.Millisecond
 	maxWhy              = 25
 )
 
-// telling are messages below warnings that say who led, and why another one did.
+// telling matches messages below warning level that say who led, and why that changed.
 var telling = regexp.MustCompile(`election|candidate|leader|vote|follower state|ready|listening`)
 
 // logged is a line of a node's log.
@@ -33,7 +33,7 @@ type logged struct {
 	with string // what else the line says
 }
 
-// explain puts what nodes logged beside each long gap.
+// explain adds what nodes logged to each long gap.
 func (r *report) explain(nodes []*harness.Node, began time.Time) {
 	var lines []logged
 	for _, n := range nodes {
@@ -74,7 +74,8 @@ func why(lines []logged, from, to time.Duration) (shown []string) {
 	return shown
 }
 
-// readLog returns what a node logged since the run began that may explain something.
+// readLog returns the lines that a node logged since the run began and that may explain
+// a gap.
 func readLog(n *harness.Node, began time.Time) (lines []logged, err error) {
 	f, err := os.Open(n.Log)
 	if err != nil {

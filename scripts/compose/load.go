@@ -31,12 +31,11 @@ const (
 type load struct {
 	*harness.Load
 	p *project
-	// fresh makes every call on a connection of its own, so that none is repeated
-	// behind our back.
+	// fresh makes every call on a new connection, so that no call is silently repeated.
 	fresh *harness.Client
 
 	mu    sync.Mutex
-	cut   []error       // calls that a node took with it
+	cut   []error       // calls that were lost with a node
 	gap   time.Duration // the longest that a client waited for what it wanted
 	reads int
 }
@@ -74,7 +73,7 @@ func (l *load) read(_ context.Context, n int) error {
 	return nil
 }
 
-// waitAtHome waits for longer than the balancer lets a call take that does not wait.
+// waitAtHome waits for longer than the balancer allows for calls that do not wait.
 func (l *load) waitAtHome(ctx context.Context, _ int) error {
 	query := url.Values{"for": {"nobody-writes-to-me"}, "wait": {strconv.Itoa(int(homeWait.Seconds()))}}
 	if _, err := l.fresh.Call(ctx, http.MethodGet, l.p.url+"/api/home?"+query.Encode(), nil, nil, nil, http.StatusOK); ctx.Err() == nil {
@@ -83,8 +82,8 @@ func (l *load) waitAtHome(ctx context.Context, _ int) error {
 	return nil // the load ends, and does not wait for this call
 }
 
-// publish publishes one entry. Where the node that has it is lost on the way, it
-// is published again under its request id, as an agent would.
+// publish publishes one entry. If the node fails during the call, the entry is published
+// again under its request id, as an agent would do.
 func (l *load) publish(requestID string) error {
 	start := time.Now()
 	want := []int{http.StatusCreated}
@@ -108,9 +107,9 @@ func (l *load) publish(requestID string) error {
 	}
 }
 
-// lostOnTheWay reports whether a call may have been done, or not: the node that
-// had it is gone. On a connection that had served others before, the balancer
-// closes without a word, as HTTP wants it.
+// lostOnTheWay reports whether the outcome of a call is unknown because its node is gone.
+// On a connection that has served other calls, the balancer closes without an answer, as
+// HTTP requires.
 func lostOnTheWay(err error) bool {
 	if r, answered := errors.AsType[*harness.RejectedError](err); answered {
 		return r.Code == "outcome_unknown"
@@ -118,8 +117,8 @@ func lostOnTheWay(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// cutShort allows so many calls to have been lost with a node since it was last
-// called: those that were under way there.
+// cutShort fails if more calls than allowed were lost with a node since cutShort was last
+// called. The allowed ones were under way at the node.
 func (l *load) cutShort(allowed int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +131,7 @@ func (l *load) cutShort(allowed int) {
 	fmt.Printf("   %d publications acknowledged in all, %d sent again\n", len(acks), len(cut))
 }
 
-// withoutGap wants no client to have waited longer than limit since it was last
+// withoutGap fails if a client has waited longer than limit since withoutGap was last
 // called.
 func (l *load) withoutGap(limit time.Duration) {
 	l.mu.Lock()
@@ -158,7 +157,7 @@ func (l *load) verifyOn(nodes ...string) {
 	fmt.Printf("   all %d publications are there, once, on each of %d nodes\n", len(acks), len(nodes))
 }
 
-// imageVariable names the image of Prometheus where none can be pulled.
+// imageVariable names the image of Prometheus if none can be pulled.
 const imageVariable = "PROMETHEUS_IMAGE"
 
 // measure starts Prometheus: it has to find every node and the balancer, and to
@@ -178,7 +177,7 @@ func measure(p *project) {
 	p.load.cutShort(0)
 }
 
-// wantSamples asks Prometheus, and wants an answer of so many samples.
+// wantSamples asks Prometheus, and wants a given number of samples.
 func (p *project) wantSamples(query string, want int) error {
 	var answer struct {
 		Data struct{ Result []struct{} }

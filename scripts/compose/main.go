@@ -19,8 +19,7 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// Deadlines of what is waited for. The balancer waits 75 s for a node where a call
-// waits.
+// Deadlines of waits. The balancer waits 75 s for a node if the call itself waits.
 const (
 	callTimeout    = 80 * time.Second
 	commandTimeout = 3 * time.Minute
@@ -133,8 +132,8 @@ func readManual() (*manual, error) {
 	return m, nil
 }
 
-// follow runs the commands of a procedure as they are written, but for the name
-// of Compose.
+// follow runs the commands of a procedure as they are written, except for the name of
+// Compose.
 func (p *project) follow(title string) {
 	script := p.manual.scripts[title]
 	if script == "" {
@@ -154,8 +153,8 @@ const cronFields = 5
 // checkout is where the manual has the repository.
 const checkout = "/srv/commons"
 
-// cron runs what the manual has for cron, as cron does: a percent sign is escaped,
-// and nothing is set but what stands there and in the file .env.
+// cron runs the manual's lines for cron, as cron does: a percent sign is escaped, and
+// the only variables are those in the lines and in the file .env.
 func (p *project) cron() {
 	here := harness.Got(os.Getwd())
 	env := slices.DeleteFunc(slices.Clone(p.env), func(variable string) bool {
@@ -208,7 +207,7 @@ func goOnWithOne(p *project) {
 	p.load.verifyOn(three...)
 }
 
-// allFollowed wants no procedure left that nothing has tried.
+// allFollowed fails if a procedure has not been tried.
 func allFollowed(p *project) {
 	var missed []string
 	for title := range p.manual.scripts {

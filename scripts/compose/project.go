@@ -149,7 +149,7 @@ func (p *project) get(url string, into any, want int) error {
 	return err
 }
 
-// status is what a node says of itself and of its voters.
+// status is what a node says about itself and the voters.
 func (p *project) status(service string) (s harness.Status, err error) {
 	id, err := p.container(service)
 	if err != nil {
@@ -226,8 +226,8 @@ func (p *project) showLogs() {
 	}
 }
 
-// remove takes away everything that bears the project's name, also after an
-// interruption, and reports what is left.
+// remove removes everything that has the project's name, also after an interruption, and
+// reports what is left.
 func (p *project) remove() error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), cleanupTimeout)
 	defer cancel()

@@ -57,8 +57,8 @@ func (p *project) settled(nodes ...string) {
 	harness.Must(p.load.WaitForMore(enoughWrites))
 }
 
-// pauseLeader and pauseFollower stop a node without a word: the others go on, and
-// nobody takes its vote away.
+// pauseLeader and pauseFollower stop a node without notice: the others continue, and the
+// node keeps its vote.
 func pauseLeader(p *project) {
 	leader, others := p.leader(three...)
 	pause(p, leader, others[0])
@@ -74,8 +74,8 @@ func pauseFollower(p *project) {
 const maxGap = 20 * time.Second
 
 // pause pauses a node for a time that clients must not notice: no read fails, no
-// client waits longer than maxGap, and of the writes only those are lost, until they
-// are sent again, that the node had.
+// client waits longer than maxGap, and the only writes that fail, until they are sent
+// again, are those that the node had.
 func pause(p *project, paused, witness string) {
 	p.load.cutShort(0)
 	p.load.withoutGap(maxGap)
@@ -100,7 +100,7 @@ func pause(p *project, paused, witness string) {
 	p.load.withoutGap(maxGap)
 }
 
-// restartEach restarts one node after the other. Nobody may notice.
+// restartEach restarts one node after the other. No client may notice.
 func restartEach(p *project) {
 	p.follow("Restart or upgrade")
 	p.settled(three...)
@@ -127,7 +127,7 @@ func replaceDisk(p *project) {
 }
 
 // recreateAll ends every container in good order and makes new ones in another
-// one, so that addresses change hands. Nobody publishes meanwhile: nobody could.
+// one, so that addresses change hands. No client publishes meanwhile: none could.
 func recreateAll(p *project) {
 	p.load.Stop()
 	harness.Must(p.load.Failed())

@@ -12,8 +12,8 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// laterVariable names the image of a later version, which knows a format more and needs it
-// for entries in laterChannel (later.go.txt); imageOfNodes the one that nodes run.
+// laterVariable names the image of a later version, which knows one more format and needs
+// it for entries in laterChannel (later.go.txt). imageOfNodes names the image of the nodes.
 const (
 	laterVariable = "COMMONS_LATER_IMAGE"
 	imageOfNodes  = "COMMONS_IMAGE"
@@ -32,7 +32,7 @@ const lateNode = "node4"
 // tooOld is what it says.
 const tooOld = "run a newer version of this program: format 2, and this one knows up to 1"
 
-// useImage has the nodes that are made from now on run an image, and returns the former.
+// useImage sets the image of nodes that are made from now on, and returns the former one.
 func (p *project) useImage(image string) (former string) {
 	prefix := imageOfNodes + "="
 	p.env = slices.DeleteFunc(slices.Clone(p.env), func(variable string) bool {
@@ -74,7 +74,7 @@ func upgrade(p *project) {
 	p.load.cutShort(0)
 
 	// From its name's first address to its first check, HAProxy 2.6 sends calls to a node
-	// that is not ready: nobody calls meanwhile.
+	// that is not ready: no client calls meanwhile.
 	p.load.Stop()
 	harness.Must(p.load.Failed())
 	p.load.verifyOn(three...)
@@ -114,7 +114,7 @@ func (p *project) publishLater(node string, want int) error {
 	return err
 }
 
-// lateIsRejected wants the old node to say why it is not taken in, and no other to count it.
+// lateIsRejected wants the old node to say why it cannot join, and no other node to count it.
 func (p *project) lateIsRejected() error {
 	log, err := p.onContainer(lateNode, "logs")
 	if err != nil {

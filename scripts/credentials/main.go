@@ -2,8 +2,8 @@
 //
 //	go run ./scripts/credentials gitleaks.toml LICENSE gitleaks_rules.go
 //
-// A rule suits that begins with text that only its vendor uses. What it cannot take
-// it names on the standard error with the reason.
+// A rule suits if it begins with text that only its vendor uses. Rules that are left out
+// are listed on the standard error with the reason.
 package main
 
 import (
@@ -22,12 +22,12 @@ import (
 // minPrefix is the shortest text that belongs to one vendor.
 const minPrefix = 3
 
-// terminator is how gitleaks ends a token, for source code. In prose a full stop or
-// a bracket may follow, so the end is decided by what reads the rules.
+// terminator is how gitleaks ends a token in source code. In prose a full stop or a
+// bracket may follow, so the code that reads the rules decides where a token ends.
 const terminator = "(?:[\\x60'\"\\s;]|\\\\[nr]|$)"
 
-// ours are the rules that are left out because the table by hand has the format,
-// with more of it or with fewer honest texts.
+// ours are the rules that are left out because the handwritten table has the format: it
+// covers more of it, or matches fewer honest texts.
 var ours = []string{
 	"age-secret-key", "anthropic", "atlassian", "aws-access-token", "digitalocean", "doppler", "databricks", "flyio",
 	"gcp-api-key", "github", "gitlab-cicd", "gitlab-deploy", "gitlab-feed", "gitlab-incoming", "gitlab-kubernetes",
@@ -58,7 +58,7 @@ var unfit = map[string]string{
 type rule struct {
 	id, regex, path string
 	entropy         float64
-	allowlist       bool // it has one of its own
+	allowlist       bool // the rule has its own
 }
 
 func main() {
@@ -155,18 +155,19 @@ func suits(r *rule) (words []string, reason string) {
 	return words, ""
 }
 
-// repeatsGroup reports a group that stands for its last repetition, not for a secret.
+// repeatsGroup reports a repeated group: it captures only its last repetition, not the
+// secret.
 func repeatsGroup(re *syntax.Regexp) bool {
 	return re.Op == syntax.OpRepeat && re.Sub[0].Op == syntax.OpCapture || slices.ContainsFunc(re.Sub, repeatsGroup)
 }
 
-// prefix is text that a match begins with; it is all of the match where it is whole.
+// prefix is text that a match begins with; if whole is set, it is the entire match.
 type prefix struct {
 	text  string
 	whole bool
 }
 
-// prefixes returns the texts of which one begins every match.
+// prefixes returns texts such that every match begins with one of them.
 func prefixes(re *syntax.Regexp) []prefix {
 	switch re.Op {
 	case syntax.OpEmptyMatch, syntax.OpWordBoundary, syntax.OpNoWordBoundary, syntax.OpBeginText, syntax.OpBeginLine:
@@ -208,7 +209,7 @@ func class(ranges []rune) (all []prefix) {
 	return all
 }
 
-// join puts the prefixes of what follows behind those that are whole.
+// join appends the prefixes of what follows to the prefixes that are whole.
 func join(first, next []prefix) (all []prefix) {
 	for _, p := range first {
 		if !p.whole {

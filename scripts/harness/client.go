@@ -22,10 +22,10 @@ const (
 	pageSize    = 100
 )
 
-// Client makes calls to nodes and to what stands before them.
+// Client makes calls to nodes and to balancers in front of them.
 type Client struct{ *http.Client }
 
-// NewClient returns a client whose calls may take so long.
+// NewClient returns a client with a timeout for each call.
 func NewClient(timeout time.Duration) *Client {
 	return &Client{&http.Client{
 		Timeout:   timeout,
@@ -33,7 +33,7 @@ func NewClient(timeout time.Duration) *Client {
 	}}
 }
 
-// RejectedError is an answer with another status than was wanted.
+// RejectedError is an answer with an unexpected status.
 type RejectedError struct {
 	Status int
 	Code   string // of the Error object, empty if there is none
@@ -83,7 +83,7 @@ func (c *Client) Call(ctx context.Context, method, target string, header http.He
 	return res.Header, nil
 }
 
-// Entry is what the checks need of an entry.
+// Entry has the fields of an entry that the checks need.
 type Entry struct {
 	ID         string
 	Channel    string
@@ -141,7 +141,7 @@ func (c *Client) List(ctx context.Context, base string, header http.Header, quer
 	}
 }
 
-// Status is what a node says to operators of its part in the cluster.
+// Status is what a node tells operators about its part in the cluster.
 type Status struct {
 	Node         string
 	Role         string
@@ -181,7 +181,7 @@ func (n *Node) Status() (Status, error) {
 // statusTimeout is how long a node may take to say its status.
 const statusTimeout = 5 * time.Second
 
-// ReadStatus reads what `commons members --json` says of the node that it asked.
+// ReadStatus reads what `commons members --json` says about the node that it asked.
 func ReadStatus(members []byte) (s Status, err error) {
 	var report struct {
 		AskedNode, Leader string

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// padding makes entries as long as real ones.
+// padding makes entries as long as real entries.
 var padding = strings.Repeat("the quick brown fox jumps over the lazy dog and ", 25)
 
-// Load is clients that work in closed loops on one channel, and the record of what
-// was acknowledged to them.
+// Load is clients that work in closed loops on one channel, and a record of their
+// acknowledged publications.
 type Load struct {
 	Channel string
 	Padding int // bytes of text in each entry beside its request id, at most 1,200
@@ -43,8 +43,8 @@ func NewLoad(ctx context.Context, channel string) *Load {
 	return &Load{Channel: channel, parent: ctx, cancel: func() {}}
 }
 
-// Start lets writers publish, each one request id after the other, with a pause
-// after each, until Stop. An error of publish ends its writer and is kept.
+// Start makes writers publish until Stop. Each publishes one request id after the other,
+// with a pause after each. An error of publish ends its writer and is kept.
 func (l *Load) Start(writers int, pause time.Duration, publish func(writer int, requestID string) error) {
 	l.ctx, l.cancel = context.WithCancel(l.parent)
 	l.round++
@@ -54,8 +54,8 @@ func (l *Load) Start(writers int, pause time.Duration, publish func(writer int, 
 	}
 }
 
-// Go runs another client of a load that was started: a step again and again, with a
-// pause after each. The step's context ends with Stop.
+// Go adds a client to a started load. It repeats a step, with a pause after each. The
+// step's context ends with Stop.
 func (l *Load) Go(pause time.Duration, step func(ctx context.Context, n int) error) {
 	ctx := l.ctx
 	l.group.Go(func() {
@@ -71,13 +71,13 @@ func (l *Load) Go(pause time.Duration, step func(ctx context.Context, n int) err
 	})
 }
 
-// Stop ends the clients once what is under way is answered.
+// Stop ends the clients after their current calls are answered.
 func (l *Load) Stop() {
 	l.cancel()
 	l.group.Wait()
 }
 
-// Fields are those of a publication. The name of its agent is its writer's.
+// Fields are the fields of a publication. Its agent has the writer's name.
 func (l *Load) Fields(requestID string) map[string]any {
 	return map[string]any{
 		"agent": requestID[:strings.LastIndexByte(requestID, '-')], "channel": l.Channel, "request_id": requestID,

@@ -16,7 +16,7 @@ import (
 	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
 
-// HangTimeout is longer than by default: this machine's disk may be anybody's.
+// HangTimeout is longer than the default: other programs may use this machine's disk.
 const HangTimeout = 20 * time.Second
 
 // Cluster is nodes that know of each other.
@@ -71,7 +71,7 @@ func (r *Run) NewCluster(name string, n int) (*Cluster, error) {
 }
 
 // Remote is a node that something else runs, such as a container engine. The run calls
-// it, and neither starts nor ends it. Its log is for who runs it to write.
+// it, and neither starts nor ends it. Whatever runs the node must write its log.
 func (r *Run) Remote(name, url, private, secretFile string) *Node {
 	return &Node{run: r, Name: name, Log: r.Path(name + ".log"), URL: url, Private: private, Flags: map[string]string{"secret-file": secretFile}}
 }
@@ -175,8 +175,8 @@ func (c *Cluster) Terminate() error {
 	return nil
 }
 
-// OneVoterEach reports as an error whatever keeps the voters, which are server ids,
-// from being one for each of the names of nodes.
+// OneVoterEach returns an error unless the voters, which are server ids, are exactly one
+// for each node name.
 func OneVoterEach(voters, names []string) error {
 	if len(voters) != len(names) {
 		return fmt.Errorf("voters %v, want one of each of %v", voters, names)
@@ -204,7 +204,7 @@ type Node struct {
 	Log     string            // file that all its processes write to
 	Flags   map[string]string // of `commons serve`, without the dashes
 	Env     []string          // added to a clean environment
-	Prefix  []string          // of its command: what runs it, and becomes it
+	Prefix  []string          // of its command: a program that runs the node by replacing itself
 	HTTP    string            // host:port
 	URL     string            // of HTTP, without a slash at the end
 	Private string            // host:port of the private port
@@ -320,7 +320,7 @@ func (n *Node) LogTail() string {
 // Memory is what a process has in memory, in bytes.
 type Memory struct {
 	Resident  uint64 // RSS
-	Anonymous uint64 // of it, what is not a file's: heap and stacks
+	Anonymous uint64 // the part of Resident that is not from files: heap and stacks
 	Peak      uint64 // the most that was ever resident
 }
 

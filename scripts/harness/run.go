@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Deadlines of what is waited for, with room for a machine that does more.
+// Deadlines of waits, with room for a busy machine.
 const (
 	ReadyTimeout   = 60 * time.Second // a node, or a leader
 	ReplaceTimeout = 90 * time.Second // a node that takes the place of another
@@ -42,8 +42,8 @@ func NewRun(ctx context.Context, binary, dir string) *Run {
 	return &Run{Ctx: ctx, Binary: binary, Dir: dir, Client: NewClient(CallTimeout)}
 }
 
-// Main is what a program named name does with a binary: it reads its flags, plays a
-// run, which ends with Must and at Ctrl-C, and exits.
+// Main is the main function of a program called name: it reads the flags, plays a run
+// with the binary and exits. Must and Ctrl-C end the run.
 func Main(name string, play func(r *Run, only string, long bool)) {
 	binary := flag.String("binary", "", "the commons binary")
 	dir := flag.String("dir", "", "directory for data and logs")
@@ -111,7 +111,7 @@ func (r *Run) Command(env []string, args ...string) (code int, stdout, stderr st
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// Environment is that of this process without the variables that configure a node.
+// Environment is this process's environment without the variables that configure a node.
 func Environment() []string {
 	var kept []string
 	for _, v := range os.Environ() {
@@ -122,7 +122,7 @@ func Environment() []string {
 	return kept
 }
 
-// finalError ends what Until waits for.
+// finalError makes Until stop trying.
 type finalError struct{ error }
 
 func (e finalError) Unwrap() error { return e.error }
@@ -153,7 +153,7 @@ func Until(ctx context.Context, timeout, every time.Duration, try func() error) 
 	}
 }
 
-// failure is what a scenario ends with that cannot go on.
+// failure ends a scenario that cannot continue.
 type failure struct{ error }
 
 // Must ends the scenario that calls it in its own goroutine, unless err is nil.
@@ -172,7 +172,7 @@ func Got[T any](result T, err error) T {
 	return result
 }
 
-// Try runs what calls Must and returns what it failed with.
+// Try runs a function that calls Must, and returns the error that it failed with.
 func Try(run func()) (err error) {
 	defer func() {
 		switch failed := recover().(type) {

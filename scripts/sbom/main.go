@@ -28,7 +28,7 @@ func main() {
 	}
 }
 
-// bom is the document. Its fields are those of CycloneDX.
+// bom is the document, with the fields of CycloneDX.
 type bom struct {
 	Format       string       `json:"bomFormat"`
 	Spec         string       `json:"specVersion"`

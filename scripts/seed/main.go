@@ -70,7 +70,7 @@ func seed(dir string, urls []string, connections, limit int) error {
 	}
 }
 
-// How publishing goes on when a node does not answer.
+// How publishing continues when a node does not answer.
 const (
 	requestTimeout = 30 * time.Second
 	attempts       = 20
@@ -158,7 +158,7 @@ func (p *publisher) publishChunk(ctx context.Context, c chunk) error {
 	return nil
 }
 
-// errRejected is an answer that trying again does not change.
+// errRejected is an answer that a repetition would not change.
 var errRejected = errors.New("rejected")
 
 // publish publishes one entry at the next node, and at others when that one

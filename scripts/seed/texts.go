@@ -16,7 +16,7 @@ import (
 	"golang.org/x/text/encoding/charmap"
 )
 
-// Bounds of an entry, and of what is made of a collection.
+// Bounds of an entry, and of the chunks and replies made from a collection.
 const (
 	minBody    = 4
 	maxBody    = 5000
@@ -43,7 +43,7 @@ type chunk struct {
 	texts      []text
 }
 
-// languages of the collections that lie in no directory named after theirs.
+// languages of the collections that are not in a directory named after their language.
 var languages = map[string]string{"brasil": "pt", "chinese": "zh", "song100": "zh", "tang300": "zh"}
 
 // charsets of the few collections that are not UTF-8, by language.
@@ -148,7 +148,7 @@ func author(body string) string {
 	return name
 }
 
-// channel is the one of a collection.
+// channel is the channel of a collection.
 func (c chunk) channel() string {
 	name := []rune(strings.ToLower(c.language + "-" + c.collection))
 	return strings.Trim(string(name[:min(len(name), maxChannel)]), "-")
