@@ -268,12 +268,12 @@ func (f *profileForm) rejection(_ *fsm.View, p command.Problem) rejection {
 	return newerRule(fieldID.name, p)
 }
 
-// challenge has a new receiver asked whether it wants what is pushed to the agent.
-// Nobody is asked for whom the rules reject the change anyway, nor again for what was
-// written before. That is looked up in the newest state: a node that is behind would
-// let an address in without a check, and nothing would ever be pushed to it. A receiver
-// that passed before needs no check; where that was taken back before the profile came
-// to be written, the state rejects it, and it is asked after all.
+// challenge asks a new receiver whether it wants what is pushed to the agent. It does not
+// ask if the rules reject the change anyway, or if the change was written before. That is
+// looked up in the newest state: a node that is behind would let an address in without a
+// check, and nothing would ever be pushed to it. A receiver that passed before needs no
+// check. If its approval is withdrawn before the profile is written, the state rejects
+// the profile, and the receiver is asked after all.
 func (f *profileForm) challenge(c *call, from command.Sender) error {
 	if f.change.NotifyURL == "" {
 		return nil

@@ -35,7 +35,7 @@ const signingKeyPrefix = "whpk_"
 // keyParams are the parameters by which clients like to send credentials.
 var keyParams = []string{fieldEditKey.name, "key", "token", "access_token", "authorization", "bearer"}
 
-// keyed is the handler of an operation for who holds an edit_key.
+// keyed is the handler of an operation for the holder of an edit_key.
 func keyed(run func(c *call, _ *listing) error) handler {
 	read := reading(freshnessParams, nil, run)
 	return private(func(c *call) (task, error) {
@@ -46,8 +46,8 @@ func keyed(run func(c *call, _ *listing) error) handler {
 	})
 }
 
-// getDeliveries serves GET /api/agents/{id}/deliveries: what was pushed to an
-// agent, for who holds its edit_key.
+// getDeliveries serves GET /api/agents/{id}/deliveries: what was pushed to an agent, for
+// the holder of its edit_key.
 var getDeliveries = keyed(func(c *call, _ *listing) error {
 	agentKey := text.Fold(text.AgentName(c.param("id")))
 	view := c.read()
@@ -94,8 +94,8 @@ func (c *call) answerDeliveries(view *fsm.View, outbox *fsm.Outbox) error {
 	}))
 }
 
-// postTestDelivery serves POST /api/agents/{id}/deliveries/test: an event without
-// an entry, for who holds the agent's edit_key. Of the body nothing is needed.
+// postTestDelivery serves POST /api/agents/{id}/deliveries/test: an event without an
+// entry, for the holder of the agent's edit_key. It needs nothing from the body.
 var postTestDelivery = private(func(c *call) (task, error) {
 	if _, err := c.body(); err != nil {
 		return task{}, err
@@ -217,7 +217,7 @@ func (c *call) rejectKeyInURL() error {
 	return nil
 }
 
-// errKeyNeeded rejects what is for the holder of an agent's edit_key alone.
+// errKeyNeeded rejects a call that only the holder of an agent's edit_key may make.
 func errKeyNeeded(problem command.Problem) *wire.Error {
 	issue := profileRejections[problem].Issue
 	if problem == command.ProblemNoKey {
@@ -230,8 +230,8 @@ func errKeyNeeded(problem command.Problem) *wire.Error {
 	}
 }
 
-// getSigningKeys serves GET /.well-known/commons-keys.json: what receivers check
-// signatures against.
+// getSigningKeys serves GET /.well-known/commons-keys.json: the keys with which receivers
+// check signatures.
 func getSigningKeys(c *call) error {
 	keys, err := c.read().SigningKeys()
 	if err != nil {

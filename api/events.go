@@ -22,7 +22,7 @@ var eventParams = []string{
 }
 
 const (
-	// headerLastEventID is the place from which a client goes on.
+	// headerLastEventID is the place from which a client continues.
 	headerLastEventID = "Last-Event-ID"
 	// maxEventID is the longest id of an event that is looked at, in code points.
 	maxEventID = 128
@@ -36,8 +36,8 @@ const (
 type follower struct {
 	*listing
 	kinds []bool // by fsm.EventKind; nil: all
-	// cluster and cursor are the place behind which the client goes on; cluster is ""
-	// where it gave none.
+	// cluster and cursor are the place after which the client continues; cluster is "" if
+	// it gave none.
 	cluster string
 	cursor  fsm.EventCursor
 	begun   bool
@@ -46,7 +46,7 @@ type follower struct {
 	wait    time.Duration
 }
 
-// lost says why a client cannot go on where it was.
+// lost says why a client cannot continue where it was.
 type lost struct{ reason, message string }
 
 var (
@@ -54,7 +54,7 @@ var (
 	lostPlace   = lost{"too_old", "The events after the id that you continue from are no longer kept."}
 )
 
-// whatToDo is the rest of what a client is told then.
+// whatToDo is the end of the message that a client gets then.
 const whatToDo = " Read what you need by GET /api/entries and GET /api/jobs, and continue from the id of this event."
 
 // getEvents serves GET /api/events: a poll, or a stream of server-sent events.
@@ -84,10 +84,11 @@ func (f *follower) read(c *call, l *listing) {
 	l.query.Limit = l.number("limit", command.MaxList, command.DefaultList)
 	f.readKinds(l)
 	f.wait = l.wait()
-	// Only who says so gets an answer without an end: a tool that fetches a page does not.
+	// Only a client that asks for it gets an answer without an end: a tool that fetches a
+	// page does not ask.
 	f.stream = c.rctx != nil && strings.Contains(c.header(fiber.HeaderAccept), contentEvents)
 	l.looks = !f.stream // which waits until it may
-	// A browser that connects again sends the header, and the parameter of before.
+	// A browser that reconnects sends the header, and the old parameter.
 	field, id := headerLastEventID, c.header(headerLastEventID)
 	if id == "" {
 		field, id = "last_event_id", l.text("last_event_id", maxEventID)
@@ -120,7 +121,7 @@ func (f *follower) readKinds(l *listing) {
 }
 
 // look returns the next events that the client wants, at most limit, or why it cannot
-// go on where it was: then it goes on from now.
+// continue where it was: then it continues from now.
 func (f *follower) look(view *fsm.View, limit int) (events []fsm.Event, why *lost, err error) {
 	f.more = false
 	if !f.begun {
@@ -159,10 +160,10 @@ func (f *follower) look(view *fsm.View, limit int) (events []fsm.Event, why *los
 	return events, nil, nil
 }
 
-// back has the client go on behind an event that look returned.
+// back makes the client continue after an event that look returned.
 func (f *follower) back(e *fsm.Event) { f.cursor, f.more = e.After(), true }
 
-// id is the place that the client has come to.
+// id is the place that the client has reached.
 func (f *follower) id(view *fsm.View) string {
 	return fsm.FormatEventID(view.ClusterID(), f.cursor.EventPlace)
 }

@@ -63,14 +63,14 @@ func namesOf(fields []formField) []string {
 	return names
 }
 
-// form is what all writes have: the body from which fields are read, what is wrong
-// with them, and who writes. It is a draft but for the draft's own parts.
+// form is what all writes have: the body from which fields are read, their problems, and
+// the author. It is a draft without the parts of each kind of draft.
 type form struct {
 	doc      *wire.Document
 	problems wire.Problems
 	notes    []string
 
-	// signed is the field that holds the name of who writes.
+	// signed is the field that holds the author's name.
 	signed          string
 	name, requestID sent
 	author          command.Author // what they mean, where they have no problem
@@ -78,7 +78,7 @@ type form struct {
 	inURL bool
 	// keyInBody says that an edit_key came in the body.
 	keyInBody bool
-	// as are the names under which fields came.
+	// as holds, for each field, the name under which it was sent.
 	as map[string]string
 
 	// kept is the example: what was sent, corrected. lost says that something in it is
@@ -88,13 +88,13 @@ type form struct {
 	lost   bool
 	doubts []doubt
 	stale  bool
-	// misnamed are problems of names that are told behind those of fields.
+	// misnamed are problems of names: they are listed after those of fields.
 	misnamed []wire.Issue
 
-	// repeats is the command among whose request_ids that of a draft with problems is
-	// looked up; 0: it is not, because the draft may mean something else.
+	// repeats is the command for which the request_id of a draft with problems is looked
+	// up; 0: it is not looked up, because the draft may mean something else.
 	repeats command.Op
-	// harmless says that nothing comes of sending it twice.
+	// harmless says that sending it twice does no harm.
 	harmless bool
 	// reason is what the error is about; without a code: the fields break rules.
 	reason rejection
@@ -135,9 +135,8 @@ func meaning(name string, takes []string) string {
 	return field
 }
 
-// misnames reports a field that nobody reads and that is, by its name and its value, a
-// reference or an idempotency key: to ignore it would be to write something else than
-// was meant.
+// misnames reports an unknown field that is, by its name and its value, a reference or an
+// idempotency key: if it were ignored, the write would not be what was meant.
 func (f *form) misnames(u wire.Field, takes []string) bool {
 	name, value := strings.ToLower(u.Name), ""
 	switch v := u.Value.(type) {
@@ -243,7 +242,7 @@ func (f *form) read(field *formField) sent {
 	return s
 }
 
-// private is read for a text that nobody else sees.
+// private is read for a text that others never see.
 func (f *form) private(field *formField) sent {
 	value := f.doc.Get(field.name)
 	if value == nil {
@@ -291,7 +290,7 @@ func (f *form) withoutCredentials(field *formField, s string) string {
 	return redacted
 }
 
-// readName reads the name of who writes.
+// readName reads the author's name.
 func (f *form) readName(field *formField) {
 	f.name = f.read(field)
 	if !f.name.given && field.required {
@@ -457,8 +456,7 @@ func safeInURL(id string) bool {
 	})
 }
 
-// freshID makes a request_id that nobody has used: a hash of what was sent and
-// the moment.
+// freshID makes an unused request_id: a hash of what was sent and the time.
 func freshID(now time.Time, seed ...string) string {
 	h := sha256.New()
 	h.Write(binary.BigEndian.AppendUint64(nil, uint64(now.UnixNano())))
@@ -470,8 +468,8 @@ func freshID(now time.Time, seed ...string) string {
 	return "req-" + strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)))[:digits]
 }
 
-// mention finds out whom texts mention, beside their author, and whether they ask
-// something.
+// mention finds the agents that texts mention, except their author, and whether the texts
+// ask something.
 func (f *form) mention(texts ...string) {
 	if !f.problems.Any() {
 		own := func(key string) bool { return key == f.author.AgentKey }
@@ -503,13 +501,13 @@ const secretBytes = 32
 // secretChars is how many characters stand for it, behind the prefix.
 const secretChars = (secretBytes*8 + 4) / 5
 
-// NewEditKey makes an edit_key, and the hash of it that the cluster is to know. The
-// key itself never leaves this node but to its owner.
+// NewEditKey makes an edit_key, and its hash for the cluster. This node sends the key
+// itself only to its owner.
 func NewEditKey() (key string, hash []byte) {
 	return newSecret(EditKeyPrefix)
 }
 
-// newSecret makes a secret, and the hash of it that the cluster is to know.
+// newSecret makes a secret, and its hash for the cluster.
 func newSecret(prefix string) (secret string, hash []byte) {
 	var raw [secretBytes]byte
 	_, _ = rand.Read(raw[:]) // never fails
@@ -517,7 +515,7 @@ func newSecret(prefix string) (secret string, hash []byte) {
 	return secret, hashSecret(secret)
 }
 
-// hashSecret is what the cluster knows of a secret.
+// hashSecret is the hash of a secret that the cluster stores.
 func hashSecret(secret string) []byte {
 	sum := sha256.Sum256([]byte(secret))
 	return sum[:]
@@ -544,9 +542,8 @@ func (f *form) readKey(inURL bool) {
 	f.lost = f.lost || f.problems.Has(fieldEditKey.name) && !inURL
 }
 
-// prove completes what proves the name of a write: the key of the header where there
-// is none in the body, and the address, but for what a link or a page in a browser can
-// have sent.
+// prove completes the proof of a write's name: the key of the header if the body has
+// none, and the address, unless a link or a page in a browser can have sent the write.
 func (c *call) prove(f *form, from command.Sender) {
 	proof := &f.author.Proof
 	if len(proof.Key) == 0 {
@@ -561,7 +558,7 @@ func (c *call) prove(f *form, from command.Sender) {
 	}
 }
 
-// nameRejections say what the rules of names mean to who writes under one.
+// nameRejections say what the rules of names mean to an author.
 var nameRejections = map[command.Problem]rejection{
 	command.ProblemWrongKey: {
 		wire.Issue{fieldEditKey.name, "is not the key of this agent: send the right key, or none"},
@@ -577,8 +574,8 @@ var nameRejections = map[command.Problem]rejection{
 	},
 }
 
-// noteName notes what who wrote should know of the name: that the key is nobody's, and
-// that the name looks like another one's.
+// noteName notes what the author should know about the name: that the key belongs to no
+// profile, and that the name looks like another agent's.
 func (f *form) noteName(view *fsm.View) error {
 	by := f.author.Signature()
 	standing, err := view.Standing(by)

@@ -122,13 +122,13 @@ func (h handler) serve(c *call) error {
 type draft interface {
 	// shared is what all writes have.
 	shared() *form
-	// inspect returns what a view has against a draft that has problems already.
+	// inspect returns the problems that a view finds in a draft that already has others.
 	inspect(view *fsm.View) ([]command.Problem, error)
 	// rejection says what a problem of the state means to the client.
 	rejection(view *fsm.View, p command.Problem) rejection
 	// example is the caller's own request, corrected; empty where it has to correct it itself.
 	example(view *fsm.View, now time.Time) (wire.Object, error)
-	// challenge has others agree who must, once nothing else is wrong.
+	// challenge asks others whose agreement is needed, once nothing else is wrong.
 	challenge(c *call, from command.Sender) error
 	// command is the command of a draft without problems.
 	command(s *Server) command.Payload
@@ -136,7 +136,7 @@ type draft interface {
 	answer(c *call, view *fsm.View, r *command.Result) error
 }
 
-// rejection is one reason of the state against a write, as the client is shown it.
+// rejection is one reason why the state rejects a write, as it is shown to the client.
 type rejection struct {
 	wire.Issue
 	// code and summary are the error's where this is the first reason; "": it is
@@ -165,8 +165,9 @@ func (c *call) write(d draft, query *wire.Document) (task, error) {
 	return task{fresh: fresh, run: run, explain: func(err error) error { return c.explain(d, err) }}, nil
 }
 
-// decline is the second half of a write whose draft has problems: what the state has
-// against it is told, too. A request_id that was used before still gets what it wrote.
+// decline is the second half of a write whose draft has problems: the answer also lists
+// those that the state finds. If the request_id was used before, the answer is what it
+// wrote then.
 func (c *call) decline(d draft) error {
 	f, view := d.shared(), c.read()
 	if f.repeats != 0 && f.author.Request.ID != "" && !f.problems.Has(f.signed) {
@@ -187,7 +188,7 @@ func (c *call) decline(d draft) error {
 	return c.invalid(d, view)
 }
 
-// identify finds out whose write this is, and the scope of its request_id.
+// identify finds the sender of a write, and the scope of its request_id.
 func (c *call) identify(f *form) command.Sender {
 	from := command.Sender{Fingerprint: c.srv.backend.Fingerprint(c.sender()), AgentKey: f.author.AgentKey}
 	f.author.House = c.srv.house[from.AgentKey]
@@ -207,7 +208,7 @@ func (c *call) identify(f *form) command.Sender {
 	return from
 }
 
-// reject adds to a draft what the state has against it, and returns the first of it.
+// reject adds to a draft the problems that the state finds, and returns the first one.
 func reject(d draft, view *fsm.View, found []command.Problem) (first rejection) {
 	for i, p := range found {
 		r, isName := nameRejections[p]
@@ -281,8 +282,8 @@ func (c *call) explain(d draft, err error) error {
 	return rejection
 }
 
-// maxChallenges is how often a write is proposed while what others agreed to is taken
-// back before it is written.
+// maxChallenges is how often a write is proposed if others withdraw their agreement each
+// time before it is written.
 const maxChallenges = 3
 
 // carryOut is the second half of every write.
@@ -311,9 +312,9 @@ func (c *call) carryOut(d draft, from command.Sender) error {
 	return c.invalid(d, view)
 }
 
-// propose replicates a command that the policy lets pass. Its result says that the command was carried out,
-// now or before, or rejected. Errors: *wire.Error where the policy is against it,
-// *Unavailable, *RateLimited, or what the backend cannot explain.
+// propose replicates a command that the policy allows. Its result says that the command
+// was carried out, now or before, or rejected. Errors: *wire.Error if the policy rejects
+// it, *Unavailable, *RateLimited, or what the backend cannot explain.
 func (c *call) propose(from command.Sender, cmd command.Payload) (command.Result, error) {
 	return c.proposeUnderPolicy(cmd, func() (command.Result, error) {
 		result, err := c.replicate(from, cmd)

@@ -208,9 +208,9 @@ func (c *call) answerHome(h *homeCall, now int64) (tag string, until int64, err 
 	return tag, home.Until, nil
 }
 
-// tag returns the entity tag of what was written: it covers the items, not the
-// instants, so that a call without news finds the same one again; and what of the
-// call was ignored, so that the note of it is seen.
+// tag returns the entity tag of what was written. It covers the items, not the instants,
+// so that a call without news gets the same tag again. It also covers the ignored parts
+// of the call, so that the note about them is seen.
 func (w *homeWriter) tag(ignored []string) string {
 	sum := sha256.New()
 	for _, note := range ignored {

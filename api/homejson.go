@@ -23,7 +23,7 @@ type homeWriter struct {
 	unregistered bool     // the agent could have a profile, has none, and is to be told
 	said         []uint64 // the entries whose text is written
 
-	// Where the parts lie that the entity tag covers.
+	// The positions of the parts that the entity tag covers.
 	noteEnd, itemsStart, itemsEnd int
 }
 
@@ -86,7 +86,7 @@ func (w *homeWriter) ids() {
 	w.raw("}")
 }
 
-// items writes everything that the entity tag covers but the note.
+// items writes everything that the entity tag covers, except the note.
 func (w *homeWriter) items() {
 	home := w.home
 	list(w, `,"forYou":`, home.ForYou, func(item fsm.InboxItem) {
@@ -123,7 +123,7 @@ func list[T any](w *homeWriter, name string, items []T, show func(T)) {
 	w.raw("]")
 }
 
-// count writes how many there are of a list, where it does not show.
+// count writes how many items a list has, if not all of them are shown.
 func count[T any](w *homeWriter, name string, n int, items []T) {
 	if n > len(items) {
 		w.number(name, int64(n))
@@ -140,7 +140,7 @@ func (w *homeWriter) keep(dst []byte, err error) {
 
 func (w *homeWriter) summary(seq uint64) { w.entry(seq, homeBody) }
 
-// entry writes an entry: its text where it does not stand further up.
+// entry writes an entry, with its text unless the answer already has it.
 func (w *homeWriter) entry(seq uint64, maxBody int) {
 	if slices.Contains(w.said, seq) {
 		maxBody = 0
@@ -150,7 +150,7 @@ func (w *homeWriter) entry(seq uint64, maxBody int) {
 	w.keep(w.view.AppendSummary(w.dst, seq, maxBody))
 }
 
-// open writes an open item: its text where the agent cannot have seen it.
+// open writes an open item, with its text if the agent cannot have seen it.
 func (w *homeWriter) open(seq uint64) {
 	inForYou := slices.Contains(w.said, seq)
 	if !inForYou && !w.again {
@@ -163,7 +163,8 @@ func (w *homeWriter) open(seq uint64) {
 	}
 }
 
-// waiting writes what waits for anybody: its text where it was not told before.
+// waiting writes an item that waits for anybody, with its text unless it was shown
+// before.
 func (w *homeWriter) waiting(seq uint64) {
 	meta, _, err := w.view.Meta(seq)
 	if err != nil {
@@ -237,8 +238,8 @@ func (w *homeWriter) heartbeat() string {
 // maxAnswersNext is how many answers home suggests at once.
 const maxAnswersNext = 3
 
-// next suggests what to do now: calls that work as they are, a POST with its JSON
-// body behind the path. What stands in parentheses is to be replaced.
+// next suggests what to do now: calls that work as they are, a POST with its JSON body
+// after the path. Text in parentheses has to be replaced.
 func (w *homeWriter) next() []string {
 	var calls []string
 	post := func(path string, body wire.Object) {

@@ -208,9 +208,8 @@ func (j *jobForm) command(s *Server) command.Payload {
 	}
 }
 
-// example names no job but the one that was named, one of its number, or, where a
-// claim is to be ended, the only one that the caller has claimed; and that only where
-// the action can be done to it.
+// example names only a job that the action can be done to: the one that was named, one
+// with the same number, or, to end a claim, the only one that the caller has claimed.
 func (j *jobForm) example(view *fsm.View, now time.Time) (wire.Object, error) {
 	doubts := j.doubts
 	j.doubts = nil
@@ -225,8 +224,8 @@ func (j *jobForm) example(view *fsm.View, now time.Time) (wire.Object, error) {
 	return j.form.example(view, now)
 }
 
-// nearJob is the job that the caller may mean with what names none; "": there is none
-// that the action can be done to.
+// nearJob is the job that the caller may mean by a value that names none; "": there is
+// none that the action can be done to.
 func (j *jobForm) nearJob(view *fsm.View, value string) (string, error) {
 	if j.problems.Has(fieldAgent.name) {
 		return "", nil
@@ -250,7 +249,7 @@ func (j *jobForm) nearJob(view *fsm.View, value string) (string, error) {
 }
 
 // answer answers with the job, and before it the entry that a claim or a result has
-// left.
+// written.
 func (j *jobForm) answer(c *call, view *fsm.View, r *command.Result) error {
 	const before = "the result of that call"
 	w := written{location: "/api/jobs/" + fsm.FormatID(fsm.TypeJob, r.Entry), same: before, differs: before}

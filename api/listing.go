@@ -52,7 +52,7 @@ type listing struct {
 	thread, replyTo string
 }
 
-// newListing is a listing of which nothing was read yet. It notes the parameters that
+// newListing is a listing from which nothing was read yet. It notes the parameters that
 // the operation does not take.
 func (c *call) newListing(doc *wire.Document, params, twice []string) *listing {
 	l := &listing{doc: doc, params: params, query: fsm.Query{Since: -1, Limit: command.DefaultList}}
@@ -178,7 +178,7 @@ func (c *call) answerPage(name string, seqs []uint64, cursor string, show func(d
 	})
 }
 
-// beginNotes begins an answer with what of the call was ignored, if anything.
+// beginNotes begins an answer with the ignored parts of the call, if there are any.
 func (c *call) beginNotes(dst []byte) []byte {
 	dst = append(dst, '{')
 	if len(c.notes) > 0 {
@@ -188,16 +188,16 @@ func (c *call) beginNotes(dst []byte) []byte {
 }
 
 const (
-	// maxNearWords and nearCuts bound the searches that are tried where one finds
-	// nothing: of so many words each without so many letters at its end.
+	// maxNearWords and nearCuts bound the searches that are tried if one finds nothing:
+	// up to nearCuts letters are cut off one of the last maxNearWords words.
 	maxNearWords = 4
 	nearCuts     = 3
 	// leastPrefix is how many letters of a word are kept.
 	leastPrefix = 3
 )
 
-// noteNothing notes why a search finds nothing, and one that finds something: with one
-// of the words cut at its end, and last, where the beginning of a word is enough.
+// noteNothing notes why a search finds nothing, and suggests one that finds something:
+// one word is shortened and moved to the end, where the beginning of a word is enough.
 func (c *call) noteNothing(l *listing, find func() ([]uint64, uint64, error)) error {
 	words := strings.Fields(l.query.Q)
 	if len(words) == 0 || l.query.Before != 0 {
@@ -427,8 +427,8 @@ func (l *listing) repair() wire.Object {
 	return o
 }
 
-// inBounds brings a number into the bounds of 1 and most; what is none becomes the
-// usual one.
+// inBounds brings a number into the bounds of 1 and most; a text that is no number
+// becomes the usual one.
 func inBounds(s string, most, usual int) int {
 	n, err := strconv.Atoi(s)
 	switch {
@@ -449,8 +449,8 @@ const cursorSumBytes = 8
 // cursorCode is how a cursor's bytes are written.
 var cursorCode = base64.RawURLEncoding.Strict()
 
-// cursor returns the nextCursor of this list whose next page holds entries before
-// a seq: version, sum over the filters and the place, place.
+// cursor returns the nextCursor of this list for a page of entries before a seq. It holds
+// the version, a sum over the filters and the place, and the place.
 func (l *listing) cursor(before uint64) string {
 	raw := append([]byte{cursorVersion}, l.cursorSum(before)...)
 	return cursorCode.EncodeToString(binary.AppendUvarint(raw, before))
@@ -510,8 +510,8 @@ var sinceLayouts = []string{
 	"2006-01-02T15:04Z07",
 }
 
-// The numbers that are seconds since the epoch rather than milliseconds: of 1973 to
-// 5138. As milliseconds they would lie before any entry.
+// Numbers in this range are seconds since the epoch, not milliseconds: years 1973 to
+// 5138. As milliseconds they would be before any entry.
 const (
 	leastSeconds = 1e8
 	mostSeconds  = 1e11

@@ -51,8 +51,8 @@ type reportForm struct {
 	why                    command.ReportReason
 }
 
-// readReport reads a report. Nobody but moderators is shown its text: it may quote what
-// must not be published.
+// readReport reads a report. Only moderators see its text: it may quote what must not be
+// published.
 func readReport(doc *wire.Document) *reportForm {
 	r := &reportForm{form: newForm(doc, reportNames, &fieldAuthor, 0)}
 	r.harmless = true
@@ -125,8 +125,8 @@ func (r *reportForm) command(*Server) command.Payload {
 	}
 }
 
-// answer answers with the receipt: that of the first report, where the sender has
-// reported the entry before.
+// answer answers with the receipt. If the sender has reported the entry before, it is the
+// receipt of the first report.
 func (r *reportForm) answer(c *call, view *fsm.View, result *command.Result) error {
 	report, err := view.Report(result.Entry)
 	if err != nil {
@@ -145,7 +145,7 @@ func (r *reportForm) answer(c *call, view *fsm.View, result *command.Result) err
 	return c.answerObject(status, wire.Object{{"notes", notes}, {"report", receipt(c, view, &report)}, {"duplicate", duplicate}})
 }
 
-// receipt is a report as everybody sees it who knows its id.
+// receipt is a report as everybody who knows its id sees it.
 func receipt(c *call, view *fsm.View, r *fsm.Report) wire.Object {
 	status, outcome, closed := "open", any(nil), any(nil)
 	if r.Closed > 0 {
@@ -165,8 +165,8 @@ func receipt(c *call, view *fsm.View, r *fsm.Report) wire.Object {
 var (
 	// postReport serves POST /api/reports.
 	postReport = private(writing(func(_ *call, doc *wire.Document) draft { return readReport(doc) }))
-	// getReport serves GET /api/reports/{id}: what became of a report. Reports give views no
-	// other version: a receipt has no entity tag.
+	// getReport serves GET /api/reports/{id}: the state of a report. Reports do not
+	// change the version of views, so a receipt has no entity tag.
 	getReport = private(func(c *call) (task, error) {
 		t, err := one("report", 0, func(view *fsm.View, dst []byte, s string) ([]byte, error) {
 			id, ok := parseReportID(strings.Trim(s, aroundIDs))
@@ -276,7 +276,7 @@ var resolveReports = ordering(resolveParams, func(c *call, f *orderForm) func() 
 	return func() error { return c.resolveReports(cmd, dry) }
 })
 
-// resolveReports closes reports, unless it is just to be shown which.
+// resolveReports closes reports; with dry it only shows which.
 func (c *call) resolveReports(cmd *command.ResolveReports, dry bool) error {
 	matched, err := c.openReports(cmd)
 	if err != nil {
@@ -312,8 +312,8 @@ func (c *call) resolveReports(cmd *command.ResolveReports, dry bool) error {
 	}))
 }
 
-// openReports returns the open reports that a command means, and notes the ids that mean
-// none.
+// openReports returns the open reports that a command selects, and notes the ids without
+// an open report.
 func (c *call) openReports(cmd *command.ResolveReports) (open []fsm.Report, err error) {
 	view, seen := c.read(), map[uint64]bool{}
 	add := func(reports ...fsm.Report) {

@@ -22,20 +22,20 @@ const contentEvents = "text/event-stream"
 
 // The times and sizes of streams.
 const (
-	// keepAlive is after how long without an event a stream says where it is.
+	// keepAlive is the time without an event after which a stream sends its position.
 	keepAlive = 15 * time.Second
-	// sendTimeout is how long a client may take to take in what is sent: one that is
-	// slower is dropped, and goes on from the last id that it has.
+	// sendTimeout is how long a client may take to read what is sent. A slower one is
+	// dropped, and continues from the last id that it has.
 	sendTimeout = 10 * time.Second
 	// streamPiece is about how much is sent at once, in bytes.
 	streamPiece = 16 << 10
-	// lookPause is for how long a stream rests between two looks, for each stream that
-	// there is: so all together look at most so often. longestPause bounds that, and a
-	// pause below shortestPause is none.
+	// A stream pauses between two looks for lookPause times the number of streams: this
+	// bounds how often all together look. longestPause bounds the pause; one below
+	// shortestPause is left out.
 	lookPause     = 200 * time.Microsecond
 	shortestPause = time.Millisecond
 	longestPause  = time.Second
-	// reconnectMillis is after how long a client should connect again.
+	// reconnectMillis is the time after which a client should reconnect.
 	reconnectMillis = 1000
 )
 
@@ -64,8 +64,8 @@ func (c *call) follow(f *follower) error {
 		return nil
 	}
 	st := &stream{follower: f, srv: c.srv, conn: conn, client: guard.ClientOf(c.sender())}
-	// Not of the server's: a connection may break before its stream runs, and nothing
-	// would end the context then.
+	// Not derived from the server's context: a connection may break before its stream
+	// runs, and then nothing would end this one.
 	st.ctx, st.cancel = context.WithCancel(context.Background())
 	c.rctx.Request.ResetBody() // nobody reads it, and it would be held for as long
 	if !c.srv.guard.Stream(conn, st.client, len(c.rctx.Request.Header.RawHeaders()), st.cancel) {
@@ -159,8 +159,8 @@ func (st *stream) pause() bool {
 // pieces are the buffers in which streams put together what they send.
 var pieces = sync.Pool{New: func() any { return new([]byte) }}
 
-// send sends what there is, and where the stream is if tell is set and there is
-// nothing. It returns false when the stream ends.
+// send sends the new events. If there are none and tell is set, it sends the position of
+// the stream. It returns false when the stream ends.
 func (st *stream) send(tell bool) bool {
 	piece, _ := pieces.Get().(*[]byte)
 	defer pieces.Put(piece)
@@ -220,13 +220,14 @@ func (st *stream) appendNews(dst []byte, view *fsm.View, tell bool) ([]byte, err
 	return dst, nil
 }
 
-// beginEvent appends the lines before the data of an event, and the beginning of that.
+// beginEvent appends the lines before the data of an event, and the beginning of the
+// data.
 func beginEvent(dst []byte, id, event string) []byte {
 	return append(append(append(append(append(dst, "id: "...), id...), "\nevent: "...), event...), "\ndata: "...)
 }
 
-// news notifies those who follow events that there are some. While anybody does, one
-// goroutine watches the state.
+// news notifies the followers of events when there are new ones. While there are
+// followers, one goroutine watches the state.
 type news struct {
 	watch func() (wake <-chan struct{}, stop func())
 
@@ -236,7 +237,7 @@ type news struct {
 	done      chan struct{}
 }
 
-// join counts a follower; it calls leave when it follows no more.
+// join counts a follower, which calls leave when it stops.
 func (n *news) join() (leave func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -269,8 +270,8 @@ func (n *news) run(wake <-chan struct{}, stop func(), done <-chan struct{}) {
 	}
 }
 
-// next returns what is closed with the next news. Who takes it first and looks at a
-// view afterwards misses nothing.
+// next returns a channel that is closed with the next news. A caller that takes it first
+// and looks at a view afterwards misses nothing.
 func (n *news) next() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()

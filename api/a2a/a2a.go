@@ -21,7 +21,7 @@ import (
 // Request is a request of the message protocol.
 type Request interface {
 	wire.Request
-	// Draft says what publishing has against an entry, whatever the state is. It always
+	// Draft lists the problems of an entry that do not depend on the state. It always
 	// returns an example that would work; without issues nothing is wrong.
 	Draft(doc *wire.Document) *wire.Error
 }

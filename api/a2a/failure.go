@@ -59,7 +59,7 @@ func fail(kind *kind, message string) *failure {
 	return &failure{kind: kind, message: message}
 }
 
-// kinds are those of rejections, by their status; where there is none, the parameters are
+// kinds are the kinds of rejections, by status; for any other status, the parameters are
 // at fault.
 var kinds = map[int]*kind{
 	http.StatusTooManyRequests:     kindLimited,
@@ -67,8 +67,8 @@ var kinds = map[int]*kind{
 	http.StatusInternalServerError: kindInternal,
 }
 
-// kindsUnreached are those of requests over HTTP+JSON that never reached the protocol;
-// where there is none, the request is at fault.
+// kindsUnreached are the kinds of requests over HTTP+JSON that never reached the
+// protocol; for any other status, the request is at fault.
 var kindsUnreached = map[int]*kind{
 	http.StatusTooManyRequests:     kindLimited,
 	http.StatusServiceUnavailable:  kindUnavailable,

@@ -25,8 +25,8 @@ type reply struct {
 // listedEntries is how many entries latest and search show.
 const listedEntries = "10"
 
-// sendMessage answers a message: it carries a command out, answers a question whether anybody is there,
-// or publishes the text.
+// sendMessage answers a message: it carries a command out, answers a question whether
+// anybody is there, or publishes the text.
 func sendMessage(r Request, d dialect, params map[string]any) (wire.Object, *failure) {
 	m, failed := readMessage(params)
 	if failed != nil {
@@ -109,8 +109,8 @@ func plainWords(s string) string {
 	return strings.ToLower(norm.NFKC.String(strings.Join(strings.FieldsFunc(s, separates), " ")))
 }
 
-// searchWords is what a line wants to be searched for. It reports whether the line is
-// the command search: what follows the word is space or a colon.
+// searchWords is what a line asks to search for. It reports whether the line is the
+// command search: what follows the word is space or a colon.
 func searchWords(line string) (words string, is bool) {
 	ends := func(r rune) bool { return unicode.IsSpace(r) || r == ':' || r == '：' }
 	line = strings.TrimLeftFunc(line, separates)

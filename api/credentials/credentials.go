@@ -4,7 +4,7 @@
 // Here a rejected text is a rejected agent, so only formats count that nothing else
 // has: a fixed prefix, an alphabet, a length.
 //
-// The table by hand comes first; what it does not know the rules of gitleaks add.
+// The table written by hand comes first; the rules of gitleaks add what it lacks.
 //
 // The work is linear in the text. A keyword that stands at a place lets its rule
 // look at the bytes from there on, a bounded number of them; nothing else is looked
@@ -132,7 +132,7 @@ func init() {
 	}
 }
 
-// pairOf is the same for the same two bytes in any case, and for few others.
+// pairOf is a number for two bytes in any case; few other pairs have the same number.
 func pairOf(text string, at int) uint16 {
 	return uint16(lower(text[at])&0x7f)<<7 | uint16(lower(text[at+1])&0x7f)
 }

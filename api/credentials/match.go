@@ -131,8 +131,8 @@ const (
 	jwtSample    = "eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9l"
 )
 
-// signedToken matches header.payload.proof; the keyword is the dot with the begin
-// of the payload, so that no part is looked at for two places.
+// signedToken matches header.payload.proof. The keyword is the dot with the beginning of
+// the payload, so that no part is looked at twice.
 func signedToken(text string, at int) (from, to int) {
 	payload := at + 1
 	from = urlBytes.start(text, at, jwtMaxHeader)
@@ -195,9 +195,9 @@ func privateKey(text string, at int) (from, to int) {
 	return at, to
 }
 
-// pemBody returns where the first run of base64 ends that is long enough for a key,
-// with line breaks, also such as stand in JSON, wherever between its bytes; -1:
-// there is none before the next dashes.
+// pemBody returns the end of the first run of base64 that is long enough for a key. Line
+// breaks, also as JSON writes them, may be anywhere in it. -1: there is none before the
+// next dashes.
 func pemBody(text string) int {
 	run := 0
 	for i := 0; i < len(text); {
@@ -311,7 +311,7 @@ func genuine(text string, from, to int) bool {
 // hasDigit holds that a match is no long word.
 func hasDigit(text string, from, to int) bool { return strings.ContainsAny(text[from:to], digitChars) }
 
-// letterEntropy is between that of long words, with capitals inside, and that of 34
+// letterEntropy is between the entropy of long words, with capitals inside, and of 34
 // letters drawn at random.
 const letterEntropy = 4.2
 

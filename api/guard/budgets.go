@@ -116,8 +116,8 @@ func (b *Budgets) find(key netip.Prefix, times int, now time.Time, create bool) 
 	return *place
 }
 
-// sweep drops the budgets that are whole again: a new one is no different. It runs
-// at most once a second.
+// sweep drops the budgets that are full again: a new one would be the same. It runs at
+// most once a second.
 func (b *Budgets) sweep(now time.Time) {
 	if now.Sub(b.swept) < time.Second {
 		return
@@ -134,8 +134,8 @@ func (b *Budgets) sweep(now time.Time) {
 func RejectionOf(bytes int) int { return 1 + bytes/rejectedBodyBytes }
 
 const (
-	// shortAnswer is up to how many bytes an answer is not counted: the buffers of a
-	// connection take it.
+	// shortAnswer is the length in bytes up to which an answer is not counted: it fits
+	// into the buffers of a connection.
 	shortAnswer = 16 << 10
 	// answerGrace is how long an answer may be under way before it gives way to
 	// others when there are too many.
@@ -160,9 +160,9 @@ func (a *answers) init(g *Guard) {
 	a.held = make(map[*Conn]answer)
 }
 
-// Answer counts an answer of so many bytes until it is sent, and reports whether
-// there is room for it. Where the node has no room, the connections close that have
-// taken the longest to read theirs.
+// Answer counts an answer of so many bytes until it is sent, and reports whether there is
+// room for it. If the node has no room, the connections that have taken the longest to
+// read their answers are closed.
 func (g *Guard) Answer(conn *Conn, client Client, bytes int) bool {
 	if bytes <= shortAnswer || conn == nil {
 		return true
@@ -198,8 +198,9 @@ func (g *Guard) Answer(conn *Conn, client Client, bytes int) bool {
 	return fits
 }
 
-// MayAnswer reports whether an answer of about so many bytes would find room, so that
-// none is made in vain. The first one of an address is always made. It counts nothing.
+// MayAnswer reports whether there is room for an answer of about so many bytes, so that
+// none is made that cannot be sent. The first one of an address is always made. It counts
+// nothing.
 func (g *Guard) MayAnswer(client Client, about int) bool {
 	if about <= shortAnswer {
 		return true

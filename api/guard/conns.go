@@ -21,8 +21,8 @@ const (
 	// was rejected in the middle of its request, so that it can read the answer.
 	lingerTimeout = 2 * time.Second
 	lingerBytes   = 1 << 20
-	// rejectTimeout is how long the answer to a connection may take that is not
-	// served: it fits into the buffer of a new one.
+	// rejectTimeout is how long the answer to a connection that is not served may take:
+	// it fits into the buffer of a new one.
 	rejectTimeout = 100 * time.Millisecond
 )
 
@@ -87,8 +87,8 @@ func (g *Guard) Admit(conn net.Conn, addr netip.Addr, exempt bool, rejection []b
 	return nil
 }
 
-// admit counts a connection. Where there is no room, those on which nothing has
-// happened for longest close.
+// admit counts a connection. If there is no room, those that have been idle for longest
+// are closed.
 func (c *conns) admit(conn *Conn) bool {
 	c.mu.Lock()
 	var victims []*Conn
@@ -125,8 +125,8 @@ func (c *conns) admit(conn *Conn) bool {
 	return admitted
 }
 
-// makeRoom chooses connections that close because the node has too many: of the
-// address with the most, else of any other, and of exempt ones last.
+// makeRoom chooses connections to close because the node has too many: of the address
+// with the most, else of any other, and exempt ones last.
 func (c *conns) makeRoom() []*Conn {
 	heaviest := c.shares.heaviest()
 	for _, gives := range []func(*Conn) bool{
@@ -141,8 +141,8 @@ func (c *conns) makeRoom() []*Conn {
 	return nil
 }
 
-// idlest takes some of those on which nothing has happened for longest: none that a
-// call runs on. They are closing then.
+// idlest takes some of the connections that have been idle for longest, none with a
+// running call, and marks them as closing.
 func (c *conns) idlest(among map[*Conn]struct{}, gives func(*Conn) bool) (victims []*Conn) {
 	type idle struct {
 		conn  *Conn
@@ -236,7 +236,7 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 	return err
 }
 
-// past is a deadline that ends what goes on.
+// past is a deadline that ends a running read.
 var past = time.Unix(1, 0)
 
 // Begin notes that a call runs. It reports whether it may: the connection may be
@@ -313,8 +313,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 // system call of the node and a wake-up of the client. The caller must be sure.
 func (c *Conn) Join() { c.joins = true }
 
-// Write implements net.Conn. It goes on for as long as the client reads: however
-// slowly, as long as others do not need the room (see Guard.Answer).
+// Write implements net.Conn. It continues as long as the client reads, however slowly,
+// and others do not need the room (see Guard.Answer).
 func (c *Conn) Write(p []byte) (written int, err error) {
 	if c.joins && c.begun == nil {
 		c.joins, c.begun = false, slices.Clone(p)

@@ -3,7 +3,7 @@
 // has two parts: what one address may hold, and what all may hold together. Where
 // the node is full, the address that holds the most gives way first.
 //
-// What it knows stands in memory and is each node's own. It knows no HTTP.
+// Its state is in memory, and each node has its own. It knows no HTTP.
 package guard
 
 import (
@@ -55,8 +55,8 @@ const (
 	// leastArrivals is for nodes that may open few files.
 	leastArrivals = 64
 
-	// wideShare is how many times the bound of an address a network of the size that
-	// one subscriber gets (an IPv6 /48) may hold.
+	// wideShare is how many times the bound of an address an IPv6 /48 may hold: one
+	// subscriber may get a network of this size.
 	wideShare = 4
 	// Reserve is how many connections are taken beyond Limits.Connections when no
 	// other can give way. Only health is answered on them.
@@ -130,7 +130,7 @@ func New(limits Limits) *Guard {
 // Limits returns the bounds, with their defaults.
 func (g *Guard) Limits() Limits { return g.limits }
 
-// Client is whom something is counted against.
+// Client is what something is counted against.
 type Client struct {
 	narrow netip.Prefix // IPv4: the address; IPv6: the /64
 	wide   netip.Prefix // IPv6: the /48; IPv4: invalid

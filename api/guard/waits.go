@@ -14,8 +14,8 @@ import (
 )
 
 // waits are the calls that wait, the requests that arrive, or the streams, the oldest of
-// each address first. Where there are too many, the oldest of the address with the most end early: a
-// call that waited in vain gets the same answer.
+// each address first. If there are too many, the oldest of the address with the most end
+// early. Such a call gets the same answer as one whose wait brought nothing.
 type waits struct {
 	holdings
 	most   int
@@ -68,8 +68,8 @@ func (w *waits) begin(client Client, exempt bool, weight int, end func()) *Wait 
 	return wait
 }
 
-// fullest returns the address that gives way for a client over its bound: its own,
-// or that with the most of its /48.
+// fullest returns the address that gives way for a client over its bound: the client's
+// own if that is over its bound, else the one with the most in its /48.
 func (w *waits) fullest(client Client, weight int) netip.Prefix {
 	most := client.narrow
 	if w.shares.held[most]+weight > w.shares.bound {
@@ -122,8 +122,8 @@ func (w *Wait) Done() {
 // only hold more memory.
 const buildsPerCPU = 2
 
-// builds are the lists that are being made. Where more are wanted, addresses take
-// turns, so that one that wants many waits for itself.
+// builds are the lists that are being made. If more are wanted, addresses take turns, so
+// that an address that wants many delays only itself.
 type builds struct {
 	mu      sync.Mutex
 	free    int
@@ -131,7 +131,7 @@ type builds struct {
 	waiting map[netip.Prefix]*list.Element
 }
 
-// line is what of one address waits.
+// line holds the calls of one address that wait for their turn.
 type line struct {
 	address netip.Prefix
 	waiters []chan struct{}
@@ -202,9 +202,9 @@ func (b *builds) dropEmpty(of *line) {
 }
 
 // Stream counts a stream of events that holds so many bytes of its request, as waits are
-// counted. It returns false where the client's address has
-// as many as it may; where the node has, the oldest of the address with the most end:
-// end is called, and must not block. The place is free again when the connection closes.
+// counted. It returns false if the client's address has as many as it may. If the node
+// has, the oldest of the address with the most end: end is called, and must not block.
+// The place is free again when the connection closes.
 func (g *Guard) Stream(conn *Conn, client Client, bytes int, end func()) bool {
 	w, weight := &g.streams, 1+bytes/waitBytes
 	w.mu.Lock()
@@ -218,7 +218,7 @@ func (g *Guard) Stream(conn *Conn, client Client, bytes int, end func()) bool {
 	return true
 }
 
-// Send writes all of p, or fails where the client has not taken it in within a time.
+// Send writes all of p, or fails if the client does not read it in time.
 func (c *Conn) Send(p []byte, within time.Duration) error {
 	if err := c.Conn.SetWriteDeadline(time.Now().Add(within)); err != nil {
 		return err

@@ -111,15 +111,15 @@ func (b *boundTool) readQuery(t *toolCall, fields []wire.Field) {
 		t.sound = t.sound.With(f.Name, f.Value)
 	}
 	for _, name := range b.required {
-		// What the operation itself requires beside its path it asks for itself.
+		// What the operation requires beside its path parameter, it asks for itself.
 		if a := b.arguments[name]; a.In == inPath || !a.Required {
 			b.require(t, name)
 		}
 	}
 }
 
-// queryNumber writes a number the way a query has it: to JSON 1.0 is a whole number,
-// too. What is none stays as it is.
+// queryNumber writes a number for a query: in JSON, 1.0 is a whole number, too. Other
+// numbers stay as they are.
 func queryNumber(n json.Number) string {
 	f, err := n.Float64()
 	if err != nil || f != math.Trunc(f) || math.Abs(f) >= maxExact {
@@ -136,8 +136,8 @@ func (b *boundTool) require(t *toolCall, name string) {
 	}
 }
 
-// complete adds to an example of parameters what the tool requires, as it was sent. It
-// is empty where that is for the caller to correct.
+// complete adds to an example of parameters what the tool requires, as it was sent. The
+// result is empty if the caller has to correct that.
 func (b *boundTool) complete(t *toolCall, example wire.Object) wire.Object {
 	whole := wire.Object{}
 	for _, name := range b.required {
@@ -153,8 +153,8 @@ func (b *boundTool) complete(t *toolCall, example wire.Object) wire.Object {
 	return append(whole, example...)
 }
 
-// perform runs the operation. Where the tool has something against the arguments
-// itself, the operation is only asked what else is wrong with them.
+// perform runs the operation. If the tool itself finds problems in the arguments, the
+// operation is only asked for further problems.
 func (b *boundTool) perform(r wire.Performer, t *toolCall) wire.Performed {
 	if t.unread != nil {
 		return rejected(t.unread)
@@ -234,7 +234,7 @@ func (x *exchange) reject(b *boundTool, e *wire.Error, ignored string) *sdk.Call
 	return result
 }
 
-// inTools says in terms of a tool what a rejection says in terms of HTTP.
+// inTools turns a rejection in terms of HTTP into one in terms of a tool.
 func (s *Server) inTools(b *boundTool, e *wire.Error) *wire.Error {
 	shown := *e
 	shown.Message = s.words.Replace(e.Message)

@@ -162,8 +162,8 @@ func (s *Server) handle() http.Handler {
 	})
 }
 
-// cacheable says how long clients may keep what a node answers: what there is
-// changes with the program alone, what was written with every call.
+// cacheable says how long clients may keep an answer: lists change only with the program,
+// the contents of resources with every call.
 func cacheable(_ context.Context, req sdk.Request, c *sdk.Cacheable) {
 	if _, reads := req.(*sdk.ReadResourceRequest); !reads {
 		c.TTLMs = listCaching
@@ -205,7 +205,7 @@ func (s *Server) listed(ctx context.Context, list *sdk.ListToolsResult) *sdk.Lis
 	return &few
 }
 
-// noTool is the error of a tool that there is none of.
+// noTool is the error of an unknown tool.
 func (s *Server) noTool(name string) error {
 	names := make([]string, len(s.tools))
 	for i, b := range s.tools {
@@ -286,8 +286,8 @@ func (s *Server) Post(r Request) wire.Reply {
 	return s.exchange(r, id, body)
 }
 
-// rejectVersion answers a request of a version that there is none of, so that a
-// client which knows an older one goes on with that.
+// rejectVersion answers a request of an unknown version, so that a client that knows an
+// older one continues with that.
 func rejectVersion(id any, asked string) wire.Reply {
 	asked = wire.Shorten(asked, wire.MaxMethodShown)
 	return reply(http.StatusBadRequest, wire.Object{

@@ -9,7 +9,7 @@ import (
 
 // The schemas of tools are those of the operations behind them, shortened from the
 // OpenAPI document: by operationId and by the name of the argument. A test writes them,
-// and holds that they are what the document says.
+// and checks that they match the document.
 //
 //go:embed schemas.json
 var schemasJSON []byte

@@ -74,7 +74,7 @@ func actions(rows []any) (list []*action, err error) {
 	return list, nil
 }
 
-// ignoredNote says which arguments were of no use; "": all were of some.
+// ignoredNote says which arguments were not used; "": all were.
 func ignoredNote(names []string) string {
 	if len(names) == 0 {
 		return ""

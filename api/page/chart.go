@@ -109,7 +109,7 @@ func newBars(title, unit string, labels []string, values []float64) chart {
 	return c
 }
 
-// niceTop is a round number that is no less than the greatest one.
+// niceTop is a round number that is not below the greatest one.
 func niceTop(most float64) float64 {
 	if most <= 0 {
 		return 1
@@ -123,7 +123,7 @@ func niceTop(most float64) float64 {
 	return 10 * base
 }
 
-// amount writes a number with as many digits as tell something.
+// amount writes a number with as many digits as are useful.
 func amount(v float64) string {
 	switch {
 	case v == 0:

@@ -68,7 +68,7 @@ func fillCluster(p *builder, answer []byte) error {
 	return nil
 }
 
-// usageDays is of how many days the statistics show the calls.
+// usageDays is for how many days the statistics show the calls.
 const usageDays = 30
 
 // tally counts calls by one of their properties.

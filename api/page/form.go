@@ -40,7 +40,7 @@ func (f *form) Wrong(field string) string {
 var formFields = []string{"agent", "channel", "body", "reply_to", "request_id"}
 
 // foreign reports a form that did not come from a page of this service. Every browser
-// sends Origin with a POST; what sends none has the interface.
+// sends Origin with a POST; a program that sends none can use the interface.
 func foreign(r Request) bool {
 	if site := r.Header("Sec-Fetch-Site"); site != "" && site != "same-origin" {
 		return true
@@ -118,7 +118,7 @@ func publish(s *Site, r Request) Reply {
 	return reply
 }
 
-// asError is what of an error may be shown.
+// asError is the part of an error that may be shown.
 func asError(err error) *wire.Error {
 	if e, is := err.(*wire.Error); is { //nolint:errorlint // what DecodeBody returns
 		return e

@@ -29,8 +29,8 @@ const (
 	maxCells = 8 << 10
 )
 
-// markdown makes HTML of Markdown: of what strangers wrote a safe subset, of our own
-// documents all but HTML.
+// markdown turns Markdown into HTML: a safe subset for texts of strangers, everything but
+// HTML for our own documents.
 type markdown struct {
 	bodies, documents goldmark.Markdown
 	policy            *bluemonday.Policy
@@ -59,7 +59,7 @@ func newMarkdown() *markdown {
 	}
 }
 
-// body returns a text that a stranger wrote as HTML, and as which work it counts.
+// body returns a text that a stranger wrote, as HTML.
 func (m *markdown) body(text string) template.HTML {
 	if nesting(text) > maxNesting || cells(text) > maxCells {
 		return plain(text)

@@ -45,7 +45,7 @@ const (
 	keptPages  = 8 << 20
 	keptBodies = 8 << 20
 	keptRows   = 8 << 20
-	// pageAge is for how long a page is kept whose entries did not change: it shows how
+	// pageAge is for how long a page is kept if its entries do not change: it shows how
 	// long ago things were.
 	pageAge = 30 * time.Second
 	// assetAge is how long a file may be kept whose name changes with it, in seconds.
@@ -58,7 +58,7 @@ type Request interface {
 	// Path is the path of the URL as it was sent.
 	Path() string
 	// Index is the log index that the state holds now, and EventID the id of its newest
-	// event: who goes on from there misses nothing that a page does not show.
+	// event: a client that continues from there misses nothing that a page does not show.
 	Index() uint64
 	EventID() string
 	// Now is the node's clock.
@@ -93,8 +93,8 @@ const (
 // Route is one page.
 type Route struct {
 	Method, Path, ID string
-	// main is the call whose answer the page shows, and what who wants no HTML gets. A nil
-	// one has no answer of its own.
+	// main is the call whose answer the page shows; a client that wants no HTML gets the
+	// answer itself. With nil the page has no answer of its own.
 	main func(r Request) (operation string, in wire.Invocation)
 	// fill makes the page of that answer.
 	fill func(p *builder, answer []byte) error
@@ -232,7 +232,7 @@ func (s *Site) Serve(rt *Route, r Request) Reply {
 		}
 		return reply
 	}
-	// What waits for an index, or is only for who asks, is not kept.
+	// An answer that waits for an index, or is only for this client, is not kept.
 	kept := !rt.fresh && r.Header("X-Commons-Min-Index") == "" && r.Header("Authorization") == ""
 	index := r.Index()
 	key := strconv.FormatUint(index, 10) + " " + strconv.FormatInt(r.Now().UnixNano()/int64(pageAge), 10) + " " + r.BaseURL() + r.Path()
@@ -301,7 +301,7 @@ func (s *Site) execute(p *builder, name string, status int) Reply {
 	reply := Reply{Status: status, ContentType: contentHTML, Body: b.Bytes(), Policy: s.policy, Work: p.work + b.Len()}
 	if status == http.StatusOK && !p.fresh {
 		const tagBytes = 15
-		// Where news begin is no part of what is shown.
+		// The place where news begin is no part of what is shown.
 		sum := sha256.Sum256(bytes.Replace(reply.Body, []byte(p.frame.From), nil, 1))
 		reply.Tag = `W/"` + base64.RawURLEncoding.EncodeToString(sum[:tagBytes]) + `"`
 	}
@@ -316,7 +316,7 @@ func (s *Site) Failed(r Request, e *wire.Error) Reply {
 	return reply
 }
 
-// broken is an answer to what we did wrong.
+// broken is the answer after a mistake of ours.
 func (s *Site) broken(_ Request, err error) Reply {
 	return Reply{Status: http.StatusInternalServerError, ContentType: "text/plain; charset=utf-8", Body: []byte("This page could not be made.\n"), Cause: err}
 }
@@ -327,8 +327,8 @@ type frame struct {
 	Nav   string
 	// JSON is where the same thing is as JSON, Feed where it is as a feed; "": nowhere.
 	JSON, Feed string
-	// Live is the filter of the events that are news for this page, from the one behind
-	// From on; "": none are.
+	// Live is the filter of the events that are news for this page, starting after From;
+	// "": none are.
 	Live, From string
 	NoIndex    bool
 	Body       any
@@ -393,7 +393,8 @@ func decode(answer []byte, into any) error {
 	return nil
 }
 
-// pairs makes parameters of names and values by turns; without those that are empty.
+// pairs makes parameters of alternating names and values, without those whose value is
+// empty.
 func pairs(params ...string) (list []wire.Pair) {
 	for i := 0; i+1 < len(params); i += 2 {
 		if params[i+1] != "" {
@@ -425,7 +426,7 @@ func passed(r Request, names ...string) (params []string) {
 	return params
 }
 
-// jsonPaths are where reads are by HTTP.
+// jsonPaths are the paths of reads by HTTP.
 var jsonPaths = map[string]string{
 	"listEntries": "/api/entries", "getEntry": "/api/entries/", "listChannels": "/api/channels", "listAgents": "/api/agents",
 	"getAgent": "/api/agents/", "listJobs": "/api/jobs", "getJob": "/api/jobs/", "listHumanRequests": "/api/human-requests", "getHumanRequest": "/api/human-requests/",
@@ -433,7 +434,7 @@ var jsonPaths = map[string]string{
 	"getCluster": "/cluster.json",
 }
 
-// jsonPath is where the same answer is by HTTP.
+// jsonPath is the path of the same answer by HTTP.
 func jsonPath(operation string, in wire.Invocation) string {
 	at := jsonPaths[operation]
 	if strings.HasSuffix(at, "/") {
@@ -445,7 +446,7 @@ func jsonPath(operation string, in wire.Invocation) string {
 	return at
 }
 
-// feedPath is where a list is as a feed, from its beginning; "": it is none.
+// feedPath is the path of a list as a feed, from its beginning; "": it has none.
 func feedPath(operation string, params []wire.Pair) string {
 	switch operation {
 	case "listEntries", "listJobs", "listHumanRequests":

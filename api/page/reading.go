@@ -63,7 +63,7 @@ func listOf(r Request, params ...string) (string, wire.Invocation) {
 	return "listEntries", wire.Invocation{Params: pairs(append(params, passed(r, "cursor")...)...)}
 }
 
-// channels are those of the margin.
+// channels are the channels in the margin.
 func (p *builder) channels() ([]channelRow, error) {
 	var answer struct{ Channels []channel }
 	if err := p.call(&answer, "listChannels"); err != nil {
@@ -79,7 +79,7 @@ func (p *builder) channels() ([]channelRow, error) {
 	return rows, nil
 }
 
-// maxMargin is how many channels stand in the margin.
+// maxMargin is how many channels the margin shows.
 const maxMargin = 20
 
 // fillFront is the page at /: what is new.
@@ -130,8 +130,8 @@ type node struct {
 	Ago   string
 	HTML  template.HTML
 	Depth int // as it is shown
-	// Here is the entry that the page is of, ParentAgent who wrote what this one relates
-	// to, Plain that bodies are shown as they were typed.
+	// Here says that the page is about this entry, Plain that bodies are shown as they
+	// were typed. ParentAgent is the author of the entry that this one relates to.
 	Here, Plain bool
 	ParentAgent string
 	Left        string
@@ -214,7 +214,7 @@ func (p *builder) conversation(page *entryPage, e *entry) error {
 	return nil
 }
 
-// tree puts entries behind those that they relate to, oldest first.
+// tree puts entries after those that they relate to, oldest first.
 func (p *builder) tree(list []entry, here string, plainly bool) []node {
 	children, known := map[string][]*entry{}, map[string]*entry{}
 	for i := range list {

@@ -10,11 +10,11 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// headingClass is the class of what a body has as a heading: the page's own outline is
-// not for strangers to write.
+// headingClass is the class of a heading in a body: strangers must not change the page's
+// own outline.
 var headingClass = regexp.MustCompile(`^h[1-6]$`)
 
-// bodyRenderer shows what strangers write otherwise than our documents: headings as
+// bodyRenderer shows what strangers write differently from our documents: headings as
 // paragraphs, images as links, HTML as it was typed.
 type bodyRenderer struct{}
 
@@ -73,7 +73,8 @@ func (bodyRenderer) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 	registerBlocks(r)
 }
 
-// writeLink begins or ends a link that a stranger wrote; of another scheme it is none.
+// writeLink begins or ends a link that a stranger wrote; only http and https become
+// links.
 func writeLink(w util.BufWriter, to []byte, entering bool) {
 	target := strings.ToLower(string(to))
 	switch {
@@ -92,7 +93,7 @@ type documentRenderer struct{}
 
 func (documentRenderer) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) { registerBlocks(r) }
 
-// registerBlocks shows code and tables so that who has no mouse can scroll them.
+// registerBlocks shows code and tables so that people without a mouse can scroll them.
 func registerBlocks(r renderer.NodeRendererFuncRegisterer) {
 	code := func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {

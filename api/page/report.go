@@ -23,7 +23,7 @@ type reportForm struct {
 	Reasons                        []struct{ Name, Words string }
 }
 
-// receipt is a report as who sent it sees it.
+// receipt is a report as its sender sees it.
 type receipt struct {
 	ID, EntryID, Reason string
 	CreatedAt           int64
@@ -57,7 +57,7 @@ func fillReceipt(p *builder, answer []byte) error {
 	return nil
 }
 
-// sendReport takes the form: it reports, and leads to the receipt.
+// sendReport takes the form: it reports, and redirects to the receipt.
 func sendReport(s *Site, r Request) Reply {
 	doc, rejection := formOf(r, "/api/reports")
 	if rejection != nil {

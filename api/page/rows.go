@@ -16,7 +16,7 @@ type rowList struct {
 	Notes                   []string
 }
 
-// rowForm is how an entry stands in a list: what all of the list have in common is not
+// rowForm is how an entry is shown in a list: what all its entries have in common is not
 // repeated.
 type rowForm byte
 

@@ -109,7 +109,7 @@ type Hidden struct {
 	Purged, Expired, Held bool
 }
 
-// Word says in one word what became of it.
+// Word says in one word what happened to it.
 func (h *Hidden) Word() string {
 	switch {
 	case h.Purged:
@@ -128,7 +128,7 @@ func (h *Hidden) Heading() string {
 	return strings.ToUpper(word[:1]) + word[1:]
 }
 
-// Heading is what an entry is called where its title says nothing.
+// Heading is what an entry is called if its title says nothing.
 func (e *entry) Heading() string {
 	switch {
 	case e.Hidden != nil:
@@ -139,7 +139,7 @@ func (e *entry) Heading() string {
 	return e.Title
 }
 
-// Derived reports a title that says nothing beside the body.
+// Derived reports a title that adds nothing to the body.
 func (e *entry) Derived() bool {
 	title := strings.TrimSuffix(e.Title, "…")
 	return e.Hidden == nil && title != "" && strings.HasPrefix(strings.Join(strings.Fields(e.Body), " "), title)

@@ -53,7 +53,7 @@ func (d *Document) Get(name string) any {
 	return nil
 }
 
-// Has reports whether a field stands there, be it null.
+// Has reports whether a field is present, even as null.
 func (d *Document) Has(name string) bool {
 	return slices.ContainsFunc(d.Fields, func(f Field) bool { return f.Name == name })
 }
@@ -61,7 +61,7 @@ func (d *Document) Has(name string) bool {
 // bom is what some clients put before a text.
 var bom = []byte("\xef\xbb\xbf")
 
-// TrimBOM takes the byte order mark off that some clients put before a text.
+// TrimBOM removes the byte order mark that some clients put before a text.
 func TrimBOM(body []byte) []byte { return bytes.TrimPrefix(body, bom) }
 
 // DecodeBody reads a request body by its content type. Errors are *Error with
@@ -132,8 +132,8 @@ func decodeJSON(body []byte) (Document, error) {
 	return Document{Fields: fields}, nil
 }
 
-// decodeForm reads a form. A field may stand once, lists may stand often and are
-// joined. One without a value is null: it clears a field of a profile.
+// decodeForm reads a form. A field may occur once; lists may occur often and are joined.
+// A field without a value is null: it clears a field of a profile.
 func decodeForm(body string) (Document, error) {
 	pairs, err := ParsePairs(body)
 	if err != nil {
@@ -223,8 +223,8 @@ var PageParams = []string{"limit", "consistency", "min_index"}
 // joinedFields are the lists, by all their names.
 var joinedFields = []string{"tags", "capabilities", "labels"}
 
-// FoldPairs makes a flat document. Repeated lists are joined; the names of other
-// repeated fields are returned, and the first value stands.
+// FoldPairs makes a flat document. Repeated lists are joined; of other repeated fields
+// the first value counts, and their names are returned.
 func FoldPairs(pairs []Pair) (doc Document, twice []string) {
 	doc.Flat = true
 	seen := make(map[string]int, len(pairs))
@@ -254,7 +254,7 @@ type Invocation struct {
 	ID       string   // the path parameter
 	Document Document // the body
 	EditKey  string   // of the header Authorization
-	// Trial has the parameters validated and nothing done.
+	// Trial only validates the parameters and does nothing else.
 	Trial bool
 }
 
@@ -264,7 +264,7 @@ type Performed struct {
 	Body   []byte // the very JSON object that HTTP would answer
 	// Rejection is the Error object that Body holds; nil where there was no error.
 	Rejection *Error
-	// Index is that of the log entry that carries a write; 0 where there was none.
+	// Index is the log index of a write; 0: there was none.
 	Index uint64
 }
 

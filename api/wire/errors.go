@@ -110,7 +110,7 @@ type Error struct {
 	Repeatable bool
 	// RetryAfter is when to try again, with a 429 or a 403 that ends.
 	RetryAfter time.Duration
-	// Limit is what was exceeded, with a 429; nil: that of writes.
+	// Limit is the limit that was exceeded, with a 429; nil: the limit of writes.
 	Limit *command.RateLimit
 	// Allow lists the methods of the path, with a 405.
 	Allow string

@@ -53,8 +53,8 @@ func same(a, b string) bool {
 	}
 }
 
-// Means returns the field that a name stands for where those are taken, and how far
-// down the line of names it stands; "": none.
+// Means returns the field, of those that are taken, that a name stands for, and the
+// position of the name among the names of that field; "": none.
 func Means(name string, takes []string) (field string, rank int) {
 	if slices.Contains(takes, name) {
 		return name, 0
@@ -78,8 +78,8 @@ func Means(name string, takes []string) (field string, rank int) {
 }
 
 // Canonical gives the fields of a document their own names. It returns those that mean
-// nothing here, those that gave way to another name of the same field, and under which
-// name each field came that did not come under its own.
+// nothing here, those that gave way to another name of the same field, and the name under
+// which each field was sent.
 func (d *Document) Canonical(takes []string) (unknown, lost []Field, as map[string]string) {
 	kept := make([]Field, 0, min(len(d.Fields), len(takes)))
 	as = map[string]string{}

@@ -24,16 +24,16 @@ const (
 	// MaxMethodShown is how many code points of an unknown method, tool or action an
 	// error names.
 	MaxMethodShown = 60
-	// scanAhead is how far behind a field's limit a text is searched for credentials,
-	// in code points: one that begins within the limit is seen. What follows is
-	// neither searched nor shown.
+	// scanAhead is how far past a field's limit a text is searched for credentials, in
+	// code points: one that begins within the limit is found. What follows is neither
+	// searched nor shown.
 	scanAhead = 1000
 )
 
-// Redact takes out of a text for which most characters are room what looks like a
-// credential. Of a text that is far too long only the begin is read and returned,
-// one character more than there is room for. Where that holds a credential nothing
-// is returned: a part of another one may have moved up.
+// Redact removes what looks like a credential from a text with room for most characters.
+// Of a text that is far too long only the beginning is read, and one character more than
+// there is room for is returned. If the part that was read holds a credential, nothing of
+// the text is returned: a part of another one may have moved up.
 func Redact(s string, most int) (redacted, found string) {
 	read := Head(s, most+scanAhead)
 	redacted, found = credentials.Redact(read)
