@@ -257,8 +257,8 @@ func (v *View) AppendHelps(dst []byte, seqs []uint64) ([]byte, error) {
 	return v.appendStates(dst, seqs, spaceHelp, v.appendHelp)
 }
 
-// appendStates appends entries that have a row of their own kind beside that of the
-// entry.
+// appendStates appends entries that have a second row, of their own kind, beside the
+// entry's row.
 func (v *View) appendStates(dst []byte, seqs []uint64, space byte, show func(dst []byte, seq uint64, entry, state []byte) ([]byte, error)) ([]byte, error) {
 	entries, err := v.entryRows(seqs)
 	if err != nil {

@@ -62,8 +62,8 @@ const (
 	ActionNewSigningKey = "new_signing_key"
 )
 
-// ByLeader stands for the leader of that time, which the newest ActionLead before it
-// names.
+// ByLeader means the leader of that time: the newest ActionLead before the row names
+// it.
 const ByLeader = "leader"
 
 // Record is one row of a record: who did what.
@@ -155,7 +155,7 @@ func (v *View) journal(of journal, before uint64, limit int) (records []Record, 
 	return records, next, nil
 }
 
-// mayOrder reports whether who gives an order is the operator or a moderator.
+// mayOrder reports whether an order comes from the operator or a moderator.
 func mayOrder(s facts, o *command.Order) bool {
 	_, known := s.get(moderatorKey(o.By))
 	return known || o.By == command.Operator
@@ -199,7 +199,7 @@ func (v *View) Moderators() (names []string, err error) {
 	return names, err
 }
 
-// Moderator returns whose token has a hash; "": nobody's.
+// Moderator returns the moderator whose token has a hash; "": no moderator.
 func (v *View) Moderator(token []byte) (name string, err error) {
 	lower, upper := spaceBounds(spaceModerator)
 	err = scanSpace(v.snap, lower, upper, func(key, hash []byte) error {

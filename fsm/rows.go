@@ -305,7 +305,7 @@ func parseSuccessors(items []byte) (list successors, err error) {
 	return list, nil
 }
 
-// withoutLast returns the items without the last one that is not to be kept.
+// withoutLast removes the last item that is not in keep.
 func (list successors) withoutLast(keep ...uint64) successors {
 	for i, one := range slices.Backward(list) {
 		if !slices.Contains(keep, one.seq) {
@@ -326,7 +326,7 @@ func (list successors) join() (items []byte) {
 	return items
 }
 
-// channelRow is the row of spaceChannel; with the name behind it, that of
+// channelRow is the row of spaceChannel; with the name after it, the row of
 // spaceRecent.
 type channelRow struct {
 	entries uint64

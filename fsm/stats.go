@@ -194,7 +194,7 @@ const (
 	// as OtherCalls.
 	maxDayRows = 500
 	// foldDays is for how many days the number of a run's newest fold is kept. A
-	// fold is sent again within a day or not at all.
+	// fold is repeated within a day or never.
 	foldDays = 7
 )
 
@@ -305,9 +305,9 @@ func decodeFoldRow(row []byte) (foldRow, error) {
 }
 
 // A sketch estimates how many different senders there were without holding any of
-// them. In the state it is its plain registers, each the largest rank that was
-// ever seen for it: merging is taking the larger one, so that the bytes depend
-// neither on the order of the merges nor on the library below.
+// them. The state holds its plain registers, each the largest rank that was ever
+// seen for it. A merge takes the larger rank, so the bytes depend neither on the
+// order of the merges nor on the library below.
 const (
 
 	// sketchHeader is the length of what precedes the registers in the library's dense

@@ -264,10 +264,10 @@ func (s *store) Flush() error {
 
 const (
 	// fullPause is how long Pebble's writes wait when one has found the disk full.
-	// Pebble tries again by itself, without a pause of its own.
+	// Pebble tries again by itself, without a pause.
 	fullPause = time.Second
-	// troubleEvery is of how many failures in a row one is logged: one a minute or
-	// so on a full disk.
+	// troubleEvery: of this many failures in a row, one is logged. On a full disk that
+	// is about one a minute.
 	troubleEvery = 60
 )
 
@@ -276,7 +276,7 @@ const (
 type trouble struct {
 	mu     sync.Mutex
 	newest error
-	next   chan struct{} // closed at the next one; nil when nobody waits
+	next   chan struct{} // closed at the next failure; nil when nothing waits
 	row    int           // failures since the last flush that went well
 }
 
@@ -478,8 +478,8 @@ func pebbleOptions(opts *Options, cache *pebble.Cache, fatal func(error)) *pebbl
 }
 
 // tablesOfSpace ends a table with the keyspace that it began with. Rows that are written
-// once and in order, as those of entries, then move from level to level as whole tables,
-// where a table that they share with rows that change would be written again.
+// once and in order, such as entries, then move from level to level as whole tables. A
+// table that they share with rows that change would have to be rewritten.
 func tablesOfSpace(start []byte) (policy pebble.SpanPolicy, end []byte, err error) {
 	_, end = spaceBounds(start[0])
 	return policy, end, nil

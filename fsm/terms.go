@@ -26,7 +26,7 @@ const (
 	termWord    = "w:"
 )
 
-// lastingTerm reports whether a term says of an entry where it stood: its stub keeps it.
+// lastingTerm reports whether a term says where an entry was: its stub keeps such terms.
 func lastingTerm(term []byte) bool {
 	for _, class := range [...]string{termChannel, termParent, termThread} {
 		if bytes.HasPrefix(term, []byte(class)) {

@@ -100,7 +100,7 @@ func (tx *txn) del(key []byte) {
 	}
 }
 
-// finishHot has the hot rows become those of the call, which is committed.
+// finishHot updates the hot rows to those of the call, which is committed.
 func (tx *txn) finishHot() {
 	if len(tx.dropped) > 0 {
 		tx.hot.drop()
@@ -143,7 +143,7 @@ func read[T any](s facts, key []byte, decode func(row []byte) (T, error)) (v T, 
 	return v, ok
 }
 
-// instant is that of the log entry that is being applied.
+// instant is the instant of the log entry that is being applied.
 func (tx *txn) instant() int64 { return tx.now }
 
 // entry returns an entry by its seq.

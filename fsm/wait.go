@@ -288,9 +288,9 @@ func (c *captures) serve(m *Machine) {
 }
 
 // ViewAt returns the view of exactly one index, once that is applied: states of
-// two nodes can be compared there. The caller releases it. Errors: ErrPassed,
-// also for an index that no view has because it is of no command and no
-// configuration; ctx's.
+// two nodes can be compared there. The caller releases it. Errors: ErrPassed, also
+// for an index without a view, which belongs to neither a command nor a configuration;
+// and ctx's error.
 func (m *Machine) ViewAt(ctx context.Context, index uint64) (*View, error) {
 	one := m.captures.add(index)
 	defer m.captures.drop(one)

@@ -134,7 +134,7 @@ type NodeReport struct {
 	Condition
 
 	UptimeMillis int64  `json:"uptimeMs"`
-	StaleMillis  int64  `json:"staleMs"`  // since it heard from the leader, or has lacked what that had applied; 0 on the leader
+	StaleMillis  int64  `json:"staleMs"`  // since the last contact with the leader, or since it lacks what the leader had applied; 0 on the leader
 	Requests     uint64 `json:"requests"` // public HTTP requests answered since the start
 	Commands     uint64 `json:"commands"` // commands applied since the start
 	Open         int    `json:"open"`     // commands taken in and not answered
@@ -351,7 +351,7 @@ type LogLevel struct {
 	Level string `json:"level,omitempty"`
 }
 
-// Failure is the body of an answer that is no success.
+// Failure is the body of an answer that reports a failure.
 type Failure struct {
 	Error string `json:"error"`
 }

@@ -242,8 +242,8 @@ type PurgeList struct {
 	Purged    []PurgedEntry `json:"purged"`
 }
 
-// PurgedEntry is an entry that was purged. Its id and time are those that it has in any
-// backup of that cluster, and of those that began with its state.
+// PurgedEntry is an entry that was purged. It has the same id and time in every backup of
+// that cluster, and of clusters that began with its state.
 type PurgedEntry struct {
 	ClusterID string `json:"clusterId"` // that purged it
 	ID        string `json:"id"`

@@ -177,7 +177,7 @@ func (w *waiting) wake(ctx context.Context, by *worker) {
 			}
 		}
 		select {
-		case <-c.sent: // nobody waits for it any more
+		case <-c.sent: // no longer waited for
 		default:
 		}
 	}

@@ -41,7 +41,7 @@ const (
 )
 
 // rejected are the requests at a rate that were answered with an error: their latency
-// is not that of those that were carried out.
+// says nothing about the requests that were carried out.
 const rejected = "rejected"
 
 // toolRejected names the failure of a tool that answered with an error.
@@ -314,10 +314,10 @@ const (
 	MCP  Surface = "mcp"  // the tool interface
 )
 
-// publication is how a surface carries an entry: the path, and what stands before
-// the text, between text and fields, and behind them. A keyed one begins with keyedStart and a
-// key of its own for each request. success is how the answer to one that was published ends,
-// where the status does not show it.
+// publication is how a surface carries an entry: the path, and what comes before the
+// text, between text and fields, and after them. A keyed publication begins with
+// keyedStart and a new key for each request. success is how the answer to a published
+// entry ends, when the status does not show it.
 type publication struct {
 	path                  string
 	start, middle, finish string

@@ -40,22 +40,22 @@ type modCommand struct {
 	Token   modTokenCommand    `cmd:"" help:"Give moderators their tokens, and take them away. For operators only."`
 }
 
-// moderation is whom a moderator's command asks: a node's public interface with a
-// token, or its private port as the operator.
+// moderation is where a moderator's command sends its calls: a node's public interface
+// with a token, or its private port as the operator.
 type moderation struct {
 	target    `embed:""`
 	URL       string `name:"url" env:"COMMONS_URL" placeholder:"URL" help:"Ask a node's public interface there, as a moderator, in place of the private port."`
 	TokenFile string `name:"token-file" env:"COMMONS_TOKEN_FILE" placeholder:"FILE" help:"The moderator's token, with --url."`
 
-	repeated bool // a call failed and was repeated: nobody knows what the failed one did
+	repeated bool // a call failed and was repeated: it is not known what the failed call did
 }
 
 // callPause is how long a call waits before it is repeated.
 const callPause = 500 * time.Millisecond
 
-// modCall makes a call of moderation, body nil for none, and repeats it while it fails
-// for reasons that pass, as while another node begins to lead. That is safe: what is
-// hidden stays so.
+// modCall makes a call of moderation, with a nil body for none, and repeats it while it
+// fails for temporary reasons, for example while the leader changes. That is safe: what
+// is hidden stays hidden.
 func modCall[Answer any](ctx context.Context, m *moderation, operation string, query url.Values, body any) (answer Answer, err error) {
 	call := admin.Moderation{Operation: operation, Query: query.Encode()}
 	if body != nil {

@@ -42,7 +42,7 @@ type report struct {
 	} `json:"entry"`
 }
 
-// orDash is a text, or a dash where there is none.
+// orDash is a text, or a dash if the text is empty.
 func orDash(s *string) string {
 	if s == nil || *s == "" {
 		return "-"

@@ -23,7 +23,7 @@ type freezeCommand struct {
 	ruleTerms  `embed:""`
 }
 
-// Validate reports that nobody is named.
+// Validate reports that no sender, agent or network is named.
 func (c *blockCommand) Validate() error {
 	if c.SenderOf == "" && c.Agent == "" && c.Network == "" {
 		return &configError{[]string{"give one of --sender-of ID, --agent NAME and --network CIDR"}}
@@ -140,7 +140,7 @@ type lifted struct {
 	Record uint64 `json:"record"`
 }
 
-// Run lifts rules. One that was lifted before is no rule any more: the error says so.
+// Run lifts rules. A rule that was already lifted does not exist any more: the error says so.
 func (c *liftCommand) Run(ctx context.Context, std streams) error {
 	for _, number := range c.Numbers {
 		body := map[string]any{"number": number, "reason": c.Reason}

@@ -158,15 +158,15 @@ var composeVariables = []string{
 var serviceVariable = regexp.MustCompile(`^COMMONS(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)=` +
 	`|^COMMONS(_[A-Z0-9_]+)?_PORT=(tcp|udp|sctp)://`)
 
-// runsNode reports whether a command line is that of a node. Other commands do no
-// harm without a setting.
+// runsNode reports whether a command line starts a node. Other commands do no harm
+// when a setting is missing.
 func runsNode(path []*kong.Path) bool {
 	return slices.ContainsFunc(path, func(p *kong.Path) bool { return p.Command != nil && p.Command.Name == "serve" })
 }
 
 // unknownVariables returns the problems with variables that look like settings and
-// are not: a misspelt one would be ignored silently, and a node
-// whose --join is left out forms a cluster of its own.
+// are not: a misspelt variable would be ignored silently, and a node without its
+// --join forms a new cluster.
 func unknownVariables(environment []string, app *kong.Application) []string {
 	known := slices.Concat(variablesOf(app.Node), composeVariables)
 	short := make([]string, len(known)) // what is common to all is no likeness

@@ -74,7 +74,7 @@ type rotationNews struct {
 type rotation struct {
 	file    []string // public names in the local file, the one in use first
 	next    string   // public name of the new secret, "" before there is one
-	former  string   // public name of the one that it replaces
+	former  string   // public name of the secret that it replaces
 	servers []admin.Server
 }
 

@@ -92,7 +92,7 @@ var errTerminalClosed = errors.New("the terminal was closed")
 
 // untilSignal returns a context that ends at the first SIGINT or SIGTERM, or when
 // the terminal that the process runs on is closed. A second SIGINT or SIGTERM ends
-// the process at once. The context's cause says which it was.
+// the process immediately. The context's cause says which it was.
 func untilSignal(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals, hangups := make(chan os.Signal, 2), make(chan os.Signal, 1)
@@ -104,8 +104,8 @@ func untilSignal(parent context.Context) (context.Context, context.CancelFunc) {
 		defer signal.Stop(signals)
 		select {
 		case <-hangups:
-			// The shell may repeat it. Whatever else was on the terminal is gone
-			// too, perhaps with what reads our log: that must not end us early.
+			// The shell may repeat the signal. Other processes on the terminal have
+			// ended too, perhaps the reader of our log: that must not end us early.
 			signal.Ignore(syscall.SIGPIPE)
 			cancel(errTerminalClosed)
 		case s := <-signals:

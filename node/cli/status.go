@@ -191,8 +191,8 @@ func uptime(millis int64) string {
 	return (time.Duration(millis) * time.Millisecond).Round(time.Second).String()
 }
 
-// conditionsText shows what each server has measured of itself, and below it
-// whatever is not well.
+// conditionsText shows what each server has measured of itself, and below it all
+// problems and warnings.
 func conditionsText(servers []admin.Server) string {
 	flags := []string{""}
 	warned := map[string][]string{} // the servers by what they warn of
@@ -226,7 +226,7 @@ func conditionsText(servers []admin.Server) string {
 	return text + "\n" + strings.Join(flags, "\n")
 }
 
-// silence says why there is no report of a server. One that gossip still hears of is running.
+// silence says why a server has no report. If gossip still sees the server, it is running.
 func silence(s *admin.Server) string {
 	if s.Alive {
 		return s.Error + "; gossip still hears of it: the process is stopped, gets no processor time, or its disk hangs"

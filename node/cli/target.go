@@ -29,8 +29,8 @@ type target struct {
 }
 
 // dial returns a client for the node: of several, the first that answers and knows a
-// leader, or else the first that answers at all. They are asked at the same time, so
-// that one that hangs costs nothing.
+// leader, or else the first that answers. They are asked at the same time, so that a
+// node that hangs causes no delay.
 func (t *target) dial(ctx context.Context) (*admin.Client, error) {
 	clients, err := t.clients()
 	if err != nil {

@@ -158,8 +158,8 @@ func (c Config) Operator() api.Operator {
 	return api.Operator{Name: c.OperatorName, Contact: c.OperatorContact, Terms: c.TermsURL}
 }
 
-// Unanswered reports whether others than this machine can reach the public service of
-// the node, and nobody is named who answers for it.
+// Unanswered reports whether other machines can reach the public service of the node, but
+// no operator is named who is responsible for it.
 func (c Config) Unanswered() bool {
 	public := !isLoopback(c.HTTPAddr) || c.PublicURL != "" // as behind a balancer on the same machine
 	return public && (c.OperatorName == "" || c.OperatorContact == "")
@@ -243,7 +243,7 @@ func (t Tuning) WithDefaults() Tuning {
 	return t
 }
 
-// LeaderLease is how long a leader goes on without a quorum. Followers wait for the
+// LeaderLease is how long a leader continues without a quorum. Followers wait for the
 // heartbeat at least: a leader that gave up much sooner would leave a cluster without one
 // for each moment in which a busy machine does not answer.
 func (c *Config) LeaderLease() time.Duration {

@@ -129,7 +129,7 @@ func (c *child) runOnce(ctx context.Context, log io.Writer) error {
 }
 
 // withoutOwn drops our own variables: an address meant for one node would
-// become that of all three.
+// otherwise be used by all three.
 func withoutOwn(environment []string) []string {
 	var kept []string
 	for _, v := range environment {
@@ -140,7 +140,7 @@ func withoutOwn(environment []string) []string {
 	return kept
 }
 
-// openLog opens a fresh log, and keeps the one of the last time beside it.
+// openLog opens a new log, and keeps the previous one beside it.
 func openLog(path string) (*os.File, error) {
 	if err := os.Rename(path, path+".old"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -149,7 +149,7 @@ func openLog(path string) (*os.File, error) {
 }
 
 // copyLog writes every line to the log and the important ones to the terminal.
-// It goes on to the end of the stream, whatever fails, so that the child never
+// It reads to the end of the stream even after errors, so that the child never
 // blocks on its output.
 func (c *child) copyLog(log io.Writer, from io.ReadCloser) {
 	defer from.Close()

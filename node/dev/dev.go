@@ -19,8 +19,8 @@ import (
 	"github.com/commons-cluster/commons/cluster"
 )
 
-// nodeCount is how many nodes there are: the smallest cluster that goes on
-// without any one of its members.
+// nodeCount is how many nodes there are: the smallest cluster that keeps working
+// when any one member is missing.
 const nodeCount = 3
 
 // Options say what to run and where.
@@ -165,7 +165,7 @@ func (t *terminal) block(text string) {
 }
 
 // checkPorts tries to listen on every address of every member, and lists all
-// that are not to be had.
+// that are not available.
 func checkPorts(ctx context.Context, members []member) error {
 	var busy []string
 	var config net.ListenConfig

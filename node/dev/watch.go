@@ -195,9 +195,9 @@ var (
 )
 
 // filter picks the lines of a log that people should see at once: warnings and
-// errors of the node, and what is no log line at all, such as a panic. Those of
-// its parts, Raft above all, stay in the file: they warn of every election, and
-// who leads is shown anyway.
+// errors of the node, and anything that is not a log line, such as a panic. Warnings
+// and errors of its parts, above all of Raft, stay in the file: they warn of every
+// election, and the leader is shown anyway.
 type filter struct {
 	now   func() time.Time
 	shown map[string]time.Time

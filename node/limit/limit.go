@@ -41,8 +41,8 @@ type Limiter struct {
 	established, keyed, other buckets
 }
 
-// buckets are those of writes by the keys of established names, by other keys, or of all
-// others.
+// buckets are the buckets of one kind of writes: by the keys of established names, by
+// other keys, or all others.
 type buckets struct{ senders, networks, names table }
 
 func newBuckets(perMinute float64, burst, networks, names int) buckets {

@@ -28,8 +28,8 @@ var (
 	keyErased = []byte("CommonsErased")
 )
 
-// Erased returns the index up to which the file holds no log entry, also not in pages
-// that are free: that of the newest Rewrite; 0 before the first.
+// Erased returns the index up to which the file holds no log entry, not even in free
+// pages: the index of the newest Rewrite; 0 before the first.
 func (s *Store) Erased() (uint64, error) {
 	index, err := s.GetUint64(keyErased)
 	if errors.Is(err, ErrNotFound) {
@@ -38,11 +38,11 @@ func (s *Store) Erased() (uint64, error) {
 	return index, err
 }
 
-// Rewrite puts a new file with the same entries and stable values in the place of the
-// log's, so that nothing is left of entries up to an index, which have been deleted:
-// bbolt keeps the pages of what was deleted until it needs them. Writes and reads wait
-// meanwhile. After a crash either file is there, and each is the whole log. An error
-// leaves the log as it was, unless the store ends with it.
+// Rewrite replaces the log's file by a new one with the same entries and stable values, so
+// that nothing is left of the deleted entries up to an index: bbolt keeps the pages of
+// deleted entries until it needs them. Writes and reads wait meanwhile. After a crash one
+// of the two files is there, and each is the whole log. An error leaves the log as it was,
+// unless the store ends with it.
 func (s *Store) Rewrite(erased uint64) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -73,7 +73,7 @@ func (s *Store) rewrite(erased uint64) error {
 	if err == nil {
 		s.failpoint(stepRenamed)
 		if err := syncDir(filepath.Dir(s.path)); err != nil {
-			// A power failure could bring the old file back, without what is added from now on.
+			// A power failure could bring back the old file, which lacks all later writes.
 			return s.end(&DivergedError{Path: s.path, Err: fmt.Errorf("the name of its new file is not safe: %w", err)})
 		}
 	}
@@ -81,14 +81,14 @@ func (s *Store) rewrite(erased uint64) error {
 		return s.end(&DivergedError{Path: s.path, Err: fmt.Errorf("opening it after it was written anew: %w", opened)})
 	}
 	if err != nil {
-		// On a full disk what there is of the copy is in the way.
+		// On a full disk the partial copy takes space that is needed.
 		return fmt.Errorf("writing the log anew: %w", errors.Join(err, removeFile(temp)))
 	}
 	return nil
 }
 
-// copyFile makes a compact copy of a log that nobody has open, through to the disk, and
-// checks that it is one.
+// copyFile makes a compact copy of a log that is not open, synced to the disk, and checks
+// the copy.
 func copyFile(from, to string, erased uint64) (err error) {
 	if err := removeFile(to); err != nil {
 		return err

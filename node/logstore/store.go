@@ -3,7 +3,7 @@
 // every entry, verified whenever one is read from disk or received; a cache of
 // the newest entries, bounded in bytes; truncation in small transactions, so
 // that appends never wait long; knowledge of how many bytes the log holds; and an
-// end of all writing as soon as Raft may be wrong about what the log holds.
+// stop of all writing as soon as Raft may be wrong about what the log holds.
 package logstore
 
 import (
@@ -42,9 +42,9 @@ type Options struct {
 	// Around runs each transaction that writes; what is Storing or Deleting. Nil
 	// just runs it.
 	Around func(what string, do func() error) error
-	// Fatal is called once, with what the log cannot continue after: damage, or a
-	// file that does not hold what Raft believes it holds. Nothing is written from
-	// then on, where Raft itself would try again for ever. May be nil.
+	// Fatal is called once, with an error after which the log cannot continue: damage,
+	// or a file that does not hold what Raft believes it holds. Nothing is written from
+	// then on; Raft itself would try again for ever. May be nil.
 	Fatal func(error)
 }
 
@@ -246,8 +246,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 var ErrCorrupt = errors.New("log is corrupt")
 
 // CorruptError says that the log on disk, or an entry received for it, is not
-// what was once written. Such a node must not go on: it could vote or answer on
-// grounds of data that nobody agreed to.
+// what was once written. Such a node must stop: it could vote or answer based on
+// data that was never agreed on.
 type CorruptError struct {
 	Path  string // the log's file
 	Index uint64 // the entry; 0 when the damage is not in one entry

@@ -13,12 +13,12 @@ import (
 func (s *Store) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
 // StoreLogs stores consecutive entries durably. An entry that comes with a
-// checksum is verified, one that comes without is given its own; the caller's
-// entries are left as they are. The first one follows the newest entry held. If it
+// checksum is verified, an entry without one gets a checksum; the caller's
+// entries are not changed. The first entry follows the newest one held. If it
 // leaves a gap instead, a snapshot was installed in between, and everything older is
 // deleted: it may never have been committed. Errors: a *CorruptError for a received
 // entry, or what kept the entries from disk. After a deletion of the tail every
-// error is fatal, because Raft goes on as if nothing was deleted.
+// error is fatal, because Raft continues as if nothing was deleted.
 func (s *Store) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
@@ -196,7 +196,7 @@ const (
 )
 
 // DivergedError says that the log on disk is not, or may not be, the one that Raft
-// has in memory. Such a node ends; the next start reads the log as it is.
+// has in memory. Such a node stops; the next start reads the log as it is.
 type DivergedError struct {
 	Path string // the log's file
 	Err  error  // what happened
@@ -210,8 +210,8 @@ func (e *DivergedError) Error() string {
 // Unwrap returns what happened.
 func (e *DivergedError) Unwrap() error { return e.Err }
 
-// write runs a transaction, and then noted, which updates what is in memory. The log goes on after an error only when nothing of the transaction is in
-// the file.
+// write runs a transaction, and then noted, which updates what is in memory. After an
+// error the log stays usable only if nothing of the transaction is in the file.
 func (s *Store) write(what string, do func() error, noted func()) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

@@ -111,19 +111,19 @@ func (nd *Node) Get(id string) (e Entry, status int, err error) {
 	return body.Entry, status, err
 }
 
-// GetJSON gets a path and decodes the answer, whatever its status.
+// GetJSON gets a path and decodes the answer, with any status.
 func (nd *Node) GetJSON(path string, into any) (status int, err error) {
 	status, _, err = nd.call(context.Background(), http.MethodGet, path, nil, into)
 	return status, err
 }
 
-// PostJSON posts a body and decodes the answer, whatever its status.
+// PostJSON posts a body and decodes the answer, with any status.
 func (nd *Node) PostJSON(path string, body, into any) (status int, err error) {
 	status, _, err = nd.call(context.Background(), http.MethodPost, path, body, into)
 	return status, err
 }
 
-// call sends a body as JSON and decodes the answer, whatever its status.
+// call sends a body as JSON and decodes the answer, with any status.
 func (nd *Node) call(ctx context.Context, method, path string, body, into any) (status int, header http.Header, err error) {
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -155,7 +155,7 @@ func (nd *Node) GetText(path string) (status int, body string, err error) {
 	return res.StatusCode, string(data), err
 }
 
-// Do sends a request and decodes the answer, whatever its status.
+// Do sends a request and decodes the answer, with any status.
 func (nd *Node) Do(req *http.Request, into any) (status int, header http.Header, err error) {
 	res, err := nd.c.HTTP.Do(req)
 	if err != nil {
@@ -182,7 +182,7 @@ type Load struct {
 	mu     sync.Mutex
 	acked  map[string]string // entry id by request_id
 	failed []string
-	lost   bool          // writes whose fate is not known may be listed or not
+	lost   bool          // writes with an unknown result may be listed or not
 	slow   time.Duration // the longest write
 }
 

@@ -21,9 +21,9 @@ import (
 	"github.com/commons-cluster/commons/node/nodetest/freeport"
 )
 
-// Times of a test cluster. Several run beside each other, so that leaders have as
-// much time to be heard as in production, and waits are generous: a loaded machine
-// makes tests slow, not red.
+// Times of a test cluster. Several clusters run beside each other, so heartbeats have as
+// much time as in production, and waits are generous: a loaded machine makes tests slow,
+// but does not make them fail.
 const (
 	Heartbeat = 600 * time.Millisecond
 	Election  = 600 * time.Millisecond
@@ -163,8 +163,8 @@ func (c *Cluster) GossipAddrs() []string {
 	return addrs
 }
 
-// freeAddr returns an address that no other node is given, so that one that is
-// down for a while gets its own back.
+// freeAddr returns an address that no other node is given, so that a node that is
+// down for a while gets its address back.
 func (c *Cluster) freeAddr() string {
 	c.t.Helper()
 	addr, err := freeport.Addr()

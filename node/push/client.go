@@ -102,8 +102,8 @@ func NewClient(cfg Config) *Client {
 	var http1 http.Protocols
 	http1.SetHTTP1(true)
 	c.http = &http.Client{
-		// Each message has a connection of its own: a name is looked up and
-		// checked anew each time, and nothing is left open at receivers.
+		// Each message has a separate connection: the name is looked up and
+		// checked each time, and no connection is left open at receivers.
 		Transport: &http.Transport{
 			DialContext: rejectPlain, DialTLSContext: d.dial, Protocols: &http1,
 			DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxAnswerHeaders,
@@ -254,7 +254,7 @@ func (g *guard) control(network, address string, raw syscall.RawConn) error {
 	return g.public.Safe(network, address, raw)
 }
 
-// certainlyPublic is an address that nobody keeps for special purposes.
+// certainlyPublic is an address that is not reserved for special purposes.
 var certainlyPublic = netip.AddrFrom4([4]byte{1, 1, 1, 1})
 
 // MaxChallengeAt is how many characters of an answer the challenge is looked for in.
@@ -267,7 +267,7 @@ const verifyType = "common.verify"
 type verification struct {
 	Type      string    `json:"type"`
 	Agent     string    `json:"agent"`
-	Decoy     string    `json:"decoy"` // what repeats it repeats anything
+	Decoy     string    `json:"decoy"` // a receiver that repeats it repeats anything
 	Challenge string    `json:"challenge"`
 	ReplyWith replyWith `json:"reply_with"`
 }
@@ -279,7 +279,7 @@ type replyWith struct {
 
 // Verify asks a receiver once whether it takes events for an agent: it has to
 // answer with a success and the challenge in its body, without the decoy beside it:
-// a service that sends back whatever it gets has not agreed to anything.
+// a service that sends back everything it gets has not agreed to anything.
 func (c *Client) Verify(ctx context.Context, rawURL, agent string, keys []ed25519.PrivateKey) Answer {
 	challenge, decoy := rand.Text(), rand.Text()
 	body, err := json.Marshal(verification{verifyType, agent, decoy, challenge, replyWith{challenge}})

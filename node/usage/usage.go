@@ -99,7 +99,7 @@ func (u *Counter) Count(c api.Counted) {
 	s.senders.Insert(c.Sender)
 }
 
-// fold brings one fold of what was counted into the log; none when nothing was.
+// fold writes one fold of what was counted to the log, or no fold if nothing was counted.
 // A fold without an answer is repeated, by the next call, under its old number,
 // so that it counts once. It reports whether a fold went in.
 func (u *Counter) fold(ctx context.Context, now time.Time, replicate func(context.Context, command.Payload) error) (bool, error) {
