@@ -26,9 +26,9 @@ const (
 // lookupFunc resolves a host name to addresses, as net.Resolver.LookupHost.
 type lookupFunc func(ctx context.Context, host string) ([]string, error)
 
-// CheckLoopback returns an error unless every address that addr (host:port,
-// the host a name or an address) stands for is a loopback address. Nodes
-// without a secret file are held to that.
+// CheckLoopback returns an error unless addr (host:port, the host a name or an
+// address) resolves to loopback addresses only. Nodes without a secret file may
+// use no others.
 func CheckLoopback(addr string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
@@ -100,8 +100,8 @@ func joinAddr(host string, port uint16) string {
 
 // AdvertiseAddr returns the host:port that others are to dial for a listener.
 // What advertise leaves out (all of it, or a port of 0) is taken from the bound
-// address; where that stands for all interfaces, the first address of this
-// machine that is not a loopback address is taken, private ones preferred.
+// address. If that means all interfaces, the first address of this machine that
+// is not a loopback address is taken, preferably a private one.
 func AdvertiseAddr(advertise string, bound net.Addr) (string, error) {
 	boundAddr, err := netip.ParseAddrPort(bound.String())
 	if err != nil {
@@ -189,8 +189,8 @@ type bookFile struct {
 	Servers map[string]bookEntry `json:"servers"`
 }
 
-// OpenBook reads the book at path. A missing book is empty; one that cannot be
-// read is logged and taken as empty.
+// OpenBook reads the book at path. A missing book is empty; a book that cannot be
+// read is logged and treated as empty.
 func OpenBook(path string, logger *slog.Logger) *Book {
 	b := &Book{path: path, logger: logger, entries: make(map[string]bookEntry)}
 	entries, err := readBook(path)
@@ -251,8 +251,8 @@ func (b *Book) GossipAddrs() []string {
 	return addrs
 }
 
-// Update takes the addresses of live members over and writes the book if any
-// changed. The error is about the file; the book in memory is right either way,
+// Update takes over the addresses of live members and writes the book if any of them
+// changed. The error is about the file; the book in memory is updated in any case,
 // and the next change writes it again.
 func (b *Book) Update(members []Member) error {
 	b.mu.Lock()
@@ -284,8 +284,8 @@ func (b *Book) Forget(serverID string) error {
 	return b.write()
 }
 
-// makeRoom drops the entry that is unchanged for longest when a new server does
-// not fit.
+// makeRoom drops the entry that has not changed for the longest time when a new
+// server does not fit.
 func (b *Book) makeRoom(serverID string) {
 	if _, known := b.entries[serverID]; known || len(b.entries) < MaxBookEntries {
 		return

@@ -16,7 +16,7 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Member is a live node of this cluster, or one that belongs to none yet.
+// Member is a live node of this cluster, or a node that belongs to no cluster yet.
 type Member struct {
 	Meta
 	GossipAddr string // IP:port
@@ -52,7 +52,7 @@ type Gossip struct {
 
 // StartGossip opens gossip and begins to look for the others in the background,
 // forever. Errors: a bad configuration or Meta, an address that cannot be bound,
-// or one that is not loopback while there is no secret file.
+// or an address that is not loopback while there is no secret file.
 func StartGossip(cfg GossipConfig) (*Gossip, error) {
 	encoded, err := checkGossipConfig(&cfg)
 	if err != nil {
@@ -130,8 +130,8 @@ func (g *Gossip) create(conf *memberlist.Config, transport *gossipTransport, bou
 	return nil
 }
 
-// bind opens TCP and UDP on one port. A free port for one may be taken for the
-// other, hence several attempts when any port will do.
+// bind opens TCP and UDP on one port. A port that is free for one may be taken for
+// the other, so it tries several times when any port will do.
 func (g *Gossip) bind(conf *memberlist.Config) (*gossipTransport, net.Addr, error) {
 	host, port, err := splitAddr(g.cfg.Bind)
 	if err != nil {
@@ -238,8 +238,8 @@ func (g *Gossip) Meta() Meta {
 	return g.meta
 }
 
-// SetMeta replaces what this node says about itself; the others hear of it in
-// the background. The server id cannot change. A Meta that is not valid or too
+// SetMeta replaces what this node says about itself; the others get it in the
+// background. The server id cannot change. A Meta that is not valid or too
 // long is an error and changes nothing.
 func (g *Gossip) SetMeta(meta Meta) error {
 	if meta.ServerID != g.cfg.Name {
@@ -279,7 +279,7 @@ func (g *Gossip) publishLoop() {
 // Leave notifies the others that this node goes, within the timeout, and closes.
 func (g *Gossip) Leave(timeout time.Duration) error { return g.end(timeout) }
 
-// Close stops without a word, as a crash would; the others notice by
+// Close stops without notifying the others, as a crash would; they notice by
 // themselves. It is safe to call more than once.
 func (g *Gossip) Close() error { return g.end(0) }
 
@@ -342,7 +342,7 @@ func updateKeyring(ring *memberlist.Keyring, keys [][]byte) error {
 }
 
 const (
-	// DefaultGossipPort is meant where a join address names no port.
+	// DefaultGossipPort is used when a join address names no port.
 	DefaultGossipPort = 7946
 	// MaxJoinAddrs bounds the join list.
 	MaxJoinAddrs = 64
@@ -448,7 +448,7 @@ func (l gossipLog) WithAttrs([]slog.Attr) slog.Handler       { return l }
 func (l gossipLog) WithGroup(string) slog.Handler            { return l }
 
 // noteworthy are the beginnings of lines that show misconfiguration or
-// strangers; memberlist's other errors pass by themselves, and membership changes are
+// strangers; memberlist's other errors are temporary, and membership changes are
 // logged from its events.
 var noteworthy = []string{
 	"Decrypt packet failed",
@@ -464,8 +464,8 @@ var noteworthy = []string{
 	"Error reading UDP packet",
 }
 
-// otherKey is in what memberlist says of a message that none of the keys opens. It
-// passes errors on as texts.
+// otherKey is part of memberlist's error for a message that none of the keys can decrypt.
+// memberlist passes errors on as texts.
 const otherKey = "no installed keys could decrypt"
 
 // Handle takes one line of the form "[LEVEL] memberlist: text".
@@ -513,8 +513,8 @@ const (
 	maxLogKinds = 256         // distinct kinds remembered
 )
 
-// throttle keeps strangers from filling the log: of each kind of line one is
-// let through per logEvery.
+// throttle keeps strangers from filling the log: it lets through one line of each
+// kind per logEvery.
 type throttle struct {
 	mu    sync.Mutex
 	kinds map[string]*logKind

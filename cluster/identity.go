@@ -158,8 +158,8 @@ const LockFile = "lock"
 // DirLock is the exclusive hold of one process on a data directory.
 type DirLock struct{ f *os.File }
 
-// LockDir makes the directory where it is missing and locks it. The lock goes
-// with the process, however that ends. The error names the directory and, where
+// LockDir makes the directory if it is missing and locks it. The lock is released
+// when the process ends, for any reason. The error names the directory and, if
 // known, the process that holds it.
 func LockDir(dir string) (*DirLock, error) {
 	if err := os.MkdirAll(dir, dataDirMode); err != nil {
@@ -249,10 +249,10 @@ func SyncDir(dir string) error {
 const (
 	caSeedBytes = ed25519.SeedSize
 
-	// LeafBackdate is how far before its making a certificate becomes valid:
+	// LeafBackdate is how long before its creation a certificate is already valid:
 	// the clocks of two nodes may differ by that much.
 	LeafBackdate = 7 * 24 * time.Hour
-	// LeafValidity is how long after its making a certificate stays valid.
+	// LeafValidity is how long after its creation a certificate stays valid.
 	LeafValidity = 2 * 365 * 24 * time.Hour
 	// leafRenewAfter is the age at which a new certificate is made, in either
 	// direction of the clock.
@@ -303,7 +303,7 @@ func sign(template, parent *x509.Certificate, public ed25519.PublicKey, key ed25
 	return x509.ParseCertificate(der)
 }
 
-// issue makes a certificate, with a key of its own, for a server.
+// issue makes a certificate with a new key for a server.
 func (a *authority) issue(who peerIdentity, now time.Time) (*tls.Certificate, error) {
 	public, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -355,8 +355,8 @@ func parseIdentity(cert *x509.Certificate) (peerIdentity, error) {
 	return who, nil
 }
 
-// credentials hands out this node's certificate, made anew when the secrets or
-// the cluster id change or it has aged.
+// credentials hands out this node's certificate. It makes a new one when the secrets
+// or the cluster id change, or when the certificate is too old.
 type credentials struct {
 	serverID  string
 	clusterID func() string

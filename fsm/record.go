@@ -10,12 +10,12 @@ import (
 )
 
 // There are two records of one form: of what moderators and operators did to what
-// others wrote, and of changes in the cluster. They are apart so that a cluster whose
-// leader changes all the time does not push out what moderators have to answer for.
+// others wrote, and of changes in the cluster. They are separate so that a cluster whose
+// leader changes all the time does not push out what moderators are responsible for.
 //
-// maxRecorded and maxChanges are how many rows they keep, the newest, and
-// maxRecordedBytes how much of one says what was acted on: so they take 640 MiB at most.
-// Older rows go, and the numbers say that they were there.
+// maxRecorded and maxChanges are how many of the newest rows they keep, and
+// maxRecordedBytes how much of a row says what was acted on: so they take 640 MiB at most.
+// Older rows are deleted; the numbers show that they existed.
 const (
 	maxRecorded      = 100_000
 	maxChanges       = 10_000

@@ -102,7 +102,7 @@ func isNameMark(r rune) bool {
 	return r >= 0x300 && unicode.In(r, unicode.Mn, unicode.Mc) && !unicode.Is(unicode.Variation_Selector, r)
 }
 
-// isPlainName reports whether s is ASCII and every byte of it may stand in a name.
+// isPlainName reports whether s is ASCII and every byte of it is allowed in a name.
 func isPlainName(s string) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf || !IsNameRune(rune(s[i])) {
@@ -195,8 +195,8 @@ func isASCIIAlnum(c byte) bool {
 // maxNearName is the length in bytes up to which a near name is looked for.
 const maxNearName = 64
 
-// Nearest returns the name that was probably meant: one that contains name or is
-// contained in it, else the one with the smallest edit distance; "" when none is near.
+// Nearest returns the name that was probably meant: a name that contains name or is
+// contained in it, else the name with the smallest edit distance; "" when no name is near.
 func Nearest(name string, names []string) string {
 	name = strings.ToLower(strings.ReplaceAll(name, "-", "_"))
 	if name == "" || len(name) > maxNearName {

@@ -27,7 +27,7 @@ const Version = 1
 const MaxTerm = 64
 
 // minPrefixLetters is the number of letters from which the last word of a query
-// also stands for the words that begin with it.
+// also matches the words that begin with it.
 const minPrefixLetters = 3
 
 // Words appends to dst the terms under which the text s is found, in order of
@@ -50,7 +50,7 @@ func Words(dst []string, s string) []string {
 
 // QueryWords returns the terms that a text must have to match the query q, each
 // once. The last word is returned as prefix instead when q ends with it and it
-// has at least three letters (a Hangul syllable counts as two): it stands for all
+// has at least three letters (a Hangul syllable counts as two): it matches all
 // terms that begin with it.
 //
 // A text matches every query that is cut from it at white space, and, in the
@@ -381,13 +381,13 @@ const (
 	// sketchRows is how many least hashes make a part, and sketchRun how many words a run.
 	sketchRows = 2
 	sketchRun  = 3
-	// sketchWords is how many words a text must have more than: a short one says what
-	// others say, too.
+	// sketchWords: a text gets a sketch only if it has more words than this. Short texts
+	// often say the same as others.
 	sketchWords = 50
 )
 
-// Sketch returns what near-duplicates of some texts, taken together, have in common with
-// them; nil of those that are short.
+// Sketch returns a sketch of some texts, taken together, that shares parts with the
+// sketches of near-duplicates; nil when the texts are short.
 func Sketch(texts []string) []byte {
 	var words []string
 	for _, s := range texts {

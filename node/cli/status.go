@@ -192,7 +192,7 @@ func uptime(millis int64) string {
 }
 
 // conditionsText shows what each server has measured of itself, and below it all
-// problems and warnings.
+// problems, warnings and missing reports.
 func conditionsText(servers []admin.Server) string {
 	flags := []string{""}
 	warned := map[string][]string{} // the servers by what they warn of
