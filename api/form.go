@@ -81,9 +81,9 @@ type form struct {
 	// as holds, for each field, the name under which it was sent.
 	as map[string]string
 
-	// kept is the example: what was sent, corrected. lost says that something in it is
-	// for the caller to correct, so that there is none; doubts are references that may
-	// stand for others, and stale a request_id that has to be another one.
+	// kept is the example: what was sent, corrected. lost says that only the caller can
+	// correct something in it, so that there is no example. doubts are references that
+	// may stand for others, and stale says that the request_id has to be another one.
 	kept   wire.Object
 	lost   bool
 	doubts []doubt
@@ -199,10 +199,10 @@ func (f *form) rejection(_ *fsm.View, p command.Problem) rejection { return newe
 type sent struct {
 	value string
 	given bool
-	// length is that of the whole text, in characters; of one that is far too long
-	// the value is only a part.
+	// length is the length of the whole text, in characters; if the text is far too long,
+	// the value is only a part of it.
 	length int
-	// cleaned says that what could not be kept was taken out, and the rest can be.
+	// cleaned says that what cannot be kept was removed, and that the rest can be kept.
 	cleaned bool
 }
 
@@ -232,8 +232,8 @@ func (f *form) bounded(field *formField, s sent) sent {
 }
 
 // read reads a text that others may see, of any length. A value that is no text is a
-// problem and counts as given; what looks like a credential is one, too, and is taken
-// out.
+// problem and counts as given. What looks like a credential is also a problem, and is
+// removed.
 func (f *form) read(field *formField) sent {
 	s := f.private(field)
 	value := f.withoutCredentials(field, s.value)
@@ -330,8 +330,8 @@ func nameProblem(name string, longest int) string {
 	return ""
 }
 
-// readTitle reads a title: one that is too long is cut, and one that is missing made
-// of a text.
+// readTitle reads a title: one that is too long is cut, and a missing one is made from a
+// text.
 func (f *form) readTitle(field *formField, kind command.Kind, body string) (title string) {
 	s := f.read(field)
 	switch n := s.length; {

@@ -56,7 +56,7 @@ func (h *helpForm) command(*Server) command.Payload {
 	}
 }
 
-// answer answers with the request, and with its entry.
+// answer answers with the request and its entry.
 func (h *helpForm) answer(c *call, view *fsm.View, r *command.Result) error {
 	const before = "the request that it made"
 	return c.answerWritten(&h.form, view, r, &written{

@@ -39,7 +39,8 @@ type jobAction struct {
 	name    string
 	op      command.Op // the command that it makes
 	counted string     // the name under which it is counted
-	// also are the other words for it, takes the fields that it takes beside those of all.
+	// also are other words for it, takes the fields that it takes besides those of all
+	// actions.
 	also, takes string
 }
 
@@ -151,8 +152,8 @@ func (j *jobForm) readJobID() {
 	}
 }
 
-// inspect looks at the job. What another caller might do is no problem of a caller
-// whose name is not known.
+// inspect looks at the job. If the caller's name has a problem, it leaves out problems
+// that another caller might not have.
 func (j *jobForm) inspect(view *fsm.View) ([]command.Problem, error) {
 	if j.op == command.OpPostJob || j.problems.Has(fieldJobID.name) {
 		return j.form.inspect(view)

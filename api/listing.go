@@ -43,7 +43,7 @@ type listing struct {
 	status uint8
 	// claimant has claimed the jobs of the list (text.Fold); "": anybody or nobody.
 	claimant string
-	// looks says that the list looks at more than it shows, as a search does, or makes more
+	// looks says that the list reads more than it shows, as a search does, or makes more
 	// of it, as a feed does.
 	looks bool
 	// format is the form of the answer; "": our own.

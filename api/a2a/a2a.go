@@ -146,8 +146,8 @@ func postRPC(r Request) wire.Reply {
 	return failed.reply(http.StatusOK, reply)
 }
 
-// answerMethod carries a method out. The header decides between the versions, and
-// where there is none the method's name.
+// answerMethod carries a method out. The header decides between the versions; without it,
+// the method's name does.
 func answerMethod(r Request, d *dialect, rpc *rpcRequest) (wire.Object, *failure) {
 	method, known := methods[rpc.method]
 	if !known {
@@ -186,8 +186,8 @@ func versionOf(r Request) string {
 	return strings.TrimSpace(pairs[at].Value)
 }
 
-// dialectOf is how to speak to the client; the usual way where it does not say.
-// A patch number makes no difference.
+// dialectOf is the dialect of the client; the usual one if the client states none. A
+// patch number makes no difference.
 func dialectOf(r Request, usual dialect) (dialect, *failure) {
 	version := versionOf(r)
 	major, rest, _ := strings.Cut(version, ".")
@@ -294,7 +294,7 @@ func postMessage(versioned bool) func(Request) wire.Reply {
 	}
 }
 
-// httpDialect finds out how a client of HTTP+JSON speaks, which need not say it: the
+// httpDialect finds the dialect of a client of HTTP+JSON, which need not state it: the
 // forms of version 0.3 know content and the role user.
 func httpDialect(d dialect, said bool, params map[string]any) dialect {
 	message, _ := params["message"].(map[string]any)

@@ -188,8 +188,8 @@ func (v *view) origin(i int) int {
 	return v.at[i]
 }
 
-// views returns the text without characters of no width and, where a line break
-// stands between two characters of tokens, also without those.
+// views returns the text without characters of no width. If it has line breaks, a second
+// view also leaves out those between two characters of tokens.
 func views(text string) []view {
 	first := view{text: text}
 	if hasZeroWidth(text) {

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// DefaultReadWork is what one address may cause a second, in steps of searches: a
-	// word or postings that one looks at.
+	// DefaultReadWork is the work that one address may cause per second, in steps of
+	// searches: a word or postings that a search looks at.
 	DefaultReadWork = 500_000
 	// DefaultRejections is how many rejected writes a second one address may send.
 	DefaultRejections = 20

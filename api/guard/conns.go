@@ -54,7 +54,7 @@ type Conn struct {
 	client  Client
 	exempt  bool // from the bound of an address
 	reserve bool
-	// since is from when nothing was done for the client, in nanoseconds; busy, or
+	// since is the time from which the connection is idle, in nanoseconds; or busy, or
 	// closing.
 	since   atomic.Int64
 	answers atomic.Bool // holds an answer
@@ -70,9 +70,9 @@ type Conn struct {
 	begun []byte
 }
 
-// Admit counts a connection and returns it; nil where it is not admitted, and was
-// answered with rejection and closed. Those of an exempt address, such as a trusted
-// proxy's, are bounded together only.
+// Admit counts a connection and returns it. If it is not admitted, it is answered with
+// rejection and closed, and Admit returns nil. Connections of an exempt address, such as
+// a trusted proxy's, count only towards the bound of all.
 func (g *Guard) Admit(conn net.Conn, addr netip.Addr, exempt bool, rejection []byte) *Conn {
 	if tcp, is := conn.(*net.TCPConn); is {
 		_ = tcp.SetWriteBuffer(writeBuffer) // the default does as well

@@ -74,7 +74,7 @@ func actions(rows []any) (list []*action, err error) {
 	return list, nil
 }
 
-// ignoredNote says which arguments were not used; "": all were.
+// ignoredNote says which arguments were ignored; "": none.
 func ignoredNote(names []string) string {
 	if len(names) == 0 {
 		return ""
