@@ -21,9 +21,9 @@
 # engine's namespaces; it takes away what it made there.
 #
 # Reports go to the directory in CHAOS_OUT, by default chaos-reports; --long adds a page
-# over all runs, index.html, goes on after a run that failed, and keeps of that the ends
-# of its logs. Otherwise data and logs of a failed run are kept, and their place is
-# printed. Exit code 77: nothing was run, because this machine cannot.
+# about all runs, index.html, continues after a failed run, and keeps only the ends of its
+# logs. Otherwise data and logs of a failed run are kept, and their place is printed.
+# Exit code 77: nothing was run, because this machine cannot.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

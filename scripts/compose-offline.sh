@@ -18,7 +18,7 @@ readonly owner=65534 # nobody
 work="$(mktemp -d "${TMPDIR:-/tmp}/commons-images.XXXXXX")"
 trap 'rm -rf "$work"' EXIT
 
-# What is needed is looked for before anything is built.
+# Check that every tool is there before anything is built.
 for program in go docker haproxy; do
   command -v "$program" >/dev/null || {
     echo "compose-offline.sh: no $program here; on Debian: apt-get install --no-install-recommends ${program/#docker/docker.io}" >&2
@@ -43,8 +43,8 @@ commons_image() { # <tag> [<flag of go build>]: the last stage of the Dockerfile
   build_image "$1" "$context"
 }
 
-# later_image <tag>: a version that knows one format more. Nothing of it is in the tree:
-# the compiler alone sees the changed file and the new one.
+# later_image <tag>: a version that knows one more format. It is not in the tree: only
+# the compiler sees the changed file and the new one.
 later_image() {
   local commands="$PWD/fsm/command"
   sed 's/^\tMaxFormat = .*/\tMaxFormat = laterFormat/' "$commands/cluster.go" >"$work/cluster.go"
@@ -84,5 +84,5 @@ if command -v prometheus >/dev/null; then
   packaged_image commons-offline-prometheus:local prometheus prometheus '' /prometheus
   variables+=' PROMETHEUS_IMAGE=commons-offline-prometheus:local'
 fi
-# Nothing is printed before all are made: a failure must not pass for half a success.
+# Nothing is printed before all images are made: a failure must not look like a success.
 echo "$variables"

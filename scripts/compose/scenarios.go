@@ -126,8 +126,8 @@ func replaceDisk(p *project) {
 	p.load.cutShort(0)
 }
 
-// recreateAll ends every container in good order and makes new ones in another
-// one, so that addresses change hands. No client publishes meanwhile: none could.
+// recreateAll stops every container cleanly and makes new ones in another order, so that
+// addresses change hands. No client publishes meanwhile: none could.
 func recreateAll(p *project) {
 	p.load.Stop()
 	harness.Must(p.load.Failed())

@@ -86,8 +86,8 @@ NGINX
   until_works ask "$nginx" --fail /readyz
 }
 
-# measurements_stay has every spelling under which a node shows its measurements,
-# and some more, rejected.
+# measurements_stay checks that every spelling under which a node shows its measurements,
+# and some more, is rejected.
 measurements_stay() { # <port of a balancer>
   local path served=0
   for path in /metrics /metrics/ /metrics// /metrics//// '/metrics?x' '/metrics//?x=/y' '/metrics#x' //metrics /./metrics /x/../metrics \
@@ -100,8 +100,8 @@ measurements_stay() { # <port of a balancer>
   ((served >= 4)) || fail "a node shows its measurements under $served spellings: nothing was tried"
 }
 
-# waits_last has a poll that waits answered, and a stream of events left alone, for longer
-# than other calls may take.
+# waits_last checks that a waiting poll is answered, and a stream of events stays open,
+# after more time than other calls may take.
 waits_last() { # <port of a balancer>
   local code=0 poll
   ask "$1" --fail --output /dev/null "/api/events?wait=14" &
@@ -112,8 +112,8 @@ waits_last() { # <port of a balancer>
   (($(grep --count '^event: ping' "$work/stream") == 2)) || fail "a stream by port $1: $(cat "$work/stream")"
 }
 
-# while_one_hangs stops a node without a word. Every GET must be answered by another
-# one, and those that write must not have written twice when the node goes on.
+# while_one_hangs stops a node without notice. Another node must answer every GET, and
+# GETs that write must not have written twice when the node continues.
 while_one_hangs() { # <port of a balancer>
   local i pids=() hung="${nodes[0]}"
   kill -STOP "$hung"

@@ -44,8 +44,8 @@ check_systemd() { # <binary>: the unit, what it is allowed, and its settings
   # 0 is confined completely, 100 not at all.
   systemd-analyze security --offline=true --threshold=20 --no-pager "$work/commons.service" | tail -n 1
   "$1" secret generate --keep "$work/secret"
-  # The addresses are nobody's here: the node gets as far as to them, and no
-  # further. A setting that is wrong ends it with code 2.
+  # This machine does not have the addresses: the node starts until it needs them, and
+  # no further. A wrong setting ends it with code 2.
   (
     set -a
     # shellcheck source=/dev/null
@@ -75,7 +75,7 @@ check_release() { # two copies in two directories give the same bytes
   tar --extract --gzip --directory "$work" --file "$work/one/dist/commons-v0.0.0-ci-linux-amd64.tar.gz"
   binary="$work/commons-v0.0.0-ci-linux-amd64/commons"
   "$binary" version
-  # What the manual installs is in the archive, where the manual has it.
+  # The files that the manual installs are in the archive, at the manual's paths.
   local file
   for file in SECURITY.md $(grep --only-matching --no-filename 'scripts/deploy/[a-z./]*[a-z]' docs/operating.md | sort --unique); do
     if [ ! -e "$(dirname "$binary")/$file" ]; then

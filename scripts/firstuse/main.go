@@ -1,7 +1,7 @@
 // Firstuse is a new agent that knows only the address of three real nodes. It does what
 // agents come for, makes the mistakes that agents make, and counts calls and bytes. It
-// fails where a mistake needs more than one further call: that of the example, or the one
-// that the text of the rejection names.
+// fails if a mistake needs more than one further call: the call of the example, or the
+// call that the text of the rejection names.
 package main
 
 import (

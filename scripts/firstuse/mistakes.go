@@ -9,16 +9,16 @@ import (
 )
 
 // mistake is a call that an agent gets wrong. It works all the same, or its rejection
-// leads to the one further call that does.
+// leads to the one further call that works.
 type mistake struct {
 	task, name         string
 	method, path, body string
-	// says is what the answer has to say.
+	// says is a text that the answer must contain.
 	says string
 	// then is the further call that the text asks for; "": the example is sent back, or
 	// no further call is needed. It is a path, and behind a space a body.
 	then string
-	// holds is what the last answer has to hold.
+	// holds is a text that the last answer must contain.
 	holds string
 	// header is a header and its value.
 	header []string

@@ -103,8 +103,8 @@ func (v *visitor) doTasks(table *strings.Builder) {
 	}
 }
 
-// heartbeat measures what an agent pays that was mentioned so often: with the news, and
-// later without.
+// heartbeat measures what a poll costs an agent with this many mentions: with the news,
+// and later without.
 func (v *visitor) heartbeat(mentions int, table *strings.Builder) {
 	name := fmt.Sprintf("mentioned-%d", mentions)
 	for i := range mentions {

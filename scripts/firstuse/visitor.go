@@ -27,14 +27,14 @@ type visitor struct {
 
 func newVisitor(c *harness.Cluster) *visitor { return &visitor{cluster: c, index: "0"} }
 
-// answer is what a call came back with.
+// answer is the answer to a call.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// field is a text or number in an answer, by its path; "" where it is not there.
+// field is a text or number in an answer, by its path; "" if it is missing.
 func (a *answer) field(path ...string) string {
 	var value any
 	decoder := json.NewDecoder(bytes.NewReader(a.body))
@@ -52,7 +52,7 @@ func (a *answer) field(path ...string) string {
 	return fmt.Sprint(value)
 }
 
-// example is the example of a rejection; "" where there is none.
+// example is the example of a rejection; "" if there is none.
 func (a *answer) example() string {
 	var rejection struct{ Example json.RawMessage }
 	if json.Unmarshal(a.body, &rejection) != nil || len(rejection.Example) == 0 || string(rejection.Example) == "{}" {
@@ -97,7 +97,7 @@ func (v *visitor) must(method, path, body string, header ...string) *answer {
 	return a
 }
 
-// cost is what a task has cost since.
+// cost is the cost since a mark.
 func (v *visitor) cost(since visitor) string {
 	return fmt.Sprintf("%d | %d | %d", v.calls-since.calls, v.sent-since.sent, v.got-since.got)
 }
@@ -105,8 +105,8 @@ func (v *visitor) cost(since visitor) string {
 // mark is the count so far.
 func (v *visitor) mark() visitor { return visitor{calls: v.calls, sent: v.sent, got: v.got} }
 
-// checkNoise holds that everything which was published is what the agent said: no
-// example has brought in words of its own.
+// checkNoise verifies that everything published is what the agent said: no example added
+// its own words.
 func (v *visitor) checkNoise() {
 	said := v.said.String()
 	for _, e := range harness.Got(v.cluster.Nodes[0].List(0, nil)) {
@@ -121,7 +121,7 @@ func (v *visitor) checkNoise() {
 	}
 }
 
-// prepare makes what a mistake is about, and returns the names of it.
+// prepare makes the entries and jobs that mistakes refer to, and returns their names.
 func (v *visitor) prepare(n int, m *mistake) *strings.Replacer {
 	const tooLong = 5001
 	id := strconv.Itoa(n)

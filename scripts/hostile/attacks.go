@@ -16,7 +16,7 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// attack is something that strangers do at once and again and again.
+// attack is something that many strangers do repeatedly at the same time.
 type attack struct {
 	name    string
 	clients int
@@ -54,12 +54,12 @@ var attacks = []attack{
 const (
 	// heldEach is how many connections each client of an attack keeps open.
 	heldEach = 150
-	// owner is the agent whose name is not to be written under with its proof.
+	// owner is the agent with a proven name: strangers must not write with its proof.
 	owner = "owner"
 	// guarded is a name under which nobody else may write.
 	guarded = "guarded"
 	// seeded is how many long entries there are before the attacks, and seedAddresses
-	// from how many addresses they came: the limit of writes holds for each.
+	// from how many addresses they came: each address has its own limit of writes.
 	seeded        = 100
 	seedAddresses = 13
 	longest       = 4900 // code points of an entry
@@ -106,8 +106,8 @@ func search(ctx context.Context, _ *bench, at stranger, _ int) {
 	_, _ = get(ctx, at.Client, at.node.URL+"/api/entries?q=a&limit=100")
 }
 
-// wrongWrite sends a body as long as one may be, full of what a search for
-// credentials looks at, and wrong.
+// wrongWrite sends an invalid body of the greatest length, full of text that a search for
+// credentials looks at.
 func wrongWrite(ctx context.Context, _ *bench, at stranger, n int) {
 	_, _, _ = post(ctx, at.Client, at.node.URL+"/api/entries", map[string]any{
 		"agent": fmt.Sprintf("wrong%d", n), "body": strings.Repeat("api_key secret token password ", 4000),
@@ -131,7 +131,7 @@ func mention(ctx context.Context, _ *bench, at stranger, n int) {
 	publish(ctx, at, fmt.Sprintf("junk%d", n), fmt.Sprintf("@%s, look at this: %d.", owner, n))
 }
 
-// impersonate tries to write with the owner's proof, with keys that are none.
+// impersonate tries to write as the proven owner, with wrong keys.
 func impersonate(ctx context.Context, _ *bench, at stranger, n int) {
 	url, client := at.node.URL, at.Client
 	_, _, _ = post(ctx, client, url+"/api/entries", map[string]any{"agent": owner, "body": fmt.Sprintf("I am the owner, believe me: %d.", n), "edit_key": fmt.Sprintf("ck_%032d", n)})
@@ -167,7 +167,7 @@ func takeOver(ctx context.Context, b *bench, at stranger, n int) {
 	}
 }
 
-// odd sends what proxies and readers see otherwise than we do.
+// odd sends requests that proxies and readers interpret differently from us.
 func odd(ctx context.Context, b *bench, at stranger, n int) {
 	publish(ctx, at, fmt.Sprintf("odd%d", n), "Plain \U000e0041\U000e0042 and \u202e turned \x7f text.")
 	requests := []string{
@@ -229,8 +229,8 @@ func post(ctx context.Context, client *http.Client, url string, body any) (int, 
 	return res.StatusCode, answer, err
 }
 
-// prepare registers names, has the owner write something to be taken from it, and
-// publishes long entries.
+// prepare registers names, lets the owner write something that attacks try to take over,
+// and publishes long entries.
 func (b *bench) prepare() error {
 	client := from(honestAddress)
 	defer client.CloseIdleConnections()
@@ -276,8 +276,8 @@ func (b *bench) prepare() error {
 	return failed
 }
 
-// nameIsSafe fails when an entry under the owner's name says that it was proven and is
-// none of the owner's own, or that it is the operator's. It also returns what attacks found wrong.
+// nameIsSafe fails when an entry under the owner's name says that it was proven but is not
+// the owner's, or says that it is the operator's. It also returns what attacks found wrong.
 func (b *bench) nameIsSafe() error {
 	client := harness.NewClient(harness.CallTimeout)
 	for page := "?limit=100&agent=" + owner; ; {

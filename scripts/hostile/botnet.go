@@ -27,13 +27,13 @@ const (
 	botWriters   = 64 // that send for the bots at once
 	agents       = 50
 	honestWrites = 3 // of each agent
-	// alikeHourly is what the operator sets against it.
+	// alikeHourly is the operator's setting against the botnet.
 	alikeHourly = 20
-	// honestPace is between two writes of an agent, below the limit of writes.
+	// honestPace is the time between two writes of an agent, below the limit of writes.
 	honestPace = 2100 * time.Millisecond
 )
 
-// vocabulary is what texts are made of.
+// vocabulary is the words of the texts.
 var vocabulary = func() (words []string) {
 	for _, begin := range []string{"ba", "ce", "di", "fo", "gu", "ha", "je", "ki", "lo", "mu"} {
 		for _, middle := range []string{"ran", "sel", "tin", "vor", "wun"} {
@@ -79,11 +79,11 @@ func (t *tally) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// taken is what the answer to a write that is carried out is counted as.
+// taken counts the writes that were carried out.
 const taken = "taken"
 
-// send publishes an entry from an address and returns what became of it: taken, or the
-// limit or the code that it was refused with.
+// send publishes an entry from an address and returns the result: taken, or the limit or
+// the code of the rejection.
 func send(ctx context.Context, n *harness.Node, address string, entry map[string]any) (string, error) {
 	client := from(address)
 	defer client.CloseIdleConnections()

@@ -21,31 +21,31 @@ import (
 	"github.com/commons-cluster/commons/scripts/harness"
 )
 
-// What the attacks are held against, and how long they take.
+// The limits that nodes must keep during attacks, and how long attacks take.
 const (
 	clusterSize = 3
 	shortAttack = 2500 * time.Millisecond
 	longAttack  = time.Minute
-	// memoryMB is what a node may hold, goMemory the goal of its collector: those of
-	// the compose file.
+	// memoryMB is the memory that a node may use, and goMemory the goal of its garbage
+	// collector, both as in the compose file.
 	memoryMB = 1024
 	goMemory = "GOMEMLIMIT=750MiB"
-	// slower is by how much the honest client's 99th percentile may grow beside an
-	// attack, and leastP99 what counts as usual at least.
+	// slower is the factor by which the honest client's 99th percentile may grow during
+	// an attack, and leastP99 the lowest value that counts as usual.
 	slower   = 3
 	leastP99 = 10 * time.Millisecond
 	tries    = 3
-	// honestPause is between two calls of the honest client.
+	// honestPause is the pause between two calls of the honest client.
 	honestPause = 10 * time.Millisecond
-	// attackPause is between two steps of an attacker: attacks and nodes share the
-	// processor, and what is looked for is more than a flood.
+	// attackPause is the pause between two steps of an attacker: attacks and nodes share
+	// the processor, and a mere flood is not what we test.
 	attackPause = 20 * time.Millisecond
 	// honestAddress is where it calls from, and attackers where the attacks come from.
 	honestAddress = "127.0.1.1"
 )
 
-// attackers is from how many addresses each attack comes, in a network of its own, as
-// honest load does from others.
+// attackers is the number of addresses that each attack uses, in its own network. Honest
+// load comes from other networks.
 const (
 	attackers      = 16
 	firstAttackers = 16
@@ -61,7 +61,7 @@ type bench struct {
 	mu    sync.Mutex
 	found error // what an attack found wrong
 
-	// What the owner has, and its edit_key.
+	// What the owner owns, and its edit_key.
 	entry, job, claimed, key string
 }
 
@@ -71,7 +71,7 @@ func run(r *harness.Run, only string, long bool) {
 	c := harness.Got(r.NewCluster("hostile", clusterSize))
 	for _, n := range c.Nodes {
 		n.Env = []string{goMemory}
-		// The limits of writes as they are by default: the attackers are bound by them.
+		// The default limits of writes apply to the attackers.
 		delete(n.Flags, "write-rate")
 		delete(n.Flags, "write-burst")
 		n.Flags["house-agents"] = owner
@@ -97,8 +97,8 @@ func from(address string) *http.Client {
 	}
 }
 
-// attack runs one attack beside the honest client, and looks at what it did. Where the
-// honest client was slow, the machine may have been: it is tried again.
+// attack runs one attack beside the honest client, and checks the effects. If the honest
+// client was slow, the machine may be the reason: the attack is tried again.
 func (b *bench) attack(a attack) (err error) {
 	for range tries {
 		var slow bool
@@ -110,8 +110,8 @@ func (b *bench) attack(a attack) (err error) {
 }
 
 func (b *bench) attackOnce(a attack) (slow bool, err error) {
-	// The usual is measured anew each time, beside as much honest load: attackers, nodes
-	// and whoever else is on this machine share the processor.
+	// The usual value is measured again each time, beside as much honest load: attackers,
+	// nodes and other programs on this machine share the processor.
 	usual, _, err := b.beside(attack{clients: a.clients, step: honestStep, addresses: honestLoad}, b.length()/2)
 	if err != nil {
 		return false, fmt.Errorf("before the attack: %w", err)

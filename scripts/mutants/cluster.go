@@ -80,7 +80,7 @@ func (b *bug) tryCluster(ctx context.Context, dir string) (by string, err error)
 			return "", fmt.Errorf("it does not compile: %w\n%s", err, out)
 		}
 	}
-	run, err := os.MkdirTemp(dir, "run-") // nodes of the bug before left theirs behind
+	run, err := os.MkdirTemp(dir, "run-") // nodes of the previous bug left their files behind
 	if err != nil {
 		return "", err
 	}

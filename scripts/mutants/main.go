@@ -100,8 +100,8 @@ func run(ctx context.Context, chosen []bug, limit time.Duration, try func(*bug, 
 	return errors.Join(missed...)
 }
 
-// try runs the tests without the bug and with it, and returns the one that noticed.
-// dir is for files that are of no use afterwards.
+// try runs the tests without the bug and with it, and returns the test that noticed.
+// dir is for temporary files.
 func (b *bug) try(ctx context.Context, dir string) (by string, err error) {
 	// Go remembers tests that passed: only what has changed is run again.
 	if out, err := command(ctx, ".", "go", "test", "-vet=off", "-run", b.run, b.pkg); err != nil {
@@ -131,11 +131,12 @@ func (b *bug) try(ctx context.Context, dir string) (by string, err error) {
 	return noticedBy(out)
 }
 
-// keepClean returns what removes the inputs that random tests keep of their failures.
+// keepClean returns a function that removes the inputs that random tests save when they
+// fail.
 func (b *bug) keepClean() (remove func()) {
 	kept := filepath.Join(b.pkg, "testdata", "rapid")
 	if _, err := os.Stat(kept); err == nil {
-		return func() {} // of somebody who looks into a failure
+		return func() {} // they were there before: someone is investigating a failure
 	}
 	return func() { _ = os.RemoveAll(kept) }
 }
@@ -190,7 +191,7 @@ func (e *edit) apply(data []byte) ([]byte, error) {
 
 // command runs a program in a directory and returns what it prints.
 func command(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
-	// What hangs in spite of its own limit is ended a little later.
+	// A program that hangs in spite of its own limit is ended a little later.
 	ctx, cancel := context.WithTimeout(ctx, testTimeout+time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)

@@ -1,4 +1,4 @@
-// Command scaling computes what docs/scaling.md says of replicas and of several Raft
+// Command scaling computes what docs/scaling.md says about replicas and several Raft
 // groups: how many requests a second a cluster takes, and which node is full first.
 //
 //	go run ./scripts/scaling -nodes 3,5,7 -groups 1,4 -reads 0.9
@@ -38,7 +38,7 @@ type cluster struct {
 }
 
 // load returns the CPU time that each node needs for one request of the mix. Groups
-// are as big as the channels that fell to them: placed is the group of each channel,
+// are as big as the channels placed in them: placed is the group of each channel,
 // and channel i gets 1/(i+1) of the writes, as in most forums.
 func (c *cluster) load(rng *rand.Rand) []float64 {
 	share := make([]float64, c.groups)

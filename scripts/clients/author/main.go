@@ -19,7 +19,7 @@ import (
 const (
 	poster = "client-poster"
 	worker = "client-worker"
-	word   = "generatedclient" // stands in no other entry
+	word   = "generatedclient" // is in no other entry
 
 	timeout = time.Minute // for all steps together
 )
@@ -65,7 +65,7 @@ func (a *author) publish() string {
 	return answer.JSON201.Entry.Id
 }
 
-// readHome finds the question where the one who was asked looks.
+// readHome finds the question in the home of the agent that was asked.
 func (a *author) readHome(asked string) {
 	answer := must(a.next().HomeWithResponse(a.ctx, &commons.HomeParams{For: worker, MinIndex: &a.index}))
 	wanted(answer.JSON200 != nil && answer.JSON200.ForYou != nil &&
@@ -106,7 +106,7 @@ func (a *author) act(action commons.JobAction) commons.JobDone {
 	return *answer.JSON201
 }
 
-// wanted ends the program where an answer is not as it has to be.
+// wanted ends the program if an answer is not as expected.
 func wanted(is bool, r *http.Response, body []byte) {
 	if !is {
 		fail("%s %s: %s %s", r.Request.Method, r.Request.URL, r.Status, strings.TrimSpace(string(body)))
