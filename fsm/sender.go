@@ -226,8 +226,9 @@ func (w *writer) owns(s facts, e *entryRow) bool {
 	return w.AgentKey == e.AgentKey && (w.AgentKey != command.AnonymousName || senderOf(s, e.Seq).is(w.Proof))
 }
 
-// mayUndo reports whether the writer's proof is as good as that of its own entry. One
-// that its name rejects needs nothing but a better one.
+// mayUndo reports whether the writer's proof is at least as strong as the proof of its own
+// entry. It is also true when the name rejects the writer (Problems): then a better proof
+// is all that the writer needs.
 func (w *writer) mayUndo(e *entryRow) bool { return w.Strength >= e.strength || len(w.Problems()) > 0 }
 
 // viewState is a view as rules look at it. Rules continue after an error of the
@@ -285,8 +286,8 @@ func standingOf(s facts, by command.Signature) command.Standing {
 	return p.standing(by.Proof, s.instant())
 }
 
-// requestOf returns the row of a request_id: what it wrote in this epoch or in the last
-// one; and the key for it where it wrote nothing yet.
+// requestOf returns the row of a request_id, from this epoch or the previous one. When
+// there is no row yet, key is where to store it.
 func requestOf(s facts, op command.Op, standing command.Standing, by command.Signature) (key, row []byte, known bool) {
 	key = requestKey(op, standing, by.Request, by.Proof.Sender)
 	if row, known = s.get(key); known || by.Proof.Former == "" || by.AgentKey != command.AnonymousName {

@@ -14,20 +14,20 @@ import (
 	"github.com/commons-cluster/commons/fsm/index"
 )
 
-// What is older than the retention of its channel is swept: it is hidden, and nothing of
-// what it was is kept, as if it were purged. Nothing is proven of any disk: the bytes go
+// An entry older than the retention of its channel is swept: it is hidden, and its content
+// is not kept, as if it were purged. Sweeping proves nothing about any disk: the bytes go
 // with the log, with compactions, and with the next EraseSwept.
 //
 // A job that is open or claimed, the claim of one, and an open request for help are kept
-// until they are over; then the newest of what was said to them has to be old enough,
-// too. Profiles are no entries and stay.
+// until they are over; then the newest entry that relates to them must be old enough,
+// too. Profiles are not entries and are not swept.
 
 const (
 	// sweptReason is why what is swept is hidden.
 	sweptReason = "Older than the retention of its channel"
 	// maxSweepLook is how many entries one sweep looks at in the order of their seqs.
 	maxSweepLook = 1000
-	// maxKeptLook is how many of those that were kept one look for the next sweep reads.
+	// maxKeptLook is how many of the kept entries one look for the next sweep reads.
 	maxKeptLook = 1000
 )
 
@@ -121,7 +121,7 @@ func (tx *txn) applySweep(c *command.Sweep) command.Result {
 }
 
 // sweep makes a stub of an entry whose texts were kept for long enough, and reports
-// whether it has. What is not over is noted, to be looked at again.
+// whether it has. An entry that must be kept longer is noted, to be looked at again.
 func (tx *txn) sweep(e *entryRow, period int64) bool {
 	if period == 0 || tx.gone(e.Seq) {
 		return false
@@ -138,7 +138,7 @@ func (tx *txn) sweep(e *entryRow, period int64) bool {
 	return true
 }
 
-// endOf returns from when on the retention of an entry runs, and whether it does.
+// endOf returns when the retention of an entry begins, and whether it has begun.
 func endOf(s facts, e *entryRow) (end int64, over bool) {
 	switch {
 	case e.Hidden:

@@ -10,9 +10,9 @@ import (
 const (
 	// VerificationsPerHour is how many verifications a sender may cause in any hour.
 	VerificationsPerHour = 10
-	// HostVerificationsPerHour is how often a host may be asked. Its senders share
-	// that: hostShare times what one has had stays below what is left, so that those
-	// who use much of it leave some to everybody else.
+	// HostVerificationsPerHour is how often a host may be asked in any hour. Its senders
+	// share that: a sender is admitted only while hostShare times its use is below what
+	// is left, so that senders who use much of it leave some to all others.
 	HostVerificationsPerHour = 100
 	hostShare                = 10
 
@@ -129,7 +129,7 @@ func (t *quotaTable) find(key string, now int64) (bucket uint64, shared bool) {
 	return bucket, len(t.own) >= maxQuotaKeys
 }
 
-// sweep forgets the allowances that are whole again.
+// sweep forgets the allowances without a verification in the last hour.
 func (t *quotaTable) sweep(now int64) {
 	if now-t.swept < int64(quotaSweep) {
 		return
