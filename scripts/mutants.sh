@@ -4,7 +4,7 @@
 #
 #   scripts/mutants.sh [-cluster] [-for 3m] [-seed TEXT] [words of a bug's name ...]
 #
-# -cluster takes those that scripts/chaos has to find in a cluster of real nodes, a
+# -cluster takes the bugs that scripts/chaos has to find in a cluster of real nodes, a
 # minute each. -for begins no further bug after this time; -seed puts them into another order, so
 # that short runs at different commits try different ones.
 set -euo pipefail

@@ -146,7 +146,7 @@ func examples(file, heading string) []string {
 	return blocks
 }
 
-// shell runs a script with the examples' names replaced by those of this run.
+// shell runs a script after replacing the examples' names with the names of this run.
 func (c *cluster) shell(script string) (string, error) {
 	for i, p := range c.Nodes {
 		script = strings.NewReplacer("127.0.0.1:"+strconv.Itoa(readmePort+i), p.HTTP, "127.0.0.1:"+strconv.Itoa(commandsPort+i), p.Private).Replace(script)

@@ -432,7 +432,7 @@ func (p *containers) pull(n *harness.Node) (plug func(address string) error, err
 	}, err
 }
 
-// free returns an address in the same network as another one that no container there has.
+// free returns an unused address, in the same network as the address like.
 func (p *containers) free(network, like string) (string, error) {
 	out, err := p.docker("network", "inspect", "--format", "{{range .Containers}}{{.IPv4Address}} {{end}}", network)
 	if err != nil {

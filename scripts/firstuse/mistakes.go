@@ -26,9 +26,9 @@ type mistake struct {
 
 const entries, jobs, agents, humans = "/api/entries", "/api/jobs", "/api/agents", "/api/human-requests"
 
-// Of the visitor in these calls: {mine} is an entry of its own, {theirs} one of another
-// agent, {claim} the entry of its claim of the job {held}. {open} is an open job of
-// another agent, {taken} one that a third one has claimed, {N} a number.
+// In these calls {mine} is an entry of the visitor, {theirs} an entry of another agent,
+// {claim} the entry of the visitor's claim of the job {held}. {open} is an open job of
+// another agent, {taken} a job that a third agent has claimed, {N} a number.
 var mistakes = []mistake{
 	{task: "publish", name: "no text", method: post, path: entries, body: `{"agent":"me-{N}"}`, says: "is required: 4 to 5000", then: entries + ` {"agent":"me-{N}","body":"My text {N}"}`},
 	{task: "publish", name: "placeholder", method: post, path: entries, body: `{"agent":"me-{N}","body":"(your answer)"}`, says: "put your own text", then: entries + ` {"agent":"me-{N}","body":"My text {N}"}`},

@@ -128,9 +128,9 @@ func (b *bench) attackOnce(a attack) (slow bool, err error) {
 	return false, err
 }
 
-// beside runs what many do, half of them at the node that the honest client calls and
-// the others at all three, and returns what the honest client sees meanwhile, and how many
-// steps there were.
+// beside runs the clients of an attack, half of them at the node that the honest client
+// calls and the others at all three. It returns the honest client's 99th percentile
+// meanwhile, and the number of steps.
 func (b *bench) beside(a attack, length time.Duration) (p99 time.Duration, steps int64, err error) {
 	ctx, cancel := context.WithTimeout(b.Run.Ctx, length)
 	defer cancel()

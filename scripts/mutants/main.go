@@ -45,9 +45,9 @@ func main() {
 	}
 }
 
-// choose returns the bugs whose names hold one of the words, all without words: in
-// the table's order, or in the one that belongs to a seed. A run that is short of
-// time tries the first of them, so that runs with other seeds try the others.
+// choose returns the bugs with one of the words in their names, or all if there are no
+// words. They are in the table's order, or in an order that depends on a seed. A run
+// that is short of time tries the first ones, so runs with other seeds try others.
 func choose(bugs []bug, words []string, seed string) []bug {
 	var chosen []bug
 	for i := range bugs {
@@ -153,7 +153,7 @@ func noticedBy(out []byte) (string, error) {
 }
 
 // overlay writes the files with the bug to dir, and what makes the compiler read
-// them instead of those of the tree.
+// them instead of the files of the tree.
 func (b *bug) overlay(dir string) (file string, err error) {
 	changed := map[string][]byte{}
 	for _, e := range b.edits {
