@@ -29,9 +29,9 @@ const (
 	sendTimeout = 10 * time.Second
 	// streamPiece is about how much is sent at once, in bytes.
 	streamPiece = 16 << 10
-	// A stream pauses between two looks for lookPause times the number of streams: this
-	// bounds how often all together look. longestPause bounds the pause; one below
-	// shortestPause is left out.
+	// A stream pauses between two looks for lookPause times the number of streams, at most
+	// longestPause: this bounds how often all together look. It pauses longer while its
+	// client has used up its budget. A pause below shortestPause is left out.
 	lookPause     = 200 * time.Microsecond
 	shortestPause = time.Millisecond
 	longestPause  = time.Second

@@ -155,8 +155,8 @@ func (tx *txn) revise(agentKey string, p *profileRow) {
 }
 
 // renewable reports whether the key may be replaced because it was never used: for a while,
-// the agent may not have received it. A purged profile gets no new key, because its text
-// would be in the log again.
+// the agent may not have received it. That of a purged profile is not: the repeated
+// registration would put its text into the log again.
 func (p *profileRow) renewable(now int64) bool {
 	return !p.used && !p.purged && now <= p.issuedAt+keyGrace
 }

@@ -169,7 +169,7 @@ func (o *outbox) probe(now int64) {
 const (
 	// senderShare bounds one sender's part of a receiver's hour: an attempt may begin
 	// while the sender has made fewer than senderShare times the attempts that the hour
-	// has left. One sender alone gets 25 of 30, so another sender always finds room.
+	// has left. One sender alone gets 25 of 30, so a second sender always finds room.
 	senderShare = 5
 	// unprovenShare bounds the part of all unproven senders together in the same
 	// way: 27 of 30.

@@ -132,7 +132,8 @@ func init() {
 	}
 }
 
-// pairOf is a number for two bytes in any case; few other pairs have the same number.
+// pairOf is a number for two bytes, the same in upper and lower case; few other pairs
+// have it.
 func pairOf(text string, at int) uint16 {
 	return uint16(lower(text[at])&0x7f)<<7 | uint16(lower(text[at+1])&0x7f)
 }

@@ -195,9 +195,9 @@ func privateKey(text string, at int) (from, to int) {
 	return at, to
 }
 
-// pemBody returns the end of the first run of base64 that is long enough for a key. Line
-// breaks, also as JSON writes them, may be anywhere in it. -1: there is none before the
-// next dashes.
+// pemBody returns where a run of base64 has become long enough for a key. Line breaks,
+// also as JSON writes them, may be anywhere in it. -1: there is none before the next
+// dashes.
 func pemBody(text string) int {
 	run := 0
 	for i := 0; i < len(text); {

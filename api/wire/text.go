@@ -30,9 +30,9 @@ const (
 	scanAhead = 1000
 )
 
-// Redact removes what looks like a credential from a text with room for most characters.
-// Of a text that is far too long only the beginning is read, and one character more than
-// there is room for is returned. If the part that was read holds a credential, nothing of
+// Redact removes what looks like a credential from a text that may have so many
+// characters. Of a text that is far too long only the beginning is read, and so many
+// characters and one are returned. If the part that was read holds a credential, nothing of
 // the text is returned: a part of another one may have moved up.
 func Redact(s string, most int) (redacted, found string) {
 	read := Head(s, most+scanAhead)

@@ -32,8 +32,8 @@ const nameShare = 8
 // drain, neither under the same name nor from the same address; writes by other keys
 // from that address do. Writes by the key of an established name have a third set of
 // buckets: it takes time to get such a name, so new keys drain none of them. A sender's
-// bucket is as small as one for each of its names would be: writes under one name share a
-// larger bucket.
+// bucket is as small as that of one name with a key; all writes without a key under one
+// name share a bucket nameShare times as large.
 type Limiter struct {
 	now func() time.Time
 

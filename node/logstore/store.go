@@ -2,7 +2,7 @@
 // file. To raft-boltdb it adds what a long-running node needs: a checksum on
 // every entry, verified whenever one is read from disk or received; a cache of
 // the newest entries, bounded in bytes; truncation in small transactions, so
-// that appends never wait long; knowledge of how many bytes the log holds; and an
+// that appends never wait long; knowledge of how many bytes the log holds; and a
 // stop of all writing as soon as Raft may be wrong about what the log holds.
 package logstore
 

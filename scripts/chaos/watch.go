@@ -113,7 +113,7 @@ func (w *watch) all() []lead {
 const movesWithin = 10 * time.Second
 
 // slowLeaders checks that another node took over from each leader that was made slow for
-// longer than that, without another fault at the same time.
+// at least movesWithin, without another fault at the same time.
 func (r *report) slowLeaders() verdict {
 	v := verdict{Name: "a leader that became slow gives way", Findings: []finding{}}
 	for i := range r.Plan {

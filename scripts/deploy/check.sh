@@ -44,8 +44,8 @@ check_systemd() { # <binary>: the unit, what it is allowed, and its settings
   # 0 is confined completely, 100 not at all.
   systemd-analyze security --offline=true --threshold=20 --no-pager "$work/commons.service" | tail -n 1
   "$1" secret generate --keep "$work/secret"
-  # This machine does not have the addresses: the node starts until it needs them, and
-  # no further. A wrong setting ends it with code 2.
+  # This machine does not have the addresses: the node starts up to where it needs
+  # them. A wrong setting ends it with code 2.
   (
     set -a
     # shellcheck source=/dev/null

@@ -79,7 +79,7 @@ func (t *tally) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// taken counts the writes that were carried out.
+// taken is the result under which writes that were carried out are counted.
 const taken = "taken"
 
 // send publishes an entry from an address and returns the result: taken, or the limit or
