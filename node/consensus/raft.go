@@ -101,12 +101,29 @@ func Start(cfg Config) (*Raft, error) {
 		MsgpackUseNewTimeFormat: true,
 	}))
 	log := raftLog{cfg.Log, cfg.Hooks, t.discard}
-	inner, err := raft.NewRaft(cfg.settings(), observedFSM{cfg.Machine, cfg.Hooks, t.notices}, log, log, cfg.Snapshots, t)
+	inner, err := rejectCorrupt(func() (*raft.Raft, error) {
+		return raft.NewRaft(cfg.settings(), observedFSM{cfg.Machine, cfg.Hooks, t.notices}, log, log, cfg.Snapshots, t)
+	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting Raft: %w", err), t.Close())
 	}
 	t.raft.Store(inner)
 	return &Raft{Raft: inner, cfg: cfg, transport: t}, nil
+}
+
+// rejectCorrupt returns the error of a corrupt log that start panics with: Raft does so
+// when it reads the log for configurations, before it starts any goroutine.
+func rejectCorrupt(start func() (*raft.Raft, error)) (r *raft.Raft, err error) {
+	defer func() {
+		switch cause := recover().(type) {
+		case nil:
+		case *logstore.CorruptError:
+			err = cause
+		default:
+			panic(cause)
+		}
+	}()
+	return start()
 }
 
 // settings translates the configuration into Raft's.

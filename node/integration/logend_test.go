@@ -194,10 +194,21 @@ func flipLogBit(t *testing.T, dataDir string) {
 	}
 }
 
+// TestCorruptLogIsRejected: a node with a flipped bit in its log does not start, also
+// where the newest entry is whole.
 func TestCorruptLogIsRejected(t *testing.T) {
+	t.Run("to its end", func(t *testing.T) { corruptLog(t, 0) })
+	t.Run("before its end", func(t *testing.T) { corruptLog(t, 1) })
+}
+
+// corruptLog flips bits of the log before its newest entries, which are so many whole ones.
+func corruptLog(t *testing.T, whole int) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	c.fill(0, 20)
+	for range whole {
+		c.MustPublish(0, nodetest.Post{Channel: "fill", Body: "The newest entry."})
+	}
 	c.WaitConverged()
 	victim := c.Follower()
 	c.Kill(victim)
@@ -211,7 +222,7 @@ func TestCorruptLogIsRejected(t *testing.T) {
 	c.WaitReady()
 	c.WaitVoters()
 	c.WaitConverged()
-	if got := len(c.All(victim, nil)); got != 20 {
-		t.Errorf("the resynchronised node lists %d entries of 20", got)
+	if got := len(c.All(victim, nil)); got != 20+whole {
+		t.Errorf("the resynchronised node lists %d entries of %d", got, 20+whole)
 	}
 }
