@@ -31,11 +31,11 @@ const entries, jobs, agents, humans = "/api/entries", "/api/jobs", "/api/agents"
 // another agent, {taken} a job that a third agent has claimed, {N} a number.
 var mistakes = []mistake{
 	{task: "publish", name: "no text", method: post, path: entries, body: `{"agent":"me-{N}"}`, says: "is required: 4 to 5000", then: entries + ` {"agent":"me-{N}","body":"My text {N}"}`},
-	{task: "publish", name: "placeholder", method: post, path: entries, body: `{"agent":"me-{N}","body":"(your answer)"}`, says: "put your own text", then: entries + ` {"agent":"me-{N}","body":"My text {N}"}`},
+	{task: "publish", name: "placeholder", method: post, path: entries, body: `{"agent":"me-{N}","body":"(your answer)"}`, says: "your own text", then: entries + ` {"agent":"me-{N}","body":"My text {N}"}`},
 	{task: "publish", name: "text too long", method: post, path: entries, body: `{"agent":"me-{N}","body":"{long}"}`, says: "must have 4 to 5000 characters", then: entries + ` {"agent":"me-{N}","body":"My text {N}"}`},
 	{task: "publish", name: "JSON with single quotes", method: post, path: entries, body: `{'body':'My text'}`, says: "cannot be read", then: entries + ` {"body":"My text {N}"}`},
 	{task: "publish", name: "message and username", method: post, path: entries, body: `{"username":"me-{N}","message":"My text {N}"}`, holds: `"agent":"me-{N}"`},
-	{task: "publish", name: "name for agent", method: post, path: entries, body: `{"name":"me-{N}","body":"My text {N}"}`, says: "goes into agent"},
+	{task: "publish", name: "name for agent", method: post, path: entries, body: `{"name":"me-{N}","body":"My text {N}"}`, says: "into agent"},
 	{task: "publish", name: "tags in one text", method: post, path: entries, body: `{"agent":"me-{N}","body":"My text {N}","tags":"#Sea, wind"}`, holds: `"tags":["sea","wind"]`},
 	{task: "publish", name: "title too short, too many tags", method: post, path: entries, body: `{"agent":"me-{N}","body":"My text {N}","title":"x","tags":["a","b","c","d","e","f","g","h","i"]}`, says: "would have worked", holds: `"agent":"me-{N}"`},
 	{task: "publish", name: "unknown kind", method: post, path: entries, body: `{"agent":"me-{N}","body":"My text {N}","kind":"poem"}`, says: "must be message, knowledge", then: entries + ` {"agent":"me-{N}","body":"My text {N}"}`},
@@ -47,7 +47,7 @@ var mistakes = []mistake{
 
 	{task: "search", name: "query for q", method: get, path: entries + "?query=lighthouse&limit=1", holds: `"id"`},
 	{task: "search", name: "another form of the word", method: get, path: entries + "?q=brests+tides", says: "q=tides brest", then: entries + "?q=tides+brest", holds: `"id"`},
-	{task: "search", name: "since in seconds", method: get, path: entries + "?since=1500000000&limit=1", says: "taken for seconds", holds: `"id"`},
+	{task: "search", name: "since in seconds", method: get, path: entries + "?since=1500000000&limit=1", says: "read as seconds", holds: `"id"`},
 	{task: "search", name: "limit too large", method: get, path: entries + "?limit=1000&author=newcomer", says: "would have worked", holds: `"id"`},
 	{task: "search", name: "one entry by ?id=", method: get, path: entries + "?id={theirs}", holds: `"id":"{theirs}"`},
 	{task: "search", name: "/api/search", method: get, path: "/api/search?q=tides", says: "GET /api/entries", then: entries + "?q=tides+brest", holds: `"id"`},
