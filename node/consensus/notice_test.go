@@ -388,3 +388,23 @@ func TestFollowersApplyAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestLaggingFollowerGetsNoPipeline: one that lacks more than a message holds is denied
+// a pipeline, and the next time gets it, as more may be written meanwhile.
+func TestLaggingFollowerGetsNoPipeline(t *testing.T) {
+	n := &notices{}
+	if n.deny("b", 1000) {
+		t.Error("a follower is denied that nothing was sent to")
+	}
+	req := &raft.AppendEntriesRequest{Term: 1, Entries: entries(1, 1)}
+	n.sent("b", "b", req)
+	n.answered("b", req, &raft.AppendEntriesResponse{Term: 1, Success: true})
+	for i, ask := range []struct {
+		last uint64
+		want bool
+	}{{1 + maxAppendEntries, false}, {2 + maxAppendEntries, true}, {1000, false}, {1000, true}, {1, false}, {1000, true}} {
+		if got := n.deny("b", ask.last); got != ask.want {
+			t.Errorf("question %d, log up to %d: denied %t, want %t", i, ask.last, got, ask.want)
+		}
+	}
+}

@@ -101,7 +101,7 @@ func Start(cfg Config) (*Raft, error) {
 		MsgpackUseNewTimeFormat: true,
 	}))
 	log := raftLog{cfg.Log, cfg.Hooks, t.discard}
-	inner, err := rejectCorrupt(func() (*raft.Raft, error) {
+	inner, err := panicAsError(func() (*raft.Raft, error) {
 		return raft.NewRaft(cfg.settings(), observedFSM{cfg.Machine, cfg.Hooks, t.notices}, log, log, cfg.Snapshots, t)
 	})
 	if err != nil {
@@ -111,16 +111,16 @@ func Start(cfg Config) (*Raft, error) {
 	return &Raft{Raft: inner, cfg: cfg, transport: t}, nil
 }
 
-// rejectCorrupt returns the error of a corrupt log that start panics with: Raft does so
-// when it reads the log for configurations, before it starts any goroutine.
-func rejectCorrupt(start func() (*raft.Raft, error)) (r *raft.Raft, err error) {
+// panicAsError returns what start panics with, such as the error of a corrupt log: Raft
+// panics when it reads the log for configurations, before it starts any goroutine.
+func panicAsError(start func() (*raft.Raft, error)) (r *raft.Raft, err error) {
 	defer func() {
 		switch cause := recover().(type) {
 		case nil:
-		case *logstore.CorruptError:
+		case error:
 			err = cause
 		default:
-			panic(cause)
+			err = fmt.Errorf("%v", cause)
 		}
 	}()
 	return start()

@@ -80,8 +80,14 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, r
 	return err
 }
 
-// AppendEntriesPipeline opens a pipeline of log entries to a server.
+// AppendEntriesPipeline opens a pipeline of log entries to a server. To one that lacks
+// more than one message holds it is denied once: Raft then sends all of it first. In a
+// pipeline it sends one message for each new entry or commit timeout, so a follower that
+// comes back when nobody writes would lag for long.
 func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	if r := t.raft.Load(); r != nil && t.notices.deny(id, r.LastIndex()) {
+		return nil, raft.ErrPipelineReplicationNotSupported
+	}
 	inner, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
 	if err != nil {
 		return nil, err
@@ -242,6 +248,7 @@ type progress struct {
 	asked   uint64                    // the newest entry that was sent
 	commit  uint64                    // a request with it has gone out
 	sending bool
+	denied  bool // a pipeline, when one was last asked for
 }
 
 // lastOf returns the index and the term up to which a follower has the leader's log
@@ -291,6 +298,19 @@ func (n *notices) answered(id raft.ServerID, req *raft.AppendEntriesRequest, res
 		Term:      req.Term, PrevLogEntry: index, PrevLogTerm: term,
 	}
 	n.notify(p)
+}
+
+// deny reports whether a follower is to get what it lacks of the log up to an entry
+// before it gets a pipeline; never twice in a row, as more may be written meanwhile.
+func (n *notices) deny(id raft.ServerID, last uint64) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := n.peers[id]
+	if p == nil {
+		return false
+	}
+	p.denied = !p.denied && last > p.matched.PrevLogEntry+maxAppendEntries
+	return p.denied
 }
 
 // committed records that an entry is about to be applied here.
