@@ -203,6 +203,7 @@ func TestCorruptLogIsRejected(t *testing.T) {
 
 // corruptLog flips bits of the log before its newest entries, which are so many whole ones.
 func corruptLog(t *testing.T, whole int) {
+	t.Helper()
 	t.Parallel()
 	c := newCluster(t, 3)
 	c.fill(0, 20)
