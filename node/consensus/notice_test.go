@@ -49,6 +49,12 @@ func wait(t *testing.T, what string, reached func() bool) {
 	}
 }
 
+// noQueue is a log that has written all that it has taken in.
+type noQueue struct{}
+
+func (noQueue) Unwritten() uint64        { return 0 }
+func (noQueue) WaitWritten(uint64) error { return nil }
+
 func quietHooks() Hooks {
 	return Hooks{Around: func(_ string, do func() error) error { return do() }}
 }
@@ -87,7 +93,7 @@ func newFollower(t *testing.T, term uint64, log []*raft.Log) *follower {
 	_, f.from = raft.NewInmemTransport("")
 	f.from.Connect(f.address, to)
 	var err error
-	f.raft, err = raft.NewRaft(testSettings("f", time.Hour), observedFSM{&f.machine, quietHooks(), &notices{}}, store, store, raft.NewInmemSnapshotStore(), to)
+	f.raft, err = raft.NewRaft(testSettings("f", time.Hour), observedFSM{&f.machine, quietHooks(), &notices{}, noQueue{}}, store, store, raft.NewInmemSnapshotStore(), to)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +360,7 @@ func TestFollowersApplyAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		nodes[i].transport = newTransport(inner)
+		nodes[i].transport = newTransport(noQueue{}, inner)
 		address := inner.LocalAddr()
 		servers = append(servers, raft.Server{ID: raft.ServerID(address), Address: address})
 	}
@@ -365,7 +371,7 @@ func TestFollowersApplyAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		var err error
-		if n.Raft, err = raft.NewRaft(c, observedFSM{&n.machine, quietHooks(), n.transport.notices}, store, store, raft.NewInmemSnapshotStore(), n.transport); err != nil {
+		if n.Raft, err = raft.NewRaft(c, observedFSM{&n.machine, quietHooks(), n.transport.notices, noQueue{}}, store, store, raft.NewInmemSnapshotStore(), n.transport); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = n.Shutdown().Error(); _ = n.transport.Close() })

@@ -93,7 +93,7 @@ type Raft struct {
 
 // Start runs Raft over the log, the state machine and the private port.
 func Start(cfg Config) (*Raft, error) {
-	t := newTransport(raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	t := newTransport(cfg.Log, raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Logger:                  NewLogger(cfg.Logger, cfg.Ending),
 		Stream:                  cfg.Stream,
 		MaxPool:                 raftPool,
@@ -102,7 +102,7 @@ func Start(cfg Config) (*Raft, error) {
 	}))
 	log := raftLog{cfg.Log, cfg.Hooks, t.discard}
 	inner, err := panicAsError(func() (*raft.Raft, error) {
-		return raft.NewRaft(cfg.settings(), observedFSM{cfg.Machine, cfg.Hooks, t.notices}, log, log, cfg.Snapshots, t)
+		return raft.NewRaft(cfg.settings(), observedFSM{cfg.Machine, cfg.Hooks, t.notices, cfg.Log}, log, log, cfg.Snapshots, t)
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting Raft: %w", err), t.Close())
@@ -231,12 +231,16 @@ type observedFSM struct {
 	raft.BatchingFSM
 	hooks   Hooks
 	notices *notices
+	log     queue
 }
 
 func (f observedFSM) Apply(entry *raft.Log) any { return f.ApplyBatch([]*raft.Log{entry})[0] }
 
 func (f observedFSM) ApplyBatch(entries []*raft.Log) (answers []any) {
 	newest := entries[len(entries)-1]
+	if f.log.WaitWritten(newest.Index) != nil {
+		runtime.Goexit() // the node ends, and nothing more may be applied
+	}
 	f.notices.committed(newest.Index, newest.Term)
 	_ = f.hooks.Around(stateWrite, func() error { // a log entry cannot be rejected
 		answers = f.BatchingFSM.ApplyBatch(entries)
@@ -374,7 +378,14 @@ var (
 
 func (l raftLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
 
+// StoreLogs stores entries. Commands that this node appends as the leader, which come
+// without a checksum, are written while the followers get them.
 func (l raftLog) StoreLogs(entries []*raft.Log) error {
+	if !slices.ContainsFunc(entries, func(e *raft.Log) bool { return e.Type != raft.LogCommand || len(e.Extensions) > 0 }) {
+		if queued, err := l.Queue(entries, l.hooks.Stored); queued || err != nil {
+			return l.failed(err)
+		}
+	}
 	begun := time.Now()
 	err := l.Store.StoreLogs(entries)
 	if err == nil {

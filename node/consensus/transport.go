@@ -26,6 +26,7 @@ const maxHandOff = 2 * raftIOTimeout
 // would stop all writes. Here the attempt itself continues until the server is back.
 type transport struct {
 	*raft.NetworkTransport
+	log     queue
 	notices *notices
 	raft    atomic.Pointer[raft.Raft] // nil until Raft runs
 	once    sync.Once
@@ -60,8 +61,8 @@ func (h *transferTargets) has(id raft.ServerID) bool {
 	return time.Now().Before(h.until[id])
 }
 
-func newTransport(inner *raft.NetworkTransport) *transport {
-	return &transport{NetworkTransport: inner, notices: &notices{send: inner.AppendEntries}, end: make(chan struct{})}
+func newTransport(log queue, inner *raft.NetworkTransport) *transport {
+	return &transport{NetworkTransport: inner, log: log, notices: &notices{send: inner.AppendEntries}, end: make(chan struct{})}
 }
 
 // AppendEntries sends log entries, or a heartbeat, to a server.
@@ -69,7 +70,7 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, r
 	if isHeartbeat(req) {
 		return t.NetworkTransport.AppendEntries(id, target, req, resp)
 	}
-	t.notices.sent(id, target, req)
+	t.link(id, target).sent(req)
 	err := persist(t.end, func() error {
 		*resp = raft.AppendEntriesResponse{}
 		return t.NetworkTransport.AppendEntries(id, target, req, resp)
@@ -92,7 +93,11 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	if err != nil {
 		return nil, err
 	}
-	return newPipeline(inner, t.end, maxHandOff, link{t.notices, id, target}), nil
+	return newPipeline(inner, t.end, maxHandOff, t.link(id, target)), nil
+}
+
+func (t *transport) link(id raft.ServerID, target raft.ServerAddress) link {
+	return link{t.log, t.notices, id, target}
 }
 
 var errDiscarded = errors.New("this node has just become part of a cluster; ask again")
@@ -113,11 +118,28 @@ func (t *transport) discard() {
 // stop ends the running attempts. Raft waits for them when it is shut down.
 func (t *transport) stop() { t.once.Do(func() { close(t.end) }) }
 
-// link is the notices' view of one follower.
+// queue is what this node's log has taken in and not written yet. *logstore.Store is one.
+type queue interface {
+	Unwritten() uint64
+	WaitWritten(index uint64) error
+}
+
+// link is the connection to one follower, as the log and the notices see it.
 type link struct {
+	log     queue
 	notices *notices
 	id      raft.ServerID
 	target  raft.ServerAddress
+}
+
+// sent is called before one of Raft's own requests goes out. Raft counts this node among
+// those that have an entry while the log still writes it. Such an entry is not committed,
+// and no follower may take it for it (docs/decisions/0016-the-leader-writes-while-it-sends.md).
+func (l link) sent(req *raft.AppendEntriesRequest) {
+	if unwritten := l.log.Unwritten(); unwritten > 0 {
+		req.LeaderCommitIndex = min(req.LeaderCommitIndex, unwritten-1)
+	}
+	l.notices.sent(l.id, l.target, req)
 }
 
 // pipeline is a pipeline that cannot block its sender forever, and that the notices
@@ -170,7 +192,7 @@ func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.answered }
 func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	late := time.AfterFunc(p.limit, func() { _ = p.Close() })
 	defer late.Stop()
-	p.notices.sent(p.id, p.target, req)
+	p.sent(req)
 	return p.AppendPipeline.AppendEntries(req, resp)
 }
 

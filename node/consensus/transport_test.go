@@ -84,7 +84,7 @@ func TestPipelineBlocksNobody(t *testing.T) {
 	for name, limit := range map[string]time.Duration{"late": time.Millisecond, "ended": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			end := make(chan struct{})
-			p := newPipeline(&fullPipeline{closed: make(chan struct{})}, end, limit, link{notices: &notices{}})
+			p := newPipeline(&fullPipeline{closed: make(chan struct{})}, end, limit, link{log: noQueue{}, notices: &notices{}})
 			sent := make(chan error, 1)
 			go func() {
 				_, err := p.AppendEntries(&raft.AppendEntriesRequest{Term: 1}, nil)

@@ -69,6 +69,10 @@ type Store struct {
 	win   window // what the file holds
 	cut   bool   // the tail was deleted: Raft believes it is there until entries are stored
 	ended error  // what Fatal was called with
+
+	queue    []*raft.Log // entries that are not in the file yet; they follow the newest one in it
+	draining bool        // a goroutine writes the queue
+	written  sync.Cond   // of mu: the queue has changed, or the store has ended
 }
 
 var (
@@ -94,6 +98,7 @@ func newStore(opts Options) *Store {
 	if s.fatal == nil {
 		s.fatal = func(error) {}
 	}
+	s.written.L = &s.mu
 	s.win.cacheLimit = opts.CacheBytes
 	if s.win.cacheLimit == 0 {
 		s.win.cacheLimit = DefaultCacheBytes
@@ -113,9 +118,14 @@ func (s *Store) ID() (string, error) {
 // SetID stores the log's id durably, so that another log is not taken for it.
 func (s *Store) SetID(id string) error { return s.Set(keyID, []byte(id)) }
 
-// Close closes the file. Nothing is lost without it: every write is on disk when
-// the method that made it returns.
+// Close writes what is queued, and closes the file. Nothing that counts as stored is lost
+// without it.
 func (s *Store) Close() error {
+	s.mu.Lock()
+	for s.draining {
+		s.written.Wait()
+	}
+	s.mu.Unlock()
 	s.swap.Lock()
 	defer s.swap.Unlock()
 	return s.bolt.Close()
@@ -167,6 +177,9 @@ func (s *Store) Trailing(limit int64) uint64 {
 func (s *Store) GetLog(index uint64, l *raft.Log) error {
 	s.mu.Lock()
 	cached := s.win.lookup(index)
+	if len(s.queue) > 0 && index >= s.queue[0].Index && index-s.queue[0].Index < uint64(len(s.queue)) {
+		cached = s.queue[index-s.queue[0].Index]
+	}
 	s.mu.Unlock()
 	if cached != nil {
 		*l = *cached
@@ -207,6 +220,9 @@ func (s *Store) reading(f func() error) error {
 
 // Set stores a stable value durably.
 func (s *Store) Set(key, value []byte) error {
+	if err := s.waitAll(); err != nil {
+		return err
+	}
 	return s.write(Storing, func() error { return s.bolt.Set(key, value) }, nil)
 }
 
@@ -221,6 +237,9 @@ func (s *Store) Get(key []byte) (value []byte, err error) {
 
 // SetUint64 stores a stable number durably.
 func (s *Store) SetUint64(key []byte, value uint64) error {
+	if err := s.waitAll(); err != nil {
+		return err
+	}
 	return s.write(Storing, func() error { return s.bolt.SetUint64(key, value) }, nil)
 }
 

@@ -23,6 +23,9 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
 	}
+	if err := s.waitAll(); err != nil {
+		return err
+	}
 	return s.endIfCut(s.append(logs))
 }
 
@@ -35,16 +38,21 @@ func (s *Store) append(logs []*raft.Log) error {
 		return err
 	}
 	err = s.write(Storing, func() error { return s.bolt.StoreLogs(sealed) }, func() {
-		for _, l := range sealed {
-			s.win.push(l.Index, entryBytes(l))
-			s.win.cache(l)
-		}
+		s.note(sealed)
 		s.cut = false
 	})
 	if err != nil {
 		return fmt.Errorf("appending to the log: %w", err)
 	}
 	return nil
+}
+
+// note records that entries are in the file. The lock is held.
+func (s *Store) note(sealed []*raft.Log) {
+	for _, l := range sealed {
+		s.win.push(l.Index, entryBytes(l))
+		s.win.cache(l)
+	}
 }
 
 // seal returns copies of consecutive entries, each with its checksum.
@@ -118,6 +126,9 @@ func (s *Store) DeleteRange(lo, hi uint64) error {
 
 // cutTail deletes a tail that Raft believes is there until other entries are stored.
 func (s *Store) cutTail(lo, hi uint64) error {
+	if err := s.waitAll(); err != nil {
+		return err
+	}
 	err := s.deleteDownward(lo, hi)
 	s.mu.Lock()
 	s.cut = s.cut || s.win.empty() || s.win.last() != hi
@@ -297,6 +308,7 @@ func (s *Store) end(reason error) error {
 		s.ended = reason
 	}
 	reason = s.ended
+	s.written.Broadcast()
 	s.mu.Unlock()
 	if first {
 		s.fatal(reason)

@@ -1,0 +1,124 @@
+package logstore
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// queueBytes bounds the entries that wait to be written. The write path has two batches
+	// under way, so that it is not reached.
+	queueBytes = 4 << 20
+	// queueFree is how much space the disk has to have for entries to be queued: a write
+	// that fails afterwards ends the store.
+	queueFree = 64 << 20
+)
+
+// Queue takes consecutive entries that this node appends as the leader, to write them in
+// the background, in order, while the followers get them. Until an entry is written, the
+// caller must not count it as stored: not apply it, nor let others commit it (Unwritten,
+// WaitWritten). Then written is called with the duration of the write, if it is not nil.
+//
+// It reports whether it took them. It takes none that do not follow the newest entry, or
+// that an almost full disk may not have room for: StoreLogs does, or has an error that
+// Raft can continue after. An entry that was taken and cannot be written ends the store:
+// Raft counts on it. Errors: as for StoreLogs.
+func (s *Store) Queue(logs []*raft.Log, written func(took time.Duration)) (bool, error) {
+	if len(logs) == 0 || !s.hasSpace() {
+		return false, nil
+	}
+	s.mu.Lock()
+	takes := s.takes(logs)
+	s.mu.Unlock()
+	if !takes {
+		return false, nil
+	}
+	sealed, err := s.seal(logs)
+	if err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue = append(s.queue, sealed...)
+	if !s.draining {
+		s.draining = true
+		go s.drain(written)
+	}
+	return true, nil
+}
+
+// takes reports whether entries can be queued. The lock is held.
+func (s *Store) takes(logs []*raft.Log) bool {
+	last := uint64(0)
+	bytes := int64(0)
+	for _, l := range s.queue {
+		last, bytes = l.Index, bytes+entryBytes(l)
+	}
+	if last == 0 && !s.win.empty() {
+		last = s.win.last()
+	}
+	return s.ended == nil && !s.cut && last != 0 && logs[0].Index == last+1 && bytes < queueBytes
+}
+
+func (s *Store) hasSpace() bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(s.path, &fs) == nil && fs.Bavail*uint64(fs.Bsize) >= queueFree
+}
+
+// drain writes what is queued until nothing is: all that waits goes into one transaction.
+func (s *Store) drain(written func(took time.Duration)) {
+	for {
+		s.mu.Lock()
+		batch := slices.Clone(s.queue)
+		if len(batch) == 0 || s.ended != nil {
+			s.draining = false
+			s.written.Broadcast()
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		begun := time.Now()
+		err := s.write(Storing, func() error { return s.bolt.StoreLogs(batch) }, func() {
+			s.note(batch)
+			s.queue = slices.Delete(s.queue, 0, len(batch))
+			s.written.Broadcast()
+		})
+		if err != nil {
+			_ = s.end(&DivergedError{Path: s.path, Err: fmt.Errorf("entries from %d on are with the followers, and cannot be written here: %w", batch[0].Index, err)})
+		} else if written != nil {
+			written(time.Since(begun))
+		}
+	}
+}
+
+// Unwritten returns the index of the oldest entry that is queued; 0 when there is none.
+func (s *Store) Unwritten() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) == 0 {
+		return 0
+	}
+	return s.queue[0].Index
+}
+
+// WaitWritten waits until no entry up to an index is queued. The error says why that
+// will never be.
+func (s *Store) WaitWritten(index uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.queue) > 0 && s.queue[0].Index <= index {
+		if s.ended != nil {
+			return s.ended
+		}
+		s.written.Wait()
+	}
+	return nil
+}
+
+// waitAll waits until nothing is queued: what is written afterwards stands behind it.
+func (s *Store) waitAll() error { return s.WaitWritten(math.MaxUint64) }
