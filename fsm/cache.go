@@ -47,9 +47,12 @@ func (r *recentRows) get(seq uint64) []byte {
 	return nil
 }
 
-// hotSpaces hold rows that nearly every write reads, and few change: the owner of a
-// name, who wrote under it and when, and the day's budget.
-var hotSpaces = [256]bool{spaceProfile: true, spaceLook: true, spaceWriters: true, spacePosted: true, spaceSettings: true, spaceBudget: true}
+// hotSpaces hold rows that nearly every write reads: the owner of a name, who wrote under
+// it and when, the keys of pseudonyms, the day's budget, and what is counted.
+var hotSpaces = [256]bool{
+	spaceProfile: true, spaceLook: true, spaceWriters: true, spacePosted: true, spaceSettings: true, spaceBudget: true,
+	spaceEpoch: true, spaceChannel: true, spaceNewest: true, spaceHour: true,
+}
 
 // hotRows caches rows of hotSpaces of the newest state. A view may use a row that has
 // not changed since the view's index: a row changes here before the view with the
