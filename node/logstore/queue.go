@@ -29,13 +29,7 @@ const (
 // Raft can continue after. An entry that was taken and cannot be written ends the store:
 // Raft counts on it. Errors: as for StoreLogs.
 func (s *Store) Queue(logs []*raft.Log, written func(took time.Duration)) (bool, error) {
-	if len(logs) == 0 || !s.hasSpace() {
-		return false, nil
-	}
-	s.mu.Lock()
-	takes := s.takes(logs)
-	s.mu.Unlock()
-	if !takes {
+	if len(logs) == 0 || s.free() < queueFree {
 		return false, nil
 	}
 	sealed, err := s.seal(logs)
@@ -44,6 +38,9 @@ func (s *Store) Queue(logs []*raft.Log, written func(took time.Duration)) (bool,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.takes(sealed) {
+		return false, nil
+	}
 	s.queue = append(s.queue, sealed...)
 	if !s.draining {
 		s.draining = true
@@ -65,9 +62,13 @@ func (s *Store) takes(logs []*raft.Log) bool {
 	return s.ended == nil && !s.cut && last != 0 && logs[0].Index == last+1 && bytes < queueBytes
 }
 
-func (s *Store) hasSpace() bool {
+// freeSpace returns the free bytes of a file's disk; 0 when they are not known.
+func freeSpace(path string) uint64 {
 	var fs unix.Statfs_t
-	return unix.Statfs(s.path, &fs) == nil && fs.Bavail*uint64(fs.Bsize) >= queueFree
+	if unix.Statfs(path, &fs) != nil {
+		return 0
+	}
+	return fs.Bavail * uint64(fs.Bsize)
 }
 
 // drain writes what is queued until nothing is: all that waits goes into one transaction.

@@ -2,7 +2,8 @@
 // file. To raft-boltdb it adds what a long-running node needs: a checksum on
 // every entry, verified whenever one is read from disk or received; a cache of
 // the newest entries, bounded in bytes; truncation in small transactions, so
-// that appends never wait long; knowledge of how many bytes the log holds; and a
+// that appends never wait long; knowledge of how many bytes the log holds; a queue
+// for a leader's own entries, which are written while followers get them; and a
 // stop of all writing as soon as Raft may be wrong about what the log holds.
 package logstore
 
@@ -57,6 +58,7 @@ type Store struct {
 	fatal    func(error)
 
 	failpoint func(step string) // called at the steps of Rewrite
+	free      func() uint64     // bytes of the disk
 
 	swap     sync.RWMutex // held for reading while bolt is read, and wholly while it is exchanged
 	bolt     *raftboltdb.BoltStore
@@ -89,6 +91,7 @@ var keyID = []byte("CommonsLogID")
 // newStore returns a store that is not open yet.
 func newStore(opts Options) *Store {
 	s := &Store{path: opts.Path, snapshot: opts.Snapshot, around: opts.Around, fatal: opts.Fatal, failpoint: func(string) {}}
+	s.free = func() uint64 { return freeSpace(s.path) }
 	if s.snapshot == nil {
 		s.snapshot = func() uint64 { return 0 }
 	}

@@ -60,6 +60,20 @@ func TestNothingIsStoredUnsynced(t *testing.T) {
 	if err := s.SetUint64([]byte("vote"), 2); !errors.Is(err, syscall.EIO) {
 		t.Errorf("stored a vote without a sync: %v", err)
 	}
+	// What is queued is not written before the kernel has said so.
+	path += "queue"
+	failing.Store(false)
+	q := open(t, Options{Path: path})
+	mustStore(t, q, entries(1, 1, 1, 20))
+	failing.Store(true)
+	mustQueue(t, q, entries(2, 2, 1, 20))
+	if err := q.WaitWritten(2); !errors.Is(err, syscall.EIO) || q.Unwritten() != 2 {
+		t.Errorf("without a sync, unwritten from %d on: %v", q.Unwritten(), err)
+	}
+	if err := q.SetUint64([]byte("term"), 2); !errors.Is(err, syscall.EIO) {
+		t.Errorf("stored a term behind it: %v", err)
+	}
+	path = s.path
 	// What the file holds may be in the kernel's memory alone.
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

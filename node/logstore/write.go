@@ -105,8 +105,12 @@ const (
 // of bounded size: the old end of the log, as far as a snapshot covers it, or a
 // conflicting tail. A stop in the middle leaves a log without a gap: the old end
 // is deleted upward, and a tail downward. An error after a part of a tail is gone
-// is fatal.
+// is fatal. What is queued up to hi is written first: a leader can learn of a newer term
+// while it queues, and the tail that its successor replaces ends with what it queued.
 func (s *Store) DeleteRange(lo, hi uint64) error {
+	if err := s.WaitWritten(hi); err != nil {
+		return err
+	}
 	first, last := s.bounds()
 	if lo, hi = max(lo, first), min(hi, last); last == 0 || lo > hi {
 		return nil
@@ -126,9 +130,6 @@ func (s *Store) DeleteRange(lo, hi uint64) error {
 
 // cutTail deletes a tail that Raft believes is there until other entries are stored.
 func (s *Store) cutTail(lo, hi uint64) error {
-	if err := s.waitAll(); err != nil {
-		return err
-	}
 	err := s.deleteDownward(lo, hi)
 	s.mu.Lock()
 	s.cut = s.cut || s.win.empty() || s.win.last() != hi

@@ -1,0 +1,455 @@
+package logstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+const testPatience = 20 * time.Second
+
+func wait(t testing.TB, what string, reached func() bool) {
+	t.Helper()
+	for end := time.Now().Add(testPatience); !reached(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal(what)
+		}
+	}
+}
+
+// waits reports whether a goroutine that runs a function waits for the queue.
+func waits(function string) bool {
+	buf := make([]byte, 1<<20)
+	for one := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if strings.Contains(one, "(*Store)."+function+"(") && strings.Contains(one, "sync.(*Cond).Wait(") {
+			return true
+		}
+	}
+	return false
+}
+
+// gate is a disk that keeps transactions waiting once it is shut.
+type gate struct {
+	shut   atomic.Bool
+	opened chan error // what the next one ends with; closed, all pass
+	came   atomic.Int64
+	once   sync.Once
+
+	mu    sync.Mutex
+	fatal []error
+}
+
+func (g *gate) options() Options {
+	g.opened = make(chan error)
+	return Options{
+		Around: func(_ string, do func() error) error {
+			if g.shut.Load() {
+				g.came.Add(1)
+				if err := <-g.opened; err != nil {
+					return err
+				}
+			}
+			return do()
+		},
+		Fatal: func(err error) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.fatal = append(g.fatal, err)
+		},
+	}
+}
+
+func (g *gate) open() { g.once.Do(func() { close(g.opened) }) }
+
+func (g *gate) fatals() []error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.fatal
+}
+
+// gated opens a store with entries 1 to 3, whose gate is shut. The gate opens at the end.
+func gated(t *testing.T) (*gate, *Store) {
+	t.Helper()
+	g := &gate{}
+	s := open(t, g.options())
+	t.Cleanup(g.open)
+	mustStore(t, s, entries(1, 3, 1, 20))
+	g.shut.Store(true)
+	return g, s
+}
+
+func mustQueue(t testing.TB, s *Store, logs []*raft.Log) {
+	t.Helper()
+	if queued, err := s.Queue(logs, nil); !queued || err != nil {
+		t.Fatalf("entries from %d on: queued %v, %v", logs[0].Index, queued, err)
+	}
+}
+
+// onDisk returns the index of the newest entry in the file.
+func onDisk(t testing.TB, s *Store) uint64 {
+	t.Helper()
+	last, err := s.bolt.LastIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return last
+}
+
+// TestQueue: entries are there for those who send them, and count as written only when
+// they are.
+func TestQueue(t *testing.T) {
+	g, s := gated(t)
+	var hooks atomic.Int64
+	var early atomic.Uint64 // what was not written when the hook was called
+	for _, logs := range [][]*raft.Log{entries(4, 5, 2, 20), entries(6, 6, 2, 20)} {
+		queued, err := s.Queue(logs, func(time.Duration) {
+			if u := s.Unwritten(); u == 4 {
+				early.Store(u)
+			}
+			hooks.Add(1)
+		})
+		if !queued || err != nil {
+			t.Fatalf("queued %v, %v", queued, err)
+		}
+	}
+	if got := s.Unwritten(); got != 4 {
+		t.Errorf("unwritten from %d on, want 4", got)
+	}
+	if last := onDisk(t, s); last != 3 {
+		t.Errorf("the file ends at %d", last)
+	}
+	if got := span(t, s); got != [2]uint64{1, 3} {
+		t.Errorf("the log spans %v", got)
+	}
+	if err := s.WaitWritten(3); err != nil {
+		t.Errorf("waiting for what is written: %v", err)
+	}
+	check := func() {
+		t.Helper()
+		for _, want := range append(entries(1, 3, 1, 20), entries(4, 6, 2, 20)...) {
+			var got raft.Log
+			if err := s.GetLog(want.Index, &got); err != nil || got.Term != want.Term || !bytes.Equal(got.Data, want.Data) || verify(&got) != nil {
+				t.Errorf("entry %d is %+v, %v", want.Index, got, err)
+			}
+		}
+		if err := s.GetLog(7, new(raft.Log)); !errors.Is(err, raft.ErrLogNotFound) {
+			t.Errorf("entry 7: %v", err)
+		}
+	}
+	check()
+	if hooks.Load() != 0 {
+		t.Error("the hook was called before anything was written")
+	}
+	g.open()
+	if err := s.WaitWritten(6); err != nil || s.Unwritten() != 0 || onDisk(t, s) != 6 {
+		t.Errorf("written up to %d, unwritten from %d on, %v", onDisk(t, s), s.Unwritten(), err)
+	}
+	check()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := hooks.Load(); n < 1 || n > 2 || early.Load() != 0 {
+		t.Errorf("the hook was called %d times, and entry %d was not written", n, early.Load())
+	}
+}
+
+// TestWaitersAreWoken: who waits for an entry does not wait for those that came later, nor
+// for a disk that hangs when the store has ended.
+func TestWaitersAreWoken(t *testing.T) {
+	g, s := gated(t)
+	mustQueue(t, s, entries(4, 4, 2, 20))
+	wait(t, "nothing is written", func() bool { return g.came.Load() == 1 })
+	mustQueue(t, s, entries(5, 5, 2, 20))
+	done := make(chan error, 1)
+	go func() { done <- s.WaitWritten(4) }()
+	wait(t, "nobody waits", func() bool { return waits("WaitWritten") })
+	g.opened <- nil
+	wait(t, "who waits for entry 4 waits for entry 5", func() bool { return len(done) > 0 })
+	if err := <-done; err != nil || s.Unwritten() != 5 {
+		t.Errorf("%v, unwritten from %d on", err, s.Unwritten())
+	}
+	go func() { done <- s.WaitWritten(5) }()
+	wait(t, "nobody waits", func() bool { return waits("WaitWritten") })
+	reason := s.end(&CorruptError{Path: s.path, Err: errors.New("a test")})
+	wait(t, "who waits does not hear of the end", func() bool { return len(done) > 0 })
+	if err := <-done; !errors.Is(err, reason) {
+		t.Errorf("who waited is told %v", err)
+	}
+}
+
+// TestNothingOvertakesTheQueue: terms, votes and all other entries are stored behind it.
+func TestNothingOvertakesTheQueue(t *testing.T) {
+	for name, tt := range map[string]struct {
+		do   func(s *Store) error
+		last uint64
+	}{
+		"StoreLogs":   {func(s *Store) error { return s.StoreLogs(entries(7, 8, 2, 20)) }, 8},
+		"SetUint64":   {func(s *Store) error { return s.SetUint64([]byte("term"), 3) }, 6},
+		"Set":         {func(s *Store) error { return s.Set([]byte("vote"), []byte("n2")) }, 6},
+		"DeleteRange": {func(s *Store) error { return s.DeleteRange(2, 6) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, s := gated(t)
+			mustQueue(t, s, entries(4, 4, 2, 20))
+			mustQueue(t, s, entries(5, 6, 2, 20))
+			done := make(chan error, 1)
+			go func() { done <- tt.do(s) }()
+			wait(t, "it does not wait for the queue", func() bool { return waits(name) || len(done) > 0 })
+			g.open()
+			if err := <-done; err != nil || len(g.fatals()) > 0 {
+				t.Errorf("it ended with %v, fatal %v", err, g.fatals())
+			}
+			if last := onDisk(t, s); last != tt.last || span(t, s)[1] != tt.last || s.Unwritten() != 0 {
+				t.Errorf("the file ends at %d, the log at %d, want %d", last, span(t, s)[1], tt.last)
+			}
+		})
+	}
+}
+
+// TestConflictInTheQueue: a leader queues entries while it learns that another leads, whose
+// entries replace them. None of them stays behind in the file.
+func TestConflictInTheQueue(t *testing.T) {
+	for _, lo := range []uint64{3, 4, 5} {
+		t.Run(fmt.Sprint(lo), func(t *testing.T) {
+			g, s := gated(t)
+			mustQueue(t, s, entries(4, 6, 2, 20))
+			done := make(chan error, 1)
+			go func() { done <- errors.Join(s.DeleteRange(lo, 6), s.StoreLogs(entries(lo, lo, 3, 20))) }()
+			wait(t, "it does not wait for the queue", func() bool { return waits("DeleteRange") || waits("StoreLogs") || len(done) > 0 })
+			g.open()
+			if err := <-done; err != nil || len(g.fatals()) > 0 {
+				t.Fatalf("%v, fatal %v", err, g.fatals())
+			}
+			var l raft.Log
+			if err := s.GetLog(lo, &l); err != nil || l.Term != 3 || onDisk(t, s) != lo || span(t, s)[1] != lo {
+				t.Errorf("entry %d is of term %d, %v; the file ends at %d, the log at %d", lo, l.Term, err, onDisk(t, s), span(t, s)[1])
+			}
+		})
+	}
+}
+
+// TestQueueRejects: what cannot be queued is left to StoreLogs.
+func TestQueueRejects(t *testing.T) {
+	two := entries(4, 5, 2, 20)
+	for name, tt := range map[string]struct {
+		queued []*raft.Log
+		before func(g *gate, s *Store) error
+		logs   []*raft.Log
+		takes  bool
+	}{
+		"next":              {logs: entries(4, 9, 2, 20), takes: true},
+		"next to queued":    {queued: two, logs: entries(6, 6, 2, 20), takes: true},
+		"nothing":           {},
+		"a gap":             {logs: entries(5, 5, 2, 20)},
+		"replaced":          {logs: entries(3, 3, 2, 20)},
+		"a gap to queued":   {queued: two, logs: entries(7, 7, 2, 20)},
+		"queued replaced":   {queued: two, logs: entries(4, 4, 2, 20)},
+		"behind a full one": {queued: entries(4, 4, 2, queueBytes), logs: entries(5, 5, 2, 20)},
+		"too little space": {logs: entries(4, 4, 2, 20), before: func(_ *gate, s *Store) error {
+			s.free = func() uint64 { return queueFree - 1 }
+			return nil
+		}},
+		"just enough space": {logs: entries(4, 4, 2, 20), takes: true, before: func(_ *gate, s *Store) error {
+			s.free = func() uint64 { return queueFree }
+			return nil
+		}},
+		"the store has ended": {logs: entries(4, 4, 2, 20), before: func(_ *gate, s *Store) error {
+			_ = s.end(&DivergedError{Path: s.path, Err: errors.New("a test")})
+			return nil
+		}},
+		"the tail was deleted": {logs: entries(3, 3, 2, 20), before: func(g *gate, s *Store) error {
+			g.open()
+			return s.DeleteRange(3, 3)
+		}},
+		"the whole log was deleted": {logs: entries(1, 1, 2, 20), before: func(g *gate, s *Store) error {
+			g.open()
+			return s.DeleteRange(1, 3)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, s := gated(t)
+			if tt.queued != nil {
+				mustQueue(t, s, tt.queued)
+			}
+			if tt.before != nil {
+				if err := tt.before(g, s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := s.Unwritten()
+			queued, err := s.Queue(tt.logs, nil)
+			if queued != tt.takes || err != nil {
+				t.Errorf("queued %v, %v, want %v", queued, err, tt.takes)
+			}
+			if !tt.takes && s.Unwritten() != before {
+				t.Errorf("unwritten from %d on, before from %d", s.Unwritten(), before)
+			}
+		})
+	}
+	t.Run("not consecutive", func(t *testing.T) {
+		_, s := gated(t)
+		if queued, err := s.Queue(append(entries(4, 4, 2, 20), entries(6, 6, 2, 20)...), nil); queued || err == nil {
+			t.Errorf("queued %v, %v", queued, err)
+		}
+	})
+}
+
+// TestFreeSpace: the system's answer counts; none counts as no space.
+func TestFreeSpace(t *testing.T) {
+	s := open(t, Options{})
+	if s.free() == 0 || freeSpace(s.path+" is not there") != 0 {
+		t.Errorf("free are %d bytes, and %d where there is nothing", s.free(), freeSpace(s.path+" is not there"))
+	}
+}
+
+// TestQueuedWriteFails: others have the entries, so that the store ends, and nothing of
+// them counts as written, whether they are in the file or not.
+func TestQueuedWriteFails(t *testing.T) {
+	t.Run("not made", func(t *testing.T) {
+		g, s := gated(t)
+		wrote := make(chan time.Duration, 1)
+		if queued, err := s.Queue(entries(4, 6, 2, 20), func(took time.Duration) { wrote <- took }); !queued || err != nil {
+			t.Fatalf("queued %v, %v", queued, err)
+		}
+		done := make(chan error, 2)
+		go func() { done <- s.WaitWritten(5) }()
+		wait(t, "nobody waits", func() bool { return waits("WaitWritten") })
+		g.opened <- syscall.EIO
+		if err := <-done; !errors.Is(err, syscall.EIO) {
+			t.Errorf("who waited is told %v", err)
+		}
+		g.open()
+		checkQueueEnded(t, s, g.fatals(), wrote)
+		if onDisk := reopen(t, s); onDisk != 3 {
+			t.Errorf("after a start the log ends at %d", onDisk)
+		}
+	})
+	t.Run("made all the same", func(t *testing.T) {
+		var d disk
+		s := open(t, d.options(nil))
+		mustStore(t, s, entries(1, 3, 1, 20))
+		d.fail(0, syscall.EIO, true)
+		wrote := make(chan time.Duration, 1)
+		if queued, err := s.Queue(entries(4, 6, 2, 20), func(took time.Duration) { wrote <- took }); !queued || err != nil {
+			t.Fatalf("queued %v, %v", queued, err)
+		}
+		if err := s.WaitWritten(4); !errors.Is(err, syscall.EIO) {
+			t.Errorf("who waited is told %v", err)
+		}
+		wait(t, "it goes on writing", func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return !s.draining
+		})
+		checkQueueEnded(t, s, d.fatal, wrote)
+		if last := reopen(t, s); last != 6 {
+			t.Errorf("after a start the log ends at %d", last)
+		}
+	})
+}
+
+// checkQueueEnded holds that a store has ended with the entries from 4 on unwritten.
+func checkQueueEnded(t *testing.T, s *Store, fatal []error, wrote chan time.Duration) {
+	t.Helper()
+	for name, err := range map[string]error{
+		"StoreLogs": s.StoreLogs(entries(7, 7, 2, 20)), "SetUint64": s.SetUint64([]byte("term"), 3), "WaitWritten": s.WaitWritten(4),
+	} {
+		if _, is := errors.AsType[*DivergedError](err); !is {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if queued, err := s.Queue(entries(7, 7, 2, 20), nil); queued || err != nil {
+		t.Errorf("queued %v, %v", queued, err)
+	}
+	if s.Unwritten() != 4 || s.WaitWritten(3) != nil || span(t, s)[1] != 3 {
+		t.Errorf("unwritten from %d on, %v; the log ends at %d", s.Unwritten(), s.WaitWritten(3), span(t, s)[1])
+	}
+	if len(fatal) != 1 || !strings.Contains(fatal[0].Error(), "start the node again") {
+		t.Errorf("Fatal was called with %v", fatal)
+	}
+	if len(wrote) > 0 {
+		t.Error("the hook was called")
+	}
+}
+
+// reopen closes a store, and returns where its log ends after the next start.
+func reopen(t *testing.T, s *Store) uint64 {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return span(t, open(t, Options{Path: s.path}))[1]
+}
+
+// TestCloseWritesTheQueue: a node that is stopped keeps what it queued.
+func TestCloseWritesTheQueue(t *testing.T) {
+	g, s := gated(t)
+	mustQueue(t, s, entries(4, 6, 2, 20))
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
+	wait(t, "it does not wait for the queue", func() bool { return waits("Close") || len(closed) > 0 })
+	if len(closed) > 0 {
+		t.Error("it is closed, and the queue is not written")
+	}
+	g.open()
+	if err := <-closed; err != nil || len(g.fatals()) > 0 {
+		t.Errorf("%v, fatal %v", err, g.fatals())
+	}
+	if last := span(t, open(t, Options{Path: s.path}))[1]; last != 6 {
+		t.Errorf("after a start the log ends at %d", last)
+	}
+}
+
+// TestQueueDuringTruncation queues entries while the old end of the log is deleted, its
+// file is written anew, and followers read.
+func TestQueueDuringTruncation(t *testing.T) {
+	const n, head = 400, 40
+	var covered, newest atomic.Uint64
+	s := open(t, Options{CacheBytes: 1, Snapshot: covered.Load})
+	mustStore(t, s, entries(1, head, 1, 20))
+	newest.Store(head)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := uint64(head + 1); i <= n; i++ {
+			if queued, err := s.Queue(entries(i, i, 1, 20), nil); !queued || err != nil {
+				t.Errorf("entry %d: queued %v, %v", i, queued, err)
+				break
+			}
+			newest.Store(i)
+		}
+	})
+	wg.Go(func() {
+		for i := uint64(0); i < n; i = newest.Load() {
+			var l raft.Log
+			if last := newest.Load(); s.GetLog(last, &l) != nil || l.Index != last {
+				t.Errorf("entry %d is not there", last)
+				break
+			}
+			if t.Failed() {
+				break
+			}
+		}
+	})
+	for i := uint64(10); i <= head; i += 10 {
+		covered.Store(i)
+		if err := errors.Join(s.DeleteRange(1, i), s.Rewrite(i)); err != nil {
+			t.Error(err)
+		}
+	}
+	wg.Wait()
+	if err := s.WaitWritten(n); err != nil {
+		t.Fatal(err)
+	}
+	if got := span(t, s); got != [2]uint64{head + 1, n} || onDisk(t, s) != n {
+		t.Errorf("the log spans %v, the file ends at %d", got, onDisk(t, s))
+	}
+}
