@@ -374,7 +374,7 @@ func (n *Node) openRaft() (err error) {
 		return err
 	}
 	n.onEnd(func(ending) error { return n.raft.Stop() })
-	n.pipeline.Start(n.raft.Raft, n.log, propose.FromMachine(n.machine))
+	n.pipeline.Start(n.raft, n.log, propose.FromMachine(n.machine))
 	n.onEnd(func(ending) error { n.pipeline.Close(); return nil })
 	return nil
 }

@@ -201,6 +201,9 @@ func (r *Raft) Servers() []raft.Server {
 	return future.Configuration().Servers
 }
 
+// CommitIndex returns the index of the newest entry that is known to be committed.
+func (r *Raft) CommitIndex() uint64 { return written(r.cfg.Log, r.Raft.CommitIndex()) }
+
 // Leads reports whether Raft considers this node the leader.
 func (r *Raft) Leads() bool { return r.State() == raft.Leader }
 
@@ -378,10 +381,26 @@ var (
 
 func (l raftLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
 
-// StoreLogs stores entries. Commands that this node appends as the leader, which come
-// without a checksum, are written while the followers get them.
+var errOvertaken = errors.New("another node leads by now")
+
+// StoreLogs stores entries. Those that this node appends as the leader come without a
+// checksum; its commands are written while the followers get them
+// (docs/decisions/0016-the-leader-writes-while-it-sends.md).
 func (l raftLog) StoreLogs(entries []*raft.Log) error {
-	if !slices.ContainsFunc(entries, func(e *raft.Log) bool { return e.Type != raft.LogCommand || len(e.Extensions) > 0 }) {
+	own := !slices.ContainsFunc(entries, func(e *raft.Log) bool { return len(e.Extensions) > 0 })
+	if own && entries[0].Index > 1 { // the first is of a founder, before any election
+		// Raft handles heartbeats beside its main goroutine. So a leader can have the term of
+		// the next one when it makes an entry, which would then stand for that leader's entry
+		// with the same index and term. A leader leads only in a term in which it has voted.
+		voted, err := l.GetUint64(KeyLastVoteTerm)
+		if err != nil {
+			return err
+		}
+		if entries[0].Term != voted {
+			return errOvertaken
+		}
+	}
+	if own && !slices.ContainsFunc(entries, func(e *raft.Log) bool { return e.Type != raft.LogCommand }) {
 		if queued, err := l.Queue(entries, l.hooks.Stored); queued || err != nil {
 			return l.failed(err)
 		}

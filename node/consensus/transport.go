@@ -132,13 +132,20 @@ type link struct {
 	target  raft.ServerAddress
 }
 
-// sent is called before one of Raft's own requests goes out. Raft counts this node among
-// those that have an entry while the log still writes it. Such an entry is not committed,
-// and no follower may take it for it (docs/decisions/0016-the-leader-writes-while-it-sends.md).
-func (l link) sent(req *raft.AppendEntriesRequest) {
-	if unwritten := l.log.Unwritten(); unwritten > 0 {
-		req.LeaderCommitIndex = min(req.LeaderCommitIndex, unwritten-1)
+// written lowers a commit index that Raft gave before the call below what the log has not
+// written. Raft counts this node among those that have an entry while the log still writes
+// it, so that such an entry may not be committed
+// (docs/decisions/0016-the-leader-writes-while-it-sends.md).
+func written(log queue, commit uint64) uint64 {
+	if unwritten := log.Unwritten(); unwritten > 0 {
+		return min(commit, unwritten-1)
 	}
+	return commit
+}
+
+// sent is called before one of Raft's own requests goes out.
+func (l link) sent(req *raft.AppendEntriesRequest) {
+	req.LeaderCommitIndex = written(l.log, req.LeaderCommitIndex)
 	l.notices.sent(l.id, l.target, req)
 }
 

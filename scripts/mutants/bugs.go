@@ -183,6 +183,36 @@ var otherBugs = []bug{
 		because: "a leader that was stopped for a while serves old reads as new",
 	},
 	{
+		name:  "a leader counts what its own disk does not have yet",
+		edits: []edit{{"node/consensus/transport.go", "return min(commit, unwritten-1)", "return commit"}},
+		pkg:   "./node/consensus", run: "NothingIsCommitted|EndAtTheQueue|EndsAtTheQueue",
+		because: "a follower applies an entry that the leader loses with its power, and the others replace",
+	},
+	{
+		name:  "a leader applies what its own disk does not have yet",
+		edits: []edit{{"node/consensus/raft.go", "if f.log.WaitWritten(newest.Index) != nil {", "if newest.Index == 0 {"}},
+		pkg:   "./node/consensus", run: "ApplyWaits",
+		because: "an acknowledged write is on one disk of three",
+	},
+	{
+		name:  "a term is stored before entries of the old one",
+		edits: []edit{{"node/logstore/store.go", "\tif err := s.waitAll(); err != nil {\n\t\treturn err\n\t}\n\treturn s.write(Storing, func() error { return s.bolt.SetUint64(key", "\treturn s.write(Storing, func() error { return s.bolt.SetUint64(key"}},
+		pkg:   "./node/logstore", run: "Overtakes",
+		because: "a node gives its vote to one that lacks what it counted as stored",
+	},
+	{
+		name:  "a tail is deleted without what is queued behind it",
+		edits: []edit{{"node/logstore/write.go", "if err := s.WaitWritten(hi); err != nil {", "if err := s.WaitWritten(0); err != nil {"}},
+		pkg:   "./node/logstore", run: "ConflictInTheQueue/[45]",
+		because: "an entry of an old leader stays behind one of the next",
+	},
+	{
+		name:  "a leader that was replaced makes entries in the next one's term",
+		edits: []edit{{"node/consensus/raft.go", "if entries[0].Term != voted {", "if entries[0].Term == 0 && voted > 0 {"}},
+		pkg:   "./node/consensus", run: "WhatIsQueued",
+		because: "two entries with the same index and term, and nodes that differ",
+	},
+	{
 		name: "a strong read shares a question that was asked before it",
 		edits: []edit{
 			{"node/propose/readindex.go", "\t\tr.next = nil\n\t\tr.running = current != nil\n", "\t\tr.running = current != nil\n"},
