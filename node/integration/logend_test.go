@@ -152,6 +152,28 @@ func TestWriteThatFailsAndIsThere(t *testing.T) {
 	}
 }
 
+// TestLeaderThatCannotWriteWhatItSent: the followers have an entry that the leader's disk
+// rejects. The leader ends, and another one leads; nothing that was acknowledged is lost.
+func TestLeaderThatCannotWriteWhatItSent(t *testing.T) {
+	t.Parallel()
+	var w writes
+	c := newCluster(t, 3, w.option)
+	leader := c.WaitLeader()
+	victim := c.Nodes[leader]
+	others := slices.DeleteFunc(c.Running(), func(i int) bool { return i == leader })
+	first := c.MustPublish(leader, nodetest.Post{Body: "before"})
+	load := c.StartLoad(2, others...)
+	load.WaitMore(10)
+	w.spoil(victim.Config.NodeID, logstore.Storing, func(string, func() error) error { return syscall.EIO })
+	c.checkEnds(victim, "are with the followers", syscall.EIO.Error())
+	w.spoil("", "", nil)
+	c.WaitLeader(others...)
+	load.WaitMore(10)
+	load.Stop()
+	load.Check()
+	c.checkBack(victim, first)
+}
+
 // TestTermThatCannotBeStored: Raft panics when it cannot store a new term. The node
 // ends before that, and says why.
 func TestTermThatCannotBeStored(t *testing.T) {
