@@ -19,7 +19,6 @@ type leader struct {
 	assess  Assess
 	fits    Fits
 
-	slots    chan struct{} // holds one token per log entry in flight
 	inFlight chan entry
 	wake     chan struct{}
 	done     chan struct{} // closed by close
@@ -31,6 +30,7 @@ type leader struct {
 	newest      uint64 // term that it ever led in
 	queue       []*pending
 	queuedBytes int
+	running     int        // log entries on their way
 	urgent      []*pending // commands of the node itself, led or not
 	closed      bool
 }
@@ -52,7 +52,6 @@ type entry struct {
 func newLeader(stamp func() int64, limiter Limiter, assess Assess, fits Fits) *leader {
 	return &leader{
 		stamp: stamp, limiter: limiter, assess: assess, fits: fits,
-		slots:    make(chan struct{}, MaxInFlight),
 		inFlight: make(chan entry, MaxInFlight),
 		wake:     make(chan struct{}, 1),
 		done:     make(chan struct{}),
@@ -258,27 +257,44 @@ func (l *leader) charge(c command.Command) (r rejection, ok bool) {
 // order.
 func (l *leader) apply() {
 	for {
-		select {
-		case l.slots <- struct{}{}:
-		case <-l.done:
-			return
-		}
 		groups := l.next()
 		if groups == nil {
 			return
 		}
 		if !l.propose(groups) {
-			<-l.slots
+			l.finished()
 		}
 	}
 }
 
-// next blocks until groups wait and returns those that fit into one batch; nil
-// once closed.
+// finished makes room for the next log entry.
+func (l *leader) finished() {
+	l.mu.Lock()
+	l.running--
+	l.mu.Unlock()
+	l.poke()
+}
+
+// ready reports whether what waits may become a log entry now. While one is on its way,
+// the next is to be large: most of what an entry costs does not depend on its size. The
+// lock is held.
+func (l *leader) ready() bool {
+	return l.running == 0 || l.running < MaxInFlight && (len(l.urgent) > 0 || l.queuedBytes >= LargeBatchBytes)
+}
+
+// next blocks until groups wait that may be sent, and returns those that fit into one
+// batch; nil once closed.
 func (l *leader) next() []*pending {
 	for {
+		var groups []*pending
 		l.mu.Lock()
-		groups, closed := l.pack(), l.closed
+		if l.ready() {
+			groups = l.pack()
+		}
+		if len(groups) > 0 {
+			l.running++
+		}
+		closed := l.closed
 		l.mu.Unlock()
 		if len(groups) > 0 {
 			return groups
@@ -349,7 +365,7 @@ func (l *leader) resolve() {
 			return
 		}
 		v := raftResult(e.future)
-		<-l.slots
+		l.finished()
 		for _, s := range e.groups {
 			s.end <- v
 		}

@@ -2,6 +2,8 @@ package propose
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -15,19 +17,24 @@ func groupOf(text string) command.Group {
 	return command.Group{Boot: command.BootID{9}, Floor: 1, Commands: []command.Command{{Seq: groups.Add(1), Payload: entryOf(text), From: sender}}}
 }
 
-// busyLeader is a leader with as many entries in flight as there may be.
+// busyLeader is a leader with an entry in flight that stays there, so that a small group
+// waits.
 func busyLeader(t *testing.T) *fakeNode {
 	t.Helper()
 	c := newCluster(t, 2)
 	n := c.lead("node-0")
 	n.set(func(n *fakeNode) { n.stalled = true })
-	for i := range MaxInFlight {
-		go n.leader.submit(context.Background(), groupOf("filler"))
-		eventually(t, "it is in flight", func() bool {
-			return n.get(func(n *fakeNode) int { return len(n.uncommitted) }) == i+1
-		})
-	}
+	go n.leader.submit(context.Background(), groupOf("filler"))
+	inFlight(t, n, 1)
 	return n
+}
+
+// inFlight waits until a leader has so many entries in flight.
+func inFlight(t *testing.T, n *fakeNode, want int) {
+	t.Helper()
+	eventually(t, fmt.Sprint(want, " entries are in flight"), func() bool {
+		return n.get(func(n *fakeNode) int { return len(n.uncommitted) }) == want
+	})
 }
 
 // queue submits a group and waits until it stands in the leader's queue.
@@ -107,6 +114,36 @@ func TestNobodyWaitsForAGroup(t *testing.T) {
 	}
 	if n.sm.count("gone text") != 0 || n.sm.count("other text") != 1 {
 		t.Error("a group that nobody waits for was proposed")
+	}
+}
+
+// TestSecondEntryInFlight: beside an entry in flight another one begins only for much, or
+// for the node itself.
+func TestSecondEntryInFlight(t *testing.T) {
+	payload := entryOf(strings.Repeat("text ", command.MaxBody/5))
+	data, err := command.Encode(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := groupOf("")
+	large.Commands = nil
+	for large.Size() < LargeBatchBytes {
+		large.Commands = append(large.Commands, command.Command{Seq: groups.Add(1), Payload: payload, Data: data, From: sender})
+	}
+	for name, begin := range map[string]func(n *fakeNode){
+		"a large group":         func(n *fakeNode) { go n.leader.submit(context.Background(), large) },
+		"a command of the node": func(n *fakeNode) { go n.leader.submitUrgent(context.Background(), groupOf("urgent text")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := busyLeader(t)
+			small := queue(context.Background(), t, n, "small text")
+			begin(n)
+			inFlight(t, n, 2)
+			n.set(func(n *fakeNode) { n.stalled = false })
+			if v := <-small; v.Status != statusApplied {
+				t.Errorf("result %+v", v)
+			}
+		})
 	}
 }
 

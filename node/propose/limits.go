@@ -20,6 +20,9 @@ const (
 	// leader, and of log entries that the leader has on the way to its state
 	// machine.
 	MaxInFlight = 2
+	// LargeBatchBytes is how much has to wait at the leader for a second log entry to begin
+	// while one is on its way to the state machine.
+	LargeBatchBytes = command.MaxBatchBytes / 2
 	// MaxQueuedBytes bounds the unanswered commands of one node.
 	MaxQueuedBytes = 32 << 20
 	// MaxLag is how far the newest number may be ahead of an unanswered one before that one

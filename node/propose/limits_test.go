@@ -269,6 +269,8 @@ func TestLoadShed(t *testing.T) {
 	})
 }
 
+// TestTwoGroupsOnTheWay: of four small commands one is in flight, the next waits at the
+// leader for it, and the others become one group.
 func TestTwoGroupsOnTheWay(t *testing.T) {
 	for taker := range 2 {
 		c := newCluster(t, 2)
@@ -278,10 +280,10 @@ func TestTwoGroupsOnTheWay(t *testing.T) {
 		var chans []<-chan outcome
 		for i := range 4 {
 			chans = append(chans, n.start(fmt.Sprint("text ", i)))
-			want := min(i+1, MaxInFlight)
-			eventually(t, fmt.Sprint(want, " entries are on the way"), func() bool {
-				return leader.get(func(n *fakeNode) int { return len(n.uncommitted) }) == want
-			})
+			inFlight(t, leader, 1)
+			if i > 0 {
+				eventually(t, "the second waits at the leader", func() bool { return leader.Stats().LeaderQueue > 0 })
+			}
 		}
 		eventually(t, "the rest waits", func() bool { return n.Stats().Waiting == 2 })
 		leader.set(func(n *fakeNode) { n.stalled = false })
@@ -290,8 +292,8 @@ func TestTwoGroupsOnTheWay(t *testing.T) {
 				t.Error(o.err)
 			}
 		}
-		if got := leader.get(func(n *fakeNode) int { return len(n.applies) }); got != 4 {
-			t.Errorf("%d log entries, want the lead, two and one for the rest", got)
+		if got := leader.get(func(n *fakeNode) int { return len(n.applies) }); got < 3 || got > 4 {
+			t.Errorf("%d log entries, want that of the lead, that of the first, and one or two for the rest", got)
 		}
 	}
 }
