@@ -242,7 +242,9 @@ func (f observedFSM) Apply(entry *raft.Log) any { return f.ApplyBatch([]*raft.Lo
 func (f observedFSM) ApplyBatch(entries []*raft.Log) (answers []any) {
 	newest := entries[len(entries)-1]
 	if f.log.WaitWritten(newest.Index) != nil {
-		runtime.Goexit() // the node ends, and nothing more may be applied
+		// The node ends. No answer would do: Raft would take the entries to be applied, tell
+		// the clients so, and date the next snapshot accordingly.
+		runtime.Goexit()
 	}
 	f.notices.committed(newest.Index, newest.Term)
 	_ = f.hooks.Around(stateWrite, func() error { // a log entry cannot be rejected

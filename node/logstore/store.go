@@ -122,7 +122,7 @@ func (s *Store) ID() (string, error) {
 func (s *Store) SetID(id string) error { return s.Set(keyID, []byte(id)) }
 
 // Close writes what is queued, and closes the file. Nothing that counts as stored is lost
-// without it.
+// without it. While the disk hangs, it does not return.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	for s.draining {
