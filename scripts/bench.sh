@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Measures the parts inside the process and a cluster of three, for benchstat.
 #
-#   scripts/bench.sh [--count N] [--time D] [--only parts|cluster] [--old BINARY]
-#                    [--etcd BINARY --etcd-benchmark BINARY] [name]
+#   scripts/bench.sh [--count N] [--time D] [--only parts|cluster|growth] [--old BINARY]
+#                    [--etcd BINARY --etcd-benchmark BINARY] [--entries N] [name]
 #
-# Writes docs/benchmarks/results/NAME-parts.txt and NAME-cluster.txt; the name is
-# the commit if none is given. --count is how often each is measured (6), --time how
+# Writes docs/benchmarks/results/NAME-parts.txt and NAME-cluster.txt, and with --only
+# growth NAME-growth.txt: a cluster of 10,000 entries and of --entries (1,000,000). The
+# name is the commit if none is given. --count is how often each is measured (6), --time how
 # long each time (1s for a part, ten times as long for the cluster). --old and --etcd
 # measure another build of commons and etcd beside this one, in turns, and print
 # ratios. Needs jq, curl, a quiet machine, and the ports from COMMONS_BENCH_PORT (8480)
@@ -13,12 +14,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-count=6 seconds=1 only='' old='' etcd='' etcd_benchmark=''
+count=6 seconds=1 entries=1000000 only='' old='' etcd='' etcd_benchmark=''
 while [[ "${1:-}" == --* ]]; do
   case "$1" in
     --count) count="$2" ;;
     --time) seconds="${2%s}" ;;
     --only) only="$2" ;;
+    --entries) entries="$2" ;;
     --old) old="$2" ;;
     --etcd) etcd="$2" ;;
     --etcd-benchmark) etcd_benchmark="$2" ;;
@@ -113,15 +115,22 @@ nodes_of() { # <port> leader|followers|follower|all: URLs
   )
 }
 
-measure() { # <cluster> <port> <title> <nodes> <connections> <mode> [flag ...]: one line of the format of Go's benchmarks
-  local name="$1" port="$2" title="$3/$4/$5" to="$4" connections="$5" mode="$6" before
-  shift 6
-  before="$(cpu "$name")"
-  "$work/commons" bench "$mode" --url "$(nodes_of "$port" "$to")" --connections "$connections" --duration "$((10 * seconds))s" --json "$@" >"$work/report"
-  jq -r --arg name "Benchmark${title}/$name" --argjson cpu $(($(cpu "$name") - before)) '
+measure() { # <cluster> <port> <title> <nodes> <connections> <mode> [flag ...]
+  local name="$1" row="$3/$4/$5" urls
+  urls="$(nodes_of "$2" "$4")"
+  shift 4
+  line "Benchmark$row/$name" "$name" "$urls" "$@"
+}
+
+line() { # <row> <whose processes> <URLs> <connections> <mode> [flag ...]: one line of the format of Go's benchmarks
+  local row="$1" of="$2" urls="$3" connections="$4" mode="$5" before
+  shift 5
+  before="$(cpu "$of")"
+  "$work/commons" bench "$mode" --url "$urls" --connections "$connections" --duration "$((10 * seconds))s" --json "$@" >"$work/report"
+  jq -r --arg row "$row" --argjson cpu $(($(cpu "$of") - before)) '
     (.latencyMs | to_entries | max_by(.value.requests) | .value) as $latency
     | if .errors > 0 then error("\(.errors) errors") else . end
-    | "\($name)\t\(.requests)\t\(1e9 / .requestsPerSecond | round) ns/op\t\(.requestsPerSecond | round) requests/s"
+    | "\($row)\t\(.requests)\t\(1e9 / .requestsPerSecond | round) ns/op\t\(.requestsPerSecond | round) requests/s"
       + "\t\($latency.p50) p50-ms\t\($latency.p99) p99-ms\t\($cpu * 1000 / .requests | round) cpu-us/op"' "$work/report"
 }
 
@@ -140,6 +149,30 @@ overload() { # <cluster> <port>: writes ten times as often as 256 clients get an
   jq -r --arg name "$cluster" --argjson peak "$peak" '
     (.durationMs / 1000) as $s | (.statuses["201"] // 0) as $written
     | "# Overload/\($name): \($written / $s | round) writes/s, \($written / $s / $peak * 100 | round) % of the peak; p99 of those written \([.latencyMs[]] | max_by(.requests) | .p99) ms; answers \(.statuses), without an answer \(.failures)"' "$work/report"
+}
+
+beside() { # <cluster> <port>: lists while 256 clients write, and writes while 64 clients read lists
+  local name="$1" port="$2" url pid
+  url="$(nodes_of "$port" follower)"
+  "$work/commons" bench write --url "$(nodes_of "$port" leader)" --connections 256 --duration "$((10 * seconds + 2))s" --json >"$work/beside" &
+  pid=$!
+  sleep 1
+  measure "$name" "$port" ListBesideWrites follower 16 list
+  wait "$pid"
+  "$work/commons" bench list --url "$url" --connections 64 --duration "$((10 * seconds + 2))s" --json >"$work/beside" &
+  pid=$!
+  sleep 1
+  measure "$name" "$port" WriteBesideLists leader 64 write
+  wait "$pid"
+}
+
+static() { # <port of a node> <port to listen on>: the bytes of a list of 50, from memory by the web framework alone
+  "$work/static" "127.0.0.1:$2" "http://127.0.0.1:$1/api/entries?limit=50" >"$work/static.log" 2>&1 &
+  nodes[static]=$!
+  started+=($!)
+  ready "http://127.0.0.1:$2/" "$work/static.log"
+  line BenchmarkList/follower/64/static static "http://127.0.0.1:$2" 64 list
+  kill "${nodes[static]}"
 }
 
 measure_etcd() { # <port> <connections>: puts of 1,000 bytes to etcd's leader
@@ -172,7 +205,7 @@ ratios() { # of the medians, beside the other systems'
 cluster() {
   local base="${COMMONS_BENCH_PORT:-8480}" i k to
   local systems=(new) ports=("$base")
-  go build -o "$work/commons" .
+  go build -o "$work/commons" . && go build -o "$work/static" ./scripts/static
   start_commons new "$work/commons" "$base"
   if [ -n "$old" ]; then
     start_commons old "$old" $((base + 60))
@@ -191,22 +224,55 @@ cluster() {
       for k in "${!systems[@]}"; do
         measure "${systems[k]}" "${ports[k]}" WriteMCP all 64 write --surface mcp
         measure "${systems[k]}" "${ports[k]}" List follower 64 list
+        if [ "$k" = 0 ]; then static "$base" $((base + 50)); fi
         measure "${systems[k]}" "${ports[k]}" Search follower 64 search
         measure "${systems[k]}" "${ports[k]}" Home follower 64 home
         measure "${systems[k]}" "${ports[k]}" Poll follower 64 poll
         measure "${systems[k]}" "${ports[k]}" Mixed all 64 mixed
       done
     done
+    for k in "${!systems[@]}"; do beside "${systems[k]}" "${ports[k]}"; done
     for k in "${!systems[@]}"; do overload "${systems[k]}" "${ports[k]}"; done
   } | tee "$out/$name-cluster.txt"
   ratios "$out/$name-cluster.txt"
 }
 
+memory() { # <name>: MB of anonymous memory of its largest process
+  local pid
+  for pid in ${nodes[$1]}; do awk '/^RssAnon/ { print int($2 / 1024) }' "/proc/$pid/status"; done | sort -n | tail -n 1
+}
+
+growth() { # the same measurements with few entries and with many
+  local port="${COMMONS_BENCH_PORT:-8480}" count begun
+  go build -o "$work/commons" .
+  start_commons new "$work/commons" "$port"
+  {
+    header
+    for count in 10000 "$entries"; do
+      "$work/commons" bench write --url "$(nodes_of "$port" leader)" --connections 256 --fill "$count" --duration 1s --json >"$work/report"
+      printf '# %s entries\n' "$count"
+      measure new "$port" Write leader 256 write
+      measure new "$port" List follower 16 list
+      measure new "$port" Search follower 16 search
+      measure new "$port" Home follower 16 home
+      kill -INT "${started[-1]}"
+      wait "${started[-1]}" || true
+      unset 'started[-1]'
+      awk -v bytes="$(du -sb "$work/new" | cut -f 1)" -v count="$count" 'BEGIN { printf "# disk of all three nodes: %d bytes an entry\n", bytes / count }'
+      begun="$(date +%s%N)"
+      start_commons new "$work/commons" "$port"
+      printf '# stopped and started again, ready after %d ms\n' "$((($(date +%s%N) - begun) / 1000000))"
+      measure new "$port" Search follower 16 search
+      printf '# the largest node has %d MB of anonymous memory\n' "$(memory new)"
+    done
+  } | tee "$out/$name-growth.txt"
+}
+
 case "$only" in
   '') parts && cluster ;;
-  parts | cluster) "$only" ;;
+  parts | cluster | growth) "$only" ;;
   *)
-    echo "bench: --only parts or --only cluster" >&2
+    echo "bench: --only parts, cluster or growth" >&2
     exit 2
     ;;
 esac
