@@ -3,31 +3,36 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"io"
-	"log"
 	"net/http"
 	"os"
 
 	"github.com/gofiber/fiber/v2"
 )
 
-// usage names the arguments.
-const usage = "usage: static <address to listen on> <URL whose answer is served>"
-
 func main() {
-	if len(os.Args) != 3 {
-		log.Fatal(usage)
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "static:", err)
+		os.Exit(1)
 	}
-	body, kind, err := fetch(os.Args[2])
+}
+
+func run(args []string) error {
+	if len(args) != 2 {
+		return errors.New("two arguments: the address to listen on, and the URL whose answer is served")
+	}
+	body, kind, err := fetch(args[1])
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	app := fiber.New(fiber.Config{DisableStartupMessage: true})
 	app.Use(func(c *fiber.Ctx) error {
 		c.Set(fiber.HeaderContentType, kind)
 		return c.Send(body)
 	})
-	log.Fatal(app.Listen(os.Args[1]))
+	return app.Listen(args[0])
 }
 
 // fetch returns what a URL answers, and its media type.
