@@ -173,12 +173,13 @@ func (c *call) answer(status int, build func(dst []byte) ([]byte, error)) error 
 
 // answerOf is answer for a body of about size bytes. The pooled response buffers have
 // the length of typical answers; without the size, a long answer would be copied each
-// time that its buffer grows.
+// time that its buffer grows. A pooled buffer of that size is used as it is: the pool takes
+// none back that is larger than typical answers need.
 func (c *call) answerOf(size, status int, build func(dst []byte) ([]byte, error)) error {
 	resp := c.out
 	buffer := resp.SwapBody(nil)[:0]
 	if cap(buffer) < size {
-		buffer = make([]byte, 0, size)
+		buffer = make([]byte, 0, size+size/8)
 	}
 	body, err := build(buffer)
 	if err != nil {

@@ -158,7 +158,7 @@ func (c *call) answerList(l *listing, name string, seqs []uint64, next uint64, s
 // The cursor is null on the last page.
 func (c *call) answerPage(name string, seqs []uint64, cursor string, show func(dst []byte, seqs []uint64) ([]byte, error)) error {
 	size := len(seqs) * int(c.srv.itemBytes.Load())
-	return c.answerOf(size+size/8, http.StatusOK, func(dst []byte) ([]byte, error) {
+	return c.answerOf(size, http.StatusOK, func(dst []byte) ([]byte, error) {
 		dst = append(append(append(c.beginNotes(dst), '"'), name...), `":[`...)
 		begin := len(dst)
 		dst, err := show(dst, seqs)
