@@ -11,6 +11,10 @@ import (
 // nearly every reader, who leaves out its own and what concerns it.
 const waitingKept = 64
 
+// noteTopics is of how many topics a view keeps the notes: homes show the notes of the
+// busiest topics of their agents, which many agents share.
+const noteTopics = 256
+
 // gapSlots is how many gaps are kept.
 const gapSlots = 32
 
@@ -20,6 +24,8 @@ type everyHome struct {
 	read    bool // what follows is there, and is not changed any more
 	newest  recentByAuthor
 	waiting [waitingLists][]authored // newest first, at most waitingKept
+
+	notes map[string]recentByAuthor // by topic, at most noteTopics
 }
 
 func (v *View) readEveryHome() error {
@@ -46,6 +52,30 @@ func (v *View) readEveryHome() error {
 	}
 	h.newest, h.waiting, h.read = newest, waiting, true
 	return nil
+}
+
+// notes returns the notes of a topic, which must not be changed.
+func (v *View) notes(topic string) (recentByAuthor, error) {
+	h := &v.everyHome
+	h.mu.Lock()
+	notes, kept := h.notes[topic]
+	h.mu.Unlock()
+	if kept {
+		return notes, nil
+	}
+	notes, _, err := load(v.snap, notesKey(topic), decodeRecentByAuthor)
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.notes == nil {
+		h.notes = make(map[string]recentByAuthor)
+	}
+	if len(h.notes) < noteTopics {
+		h.notes[topic] = notes
+	}
+	return notes, nil
 }
 
 // newest returns the newest entries, which must not be changed.

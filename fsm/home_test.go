@@ -68,6 +68,48 @@ func TestWaitingBehindWhatConcerns(t *testing.T) {
 	}
 }
 
+// TestNotesOfATopicInAView: a view reads the notes of a topic once, for all homes, and
+// those of more topics than it keeps each time.
+func TestNotesOfATopicInAView(t *testing.T) {
+	r := newRig(t)
+	note := func(agent string) uint64 {
+		return r.publish(func(p *command.Publish) {
+			p.Agent, p.AgentKey, p.Kind, p.Channel = agent, agent, command.KindKnowledge, "tea"
+		})
+	}
+	ofAda, ofEve := note("ada"), note("eve")
+	v := r.View()
+	defer v.Release()
+	for range 2 {
+		for reader, want := range map[string]uint64{"ada": ofEve, "eve": ofAda} {
+			notes, err := v.notes("tea")
+			if got := notes.others(reader, 0, command.MaxTopicNotes); err != nil || !slices.Equal(got, []uint64{want}) {
+				t.Errorf("notes for %s are %v, want %d: %v", reader, got, want, err)
+			}
+		}
+	}
+	for i := range noteTopics {
+		if _, err := v.notes(fmt.Sprint("topic", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if kept := len(v.everyHome.notes); kept != noteTopics {
+		t.Errorf("the notes of %d topics are kept, want %d", kept, noteTopics)
+	}
+	newest := note("bob")
+	newer := r.View()
+	defer newer.Release()
+	for _, at := range []struct {
+		view *View
+		want []uint64
+	}{{v, []uint64{ofEve}}, {newer, []uint64{newest, ofEve}}} {
+		notes, err := at.view.notes("tea")
+		if got := notes.others("ada", 0, command.MaxTopicNotes); err != nil || !slices.Equal(got, at.want) {
+			t.Errorf("notes at %d are %v, want %v: %v", at.view.Index(), got, at.want, err)
+		}
+	}
+}
+
 // TestGapsOfAnOlderView: a view does not see an entry that came after it, though a lookup
 // in a newer one has found it.
 func TestGapsOfAnOlderView(t *testing.T) {

@@ -309,7 +309,7 @@ func (v *View) fillActivity(h *Home, rows *memberRows, agentKey string, after in
 		if t.lastAt > after {
 			h.Topics = append(h.Topics, Topic{Name: t.name, Entries: t.entries, LastEntryAt: t.lastAt})
 		}
-		notes, _, err := load(v.snap, notesKey(t.name), decodeRecentByAuthor)
+		notes, err := v.notes(t.name)
 		if err != nil {
 			return err
 		}
