@@ -32,15 +32,6 @@ const (
 	// fingerprintPurpose keeps the key of fingerprints apart from other uses of
 	// the data key.
 	fingerprintPurpose = "commons sender fingerprint"
-	// fingerprintBytes is how much of the hash is kept.
-	fingerprintBytes = 16
-	// ipv6Network is the bits of an IPv6 address that distinguish hosts: the others are
-	// the host's own choice.
-	ipv6Network = 64
-	// ipv6Site is the bits of the network that one subscriber gets, which has bounds of
-	// its own, and ipv6SiteHex the length of its pseudonym.
-	ipv6Site    = 48
-	ipv6SiteHex = 16
 )
 
 // Config is what a Keeper needs.
@@ -68,7 +59,7 @@ type Config struct {
 type Keeper struct {
 	cfg          Config
 	cluster      atomic.Pointer[string] // the cluster's id, once known
-	fingerprints atomic.Pointer[[]byte] // the key of fingerprints, once known
+	fingerprints atomic.Pointer[hasher] // of fingerprints, once their key is known
 	sealer       atomic.Pointer[cipher.AEAD]
 	epochs       atomic.Pointer[epochKeys] // those that were opened last
 	known        chan struct{}             // closed once fingerprints is set
@@ -190,8 +181,7 @@ func (k *Keeper) open(sealed []byte) error {
 	}
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(fingerprintPurpose))
-	derived := mac.Sum(nil)
-	k.fingerprints.Store(&derived)
+	k.fingerprints.Store(newHasher(mac.Sum(nil)))
 	close(k.known)
 	return nil
 }
@@ -200,11 +190,11 @@ func (k *Keeper) open(sealed []byte) error {
 // counted in memory; "" while the key is not known, when the node takes no writes either.
 // It must never be written to a log or a file: the key never changes. See Pseudonyms.
 func (k *Keeper) Fingerprint(addr netip.Addr) string {
-	key := k.fingerprints.Load()
-	if key == nil {
+	of := k.fingerprints.Load()
+	if of == nil {
 		return ""
 	}
-	return fingerprint(*key, addr)
+	return of.fingerprint(addr)
 }
 
 // resealInterval is how often the leader looks whether the data key has to be

@@ -9,8 +9,13 @@ import (
 )
 
 func TestFingerprint(t *testing.T) {
-	one, other := []byte("one key"), []byte("another key")
-	fp := func(key []byte, addr string) string { return fingerprint(key, netip.MustParseAddr(addr)) }
+	one, other := newHasher([]byte("one key")), newHasher([]byte("another key"))
+	fp := func(of *hasher, addr string) string { return of.fingerprint(netip.MustParseAddr(addr)) }
+	for range 2 { // a hasher is used again
+		if got, want := fp(one, "192.0.2.1"), "c3ed3c7f93c07cb44587dbfdba56aa7c"; got != want {
+			t.Errorf("fingerprint %s, want %s: it would be that of another sender", got, want)
+		}
+	}
 	same := [][2]string{
 		{"192.0.2.1", "::ffff:192.0.2.1"},
 		{"2001:db8::1", "2001:db8:0:0:ffff::2"},

@@ -5,11 +5,9 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -49,8 +47,8 @@ func NewSealer(dataKey []byte, purpose string) (cipher.AEAD, error) {
 
 // epochKeys are the keys of an epoch and of the one before it, opened.
 type epochKeys struct {
-	number    uint64
-	key, last []byte // last is nil in the first epoch
+	number     uint64
+	of, former *hasher // former is nil in the first epoch
 }
 
 // epochLabel goes with a sealed key: it is the key of that epoch and of no other one.
@@ -69,9 +67,11 @@ func (k *Keeper) epoch() (*epochKeys, error) {
 		return keys, nil
 	}
 	keys := &epochKeys{number: e.Number}
-	keys.key, err = (*sealer).Open(nil, nil, e.Key, epochLabel(e.Number))
+	key, err := (*sealer).Open(nil, nil, e.Key, epochLabel(e.Number))
+	keys.of = newHasher(key)
 	if err == nil && len(e.Last) > 0 {
-		keys.last, err = (*sealer).Open(nil, nil, e.Last, epochLabel(e.Number-1))
+		key, err = (*sealer).Open(nil, nil, e.Last, epochLabel(e.Number-1))
+		keys.former = newHasher(key)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the key of epoch %d cannot be opened: %w", e.Number, err)
@@ -87,9 +87,9 @@ func (k *Keeper) Pseudonyms(addr netip.Addr) (p command.Pseudonyms) {
 	if err != nil {
 		return p
 	}
-	p.Sender = command.PseudonymOf(keys.number, fingerprint(keys.key, addr))
-	if keys.last != nil {
-		p.Former = command.PseudonymOf(keys.number-1, fingerprint(keys.last, addr))
+	p.Sender = command.PseudonymOf(keys.number, keys.of.fingerprint(addr))
+	if keys.former != nil {
+		p.Former = command.PseudonymOf(keys.number-1, keys.former.fingerprint(addr))
 	}
 	return p
 }
@@ -159,19 +159,4 @@ func (k *Keeper) forgetSenders(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// fingerprint is a hash of an address. For an IPv6 address it is a hash of its /64 network,
-// and shows which /48 that belongs to.
-func fingerprint(key []byte, addr netip.Addr) string {
-	addr = addr.Unmap().WithZone("")
-	hash := func(bits int) string {
-		mac := hmac.New(sha256.New, key)
-		mac.Write(netip.PrefixFrom(addr, bits).Masked().Addr().AsSlice())
-		return hex.EncodeToString(mac.Sum(nil)[:fingerprintBytes])
-	}
-	if !addr.Is6() {
-		return hash(addr.BitLen())
-	}
-	return hash(ipv6Site)[:ipv6SiteHex] + command.NetworkEnd + hash(ipv6Network)
 }
