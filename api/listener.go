@@ -143,10 +143,8 @@ func (s *Server) guardAnswer(c *call) {
 // items. The caller calls done when it is made. No view is held meanwhile.
 func (c *call) build(items int) (done func(), err error) {
 	c.release()
-	ctx, cancel := context.WithTimeout(c.srv.waits, waitTimeout)
-	defer cancel()
 	client := guard.ClientOf(c.sender())
-	done, ok := c.srv.guard.Build(ctx, client)
+	done, ok := c.srv.guard.Build(c.srv.waits, waitTimeout, client)
 	if !ok {
 		return nil, c.srv.tooManyAnswers()
 	}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -67,8 +68,11 @@ type Conn struct {
 	// joins says that the next Write is kept for the one after it, and begun is what
 	// was kept; see Join.
 	joins bool
-	begun []byte
+	begun *[]byte
 }
+
+// beginnings are buffers for Conn.begun that are not in use.
+var beginnings = sync.Pool{New: func() any { return new([]byte) }}
 
 // Admit counts a connection and returns it. If it is not admitted, it is answered with
 // rejection and closed, and Admit returns nil. Connections of an exempt address, such as
@@ -317,10 +321,16 @@ func (c *Conn) Join() { c.joins = true }
 // and others do not need the room (see Guard.Answer).
 func (c *Conn) Write(p []byte) (written int, err error) {
 	if c.joins && c.begun == nil {
-		c.joins, c.begun = false, slices.Clone(p)
+		c.joins = false
+		c.begun, _ = beginnings.Get().(*[]byte)
+		*c.begun = append((*c.begun)[:0], p...)
 		return len(p), nil
 	}
-	begun := c.begun
+	var begun []byte
+	if c.begun != nil {
+		begun = *c.begun
+		defer beginnings.Put(c.begun)
+	}
 	c.joins, c.begun = false, nil
 	for len(begun)+len(p) > 0 {
 		if err := c.Conn.SetWriteDeadline(time.Now().Add(writeProgress)); err != nil {

@@ -377,7 +377,7 @@ func TestBuilds(t *testing.T) {
 	g := New(Limits{Connections: 1})
 	var running []func()
 	for range buildsPerCPU * runtime.GOMAXPROCS(0) {
-		done, ok := g.Build(t.Context(), ClientOf(addr("192.0.2.1")))
+		done, ok := g.Build(t.Context(), time.Minute, ClientOf(addr("192.0.2.1")))
 		if !ok {
 			t.Fatal("a free place is not given")
 		}
@@ -386,7 +386,7 @@ func TestBuilds(t *testing.T) {
 	order := make(chan string, 4)
 	wait := func(from string, waiting int) {
 		go func() {
-			if _, ok := g.Build(t.Context(), ClientOf(addr(from))); ok {
+			if _, ok := g.Build(t.Context(), time.Minute, ClientOf(addr(from))); ok {
 				order <- from
 			}
 		}()
@@ -410,8 +410,11 @@ func TestBuilds(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, ok := g.Build(ended, ClientOf(addr("192.0.2.3"))); ok {
+	if _, ok := g.Build(ended, time.Minute, ClientOf(addr("192.0.2.3"))); ok {
 		t.Error("a client that waits no more has its turn")
+	}
+	if _, ok := g.Build(t.Context(), time.Nanosecond, ClientOf(addr("192.0.2.3"))); ok {
+		t.Error("a client that has waited for as long as it may has its turn")
 	}
 	g.builds.done()
 	g.builds.done()

@@ -141,9 +141,9 @@ func (b *builds) init() {
 	b.free, b.turns, b.waiting = buildsPerCPU*runtime.GOMAXPROCS(0), list.New(), make(map[netip.Prefix]*list.Element)
 }
 
-// Build waits for the turn of a client to have a list made, until ctx ends; then it
-// returns false. Else the caller calls done when the list is made.
-func (g *Guard) Build(ctx context.Context, client Client) (done func(), ok bool) {
+// Build waits for the turn of a client to have a list made, for so long at most and until
+// ctx ends; then it returns false. Else the caller calls done when the list is made.
+func (g *Guard) Build(ctx context.Context, most time.Duration, client Client) (done func(), ok bool) {
 	b := &g.builds
 	b.mu.Lock()
 	if b.free > 0 {
@@ -160,9 +160,12 @@ func (g *Guard) Build(ctx context.Context, client Client) (done func(), ok bool)
 	of, _ := at.Value.(*line)
 	of.waiters = append(of.waiters, turn)
 	b.mu.Unlock()
+	over := time.NewTimer(most)
+	defer over.Stop()
 	select {
 	case <-turn:
 		return b.done, true
+	case <-over.C:
 	case <-ctx.Done():
 	}
 	b.mu.Lock()
