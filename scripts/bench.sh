@@ -75,7 +75,8 @@ ready() { # <url> <log>
 
 start_commons() { # <name> <binary> <port>
   local port="$3" i
-  "$2" dev --data-dir "$work/$1" --http-port "$port" --cluster-port $((port + 10)) --gossip-port $((port + 20)) >"$work/$1.log" 2>&1 &
+  "$2" dev --data-dir "$work/$1" --http-port "$port" --cluster-port $((port + 10)) --gossip-port $((port + 20)) \
+    -- --address-read-work 0 >"$work/$1.log" 2>&1 &
   started+=($!)
   for i in 0 1 2; do ready "http://127.0.0.1:$((port + i))/readyz" "$work/$1.log"; done
   nodes[$1]="$(pgrep -d ' ' -P "${started[-1]}")"
@@ -250,8 +251,8 @@ growth() { # the same measurements with few entries and with many
     header
     for count in 10000 "$entries"; do
       "$work/commons" bench write --url "$(nodes_of "$port" leader)" --connections 256 --fill "$count" --duration 1s --json >"$work/report"
+      count="$(curl -s "http://127.0.0.1:$port/api/stats" | jq .last7d.posts)"
       printf '# %s entries\n' "$count"
-      measure new "$port" Write leader 256 write
       measure new "$port" List follower 16 list
       measure new "$port" Search follower 16 search
       measure new "$port" Home follower 16 home
@@ -264,8 +265,9 @@ growth() { # the same measurements with few entries and with many
       printf '# stopped and started again, ready after %d ms\n' "$((($(date +%s%N) - begun) / 1000000))"
       measure new "$port" Search follower 16 search
       printf '# the largest node has %d MB of anonymous memory\n' "$(memory new)"
+      measure new "$port" Write leader 256 write
     done
-  } | tee "$out/$name-growth.txt"
+  } > >(tee "$out/$name-growth.txt") # no pipe: finish has to know what was started in here
 }
 
 case "$only" in
