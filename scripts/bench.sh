@@ -5,12 +5,12 @@
 #                    [--etcd BINARY --etcd-benchmark BINARY] [--entries N] [name]
 #
 # Writes docs/benchmarks/results/NAME-parts.txt and NAME-cluster.txt, and with --only
-# growth NAME-growth.txt: a cluster of 10,000 entries and of --entries (1,000,000). The
-# name is the commit if none is given. --count is how often each is measured (6), --time how
-# long each time (1s for a part, ten times as long for the cluster). --old and --etcd
-# measure another build of commons and etcd beside this one, in turns, and print
-# ratios. Needs jq, curl, a quiet machine, and the ports from COMMONS_BENCH_PORT (8480)
-# on.
+# growth NAME-growth.txt: a cluster of at least 10,000 entries and of at least --entries
+# (1,000,000). The name is the commit if none is given. --count is how often each is
+# measured (6), --time how long each time (1s for a part, ten times as long for the
+# cluster). --old and --etcd measure another build of commons and etcd beside this one, in
+# turns, and print ratios. Needs jq, curl, a quiet machine, and the ports from
+# COMMONS_BENCH_PORT (8480) on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -244,9 +244,11 @@ memory() { # <name>: MB of anonymous memory of its largest process
 }
 
 growth() { # the same measurements with few entries and with many
-  local port="${COMMONS_BENCH_PORT:-8480}" count begun
+  local port="${COMMONS_BENCH_PORT:-8480}" count begun results tee
   go build -o "$work/commons" .
   start_commons new "$work/commons" "$port"
+  exec {results}> >(tee "$out/$name-growth.txt") # no pipe: finish has to know what is started here
+  tee=$!
   {
     header
     for count in 10000 "$entries"; do
@@ -267,7 +269,9 @@ growth() { # the same measurements with few entries and with many
       printf '# the largest node has %d MB of anonymous memory\n' "$(memory new)"
       measure new "$port" Write leader 256 write
     done
-  } > >(tee "$out/$name-growth.txt") # no pipe: finish has to know what was started in here
+  } >&"$results"
+  exec {results}>&-
+  wait "$tee"
 }
 
 case "$only" in

@@ -21,9 +21,9 @@ const (
 )
 
 // startAgain starts this program again in the same process, with timerSlack: threads get
-// their slack from the one that starts them, and that thread of Go's runtime runs before any
-// code of ours. Where the slack is as large already, or cannot be changed, it returns
-// and the program goes on.
+// their slack from the one that starts them, and the runtime starts that thread before any
+// code of ours. Where the slack is as large already, or the program cannot be started
+// again, it returns and the program goes on as it is.
 func startAgain() {
 	again := os.Getenv(startedAgain) != ""
 	_ = os.Unsetenv(startedAgain) // fails for no such name
@@ -33,9 +33,15 @@ func startAgain() {
 	if again || err != nil || time.Duration(slack) >= timerSlack {
 		return
 	}
+	var files syscall.Rlimit
 	program, err := os.Executable()
-	if err != nil || unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(timerSlack), 0, 0, 0) != nil {
+	if err != nil || syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) != nil ||
+		unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(timerSlack), 0, 0, 0) != nil {
 		return
 	}
-	_ = syscall.Exec(program, os.Args, append(os.Environ(), startedAgain+"=1")) // else it goes on as it is
+	_ = syscall.Exec(program, os.Args, append(os.Environ(), startedAgain+"=1"))
+	// It did not start: the file is gone, or it is not allowed. Exec has lowered the limit of
+	// open files to the one that Go found. Both calls have been possible before.
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(slack), 0, 0, 0)
+	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files)
 }

@@ -4,62 +4,136 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// asChild makes TestStartAgain be the program that starts again.
+// asChild makes TestStartAgain be the program that starts again; "gone": its file is
+// deleted before that; "again": it was started again already.
 const asChild = "CLI_TEST_START_AGAIN"
 
 // TestStartAgain: a program whose threads are woken on time starts once more, in the same
-// process and with the same arguments and environment; one with enough slack goes on.
+// process and with the same arguments and environment. One with enough slack, or one that
+// cannot be started, goes on as it is.
 func TestStartAgain(t *testing.T) {
-	if os.Getenv(asChild) != "" {
-		fmt.Println("begin")
-		startAgain()
-		slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
-		fmt.Println(os.Getpid(), os.Args[1:], time.Duration(slack), err, os.Getenv(startedAgain))
+	if as := os.Getenv(asChild); as != "" {
+		beStartedAgain(t, as == "gone")
 		return
 	}
+	const usual = 50 * time.Microsecond
 	for _, test := range []struct {
 		slack, then time.Duration
 		begins      int
+		as          string
 	}{
-		{50 * time.Microsecond, timerSlack, 2},
-		{3 * time.Millisecond, 3 * time.Millisecond, 1},
+		{usual, timerSlack, 2, "there"},
+		{3 * time.Millisecond, 3 * time.Millisecond, 1, "there"},
+		{usual, usual, 1, "gone"},
+		{usual, usual, 1, "again"}, // and has lost its slack
 	} {
-		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStartAgain$", "-test.v=false", "more")
-		child.Env = append(os.Environ(), asChild+"=1")
+		args := []string{"-test.run=^TestStartAgain$", "-test.v=false", "more"}
+		child := exec.CommandContext(t.Context(), "/bin/sh", append([]string{"-c", `ulimit -Sn 300; exec "$0" "$@"`, copyOfTest(t)}, args...)...)
+		child.Env = append(os.Environ(), asChild+"="+test.as)
+		if test.as == "again" {
+			child.Env = append(child.Env, startedAgain+"=1")
+		}
 		var out strings.Builder
 		child.Stdout, child.Stderr = &out, &out
-		err := startWithSlack(child, test.slack)
+		err := startWithSlack(t, child, test.slack)
 		if err == nil {
 			err = child.Wait()
 		}
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out.String())
 		}
-		want := strings.Repeat("begin\n", test.begins) + fmt.Sprintln(child.Process.Pid, child.Args[1:], test.then, nil, "")
+		want := strings.Repeat("begin\n", test.begins) + fmt.Sprintln(child.Process.Pid, args, test.then, true, "")
 		if !strings.HasPrefix(out.String(), want) {
-			t.Errorf("started with a slack of %v:\n%s, want\n%s", test.slack, out.String(), want)
+			t.Errorf("started with a slack of %v, %s:\n%s, want\n%s", test.slack, test.as, out.String(), want)
 		}
 	}
 }
 
-// startWithSlack starts a program whose first thread has the slack.
-func startWithSlack(child *exec.Cmd, slack time.Duration) error {
-	started := make(chan error)
+// beStartedAgain prints what startAgain changes, and whether the limit of open files is
+// what it was.
+func beStartedAgain(t *testing.T, gone bool) {
+	t.Helper()
+	fmt.Println("begin")
+	if gone {
+		if err := os.Remove(os.Args[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := openFiles(t)
+	startAgain()
+	slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println(os.Getpid(), os.Args[1:], time.Duration(slack), before == openFiles(t), os.Getenv(startedAgain))
+}
+
+func openFiles(t *testing.T) (limit syscall.Rlimit) {
+	t.Helper()
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	return limit
+}
+
+// copyOfTest returns a copy of this program, which may be deleted.
+func copyOfTest(t *testing.T) string {
+	t.Helper()
+	program, err := os.ReadFile(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(file, program, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// startWithSlack starts a program whose first thread has the slack. Where the system does
+// not allow to set it, the test is skipped.
+func startWithSlack(t *testing.T, child *exec.Cmd, slack time.Duration) error {
+	t.Helper()
+	started, refused := make(chan error), make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // for good: the thread ends with its slack
-		err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(slack), 0, 0, 0)
-		if err == nil {
-			err = child.Start()
+		if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(slack), 0, 0, 0); err != nil {
+			refused <- err
+			return
 		}
-		started <- err
+		started <- child.Start()
 	}()
-	return <-started
+	select {
+	case err := <-refused:
+		t.Skipf("the slack of timers cannot be set: %v", err)
+		return err
+	case err := <-started:
+		return err
+	}
+}
+
+// TestServeStartsAgain: a node does that.
+func TestServeStartsAgain(t *testing.T) {
+	t.Parallel()
+	if slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err != nil || time.Duration(slack) >= timerSlack {
+		t.Skipf("nodes that are started here have no reason to: a slack of %v, %v", time.Duration(slack), err)
+	}
+	p := startProgram(t, `exec "$0" "$@"`, &syscall.SysProcAttr{Setsid: true}, nil)
+	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains("\x00"+string(environment), "\x00"+startedAgain+"=1\x00") {
+		t.Errorf("the node was not started again; its environment is %q", environment)
+	}
 }
