@@ -34,8 +34,12 @@ type term struct {
 
 // name is the text of a term, escaped and without WordClass. A text of at most
 // shortName bytes is in it. Of a longer one it has the hash and the index in
-// table.long. The last byte has the length or longName, and wordName.
-type name [2]uint64
+// table.long. The last byte has the length or longName, and wordName. It is a struct and
+// no array, because the compiler keeps structs of two numbers in registers.
+type name struct {
+	start uint64 // the first eight bytes
+	rest  uint64
+}
 
 const (
 	shortName = 15
@@ -84,20 +88,20 @@ func makeName(text string, hash uint64, class byte) name {
 	if len(text) > shortName {
 		return name{hash, uint64(class|longName) << tagShift}
 	}
-	n := name{0, uint64(class|byte(len(text))) << tagShift}
+	tag := uint64(class|byte(len(text))) << tagShift
 	switch size := len(text); {
 	case size >= 8:
-		n[0] = uint64(load4(text)) | uint64(load4(text[4:]))<<32
 		rest := uint64(load4(text[size-8:])) | uint64(load4(text[size-4:]))<<32
-		n[1] |= rest >> (8 * (16 - size))
+		return name{uint64(load4(text)) | uint64(load4(text[4:]))<<32, rest>>(8*(16-size)) | tag}
 	case size >= 4:
-		n[0] = uint64(load4(text)) | uint64(load4(text[size-4:]))<<(8*(size-4))
+		return name{uint64(load4(text)) | uint64(load4(text[size-4:]))<<(8*(size-4)), tag}
 	default:
+		start := uint64(0)
 		for i := range size {
-			n[0] |= uint64(text[i]) << (8 * i)
+			start |= uint64(text[i]) << (8 * i)
 		}
+		return name{start, tag}
 	}
-	return n
 }
 
 // load4 returns the first four bytes of s, the first one as the lowest.
@@ -106,17 +110,17 @@ func load4(s string) uint32 {
 	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
 }
 
-func (n name) isWord() bool { return n[1]>>tagShift&wordName != 0 }
+func (n name) isWord() bool { return n.rest>>tagShift&wordName != 0 }
 
 // appendText appends the text of a term without its class.
 func (t *table) appendText(dst []byte, n name) []byte {
-	size := n[1] >> tagShift &^ wordName
+	size := n.rest >> tagShift &^ wordName
 	if size == longName {
-		return append(dst, t.long[uint32(n[1])]...)
+		return append(dst, t.long[uint32(n.rest)]...)
 	}
 	var b [shortName + 1]byte
-	binary.LittleEndian.PutUint64(b[:8], n[0])
-	binary.LittleEndian.PutUint64(b[8:], n[1])
+	binary.LittleEndian.PutUint64(b[:8], n.start)
+	binary.LittleEndian.PutUint64(b[8:], n.rest)
 	return append(dst, b[:size&shortName]...)
 }
 
@@ -134,7 +138,7 @@ func (t *table) is(have, want name, text string) bool {
 	if len(text) <= shortName {
 		return have == want
 	}
-	return have[0] == want[0] && have[1]>>tagShift == want[1]>>tagShift && t.long[uint32(have[1])] == text
+	return have.start == want.start && have.rest>>tagShift == want.rest>>tagShift && t.long[uint32(have.rest)] == text
 }
 
 func (t *table) hash(text string) uint64 { return maphash.String(t.seed, text) }
@@ -182,7 +186,7 @@ func (t *table) insert(text string, hash uint64, class byte, before uint32) (id 
 	n := makeName(text, hash, class)
 	t.bytes += termBytes
 	if len(text) > shortName {
-		n[1] |= uint64(len(t.long))
+		n.rest |= uint64(len(t.long))
 		t.long = append(t.long, strings.Clone(text))
 		t.bytes += longBytes + len(text)
 	}
