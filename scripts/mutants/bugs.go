@@ -291,6 +291,18 @@ var otherBugs = []bug{
 		because: "no backup from before can be restored",
 	},
 	{
+		name:  "a node's timers have no slack",
+		edits: []edit{{"node/cli/cli.go", "\tif len(args) > 0 && args[0] == \"serve\" {\n\t\tstartAgain()\n\t}\n", ""}},
+		pkg:   "./node/cli", run: "ServeStartsAgain",
+		because: "the runtime's watching thread takes a sixth of the CPU",
+	},
+	{
+		name:  "a node that cannot start again has few files",
+		edits: []edit{{"node/cli/slack_linux.go", "\t_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files)\n", ""}},
+		pkg:   "./node/cli", run: "StartAgain",
+		because: "it serves as few connections as the soft limit allows",
+	},
+	{
 		name:  "a backup passes for restorable without its secret",
 		edits: []edit{{"node/offline/restore.go", "\t_, err := o.openDataKey(info.SealedDataKey)\n\treturn err\n", "\treturn nil\n"}},
 		pkg:   "./node/cli", run: "SecretIsRotated",
