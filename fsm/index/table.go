@@ -34,8 +34,8 @@ type term struct {
 
 // name is the text of a term, escaped and without WordClass. A text of at most
 // shortName bytes is in it. Of a longer one it has the hash and the index in
-// table.long. The last byte has the length or longName, and wordName. It is a struct and
-// no array, because the compiler keeps structs of two numbers in registers.
+// table.long. The last byte has the length or longName, and wordName. It is a struct
+// rather than an array, because the compiler keeps only structs in registers.
 type name struct {
 	start uint64 // the first eight bytes
 	rest  uint64

@@ -63,7 +63,7 @@ type streams struct {
 // node that has left its cluster.
 // --help ends the process by itself.
 func Main(args []string) int {
-	if len(args) > 0 && args[0] == "serve" {
+	if len(args) > 0 && args[0] == "serve" { // before anything else has begun
 		startAgain()
 	}
 	return run(context.Background(), args, streams{os.Stdout, os.Stderr})

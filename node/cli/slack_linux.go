@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// timerSlack is by how much a node lets the kernel wake its threads late. One thread of
-	// Go's runtime sleeps for 20 microseconds at a time, all the while that the process has
-	// work. With the usual slack of 50 microseconds it took a sixth of a node's CPU; see
+	// timerSlack is how late the kernel may wake the threads of a node. While the process has
+	// work, one thread of Go's runtime sleeps for 20 microseconds at a time. With the usual
+	// slack of 50 microseconds it took a sixth of a node's CPU; see
 	// docs/decisions/0017-timers-with-slack.md.
 	timerSlack = time.Millisecond
 	// startedAgain is set in the environment of a process that startAgain began, so that it
@@ -29,8 +29,8 @@ func startAgain() {
 	_ = os.Unsetenv(startedAgain) // fails for no such name
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
-	if again || err != nil || time.Duration(slack) >= timerSlack {
+	slack, err := slackOfThread()
+	if again || err != nil || slack >= timerSlack {
 		return
 	}
 	var files syscall.Rlimit
@@ -40,8 +40,14 @@ func startAgain() {
 		return
 	}
 	_ = syscall.Exec(program, os.Args, append(os.Environ(), startedAgain+"=1"))
-	// It did not start: the file is gone, or it is not allowed. Exec has lowered the limit of
-	// open files to the one that Go found. Both calls have been possible before.
+	// It was not started: its file is gone, or that is not allowed. Exec has lowered the limit
+	// of open files to what it was before Go raised it. What was possible then is possible now.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(slack), 0, 0, 0)
 	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files)
+}
+
+// slackOfThread returns the slack of the calling thread.
+func slackOfThread() (time.Duration, error) {
+	slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
+	return time.Duration(slack), err
 }

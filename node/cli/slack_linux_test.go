@@ -71,11 +71,11 @@ func beStartedAgain(t *testing.T, gone bool) {
 	}
 	before := openFiles(t)
 	startAgain()
-	slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
+	slack, err := slackOfThread()
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Println(os.Getpid(), os.Args[1:], time.Duration(slack), before == openFiles(t), os.Getenv(startedAgain))
+	fmt.Println(os.Getpid(), os.Args[1:], slack, before == openFiles(t), os.Getenv(startedAgain))
 }
 
 func openFiles(t *testing.T) (limit syscall.Rlimit) {
@@ -104,29 +104,27 @@ func copyOfTest(t *testing.T) string {
 // not allow to set it, the test is skipped.
 func startWithSlack(t *testing.T, child *exec.Cmd, slack time.Duration) error {
 	t.Helper()
-	started, refused := make(chan error), make(chan error, 1)
+	started, refused := make(chan error), false
 	go func() {
 		runtime.LockOSThread() // for good: the thread ends with its slack
-		if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(slack), 0, 0, 0); err != nil {
-			refused <- err
-			return
+		err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(slack), 0, 0, 0)
+		if refused = err != nil; !refused {
+			err = child.Start()
 		}
-		started <- child.Start()
+		started <- err
 	}()
-	select {
-	case err := <-refused:
+	err := <-started
+	if refused {
 		t.Skipf("the slack of timers cannot be set: %v", err)
-		return err
-	case err := <-started:
-		return err
 	}
+	return err
 }
 
-// TestServeStartsAgain: a node does that.
+// TestServeStartsAgain: commons serve starts again.
 func TestServeStartsAgain(t *testing.T) {
 	t.Parallel()
-	if slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err != nil || time.Duration(slack) >= timerSlack {
-		t.Skipf("nodes that are started here have no reason to: a slack of %v, %v", time.Duration(slack), err)
+	if slack, err := slackOfThread(); err != nil || slack >= timerSlack {
+		t.Skipf("nodes that are started here have no reason to: a slack of %v, %v", slack, err)
 	}
 	p := startProgram(t, `exec "$0" "$@"`, &syscall.SysProcAttr{Setsid: true}, nil)
 	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.cmd.Process.Pid))

@@ -2,4 +2,5 @@
 
 package cli
 
+// startAgain does nothing: only Linux has a slack of timers.
 func startAgain() {}

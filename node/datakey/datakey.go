@@ -11,11 +11,14 @@ import (
 	"crypto/cipher"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"log/slog"
 	"net/netip"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +35,15 @@ const (
 	// fingerprintPurpose keeps the key of fingerprints apart from other uses of
 	// the data key.
 	fingerprintPurpose = "commons sender fingerprint"
+	// fingerprintBytes is how much of the hash is kept.
+	fingerprintBytes = 16
+	// ipv6Network is the bits of an IPv6 address that distinguish hosts: the others are
+	// the host's own choice.
+	ipv6Network = 64
+	// ipv6Site is the bits of the network that one subscriber gets, which has bounds of
+	// its own, and ipv6SiteHex the length of its pseudonym.
+	ipv6Site    = 48
+	ipv6SiteHex = 16
 )
 
 // Config is what a Keeper needs.
@@ -59,7 +71,7 @@ type Config struct {
 type Keeper struct {
 	cfg          Config
 	cluster      atomic.Pointer[string] // the cluster's id, once known
-	fingerprints atomic.Pointer[hasher] // of fingerprints, once their key is known
+	fingerprints atomic.Pointer[hasher] // makes them, once their key is known
 	sealer       atomic.Pointer[cipher.AEAD]
 	epochs       atomic.Pointer[epochKeys] // those that were opened last
 	known        chan struct{}             // closed once fingerprints is set
@@ -190,11 +202,38 @@ func (k *Keeper) open(sealed []byte) error {
 // counted in memory; "" while the key is not known, when the node takes no writes either.
 // It must never be written to a log or a file: the key never changes. See Pseudonyms.
 func (k *Keeper) Fingerprint(addr netip.Addr) string {
-	of := k.fingerprints.Load()
-	if of == nil {
+	hasher := k.fingerprints.Load()
+	if hasher == nil {
 		return ""
 	}
-	return of.fingerprint(addr)
+	return hasher.fingerprint(addr)
+}
+
+// hasher makes the hashes of addresses under one key. It keeps what it has computed from
+// the key: that is most of the work for a short text.
+type hasher struct{ idle sync.Pool } // of hash.Hash, which have the key already
+
+func newHasher(key []byte) *hasher {
+	return &hasher{sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
+}
+
+// fingerprint is a hash of an address. For an IPv6 address it is a hash of its /64 network,
+// and shows which /48 that belongs to.
+func (h *hasher) fingerprint(addr netip.Addr) string {
+	addr = addr.Unmap().WithZone("")
+	if !addr.Is6() {
+		return h.network(addr, addr.BitLen())
+	}
+	return h.network(addr, ipv6Site)[:ipv6SiteHex] + command.NetworkEnd + h.network(addr, ipv6Network)
+}
+
+// network is a hash of the network of so many bits that the address is in.
+func (h *hasher) network(addr netip.Addr, bits int) string {
+	mac, _ := h.idle.Get().(hash.Hash)
+	defer h.idle.Put(mac)
+	mac.Reset()
+	mac.Write(netip.PrefixFrom(addr, bits).Masked().Addr().AsSlice())
+	return hex.EncodeToString(mac.Sum(nil)[:fingerprintBytes])
 }
 
 // resealInterval is how often the leader looks whether the data key has to be

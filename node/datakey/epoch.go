@@ -45,10 +45,10 @@ func NewSealer(dataKey []byte, purpose string) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// epochKeys are the keys of an epoch and of the one before it, opened.
+// epochKeys make hashes under the keys of an epoch and of the one before it.
 type epochKeys struct {
-	number     uint64
-	of, former *hasher // former is nil in the first epoch
+	number          uint64
+	current, former *hasher // former is nil in the first epoch
 }
 
 // epochLabel goes with a sealed key: it is the key of that epoch and of no other one.
@@ -68,7 +68,7 @@ func (k *Keeper) epoch() (*epochKeys, error) {
 	}
 	keys := &epochKeys{number: e.Number}
 	key, err := (*sealer).Open(nil, nil, e.Key, epochLabel(e.Number))
-	keys.of = newHasher(key)
+	keys.current = newHasher(key)
 	if err == nil && len(e.Last) > 0 {
 		key, err = (*sealer).Open(nil, nil, e.Last, epochLabel(e.Number-1))
 		keys.former = newHasher(key)
@@ -87,7 +87,7 @@ func (k *Keeper) Pseudonyms(addr netip.Addr) (p command.Pseudonyms) {
 	if err != nil {
 		return p
 	}
-	p.Sender = command.PseudonymOf(keys.number, keys.of.fingerprint(addr))
+	p.Sender = command.PseudonymOf(keys.number, keys.current.fingerprint(addr))
 	if keys.former != nil {
 		p.Former = command.PseudonymOf(keys.number-1, keys.former.fingerprint(addr))
 	}

@@ -155,11 +155,13 @@ func TestModel(t *testing.T) {
 				}
 				gotFirst, _ := s.FirstIndex()
 				gotLast, _ := s.LastIndex()
-				if first == 0 {
+				switch {
+				case first == 0:
 					if gotFirst != 0 || gotLast != 0 {
 						t.Fatalf("empty log spans %d to %d", gotFirst, gotLast)
 					}
-				} else if inFile := gotFirst != 0 || written >= first; inFile && (gotFirst != first || gotLast < written || gotLast > last) { // or all of it is queued
+				case gotFirst == 0 && written < first: // all of it is queued
+				case gotFirst != first || gotLast < written || gotLast > last:
 					t.Fatalf("log spans %d to %d, want %d to %d, of which %d is written", gotFirst, gotLast, first, last, written)
 				}
 				for i := range last + 2 {

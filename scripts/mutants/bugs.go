@@ -292,7 +292,7 @@ var otherBugs = []bug{
 	},
 	{
 		name:  "a node's timers have no slack",
-		edits: []edit{{"node/cli/cli.go", "\tif len(args) > 0 && args[0] == \"serve\" {\n\t\tstartAgain()\n\t}\n", ""}},
+		edits: []edit{{"node/cli/cli.go", "\tif len(args) > 0 && args[0] == \"serve\" { // before anything else has begun\n\t\tstartAgain()\n\t}\n", ""}},
 		pkg:   "./node/cli", run: "ServeStartsAgain",
 		because: "the runtime's watching thread takes a sixth of the CPU",
 	},
